@@ -1,0 +1,73 @@
+//! How well an object is, and what its owner should do about it.
+
+use serde::{Deserialize, Serialize};
+
+/// How urgently an object wants its owner.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Health {
+    /// Nothing to do.
+    #[default]
+    Healthy,
+    /// Works, with less protection or room than wanted.
+    Warning,
+    /// Does not do its job.
+    Unhealthy,
+}
+
+/// One thing that is not as it should be: why, and what to do next.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Condition {
+    /// What is wrong, naming the object.
+    pub cause: String,
+    /// What its owner should do.
+    pub next_action: String,
+}
+
+impl Condition {
+    /// A condition of this cause and next action.
+    pub fn new(cause: impl Into<String>, next_action: impl Into<String>) -> Self {
+        Self { cause: cause.into(), next_action: next_action.into() }
+    }
+}
+
+/// What a disk is to the pool that it belongs to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DiskState {
+    /// In service.
+    #[default]
+    Online,
+    /// Not there: unplugged, or its path is gone.
+    Missing,
+    /// There, but answers with errors: out of service until it is brought back.
+    Failed,
+}
+
+/// Whether a pool can be read and changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PoolState {
+    /// All disks in service.
+    #[default]
+    Ok,
+    /// Works with disks missing or failed.
+    Degraded,
+    /// Too few disks to change anything safely: what can be read is read.
+    ReadOnly,
+}
+
+/// Whether a space serves its data, and how well it is protected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SpaceState {
+    /// All copies in step.
+    #[default]
+    Ok,
+    /// Copies are being brought back in step.
+    Resyncing,
+    /// Some rows have fewer copies than wanted.
+    Degraded,
+    /// Some rows have no copy left: their data cannot be read.
+    Failed,
+}

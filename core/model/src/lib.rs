@@ -1,0 +1,19 @@
+//! The words that every floor shares: ids, sizes, names, media, layouts, health and states, and the one
+//! little-endian wire reader. Nothing here does I/O, reads a clock or draws a random number.
+
+pub mod bytes;
+pub mod health;
+pub mod layout;
+pub mod media;
+pub mod name;
+pub mod wire;
+
+pub use bytes::ByteSize;
+pub use health::{Condition, DiskState, Health, PoolState, SpaceState};
+pub use layout::{Layout, Provisioning, Shape, ShapeError};
+pub use media::{Media, Place, Usage};
+pub use name::{Name, NameError, SpacePath};
+pub use uuid::Uuid;
+
+/// The unit in which client data is addressed and kept whole: 4 KiB.
+pub const BLOCK_BYTES: u64 = 4096;
