@@ -1,4 +1,4 @@
-//! The one reader and writer of little-endian binary records, for disk and network alike. A reader never reads past
+//! The one reader and writer of binary records: little-endian on disk, big-endian on the network. A reader never reads past
 //! its end and never trusts a length: each take is checked, and a failed one leaves nothing half read.
 
 use uuid::Uuid;
@@ -63,6 +63,21 @@ impl<'a> Reader<'a> {
     /// Eight bytes.
     pub fn u64(&mut self) -> Result<u64, WireError> {
         self.array().map(u64::from_le_bytes)
+    }
+
+    /// Two bytes in network order.
+    pub fn u16_be(&mut self) -> Result<u16, WireError> {
+        self.array().map(u16::from_be_bytes)
+    }
+
+    /// Four bytes in network order.
+    pub fn u32_be(&mut self) -> Result<u32, WireError> {
+        self.array().map(u32::from_be_bytes)
+    }
+
+    /// Eight bytes in network order.
+    pub fn u64_be(&mut self) -> Result<u64, WireError> {
+        self.array().map(u64::from_be_bytes)
     }
 
     /// Sixteen bytes.
@@ -130,6 +145,21 @@ impl Writer {
         self.raw(&value.to_le_bytes())
     }
 
+    /// Two bytes in network order.
+    pub fn u16_be(&mut self, value: u16) -> &mut Self {
+        self.raw(&value.to_be_bytes())
+    }
+
+    /// Four bytes in network order.
+    pub fn u32_be(&mut self, value: u32) -> &mut Self {
+        self.raw(&value.to_be_bytes())
+    }
+
+    /// Eight bytes in network order.
+    pub fn u64_be(&mut self, value: u64) -> &mut Self {
+        self.raw(&value.to_be_bytes())
+    }
+
     /// Sixteen bytes.
     pub fn uuid(&mut self, value: Uuid) -> &mut Self {
         self.raw(value.as_bytes())
@@ -160,6 +190,16 @@ mod tests {
         assert_eq!((reader.u8(), reader.u16(), reader.u32(), reader.u64()), (Ok(1), Ok(2), Ok(3), Ok(4)));
         assert_eq!((reader.uuid(), reader.text()), (Ok(Uuid::from_u128(5)), Ok("säge")));
         assert_eq!((reader.remaining(), reader.u8()), (0, Err(WireError::Short)));
+    }
+
+    #[test]
+    fn network_order_is_big_endian() {
+        let mut writer = Writer::new();
+        writer.u16_be(0x0102).u32_be(3).u64_be(4);
+        let bytes = writer.into_bytes();
+        assert_eq!(bytes[..2], [1, 2]);
+        let mut reader = Reader::new(&bytes);
+        assert_eq!((reader.u16_be(), reader.u32_be(), reader.u64_be()), (Ok(0x0102), Ok(3), Ok(4)));
     }
 
     #[test]

@@ -1,1 +1,3 @@
-//! Placeholder until the crate's first commit.
+//! The NBD protocol server (newstyle), over unix sockets and TCP.
+pub mod negotiate;
+pub mod protocol;
