@@ -1,1 +1,53 @@
-//! Placeholder until the crate's first commit.
+//! The types of the management API: what requests carry and what answers look like.
+//!
+//! One invariant: these types are the whole contract. The HTTP server, the command line and the OpenAPI document are
+//! built from them and from nothing else, so they cannot disagree. Sizes are plain numbers of bytes and say so in their
+//! names; enumerations are lower-case words; every answer to a change says whether anything changed.
+
+pub mod disk;
+mod error;
+pub mod event;
+pub mod export;
+mod id;
+pub mod pool;
+pub mod schema;
+pub mod space;
+pub mod status;
+
+pub use disk::{CreateFileDisk, Disk, DiskChanged, DiskErrors, SetDisk, WipeDisk};
+pub use error::{ApiError, Code, ErrorBody};
+pub use event::{Event, Severity};
+pub use export::{CreateExport, Export, ExportChanged, ExportCounters};
+pub use id::DiskRef;
+pub use pool::{AddDisks, CreatePool, ImportPools, ImportedPool, Pool, PoolChanged, PoolHealth, PoolMember, PoolsImported};
+pub use space::{CreateSpace, GrowSpace, LayoutKind, Slab, Space, SpaceChanged, SpaceCounters, SpaceRow};
+pub use status::{Condition, Daemon, ObjectHealth, Status};
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Where the daemon listens, and where clients look, unless they are told otherwise.
+pub const DEFAULT_SOCKET: &str = "/run/holdfast.sock";
+/// The variable that tells clients another socket.
+pub const SOCKET_VARIABLE: &str = "HOLDFAST_SOCKET";
+/// Under what every path of this version begins.
+pub const BASE_PATH: &str = "/api/v1";
+
+/// The answer to a change that leaves no object behind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Changed {
+    /// False if everything was so already.
+    pub changed: bool,
+    /// What was done, or why there was nothing to do.
+    pub message: String,
+}
+
+/// The lower-case word that stands for `value` in the API.
+pub fn word<T: Serialize>(value: &T) -> String {
+    let mut text = Vec::new();
+    let mut serializer = serde_json::Serializer::new(&mut text);
+    if value.serialize(&mut serializer).is_err() {
+        return String::new();
+    }
+    String::from_utf8_lossy(&text).trim_matches('"').to_string()
+}

@@ -1,0 +1,112 @@
+//! How the API refuses: a code that programs act on, and a text that names object, reason and next step.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// What a client can do about an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Code {
+    /// An argument cannot be.
+    Invalid,
+    /// The named object is not there.
+    NotFound,
+    /// It is there already, with other parameters.
+    Exists,
+    /// The object is in a state or in use so that this must not be done now.
+    Conflict,
+    /// It would destroy something, and nobody said that it may.
+    NotConfirmed,
+    /// Not enough room on enough disks.
+    NoSpace,
+    /// The pool is read-only, or too few of its disks are there.
+    ReadOnly,
+    /// The caller may not.
+    Forbidden,
+    /// The request is larger than the server takes.
+    TooLarge,
+    /// It takes longer than the server waits; it goes on.
+    Timeout,
+    /// A disk or the operating system failed.
+    Failed,
+}
+
+impl Code {
+    /// The HTTP status that goes with it.
+    pub fn status(self) -> u16 {
+        match self {
+            Self::Invalid => 400,
+            Self::Forbidden => 403,
+            Self::NotFound => 404,
+            Self::Exists | Self::Conflict | Self::NotConfirmed => 409,
+            Self::TooLarge => 413,
+            Self::ReadOnly => 423,
+            Self::Failed => 500,
+            Self::Timeout => 504,
+            Self::NoSpace => 507,
+        }
+    }
+}
+
+/// Why a request was refused or failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ApiError {
+    /// What can be done about it.
+    pub code: Code,
+    /// The reason.
+    pub message: String,
+    /// The object, with its kind: `pool tank`.
+    pub object: String,
+    /// What to do next; empty where nothing helps.
+    pub next_action: String,
+}
+
+/// What the body of every refused or failed request looks like.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ErrorBody {
+    /// The error.
+    pub error: ApiError,
+}
+
+impl ApiError {
+    /// An error about `object`: the reason, and what to do next.
+    pub fn new(code: Code, object: impl Into<String>, message: impl Into<String>, next_action: impl Into<String>) -> Self {
+        Self { code, message: message.into(), object: object.into(), next_action: next_action.into() }
+    }
+
+    /// An argument of `object` that cannot be.
+    pub fn invalid(object: impl Into<String>, message: impl Into<String>, next_action: impl Into<String>) -> Self {
+        Self::new(Code::Invalid, object, message, next_action)
+    }
+}
+
+impl fmt::Display for ApiError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.object.is_empty() || self.message.starts_with(&self.object) {
+            f.write_str(&self.message)?;
+        } else {
+            write!(f, "{}: {}", self.object, self.message)?;
+        }
+        if !self.next_action.is_empty() {
+            write!(f, "; next: {}", self.next_action)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ApiError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_reads_object_reason_next_step() {
+        let error = ApiError::new(Code::Conflict, "pool tank", "a space of it is exported", "unexport it first");
+        assert_eq!(error.to_string(), "pool tank: a space of it is exported; next: unexport it first");
+        let error = ApiError::new(Code::Conflict, "pool tank", "pool tank is there already", "");
+        assert_eq!(error.to_string(), "pool tank is there already");
+    }
+}

@@ -1,0 +1,131 @@
+//! Pools of disks.
+
+use holdfast_model::{DiskState, Health};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use crate::schema;
+use crate::status::Condition;
+
+/// Whether a pool can be read and changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PoolHealth {
+    /// All disks in service.
+    Ok,
+    /// Works with disks missing or failed.
+    Degraded,
+    /// Too few disks to change anything safely.
+    ReadOnly,
+    /// Known to this daemon, but not imported: its conditions say why.
+    Offline,
+}
+
+/// A disk of a pool, in short.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PoolMember {
+    /// Its id; none where a pool is offline and it was never read.
+    pub id: Option<Uuid>,
+    /// Where it is, or was seen last.
+    pub path: String,
+    /// Its serial number.
+    pub serial: String,
+    /// Whether it is in service.
+    #[schema(schema_with = schema::disk_state)]
+    pub state: DiskState,
+}
+
+/// A pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Pool {
+    /// Its name.
+    pub name: String,
+    /// Its id, which tells pools of one name apart.
+    pub id: Uuid,
+    /// Whether it can be read and changed.
+    pub state: PoolHealth,
+    /// How well it is.
+    #[schema(schema_with = schema::health)]
+    pub health: Health,
+    /// Why it is not healthy.
+    pub conditions: Vec<Condition>,
+    /// Bytes that spaces may use, with every copy counted.
+    pub raw_bytes: u64,
+    /// Bytes that no space uses yet.
+    pub free_bytes: u64,
+    /// Counts the changes of its configuration.
+    pub epoch: u64,
+    /// Its disks.
+    pub disks: Vec<PoolMember>,
+    /// Names of its spaces.
+    pub spaces: Vec<String>,
+}
+
+/// Makes a pool of disks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreatePool {
+    /// Its name: 1 to 63 letters, digits, `.`, `_` and `-`.
+    pub name: String,
+    /// Its disks: absolute paths, serial numbers or ids.
+    pub disks: Vec<String>,
+    /// Takes disks that carry something else; what they carry is lost.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// Adds disks to a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AddDisks {
+    /// Absolute paths, serial numbers or ids.
+    pub disks: Vec<String>,
+    /// Takes disks that carry something else; what they carry is lost.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// Looks for pools on disks and brings them in.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ImportPools {
+    /// Name or id of the pool; all that are found if left out.
+    #[serde(default)]
+    pub pool: Option<String>,
+    /// Folders whose files and block devices are looked at, besides the disks that are known. Absolute paths.
+    #[serde(default)]
+    pub disk_dirs: Vec<String>,
+    /// Goes ahead with too few disks to be sure that they carry the last state, on the administrator's word.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// One pool that an import found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ImportedPool {
+    /// False if it was imported already.
+    pub changed: bool,
+    /// The pool as it is now.
+    pub pool: Pool,
+}
+
+/// The answer to an import.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PoolsImported {
+    /// False if every pool that was found was imported already.
+    pub changed: bool,
+    /// The pools that were found and are in now.
+    pub pools: Vec<ImportedPool>,
+    /// Pools and disks that were found and cannot be brought in, and why.
+    pub refused: Vec<Condition>,
+}
+
+/// The answer to a change of a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PoolChanged {
+    /// False if everything was so already.
+    pub changed: bool,
+    /// The pool as it is now.
+    pub pool: Pool,
+}

@@ -1,0 +1,69 @@
+//! Schemas of the words that `holdfast-model` defines, which knows nothing of OpenAPI.
+//!
+//! Invariant, held by a test: each list has exactly the words that the model's type serialises to.
+
+use utoipa::openapi::schema::{Schema, SchemaType, Type};
+use utoipa::openapi::{ObjectBuilder, RefOr};
+
+const MEDIA: [&str; 3] = ["hdd", "ssd", "unknown"];
+const USAGE: [&str; 5] = ["auto", "manual", "hot-spare", "journal", "retired"];
+const HEALTH: [&str; 3] = ["healthy", "warning", "unhealthy"];
+const DISK_STATE: [&str; 3] = ["online", "missing", "failed"];
+const SPACE_STATE: [&str; 4] = ["ok", "resyncing", "degraded", "failed"];
+const PROVISIONING: [&str; 2] = ["fixed", "thin"];
+
+fn words(words: &[&'static str]) -> RefOr<Schema> {
+    RefOr::T(Schema::Object(
+        ObjectBuilder::new().schema_type(SchemaType::Type(Type::String)).enum_values(Some(words.iter().copied())).build(),
+    ))
+}
+
+/// The words of [`holdfast_model::Media`].
+pub fn media() -> RefOr<Schema> {
+    words(&MEDIA)
+}
+
+/// The words of [`holdfast_model::Usage`].
+pub fn usage() -> RefOr<Schema> {
+    words(&USAGE)
+}
+
+/// The words of [`holdfast_model::Health`].
+pub fn health() -> RefOr<Schema> {
+    words(&HEALTH)
+}
+
+/// The words of [`holdfast_model::DiskState`].
+pub fn disk_state() -> RefOr<Schema> {
+    words(&DISK_STATE)
+}
+
+/// The words of [`holdfast_model::SpaceState`].
+pub fn space_state() -> RefOr<Schema> {
+    words(&SPACE_STATE)
+}
+
+/// The words of [`holdfast_model::Provisioning`].
+pub fn provisioning() -> RefOr<Schema> {
+    words(&PROVISIONING)
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_model::{DiskState, Health, Media, Provisioning, SpaceState, Usage};
+
+    use super::*;
+    use crate::word;
+
+    #[test]
+    fn the_words_are_those_of_the_model() {
+        assert_eq!([Media::Hdd, Media::Ssd, Media::Unknown].map(|value| word(&value)), MEDIA);
+        let usages = [Usage::Auto, Usage::Manual, Usage::HotSpare, Usage::Journal, Usage::Retired];
+        assert_eq!(usages.map(|value| word(&value)), USAGE);
+        assert_eq!([Health::Healthy, Health::Warning, Health::Unhealthy].map(|value| word(&value)), HEALTH);
+        assert_eq!([DiskState::Online, DiskState::Missing, DiskState::Failed].map(|value| word(&value)), DISK_STATE);
+        let states = [SpaceState::Ok, SpaceState::Resyncing, SpaceState::Degraded, SpaceState::Failed];
+        assert_eq!(states.map(|value| word(&value)), SPACE_STATE);
+        assert_eq!([Provisioning::Fixed, Provisioning::Thin].map(|value| word(&value)), PROVISIONING);
+    }
+}

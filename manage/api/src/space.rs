@@ -1,0 +1,149 @@
+//! Spaces: virtual disks on a pool.
+
+use holdfast_model::{Health, Provisioning, SpaceState};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use crate::schema;
+use crate::status::Condition;
+
+/// The resilience of a space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum LayoutKind {
+    /// Striped, one copy.
+    Simple,
+    /// Striped, two or three copies.
+    Mirror,
+}
+
+/// What a space did since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SpaceCounters {
+    /// Reads answered.
+    pub reads: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Writes answered.
+    pub writes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Requests that failed.
+    pub errors: u64,
+    /// Blocks that were read wrong from one copy and put right from another.
+    pub repaired: u64,
+}
+
+/// A space.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Space {
+    /// `POOL/SPACE`.
+    pub name: String,
+    /// Its id.
+    pub id: Uuid,
+    /// Its resilience.
+    pub layout: LayoutKind,
+    /// Disks that hold each block.
+    pub copies: u8,
+    /// Stripe units side by side.
+    pub columns: u16,
+    /// Bytes of a stripe unit.
+    pub interleave_bytes: u64,
+    /// Whether its slabs are allotted at creation or at the first write.
+    #[schema(schema_with = schema::provisioning)]
+    pub provisioning: Provisioning,
+    /// Its size, as clients see it.
+    pub size_bytes: u64,
+    /// The unit in which it takes room.
+    pub chunk_bytes: u64,
+    /// Bytes that it takes of the pool, with every copy counted.
+    pub allocated_bytes: u64,
+    /// Bytes whose copies may differ if power fails now.
+    pub dirty_bytes: u64,
+    /// Slabs whose content is not up to date.
+    pub stale_slabs: u64,
+    /// Whether it serves its data, and how well protected.
+    #[schema(schema_with = schema::space_state)]
+    pub state: SpaceState,
+    /// How well it is.
+    #[schema(schema_with = schema::health)]
+    pub health: Health,
+    /// Why it is not healthy.
+    pub conditions: Vec<Condition>,
+    /// What it did since it was opened.
+    pub counters: SpaceCounters,
+}
+
+/// Makes a space.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateSpace {
+    /// `POOL/SPACE`.
+    pub name: String,
+    /// Its resilience.
+    pub layout: LayoutKind,
+    /// Copies of a mirror, 2 or 3; 2 if left out.
+    #[serde(default)]
+    pub copies: Option<u8>,
+    /// Stripe units side by side; chosen from the pool's disks if left out.
+    #[serde(default)]
+    pub columns: Option<u16>,
+    /// Bytes of a stripe unit: a power of two, 4 KiB to 16 MiB; 256 KiB if left out.
+    #[serde(default)]
+    pub interleave_bytes: Option<u64>,
+    /// Its size, a multiple of 4 KiB.
+    pub size_bytes: u64,
+    /// Whether it takes room only as it is written to.
+    #[serde(default)]
+    pub thin: bool,
+}
+
+/// Makes a space larger.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GrowSpace {
+    /// The new size, a multiple of 4 KiB.
+    pub size_bytes: u64,
+}
+
+/// The answer to a change of a space.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SpaceChanged {
+    /// False if everything was so already.
+    pub changed: bool,
+    /// The space as it is now.
+    pub space: Space,
+}
+
+/// A part of a row on one disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Slab {
+    /// Which stripe unit of each stripe it holds.
+    pub column: u16,
+    /// Which copy.
+    pub copy: u8,
+    /// Id of the disk.
+    pub disk: Uuid,
+    /// Where the disk is, or was seen last.
+    pub path: String,
+    /// Where on the disk it begins.
+    pub offset_bytes: u64,
+    /// Its length.
+    pub length_bytes: u64,
+    /// Whether its content is not up to date.
+    pub stale: bool,
+}
+
+/// A chunk of a space that takes room, and where its slabs lie.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SpaceRow {
+    /// Which chunk.
+    pub chunk: u64,
+    /// Where in the space it begins.
+    pub offset_bytes: u64,
+    /// How much of the space it holds.
+    pub length_bytes: u64,
+    /// Its slabs.
+    pub slabs: Vec<Slab>,
+}

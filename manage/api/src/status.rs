@@ -1,0 +1,65 @@
+//! Health of every object, and what the daemon says of itself.
+
+use holdfast_model::Health;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::schema;
+
+/// One thing that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Condition {
+    /// What is wrong, naming the object.
+    pub cause: String,
+    /// What its owner should do.
+    pub next_action: String,
+}
+
+impl From<holdfast_model::Condition> for Condition {
+    fn from(condition: holdfast_model::Condition) -> Self {
+        Self { cause: condition.cause, next_action: condition.next_action }
+    }
+}
+
+/// How well one object is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ObjectHealth {
+    /// The object, with its kind: `space tank/vm`.
+    pub object: String,
+    /// How well it is.
+    #[schema(schema_with = schema::health)]
+    pub health: Health,
+    /// Why it is not healthy.
+    pub conditions: Vec<Condition>,
+}
+
+/// What the daemon says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Daemon {
+    /// Its version.
+    pub version: String,
+    /// Its process id.
+    pub pid: u32,
+    /// Since when it runs, RFC 3339.
+    pub started: String,
+    /// Where its state lies.
+    pub state_dir: String,
+    /// Threads that serve I/O.
+    pub reactors: u32,
+    /// Where NBD clients connect, as URIs without the export's name.
+    pub nbd_addresses: Vec<String>,
+    /// Memory that it holds, in bytes.
+    pub resident_bytes: u64,
+}
+
+/// Everything at a glance: the worst health, and each object's own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Status {
+    /// The worst of all objects.
+    #[schema(schema_with = schema::health)]
+    pub health: Health,
+    /// Every pool, disk of a pool, and space.
+    pub objects: Vec<ObjectHealth>,
+    /// The daemon.
+    pub daemon: Daemon,
+}
