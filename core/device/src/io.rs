@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use crate::IoError;
 
@@ -18,6 +18,15 @@ impl<T> Io<T> {
     /// An answer that is there already.
     pub fn ready(result: Result<T, IoError>) -> Self {
         Self::Ready(Some(result))
+    }
+
+    /// Polls `future` once: an answer that needs no waiting is there at once, any other will be brought.
+    pub fn eager(future: impl Future<Output = Result<T, IoError>> + 'static) -> Self {
+        let mut future = Box::pin(future);
+        match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(result) => Self::ready(result),
+            Poll::Pending => Self::Pending(future),
+        }
     }
 
     /// An answer that `future` will bring.

@@ -17,3 +17,8 @@ pub use uuid::Uuid;
 
 /// The unit in which client data is addressed and kept whole: 4 KiB.
 pub const BLOCK_BYTES: u64 = 4096;
+
+/// A version 4 id from sixteen random bytes that the caller drew.
+pub fn uuid_from_random(bytes: [u8; 16]) -> Uuid {
+    uuid::Builder::from_random_bytes(bytes).into_uuid()
+}

@@ -1,1 +1,47 @@
-//! Placeholder until the crate's first commit.
+//! Disks to slabs.
+//!
+//! A pool is a set of disks with one configuration, which stands whole on every one of them. It gives spaces *rows*: for
+//! each chunk of a space a slab on each of several distinct disks.
+//!
+//! ```text
+//!  pool.rs      what an owner does: disks, spaces, rows
+//!  import.rs    how a pool comes into being: created, or found and imported
+//!  commit.rs    one change at a time, on a majority of the disks before it counts      quorum.rs: who is a majority
+//!  log.rs       the metadata log of one disk: checkpoints and records                   codec.rs: changes as bytes
+//!  config.rs    the configuration itself, and the changes it knows                      extents.rs: free units
+//!  scan.rs      finding pools on disks                                                  label.rs, frame.rs: blocks
+//!  slab.rs      the head of a slab                                                      area.rs: how a disk is divided
+//! ```
+//!
+//! Invariant: a change that was answered is found again by every import that assembles a quorum, and a disk that missed
+//! one is never believed by its own word.
+
+mod allot;
+mod area;
+mod codec;
+mod commit;
+mod config;
+mod disk;
+mod error;
+mod event;
+mod extents;
+pub mod frame;
+mod import;
+mod label;
+mod log;
+mod pool;
+mod quorum;
+mod scan;
+pub mod slab;
+mod status;
+
+pub use area::{Area, LARGEST_DISK_BYTES, SMALLEST_DISK_BYTES, UNIT_BYTES};
+pub use config::{Change, Config, DiskRecord, RowRecord, SlabPlace, SpaceRecord, SpaceRows};
+pub use disk::{DiskCounters, InFlight, PoolDisk};
+pub use error::{PoolError, PoolErrorKind};
+pub use event::{Env, Event, EventSink, Severity, Witness, WitnessRecord};
+pub use frame::Position;
+pub use import::wipe;
+pub use pool::{DiskChange, FreedRow, Pool, SpaceSpec};
+pub use scan::{Candidate, DiskInfo, FoundPool, Member, Scan, scan};
+pub use status::{DiskStatus, PoolStatus};

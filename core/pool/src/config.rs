@@ -1,0 +1,401 @@
+//! The configuration of a pool: its disks, its spaces, and where every slab lies. It changes only by [`Change`]s, which
+//! are what the metadata log holds; a checkpoint is the list of changes that builds the configuration from nothing.
+//!
+//! Invariants: no two slabs share a unit; the slabs of a row are on distinct disks; a column always keeps one copy that
+//! is not stale. [`Config::apply`] refuses a change that would break one, so a damaged log cannot either.
+
+use std::collections::BTreeMap;
+
+use holdfast_model::wire::{WireError, Writer};
+use holdfast_model::{DiskState, Media, Name, Place, Provisioning, Shape, Usage, Uuid};
+
+use crate::area::Area;
+use crate::extents::FreeExtents;
+
+/// A disk of the pool, as the pool remembers it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiskRecord {
+    /// Its number in the pool; never reused.
+    pub index: u16,
+    /// Its identity.
+    pub id: Uuid,
+    /// Serial as the disk tells it.
+    pub serial: String,
+    /// Model as the disk tells it.
+    pub model: String,
+    /// Where it was seen last.
+    pub path: String,
+    /// Medium.
+    pub media: Media,
+    /// What it may be used for.
+    pub usage: Usage,
+    /// Enclosure and slot.
+    pub place: Option<Place>,
+    /// Its size.
+    pub disk_bytes: u64,
+    /// Whether it is in service.
+    pub state: DiskState,
+    /// Whether it counts for the quorum.
+    pub voting: bool,
+}
+
+/// A space of the pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpaceRecord {
+    /// Its number in the pool; never reused.
+    pub id: u32,
+    /// Its identity.
+    pub uuid: Uuid,
+    /// Its name.
+    pub name: Name,
+    /// The shape of its new rows.
+    pub shape: Shape,
+    /// Fixed or thin.
+    pub provisioning: Provisioning,
+    /// Its size, a multiple of 4 KiB.
+    pub size_bytes: u64,
+    /// Bytes of data in a row.
+    pub chunk_bytes: u64,
+    /// Whether its creation was carried to the end; an incomplete space is removed at import.
+    pub complete: bool,
+}
+
+impl SpaceRecord {
+    /// Rows that the space has when all are allotted.
+    pub fn chunks(&self) -> u32 {
+        self.size_bytes.div_ceil(self.chunk_bytes) as u32
+    }
+}
+
+/// Where a slab lies. Six bytes, since a large pool has millions.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(C, packed(2))]
+pub struct SlabPlace {
+    disk_and_stale: u16,
+    unit: u32,
+}
+
+/// Disks of a pool are numbered below this.
+pub const MAX_DISKS: u16 = 1 << 14;
+const STALE: u16 = 1 << 15;
+
+impl SlabPlace {
+    /// A slab in step on `disk` from `unit`.
+    pub fn new(disk: u16, unit: u32) -> Self {
+        debug_assert!(disk < MAX_DISKS);
+        Self { disk_and_stale: disk, unit }
+    }
+
+    /// The disk's number.
+    pub fn disk(&self) -> u16 {
+        self.disk_and_stale & !STALE
+    }
+
+    /// The first unit on it.
+    pub fn unit(&self) -> u32 {
+        self.unit
+    }
+
+    /// Whether it missed a write.
+    pub fn stale(&self) -> bool {
+        self.disk_and_stale & STALE != 0
+    }
+
+    fn set_stale(&mut self, stale: bool) {
+        self.disk_and_stale = self.disk() | if stale { STALE } else { 0 };
+    }
+}
+
+impl std::fmt::Debug for SlabPlace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}{}", self.disk(), self.unit(), if self.stale() { " stale" } else { "" })
+    }
+}
+
+/// A row: one chunk of a space, on `shape.width()` slabs. Slab `column * copies + copy` holds that copy of that column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowRecord {
+    /// Unique in the pool for ever: block maps of an earlier row in the same place are told apart by it.
+    pub id: u64,
+    /// Its own shape, whatever the space's is now.
+    pub shape: Shape,
+    /// Units of each slab, its head included.
+    pub slab_units: u32,
+    /// Where its slabs are.
+    pub slabs: Box<[SlabPlace]>,
+}
+
+/// One change of the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The pool is called so.
+    Pool(Name),
+    /// A generation begins: an import that has the promise of a majority.
+    Opened,
+    /// The pool was closed in good order: no region is dirty.
+    Closed,
+    /// Numbers below these were used already.
+    Counters {
+        /// For rows.
+        row: u64,
+        /// For spaces.
+        space: u32,
+        /// For disks.
+        disk: u16,
+    },
+    /// A disk is as told.
+    Disk(DiskRecord),
+    /// A disk went out of service: its slabs are stale from now on, but for last copies; it votes no more.
+    DiskOut {
+        /// The disk.
+        disk: u16,
+        /// Missing or failed.
+        state: DiskState,
+    },
+    /// A space is as told.
+    Space(SpaceRecord),
+    /// A space and all its rows are gone.
+    SpaceGone(u32),
+    /// A row was allotted.
+    Row {
+        /// The space.
+        space: u32,
+        /// The chunk.
+        chunk: u32,
+        /// Where.
+        row: RowRecord,
+    },
+    /// A row was given back.
+    RowGone {
+        /// The space.
+        space: u32,
+        /// The chunk.
+        chunk: u32,
+    },
+    /// A slab missed a write, or is in step again.
+    Stale {
+        /// The space.
+        space: u32,
+        /// The chunk.
+        chunk: u32,
+        /// The slab's index in its row.
+        slab: u16,
+        /// Whether it is stale.
+        stale: bool,
+    },
+}
+
+/// A space with its rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpaceRows {
+    /// The space.
+    pub record: SpaceRecord,
+    /// Its rows by chunk.
+    pub rows: BTreeMap<u32, RowRecord>,
+}
+
+/// The whole configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Config {
+    /// The pool's name; `None` before the first change.
+    pub name: Option<Name>,
+    /// Whether it was closed in good order.
+    pub closed: bool,
+    /// Disks by number.
+    pub disks: BTreeMap<u16, DiskRecord>,
+    /// Spaces by number.
+    pub spaces: BTreeMap<u32, SpaceRows>,
+    /// The next row's id.
+    pub next_row: u64,
+    /// The next space's number.
+    pub next_space: u32,
+    /// The next disk's number.
+    pub next_disk: u16,
+    /// Free units of each disk.
+    pub free: BTreeMap<u16, FreeExtents>,
+}
+
+impl Config {
+    /// Carries out a change.
+    ///
+    /// # Errors
+    /// A change that breaks an invariant; the configuration is then to be thrown away.
+    pub fn apply(&mut self, change: &Change) -> Result<(), WireError> {
+        match change {
+            Change::Pool(name) => self.name = Some(name.clone()),
+            Change::Opened => self.closed = false,
+            Change::Closed => self.closed = true,
+            Change::Counters { row, space, disk } => {
+                self.next_row = self.next_row.max(*row);
+                self.next_space = self.next_space.max(*space);
+                self.next_disk = self.next_disk.max(*disk);
+            }
+            Change::Disk(record) => self.apply_disk(record)?,
+            Change::DiskOut { disk, state } => self.apply_disk_out(*disk, *state)?,
+            Change::Space(record) => self.apply_space(record)?,
+            Change::SpaceGone(id) => {
+                let gone = self.spaces.remove(id).ok_or(WireError::Value("space"))?;
+                for row in gone.rows.values() {
+                    self.release(row);
+                }
+            }
+            Change::Row { space, chunk, row } => self.apply_row(*space, *chunk, row)?,
+            Change::RowGone { space, chunk } => {
+                let rows = &mut self.spaces.get_mut(space).ok_or(WireError::Value("space"))?.rows;
+                let gone = rows.remove(chunk).ok_or(WireError::Value("row"))?;
+                self.release(&gone);
+            }
+            Change::Stale { space, chunk, slab, stale } => {
+                let row = self.row_mut(*space, *chunk)?;
+                let index = usize::from(*slab);
+                if index >= row.slabs.len() {
+                    return Err(WireError::Value("slab"));
+                }
+                if !*stale || !row.is_last_copy(index) {
+                    row.slabs[index].set_stale(*stale);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the units of a row; false, and nothing taken, where one is not free.
+    pub fn reserve(&mut self, row: &RowRecord) -> bool {
+        for (taken, slab) in row.slabs.iter().enumerate() {
+            let free = self.free.get_mut(&slab.disk());
+            if !free.is_some_and(|free| free.take_at(slab.unit(), row.slab_units)) {
+                for slab in &row.slabs[..taken] {
+                    self.free.get_mut(&slab.disk()).expect("taken from").give(slab.unit(), row.slab_units);
+                }
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Gives the units of a row back.
+    pub fn release(&mut self, row: &RowRecord) {
+        for slab in &row.slabs {
+            if let Some(free) = self.free.get_mut(&slab.disk()) {
+                free.give(slab.unit(), row.slab_units);
+            }
+        }
+    }
+
+    /// The changes that build this configuration from nothing, in order, one at a time.
+    pub fn changes(&self) -> impl Iterator<Item = Change> {
+        let head = self.name.clone().map(Change::Pool).into_iter().chain(self.closed.then_some(Change::Closed));
+        let counters = Change::Counters { row: self.next_row, space: self.next_space, disk: self.next_disk };
+        let disks = self.disks.values().cloned().map(Change::Disk);
+        let spaces = self.spaces.iter().flat_map(|(id, space)| {
+            let rows = space.rows.iter().flat_map(move |(chunk, row)| {
+                let stale = row.slabs.iter().enumerate().filter(|(_, slab)| slab.stale());
+                let stale =
+                    stale.map(move |(slab, _)| Change::Stale { space: *id, chunk: *chunk, slab: slab as u16, stale: true });
+                std::iter::once(Change::Row { space: *id, chunk: *chunk, row: row.clone() }).chain(stale)
+            });
+            std::iter::once(Change::Space(space.record.clone())).chain(rows)
+        });
+        head.chain(std::iter::once(counters)).chain(disks).chain(spaces)
+    }
+
+    /// The payload of a checkpoint.
+    pub fn checkpoint(&self) -> Vec<u8> {
+        let mut writer = Writer::new();
+        for change in self.changes() {
+            change.write(&mut writer);
+        }
+        writer.into_bytes()
+    }
+
+    fn row_mut(&mut self, space: u32, chunk: u32) -> Result<&mut RowRecord, WireError> {
+        let rows = &mut self.spaces.get_mut(&space).ok_or(WireError::Value("space"))?.rows;
+        rows.get_mut(&chunk).ok_or(WireError::Value("row"))
+    }
+
+    fn apply_disk(&mut self, record: &DiskRecord) -> Result<(), WireError> {
+        let area = Area::of_disk("", record.disk_bytes).map_err(|_| WireError::Value("disk size"))?;
+        if record.index >= MAX_DISKS {
+            return Err(WireError::Value("disk"));
+        }
+        match self.disks.get(&record.index) {
+            Some(known) if known.id != record.id || known.disk_bytes != record.disk_bytes => {
+                return Err(WireError::Value("disk"));
+            }
+            Some(_) => {}
+            None => {
+                self.free.insert(record.index, FreeExtents::new(area.units()));
+            }
+        }
+        self.next_disk = self.next_disk.max(record.index + 1);
+        self.disks.insert(record.index, record.clone());
+        Ok(())
+    }
+
+    fn apply_disk_out(&mut self, disk: u16, state: DiskState) -> Result<(), WireError> {
+        let voters = self.disks.values().filter(|record| record.voting).count();
+        let record = self.disks.get_mut(&disk).ok_or(WireError::Value("disk"))?;
+        record.state = state;
+        record.voting &= voters == 1;
+        for space in self.spaces.values_mut() {
+            for row in space.rows.values_mut() {
+                if let Some(index) = row.slabs.iter().position(|slab| slab.disk() == disk)
+                    && !row.is_last_copy(index)
+                {
+                    row.slabs[index].set_stale(true);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn apply_space(&mut self, record: &SpaceRecord) -> Result<(), WireError> {
+        record.shape.check().map_err(|_| WireError::Value("shape"))?;
+        let sizes = [record.size_bytes, record.chunk_bytes];
+        if sizes.iter().any(|size| *size == 0 || size % holdfast_model::BLOCK_BYTES != 0)
+            || record.size_bytes.div_ceil(record.chunk_bytes) > u64::from(u32::MAX)
+        {
+            return Err(WireError::Value("size"));
+        }
+        self.next_space = self.next_space.max(record.id + 1);
+        match self.spaces.get_mut(&record.id) {
+            Some(space) if space.record.uuid != record.uuid => return Err(WireError::Value("space")),
+            Some(space) => space.record = record.clone(),
+            None => {
+                self.spaces.insert(record.id, SpaceRows { record: record.clone(), rows: BTreeMap::new() });
+            }
+        }
+        Ok(())
+    }
+
+    fn apply_row(&mut self, space: u32, chunk: u32, row: &RowRecord) -> Result<(), WireError> {
+        row.shape.check().map_err(|_| WireError::Value("shape"))?;
+        let mut disks: Vec<u16> = row.slabs.iter().map(SlabPlace::disk).collect();
+        disks.sort_unstable();
+        disks.dedup();
+        if disks.len() != row.shape.width() || row.slabs.len() != row.shape.width() {
+            return Err(WireError::Value("slabs"));
+        }
+        self.next_row = self.next_row.max(row.id + 1);
+        let known = self.spaces.get(&space).ok_or(WireError::Value("space"))?;
+        if chunk >= known.record.chunks() || known.rows.contains_key(&chunk) {
+            return Err(WireError::Value("chunk"));
+        }
+        if !self.reserve(row) {
+            return Err(WireError::Value("unit"));
+        }
+        if let Some(space) = self.spaces.get_mut(&space) {
+            space.rows.insert(chunk, row.clone());
+        }
+        Ok(())
+    }
+}
+
+impl RowRecord {
+    /// Whether no other copy of the slab's column is in step.
+    pub fn is_last_copy(&self, slab: usize) -> bool {
+        let copies = usize::from(self.shape.layout.copies());
+        let first = slab / copies * copies;
+        (first..first + copies).all(|other| other == slab || self.slabs[other].stale())
+    }
+}

@@ -1,0 +1,252 @@
+//! The metadata log of one disk: two halves, each a checkpoint of the whole configuration with the records after it.
+//!
+//! ```text
+//!  half A   | checkpoint at 7.120 | 7.121 | 7.122 | ... | 7.300 | (old bytes)
+//!  half B   | checkpoint at 7.300 | 7.301 | 8.302 | 8.303 |            <- in use
+//! ```
+//!
+//! A checkpoint goes into the half not in use and is durable before a record follows it, so one half is whole at any
+//! time. A record continues the log only if its sequence is the next one, its generation not lower, and its frame
+//! carries the checksum of the payload before it: leftovers of an earlier use of the half never fit.
+
+use std::sync::Arc;
+
+use futures_util::future::try_join_all;
+use holdfast_device::{Device, Durability, IoBuf, IoError, IoSlice};
+use holdfast_model::wire::crc32c;
+use holdfast_model::{BLOCK_BYTES, Uuid};
+
+use crate::area::Area;
+use crate::frame::{Frame, Header, Kind, Position};
+
+const PIECE_BYTES: usize = 1 << 20;
+const SCAN_BYTES: u64 = 64 << 10;
+/// Records are gathered into a checkpoint when they outgrow it, but not before they reach this.
+const LEAST_RECORD_BYTES: u64 = 256 << 10;
+
+/// Where the log of a disk ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tip {
+    /// The last change that the disk holds.
+    pub position: Position,
+    half: usize,
+    checkpoint_bytes: u64,
+    end: u64,
+    previous: u32,
+}
+
+/// The metadata log of a disk that is open for appending.
+pub struct DiskLog {
+    device: Arc<dyn Device>,
+    area: Area,
+    pool: Uuid,
+    disk: Uuid,
+    tip: Option<Tip>,
+}
+
+/// A log whose place is known.
+pub struct LogPlace {
+    /// The disk.
+    pub device: Arc<dyn Device>,
+    /// Its division.
+    pub area: Area,
+    /// The pool that it belongs to.
+    pub pool: Uuid,
+    /// Its identity.
+    pub disk: Uuid,
+}
+
+async fn read(device: &Arc<dyn Device>, offset: u64, len: u64) -> Option<IoBuf> {
+    device.read(offset, IoBuf::new(len as usize)).await.ok()
+}
+
+impl LogPlace {
+    /// Finds the newer of the two halves that is whole; `None` where neither is.
+    pub async fn find_tip(&self) -> Option<Tip> {
+        let mut best: Option<Tip> = None;
+        for half in 0..2 {
+            if let Some(tip) = self.half_tip(half).await
+                && best.is_none_or(|known| tip.position > known.position)
+            {
+                best = Some(tip);
+            }
+        }
+        best
+    }
+
+    /// The payloads of the log up to `tip`: the checkpoint's, then each record's. `None` if a checksum fails.
+    pub async fn payloads(&self, tip: &Tip) -> Option<Vec<Vec<u8>>> {
+        let start = self.area.log_half(tip.half);
+        let header = self.checkpoint_header(tip.half).await?;
+        let mut payloads = vec![self.checkpoint_payload(tip.half, &header).await?];
+        let mut offset = start + header.total_bytes();
+        let mut window = Window::default();
+        while offset < tip.end {
+            let (header, payload) = window.record(self, offset, tip.end).await?;
+            payloads.push(payload);
+            offset += header.total_bytes();
+        }
+        Some(payloads)
+    }
+
+    fn owns(&self, header: &Header, kind: Kind, offset: u64) -> bool {
+        let frame = &header.frame;
+        frame.kind == kind && frame.pool == self.pool && frame.disk == self.disk && frame.offset == offset
+    }
+
+    async fn checkpoint_header(&self, half: usize) -> Option<Header> {
+        let start = self.area.log_half(half);
+        let block = read(&self.device, start, BLOCK_BYTES).await?;
+        let header = Frame::open(&block).ok()?;
+        let fits = header.payload_at == BLOCK_BYTES as usize && header.total_bytes() <= self.area.log_half_bytes();
+        (fits && self.owns(&header, Kind::Checkpoint, start)).then_some(header)
+    }
+
+    async fn checkpoint_payload(&self, half: usize, header: &Header) -> Option<Vec<u8>> {
+        let start = self.area.log_half(half) + BLOCK_BYTES;
+        let mut payload = Vec::with_capacity(header.payload_len.next_multiple_of(BLOCK_BYTES as usize));
+        while payload.len() < header.payload_len {
+            let left = (header.payload_len - payload.len()).next_multiple_of(BLOCK_BYTES as usize);
+            let piece = read(&self.device, start + payload.len() as u64, left.min(PIECE_BYTES) as u64).await?;
+            payload.extend_from_slice(&piece);
+        }
+        payload.truncate(header.payload_len);
+        (crc32c(&payload) == header.payload_crc).then_some(payload)
+    }
+
+    async fn half_tip(&self, half: usize) -> Option<Tip> {
+        let start = self.area.log_half(half);
+        let limit = start + self.area.log_half_bytes();
+        let header = self.checkpoint_header(half).await?;
+        let mut tip = Tip {
+            position: header.frame.position,
+            half,
+            checkpoint_bytes: header.total_bytes(),
+            end: start + header.total_bytes(),
+            previous: header.payload_crc,
+        };
+        let mut window = Window::default();
+        while let Some((header, _)) = window.record(self, tip.end, limit).await {
+            let frame = &header.frame;
+            let follows = frame.position.sequence == tip.position.sequence + 1
+                && frame.position.generation >= tip.position.generation
+                && frame.previous == tip.previous;
+            if !follows {
+                break;
+            }
+            tip.position = frame.position;
+            tip.end += header.total_bytes();
+            tip.previous = header.payload_crc;
+        }
+        Some(tip)
+    }
+}
+
+/// Reads records in larger pieces than one.
+#[derive(Default)]
+struct Window {
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Window {
+    async fn record(&mut self, place: &LogPlace, offset: u64, limit: u64) -> Option<(Header, Vec<u8>)> {
+        let block = self.bytes(place, offset, BLOCK_BYTES, limit).await?;
+        let header = Frame::open(block).ok()?;
+        if !place.owns(&header, Kind::Record, offset) {
+            return None;
+        }
+        let (header, payload) = Frame::open_inline(self.bytes(place, offset, header.total_bytes(), limit).await?).ok()?;
+        Some((header, payload.to_vec()))
+    }
+
+    async fn bytes(&mut self, place: &LogPlace, offset: u64, len: u64, limit: u64) -> Option<&[u8]> {
+        if offset.checked_add(len)? > limit {
+            return None;
+        }
+        let held = offset >= self.start && offset + len <= self.start + self.bytes.len() as u64;
+        if !held {
+            let want = len.max(SCAN_BYTES).min(limit - offset);
+            self.bytes = read(&place.device, offset, want).await?.to_vec();
+            self.start = offset;
+        }
+        let at = (offset - self.start) as usize;
+        self.bytes.get(at..at + len as usize)
+    }
+}
+
+impl DiskLog {
+    /// Opens the log of a disk for appending. Without a tip it is empty until its first checkpoint.
+    pub fn new(place: LogPlace, tip: Option<Tip>) -> Self {
+        let LogPlace { device, area, pool, disk } = place;
+        Self { device, area, pool, disk, tip }
+    }
+
+    /// The last change that the disk holds.
+    pub fn position(&self) -> Option<Position> {
+        self.tip.map(|tip| tip.position)
+    }
+
+    /// Whether a record of `payload_len` bytes can be appended without a checkpoint before it.
+    pub fn has_room(&self, payload_len: usize) -> bool {
+        let Some(tip) = self.tip else { return false };
+        let start = self.area.log_half(tip.half);
+        let end = tip.end + record_bytes(payload_len);
+        let records = end - start - tip.checkpoint_bytes;
+        let most_records = tip.checkpoint_bytes.max(LEAST_RECORD_BYTES).max(record_bytes(payload_len));
+        end <= start + self.area.log_half_bytes() && records <= most_records
+    }
+
+    /// Whether a checkpoint of `payload_len` bytes, with a record behind it, fits a half of this disk.
+    pub fn fits(area: &Area, payload_len: usize) -> bool {
+        BLOCK_BYTES + (payload_len as u64).next_multiple_of(BLOCK_BYTES) + LEAST_RECORD_BYTES <= area.log_half_bytes()
+    }
+
+    /// Writes the whole configuration, as it is at `position`, into the half not in use.
+    pub async fn checkpoint(&mut self, position: Position, payload: &[u8]) -> Result<(), IoError> {
+        if !Self::fits(&self.area, payload.len()) {
+            return Err(IoError::new(
+                holdfast_device::IoErrorKind::NoSpace,
+                "the reserved area of the disk is too small for the pool's configuration",
+            ));
+        }
+        let half = self.tip.map_or(0, |tip| 1 - tip.half);
+        let start = self.area.log_half(half);
+        let mut offset = start + BLOCK_BYTES;
+        for pieces in payload.chunks(PIECE_BYTES * 4) {
+            let writes = pieces.chunks(PIECE_BYTES).map(|piece| {
+                let write = self.device.write(offset, IoSlice::padded(piece), Durability::Cached);
+                offset += piece.len().next_multiple_of(BLOCK_BYTES as usize) as u64;
+                write
+            });
+            try_join_all(writes.collect::<Vec<_>>()).await?;
+        }
+        self.device.flush().await?;
+        let payload_crc = crc32c(payload);
+        let frame = self.frame(Kind::Checkpoint, start, position, 0);
+        let header = frame.seal_detached(payload.len(), payload_crc).freeze();
+        self.device.write(start, header, Durability::Durable).await?;
+        let checkpoint_bytes = BLOCK_BYTES + (payload.len() as u64).next_multiple_of(BLOCK_BYTES);
+        self.tip = Some(Tip { position, half, checkpoint_bytes, end: start + checkpoint_bytes, previous: payload_crc });
+        Ok(())
+    }
+
+    /// Appends a record, durably. There must be room for it.
+    pub async fn append(&mut self, position: Position, payload: &[u8]) -> Result<(), IoError> {
+        let tip = self.tip.expect("a log begins with a checkpoint");
+        let frame = self.frame(Kind::Record, tip.end, position, tip.previous);
+        let block = frame.seal(payload).freeze();
+        let end = tip.end + block.len() as u64;
+        self.device.write(tip.end, block, Durability::Durable).await?;
+        self.tip = Some(Tip { position, end, previous: crc32c(payload), ..tip });
+        Ok(())
+    }
+
+    fn frame(&self, kind: Kind, offset: u64, position: Position, previous: u32) -> Frame {
+        Frame { kind, pool: self.pool, disk: self.disk, offset, position, previous }
+    }
+}
+
+fn record_bytes(payload_len: usize) -> u64 {
+    ((crate::frame::HEADER_BYTES + payload_len) as u64).next_multiple_of(BLOCK_BYTES)
+}

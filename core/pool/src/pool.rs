@@ -1,0 +1,617 @@
+//! What an owner does with a pool: its disks, its spaces, their rows.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use holdfast_device::Device;
+use holdfast_model::{BLOCK_BYTES, ByteSize, DiskState, Media, Name, Place, Provisioning, Shape, Usage, Uuid};
+
+use crate::allot::{allot, chunk_bytes, eligible};
+use crate::area::Area;
+use crate::commit::{Batch, Committer, Guard, OutageMark};
+use crate::config::{Change, Config, DiskRecord, MAX_DISKS, RowRecord, SpaceRecord};
+use crate::disk::PoolDisk;
+use crate::event::{Env, Event, Severity};
+use crate::frame::Position;
+use crate::import::{adopt, label_disk};
+use crate::log::{DiskLog, LogPlace};
+use crate::scan::{Candidate, FoundPool, scan};
+use crate::{PoolError, PoolErrorKind};
+
+/// Rows that are allotted by one change, so that a change stays small.
+const ROWS_PER_CHANGE: usize = 128;
+/// The largest space.
+const LARGEST_SPACE_BYTES: u64 = 1 << 60;
+
+/// A pool in use.
+pub struct Pool {
+    pub(crate) env: Env,
+    id: Uuid,
+    name: Name,
+    was_closed: bool,
+    state: Mutex<State>,
+    admin: tokio::sync::Mutex<()>,
+    pub(crate) committer: tokio::sync::Mutex<Committer>,
+    pub(crate) pending: Mutex<Vec<Batch>>,
+    pub(crate) position: Mutex<Position>,
+    refusal: Mutex<Option<String>>,
+    drawn: AtomicU64,
+}
+
+pub(crate) struct State {
+    pub config: Config,
+    pub disks: BTreeMap<u16, Arc<PoolDisk>>,
+}
+
+/// A space to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpaceSpec {
+    /// Its name.
+    pub name: Name,
+    /// Its shape.
+    pub shape: Shape,
+    /// Fixed or thin.
+    pub provisioning: Provisioning,
+    /// Its size, a multiple of 4 KiB.
+    pub size_bytes: u64,
+}
+
+/// What an administrator says of a disk; `None` leaves as is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DiskChange {
+    /// Its medium, where detection is wrong.
+    pub media: Option<Media>,
+    /// What it may be used for.
+    pub usage: Option<Usage>,
+    /// Where it sits.
+    pub place: Option<Place>,
+}
+
+/// The units of a row that was given back. They are free for others when this is dropped: when the last request that
+/// could touch them is over.
+pub struct FreedRow {
+    pool: Arc<Pool>,
+    row: RowRecord,
+}
+
+impl Drop for FreedRow {
+    fn drop(&mut self) {
+        self.pool.state().config.release(&self.row);
+    }
+}
+
+impl Pool {
+    pub(crate) fn assemble(
+        env: Env,
+        id: Uuid,
+        config: Config,
+        disks: BTreeMap<u16, Arc<PoolDisk>>,
+        committer: Committer,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            env,
+            id,
+            name: config.name.clone().expect("a configuration with a name"),
+            was_closed: config.closed,
+            position: Mutex::new(committer.position),
+            state: Mutex::new(State { config, disks }),
+            admin: tokio::sync::Mutex::new(()),
+            committer: tokio::sync::Mutex::new(committer),
+            pending: Mutex::default(),
+            refusal: Mutex::default(),
+            drawn: AtomicU64::new(0),
+        })
+    }
+
+    /// Makes a pool of `disks`, whatever is on them.
+    ///
+    /// # Errors
+    /// Disks of a wrong size, the same disk twice, or a disk that cannot be written.
+    pub async fn create(env: Env, name: Name, disks: Vec<Candidate>) -> Result<Arc<Self>, PoolError> {
+        crate::import::create(env, name, disks).await
+    }
+
+    /// Takes a found pool into use. With `force`, also where fewer disks than a quorum are here: the administrator vouches that the
+    /// missing ones do not know better.
+    ///
+    /// # Errors
+    /// No quorum; the text names every missing disk.
+    pub async fn import(env: Env, found: FoundPool, force: bool) -> Result<Arc<Self>, PoolError> {
+        adopt(env, found, force).await
+    }
+
+    /// Its identity.
+    pub fn id(&self) -> Uuid {
+        self.id
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &Name {
+        &self.name
+    }
+
+    /// Whether it was closed in good order before this import, so that no region can be dirty.
+    pub fn was_closed(&self) -> bool {
+        self.was_closed
+    }
+
+    /// What it was handed.
+    pub fn env(&self) -> &Env {
+        &self.env
+    }
+
+    /// Its spaces.
+    pub fn spaces(&self) -> Vec<SpaceRecord> {
+        self.state().config.spaces.values().map(|space| space.record.clone()).collect()
+    }
+
+    /// One of its spaces.
+    pub fn space(&self, id: u32) -> Option<SpaceRecord> {
+        self.state().config.spaces.get(&id).map(|space| space.record.clone())
+    }
+
+    /// One of its disks.
+    pub fn disk(&self, index: u16) -> Option<Arc<PoolDisk>> {
+        self.state().disks.get(&index).cloned()
+    }
+
+    /// All its disks.
+    pub fn pool_disks(&self) -> Vec<Arc<PoolDisk>> {
+        self.state().disks.values().cloned().collect()
+    }
+
+    /// What it remembers of a disk.
+    pub fn disk_record(&self, id: Uuid) -> Option<DiskRecord> {
+        self.state().config.disks.values().find(|record| record.id == id).cloned()
+    }
+
+    /// Why it takes no changes, where it does not.
+    pub fn refusal(&self) -> Option<String> {
+        self.refusal.lock().expect("no panic while held").clone()
+    }
+
+    /// Tells its owner something.
+    pub fn emit(&self, severity: Severity, object: String, cause: String, next_action: &str) {
+        self.env.events.emit(Event { severity, object, cause, next_action: next_action.into() });
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no panic while held")
+    }
+
+    pub(crate) fn refused(&self, what: &str) -> PoolError {
+        let why = self.refusal().unwrap_or_else(|| format!("pool {} did not take the change of {what}", self.name));
+        PoolError::new(PoolErrorKind::ReadOnly, why)
+    }
+
+    pub(crate) fn refuse_changes(&self, why: &str) {
+        let mut refusal = self.refusal.lock().expect("no panic while held");
+        if refusal.is_none() {
+            *refusal = Some(why.into());
+            self.emit(
+                Severity::Error,
+                format!("pool {}", self.name),
+                why.into(),
+                "attach the missing disks, then export and import the pool",
+            );
+        }
+    }
+
+    pub(crate) fn disk_label(&self, index: u16) -> String {
+        self.state().config.disks.get(&index).map_or_else(|| index.to_string(), |record| record.label().to_string())
+    }
+
+    fn draw_uuid(&self) -> Uuid {
+        draw_uuid(self.env.seed, self.id.as_u128() as u64 ^ self.drawn.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Takes a disk out of service, at once for readers, and durably when answered.
+    pub async fn disk_out(&self, index: u16, state: DiskState, cause: &str) -> Result<(), PoolError> {
+        self.go_out(index, state, cause);
+        self.commit(vec![Change::DiskOut { disk: index, state }], Guard::NotRecorded(index)).await?;
+        if self.state().config.disks.get(&index).is_some_and(|record| record.state == DiskState::Online) {
+            return Err(self.refused("a disk's state"));
+        }
+        Ok(())
+    }
+
+    /// Writes down that a slab missed a write. Does nothing to the last copy of its column.
+    pub async fn mark_stale(&self, space: u32, chunk: u32, slab: usize) -> Result<(), PoolError> {
+        let change = Change::Stale { space, chunk, slab: slab as u16, stale: true };
+        self.commit(vec![change], Guard::None).await.map(drop)
+    }
+
+    /// Writes down that a slab is in step again, unless its disk went out since its outage count was `outages`.
+    pub async fn mark_in_step(
+        &self,
+        space: u32,
+        chunk: u32,
+        slab: usize,
+        disk: &Arc<PoolDisk>,
+        outages: u32,
+    ) -> Result<bool, PoolError> {
+        let change = Change::Stale { space, chunk, slab: slab as u16, stale: false };
+        let mark = OutageMark { disk: disk.clone(), outages };
+        self.commit(vec![change], Guard::InService(Arc::new(mark))).await
+    }
+
+    /// The row of a chunk, where it has one.
+    pub fn row(&self, space: u32, chunk: u32) -> Option<RowRecord> {
+        self.state().config.spaces.get(&space)?.rows.get(&chunk).cloned()
+    }
+
+    /// All rows of a space.
+    pub fn rows(&self, space: u32) -> Vec<(u32, RowRecord)> {
+        let state = self.state();
+        let rows = state.config.spaces.get(&space).map(|space| space.rows.iter());
+        rows.into_iter().flatten().map(|(chunk, row)| (*chunk, row.clone())).collect()
+    }
+
+    /// The chunks of a space that have a row, from `from`, at most `most`.
+    pub fn chunks_from(&self, space: u32, from: u32, most: usize) -> Vec<u32> {
+        let state = self.state();
+        let rows = state.config.spaces.get(&space).map(|space| space.rows.range(from..));
+        rows.into_iter().flatten().take(most).map(|(chunk, _)| *chunk).collect()
+    }
+
+    /// How many rows a space has.
+    pub fn row_count(&self, space: u32) -> usize {
+        self.state().config.spaces.get(&space).map_or(0, |space| space.rows.len())
+    }
+
+    /// The row of a chunk, allotted now if it has none. Callers see to it that a chunk is asked for once at a time.
+    ///
+    /// # Errors
+    /// No room on enough disks, or no quorum.
+    pub async fn allot_row(&self, space: u32, chunk: u32) -> Result<RowRecord, PoolError> {
+        if let Some(row) = self.row(space, chunk) {
+            return Ok(row);
+        }
+        if let Some(why) = self.refusal() {
+            return Err(PoolError::new(PoolErrorKind::ReadOnly, why));
+        }
+        let row = {
+            let mut state = self.state();
+            let record = state.config.spaces.get(&space).map(|space| space.record.clone());
+            let record = record.ok_or_else(|| PoolError::new(PoolErrorKind::NotFound, format!("space {space} is gone")))?;
+            allot(&mut state.config, &record)?
+        };
+        let change = Change::Row { space, chunk, row: row.clone() };
+        if let Err(error) = self.commit(vec![change], Guard::None).await {
+            self.state().config.release(&row);
+            return Err(error);
+        }
+        Ok(row)
+    }
+
+    /// Gives the row of a chunk back. Its units stay taken until the answer is dropped.
+    pub async fn free_row(self: &Arc<Self>, space: u32, chunk: u32) -> Result<Option<FreedRow>, PoolError> {
+        let Some(row) = self.row(space, chunk) else { return Ok(None) };
+        self.commit(vec![Change::RowGone { space, chunk }], Guard::None).await?;
+        Ok(Some(FreedRow { pool: self.clone(), row }))
+    }
+
+    /// Makes a space.
+    ///
+    /// # Errors
+    /// A name that is taken, a size or shape that cannot be, or, for a fixed space, too little room.
+    pub async fn create_space(&self, spec: SpaceSpec) -> Result<SpaceRecord, PoolError> {
+        let _admin = self.admin.lock().await;
+        let path = format!("{}/{}", self.name, spec.name);
+        let record = {
+            let mut state = self.state();
+            let config = &mut state.config;
+            if config.spaces.values().any(|space| space.record.name == spec.name) {
+                return Err(PoolError::new(PoolErrorKind::Exists, format!("space {path} exists already: choose another name")));
+            }
+            check_size(&path, spec.size_bytes)?;
+            Shape::choose(spec.shape.layout, Some(spec.shape.columns), Some(spec.shape.interleave), eligible(config))
+                .map_err(|error| PoolError::invalid(format!("space {path}: {error}")))?;
+            let smallest = config
+                .disks
+                .values()
+                .filter(|disk| disk.usage.takes_slabs())
+                .filter_map(|disk| Area::of_disk("", disk.disk_bytes).ok())
+                .min_by_key(Area::units)
+                .ok_or_else(|| PoolError::invalid(format!("pool {} has no disk for data", self.name)))?;
+            let id = config.next_space;
+            config.next_space += 1;
+            SpaceRecord {
+                id,
+                uuid: self.draw_uuid(),
+                name: spec.name,
+                shape: spec.shape,
+                provisioning: spec.provisioning,
+                size_bytes: spec.size_bytes,
+                chunk_bytes: chunk_bytes(&spec.shape, &smallest),
+                complete: false,
+            }
+        };
+        if spec.size_bytes.div_ceil(record.chunk_bytes) > u64::from(u32::MAX) {
+            return Err(PoolError::invalid(format!(
+                "space {path} of {} has too many chunks for disks of this size",
+                ByteSize(spec.size_bytes)
+            )));
+        }
+        let fixed = record.provisioning == Provisioning::Fixed;
+        let rows = if fixed { self.reserve_rows(&path, &record, 0)? } else { Vec::new() };
+        let complete = SpaceRecord { complete: true, ..record.clone() };
+        if rows.is_empty() {
+            self.commit(vec![Change::Space(complete.clone())], Guard::None).await?;
+            return Ok(complete);
+        }
+        if let Err(error) = self.commit(vec![Change::Space(record.clone())], Guard::None).await {
+            self.release_rows(&rows);
+            return Err(error);
+        }
+        self.commit_rows(record.id, rows).await?;
+        self.commit(vec![Change::Space(complete.clone())], Guard::None).await?;
+        Ok(complete)
+    }
+
+    /// Grows a space; false if it has that size already.
+    ///
+    /// # Errors
+    /// A smaller size, or, for a fixed space, too little room.
+    pub async fn grow_space(&self, id: u32, size_bytes: u64) -> Result<bool, PoolError> {
+        let _admin = self.admin.lock().await;
+        let record = self.space(id).ok_or_else(|| PoolError::new(PoolErrorKind::NotFound, format!("space {id} is gone")))?;
+        let path = format!("{}/{}", self.name, record.name);
+        check_size(&path, size_bytes)?;
+        if size_bytes == record.size_bytes {
+            return Ok(false);
+        }
+        if size_bytes < record.size_bytes {
+            return Err(PoolError::invalid(format!(
+                "space {path} has {} and cannot be made smaller ({}): make a smaller space and copy",
+                ByteSize(record.size_bytes),
+                ByteSize(size_bytes)
+            )));
+        }
+        if size_bytes.div_ceil(record.chunk_bytes) > u64::from(u32::MAX) {
+            return Err(PoolError::invalid(format!("space {path} cannot have {}: too many chunks", ByteSize(size_bytes))));
+        }
+        let grown = SpaceRecord { size_bytes, ..record.clone() };
+        let fixed = record.provisioning == Provisioning::Fixed;
+        let rows = if fixed { self.reserve_rows(&path, &grown, record.chunks())? } else { Vec::new() };
+        if let Err(error) = self.commit(vec![Change::Space(grown)], Guard::None).await {
+            self.release_rows(&rows);
+            return Err(error);
+        }
+        self.commit_rows(id, rows).await?;
+        Ok(true)
+    }
+
+    fn reserve_rows(&self, path: &str, record: &SpaceRecord, from: u32) -> Result<Vec<(u32, RowRecord)>, PoolError> {
+        let mut state = self.state();
+        let mut rows: Vec<(u32, RowRecord)> = Vec::new();
+        for chunk in from..record.chunks() {
+            match allot(&mut state.config, record) {
+                Ok(row) => rows.push((chunk, row)),
+                Err(_) => {
+                    let fits = ByteSize((rows.len() as u64 + u64::from(from)) * record.chunk_bytes);
+                    rows.iter().for_each(|(_, row)| state.config.release(row));
+                    return Err(PoolError::new(
+                        PoolErrorKind::NoSpace,
+                        format!(
+                            "space {path} of {} does not fit: as {} the pool has room for {fits}; add disks, choose a smaller size, or make it thin",
+                            ByteSize(record.size_bytes),
+                            record.shape
+                        ),
+                    ));
+                }
+            }
+        }
+        Ok(rows)
+    }
+
+    fn release_rows(&self, rows: &[(u32, RowRecord)]) {
+        let mut state = self.state();
+        rows.iter().for_each(|(_, row)| state.config.release(row));
+    }
+
+    async fn commit_rows(&self, space: u32, rows: Vec<(u32, RowRecord)>) -> Result<(), PoolError> {
+        for part in rows.chunks(ROWS_PER_CHANGE) {
+            let changes = part.iter().map(|(chunk, row)| Change::Row { space, chunk: *chunk, row: row.clone() }).collect();
+            self.commit(changes, Guard::None).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes a space and gives its slabs back. It must not be in use.
+    pub async fn destroy_space(&self, id: u32) -> Result<(), PoolError> {
+        let _admin = self.admin.lock().await;
+        self.space(id).ok_or_else(|| PoolError::new(PoolErrorKind::NotFound, format!("space {id} is gone")))?;
+        self.commit(vec![Change::SpaceGone(id)], Guard::None).await.map(drop)
+    }
+
+    /// Adds disks, whatever is on them.
+    ///
+    /// # Errors
+    /// Disks of a wrong size or already in the pool; none is added then.
+    pub async fn add_disks(&self, disks: Vec<Candidate>) -> Result<(), PoolError> {
+        let _admin = self.admin.lock().await;
+        if let Some(why) = self.refusal() {
+            return Err(PoolError::new(PoolErrorKind::ReadOnly, why));
+        }
+        let mut committer = self.committer.lock().await;
+        self.drain(&mut committer).await;
+        let (mut next, checkpoint) = {
+            let state = self.state();
+            (state.config.next_disk, state.config.checkpoint())
+        };
+        if usize::from(MAX_DISKS - next) < disks.len() {
+            return Err(PoolError::invalid(format!("pool {} has had {next} disks and takes {MAX_DISKS} in all", self.name)));
+        }
+        let mut added = Vec::new();
+        for candidate in disks {
+            let area = Area::of_disk(&candidate.info.path, candidate.device.geometry().size_bytes)?;
+            if !DiskLog::fits(&area, checkpoint.len() * 2) {
+                return Err(PoolError::invalid(format!(
+                    "disk {} is too small for the configuration of pool {}: add a larger one",
+                    candidate.info.path, self.name
+                )));
+            }
+            let record = new_record(next, self.draw_uuid(), &candidate, &area);
+            next += 1;
+            added.push((record, candidate, area));
+        }
+        for (record, candidate, area) in &added {
+            let place = LogPlace { device: candidate.device.clone(), area: *area, pool: self.id, disk: record.id };
+            let mut log = DiskLog::new(place, None);
+            log.checkpoint(committer.position, &checkpoint).await?;
+            label_disk(&candidate.device, area, self.id, record.id, committer.position.generation).await?;
+            committer.logs.insert(record.index, log);
+        }
+        {
+            let mut state = self.state();
+            for (record, candidate, area) in &added {
+                let disk = PoolDisk::new(record.index, record.id, *area, Some(candidate.device.clone()));
+                state.disks.insert(record.index, Arc::new(disk));
+            }
+        }
+        drop(committer);
+        let changes = added.into_iter().map(|(record, ..)| Change::Disk(record)).collect();
+        self.commit(changes, Guard::None).await.map(drop)
+    }
+
+    /// Changes what the pool knows of a disk; false if it knew that already.
+    pub async fn set_disk(&self, id: Uuid, change: DiskChange) -> Result<bool, PoolError> {
+        let _admin = self.admin.lock().await;
+        let known = self
+            .disk_record(id)
+            .ok_or_else(|| PoolError::new(PoolErrorKind::NotFound, format!("disk {id} is not in pool {}", self.name)))?;
+        let mut record = known.clone();
+        record.media = change.media.unwrap_or(record.media);
+        record.usage = change.usage.unwrap_or(record.usage);
+        record.place = change.place.or(record.place);
+        if record == known {
+            return Ok(false);
+        }
+        self.commit(vec![Change::Disk(record)], Guard::None).await?;
+        Ok(true)
+    }
+
+    /// Takes a member back that was out. Its slabs stay stale until their spaces have brought them in step.
+    ///
+    /// # Errors
+    /// A disk that is not a member, or that cannot be written.
+    pub async fn disk_back(&self, candidate: Candidate) -> Result<(), PoolError> {
+        let _admin = self.admin.lock().await;
+        let device = candidate.device.clone();
+        let info = candidate.info.clone();
+        let found = scan(vec![candidate]).await;
+        let members = found.pools.into_iter().filter(|pool| pool.id == self.id).flat_map(|pool| pool.members);
+        let member = members.into_iter().next();
+        let stranger = || PoolError::invalid(format!("disk {} is not a member of pool {}", info.path, self.name));
+        let member = member.ok_or_else(stranger)?;
+        let disk = self.pool_disks().into_iter().find(|disk| disk.id == member.id).ok_or_else(stranger)?;
+        self.take_back(&disk, device, &info).await
+    }
+
+    /// Puts a disk back in service behind `device`: its log is brought up to date first, then it votes again.
+    pub(crate) async fn take_back(
+        &self,
+        disk: &Arc<PoolDisk>,
+        device: Arc<dyn Device>,
+        info: &crate::scan::DiskInfo,
+    ) -> Result<(), PoolError> {
+        self.disk_out(disk.index, DiskState::Missing, "it is being attached again").await?;
+        let mut committer = self.committer.lock().await;
+        self.drain(&mut committer).await;
+        if let Some(why) = self.refusal() {
+            return Err(PoolError::new(PoolErrorKind::ReadOnly, why));
+        }
+        let (record, checkpoint) = {
+            let state = self.state();
+            (state.config.disks.get(&disk.index).cloned(), state.config.checkpoint())
+        };
+        let known = record.ok_or_else(|| PoolError::damaged(format!("disk {} has no record", disk.id)))?;
+        let record = DiskRecord { path: info.path.clone(), state: DiskState::Online, voting: true, ..known };
+        let place = LogPlace { device: device.clone(), area: disk.area, pool: self.id, disk: disk.id };
+        let tip = place.find_tip().await;
+        let mut log = DiskLog::new(place, tip);
+        log.checkpoint(committer.position, &checkpoint).await?;
+        label_disk(&device, &disk.area, self.id, disk.id, committer.position.generation).await?;
+        committer.logs.insert(disk.index, log);
+        disk.come_back(device);
+        let outages = disk.outages();
+        drop(committer);
+        let guard = Guard::StillIn(Arc::new(OutageMark { disk: disk.clone(), outages }));
+        if self.commit(vec![Change::Disk(record)], guard).await? {
+            self.emit(
+                Severity::Info,
+                format!("disk {}", self.disk_label(disk.index)),
+                "back in service; what it missed is being copied".into(),
+                "",
+            );
+        }
+        Ok(())
+    }
+
+    /// Closes the pool in good order. Its spaces must be closed. Every later change is refused.
+    pub async fn export(&self) -> Result<(), PoolError> {
+        let _admin = self.admin.lock().await;
+        self.commit(vec![Change::Closed], Guard::None).await?;
+        *self.refusal.lock().expect("no panic while held") = Some(format!("pool {} is exported: import it first", self.name));
+        Ok(())
+    }
+
+    /// Wipes the labels and logs of all its disks in service. Its spaces must be closed.
+    pub async fn destroy(&self) -> Result<(), PoolError> {
+        let _admin = self.admin.lock().await;
+        let _committer = self.committer.lock().await;
+        *self.refusal.lock().expect("no panic while held") = Some(format!("pool {} is destroyed", self.name));
+        for disk in self.pool_disks().into_iter().filter(|disk| disk.in_service()) {
+            if let Some(device) = disk.device() {
+                crate::import::wipe(&device).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn new_record(index: u16, id: Uuid, candidate: &Candidate, area: &Area) -> DiskRecord {
+    let info = candidate.info.clone();
+    DiskRecord {
+        index,
+        id,
+        serial: info.serial,
+        model: info.model,
+        path: info.path,
+        media: info.media,
+        usage: Usage::Auto,
+        place: info.place,
+        disk_bytes: area.disk_bytes,
+        state: DiskState::Online,
+        voting: true,
+    }
+}
+
+/// A version 4 id from the seed that was handed in and a number that was not used before.
+pub(crate) fn draw_uuid(seed: u64, number: u64) -> Uuid {
+    let mix = |value: u64| {
+        let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        value ^ (value >> 31)
+    };
+    let high = mix(seed.wrapping_add(number.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+    let low = mix(high ^ seed.rotate_left(32) ^ number);
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&high.to_le_bytes());
+    bytes[8..].copy_from_slice(&low.to_le_bytes());
+    holdfast_model::uuid_from_random(bytes)
+}
+
+fn check_size(path: &str, size_bytes: u64) -> Result<(), PoolError> {
+    if size_bytes == 0 || !size_bytes.is_multiple_of(BLOCK_BYTES) || size_bytes > LARGEST_SPACE_BYTES {
+        return Err(PoolError::invalid(format!(
+            "space {path} cannot have {size_bytes} bytes: a size is a multiple of {} from {} to {}",
+            ByteSize(BLOCK_BYTES),
+            ByteSize(BLOCK_BYTES),
+            ByteSize(LARGEST_SPACE_BYTES)
+        )));
+    }
+    Ok(())
+}

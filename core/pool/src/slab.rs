@@ -1,0 +1,108 @@
+//! The head of a slab: 64 KiB before its data.
+//!
+//! ```text
+//!  0        4 KiB     8 KiB     12 KiB                                             64 KiB
+//!  | header | map 0/A | map 0/B | map 1/A | map 1/B | ... up to 4 maps | zeros     | data ...
+//! ```
+//!
+//! The header says which chunk of which space the slab holds, as which column and copy, so that a pool without any
+//! metadata log can be put together again from its slabs. The maps belong to the space.
+
+use holdfast_model::wire::{Reader, WireError, Writer};
+use holdfast_model::{BLOCK_BYTES, Name, Provisioning, Shape, Uuid};
+
+use crate::area::UNIT_BYTES;
+use crate::codec::{read_shape, write_shape};
+use crate::config::{RowRecord, SpaceRecord};
+
+/// Bytes of a slab before its data.
+pub const HEAD_BYTES: u64 = UNIT_BYTES;
+/// Data that one block map covers.
+pub const MAP_COVERS_BYTES: u64 = 64 << 20;
+/// The most data that a slab holds: four block maps.
+pub const MOST_SLAB_BYTES: u64 = 4 * MAP_COVERS_BYTES;
+
+/// Where slot 0 or 1 of a block map is, from the start of the slab.
+pub fn map_at(map: usize, slot: usize) -> u64 {
+    BLOCK_BYTES * (1 + 2 * map as u64 + slot as u64)
+}
+
+/// What a slab belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlabHeader {
+    /// The pool's name.
+    pub pool_name: Name,
+    /// The space's number.
+    pub space: u32,
+    /// The space's identity.
+    pub space_uuid: Uuid,
+    /// The space's name.
+    pub space_name: Name,
+    /// The space's size when the slab was first written.
+    pub space_bytes: u64,
+    /// Data of each row of the space.
+    pub chunk_bytes: u64,
+    /// Whether the space is thin.
+    pub provisioning: Provisioning,
+    /// The chunk.
+    pub chunk: u32,
+    /// The slab's index in its row.
+    pub slab: u16,
+    /// The row's id.
+    pub row: u64,
+    /// The row's shape.
+    pub shape: Shape,
+    /// Units of the slab, this head included.
+    pub slab_units: u32,
+}
+
+impl SlabHeader {
+    /// The header of a slab of a row.
+    pub fn new(pool_name: Name, space: &SpaceRecord, chunk: u32, row: &RowRecord, slab: usize) -> Self {
+        Self {
+            pool_name,
+            space: space.id,
+            space_uuid: space.uuid,
+            space_name: space.name.clone(),
+            space_bytes: space.size_bytes,
+            chunk_bytes: space.chunk_bytes,
+            provisioning: space.provisioning,
+            chunk,
+            slab: slab as u16,
+            row: row.id,
+            shape: row.shape,
+            slab_units: row.slab_units,
+        }
+    }
+
+    /// The payload of its block.
+    pub fn write(&self) -> Vec<u8> {
+        let mut writer = Writer::new();
+        writer.text(self.pool_name.as_str()).u32(self.space).uuid(self.space_uuid).text(self.space_name.as_str());
+        writer.u64(self.space_bytes).u64(self.chunk_bytes).u8((self.provisioning == Provisioning::Thin).into());
+        writer.u32(self.chunk).u16(self.slab).u64(self.row);
+        write_shape(&mut writer, &self.shape);
+        writer.u32(self.slab_units);
+        writer.into_bytes()
+    }
+
+    /// Reads a payload.
+    pub fn read(payload: &[u8]) -> Result<Self, WireError> {
+        let mut reader = Reader::new(payload);
+        let name = |reader: &mut Reader<'_>| reader.text()?.parse().map_err(|_| WireError::Value("name"));
+        Ok(Self {
+            pool_name: name(&mut reader)?,
+            space: reader.u32()?,
+            space_uuid: reader.uuid()?,
+            space_name: name(&mut reader)?,
+            space_bytes: reader.u64()?,
+            chunk_bytes: reader.u64()?,
+            provisioning: if reader.u8()? == 0 { Provisioning::Fixed } else { Provisioning::Thin },
+            chunk: reader.u32()?,
+            slab: reader.u16()?,
+            row: reader.u64()?,
+            shape: read_shape(&mut reader)?,
+            slab_units: reader.u32()?,
+        })
+    }
+}
