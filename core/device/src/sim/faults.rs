@@ -40,11 +40,11 @@ pub(super) struct Faults {
 
 impl Faults {
     pub(super) fn add_read(&mut self, range: Range<u64>, persistence: ErrorPersistence) {
-        self.reads.push(Fault { range, persistence });
+        self.reads.extend(Fault::new(range, persistence));
     }
 
     pub(super) fn add_write(&mut self, range: Range<u64>, persistence: ErrorPersistence) {
-        self.writes.push(Fault { range, persistence });
+        self.writes.extend(Fault::new(range, persistence));
     }
 
     pub(super) fn add_flushes(&mut self, times: u32) {
@@ -89,12 +89,17 @@ impl Faults {
             }
             let rest = [fault.range.start..written.start, written.end..fault.range.end];
             let persistence = fault.persistence;
-            self.reads.extend(rest.into_iter().filter(|part| part.start < part.end).map(|range| Fault { range, persistence }));
+            self.reads.extend(rest.into_iter().filter_map(|range| Fault::new(range, persistence)));
         }
     }
 }
 
 impl Fault {
+    /// None where it would never strike.
+    fn new(range: Range<u64>, persistence: ErrorPersistence) -> Option<Self> {
+        (!range.is_empty() && persistence != ErrorPersistence::Times(0)).then_some(Self { range, persistence })
+    }
+
     fn touches(&self, range: &Range<u64>) -> bool {
         self.range.start < range.end && range.start < self.range.end
     }
