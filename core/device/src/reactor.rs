@@ -43,8 +43,8 @@ pub use clock::clock;
 pub(crate) use core::with_core;
 use core::{Core, Entered};
 pub(crate) use operation::{Action, Owner, Ticket};
-pub(crate) use shared::Shared;
-use shared::{Injected, MainWaker};
+use shared::MainWaker;
+pub(crate) use shared::{Injected, Shared};
 
 /// How a reactor is set up.
 #[derive(Clone, Debug)]

@@ -160,11 +160,9 @@ impl Core {
             self.fire_timers();
 
             let moved = self.progress.replace(0) > 0;
-            if moved {
-                if let Some(since) = idle_since.take() {
-                    let short = monotonic().saturating_sub(since) <= self.spin;
-                    likely = if short { (likely + 4).min(LIKELY_AT_MOST) } else { likely / 2 };
-                }
+            if moved && let Some(since) = idle_since.take() {
+                let short = monotonic().saturating_sub(since) <= self.spin;
+                likely = if short { (likely + 4).min(LIKELY_AT_MOST) } else { likely / 2 };
             }
             if self.has_ready() {
                 if turns.is_multiple_of(BUSY_TURNS) {
@@ -287,17 +285,24 @@ impl Core {
         unsafe { self.push(&poll.user_data(Token::Bell.pack())) };
     }
 
-    /// Ends every task: lets nothing in, waits for the storage operations in flight, drops what waits.
+    /// Ends every task: runs those that are ready, waits for the storage operations in flight, drops what waits then.
     fn wind_down(&self) {
-        for item in self.shared.close() {
-            match item {
-                Injected::Run(runnable) => self.push_ready(runnable),
-                Injected::Start(start) => drop(start),
-                Injected::Submit(key) => self.submit_operation(key),
-            }
+        if !std::thread::panicking() {
+            self.take_incoming();
+            self.run_ready();
         }
-        while self.operations.any_in_flight() {
-            self.ring.enter(1, Some(Duration::from_millis(100))).expect("the ring waits");
+        loop {
+            for item in self.shared.close() {
+                match item {
+                    Injected::Run(runnable) => self.push_ready(runnable),
+                    Injected::Start(start) => drop(start),
+                    Injected::Submit(key) => self.submit_operation(key),
+                }
+            }
+            if !self.operations.any_unfinished() {
+                break;
+            }
+            self.ring.enter(1, Some(Duration::from_millis(10))).expect("the ring waits");
             self.reap();
         }
         loop {

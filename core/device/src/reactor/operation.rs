@@ -46,7 +46,10 @@ pub(crate) trait Owner: Send + Sync {
     /// Where it is done. Stays open as long as the owner lives.
     fn fd(&self) -> RawFd;
 
-    /// One operation has left the kernel.
+    /// An operation ended so.
+    fn count(&self, action: &Action, outcome: Result<(), i32>);
+
+    /// There is room for another operation. May start operations.
     fn finished(&self);
 }
 
@@ -57,7 +60,8 @@ enum Stage {
 }
 
 struct Operation {
-    owner: Arc<dyn Owner>,
+    /// Until the operation has ended.
+    owner: Option<Arc<dyn Owner>>,
     action: Action,
     offset: u64,
     done: usize,
@@ -68,7 +72,7 @@ struct Operation {
 
 impl Operation {
     fn entry(&mut self) -> squeue::Entry {
-        let fd = types::Fd(self.owner.fd());
+        let fd = types::Fd(self.owner.as_ref().expect("not ended yet").fd());
         let at = self.offset + self.done as u64;
         match &mut self.action {
             Action::Read(buf) => {
@@ -114,16 +118,18 @@ pub(crate) struct Operations {
     table: RefCell<Slab<Operation>>,
     backlog: RefCell<VecDeque<u32>>,
     in_flight: Cell<u32>,
+    /// Parked and in flight.
+    unfinished: Cell<u32>,
     limit: u32,
 }
 
 impl Operations {
     pub(crate) fn new(limit: u32) -> Self {
-        Self { table: RefCell::default(), backlog: RefCell::default(), in_flight: Cell::new(0), limit }
+        Self { table: RefCell::default(), backlog: RefCell::default(), in_flight: Cell::new(0), unfinished: Cell::new(0), limit }
     }
 
-    pub(crate) fn any_in_flight(&self) -> bool {
-        self.in_flight.get() > 0
+    pub(crate) fn any_unfinished(&self) -> bool {
+        self.unfinished.get() > 0
     }
 
     /// Drops everything that is not in the kernel, and hands out the wakers.
@@ -136,8 +142,11 @@ impl Operations {
 impl Core {
     /// Starts an operation; a parked one waits for [`submit_operation`](Self::submit_operation).
     pub(crate) fn start_operation(&self, owner: Arc<dyn Owner>, offset: u64, action: Action, parked: bool) -> Ticket {
-        let operation = Operation { owner, action, offset, done: 0, stage: Stage::Parked, waker: None, abandoned: false };
-        let key = self.operations().table.borrow_mut().insert(operation) as u32;
+        let operation =
+            Operation { owner: Some(owner), action, offset, done: 0, stage: Stage::Parked, waker: None, abandoned: false };
+        let operations = self.operations();
+        let key = operations.table.borrow_mut().insert(operation) as u32;
+        operations.unfinished.set(operations.unfinished.get() + 1);
         if !parked {
             self.submit_operation(key);
         }
@@ -177,12 +186,14 @@ impl Core {
                 return;
             };
             operation.stage = Stage::Done(outcome);
-            let owner = operation.owner.clone();
+            let owner = operation.owner.take().expect("an operation ends once");
+            owner.count(&operation.action, outcome);
             let waker = operation.waker.take();
             let removed = operation.abandoned.then(|| table.remove(key as usize));
             (owner, waker, removed)
         };
         operations.in_flight.set(operations.in_flight.get() - 1);
+        operations.unfinished.set(operations.unfinished.get() - 1);
         let next = operations.backlog.borrow_mut().pop_front();
         if let Some(next) = next {
             self.submit_operation(next);

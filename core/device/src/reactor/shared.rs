@@ -127,7 +127,7 @@ impl Shared {
     pub(crate) fn inject(&self, item: Injected) -> Option<Injected> {
         {
             let mut queue = self.lock();
-            if queue.closed {
+            if queue.closed && !matches!(item, Injected::Submit(_)) {
                 return Some(item);
             }
             queue.items.push_back(item);
@@ -179,7 +179,7 @@ impl Shared {
         self.sleeping.store(false, Ordering::SeqCst);
     }
 
-    /// Takes what is left and lets nothing more in.
+    /// Takes what is left, and lets nothing more in but turns of operations that were started before.
     pub(crate) fn close(&self) -> VecDeque<Injected> {
         let mut queue = self.lock();
         queue.closed = true;

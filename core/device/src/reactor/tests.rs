@@ -476,3 +476,35 @@ fn a_panic_on_a_reactor_of_its_own_thread_ends_the_process() {
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(text.contains("a task on reactor test panicked: half dead; the process ends"), "{text}");
 }
+
+#[test]
+fn a_reactor_stops_under_endless_load() {
+    let path = socket_path("load");
+    crate::file::create(&path, 1 << 20).expect("created");
+    let device = crate::file::FileDevice::open(&path, crate::file::FileOptions::default()).expect("opened");
+    let reactor = start(settings()).expect("a reactor");
+    let used = device.clone();
+    reactor
+        .call(move || async move {
+            for number in 0..32u64 {
+                let device = used.clone();
+                spawn_local(async move {
+                    loop {
+                        let read = crate::Device::read(&*device, number * 4096, crate::IoBuf::new(4096));
+                        read.await.expect("read");
+                    }
+                });
+            }
+            spawn_local(async {
+                loop {
+                    yield_now().await;
+                }
+            });
+        })
+        .wait()
+        .expect("it runs");
+    std::thread::sleep(Duration::from_millis(20));
+    reactor.stop();
+    assert!(device.counters().reads > 0);
+    std::fs::remove_file(&path).expect("removed");
+}
