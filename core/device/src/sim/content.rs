@@ -202,6 +202,7 @@ impl Content {
         self.view.clear();
         let mut index = 0;
         while let Some(change) = self.changes.pop_front() {
+            self.first_change += 1;
             let fate = if change.sure { Fate::Kept } else { mood.fate(index, random) };
             index += 1;
             match (fate, &change.payload) {
@@ -214,17 +215,15 @@ impl Content {
                 _ => self.apply_durable(&change),
             }
         }
-        (self.first_change, self.unsure, self.cached_bytes) = (0, 0, 0);
+        (self.unsure, self.cached_bytes) = (0, 0);
         for change in unfinished {
             let fate = mood.fate(index, random);
             index += 1;
             self.end_badly(change, fate, u64::MAX, random);
         }
-        while let Some(change) = self.changes.pop_front() {
-            self.apply_durable(&change);
-        }
-        self.view.clear();
-        (self.unsure, self.cached_bytes) = (0, 0);
+        self.changes.iter_mut().for_each(|change| change.sure = true);
+        self.unsure = 0;
+        self.retire();
     }
 
     /// A change ends without an answer, or with a failure: it may have been carried out, in part, or not at all.

@@ -87,6 +87,9 @@ impl Engine {
                 }
             }
         };
+        if let Some(parts) = request.parts.take() {
+            self.content.answer_parts(parts, false, self.answers);
+        }
         self.counters.errors += u64::from(reply.is_err());
         Progress::Answered(request.answer, reply)
     }
@@ -183,6 +186,9 @@ impl Engine {
         self.mechanics.reset();
         for request in self.in_flight.values_mut() {
             request.gone = true;
+            if let Some(parts) = request.parts.take() {
+                self.content.answer_parts(parts, false, self.answers);
+            }
         }
         self.in_flight.keys().copied().collect()
     }

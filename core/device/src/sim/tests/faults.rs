@@ -1,6 +1,6 @@
 //! Errors, silent damage and bad requests.
 
-use super::super::{ErrorPersistence, Latency, Sim};
+use super::super::{Disappearance, ErrorPersistence, Latency, Sim};
 use super::{disk_of, filled, flush, read, write};
 use crate::{Device, Durability, IoBuf, IoErrorKind};
 
@@ -69,6 +69,46 @@ fn a_failed_write_may_have_happened() {
         seen.insert(sectors);
     }
     assert!(seen.contains(&vec![1; 8]) && seen.contains(&vec![2; 8]) && seen.len() > 5);
+}
+
+#[test]
+fn what_a_failed_write_left_is_as_durable_as_anything_after_a_flush() {
+    for seed in 0..200 {
+        let sim = Sim::new(seed);
+        let disk = disk_of(&sim, |_| {});
+        write(&sim, &disk, 0, filled(1, 8192), Durability::Durable).unwrap();
+        if seed % 2 == 0 {
+            disk.fail_next_writes(1);
+            assert!(write(&sim, &disk, 0, filled(2, 8192), Durability::Cached).is_err());
+        } else {
+            let writes: Vec<_> = (0..6).map(|number| disk.write(number * 8192, filled(2, 8192), Durability::Cached)).collect();
+            let observer = disk.clone();
+            sim.run(async move { observer.read(8192, IoBuf::new(4096)).await.map(drop) }).unwrap().unwrap();
+            disk.disappear(Disappearance::Cable);
+            disk.reappear();
+            drop(writes);
+        }
+        let seen = read(&sim, &disk, 0, 6 * 8192).unwrap();
+        flush(&sim, &disk).unwrap();
+        sim.restart();
+        assert!(disk.peek(0, 6 * 8192) == seen, "seed {seed}");
+    }
+}
+
+#[test]
+fn corruption_shows_beside_a_cache_that_is_not_empty() {
+    for seed in 0..200 {
+        let sim = Sim::new(seed);
+        let disk = disk_of(&sim, |_| {});
+        write(&sim, &disk, 0, filled(1, 4096), Durability::Cached).unwrap();
+        let (flushed, beside) = (disk.flush(), disk.write(8192, filled(2, 4096), Durability::Cached));
+        sim.run(async move { (flushed.await.unwrap(), beside.await.unwrap()) }).unwrap();
+        disk.corrupt(0..4096);
+        let seen = read(&sim, &disk, 0, 4096).unwrap();
+        assert_ne!(seen, vec![1; 4096], "seed {seed}");
+        sim.restart();
+        assert_eq!(disk.peek(0, 4096), seen, "seed {seed}");
+    }
 }
 
 #[test]
