@@ -1,3 +1,43 @@
-//! The NBD protocol server (newstyle), over unix sockets and TCP.
+//! The NBD protocol server, newstyle and complete, over unix sockets, TCP and TLS.
+//!
+//! It serves any [`Target`](holdfast_device::Target) by name, and knows nothing of what stands behind it.
+//!
+//! ```text
+//!   server ─▶ session ─▶ negotiate            which export, in which style            (no I/O)
+//!                 │         └─ exports        the table of targets
+//!                 └────▶ connection ─▶ serve  requests in flight, replies in batches
+//!                           │  └─ exclusion   parts of blocks against whole ones
+//!                           ├─ inbound        bytes to requests                       (no I/O)
+//!                           ├─ outbound       replies to bytes                        (no I/O)
+//!                           └─ transport      plain or TLS
+//!   protocol                                  the numbers and records of the wire     (no I/O)
+//! ```
+//!
+//! A payload is copied nowhere: it is received into the aligned buffer that the target writes from, and sent from the
+//! buffer that the target read into. The exceptions are less than 1 KiB of a payload that came in with its header,
+//! the blocks that a request covers in part, and TLS.
+//!
+//! Invariant: nothing that a client sends can make the server panic, hold more than its limits, or touch a byte outside
+//! the range of a checked request.
+
+mod connection;
+mod error;
+mod exclusion;
+mod exports;
+pub mod inbound;
 pub mod negotiate;
+pub mod outbound;
 pub mod protocol;
+mod server;
+mod session;
+mod settings;
+mod signal;
+mod status;
+mod tls;
+mod transport;
+
+pub use error::NbdError;
+pub use exports::{ExportStatus, Exports, Removal};
+pub use server::Server;
+pub use settings::{Address, NbdSettings, TlsRequired, TlsSettings};
+pub use status::ConnectionStatus;

@@ -367,8 +367,7 @@ impl Negotiation {
     }
 
     fn transmission_flags(&self, described: &Described, contexts: bool) -> u16 {
-        let mut flags =
-            FLAG_HAS_FLAGS | FLAG_SEND_FLUSH | FLAG_SEND_FUA | FLAG_CAN_MULTI_CONN | FLAG_SEND_CACHE;
+        let mut flags = FLAG_HAS_FLAGS | FLAG_SEND_FLUSH | FLAG_SEND_FUA | FLAG_CAN_MULTI_CONN | FLAG_SEND_CACHE;
         let when = |condition: bool, bits: u16| if condition { bits } else { 0 };
         flags |= when(described.read_only, FLAG_READ_ONLY);
         flags |= when(!described.read_only, FLAG_SEND_TRIM | FLAG_SEND_WRITE_ZEROES | FLAG_SEND_FAST_ZERO);

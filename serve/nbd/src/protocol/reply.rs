@@ -125,7 +125,7 @@ pub fn block_status(out: &mut Vec<u8>, style: ReplyStyle, request: &Request, con
         }
         return;
     }
-    const LONGEST: u64 = (u32::MAX & !4095) as u64;
+    const LONGEST: u64 = !4095_u32 as u64;
     let cut = extents.iter().position(|extent| extent.len > LONGEST).map_or(extents.len(), |at| at + 1);
     chunk(out, style, request, REPLY_TYPE_BLOCK_STATUS, true, 4 + 8 * cut as u64);
     out.extend_from_slice(&context.to_be_bytes());

@@ -1,0 +1,356 @@
+//! The transmission phase of one connection, on one reactor.
+//!
+//! ```text
+//!   socket ─▶ Inbound ─▶ serve ─▶ Target ─▶ answer ─▶ Outbound ─▶ socket
+//!               ▲           └─ not ready: a task ──┘       │
+//!               └────────── reading waits for room ◀───────┘ sent
+//! ```
+//!
+//! The reader serves every request of a received batch and then sends all replies with one system call. A target that
+//! answers at once needs no task. Replies that the socket does not take, or that come later, are sent by the writer.
+//!
+//! Invariant: a request counts as in flight from its header until its reply has left, and no more is read while the
+//! limits of requests and payload bytes are reached. So what a client can make the server hold is bounded even when it
+//! never takes a reply.
+
+mod bell;
+mod send;
+mod serve;
+
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::io::{self, IoSliceMut};
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use holdfast_device::reactor::{clock, spawn_local, yield_now};
+use holdfast_device::{Clock, IoBuf};
+use holdfast_model::wire::WireError;
+
+use crate::exports::Attachment;
+use crate::inbound::{Inbound, Incoming};
+use crate::outbound::Outbound;
+use crate::protocol::{Command, ReplyStyle, Request};
+use crate::settings::NbdSettings;
+use crate::status::Tracked;
+use crate::transport::{Receiver, Sender};
+use bell::Bell;
+use serve::Refusal;
+
+/// Replies are sent when so many bytes wait, even in the middle of a batch.
+const FLUSH_BYTES: usize = 64 << 10;
+/// Requests that are served before other connections get their turn.
+const TURN_REQUESTS: u32 = 64;
+/// Replies that may wait while the socket evidently holds more requests.
+const HELD_BACK_REPLIES: u32 = 8;
+/// How long a connection that is told to stop goes on refusing requests, so that its client sees why.
+const LINGER: Duration = Duration::from_millis(100);
+
+/// What the handshake settled.
+pub(crate) struct Terms {
+    pub(crate) attachment: Attachment,
+    pub(crate) style: ReplyStyle,
+    pub(crate) allocation_context: bool,
+}
+
+/// A request whose answer is owed, and the payload bytes that are held for it.
+#[derive(Clone, Copy)]
+struct Ticket {
+    request: Request,
+    held_bytes: u64,
+}
+
+/// How much came in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Received {
+    /// Nothing: the client has left.
+    End,
+    /// All that there was.
+    Part,
+    /// As much as there was space for.
+    Full,
+}
+
+/// Why reading ended.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Broken {
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("the stream of requests is out of step: {0}")]
+    Wire(#[from] WireError),
+    #[error("a payload of {0} bytes was announced")]
+    TooLong(u64),
+}
+
+pub(crate) struct Connection {
+    attachment: Attachment,
+    tracked: Arc<Tracked>,
+    style: ReplyStyle,
+    allocation_context: bool,
+    size_bytes: u64,
+    read_only: bool,
+    /// Whether zeroes can be written by making holes.
+    makes_holes: bool,
+    /// Whether the target tells holes without waiting.
+    tells_holes: Cell<bool>,
+    limit_requests: u32,
+    limit_bytes: u64,
+
+    in_flight: Cell<u32>,
+    held_bytes: Cell<u64>,
+    unanswered: Cell<u32>,
+    /// The request whose payload is being received, and why it will be refused.
+    receiving: Cell<Option<(Ticket, Option<Refusal>)>>,
+    /// The reader is serving a batch, and will send.
+    serving: Cell<bool>,
+
+    out: RefCell<Outbound>,
+    spare: Cell<Option<Outbound>>,
+    stuck: Cell<Option<Outbound>>,
+    sender: Cell<Option<Sender>>,
+    writer_busy: Cell<bool>,
+    failed: Cell<bool>,
+    writer_bell: Bell,
+    room_bell: Bell,
+    answered_bell: Bell,
+    sent_bell: Bell,
+}
+
+/// Serves a connection until its client leaves or it is told to stop, and lets what is in flight finish.
+pub(crate) async fn run(
+    terms: Terms,
+    tracked: Arc<Tracked>,
+    settings: &NbdSettings,
+    receiver: Receiver,
+    sender: Sender,
+    first: &[u8],
+) -> Result<(), Broken> {
+    let info = terms.attachment.export().target().info();
+    let connection = Rc::new(Connection {
+        attachment: terms.attachment,
+        tracked,
+        style: terms.style,
+        allocation_context: terms.allocation_context,
+        size_bytes: info.geometry.size_bytes,
+        read_only: info.read_only,
+        makes_holes: info.geometry.discard,
+        tells_holes: Cell::new(terms.style.chunked()),
+        limit_requests: settings.requests.max(1),
+        limit_bytes: settings.payload_bytes,
+        in_flight: Cell::new(0),
+        held_bytes: Cell::new(0),
+        unanswered: Cell::new(0),
+        receiving: Cell::new(None),
+        serving: Cell::new(false),
+        out: RefCell::default(),
+        spare: Cell::default(),
+        stuck: Cell::default(),
+        sender: Cell::new(Some(sender)),
+        writer_busy: Cell::new(false),
+        failed: Cell::new(false),
+        writer_bell: Bell::default(),
+        room_bell: Bell::default(),
+        answered_bell: Bell::default(),
+        sent_bell: Bell::default(),
+    });
+    let clock = clock();
+    let writer = spawn_local(connection.clone().write());
+    let ended = {
+        let mut reader = pin!(connection.read(receiver, first));
+        let mut stopped = pin!(connection.told_to_stop(&*clock, settings.drain_timeout));
+        poll_fn(|cx| match reader.as_mut().poll(cx) {
+            Poll::Ready(ended) => Poll::Ready(ended),
+            Poll::Pending => stopped.as_mut().poll(cx).map(Ok),
+        })
+        .await
+    };
+    connection.serving.set(false);
+    if let Some((ticket, _)) = connection.receiving.take() {
+        connection.abandon(ticket);
+    }
+    let finish = async {
+        connection.all_sent().await;
+        connection.close().await
+    };
+    if let Either::Right(_) = select(pin!(finish), clock.sleep(settings.drain_timeout)).await {
+        tracing::warn!(
+            peer = connection.tracked.peer(),
+            requests = connection.in_flight.get(),
+            "an NBD connection was closed with requests in flight, which the target did not answer or the client did not take"
+        );
+    }
+    writer.abort();
+    // A request that the target never answers must not keep the socket open.
+    drop(connection.sender.take());
+    ended
+}
+
+impl Connection {
+    /// Ends when the connection was told to stop, what was in flight is answered or overdue, and the client had its
+    /// moment to see the refusals.
+    async fn told_to_stop(&self, clock: &dyn Clock, patience: Duration) {
+        self.tracked.stop.wait().await;
+        select(pin!(self.all_answered()), clock.sleep(patience)).await;
+        clock.sleep(LINGER).await;
+    }
+
+    /// Reads and serves until the client leaves.
+    async fn read(self: &Rc<Self>, mut receiver: Receiver, first: &[u8]) -> Result<(), Broken> {
+        let mut inbound = Inbound::new(self.style.extended(), first);
+        let mut turn = 0;
+        let mut received = Received::Part;
+        while received != Received::End && !self.failed.get() {
+            self.serving.set(true);
+            while let Some(incoming) = inbound.take()? {
+                match incoming {
+                    Incoming::Header(request) if request.command == Command::Disconnect => return Ok(()),
+                    Incoming::Header(request) => self.header(request, &mut inbound).await?,
+                    Incoming::Payload(_, buf) => self.payload(Some(buf)),
+                    Incoming::Skipped(_) => self.payload(None),
+                }
+                turn += 1;
+                if self.waiting_bytes() >= FLUSH_BYTES {
+                    self.flush();
+                }
+                if turn >= TURN_REQUESTS {
+                    turn = 0;
+                    self.flush();
+                    yield_now().await;
+                }
+            }
+            self.serving.set(false);
+            received = self.receive(&mut receiver, &mut inbound, received).await?;
+        }
+        Ok(())
+    }
+
+    /// Receives some bytes. Replies so far are sent before the wait; only where the last receive filled its space, so
+    /// that the socket likely holds more, a few are held back to go out with the next.
+    async fn receive(&self, receiver: &mut Receiver, inbound: &mut Inbound, last: Received) -> Result<Received, Broken> {
+        if last != Received::Full || self.waiting_replies() > HELD_BACK_REPLIES {
+            self.flush();
+        }
+        let mut spaces = inbound.spaces().map(IoSliceMut::new);
+        let room: usize = spaces.iter().map(|space| space.len()).sum();
+        let held_back = self.waiting_bytes() > 0;
+        let count = match held_back.then(|| receiver.try_recv_vectored(usable(&mut spaces))) {
+            Some(Ok(count)) => count,
+            Some(Err(error)) if error.kind() != io::ErrorKind::WouldBlock => return Err(error.into()),
+            _ => {
+                self.flush();
+                receiver.recv_vectored(usable(&mut spaces)).await?
+            }
+        };
+        inbound.filled(count);
+        Ok(match count {
+            0 => Received::End,
+            count if count == room => Received::Full,
+            _ => Received::Part,
+        })
+    }
+
+    /// Takes up a request: waits for room, then serves it, or prepares for its payload.
+    async fn header(self: &Rc<Self>, request: Request, inbound: &mut Inbound) -> Result<(), Broken> {
+        let payload_bytes = request.payload_bytes(self.style.extended());
+        let refusal = self.check(&request).err();
+        let held_bytes = if refusal.is_some() { 0 } else { self.memory_for(&request) };
+        if !self.has_room(held_bytes) {
+            self.room(held_bytes).await;
+        }
+        let ticket = self.begin(request, held_bytes);
+        match refusal {
+            _ if payload_bytes > u64::from(u32::MAX) => {
+                self.abandon(ticket);
+                return Err(Broken::TooLong(payload_bytes));
+            }
+            Some(refusal) if payload_bytes == 0 => self.refuse(ticket, refusal),
+            Some(_) => {
+                self.receiving.set(Some((ticket, refusal)));
+                inbound.begin_skip(request);
+            }
+            None if payload_bytes == 0 => self.serve(ticket, None),
+            None => {
+                self.receiving.set(Some((ticket, None)));
+                let at = if request.command == Command::Write { (request.offset % 4096) as usize } else { 0 };
+                inbound.begin_payload(request, IoBuf::new(held_bytes as usize), at);
+            }
+        }
+        Ok(())
+    }
+
+    /// The payload of the request that was being received is whole, or has passed.
+    fn payload(self: &Rc<Self>, buf: Option<IoBuf>) {
+        let Some((ticket, refusal)) = self.receiving.take() else { return };
+        self.tracked.add_bytes(ticket.request.payload_bytes(self.style.extended()));
+        match refusal {
+            Some(refusal) => self.refuse(ticket, refusal),
+            None => self.serve(ticket, buf),
+        }
+    }
+
+    fn has_room(&self, held_bytes: u64) -> bool {
+        let held = self.held_bytes.get();
+        self.in_flight.get() < self.limit_requests && (held == 0 || held + held_bytes <= self.limit_bytes)
+    }
+
+    /// Ends when there is room for one more request, or nobody is there to answer any more.
+    async fn room(&self, held_bytes: u64) {
+        loop {
+            self.flush();
+            if self.has_room(held_bytes) || self.failed.get() {
+                return;
+            }
+            self.serving.set(false);
+            self.room_bell.wait().await;
+            self.serving.set(true);
+        }
+    }
+
+    fn begin(&self, request: Request, held_bytes: u64) -> Ticket {
+        self.in_flight.set(self.in_flight.get() + 1);
+        self.unanswered.set(self.unanswered.get() + 1);
+        self.held_bytes.set(self.held_bytes.get() + held_bytes);
+        self.tracked.set_in_flight(self.in_flight.get());
+        Ticket { request, held_bytes }
+    }
+
+    /// Lets go of a request that will never be answered.
+    fn abandon(&self, ticket: Ticket) {
+        self.unanswered.set(self.unanswered.get() - 1);
+        self.release(1, ticket.held_bytes);
+    }
+
+    /// Requests have left: there is room for others.
+    fn release(&self, requests: u32, held_bytes: u64) {
+        self.in_flight.set(self.in_flight.get() - requests);
+        self.held_bytes.set(self.held_bytes.get() - held_bytes);
+        self.tracked.set_in_flight(self.in_flight.get());
+        self.room_bell.ring();
+        if self.in_flight.get() == 0 {
+            self.sent_bell.ring();
+        }
+    }
+
+    async fn all_answered(&self) {
+        while self.unanswered.get() > 0 {
+            self.answered_bell.wait().await;
+        }
+    }
+
+    async fn all_sent(&self) {
+        self.flush();
+        while self.in_flight.get() > 0 {
+            self.sent_bell.wait().await;
+        }
+    }
+}
+
+/// The spaces without an empty first one.
+fn usable<'a, 'b>(spaces: &'a mut [IoSliceMut<'b>; 2]) -> &'a mut [IoSliceMut<'b>] {
+    let from = usize::from(spaces[0].is_empty());
+    &mut spaces[from..]
+}

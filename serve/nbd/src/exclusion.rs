@@ -1,0 +1,204 @@
+//! Keeps writes of parts of a 4 KiB block apart from every other write of that block, over all connections of an export.
+//!
+//! A target is written in whole blocks. A request that covers a block in part is served by reading the block, changing
+//! it and writing it back; a write that landed in between would be lost. Such requests are rare, so the others pay one
+//! counter of their own connection and one look at a flag that nobody changes.
+//!
+//! ```text
+//!   whole blocks, no partial write about    own lane += 1 ─▶ write ─▶ own lane -= 1
+//!   whole blocks, a partial write about     hold the range ─▶ write ─▶ release
+//!   partial                                 raise the flag ─▶ hold the range ─▶ wait for all lanes to be empty
+//!                                           ─▶ read, change, write ─▶ release ─▶ lower the flag
+//! ```
+//!
+//! Invariant: while a partial write holds a range, no other write of that range is under way. Lanes empty by themselves,
+//! because while the flag is up nobody enters one.
+
+use std::future::poll_fn;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+
+/// The writes of whole blocks that are under way on one connection. On a cache line of its own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Lane {
+    writes: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Table {
+    held: Vec<Range<u64>>,
+    waiting: Vec<Waker>,
+}
+
+/// The table of one export.
+#[derive(Default)]
+pub(crate) struct Exclusion {
+    partial: AtomicUsize,
+    lanes: Mutex<Vec<Arc<Lane>>>,
+    table: Mutex<Table>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Exclusion {
+    /// A lane for a new connection.
+    pub(crate) fn open_lane(&self) -> Arc<Lane> {
+        let lane = Arc::new(Lane::default());
+        lock(&self.lanes).push(lane.clone());
+        lane
+    }
+
+    /// Gives a lane back, once no write of its connection is under way.
+    pub(crate) fn close_lane(&self, lane: &Arc<Lane>) {
+        lock(&self.lanes).retain(|other| !Arc::ptr_eq(other, lane));
+        self.wake_all();
+    }
+
+    /// Starts a write of whole blocks. False: a partial write is about, and [`hold`](Self::hold) is the way.
+    pub(crate) fn enter(&self, lane: &Lane) -> bool {
+        lane.writes.fetch_add(1, Ordering::SeqCst);
+        if self.partial.load(Ordering::SeqCst) == 0 {
+            return true;
+        }
+        self.leave(lane);
+        false
+    }
+
+    /// Ends a write that [`enter`](Self::enter) let in.
+    pub(crate) fn leave(&self, lane: &Lane) {
+        lane.writes.fetch_sub(1, Ordering::SeqCst);
+        if self.partial.load(Ordering::SeqCst) > 0 {
+            self.wake_all();
+        }
+    }
+
+    /// Holds a range of bytes for a write of whole blocks.
+    pub(crate) async fn hold(&self, range: Range<u64>) -> Held<'_> {
+        poll_fn(|cx| {
+            let mut table = lock(&self.table);
+            if table.held.iter().any(|other| other.start < range.end && range.start < other.end) {
+                table.waiting.push(cx.waker().clone());
+                return Poll::Pending;
+            }
+            table.held.push(range.clone());
+            Poll::Ready(())
+        })
+        .await;
+        Held { exclusion: self, range, partial: false }
+    }
+
+    /// Holds a range of bytes, in whole blocks, for a write of parts of them.
+    pub(crate) async fn hold_partial(&self, range: Range<u64>) -> Held<'_> {
+        self.partial.fetch_add(1, Ordering::SeqCst);
+        let flag = Flag(self);
+        let mut held = self.hold(range).await;
+        held.partial = true;
+        std::mem::forget(flag);
+        poll_fn(|cx| {
+            lock(&self.table).waiting.push(cx.waker().clone());
+            let busy = lock(&self.lanes).iter().any(|lane| lane.writes.load(Ordering::SeqCst) > 0);
+            if busy { Poll::Pending } else { Poll::Ready(()) }
+        })
+        .await;
+        held
+    }
+
+    fn wake_all(&self) {
+        let waiting = std::mem::take(&mut lock(&self.table).waiting);
+        waiting.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// Lowers the flag where the wait for a range is given up.
+struct Flag<'a>(&'a Exclusion);
+
+impl Drop for Flag<'_> {
+    fn drop(&mut self) {
+        self.0.partial.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// A range that is held until this is dropped.
+pub(crate) struct Held<'a> {
+    exclusion: &'a Exclusion,
+    range: Range<u64>,
+    partial: bool,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if self.partial {
+            self.exclusion.partial.fetch_sub(1, Ordering::SeqCst);
+        }
+        {
+            let mut table = lock(&self.exclusion.table);
+            if let Some(at) = table.held.iter().position(|other| *other == self.range) {
+                table.held.swap_remove(at);
+            }
+        }
+        self.exclusion.wake_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt;
+    use futures_util::future::join;
+    use std::cell::RefCell;
+
+    #[test]
+    fn a_partial_write_waits_for_whole_ones_and_they_for_it() {
+        let exclusion = Exclusion::default();
+        let lane = exclusion.open_lane();
+        assert!(exclusion.enter(&lane));
+        let mut partial = Box::pin(exclusion.hold_partial(0..4096));
+        assert!(partial.as_mut().now_or_never().is_none(), "a whole write is under way");
+        assert!(!exclusion.enter(&lane), "nobody enters a lane now");
+        assert!(exclusion.hold(4096..8192).now_or_never().is_some(), "another block is free");
+        exclusion.leave(&lane);
+        let held = partial.as_mut().now_or_never().expect("the lanes are empty");
+        assert!(exclusion.hold(0..8192).now_or_never().is_none());
+        drop(held);
+        assert!(exclusion.enter(&lane));
+    }
+
+    #[test]
+    fn whoever_gives_up_waiting_leaves_nothing_behind() {
+        let exclusion = Exclusion::default();
+        let lane = exclusion.open_lane();
+        let held = exclusion.hold(0..4096).now_or_never().unwrap();
+        assert!(exclusion.hold_partial(0..4096).now_or_never().is_none());
+        drop(held);
+        assert!(exclusion.enter(&lane));
+        assert!(exclusion.hold_partial(0..4096).now_or_never().is_none());
+        exclusion.leave(&lane);
+        assert!(exclusion.enter(&lane));
+        assert!(lock(&exclusion.table).held.is_empty());
+    }
+
+    #[test]
+    fn partial_writes_of_one_block_take_turns() {
+        let exclusion = Exclusion::default();
+        let order = RefCell::new(Vec::new());
+        let one = async |number: u32| {
+            let _held = exclusion.hold_partial(0..4096).await;
+            order.borrow_mut().push(number);
+            let mut first = true;
+            poll_fn(|cx| {
+                cx.waker().wake_by_ref();
+                if std::mem::take(&mut first) { Poll::Pending } else { Poll::Ready(()) }
+            })
+            .await;
+            order.borrow_mut().push(number);
+        };
+        let mut both = Box::pin(join(one(1), one(2)));
+        while both.as_mut().now_or_never().is_none() {}
+        assert_eq!(*order.borrow(), [1, 1, 2, 2]);
+    }
+}

@@ -1,0 +1,204 @@
+//! The table of exports, which all reactors share.
+//!
+//! Invariant: an export that was removed takes no new connection, and its target is let go when its last connection ends.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use holdfast_device::Target;
+
+use crate::NbdError;
+use crate::exclusion::{Exclusion, Lane};
+use crate::negotiate::{Catalogue, Described};
+use crate::protocol::constants::{MAX_PAYLOAD_BYTES, MAX_TEXT_BYTES};
+use crate::signal::Signal;
+use crate::status::Tracked;
+
+/// An export as [`Exports::list`] shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportStatus {
+    /// Its name.
+    pub name: String,
+    /// Connections that use it.
+    pub connections: usize,
+}
+
+pub(crate) struct Export {
+    name: String,
+    target: Arc<dyn Target>,
+    exclusion: Exclusion,
+    users: Mutex<Users>,
+    unused: Arc<Signal>,
+}
+
+#[derive(Default)]
+struct Users {
+    connections: Vec<Arc<Tracked>>,
+    removed: bool,
+}
+
+impl Export {
+    pub(crate) fn target(&self) -> &dyn Target {
+        &*self.target
+    }
+
+    pub(crate) fn exclusion(&self) -> &Exclusion {
+        &self.exclusion
+    }
+
+    fn users(&self) -> MutexGuard<'_, Users> {
+        self.users.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ties a connection to the export, unless the export was removed meanwhile.
+    pub(crate) fn attach(self: Arc<Self>, connection: Arc<Tracked>) -> Option<Attachment> {
+        {
+            let mut users = self.users();
+            if users.removed {
+                return None;
+            }
+            users.connections.push(connection.clone());
+        }
+        connection.set_export(&self.name);
+        let lane = self.exclusion.open_lane();
+        Some(Attachment { export: self, connection, lane })
+    }
+
+    fn describe(&self) -> Described {
+        let info = self.target.info();
+        let preferred = info.optimal_io_bytes.clamp(4096, MAX_PAYLOAD_BYTES);
+        Described {
+            name: self.name.clone(),
+            description: info.description,
+            size_bytes: info.geometry.size_bytes,
+            // Rounded up to a power of two, which the largest payload is itself.
+            preferred_bytes: preferred.next_power_of_two(),
+            read_only: info.read_only,
+            rotational: info.geometry.rotational,
+        }
+    }
+}
+
+/// A connection's hold on its export.
+pub(crate) struct Attachment {
+    export: Arc<Export>,
+    connection: Arc<Tracked>,
+    lane: Arc<Lane>,
+}
+
+impl Attachment {
+    pub(crate) fn export(&self) -> &Export {
+        &self.export
+    }
+
+    pub(crate) fn lane(&self) -> &Lane {
+        &self.lane
+    }
+}
+
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        self.export.exclusion.close_lane(&self.lane);
+        let mut users = self.export.users();
+        users.connections.retain(|other| !Arc::ptr_eq(other, &self.connection));
+        if users.removed && users.connections.is_empty() {
+            self.export.unused.raise();
+        }
+    }
+}
+
+/// The named targets that a server offers. Targets come and go while it runs.
+#[derive(Default)]
+pub struct Exports {
+    by_name: RwLock<BTreeMap<String, Arc<Export>>>,
+}
+
+impl Exports {
+    /// An empty table.
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// Offers `target` under `name`.
+    ///
+    /// # Errors
+    /// When the name is taken, or is none that the protocol can carry.
+    pub fn add(&self, name: &str, target: Arc<dyn Target>) -> Result<(), NbdError> {
+        if name.is_empty() || name.len() > MAX_TEXT_BYTES || name.contains('\0') {
+            return Err(NbdError::Name(name.escape_debug().to_string()));
+        }
+        let mut by_name = self.by_name.write().unwrap_or_else(PoisonError::into_inner);
+        if by_name.contains_key(name) {
+            return Err(NbdError::Exists(name.to_owned()));
+        }
+        let export = Export {
+            name: name.to_owned(),
+            target,
+            exclusion: Exclusion::default(),
+            users: Mutex::default(),
+            unused: Arc::default(),
+        };
+        by_name.insert(name.to_owned(), Arc::new(export));
+        Ok(())
+    }
+
+    /// Offers `name` no longer. Its connections finish what is in flight, refuse the rest with `ESHUTDOWN` and close.
+    ///
+    /// # Errors
+    /// When there is no such export.
+    pub fn remove(&self, name: &str) -> Result<Removal, NbdError> {
+        let removed = self.by_name.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+        let export = removed.ok_or_else(|| NbdError::Unknown(name.to_owned()))?;
+        let connections = {
+            let mut users = export.users();
+            users.removed = true;
+            users.connections.clone()
+        };
+        if connections.is_empty() {
+            export.unused.raise();
+        }
+        connections.iter().for_each(|connection| connection.stop.raise());
+        Ok(Removal { unused: export.unused.clone() })
+    }
+
+    /// Every export, by name.
+    pub fn list(&self) -> Vec<ExportStatus> {
+        let by_name = self.by_name.read().unwrap_or_else(PoisonError::into_inner);
+        let status =
+            |export: &Arc<Export>| ExportStatus { name: export.name.clone(), connections: export.users().connections.len() };
+        by_name.values().map(status).collect()
+    }
+}
+
+/// An export that is being removed. It goes on being removed when this is dropped.
+pub struct Removal {
+    unused: Arc<Signal>,
+}
+
+impl Removal {
+    /// Ends when no connection uses the export any more.
+    pub async fn finished(self) {
+        self.unused.wait().await;
+    }
+}
+
+/// The table as a handshake sees it.
+pub(crate) struct Offered<'a>(pub(crate) &'a Exports);
+
+impl Catalogue for Offered<'_> {
+    type Export = Arc<Export>;
+
+    fn list(&self) -> Vec<(String, String)> {
+        let by_name = self.0.by_name.read().unwrap_or_else(PoisonError::into_inner);
+        by_name.values().map(|export| (export.name.clone(), export.target.info().description)).collect()
+    }
+
+    fn find(&self, name: &str) -> Option<(Described, Arc<Export>)> {
+        let export = {
+            let by_name = self.0.by_name.read().unwrap_or_else(PoisonError::into_inner);
+            let only = || by_name.values().next().filter(|_| name.is_empty() && by_name.len() == 1);
+            by_name.get(name).or_else(only).cloned()?
+        };
+        Some((export.describe(), export))
+    }
+}

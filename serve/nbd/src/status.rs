@@ -1,0 +1,149 @@
+//! Connections as the rest of the server sees them: who, what, how much, and the order to stop.
+//!
+//! Invariant: a connection is in the registry from the moment it is let in until its last byte is sent.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use crate::signal::Signal;
+
+/// A connection as [`Server::connections`](crate::Server::connections) shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectionStatus {
+    /// Who is at the other end.
+    pub peer: String,
+    /// The export that was chosen, if one was already.
+    pub export: Option<String>,
+    /// Whether it is encrypted.
+    pub tls: bool,
+    /// Requests in flight.
+    pub in_flight: u32,
+    /// Payload bytes sent and received so far.
+    pub bytes: u64,
+}
+
+/// What is known of a connection on every thread. Only the connection's own reactor changes the numbers.
+#[derive(Debug, Default)]
+pub(crate) struct Tracked {
+    peer: String,
+    export: OnceLock<String>,
+    tls: AtomicBool,
+    in_flight: AtomicU32,
+    bytes: AtomicU64,
+    pub(crate) stop: Arc<Signal>,
+}
+
+impl Tracked {
+    pub(crate) fn peer(&self) -> &str {
+        &self.peer
+    }
+
+    pub(crate) fn set_export(&self, name: &str) {
+        let _ = self.export.set(name.to_owned());
+    }
+
+    pub(crate) fn set_tls(&self) {
+        self.tls.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_in_flight(&self, count: u32) {
+        self.in_flight.store(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_bytes(&self, count: u64) {
+        self.bytes.store(self.bytes.load(Ordering::Relaxed) + count, Ordering::Relaxed);
+    }
+
+    fn status(&self) -> ConnectionStatus {
+        ConnectionStatus {
+            peer: self.peer.clone(),
+            export: self.export.get().cloned(),
+            tls: self.tls.load(Ordering::Relaxed),
+            in_flight: self.in_flight(),
+            bytes: self.bytes.load(Ordering::Relaxed),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Entries {
+    by_number: BTreeMap<u64, Arc<Tracked>>,
+    next: u64,
+    closed: bool,
+}
+
+/// The connections of one server.
+#[derive(Default)]
+pub(crate) struct Registry {
+    entries: Mutex<Entries>,
+    empty: Arc<Signal>,
+}
+
+impl Registry {
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets a connection in, unless there are `limit` already or the server is closing.
+    pub(crate) fn admit(self: &Arc<Self>, peer: String, limit: usize) -> Option<Admission> {
+        let mut entries = self.entries();
+        if entries.closed || entries.by_number.len() >= limit {
+            return None;
+        }
+        let number = entries.next;
+        entries.next += 1;
+        let tracked = Arc::new(Tracked { peer, ..Tracked::default() });
+        entries.by_number.insert(number, tracked.clone());
+        Some(Admission { registry: self.clone(), number, tracked })
+    }
+
+    pub(crate) fn list(&self) -> Vec<ConnectionStatus> {
+        self.entries().by_number.values().map(|tracked| tracked.status()).collect()
+    }
+
+    /// Lets nobody in any more and tells all to stop.
+    pub(crate) fn close(&self) {
+        let connections: Vec<_> = {
+            let mut entries = self.entries();
+            entries.closed = true;
+            if entries.by_number.is_empty() {
+                self.empty.raise();
+            }
+            entries.by_number.values().cloned().collect()
+        };
+        connections.iter().for_each(|tracked| tracked.stop.raise());
+    }
+
+    /// Ends when, after [`close`](Self::close), the last connection is gone.
+    pub(crate) async fn emptied(&self) {
+        self.empty.wait().await;
+    }
+}
+
+/// A connection's place in the registry.
+pub(crate) struct Admission {
+    registry: Arc<Registry>,
+    number: u64,
+    tracked: Arc<Tracked>,
+}
+
+impl Admission {
+    pub(crate) fn tracked(&self) -> &Arc<Tracked> {
+        &self.tracked
+    }
+}
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        let mut entries = self.registry.entries();
+        entries.by_number.remove(&self.number);
+        if entries.closed && entries.by_number.is_empty() {
+            self.registry.empty.raise();
+        }
+    }
+}

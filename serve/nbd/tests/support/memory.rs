@@ -1,0 +1,199 @@
+//! A target in memory that can be slow, full, broken or read-only.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use holdfast_device::reactor::clock;
+use holdfast_device::{Durability, Extent, ExtentKind, Geometry, Io, IoBuf, IoError, IoErrorKind, IoSlice, Target, TargetInfo};
+
+const CHUNK: u64 = 1 << 20;
+const BLOCK: u64 = 4096;
+
+struct Chunk {
+    data: Box<[u8]>,
+    kinds: Box<[ExtentKind]>,
+}
+
+impl Chunk {
+    fn new() -> Self {
+        let blocks = (CHUNK / BLOCK) as usize;
+        Self { data: vec![0; CHUNK as usize].into(), kinds: vec![ExtentKind::Hole; blocks].into() }
+    }
+}
+
+/// See the module.
+pub struct Memory {
+    size_bytes: AtomicU64,
+    chunks: Vec<Mutex<Option<Chunk>>>,
+    read_only: bool,
+    rotational: bool,
+    delay: Duration,
+    /// What every request answers, where it is an error.
+    pub broken: Mutex<Option<IoErrorKind>>,
+    /// Flushes so far.
+    pub flushes: AtomicU64,
+    /// Durable changes so far.
+    pub durable: AtomicU64,
+}
+
+#[allow(dead_code)]
+impl Memory {
+    pub fn new(size_bytes: u64) -> Self {
+        Self {
+            size_bytes: AtomicU64::new(size_bytes),
+            chunks: (0..(4 * size_bytes).div_ceil(CHUNK)).map(|_| Mutex::default()).collect(),
+            read_only: false,
+            rotational: false,
+            delay: Duration::ZERO,
+            broken: Mutex::new(None),
+            flushes: AtomicU64::new(0),
+            durable: AtomicU64::new(0),
+        }
+    }
+
+    pub fn read_only(self) -> Self {
+        Self { read_only: true, ..self }
+    }
+
+    pub fn rotational(self) -> Self {
+        Self { rotational: true, ..self }
+    }
+
+    /// Answers each request after `delay`, not at once.
+    pub fn slow(self, delay: Duration) -> Self {
+        Self { delay, ..self }
+    }
+
+    /// Up to four times its first size.
+    pub fn grow(&self, size_bytes: u64) {
+        self.size_bytes.store(size_bytes, Ordering::SeqCst);
+    }
+
+    fn answer<T: Unpin + 'static>(&self, work: impl FnOnce() -> T) -> Io<T> {
+        let broken = *self.broken.lock().unwrap();
+        let result = match broken {
+            Some(kind) => Err(IoError::new(kind, "memory as the test wants it")),
+            None => Ok(work()),
+        };
+        if self.delay.is_zero() {
+            return Io::ready(result);
+        }
+        let delay = self.delay;
+        Io::pending(async move {
+            clock().sleep(delay).await;
+            result
+        })
+    }
+
+    fn check(&self, offset: u64, len: u64) {
+        assert!((offset | len).is_multiple_of(BLOCK), "{offset}+{len} is not in whole blocks");
+        assert!(offset + len <= self.size_bytes.load(Ordering::SeqCst), "{offset}+{len} is beyond the end");
+    }
+
+    fn change(&self, offset: u64, len: u64, durability: Durability, mut each: impl FnMut(&mut Chunk, usize, usize, usize)) {
+        self.check(offset, len);
+        if durability == Durability::Durable {
+            self.durable.fetch_add(1, Ordering::SeqCst);
+        }
+        let mut at = offset;
+        while at < offset + len {
+            let within = at % CHUNK;
+            let part = (CHUNK - within).min(offset + len - at);
+            let mut chunk = self.chunks[(at / CHUNK) as usize].lock().unwrap();
+            each(chunk.get_or_insert_with(Chunk::new), within as usize, (at - offset) as usize, part as usize);
+            at += part;
+        }
+    }
+
+    fn mark(chunk: &mut Chunk, at: usize, len: usize, kind: ExtentKind) {
+        chunk.kinds[at / BLOCK as usize..(at + len) / BLOCK as usize].fill(kind);
+    }
+}
+
+impl Target for Memory {
+    fn info(&self) -> TargetInfo {
+        TargetInfo {
+            name: "memory".into(),
+            description: "memory of a test".into(),
+            geometry: Geometry {
+                size_bytes: self.size_bytes.load(Ordering::SeqCst),
+                logical_sector_bytes: 512,
+                physical_sector_bytes: 4096,
+                rotational: self.rotational,
+                discard: true,
+            },
+            optimal_io_bytes: 64 << 10,
+            read_only: self.read_only,
+        }
+    }
+
+    fn read(&self, offset: u64, mut buf: IoBuf) -> Io<IoBuf> {
+        self.answer(|| {
+            self.check(offset, buf.len() as u64);
+            let (mut at, end) = (offset, offset + buf.len() as u64);
+            while at < end {
+                let within = at % CHUNK;
+                let part = (CHUNK - within).min(end - at) as usize;
+                let to = &mut buf[(at - offset) as usize..][..part];
+                match &*self.chunks[(at / CHUNK) as usize].lock().unwrap() {
+                    Some(chunk) => to.copy_from_slice(&chunk.data[within as usize..][..part]),
+                    None => to.fill(0),
+                }
+                at += part as u64;
+            }
+            buf
+        })
+    }
+
+    fn write(&self, offset: u64, data: IoSlice, durability: Durability) -> Io<()> {
+        self.answer(|| {
+            self.change(offset, data.len() as u64, durability, |chunk, at, from, len| {
+                chunk.data[at..at + len].copy_from_slice(&data[from..from + len]);
+                Self::mark(chunk, at, len, ExtentKind::Data);
+            })
+        })
+    }
+
+    fn flush(&self) -> Io<()> {
+        self.flushes.fetch_add(1, Ordering::SeqCst);
+        self.answer(|| ())
+    }
+
+    fn discard(&self, offset: u64, len: u64, durability: Durability) -> Io<()> {
+        self.write_zeroes(offset, len, durability, false)
+    }
+
+    fn write_zeroes(&self, offset: u64, len: u64, durability: Durability, keep_room: bool) -> Io<()> {
+        let kind = if keep_room { ExtentKind::Zero } else { ExtentKind::Hole };
+        self.answer(|| {
+            self.change(offset, len, durability, |chunk, at, _, len| {
+                chunk.data[at..at + len].fill(0);
+                Self::mark(chunk, at, len, kind);
+            })
+        })
+    }
+
+    fn cache(&self, offset: u64, len: u64) -> Io<()> {
+        self.answer(|| self.check(offset, len))
+    }
+
+    fn extents(&self, offset: u64, len: u64, max: usize) -> Io<Vec<Extent>> {
+        self.answer(|| {
+            self.check(offset, len);
+            let mut found: Vec<Extent> = Vec::new();
+            for block in (offset..offset + len).step_by(BLOCK as usize) {
+                let kind = match &*self.chunks[(block / CHUNK) as usize].lock().unwrap() {
+                    Some(chunk) => chunk.kinds[(block % CHUNK / BLOCK) as usize],
+                    None => ExtentKind::Hole,
+                };
+                match found.last_mut() {
+                    Some(last) if last.kind == kind => last.len += BLOCK,
+                    _ if found.len() == max => break,
+                    _ => found.push(Extent { len: BLOCK, kind }),
+                }
+            }
+            found
+        })
+    }
+}
