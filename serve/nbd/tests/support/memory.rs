@@ -187,9 +187,10 @@ impl Target for Memory {
                     Some(chunk) => chunk.kinds[(block % CHUNK / BLOCK) as usize],
                     None => ExtentKind::Hole,
                 };
+                let full = found.len() == max;
                 match found.last_mut() {
                     Some(last) if last.kind == kind => last.len += BLOCK,
-                    _ if found.len() == max => break,
+                    _ if full => break,
                     _ => found.push(Extent { len: BLOCK, kind }),
                 }
             }
