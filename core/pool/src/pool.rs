@@ -216,6 +216,12 @@ impl Pool {
         Ok(())
     }
 
+    /// Waits until every change asked for so far is made or refused.
+    pub async fn settled(&self) {
+        let mut committer = self.committer.lock().await;
+        self.drain(&mut committer).await;
+    }
+
     /// Writes down that a slab missed a write. Does nothing to the last copy of its column.
     pub async fn mark_stale(&self, space: u32, chunk: u32, slab: usize) -> Result<(), PoolError> {
         let change = Change::Stale { space, chunk, slab: slab as u16, stale: true };
@@ -253,6 +259,14 @@ impl Pool {
         let state = self.state();
         let rows = state.config.spaces.get(&space).map(|space| space.rows.range(from..));
         rows.into_iter().flatten().take(most).map(|(chunk, _)| *chunk).collect()
+    }
+
+    /// The chunks of a space that have a stale slab on a disk that is in service.
+    pub fn stale_chunks(&self, space: u32) -> Vec<u32> {
+        let state = self.state();
+        let back = |slab: &crate::config::SlabPlace| slab.stale() && state.disks.get(&slab.disk()).is_some_and(|disk| disk.in_service());
+        let rows = state.config.spaces.get(&space).map(|space| space.rows.iter());
+        rows.into_iter().flatten().filter(|(_, row)| row.slabs.iter().any(back)).map(|(chunk, _)| *chunk).collect()
     }
 
     /// How many rows a space has.

@@ -1,1 +1,43 @@
-//! Placeholder until the crate's first commit.
+//! Slabs to virtual disks.
+//!
+//! A [`Space`] is a list of chunks of equal size. A chunk that holds data has a *row*: slabs on distinct disks, as columns and
+//! copies. Each slab carries a block map in its head: which 4 KiB blocks were ever written, and which regions may differ
+//! between copies.
+//!
+//! ```text
+//!  space.rs      the virtual disk: open, close, grow          extents.rs   what is written and what is not
+//!  stripe.rs     offset -> chunk, column, offset in column
+//!  row.rs        an open row: its slabs and which are in step; open.rs: how it is found on disk
+//!  column.rs     the state of a column in memory: written blocks, dirty regions, running writes
+//!  block_map.rs  the same on disk
+//!  read.rs  write.rs  discard.rs  flush.rs                    one file per kind of request
+//!  resync.rs     copies brought back in step                  tidy.rs      housekeeping
+//! ```
+//!
+//! Invariants:
+//! - A block is served from disk only if its block map says that it was written; so a fresh row needs no zeroing, and
+//!   what an earlier owner left is never seen.
+//! - A block's bit reaches the disk only after its data is durable there.
+//! - A region is marked dirty on every copy before a write to it begins, and unmarked only when all copies hold the same,
+//!   durably. After a crash a marked region is brought in step before any of its blocks is served.
+//! - A copy that missed a write is recorded as stale in the pool before that write is answered.
+
+mod block_map;
+mod block_set;
+mod column;
+mod discard;
+mod extents;
+mod flush;
+mod open;
+mod range_queue;
+mod read;
+mod resync;
+mod row;
+mod space;
+mod status;
+mod stripe;
+mod tidy;
+mod write;
+
+pub use space::{Space, SpaceSettings};
+pub use status::{RowMap, SlabMap, SpaceCounters, SpaceStatus};

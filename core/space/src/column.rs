@@ -1,0 +1,260 @@
+//! The state of a column in memory.
+//!
+//! Invariants: `pending` is a part of `written`; what a block map on disk shows as written is `written` less `pending`; a
+//! region with a running write is in `marked`, and `marked` is what every copy in step has on disk, or more.
+
+use std::sync::Mutex;
+use std::task::Poll;
+
+use holdfast_model::BLOCK_BYTES;
+
+use crate::block_map::{DIRTY_WORDS, MAP_BLOCKS, MAP_REGIONS, MapBits, REGION_BLOCKS, WRITTEN_WORDS};
+use crate::block_set::BlockSet;
+use crate::range_queue::RangeQueue;
+
+/// A column of an open row.
+pub struct Column {
+    /// What changes with every write.
+    pub state: Mutex<ColumnState>,
+    /// The maps on disk; held while one is written.
+    pub maps: tokio::sync::Mutex<Vec<MapOnDisk>>,
+}
+
+/// Where a block map stands on the disks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MapOnDisk {
+    /// Of the newest map.
+    pub sequence: u64,
+    /// For each copy, the slot that holds it.
+    pub slots: Vec<u8>,
+}
+
+/// What is known of a column's blocks.
+#[derive(Debug)]
+pub struct ColumnState {
+    /// Blocks that hold data.
+    pub written: BlockSet,
+    /// Of these, blocks whose data was not durable when they were written first.
+    pub pending: BlockSet,
+    /// Regions marked dirty on disk.
+    pub marked: BlockSet,
+    /// Regions that somebody waits to have marked.
+    pub wanted: BlockSet,
+    /// Regions written since the last look of the housekeeping.
+    pub recent: BlockSet,
+    /// Regions whose copies may differ since a crash.
+    pub unsynced: BlockSet,
+    /// Writers.
+    pub queue: RangeQueue,
+    running: Vec<u16>,
+    /// For each map how often its content changed, and at which count it was written last.
+    maps: Vec<MapAge>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct MapAge {
+    changed: u64,
+    on_disk: u64,
+}
+
+/// What a map is to hold, and what is so once it is on disk.
+pub struct MapWrite {
+    /// Its content.
+    pub bits: MapBits,
+    map: usize,
+    age: u64,
+    wanted: Vec<(u32, u32)>,
+}
+
+/// A range of blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blocks {
+    /// The first.
+    pub start: u32,
+    /// Behind the last.
+    pub end: u32,
+}
+
+impl Blocks {
+    /// The blocks of a byte range of a column.
+    pub fn of(offset: u64, len: usize) -> Self {
+        Self { start: (offset / BLOCK_BYTES) as u32, end: ((offset + len as u64) / BLOCK_BYTES) as u32 }
+    }
+
+    /// The regions that they touch.
+    pub fn regions(self) -> Self {
+        Self { start: self.start / REGION_BLOCKS, end: self.end.div_ceil(REGION_BLOCKS) }
+    }
+
+    /// The maps that cover them.
+    pub fn maps(self) -> std::ops::Range<usize> {
+        (self.start / MAP_BLOCKS) as usize..self.end.div_ceil(MAP_BLOCKS) as usize
+    }
+
+    /// The blocks of a region of a column.
+    pub fn of_region(region: u32, column_blocks: u32) -> Self {
+        Self { start: region * REGION_BLOCKS, end: ((region + 1) * REGION_BLOCKS).min(column_blocks) }
+    }
+}
+
+impl Column {
+    /// An empty column of so many bytes, with so many copies.
+    pub fn new(bytes: u64, copies: usize) -> Self {
+        let blocks = (bytes / BLOCK_BYTES) as u32;
+        let maps = vec![MapOnDisk { sequence: 0, slots: vec![1; copies] }; blocks.div_ceil(MAP_BLOCKS) as usize];
+        Self { state: Mutex::new(ColumnState::new(blocks)), maps: tokio::sync::Mutex::new(maps) }
+    }
+
+    /// Its state.
+    pub fn lock(&self) -> std::sync::MutexGuard<'_, ColumnState> {
+        self.state.lock().expect("no panic while held")
+    }
+
+    /// Waits until nobody else writes these blocks. [`RangeQueue::leave`] must follow.
+    pub async fn enter(&self, blocks: Blocks) -> u64 {
+        let (id, granted) = self.lock().queue.enter(blocks.start, blocks.end);
+        if !granted {
+            std::future::poll_fn(|context| match self.lock().queue.poll(id, context.waker()) {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            })
+            .await;
+        }
+        id
+    }
+}
+
+impl ColumnState {
+    fn new(blocks: u32) -> Self {
+        let regions = blocks.div_ceil(REGION_BLOCKS);
+        Self {
+            written: BlockSet::new(blocks),
+            pending: BlockSet::new(blocks),
+            marked: BlockSet::new(regions),
+            wanted: BlockSet::new(regions),
+            recent: BlockSet::new(regions),
+            unsynced: BlockSet::new(regions),
+            queue: RangeQueue::default(),
+            running: Vec::new(),
+            maps: vec![MapAge::default(); blocks.div_ceil(MAP_BLOCKS) as usize],
+        }
+    }
+
+    /// Notes that a write to these regions begins.
+    pub fn begin(&mut self, regions: Blocks) {
+        if self.running.len() < regions.end as usize {
+            self.running.resize(regions.end as usize, 0);
+        }
+        self.running[regions.start as usize..regions.end as usize].iter_mut().for_each(|count| *count += 1);
+    }
+
+    /// Notes that it is over.
+    pub fn end(&mut self, regions: Blocks) {
+        self.running[regions.start as usize..regions.end as usize].iter_mut().for_each(|count| *count -= 1);
+        self.recent.insert(regions.start, regions.end);
+    }
+
+    /// Whether a write to the region is under way.
+    pub fn is_running(&self, region: u32) -> bool {
+        self.running.get(region as usize).is_some_and(|count| *count > 0)
+    }
+
+    /// Notes that blocks were written. Answers whether their block maps must reach the disk for a durable write to last.
+    pub fn note_written(&mut self, blocks: Blocks, durable: bool) -> bool {
+        let Blocks { start, end } = blocks;
+        let known = self.written.contains_all(start, end);
+        if durable {
+            if !known || self.pending.contains_any(start, end) {
+                self.written.insert(start, end);
+                self.pending.remove(start, end);
+                self.note_changed(blocks);
+            }
+            return blocks.maps().any(|map| self.is_behind(map));
+        }
+        if !known {
+            let mut at = start;
+            while let Some(first) = self.written.next(at, end, false) {
+                at = self.written.next(first, end, true).unwrap_or(end);
+                self.pending.insert(first, at);
+            }
+            self.written.insert(start, end);
+        }
+        false
+    }
+
+    /// Notes that the data of these blocks is durable by now.
+    pub fn note_durable(&mut self, blocks: &BlockSet) {
+        for (start, end) in blocks.runs(0, blocks.limit()) {
+            if self.pending.contains_any(start, end) {
+                self.pending.remove(start, end);
+                self.note_changed(Blocks { start, end });
+            }
+        }
+    }
+
+    /// Notes that blocks hold nothing any more.
+    pub fn note_discarded(&mut self, blocks: Blocks) {
+        if self.written.contains_any(blocks.start, blocks.end) {
+            self.written.remove(blocks.start, blocks.end);
+            self.pending.remove(blocks.start, blocks.end);
+            self.note_changed(blocks);
+        }
+    }
+
+    fn note_changed(&mut self, blocks: Blocks) {
+        blocks.maps().for_each(|map| self.maps[map].changed += 1);
+    }
+
+    /// Whether a map on disk does not yet hold all that it should.
+    pub fn is_behind(&self, map: usize) -> bool {
+        self.maps[map].on_disk < self.maps[map].changed
+    }
+
+    /// What the map on disk is to hold.
+    pub fn begin_map(&mut self, map: usize) -> MapWrite {
+        let first = map as u32 * MAP_REGIONS;
+        let wanted: Vec<(u32, u32)> = self.wanted.runs(first, (first + MAP_REGIONS).min(self.wanted.limit())).collect();
+        let mut bits = MapBits { dirty: [0; DIRTY_WORDS], written: [0; WRITTEN_WORDS] };
+        for (index, word) in bits.dirty.iter_mut().enumerate() {
+            let index = map * DIRTY_WORDS + index;
+            *word = self.marked.word(index) | self.wanted.word(index);
+        }
+        for (index, word) in bits.written.iter_mut().enumerate() {
+            let index = map * WRITTEN_WORDS + index;
+            *word = self.written.word(index) & !self.pending.word(index);
+        }
+        wanted.iter().for_each(|(start, end)| self.wanted.remove(*start, *end));
+        MapWrite { bits, map, age: self.maps[map].changed, wanted }
+    }
+
+    /// Notes that the map is on every copy.
+    pub fn end_map(&mut self, write: &MapWrite) {
+        write.wanted.iter().for_each(|(start, end)| self.marked.insert(*start, *end));
+        let age = &mut self.maps[write.map];
+        age.on_disk = age.on_disk.max(write.age);
+    }
+
+    /// Takes over what a map on disk holds.
+    pub fn load_map(&mut self, map: usize, bits: &MapBits) {
+        for (index, word) in bits.dirty.iter().enumerate() {
+            self.marked.insert_word(map * DIRTY_WORDS + index, *word);
+        }
+        for (index, word) in bits.written.iter().enumerate() {
+            self.written.insert_word(map * WRITTEN_WORDS + index, *word);
+        }
+    }
+
+    /// Whether the disks hold all that is known here.
+    pub fn is_settled(&self) -> bool {
+        let marks = [&self.marked, &self.wanted, &self.unsynced];
+        self.pending.is_empty()
+            && (0..self.maps.len()).all(|map| !self.is_behind(map))
+            && self.queue.is_empty()
+            && marks.iter().all(|set| set.is_empty())
+    }
+
+    /// Blocks of the column.
+    pub fn blocks(&self) -> u32 {
+        self.written.limit()
+    }
+}

@@ -1,0 +1,71 @@
+//! What of a space was written and what is a hole, from the block maps.
+
+use holdfast_device::{Extent, ExtentKind, Io, IoError};
+use holdfast_model::BLOCK_BYTES;
+
+use crate::column::Blocks;
+use crate::space::{Inner, Space};
+use crate::stripe::{chunk_parts, segments};
+
+impl Space {
+    /// The kinds of bytes from `offset`, covering at most `len` bytes and at most `max` runs.
+    pub fn extents(&self, offset: u64, len: u64, max: usize) -> Io<Vec<Extent>> {
+        if let Err(error) = self.inner.check(offset, len) {
+            return Io::ready(Err(error));
+        }
+        let inner = self.inner.clone();
+        Io::eager(async move { inner.extents(offset, len, max).await })
+    }
+}
+
+impl Inner {
+    async fn extents(&self, offset: u64, len: u64, max: usize) -> Result<Vec<Extent>, IoError> {
+        let mut runs = Runs { found: Vec::new(), max: max.max(1) };
+        let gap = if self.thin() { ExtentKind::Hole } else { ExtentKind::Zero };
+        'parts: for part in chunk_parts(self.record.chunk_bytes, offset, len) {
+            let Some(row) = self.row(part.chunk).await? else {
+                if !runs.add(part.len as u64, gap) {
+                    break;
+                }
+                continue;
+            };
+            for segment in segments(row.shape(), part.offset, part.len) {
+                let Blocks { start, end } = Blocks::of(segment.offset, segment.len);
+                let state = row.columns[segment.column].lock();
+                let mut at = start;
+                while at < end {
+                    let inside = state.written.contains(at);
+                    let next = state.written.next(at, end, !inside).unwrap_or(end);
+                    let kind = if inside { ExtentKind::Data } else { gap };
+                    if !runs.add(u64::from(next - at) * BLOCK_BYTES, kind) {
+                        break 'parts;
+                    }
+                    at = next;
+                }
+            }
+        }
+        Ok(runs.found)
+    }
+}
+
+struct Runs {
+    found: Vec<Extent>,
+    max: usize,
+}
+
+impl Runs {
+    /// Adds a run; false if there is no room for another.
+    fn add(&mut self, len: u64, kind: ExtentKind) -> bool {
+        if let Some(last) = self.found.last_mut()
+            && last.kind == kind
+        {
+            last.len += len;
+            return true;
+        }
+        let room = self.found.len() < self.max;
+        if room {
+            self.found.push(Extent { len, kind });
+        }
+        room
+    }
+}

@@ -1,0 +1,103 @@
+//! Flush: first the data on all disks, then the block maps that tell of it, and only then the answer.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use futures_util::future::join_all;
+use holdfast_device::IoError;
+use holdfast_model::DiskState;
+
+use crate::block_set::BlockSet;
+use crate::row::Row;
+use crate::space::Inner;
+
+impl Inner {
+    /// Makes every write answered so far durable.
+    pub async fn flush(&self) -> Result<(), IoError> {
+        let _one = self.flushing.lock().await;
+        let rows: Vec<Arc<Row>> = std::mem::take(&mut *self.touched.lock().expect("no panic while held")).into_values().collect();
+        let result = self.flush_rows(&rows).await;
+        if result.is_err() {
+            rows.iter().for_each(|row| self.touch(row));
+        }
+        result
+    }
+
+    async fn flush_rows(&self, rows: &[Arc<Row>]) -> Result<(), IoError> {
+        let mut pending: Vec<(&Arc<Row>, usize, BlockSet)> = Vec::new();
+        for row in rows {
+            row.touched.store(false, Ordering::Release);
+            for (index, column) in row.columns.iter().enumerate() {
+                pending.push((row, index, column.lock().pending.clone()));
+            }
+        }
+        self.settle_disks().await?;
+        for (row, column, durable) in pending {
+            row.columns[column].lock().note_durable(&durable);
+            row.write_maps(column).await?;
+        }
+        Ok(())
+    }
+
+    /// Flushes every disk that was written. A disk that cannot flush is out; that is an error only where it held the last copy.
+    pub async fn settle_disks(&self) -> Result<(), IoError> {
+        let disks: Vec<_> = self.pool.pool_disks().into_iter().filter(|disk| disk.in_service()).collect();
+        let results = join_all(disks.iter().map(|disk| disk.settle())).await;
+        let mut failed = None;
+        for (disk, result) in disks.iter().zip(results) {
+            if let Err(error) = result {
+                disk.counters.write_errors.fetch_add(1, Ordering::Relaxed);
+                self.pool.disk_out(disk.index, DiskState::Failed, &error.to_string()).await?;
+                failed = Some(error);
+            }
+        }
+        let Some(error) = failed else { return Ok(()) };
+        for row in self.open_rows() {
+            row.refresh();
+            let served = (0..row.columns.len()).all(|column| row.copies_of(column).any(|(_, slab)| slab.usable()));
+            if !served {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes everything durable and unmarks every region whose copies are all in step.
+    pub async fn close(&self) -> Result<(), IoError> {
+        self.flush().await?;
+        for row in self.open_rows() {
+            for column in 0..row.columns.len() {
+                row.unmark(column, |_, _| true).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Row {
+    /// Unmarks regions of a column that `may` be: no write is under way in them, all copies are in step, and everything written
+    /// to them is durable.
+    pub async fn unmark(&self, column: usize, may: impl Fn(&crate::column::ColumnState, u32) -> bool) -> Result<(), IoError> {
+        let mut maps = self.columns[column].maps.lock().await;
+        if !self.whole() {
+            return Ok(());
+        }
+        let cleared: Vec<u32> = {
+            let mut state = self.columns[column].lock();
+            let clear: Vec<u32> = state
+                .marked
+                .runs(0, state.marked.limit())
+                .flat_map(|(start, end)| start..end)
+                .filter(|region| !state.is_running(*region) && !state.unsynced.contains(*region) && may(&state, *region))
+                .collect();
+            clear.iter().for_each(|region| state.marked.remove(*region, *region + 1));
+            clear
+        };
+        let mut touched: Vec<usize> = cleared.iter().map(|region| (region / crate::block_map::MAP_REGIONS) as usize).collect();
+        touched.dedup();
+        for map in touched {
+            self.write_map(column, map, &mut maps[map]).await?;
+        }
+        Ok(())
+    }
+}

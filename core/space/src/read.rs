@@ -1,0 +1,185 @@
+//! Reads: from the copy that serves soonest, and from another where one fails; what failed is rewritten from a good copy.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use futures_util::future::join_all;
+use holdfast_device::{Durability, IoBuf, IoError, IoErrorKind};
+use holdfast_model::{BLOCK_BYTES, DiskState};
+use holdfast_pool::Severity;
+
+use crate::block_map::REGION_BYTES;
+use crate::column::Blocks;
+use crate::row::Row;
+use crate::space::Inner;
+use crate::stripe::{ChunkPart, Segment, chunk_parts, segments};
+
+/// A rotating disk keeps a sequential stream until so many more requests wait there than elsewhere.
+const STREAM_PATIENCE: u32 = 32;
+
+impl Row {
+    /// The copy of a column to read from: the one with the fewest requests under way; among equals, on rotating media, the one
+    /// whose head is nearest; else neighbouring regions go to different copies.
+    pub fn choose_copy(&self, column: usize, offset: u64, without: &[usize]) -> Option<usize> {
+        let mut best: Option<(usize, (u32, u64))> = None;
+        for (index, slab) in self.copies_of(column) {
+            if !slab.usable() || without.contains(&index) {
+                continue;
+            }
+            let at = slab.at(offset);
+            let waiting = slab.disk.in_flight();
+            let rotational = slab.disk.geometry().is_some_and(|geometry| geometry.rotational);
+            let distance = if rotational {
+                slab.disk.head().abs_diff(at)
+            } else {
+                (index as u64 + offset / REGION_BYTES) % self.copies() as u64
+            };
+            let stream = rotational && distance == 0;
+            let cost = (if stream { waiting.saturating_sub(STREAM_PATIENCE) } else { waiting }, distance);
+            if best.is_none_or(|(_, known)| cost < known) {
+                best = Some((index, cost));
+            }
+        }
+        best.map(|(index, _)| index)
+    }
+
+    /// Reads a range of a column that holds data throughout or in part.
+    pub async fn read_column(&self, column: usize, offset: u64, mut buf: IoBuf) -> Result<IoBuf, IoError> {
+        let len = buf.len();
+        let mut failed: Vec<usize> = Vec::new();
+        let mut first_error = None;
+        loop {
+            let Some(index) = self.choose_copy(column, offset, &failed) else {
+                match first_error {
+                    Some(error) => return Err(error),
+                    None => self.settle_column(column).await?,
+                }
+                continue;
+            };
+            let slab = &self.slabs[index];
+            let under_way = slab.disk.enter();
+            let result = slab.disk.read(slab.at(offset), buf).await;
+            drop(under_way);
+            match result {
+                Ok(buf) => {
+                    if !failed.is_empty() {
+                        self.repair(column, offset, len, &failed).await;
+                    }
+                    return Ok(buf);
+                }
+                Err(error) => {
+                    self.read_failed(index, &error).await?;
+                    failed.push(index);
+                    first_error.get_or_insert(error);
+                    buf = IoBuf::new(len);
+                }
+            }
+        }
+    }
+
+    async fn read_failed(&self, index: usize, error: &IoError) -> Result<(), IoError> {
+        let disk = &self.slabs[index].disk;
+        disk.counters.read_errors.fetch_add(1, Ordering::Relaxed);
+        if error.kind == IoErrorKind::Gone {
+            self.pool.disk_out(disk.index, DiskState::Missing, &error.to_string()).await?;
+            self.refresh();
+        }
+        Ok(())
+    }
+
+    /// Rewrites a range that could not be read on some copies from one that could.
+    async fn repair(&self, column: usize, offset: u64, len: usize, failed: &[usize]) {
+        let turn = self.turn(column, Blocks::of(offset, len)).await;
+        for index in failed.iter().copied().filter(|index| self.slabs[*index].usable()) {
+            let Some(good) = self.choose_copy(column, offset, failed) else { break };
+            let Ok(data) = self.slabs[good].disk.read(self.slabs[good].at(offset), IoBuf::new(len)).await else { break };
+            let slab = &self.slabs[index];
+            match slab.disk.write(slab.at(offset), data.freeze(), Durability::Durable).await {
+                Ok(()) => {
+                    slab.disk.counters.repaired.fetch_add(1, Ordering::Relaxed);
+                    let cause = format!("{len} bytes that could not be read were rewritten from another copy");
+                    self.pool.emit(
+                        Severity::Warning,
+                        format!("disk {}", slab.disk.id),
+                        cause,
+                        "watch the disk; replace it if errors go on",
+                    );
+                }
+                Err(error) => {
+                    let _ = self.write_failed(index, &error).await;
+                }
+            }
+        }
+        drop(turn);
+    }
+}
+
+impl Inner {
+    /// Fills `buf` from `offset`.
+    pub async fn read(&self, offset: u64, mut buf: IoBuf) -> Result<IoBuf, IoError> {
+        let mut parts = chunk_parts(self.record.chunk_bytes, offset, buf.len() as u64);
+        let first = parts.next().expect("a request is not empty");
+        if first.len == buf.len() {
+            return self.read_part(&first, buf).await;
+        }
+        let mut whole = self.read_part(&first, buf.split_to(first.len)).await?;
+        for part in parts {
+            whole.join(self.read_part(&part, buf.split_to(part.len)).await?);
+        }
+        Ok(whole)
+    }
+
+    async fn read_part(&self, part: &ChunkPart, mut buf: IoBuf) -> Result<IoBuf, IoError> {
+        let Some(row) = self.row(part.chunk).await? else {
+            buf.fill(0);
+            return Ok(buf);
+        };
+        let mut cut = segments(row.shape(), part.offset, part.len);
+        let first = cut.next().expect("a part is not empty");
+        if first.len == part.len {
+            return self.read_segment(&row, &first, buf).await;
+        }
+        let pieces: Vec<(Segment, IoBuf)> =
+            std::iter::once(first).chain(cut).map(|segment| (segment, buf.split_to(segment.len))).collect();
+        let reads = join_all(pieces.into_iter().map(|(segment, piece)| {
+            let row = &row;
+            async move { self.read_segment(row, &segment, piece).await }
+        }));
+        let mut pieces = reads.await.into_iter();
+        let mut whole = pieces.next().expect("a part has a piece")?;
+        for piece in pieces {
+            whole.join(piece?);
+        }
+        Ok(whole)
+    }
+
+    async fn read_segment(&self, row: &Arc<Row>, segment: &Segment, mut buf: IoBuf) -> Result<IoBuf, IoError> {
+        let blocks = Blocks::of(segment.offset, segment.len);
+        let Blocks { start, end } = blocks;
+        let (held, unsynced) = {
+            let state = row.columns[segment.column].lock();
+            let regions = blocks.regions();
+            (state.written.count_in(start, end), state.unsynced.contains_any(regions.start, regions.end))
+        };
+        if held == 0 {
+            buf.fill(0);
+            return Ok(buf);
+        }
+        if unsynced {
+            row.resync(segment.column, blocks.regions()).await?;
+        }
+        if held == end - start {
+            return row.read_column(segment.column, segment.offset, buf).await;
+        }
+        let holes: Vec<u32> = {
+            let state = row.columns[segment.column].lock();
+            (start..end).filter(|block| !state.written.contains(*block)).collect()
+        };
+        let mut buf = row.read_column(segment.column, segment.offset, buf).await?;
+        for block in holes {
+            let at = ((block - start) as u64 * BLOCK_BYTES) as usize;
+            buf[at..at + BLOCK_BYTES as usize].fill(0);
+        }
+        Ok(buf)
+    }
+}

@@ -1,0 +1,143 @@
+//! Copies brought back in step: regions that were dirty when the power went, and slabs whose disk was away.
+//!
+//! While a slab joins it takes every new write; the regions that are marked by then are copied one by one under the write
+//! turn of their blocks. So when the last one is done it holds what the others hold, and only then the pool is told.
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use holdfast_device::{Durability, IoBuf, IoError};
+use holdfast_model::BLOCK_BYTES;
+
+use crate::column::Blocks;
+use crate::row::Row;
+
+impl Row {
+    /// Makes the copies of these regions of a column agree, durably.
+    pub async fn resync(&self, column: usize, regions: Blocks) -> Result<(), IoError> {
+        for region in regions.start..regions.end {
+            let blocks = Blocks::of_region(region, self.columns[column].lock().blocks());
+            let turn = self.turn(column, blocks).await;
+            if self.columns[column].lock().unsynced.contains(region) {
+                let targets: Vec<usize> =
+                    self.copies_of(column).filter(|(_, slab)| slab.usable()).map(|(index, _)| index).collect();
+                self.copy_region(column, blocks, &targets).await?;
+                self.columns[column].lock().unsynced.remove(region, region + 1);
+            }
+            drop(turn);
+        }
+        Ok(())
+    }
+
+    /// Copies what the blocks hold to `targets` from a copy in step. The write turn of the blocks must be held.
+    async fn copy_region(&self, column: usize, blocks: Blocks, targets: &[usize]) -> Result<(), IoError> {
+        let runs: Vec<(u32, u32)> = self.columns[column].lock().written.runs(blocks.start, blocks.end).collect();
+        let stable = targets.first().copied();
+        for (start, end) in runs {
+            let (offset, len) = (u64::from(start) * BLOCK_BYTES, ((end - start) as u64 * BLOCK_BYTES) as usize);
+            let (source, data) = self.read_source(column, offset, len, stable).await?;
+            let data = data.freeze();
+            let writes: Vec<_> = targets
+                .iter()
+                .filter(|index| **index != source)
+                .map(|index| {
+                    let slab = &self.slabs[*index];
+                    let write = slab.disk.write(slab.at(offset), data.clone(), Durability::Durable);
+                    async move { (*index, write.await) }
+                })
+                .collect();
+            for (index, result) in join_all(writes).await {
+                if let Err(error) = result {
+                    self.write_failed(index, &error).await?;
+                }
+            }
+        }
+        self.settle_column(column).await
+    }
+
+    /// Reads from a copy in step, the preferred one first, and tells which it was.
+    async fn read_source(
+        &self,
+        column: usize,
+        offset: u64,
+        len: usize,
+        preferred: Option<usize>,
+    ) -> Result<(usize, IoBuf), IoError> {
+        let mut last = None;
+        let mut order: Vec<usize> = self.copies_of(column).filter(|(_, slab)| slab.usable()).map(|(index, _)| index).collect();
+        order.sort_by_key(|index| Some(*index) != preferred);
+        for index in order {
+            let slab = &self.slabs[index];
+            match slab.disk.read(slab.at(offset), IoBuf::new(len)).await {
+                Ok(data) => return Ok((index, data)),
+                Err(error) => {
+                    slab.disk.counters.read_errors.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    last = Some(error);
+                }
+            }
+        }
+        self.settle_column(column).await?;
+        Err(last
+            .unwrap_or_else(|| IoError::new(holdfast_device::IoErrorKind::Stale, format!("column {column} has no copy in step"))))
+    }
+
+    /// Slabs that are stale though their disk is in service.
+    pub fn stale_slabs(&self) -> Vec<usize> {
+        let stale = |index: &usize| !self.slabs[*index].usable() && self.slabs[*index].disk.in_service();
+        (0..self.slabs.len()).filter(stale).collect()
+    }
+
+    /// Brings a stale slab in step. Answers whether it is; false where its disk went out meanwhile.
+    pub async fn rejoin(self: &Arc<Self>, index: usize) -> Result<bool, IoError> {
+        self.refresh();
+        let slab = &self.slabs[index];
+        if slab.usable() {
+            return Ok(true);
+        }
+        let outages = slab.disk.outages();
+        if !outages.is_multiple_of(2) {
+            return Ok(false);
+        }
+        slab.set_joining(true);
+        let joined = self.join_slab(index, outages).await;
+        if let Ok(true) = joined {
+            slab.set_in_step(outages);
+        }
+        slab.set_joining(false);
+        joined
+    }
+
+    async fn join_slab(&self, index: usize, outages: u32) -> Result<bool, IoError> {
+        let column = index / self.copies();
+        let slab = &self.slabs[index];
+        self.settle_column(column).await?;
+        self.write_header(index).await?;
+        let (marked, blocks) = {
+            let state = self.columns[column].lock();
+            (state.marked.clone(), state.blocks())
+        };
+        let regions: Vec<u32> = marked.runs(0, marked.limit()).flat_map(|(start, end)| start..end).collect();
+        for region in regions {
+            if slab.disk.outages() != outages {
+                return Ok(false);
+            }
+            let range = Blocks::of_region(region, blocks);
+            let turn = self.turn(column, range).await;
+            self.copy_region(column, range, &[index]).await?;
+            drop(turn);
+        }
+        if let Err(error) = slab.disk.flush().await {
+            self.write_failed(index, &error).await?;
+            return Ok(false);
+        }
+        let mut maps = self.columns[column].maps.lock().await;
+        for (map, place) in maps.iter_mut().enumerate() {
+            self.write_map(column, map, place).await?;
+        }
+        drop(maps);
+        if slab.disk.outages() != outages {
+            return Ok(false);
+        }
+        Ok(self.pool.mark_in_step(self.space, self.chunk, index, &slab.disk, outages).await?)
+    }
+}

@@ -1,0 +1,336 @@
+//! An open row: its slabs, which of them are in step, and its columns.
+//!
+//! A slab is in step at a certain outage count of its disk. One load of that count tells whether it may be read; where
+//! the counts differ, the pool's record decides.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use holdfast_device::{Durability, IoError, IoErrorKind};
+use holdfast_model::{DiskState, Layout, Shape};
+use holdfast_pool::slab::{HEAD_BYTES, SlabHeader, map_at};
+use holdfast_pool::{FreedRow, Pool, PoolDisk, RowRecord, UNIT_BYTES, frame};
+
+use crate::block_map::MapOwner;
+use crate::column::{Blocks, Column, MapOnDisk};
+
+/// A disk that fails so many writes is taken out as a whole.
+const WRITE_ERRORS_ALLOWED: u64 = 16;
+/// Never an outage count of a disk in service.
+const NOT_IN_STEP: u32 = u32::MAX;
+
+/// One copy of one column.
+pub struct Slab {
+    /// Its disk.
+    pub disk: Arc<PoolDisk>,
+    /// Where it begins on the disk.
+    pub start: u64,
+    in_step_at: AtomicU32,
+    joining: AtomicBool,
+    /// Whether the pool has it written down that the slab is stale.
+    stale_recorded: AtomicBool,
+}
+
+/// An open row.
+pub struct Row {
+    /// The pool.
+    pub pool: Arc<Pool>,
+    /// The space's number.
+    pub space: u32,
+    /// The chunk.
+    pub chunk: u32,
+    /// Its id and slabs.
+    pub record: RowRecord,
+    /// Its slabs: `column * copies + copy`.
+    pub slabs: Box<[Slab]>,
+    /// Its columns.
+    pub columns: Box<[Column]>,
+    /// Requests that may change it.
+    pub users: AtomicU32,
+    /// Whether it is on the list of rows to settle at the next flush.
+    pub touched: AtomicBool,
+    headers_whole: AtomicBool,
+    headers: tokio::sync::Mutex<()>,
+    freed: Mutex<Option<FreedRow>>,
+}
+
+impl Slab {
+    /// Whether it holds everything that was written, and its disk is in service.
+    pub fn usable(&self) -> bool {
+        self.disk.outages() == self.in_step_at.load(Ordering::Acquire)
+    }
+
+    /// Whether it is being brought in step, and so takes every write.
+    pub fn joining(&self) -> bool {
+        self.joining.load(Ordering::SeqCst)
+    }
+
+    /// Begins or ends to take every write without being in step.
+    pub fn set_joining(&self, joining: bool) {
+        self.joining.store(joining, Ordering::SeqCst);
+    }
+
+    /// Notes that it is in step as of an outage count.
+    pub fn set_in_step(&self, outages: u32) {
+        self.stale_recorded.store(false, Ordering::Release);
+        self.in_step_at.store(outages, Ordering::Release);
+    }
+
+    /// Where a byte of the column is on the disk.
+    pub fn at(&self, offset: u64) -> u64 {
+        self.start + HEAD_BYTES + offset
+    }
+}
+
+impl Row {
+    /// A row of the pool with nothing known of its blocks yet.
+    pub fn new(pool: Arc<Pool>, space: u32, chunk: u32, record: RowRecord) -> Result<Self, IoError> {
+        let copies = usize::from(record.shape.layout.copies());
+        let slab_bytes = u64::from(record.slab_units) * UNIT_BYTES - HEAD_BYTES;
+        let slab = |place: &holdfast_pool::SlabPlace| {
+            let disk = pool
+                .disk(place.disk())
+                .ok_or_else(|| IoError::new(IoErrorKind::Gone, format!("disk {} of a row", place.disk())))?;
+            let start = disk.area.unit_at(place.unit());
+            let in_step_at = AtomicU32::new(NOT_IN_STEP);
+            Ok(Slab { disk, start, in_step_at, joining: AtomicBool::new(false), stale_recorded: AtomicBool::new(false) })
+        };
+        let slabs = record.slabs.iter().map(slab).collect::<Result<Box<[Slab]>, IoError>>()?;
+        let columns = (0..record.shape.columns).map(|_| Column::new(slab_bytes, copies)).collect();
+        let row = Self {
+            pool,
+            space,
+            chunk,
+            record,
+            slabs,
+            columns,
+            users: AtomicU32::new(0),
+            touched: AtomicBool::new(false),
+            headers_whole: AtomicBool::new(false),
+            headers: tokio::sync::Mutex::default(),
+            freed: Mutex::default(),
+        };
+        row.refresh();
+        Ok(row)
+    }
+
+    /// Its shape.
+    pub fn shape(&self) -> &Shape {
+        &self.record.shape
+    }
+
+    /// Whether its columns have several copies.
+    pub fn mirrored(&self) -> bool {
+        matches!(self.record.shape.layout, Layout::Mirror { .. })
+    }
+
+    /// How many copies a column has.
+    pub fn copies(&self) -> usize {
+        self.record.shape.layout.copies().into()
+    }
+
+    /// The slabs of a column, with their index in the row.
+    pub fn copies_of(&self, column: usize) -> impl Iterator<Item = (usize, &Slab)> {
+        let first = column * self.copies();
+        (first..first + self.copies()).map(|index| (index, &self.slabs[index]))
+    }
+
+    /// Asks the pool anew which slabs are in step.
+    pub fn refresh(&self) {
+        let outages: Vec<u32> = self.slabs.iter().map(|slab| slab.disk.outages()).collect();
+        let Some(record) = self.pool.row(self.space, self.chunk) else { return };
+        if record.id != self.record.id {
+            return;
+        }
+        for ((slab, place), outages) in self.slabs.iter().zip(&record.slabs).zip(outages) {
+            let online = self.pool.disk_record(slab.disk.id).is_some_and(|disk| disk.state == DiskState::Online);
+            slab.stale_recorded.store(place.stale(), Ordering::Release);
+            if !place.stale() && online && outages.is_multiple_of(2) {
+                slab.in_step_at.store(outages, Ordering::Release);
+            } else if place.stale() {
+                slab.in_step_at.store(NOT_IN_STEP, Ordering::Release);
+            }
+        }
+    }
+
+    /// A slab of the column that may be read; asks the pool where none seems to be.
+    pub async fn settle_column(&self, column: usize) -> Result<(), IoError> {
+        if self.copies_of(column).any(|(_, slab)| slab.usable()) {
+            return Ok(());
+        }
+        self.pool.settled().await;
+        self.refresh();
+        if self.copies_of(column).any(|(_, slab)| slab.usable()) {
+            return Ok(());
+        }
+        let stale = self.copies_of(column).any(|(_, slab)| slab.disk.in_service());
+        let kind = if stale { IoErrorKind::Stale } else { IoErrorKind::Gone };
+        let disks: Vec<String> = self.copies_of(column).map(|(_, slab)| slab.disk.id.to_string()).collect();
+        Err(IoError::new(
+            kind,
+            format!("chunk {} of space {}: column {column} on disks {}", self.chunk, self.space, disks.join(", ")),
+        ))
+    }
+
+    /// Deals with a slab that failed a write: records that it is stale, or takes its disk out. Durable when answered.
+    pub async fn write_failed(&self, index: usize, error: &IoError) -> Result<(), IoError> {
+        let slab = &self.slabs[index];
+        let errors = slab.disk.counters.write_errors.fetch_add(1, Ordering::Relaxed) + 1;
+        let whole = error.kind == IoErrorKind::Gone || errors >= WRITE_ERRORS_ALLOWED || slab.joining();
+        if whole {
+            let state = if error.kind == IoErrorKind::Gone { DiskState::Missing } else { DiskState::Failed };
+            self.pool.disk_out(slab.disk.index, state, &error.to_string()).await?;
+        } else {
+            slab.in_step_at.store(NOT_IN_STEP, Ordering::Release);
+            self.pool.mark_stale(self.space, self.chunk, index).await?;
+        }
+        self.refresh();
+        Ok(())
+    }
+
+    /// Makes sure that the copies which a write passed over are recorded as stale, and that one that took it is in step.
+    pub async fn confirm(&self, column: usize, took: &[usize]) -> Result<(), IoError> {
+        let recorded = |index: usize, slab: &Slab| took.contains(&index) || slab.stale_recorded.load(Ordering::Acquire);
+        if !self.copies_of(column).all(|(index, slab)| recorded(index, slab)) {
+            self.pool.settled().await;
+            self.refresh();
+        }
+        let passed = self.copies_of(column).find(|(index, slab)| !recorded(*index, slab));
+        let lasting = took.iter().any(|index| self.slabs[*index].usable());
+        match passed {
+            None if lasting => Ok(()),
+            _ => Err(IoError::new(
+                IoErrorKind::Media,
+                format!(
+                    "chunk {} of space {}: no copy of column {column} that is in step took the write",
+                    self.chunk, self.space
+                ),
+            )),
+        }
+    }
+
+    /// Which map of which column.
+    pub fn owner(&self, column: usize, map: usize) -> MapOwner {
+        MapOwner { pool: self.pool.id(), row: self.record.id, chunk: self.chunk, column: column as u16, map: map as u16 }
+    }
+
+    /// Notes that all slab headers are on disk.
+    pub fn set_headers_whole(&self) {
+        self.headers_whole.store(true, Ordering::Release);
+    }
+
+    /// Writes the slab headers before the first write to the row.
+    pub async fn ensure_headers(&self) -> Result<(), IoError> {
+        if self.headers_whole.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let _one = self.headers.lock().await;
+        if self.headers_whole.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        for index in 0..self.slabs.len() {
+            if self.slabs[index].usable() {
+                self.write_header(index).await?;
+            }
+        }
+        self.set_headers_whole();
+        Ok(())
+    }
+
+    /// Writes the header of a slab; a failure makes it stale.
+    pub async fn write_header(&self, index: usize) -> Result<(), IoError> {
+        let slab = &self.slabs[index];
+        let Some(space) = self.pool.space(self.space) else {
+            return Err(IoError::new(IoErrorKind::Gone, format!("space {}", self.space)));
+        };
+        let header = SlabHeader::new(self.pool.name().clone(), &space, self.chunk, &self.record, index);
+        let frame = frame::Frame {
+            kind: frame::Kind::SlabHeader,
+            pool: self.pool.id(),
+            disk: slab.disk.id,
+            offset: slab.start,
+            position: frame::Position { generation: self.record.id, sequence: 0 },
+            previous: 0,
+        };
+        let block = frame.seal(&header.write()).freeze();
+        match slab.disk.write(slab.start, block, Durability::Durable).await {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                self.write_failed(index, &error).await?;
+                self.settle_column(index / self.copies()).await
+            }
+        }
+    }
+
+    /// Writes the block maps of a column that are behind to every copy that takes writes, durably.
+    pub async fn write_maps(&self, column: usize) -> Result<(), IoError> {
+        let mut maps = self.columns[column].maps.lock().await;
+        for (map, place) in maps.iter_mut().enumerate() {
+            if self.columns[column].lock().is_behind(map) {
+                self.write_map(column, map, place).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a block map to every copy that takes writes, durably. The maps are held by the caller.
+    pub async fn write_map(&self, column: usize, map: usize, place: &mut MapOnDisk) -> Result<(), IoError> {
+        let write = self.columns[column].lock().begin_map(map);
+        let owner = self.owner(column, map);
+        place.sequence += 1;
+        let targets: Vec<usize> =
+            self.copies_of(column).filter(|(_, slab)| slab.usable() || slab.joining()).map(|(index, _)| index).collect();
+        let writes = targets.iter().map(|index| {
+            let slab = &self.slabs[*index];
+            let slot = &mut place.slots[*index % self.copies()];
+            *slot = 1 - *slot;
+            let offset = slab.start + map_at(map, (*slot).into());
+            let block = write.bits.seal(&owner, slab.disk.id, offset, place.sequence);
+            slab.disk.write(offset, block.freeze(), Durability::Durable)
+        });
+        let writes: Vec<_> = writes.collect();
+        let results = futures_util::future::join_all(writes).await;
+        let mut took = Vec::new();
+        for (index, result) in targets.iter().zip(results) {
+            match result {
+                Ok(()) => took.push(*index),
+                Err(error) => self.write_failed(*index, &error).await?,
+            }
+        }
+        self.confirm(column, &took).await?;
+        self.columns[column].lock().end_map(&write);
+        Ok(())
+    }
+
+    /// Marks regions of a column dirty on every copy, durably.
+    pub async fn mark_dirty(&self, column: usize, regions: Blocks) -> Result<(), IoError> {
+        self.columns[column].lock().wanted.insert(regions.start, regions.end);
+        let mut maps = self.columns[column].maps.lock().await;
+        for (map, place) in maps.iter_mut().enumerate() {
+            let first = map as u32 * crate::block_map::MAP_REGIONS;
+            let (start, end) = (regions.start.max(first), regions.end.min(first + crate::block_map::MAP_REGIONS));
+            let missing = start < end && {
+                let mut state = self.columns[column].lock();
+                let missing = !state.marked.contains_all(start, end);
+                if missing {
+                    state.wanted.insert(start, end);
+                }
+                missing
+            };
+            if missing {
+                self.write_map(column, map, place).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps the row's units taken until the last request that knows it is over.
+    pub fn hold_freed(&self, freed: Option<FreedRow>) {
+        *self.freed.lock().expect("no panic while held") = freed;
+    }
+
+    /// Whether all its slabs are in step.
+    pub fn whole(&self) -> bool {
+        self.slabs.iter().all(Slab::usable)
+    }
+}

@@ -1,0 +1,387 @@
+//! The virtual disk: its open rows, and how they come and go.
+//!
+//! Open rows stand in sharded tables, so that requests of different chunks do not meet. A row that may change is *used*;
+//! only a row that nobody uses and that holds nothing is given back.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::future::Future;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
+
+use holdfast_device::{Device, Durability, Geometry, Io, IoBuf, IoError, IoErrorKind, IoSlice};
+use holdfast_model::{BLOCK_BYTES, ByteSize, Provisioning};
+use holdfast_pool::{Pool, PoolError, PoolErrorKind, SpaceRecord};
+
+use crate::row::Row;
+use crate::status::SpaceCounters;
+
+const SHARDS: usize = 16;
+
+/// What a space may take and how it keeps house.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpaceSettings {
+    /// Rows that stay open at most; beyond that idle ones are closed.
+    pub open_rows: usize,
+    /// How often the housekeeping looks.
+    pub tidy_every: std::time::Duration,
+}
+
+impl Default for SpaceSettings {
+    fn default() -> Self {
+        Self { open_rows: 4096, tidy_every: std::time::Duration::from_secs(5) }
+    }
+}
+
+/// A virtual disk.
+pub struct Space {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub pool: Arc<Pool>,
+    pub record: SpaceRecord,
+    pub settings: SpaceSettings,
+    pub counters: SpaceCounters,
+    pub flushing: tokio::sync::Mutex<()>,
+    pub touched: Mutex<BTreeMap<u32, Arc<Row>>>,
+    pub closed: AtomicBool,
+    pub swept: AtomicU64,
+    size_bytes: AtomicU64,
+    shards: [RwLock<Shard>; SHARDS],
+    chunk_locks: [tokio::sync::Mutex<()>; SHARDS],
+}
+
+#[derive(Default)]
+struct Shard {
+    open: HashMap<u32, Arc<Row>>,
+    freeing: HashSet<u32>,
+}
+
+/// A row that is kept from being given back while this is held.
+pub(crate) struct UsedRow(Arc<Row>);
+
+impl Deref for UsedRow {
+    type Target = Arc<Row>;
+
+    fn deref(&self) -> &Arc<Row> {
+        &self.0
+    }
+}
+
+impl Drop for UsedRow {
+    fn drop(&mut self) {
+        self.0.users.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Space {
+    /// Opens a space of a pool.
+    ///
+    /// # Errors
+    /// No such space.
+    pub fn open(pool: Arc<Pool>, id: u32, settings: SpaceSettings) -> Result<Arc<Self>, PoolError> {
+        let record = pool
+            .space(id)
+            .ok_or_else(|| PoolError::new(PoolErrorKind::NotFound, format!("pool {} has no space {id}", pool.name())))?;
+        let swept = if pool.was_closed() { u64::MAX } else { 0 };
+        let inner = Inner {
+            size_bytes: AtomicU64::new(record.size_bytes),
+            pool,
+            record,
+            settings,
+            counters: SpaceCounters::default(),
+            flushing: tokio::sync::Mutex::default(),
+            touched: Mutex::default(),
+            closed: AtomicBool::new(false),
+            swept: AtomicU64::new(swept),
+            shards: Default::default(),
+            chunk_locks: Default::default(),
+        };
+        Ok(Arc::new(Self { inner: Arc::new(inner) }))
+    }
+
+    /// What the pool knows of it.
+    pub fn record(&self) -> SpaceRecord {
+        SpaceRecord { size_bytes: self.inner.size_bytes(), ..self.inner.record.clone() }
+    }
+
+    /// Its pool.
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.inner.pool
+    }
+
+    /// Grows it; false if it has that size already.
+    pub async fn grow(&self, size_bytes: u64) -> Result<bool, PoolError> {
+        let grown = self.inner.pool.grow_space(self.inner.record.id, size_bytes).await?;
+        self.inner.size_bytes.fetch_max(size_bytes, Ordering::AcqRel);
+        Ok(grown)
+    }
+
+    /// Ends its housekeeping, makes everything durable and cleans all dirty marks. No request may be under way.
+    pub async fn close(&self) -> Result<(), IoError> {
+        self.inner.closed.store(true, Ordering::Release);
+        self.inner.close().await
+    }
+
+    /// Makes every write answered so far durable.
+    pub fn flush(&self) -> Io<()> {
+        let inner = self.inner.clone();
+        Io::eager(async move { inner.flush().await })
+    }
+
+    /// Fills `buf` from `offset`.
+    pub fn read(&self, offset: u64, buf: IoBuf) -> Io<IoBuf> {
+        if let Err(error) = self.inner.check(offset, buf.len() as u64) {
+            return Io::ready(Err(error));
+        }
+        let inner = self.inner.clone();
+        self.inner.counters.reads.add(buf.len());
+        self.counted(async move { inner.read(offset, buf).await })
+    }
+
+    /// Writes `data` at `offset`.
+    pub fn write(&self, offset: u64, data: IoSlice, durability: Durability) -> Io<()> {
+        if let Err(error) = self.inner.check(offset, data.len() as u64).and_then(|()| self.inner.check_writable()) {
+            return Io::ready(Err(error));
+        }
+        let inner = self.inner.clone();
+        self.inner.counters.writes.add(data.len());
+        self.counted(async move { inner.write(offset, data, durability).await })
+    }
+
+    /// Gives a range back; it reads as zeros afterwards.
+    pub fn discard(&self, offset: u64, len: u64, durability: Durability) -> Io<()> {
+        self.zero(offset, len, durability, false)
+    }
+
+    /// Makes a range read as zeros. With `keep_room` it takes as much room as data would.
+    pub fn write_zeroes(&self, offset: u64, len: u64, durability: Durability, keep_room: bool) -> Io<()> {
+        self.zero(offset, len, durability, keep_room)
+    }
+
+    fn zero(&self, offset: u64, len: u64, durability: Durability, keep_room: bool) -> Io<()> {
+        if let Err(error) = self.inner.check(offset, len).and_then(|()| self.inner.check_writable()) {
+            return Io::ready(Err(error));
+        }
+        let inner = self.inner.clone();
+        self.inner.counters.discards.add(len as usize);
+        self.counted(async move { inner.zero(offset, len, durability, keep_room).await })
+    }
+
+    fn counted<T: Unpin + 'static>(&self, request: impl Future<Output = Result<T, IoError>> + 'static) -> Io<T> {
+        let inner = self.inner.clone();
+        Io::eager(async move {
+            let result = request.await;
+            if result.is_err() {
+                inner.counters.errors.fetch_add(1, Ordering::Relaxed);
+            }
+            result
+        })
+    }
+}
+
+impl Device for Space {
+    fn geometry(&self) -> Geometry {
+        let disks = self.inner.pool.pool_disks();
+        let geometries: Vec<Geometry> = disks.iter().filter_map(|disk| disk.geometry()).collect();
+        Geometry {
+            size_bytes: self.inner.size_bytes(),
+            logical_sector_bytes: 512,
+            physical_sector_bytes: BLOCK_BYTES as u32,
+            rotational: geometries.iter().any(|geometry| geometry.rotational),
+            discard: true,
+        }
+    }
+
+    fn read(&self, offset: u64, buf: IoBuf) -> Io<IoBuf> {
+        Space::read(self, offset, buf)
+    }
+
+    fn write(&self, offset: u64, data: IoSlice, durability: Durability) -> Io<()> {
+        Space::write(self, offset, data, durability)
+    }
+
+    fn flush(&self) -> Io<()> {
+        Space::flush(self)
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> Io<()> {
+        Space::discard(self, offset, len, Durability::Cached)
+    }
+}
+
+impl Inner {
+    pub fn size_bytes(&self) -> u64 {
+        self.size_bytes.load(Ordering::Acquire)
+    }
+
+    pub fn thin(&self) -> bool {
+        self.record.provisioning == Provisioning::Thin
+    }
+
+    /// How messages call the space.
+    pub fn path(&self) -> String {
+        format!("{}/{}", self.pool.name(), self.record.name)
+    }
+
+    pub fn check(&self, offset: u64, len: u64) -> Result<(), IoError> {
+        let size = self.size_bytes();
+        let aligned = offset.is_multiple_of(BLOCK_BYTES) && len.is_multiple_of(BLOCK_BYTES);
+        if !aligned || offset.checked_add(len).is_none_or(|end| end > size) {
+            return Err(IoError::invalid(format!(
+                "space {} of {}: {len} bytes at {offset} are not whole blocks within",
+                self.path(),
+                ByteSize(size)
+            )));
+        }
+        Ok(())
+    }
+
+    fn check_writable(&self) -> Result<(), IoError> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(IoError::new(IoErrorKind::Gone, format!("space {} is closed", self.path())));
+        }
+        match self.pool.refusal() {
+            Some(why) => Err(IoError::new(IoErrorKind::ReadOnly, why)),
+            None => Ok(()),
+        }
+    }
+
+    fn shard(&self, chunk: u32) -> &RwLock<Shard> {
+        &self.shards[chunk as usize % SHARDS]
+    }
+
+    fn open_row(&self, chunk: u32) -> Option<Arc<Row>> {
+        self.shard(chunk).read().expect("no panic while held").open.get(&chunk).cloned()
+    }
+
+    fn used_row(&self, chunk: u32) -> Option<UsedRow> {
+        let shard = self.shard(chunk).read().expect("no panic while held");
+        let row = shard.open.get(&chunk)?;
+        row.users.fetch_add(1, Ordering::AcqRel);
+        Some(UsedRow(row.clone()))
+    }
+
+    fn is_freeing(&self, chunk: u32) -> bool {
+        self.shard(chunk).read().expect("no panic while held").freeing.contains(&chunk)
+    }
+
+    /// The row of a chunk for reading; `None` where it has none.
+    pub async fn row(&self, chunk: u32) -> Result<Option<Arc<Row>>, IoError> {
+        if let Some(row) = self.open_row(chunk) {
+            return Ok(Some(row));
+        }
+        if self.is_freeing(chunk) || self.pool.row(self.record.id, chunk).is_none() {
+            return Ok(None);
+        }
+        let _one = self.chunk_locks[chunk as usize % SHARDS].lock().await;
+        self.load_row(chunk).await
+    }
+
+    /// The row of a chunk for changing, where it has one.
+    pub async fn row_if_any(&self, chunk: u32) -> Result<Option<UsedRow>, IoError> {
+        loop {
+            if let Some(row) = self.used_row(chunk) {
+                return Ok(Some(row));
+            }
+            let _one = self.chunk_locks[chunk as usize % SHARDS].lock().await;
+            if self.load_row(chunk).await?.is_none() {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The row of a chunk for changing, allotted now if it has none.
+    pub async fn row_for_write(&self, chunk: u32) -> Result<UsedRow, IoError> {
+        loop {
+            if let Some(row) = self.used_row(chunk) {
+                return Ok(row);
+            }
+            let _one = self.chunk_locks[chunk as usize % SHARDS].lock().await;
+            if self.load_row(chunk).await?.is_none() {
+                let record = self.pool.allot_row(self.record.id, chunk).await?;
+                self.keep(Row::fresh(self.pool.clone(), self.record.id, chunk, record)?);
+            }
+        }
+    }
+
+    /// Opens the row of a chunk. The chunk's lock must be held.
+    async fn load_row(&self, chunk: u32) -> Result<Option<Arc<Row>>, IoError> {
+        if let Some(row) = self.open_row(chunk) {
+            return Ok(Some(row));
+        }
+        let Some(record) = self.pool.row(self.record.id, chunk) else { return Ok(None) };
+        let row = Row::load(self.pool.clone(), self.record.id, chunk, record).await?;
+        self.keep(row.clone());
+        Ok(Some(row))
+    }
+
+    fn keep(&self, row: Arc<Row>) {
+        self.shard(row.chunk).write().expect("no panic while held").open.insert(row.chunk, row);
+    }
+
+    /// All open rows.
+    pub fn open_rows(&self) -> Vec<Arc<Row>> {
+        let rows = |shard: &RwLock<Shard>| shard.read().expect("no panic while held").open.values().cloned().collect::<Vec<_>>();
+        let mut rows: Vec<Arc<Row>> = self.shards.iter().flat_map(rows).collect();
+        rows.sort_by_key(|row| row.chunk);
+        rows
+    }
+
+    /// Puts a row on the list of the next flush.
+    pub fn touch(&self, row: &Arc<Row>) {
+        if !row.touched.swap(true, Ordering::AcqRel) {
+            self.touched.lock().expect("no panic while held").insert(row.chunk, row.clone());
+        }
+    }
+
+    /// Gives the row of a chunk back to the pool if it holds nothing and nobody is about to change that.
+    pub async fn free_if_empty(&self, chunk: u32) -> Result<(), IoError> {
+        let empty = |row: &Row| row.columns.iter().all(|column| column.lock().written.is_empty());
+        if !self.thin() || !self.open_row(chunk).is_some_and(|row| empty(&row)) {
+            return Ok(());
+        }
+        let _one = self.chunk_locks[chunk as usize % SHARDS].lock().await;
+        let row = {
+            let mut shard = self.shard(chunk).write().expect("no panic while held");
+            let idle = |row: &&Arc<Row>| row.users.load(Ordering::Acquire) == 0 && empty(row);
+            if shard.open.get(&chunk).filter(idle).is_none() {
+                return Ok(());
+            }
+            shard.freeing.insert(chunk);
+            shard.open.remove(&chunk)
+        };
+        self.touched.lock().expect("no panic while held").remove(&chunk);
+        let freed = self.pool.free_row(self.record.id, chunk).await;
+        self.shard(chunk).write().expect("no panic while held").freeing.remove(&chunk);
+        if let Some(row) = row {
+            row.hold_freed(freed?);
+            self.discard_slabs(&row).await;
+        }
+        Ok(())
+    }
+
+    /// Tells the disks that the slabs of a row hold nothing any more; a hint, so failures do not matter.
+    async fn discard_slabs(&self, row: &Row) {
+        let bytes = u64::from(row.record.slab_units) * holdfast_pool::UNIT_BYTES;
+        for slab in row.slabs.iter().filter(|slab| slab.disk.geometry().is_some_and(|geometry| geometry.discard)) {
+            let _ = slab.disk.discard(slab.start, bytes).await;
+        }
+    }
+
+    /// Closes idle rows beyond the limit.
+    pub fn evict(&self) {
+        let mut excess = self.open_rows().len().saturating_sub(self.settings.open_rows);
+        for shard in &self.shards {
+            shard.write().expect("no panic while held").open.retain(|_, row| {
+                let idle = excess > 0
+                    && Arc::strong_count(row) == 1
+                    && row.users.load(Ordering::Acquire) == 0
+                    && row.columns.iter().all(|column| column.lock().is_settled());
+                excess -= usize::from(idle);
+                !idle
+            });
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! How a space is, and where its slabs lie.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use holdfast_model::{Condition, Health, SpaceState, Uuid};
+use holdfast_pool::UNIT_BYTES;
+
+use crate::block_map::REGION_BYTES;
+use crate::space::Space;
+
+/// Requests of one kind and their bytes.
+#[derive(Debug, Default)]
+pub struct Count {
+    /// Requests.
+    pub requests: AtomicU64,
+    /// Bytes.
+    pub bytes: AtomicU64,
+}
+
+impl Count {
+    pub(crate) fn add(&self, bytes: usize) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+/// What a space did since it was opened.
+#[derive(Debug, Default)]
+pub struct SpaceCounters {
+    /// Reads.
+    pub reads: Count,
+    /// Writes.
+    pub writes: Count,
+    /// Discards and write-zeroes.
+    pub discards: Count,
+    /// Requests answered with an error.
+    pub errors: AtomicU64,
+}
+
+/// How a space is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpaceStatus {
+    /// Whether it serves its data, and how well it is protected.
+    pub state: SpaceState,
+    /// How urgent that is.
+    pub health: Health,
+    /// Why, and what to do.
+    pub conditions: Vec<Condition>,
+    /// Bytes of data that its rows have room for.
+    pub allocated_bytes: u64,
+    /// Bytes that its slabs take on the disks.
+    pub raw_bytes: u64,
+    /// Bytes in regions marked dirty, in rows that are open.
+    pub dirty_bytes: u64,
+    /// Slabs.
+    pub slabs: u64,
+    /// Of these, slabs that missed a write or whose disk is out.
+    pub stale_slabs: u64,
+    /// Rows that are open.
+    pub open_rows: u64,
+}
+
+/// Where a row lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowMap {
+    /// The chunk.
+    pub chunk: u32,
+    /// Where it begins in the space.
+    pub offset_bytes: u64,
+    /// Its length in the space.
+    pub len_bytes: u64,
+    /// Its slabs.
+    pub slabs: Vec<SlabMap>,
+}
+
+/// Where a slab lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlabMap {
+    /// Its column.
+    pub column: u16,
+    /// Its copy.
+    pub copy: u8,
+    /// Its disk.
+    pub disk: Uuid,
+    /// Where that disk is.
+    pub path: String,
+    /// Where it begins on the disk.
+    pub offset_bytes: u64,
+    /// Its length.
+    pub len_bytes: u64,
+    /// Whether it missed a write.
+    pub stale: bool,
+}
+
+impl Space {
+    /// What it did since it was opened.
+    pub fn counters(&self) -> &SpaceCounters {
+        &self.inner.counters
+    }
+
+    /// How it is now.
+    pub fn status(&self) -> SpaceStatus {
+        let inner = &self.inner;
+        let out: std::collections::HashSet<u16> =
+            inner.pool.pool_disks().iter().filter(|disk| !disk.in_service()).map(|disk| disk.index).collect();
+        let (mut slabs, mut stale, mut raw, mut lost_rows, mut thin_rows, mut allocated) = (0u64, 0u64, 0u64, 0u64, 0u64, 0u64);
+        for (_, row) in inner.pool.rows(inner.record.id) {
+            let copies = usize::from(row.shape.layout.copies());
+            let bad = |slab: &holdfast_pool::SlabPlace| slab.stale() || out.contains(&slab.disk());
+            slabs += row.slabs.len() as u64;
+            raw += row.slabs.len() as u64 * u64::from(row.slab_units) * UNIT_BYTES;
+            allocated += inner.record.chunk_bytes;
+            let bad_here = row.slabs.iter().filter(|slab| bad(slab)).count() as u64;
+            stale += bad_here;
+            thin_rows += u64::from(bad_here > 0);
+            lost_rows += u64::from(row.slabs.chunks(copies).any(|column| column.iter().all(bad)));
+        }
+        let mut dirty = 0;
+        let mut resyncing = inner.swept.load(Ordering::Acquire) != u64::MAX;
+        for row in inner.open_rows() {
+            for column in &row.columns {
+                let state = column.lock();
+                dirty += u64::from(state.marked.count()) * REGION_BYTES;
+                resyncing |= !state.unsynced.is_empty();
+            }
+            resyncing |= row.slabs.iter().any(|slab| slab.joining());
+        }
+        let path = inner.path();
+        let mut conditions = Vec::new();
+        let (state, health) = if lost_rows > 0 {
+            let cause = format!("space {path}: {lost_rows} rows have no copy left in service");
+            conditions.push(Condition::new(cause, "attach the missing disks; what they held cannot be read until then"));
+            (SpaceState::Failed, Health::Unhealthy)
+        } else if stale > 0 {
+            let cause = format!("space {path}: {thin_rows} rows have fewer copies than wanted ({stale} slabs stale or out)");
+            conditions
+                .push(Condition::new(cause, "attach the missing disks again; returned ones are brought in step by themselves"));
+            (if resyncing { SpaceState::Resyncing } else { SpaceState::Degraded }, Health::Warning)
+        } else if resyncing {
+            (SpaceState::Resyncing, Health::Healthy)
+        } else {
+            (SpaceState::Ok, Health::Healthy)
+        };
+        SpaceStatus {
+            state,
+            health,
+            conditions,
+            allocated_bytes: allocated,
+            raw_bytes: raw,
+            dirty_bytes: dirty,
+            slabs,
+            stale_slabs: stale,
+            open_rows: inner.open_rows().len() as u64,
+        }
+    }
+
+    /// Where every slab lies.
+    pub fn map(&self) -> Vec<RowMap> {
+        let inner = &self.inner;
+        let chunk_bytes = inner.record.chunk_bytes;
+        let paths: std::collections::HashMap<u16, (Uuid, String)> =
+            inner.pool.disks().into_iter().map(|disk| (disk.record.index, (disk.record.id, disk.record.path))).collect();
+        let row_map = |(chunk, row): (u32, holdfast_pool::RowRecord)| {
+            let copies = u16::from(row.shape.layout.copies());
+            let slab = |(index, place): (usize, &holdfast_pool::SlabPlace)| {
+                let (disk, path) = paths.get(&place.disk()).cloned().unwrap_or_default();
+                let start = inner.pool.disk(place.disk()).map_or(0, |disk| disk.area.unit_at(place.unit()));
+                SlabMap {
+                    column: index as u16 / copies,
+                    copy: (index as u16 % copies) as u8,
+                    disk,
+                    path,
+                    offset_bytes: start,
+                    len_bytes: u64::from(row.slab_units) * UNIT_BYTES,
+                    stale: place.stale(),
+                }
+            };
+            let offset_bytes = u64::from(chunk) * chunk_bytes;
+            let end = (offset_bytes + chunk_bytes).min(inner.size_bytes());
+            RowMap { chunk, offset_bytes, len_bytes: end - offset_bytes, slabs: row.slabs.iter().enumerate().map(slab).collect() }
+        };
+        inner.pool.rows(inner.record.id).into_iter().map(row_map).collect()
+    }
+}

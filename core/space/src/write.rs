@@ -1,0 +1,136 @@
+//! Writes: every copy that takes writes gets the same bytes from the same memory, and the answer comes when all have
+//! them, or when those that failed are recorded as stale.
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use holdfast_device::{Durability, Io, IoError, IoErrorKind, IoSlice};
+
+use crate::column::Blocks;
+use crate::row::Row;
+use crate::space::{Inner, UsedRow};
+use crate::stripe::{Segment, chunk_parts, segments};
+
+/// The right to change blocks of a column: nobody else writes them, and their regions count as being written.
+pub struct WriteTurn<'a> {
+    row: &'a Row,
+    column: usize,
+    id: u64,
+    regions: Option<Blocks>,
+}
+
+impl Drop for WriteTurn<'_> {
+    fn drop(&mut self) {
+        let mut state = self.row.columns[self.column].lock();
+        if let Some(regions) = self.regions {
+            state.end(regions);
+        }
+        state.queue.leave(self.id);
+    }
+}
+
+impl Row {
+    /// Waits for the right to change blocks of a column.
+    pub async fn turn(&self, column: usize, blocks: Blocks) -> WriteTurn<'_> {
+        let id = self.columns[column].enter(blocks).await;
+        WriteTurn { row: self, column, id, regions: None }
+    }
+
+    /// As [`Row::turn`], with the regions marked dirty on every copy.
+    pub async fn write_turn(&self, column: usize, blocks: Blocks) -> Result<WriteTurn<'_>, IoError> {
+        let mut turn = self.turn(column, blocks).await;
+        let regions = blocks.regions();
+        loop {
+            {
+                let mut state = self.columns[column].lock();
+                if !self.mirrored() || state.marked.contains_all(regions.start, regions.end) {
+                    state.begin(regions);
+                    turn.regions = Some(regions);
+                    return Ok(turn);
+                }
+            }
+            self.mark_dirty(column, regions).await?;
+        }
+    }
+
+    /// Writes `data` to every copy of a column that takes writes. Answers which slabs took it.
+    async fn write_copies(&self, column: usize, offset: u64, data: &IoSlice, durability: Durability) -> Result<(), IoError> {
+        self.settle_column(column).await?;
+        let targets = self.copies_of(column).filter(|(_, slab)| slab.usable() || slab.joining());
+        let mut writes: Vec<(usize, Io<()>)> =
+            targets.map(|(index, slab)| (index, slab.disk.write(slab.at(offset), data.clone(), durability))).collect();
+        let at_once = writes.iter().all(|(_, write)| matches!(write, Io::Ready(_)));
+        let results: Vec<(usize, Result<(), IoError>)> = if at_once {
+            let take = |(index, write): &mut (usize, Io<()>)| match write {
+                Io::Ready(result) => (*index, result.take().expect("answered once")),
+                Io::Pending(_) => unreachable!("all are answered"),
+            };
+            writes.iter_mut().map(take).collect()
+        } else {
+            join_all(writes.into_iter().map(|(index, write)| async move { (index, write.await) })).await
+        };
+        let mut took = Vec::with_capacity(results.len());
+        for (index, result) in results {
+            match result {
+                Ok(()) => {
+                    if durability == Durability::Cached {
+                        self.slabs[index].disk.note_written();
+                    }
+                    took.push(index);
+                }
+                Err(error) => self.write_failed(index, &error).await?,
+            }
+        }
+        self.confirm(column, &took).await
+    }
+}
+
+impl Inner {
+    /// Writes `data` at `offset`, part by part.
+    pub async fn write(&self, offset: u64, data: IoSlice, durability: Durability) -> Result<(), IoError> {
+        for part in chunk_parts(self.record.chunk_bytes, offset, data.len() as u64) {
+            let row = self.row_for_write(part.chunk).await?;
+            row.ensure_headers().await?;
+            let cut: Vec<Segment> = segments(row.shape(), part.offset, part.len).collect();
+            let payload = |segment: &Segment| data.slice(part.at + segment.at, segment.len);
+            match cut.as_slice() {
+                [segment] => self.write_segment(&row, segment, payload(segment), durability).await?,
+                _ => {
+                    let writes = cut.iter().map(|segment| self.write_segment(&row, segment, payload(segment), durability));
+                    join_all(writes).await.into_iter().collect::<Result<(), _>>()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn write_segment(
+        &self,
+        row: &UsedRow,
+        segment: &Segment,
+        data: IoSlice,
+        durability: Durability,
+    ) -> Result<(), IoError> {
+        let row: &Arc<Row> = row;
+        let blocks = Blocks::of(segment.offset, segment.len);
+        let turn = row.write_turn(segment.column, blocks).await?;
+        let durable = durability == Durability::Durable;
+        let mut tries = 0;
+        while let Err(error) = row.write_copies(segment.column, segment.offset, &data, durability).await {
+            tries += 1;
+            let hopeless = error.kind != IoErrorKind::Media || tries > 2;
+            if hopeless || row.settle_column(segment.column).await.is_err() {
+                return Err(error);
+            }
+        }
+        let maps_behind = row.columns[segment.column].lock().note_written(blocks, durable);
+        if !durable {
+            self.touch(row);
+        }
+        drop(turn);
+        if maps_behind {
+            row.write_maps(segment.column).await?;
+        }
+        Ok(())
+    }
+}
