@@ -8,13 +8,13 @@ use uuid::Uuid;
 use crate::schema;
 use crate::status::Condition;
 
-/// What a disk answered with errors since the daemon started.
+/// How a disk of a pool did since the pool was imported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DiskErrors {
-    /// Failed reads.
-    pub reads: u64,
-    /// Failed writes, flushes and discards.
-    pub writes: u64,
+    /// Reads and writes that it answered with errors.
+    pub failed: u64,
+    /// Bad ranges that were rewritten from another copy.
+    pub repaired: u64,
 }
 
 /// A disk.
@@ -24,7 +24,7 @@ pub struct Disk {
     pub id: Option<Uuid>,
     /// Where it is, or was seen last.
     pub path: String,
-    /// Its serial number; of a file, one made from its path.
+    /// Its serial number; empty where it tells none.
     pub serial: String,
     /// Its model.
     pub model: String,

@@ -37,6 +37,8 @@ pub struct Export {
     pub size_bytes: Option<u64>,
     /// Where clients connect.
     pub uris: Vec<String>,
+    /// Connections that use it now.
+    pub connections: u64,
     /// What clients did through it.
     pub counters: ExportCounters,
 }

@@ -54,8 +54,10 @@ pub struct Pool {
     pub raw_bytes: u64,
     /// Bytes that no space uses yet.
     pub free_bytes: u64,
+    /// Counts the times that it was brought into service.
+    pub generation: u64,
     /// Counts the changes of its configuration.
-    pub epoch: u64,
+    pub sequence: u64,
     /// Its disks.
     pub disks: Vec<PoolMember>,
     /// Names of its spaces.

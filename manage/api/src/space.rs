@@ -29,10 +29,12 @@ pub struct SpaceCounters {
     pub writes: u64,
     /// Bytes written.
     pub written_bytes: u64,
+    /// Discards and write-zeroes answered.
+    pub discards: u64,
+    /// Bytes of them.
+    pub discarded_bytes: u64,
     /// Requests that failed.
     pub errors: u64,
-    /// Blocks that were read wrong from one copy and put right from another.
-    pub repaired: u64,
 }
 
 /// A space.
@@ -57,8 +59,10 @@ pub struct Space {
     pub size_bytes: u64,
     /// The unit in which it takes room.
     pub chunk_bytes: u64,
-    /// Bytes that it takes of the pool, with every copy counted.
+    /// Bytes of data that it has room for; less than its size while it is thin.
     pub allocated_bytes: u64,
+    /// Bytes that it takes of the pool, with every copy counted.
+    pub raw_bytes: u64,
     /// Bytes whose copies may differ if power fails now.
     pub dirty_bytes: u64,
     /// Slabs whose content is not up to date.

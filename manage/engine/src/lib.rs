@@ -1,1 +1,42 @@
-//! Placeholder until the crate's first commit.
+//! Composition: disks, pools, spaces and exports as one running whole, and everything that management asks of it.
+//!
+//! ```text
+//!  engine.rs    what is open; start and shutdown            state.rs, witness.rs   what outlives the process
+//!  disks.rs     what is there, what it carries, opening it   foreign.rs             what blkid says
+//!  pools.rs, disk_changes.rs, spaces.rs, exports.rs          the changes, each idempotent
+//!  import.rs    finding pools on disks                       watch.rs               disks that go and come
+//!  target.rs    a space as front ends see it                 view.rs                the same as the API shows it
+//!  events.rs, status.rs, metrics.rs                          what it tells
+//! ```
+//!
+//! Management runs on tokio; the storage floors run on reactors, and are reached by messages only.
+//!
+//! Invariants: changes run one at a time and to their end; a change that is refused has changed nothing, and one that is
+//! repeated says that it changed nothing.
+
+mod disk_changes;
+mod disks;
+mod engine;
+mod error;
+mod events;
+mod exports;
+mod foreign;
+mod import;
+mod metrics;
+mod pools;
+mod settings;
+mod spaces;
+mod state;
+mod status;
+mod target;
+mod view;
+mod watch;
+mod witness;
+
+pub use engine::{Engine, StartError};
+pub use error::Answer;
+pub use events::EventLog;
+pub use holdfast_nbd::{Address, NbdSettings, TlsRequired, TlsSettings};
+pub use metrics::CONTENT_TYPE as METRICS_CONTENT_TYPE;
+pub use settings::Settings;
+pub use state::StateError;

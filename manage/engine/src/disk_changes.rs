@@ -1,0 +1,223 @@
+//! What is done to single disks: files made to serve as disks, properties set by hand, content wiped.
+
+use std::path::Path;
+use std::sync::{Arc, PoisonError};
+
+use holdfast_api::{ApiError, CreateFileDisk, Disk, DiskChanged, DiskRef, SetDisk};
+use holdfast_device::{Device, Durability, IoSlice, file};
+use holdfast_model::{BLOCK_BYTES, ByteSize, Place, Uuid};
+use holdfast_pool::{DiskChange, SMALLEST_DISK_BYTES};
+
+use crate::disks::{Carries, Taken, real_path};
+use crate::engine::{Engine, OpenPool};
+use crate::error::{Answer, conflict, exists_with, from_io, from_pool, not_confirmed, not_found, system};
+
+/// At both ends of a disk, what a wipe overwrites: every file system, table and array that `blkid` knows begins there.
+const WIPED_BYTES: u64 = 16 << 20;
+const STEP_BYTES: u64 = 1 << 20;
+
+impl Engine {
+    /// All disks: those of pools, and those that belong to none.
+    pub async fn disks(&self) -> Answer<Vec<Disk>> {
+        let mut disks: Vec<Disk> = Vec::new();
+        let open: Vec<Arc<OpenPool>> = self.live().pools.values().cloned().collect();
+        for open in &open {
+            disks.extend(open.pool.disks().iter().map(|disk| crate::view::pool_disk(&open.name(), disk)));
+        }
+        let pooled = self.pooled_paths();
+        let paths = self.known_paths().await?.into_iter().filter(|path| !pooled.contains_key(&real_path(path))).collect();
+        disks.extend(self.look_at(paths).await?.into_iter().map(crate::view::free_disk));
+        disks.sort_by(|a, b| (&a.pool, &a.path).cmp(&(&b.pool, &b.path)));
+        Ok(disks)
+    }
+
+    /// The disk that a person names.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub async fn disk(&self, disk: &DiskRef) -> Answer<Disk> {
+        let path = self.resolve(disk).await?;
+        if let Some((open, id)) = self.member(disk, &path) {
+            let status = open.pool.disks().into_iter().find(|disk| disk.record.id == id);
+            return status
+                .map(|status| crate::view::pool_disk(&open.name(), &status))
+                .ok_or_else(|| not_found(format!("disk {disk}"), ""));
+        }
+        self.probe(&path).await?;
+        let found = self.look_at(vec![path.clone()]).await?.into_iter().next();
+        found.map(crate::view::free_disk).ok_or_else(|| not_found(format!("disk {path}"), "check the path"))
+    }
+
+    /// The member of a pool that a person names; `path` is what its name was resolved to.
+    fn member(&self, disk: &DiskRef, path: &str) -> Option<(Arc<OpenPool>, Uuid)> {
+        let real = real_path(path);
+        let live = self.live();
+        live.pools.values().find_map(|open| {
+            let disks = open.pool.disks();
+            let named = disks.iter().find(|member| {
+                member.record.id.to_string() == disk.as_str() || real_path(&member.record.path) == real
+            })?;
+            Some((open.clone(), named.record.id))
+        })
+    }
+
+    /// Makes a sparse file that serves as a disk.
+    ///
+    /// # Errors
+    /// If the size cannot be, or something else is at the path.
+    pub async fn create_file_disk(self: &Arc<Self>, request: CreateFileDisk) -> Answer<DiskChanged> {
+        self.change(move |engine| async move { engine.make_file(request).await }).await
+    }
+
+    async fn make_file(&self, request: CreateFileDisk) -> Answer<DiskChanged> {
+        let CreateFileDisk { path, size_bytes } = request;
+        let object = format!("disk {path}");
+        if !path.starts_with('/') {
+            return Err(ApiError::invalid(object, "its path is not absolute", "write the whole path, beginning with /"));
+        }
+        if size_bytes % BLOCK_BYTES != 0 || size_bytes < SMALLEST_DISK_BYTES || size_bytes > i64::MAX as u64 {
+            let message = format!("it cannot have {size_bytes} bytes");
+            let next = format!("choose a multiple of 4 KiB from {} on", ByteSize(SMALLEST_DISK_BYTES));
+            return Err(ApiError::invalid(object, message, next));
+        }
+        let changed = match std::fs::metadata(&path) {
+            Ok(data) if data.is_file() && data.len() == size_bytes => false,
+            Ok(data) if data.is_file() => return Err(exists_with(&object, "size", ByteSize(data.len()), ByteSize(size_bytes))),
+            Ok(_) => return Err(conflict(object, "something else than a file is at this path", "choose another path")),
+            Err(_) => {
+                let owned = path.clone();
+                let made = self.blocking(move || file::create(owned, size_bytes)).await?;
+                made.map_err(|error| system(&object, "making it", &error))?;
+                true
+            }
+        };
+        let real = real_path(&path).to_string_lossy().into_owned();
+        {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            if !state.file_disks.contains(&real) {
+                let mut next = state.clone();
+                next.file_disks.retain(|known| Path::new(known).exists());
+                next.file_disks.push(real.clone());
+                self.state_dir.store(&next).map_err(|error| conflict("state folder", error.to_string(), ""))?;
+                *state = next;
+            }
+        }
+        Ok(DiskChanged { changed, disk: self.disk(&DiskRef::Path(real)).await? })
+    }
+
+    /// Sets what the disk itself does not tell, or what its pool may use it for.
+    ///
+    /// # Errors
+    /// If there is no such disk, or its pool refuses.
+    pub async fn set_disk(self: &Arc<Self>, disk: String, request: SetDisk) -> Answer<DiskChanged> {
+        self.change(move |engine| async move { engine.set(&DiskRef::new(&disk), request).await }).await
+    }
+
+    async fn set(&self, disk: &DiskRef, request: SetDisk) -> Answer<DiskChanged> {
+        let path = self.resolve(disk).await?;
+        let object = format!("disk {disk}");
+        let place = match (request.enclosure, request.slot) {
+            (Some(enclosure), Some(slot)) if !enclosure.is_empty() && enclosure.len() <= 255 => Some(Place { enclosure, slot }),
+            (None, None) => None,
+            (Some(_), Some(_)) => return Err(ApiError::invalid(object, "an enclosure's name has 1 to 255 characters", "")),
+            _ => return Err(ApiError::invalid(object, "enclosure and slot go together", "give both or none")),
+        };
+        let changed = match self.member(disk, &path) {
+            Some((open, id)) => {
+                let change = DiskChange { media: request.media, usage: request.usage, place };
+                let pool = open.pool.clone();
+                let changed = self.on_reactor(move || async move { pool.set_disk(id, change).await }).await?;
+                changed.map_err(|error| from_pool(object, error))?
+            }
+            None if request.usage.is_some() => {
+                return Err(conflict(object, "it belongs to no pool, so no pool uses it", "add it to a pool first"));
+            }
+            None => {
+                self.probe(&path).await?;
+                let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut next = state.clone();
+                let hint = next.hints.entry(path.clone()).or_default();
+                hint.media = request.media.or(hint.media);
+                hint.place = place.or(hint.place.take());
+                let changed = next != *state && (request.media.is_some() || hint_changed(&state, &next, &path));
+                if changed {
+                    self.state_dir.store(&next).map_err(|error| conflict("state folder", error.to_string(), ""))?;
+                    *state = next;
+                }
+                changed
+            }
+        };
+        Ok(DiskChanged { changed, disk: self.disk(disk).await? })
+    }
+
+    /// Makes a disk blank.
+    ///
+    /// # Errors
+    /// If it is in use or belongs to a pool, or nobody said that its content may be lost.
+    pub async fn wipe_disk(self: &Arc<Self>, disk: String, force: bool) -> Answer<DiskChanged> {
+        self.change(move |engine| async move { engine.wipe(&DiskRef::new(&disk), force).await }).await
+    }
+
+    async fn wipe(&self, disk: &DiskRef, force: bool) -> Answer<DiskChanged> {
+        let path = self.resolve(disk).await?;
+        let object = format!("disk {disk}");
+        if let Some((open, _)) = self.member(disk, &path) {
+            let name = open.name();
+            return Err(conflict(object, format!("it belongs to pool {name}"), format!("destroy or export pool {name} first")));
+        }
+        let shown = self.disk(&DiskRef::Path(path.clone())).await?;
+        let carries = self.look_at(vec![path.clone()]).await?.into_iter().next().map(|found| found.carries);
+        match carries {
+            Some(Carries::Nothing) | None => return Ok(DiskChanged { changed: false, disk: shown }),
+            Some(Carries::InUse(how)) => return Err(conflict(object, format!("it is in use: {how}"), "end that use first")),
+            _ if !force => {
+                let causes: Vec<String> = shown.conditions.iter().map(|condition| condition.cause.clone()).collect();
+                return Err(not_confirmed(object, causes.join("; "), "if that may be lost, repeat with --force"));
+            }
+            _ => {}
+        }
+        let taken = self.open_disk(&path, false).await?;
+        self.zero_ends(&taken).await?;
+        drop(taken);
+        Ok(DiskChanged { changed: true, disk: self.disk(&DiskRef::Path(path)).await? })
+    }
+
+    /// Wipes what forced disks carry, so that no old signature is found beside the pool's labels.
+    pub(crate) async fn wipe_foreign(&self, taken: &[Taken], force: bool) -> Answer<()> {
+        if force {
+            for taken in taken {
+                self.zero_ends(taken).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn zero_ends(&self, taken: &Taken) -> Answer<()> {
+        let device = taken.device.clone();
+        let object = format!("disk {}", taken.candidate.info.path);
+        let wiped = self.on_reactor(move || async move {
+            let size = device.geometry().size_bytes;
+            let zeros = IoSlice::padded(&vec![0; STEP_BYTES as usize]);
+            let front = (0, WIPED_BYTES.min(size));
+            let end = (size.saturating_sub(WIPED_BYTES).max(front.1), size);
+            for (mut at, to) in [front, end] {
+                while at < to {
+                    let len = STEP_BYTES.min(to - at);
+                    device.write(at, zeros.slice(0, len as usize), Durability::Cached).await?;
+                    at += len;
+                }
+            }
+            if let Ok(area) = holdfast_pool::Area::of_disk("", size) {
+                for offset in area.labels().into_iter().chain((0..2).map(|half| area.log_half(half))) {
+                    device.write(offset, zeros.slice(0, BLOCK_BYTES as usize), Durability::Cached).await?;
+                }
+            }
+            device.flush().await
+        });
+        wiped.await?.map_err(|error| from_io(object, error))
+    }
+}
+
+fn hint_changed(old: &crate::state::State, new: &crate::state::State, path: &str) -> bool {
+    old.hints.get(path).cloned().unwrap_or_default() != new.hints.get(path).cloned().unwrap_or_default()
+}

@@ -1,0 +1,268 @@
+//! Disks: what is there, what it is used for, and opening it.
+//!
+//! Invariant: a disk reaches a pool only through [`Engine::take`], which refuses what another owner uses, whatever is
+//! forced, and what carries something, unless it is forced.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError};
+
+use holdfast_api::{ApiError, Code, DiskRef};
+use holdfast_device::Device;
+use holdfast_device::file::{self, FileDevice, FileOptions, Probe};
+use holdfast_model::{DiskState, Media};
+use holdfast_pool::{Candidate, DiskInfo};
+
+use crate::engine::Engine;
+use crate::error::{Answer, conflict, not_confirmed, not_found, stopping, system};
+use crate::foreign;
+
+/// A disk that was opened and is not in a pool yet.
+pub(crate) struct Taken {
+    pub(crate) candidate: Candidate,
+    pub(crate) device: Arc<FileDevice>,
+}
+
+/// What stands on a disk that is in no pool of this daemon.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Carries {
+    /// Nothing.
+    Nothing,
+    /// The system or another process uses it now.
+    InUse(String),
+    /// It belongs to a pool that is not imported here: its name and id.
+    Pool(String, String),
+    /// A signature, or what is left of a pool.
+    Something(String),
+    /// Nobody can tell.
+    Unknown(String),
+}
+
+/// A disk of no pool.
+pub(crate) struct Found {
+    pub(crate) info: DiskInfo,
+    pub(crate) size_bytes: u64,
+    pub(crate) carries: Carries,
+}
+
+/// The path by which a disk is known: without links, so that two names of one disk are equal.
+pub(crate) fn real_path(path: &str) -> PathBuf {
+    std::fs::canonicalize(path).unwrap_or_else(|_| path.into())
+}
+
+impl Engine {
+    /// Runs what may wait for the operating system.
+    pub(crate) async fn blocking<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Answer<T> {
+        tokio::task::spawn_blocking(work).await.map_err(|_| stopping())
+    }
+
+    fn hint(&self, path: &str) -> crate::state::DiskHint {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.hints.get(path).cloned().unwrap_or_default()
+    }
+
+    /// What is known of the disk at `path` without reading it.
+    fn info_of(&self, path: &str, facts: &Probe) -> DiskInfo {
+        let hint = self.hint(path);
+        let media = match facts.rotational {
+            Some(true) => Media::Hdd,
+            Some(false) => Media::Ssd,
+            None => Media::Unknown,
+        };
+        DiskInfo {
+            path: path.into(),
+            serial: facts.serial.clone().unwrap_or_default(),
+            model: facts.model.clone().unwrap_or_default(),
+            media: hint.media.unwrap_or(media),
+            place: hint.place,
+        }
+    }
+
+    /// Paths of all disks that are known, members of pools or not: block devices, and files made or used as disks.
+    pub(crate) async fn known_paths(&self) -> Answer<BTreeSet<String>> {
+        let mut paths: BTreeSet<String> = {
+            let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let offline = state.pools.iter().flat_map(|pool| pool.disks.iter().map(|disk| disk.path.clone()));
+            state.file_disks.iter().cloned().chain(offline).collect()
+        };
+        if self.settings.block_devices {
+            paths.extend(self.blocking(block_device_paths).await?);
+        }
+        Ok(paths)
+    }
+
+    /// Real paths of the disks in service of all imported pools, with the pool's name.
+    pub(crate) fn pooled_paths(&self) -> BTreeMap<PathBuf, String> {
+        let live = self.live();
+        let disks = live.pools.values().flat_map(|open| {
+            let name = open.name();
+            let online = open.pool.disks().into_iter().filter(|disk| disk.record.state == DiskState::Online);
+            online.map(move |disk| (real_path(&disk.record.path), name.clone()))
+        });
+        disks.collect()
+    }
+
+    /// The path of the disk that a person names.
+    pub(crate) async fn resolve(&self, disk: &DiskRef) -> Answer<String> {
+        let DiskRef::Word(word) = disk else { return Ok(disk.as_str().into()) };
+        let mut found: BTreeSet<String> = BTreeSet::new();
+        for open in self.live().pools.values() {
+            let named = open.pool.disks().into_iter().filter(|disk| disk.record.serial == *word || disk.record.id.to_string() == *word);
+            found.extend(named.map(|disk| disk.record.path));
+        }
+        if found.is_empty() {
+            for path in self.known_paths().await? {
+                let (word, tried) = (word.clone(), path.clone());
+                if self.blocking(move || file::probe(&tried).is_ok_and(|facts| facts.serial == Some(word))).await? {
+                    found.insert(path);
+                }
+            }
+        }
+        let object = format!("disk {word}");
+        match found.len() {
+            0 => Err(not_found(object, "name it by an absolute path, a serial number or an id; 'holdfast disk list' shows them")),
+            1 => Ok(found.into_iter().next().unwrap_or_default()),
+            _ => {
+                let paths: Vec<String> = found.into_iter().collect();
+                Err(conflict(object, format!("several disks have this serial number: {}", paths.join(", ")), "name it by its path"))
+            }
+        }
+    }
+
+    /// What the disk at `path` is, without reading it.
+    pub(crate) async fn probe(&self, path: &str) -> Answer<Probe> {
+        let object = format!("disk {path}");
+        if !path.starts_with('/') {
+            return Err(ApiError::invalid(object, "its path is not absolute", "write the whole path, beginning with /"));
+        }
+        let owned = path.to_string();
+        self.blocking(move || file::probe(owned)).await?.map_err(|error| refused(object, &error))
+    }
+
+    /// Opens the disk at `path`; for writing only if nobody else does.
+    pub(crate) async fn open_disk(&self, path: &str, read_only: bool) -> Answer<Taken> {
+        let facts = self.probe(path).await?;
+        let owned = path.to_string();
+        let opened = self.blocking(move || FileDevice::open(owned, FileOptions { read_only, ..FileOptions::default() }));
+        let device = opened.await?.map_err(|error| refused(format!("disk {path}"), &error))?;
+        let candidate = Candidate { device: device.clone() as Arc<dyn Device>, info: self.info_of(path, &facts) };
+        Ok(Taken { candidate, device })
+    }
+
+    /// A disk of a pool that went out of service and is at its path again. Its device still holds it, so it cannot be
+    /// opened anew.
+    pub(crate) async fn held(&self, path: &str) -> Option<Taken> {
+        let devices: Vec<Arc<FileDevice>> = self.live().pools.values().flat_map(|open| open.disks().values().cloned().collect::<Vec<_>>()).collect();
+        let device = devices.into_iter().find(|device| device.path() == Path::new(path) && device.still_there())?;
+        let facts = self.probe(path).await.ok()?;
+        Some(Taken { candidate: Candidate { device: device.clone() as Arc<dyn Device>, info: self.info_of(path, &facts) }, device })
+    }
+
+    /// Looks at disks of no pool. Those that cannot be opened are shown as unknown.
+    pub(crate) async fn look_at(&self, paths: Vec<String>) -> Answer<Vec<Found>> {
+        let mut found: BTreeMap<String, Found> = BTreeMap::new();
+        let mut candidates = Vec::new();
+        for path in paths {
+            let Ok(facts) = self.probe(&path).await else { continue };
+            let mut size_bytes = facts.size_bytes;
+            let mut info = self.info_of(&path, &facts);
+            let carries = match (facts.in_use_by, self.open_disk(&path, true).await) {
+                (Some(used), _) => Carries::InUse(used),
+                (None, Err(error)) => Carries::Unknown(error.message),
+                (None, Ok(taken)) => {
+                    size_bytes = taken.device.geometry().size_bytes;
+                    info = taken.candidate.info.clone();
+                    candidates.push(taken.candidate);
+                    Carries::Nothing
+                }
+            };
+            found.insert(path, Found { info, size_bytes, carries });
+        }
+        let scan = self.on_reactor(move || holdfast_pool::scan(candidates)).await?;
+        for pool in &scan.pools {
+            let members = pool.members.iter().map(|member| &member.candidate.info);
+            for info in members.chain(&pool.duplicates) {
+                if let Some(found) = found.get_mut(&info.path) {
+                    found.carries = Carries::Pool(pool.name(), pool.id.to_string());
+                }
+            }
+        }
+        for (candidate, why) in &scan.damaged {
+            if let Some(found) = found.get_mut(&candidate.info.path) {
+                found.carries = Carries::Something(format!("parts of a pool: {why}"));
+            }
+        }
+        drop(scan);
+        for found in found.values_mut().filter(|found| found.carries == Carries::Nothing) {
+            let path = found.info.path.clone();
+            found.carries = match self.blocking(move || foreign::carries(Path::new(&path))).await? {
+                Ok(None) => Carries::Nothing,
+                Ok(Some(what)) => Carries::Something(what),
+                Err(why) => Carries::Unknown(why),
+            };
+        }
+        Ok(found.into_values().collect())
+    }
+
+    /// Opens disks for a pool that is made or grows. With `force`, what they carry is wiped, unless it is in use.
+    pub(crate) async fn take(&self, paths: &[String], force: bool) -> Answer<Vec<Taken>> {
+        let pooled = self.pooled_paths();
+        let mut seen = BTreeSet::new();
+        for path in paths {
+            let object = format!("disk {path}");
+            let real = real_path(path);
+            if let Some(pool) = pooled.get(&real) {
+                return Err(conflict(&object, format!("{object} belongs to pool {pool}"), "name a disk that belongs to no pool"));
+            }
+            if !seen.insert(real) {
+                return Err(ApiError::invalid(&object, format!("{object} is named twice"), "name each disk once"));
+            }
+            self.probe(path).await?;
+        }
+        for found in self.look_at(paths.to_vec()).await? {
+            refuse(&found, force)?;
+        }
+        let mut taken = Vec::new();
+        for path in paths {
+            taken.push(self.open_disk(path, false).await?);
+        }
+        Ok(taken)
+    }
+}
+
+fn refused(object: String, error: &std::io::Error) -> ApiError {
+    match error.kind() {
+        ErrorKind::NotFound => not_found(object, "check the path; 'holdfast disk list' shows what is there"),
+        ErrorKind::ResourceBusy => conflict(object, error.to_string(), "end the other use, or name another disk"),
+        ErrorKind::InvalidInput => ApiError::invalid(object, error.to_string(), "name a regular file or a block device"),
+        _ => system(object, "opening it", error),
+    }
+}
+
+fn refuse(found: &Found, force: bool) -> Answer<()> {
+    let object = format!("disk {}", found.info.path);
+    let forcing = "if it may be lost, repeat with --force; else name another disk";
+    match &found.carries {
+        Carries::Nothing => Ok(()),
+        Carries::InUse(how) => Err(conflict(object, format!("it is in use: {how}"), "end that use, or name another disk")),
+        _ if force => Ok(()),
+        Carries::Pool(name, id) => {
+            let import = format!("to use that pool, 'holdfast pool import {id}'; if it may be lost, repeat with --force");
+            Err(not_confirmed(object, format!("it belongs to pool {name} ({id}), which is not imported"), import))
+        }
+        Carries::Something(what) => Err(not_confirmed(object, format!("it carries {what}"), forcing)),
+        Carries::Unknown(why) => Err(ApiError::new(Code::NotConfirmed, object, format!("what it carries is not known: {why}"), forcing)),
+    }
+}
+
+/// Paths of the block devices of this machine that can be disks.
+fn block_device_paths() -> Vec<String> {
+    match file::list_block_devices() {
+        Ok(devices) => devices.into_iter().map(|device| device.path.to_string_lossy().into_owned()).collect(),
+        Err(error) => {
+            tracing::warn!("block devices cannot be listed: {error}");
+            Vec::new()
+        }
+    }
+}

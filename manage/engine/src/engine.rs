@@ -1,0 +1,336 @@
+//! The engine: everything that is open, and the order in which it opens and closes.
+//!
+//! ```text
+//!   start:     state folder locked ─▶ reactors ─▶ pools imported ─▶ spaces opened ─▶ exports made ─▶ NBD listens ─▶ watcher
+//!   shutdown:  NBD drained ─▶ watcher ends ─▶ spaces closed (flushed, marks cleaned) ─▶ reactors end ─▶ folder unlocked
+//! ```
+//!
+//! Invariants: changes run one at a time and to their end, whether or not the one who asked still waits. What is open is
+//! what is remembered in the state folder, except while a change is under way.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
+
+use holdfast_api::{ApiError, Code, Severity};
+use holdfast_device::file::FileDevice;
+use holdfast_device::reactor::{self, ReactorHandle, ReactorSettings};
+use holdfast_model::Uuid;
+use holdfast_nbd::{Address, Exports, Server};
+use holdfast_pool::{Env, Pool};
+use holdfast_space::Space;
+use tokio::sync::watch;
+
+use crate::error::{Answer, from_pool, stopping};
+use crate::events::{EventLog, now};
+use crate::settings::Settings;
+use crate::state::{KnownDisk, KnownExport, KnownPool, State, StateDir, StateError};
+use crate::target::ExportTarget;
+use crate::witness::WitnessFiles;
+
+/// How long closing waits for one space before it goes on without it.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Why an engine did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The state folder.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// The operating system.
+    #[error("{0}: {1}")]
+    System(&'static str, std::io::Error),
+    /// The NBD server.
+    #[error("NBD: {0}")]
+    Nbd(String),
+}
+
+/// A pool in service.
+pub(crate) struct OpenPool {
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) disks: Mutex<BTreeMap<Uuid, Arc<FileDevice>>>,
+    pub(crate) spaces: Mutex<BTreeMap<u32, Arc<Space>>>,
+}
+
+impl OpenPool {
+    pub(crate) fn name(&self) -> String {
+        self.pool.name().to_string()
+    }
+
+    pub(crate) fn disks(&self) -> MutexGuard<'_, BTreeMap<Uuid, Arc<FileDevice>>> {
+        self.disks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn spaces(&self) -> MutexGuard<'_, BTreeMap<u32, Arc<Space>>> {
+        self.spaces.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The space of this name, and its number in the pool.
+    pub(crate) fn space(&self, name: &str) -> Option<(u32, Arc<Space>)> {
+        self.spaces().iter().find(|(_, space)| space.record().name.as_str() == name).map(|(id, space)| (*id, space.clone()))
+    }
+
+    fn known(&self) -> KnownPool {
+        let disks = self.pool.disks().into_iter().map(|disk| KnownDisk {
+            id: disk.record.id,
+            path: disk.record.path,
+            serial: disk.record.serial,
+        });
+        KnownPool { id: self.pool.id(), name: self.name(), disks: disks.collect() }
+    }
+}
+
+/// A pool that is known and could not be opened.
+pub(crate) struct OfflinePool {
+    pub(crate) known: KnownPool,
+    pub(crate) reason: ApiError,
+    pub(crate) seen: Vec<bool>,
+}
+
+/// An export, served or waiting for its space.
+pub(crate) struct LiveExport {
+    pub(crate) known: KnownExport,
+    pub(crate) target: Option<Arc<ExportTarget>>,
+}
+
+#[derive(Default)]
+pub(crate) struct Live {
+    pub(crate) pools: BTreeMap<String, Arc<OpenPool>>,
+    pub(crate) offline: BTreeMap<Uuid, OfflinePool>,
+    pub(crate) exports: BTreeMap<String, LiveExport>,
+}
+
+/// Everything that is open.
+pub struct Engine {
+    pub(crate) settings: Settings,
+    pub(crate) state_dir: StateDir,
+    pub(crate) events: Arc<EventLog>,
+    pub(crate) witness: Arc<WitnessFiles>,
+    pub(crate) reactors: Vec<ReactorHandle>,
+    next_reactor: AtomicUsize,
+    pub(crate) state: Mutex<State>,
+    live: RwLock<Live>,
+    pub(crate) changing: tokio::sync::Mutex<()>,
+    pub(crate) exports: Arc<Exports>,
+    server: Mutex<Option<Server>>,
+    pub(crate) started: String,
+    stop: watch::Sender<bool>,
+}
+
+impl Engine {
+    /// Starts on the settings' state folder and brings in what is known there. What cannot be brought in is reported by
+    /// events and health; it does not hinder the rest. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// If the state folder, the reactors or the NBD addresses cannot be had.
+    pub async fn start(settings: Settings) -> Result<Arc<Self>, StartError> {
+        let state_dir = StateDir::open(&settings.state_dir)?;
+        let state = state_dir.load()?;
+        let events = EventLog::open(state_dir.path()).map_err(|error| StartError::System("the event log cannot be opened", error))?;
+        let reactors: Vec<ReactorHandle> = (0..settings.reactors.max(1))
+            .map(|at| {
+                reactor::start(ReactorSettings { name: format!("reactor-{at}"), spin: settings.spin, ..ReactorSettings::default() })
+            })
+            .collect::<Result<_, _>>()
+            .map_err(|error| StartError::System("a reactor cannot be started (io_uring must be allowed)", error))?;
+        let witness = Arc::new(WitnessFiles::new(state_dir.path(), tokio::runtime::Handle::current()));
+        let exports = Exports::new();
+        let engine = Arc::new(Self {
+            settings,
+            state_dir,
+            events,
+            witness,
+            reactors,
+            next_reactor: AtomicUsize::new(0),
+            live: RwLock::default(),
+            state: Mutex::new(state.clone()),
+            changing: tokio::sync::Mutex::new(()),
+            exports,
+            server: Mutex::new(None),
+            started: now(),
+            stop: watch::channel(false).0,
+        });
+        for known in state.exports {
+            engine.live_mut().exports.insert(known.name.clone(), LiveExport { known, target: None });
+        }
+        {
+            let _changing = engine.changing.lock().await;
+            engine.open_known(state.pools).await;
+        }
+        if !engine.settings.nbd_addresses.is_empty() {
+            let server =
+                Server::start(engine.reactors.clone(), engine.exports.clone(), &engine.settings.nbd_addresses, engine.settings.nbd.clone());
+            match server {
+                Ok(server) => *engine.server.lock().unwrap_or_else(PoisonError::into_inner) = Some(server),
+                Err(error) => {
+                    engine.shutdown().await;
+                    return Err(StartError::Nbd(error.to_string()));
+                }
+            }
+        }
+        tokio::spawn(crate::watch::watch(Arc::downgrade(&engine), engine.stop.subscribe()));
+        engine.events.emit(Severity::Info, "daemon", &format!("started, version {}", env!("CARGO_PKG_VERSION")), "");
+        Ok(engine)
+    }
+
+    /// Ends in good order: clients are drained, spaces closed, reactors stopped. The engine answers nothing afterwards.
+    pub async fn shutdown(&self) {
+        let _ = self.stop.send(true);
+        let server = self.server.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(server) = server {
+            server.shutdown().await;
+        }
+        let _changing = self.changing.lock().await;
+        let pools = std::mem::take(&mut self.live_mut().pools);
+        for open in pools.into_values() {
+            if let Err(error) = self.close_spaces(&open).await {
+                tracing::error!("{error}");
+            }
+        }
+        self.live_mut().exports.clear();
+        self.events.emit(Severity::Info, "daemon", "stopped in good order", "");
+        self.events.close();
+        for reactor in self.reactors.clone() {
+            let _ = tokio::task::spawn_blocking(move || reactor.stop()).await;
+        }
+    }
+
+    /// Where NBD clients connect, with the ports that were given.
+    pub fn nbd_addresses(&self) -> Vec<Address> {
+        let server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
+        server.as_ref().map(|server| server.addresses().to_vec()).unwrap_or_default()
+    }
+
+    /// What happened.
+    pub fn events(&self) -> &Arc<EventLog> {
+        &self.events
+    }
+
+    /// Ends when the engine begins to stop; endless answers end with it.
+    pub fn stopped(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut stop = self.stop.subscribe();
+        async move {
+            let _ = stop.wait_for(|stop| *stop).await;
+        }
+    }
+
+    pub(crate) fn live(&self) -> RwLockReadGuard<'_, Live> {
+        self.live.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn live_mut(&self) -> RwLockWriteGuard<'_, Live> {
+        self.live.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs a change to its end, one at a time, even where the one who asked goes away.
+    pub(crate) async fn change<T, F, Fut>(self: &Arc<Self>, make: F) -> Answer<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(Arc<Self>) -> Fut + Send + 'static,
+        Fut: Future<Output = Answer<T>> + Send + 'static,
+    {
+        let engine = self.clone();
+        let task = tokio::spawn(async move {
+            let _changing = engine.changing.lock().await;
+            if *engine.stop.borrow() {
+                return Err(stopping());
+            }
+            make(engine.clone()).await
+        });
+        task.await.unwrap_or_else(|error| Err(ApiError::new(Code::Failed, "daemon", format!("the change broke off: {error}"), "see the daemon's log")))
+    }
+
+    /// Runs a future of the storage floors on a reactor.
+    pub(crate) async fn on_reactor<T, F, Fut>(&self, make: F) -> Answer<T>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> Fut + Send + 'static,
+        Fut: Future<Output = T> + 'static,
+    {
+        let at = self.next_reactor.fetch_add(1, Ordering::Relaxed) % self.reactors.len();
+        self.reactors[at].call(make).await.map_err(|_| stopping())
+    }
+
+    /// What a pool is handed from outside.
+    pub(crate) fn env(&self) -> Env {
+        let random = Uuid::new_v4().as_u128();
+        Env {
+            clock: reactor::clock(),
+            seed: (random >> 64) as u64 ^ random as u64,
+            witness: self.witness.clone(),
+            events: self.events.clone(),
+        }
+    }
+
+    /// Writes down what is open.
+    pub(crate) fn remember(&self) -> Answer<()> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = state.clone();
+        {
+            let live = self.live();
+            next.pools = live.pools.values().map(|open| open.known()).collect();
+            next.pools.extend(live.offline.values().map(|offline| offline.known.clone()));
+            next.exports = live.exports.values().map(|export| export.known.clone()).collect();
+        }
+        if next != *state {
+            self.state_dir.store(&next).map_err(|error| ApiError::new(Code::Failed, "state folder", error.to_string(), ""))?;
+            *state = next;
+        }
+        Ok(())
+    }
+
+    /// Opens one space of a pool and starts its housekeeping.
+    pub(crate) async fn open_space(&self, open: &OpenPool, id: u32) -> Answer<Arc<Space>> {
+        let pool = open.pool.clone();
+        let name = pool.space(id).map(|record| format!("space {}/{}", pool.name(), record.name)).unwrap_or_default();
+        let opened = self.on_reactor(move || async move {
+            let space = Space::open(pool, id, holdfast_space::SpaceSettings::default())?;
+            reactor::spawn_local(space.clone().maintain());
+            Ok::<_, holdfast_pool::PoolError>(space)
+        });
+        let space = opened.await?.map_err(|error| from_pool(name, error))?;
+        open.spaces().insert(id, space.clone());
+        Ok(space)
+    }
+
+    /// Closes one space.
+    pub(crate) async fn close_space(&self, open: &OpenPool, id: u32) -> Answer<()> {
+        let Some(space) = open.spaces().get(&id).cloned() else { return Ok(()) };
+        let name = format!("space {}/{}", open.pool.name(), space.record().name);
+        let closing = self.on_reactor(move || async move { space.close().await });
+        match tokio::time::timeout(CLOSE_TIMEOUT, closing).await {
+            Ok(Ok(Ok(()))) => {}
+            Ok(Ok(Err(error))) => tracing::error!("{name} did not close cleanly: {error}; it is resynchronised when it is opened again"),
+            Ok(Err(error)) => return Err(error),
+            Err(_) => {
+                let message = format!("requests did not end within {} s", CLOSE_TIMEOUT.as_secs());
+                return Err(ApiError::new(Code::Timeout, name, message, "look at the pool's disks"));
+            }
+        }
+        open.spaces().remove(&id);
+        Ok(())
+    }
+
+    /// Closes all spaces of a pool.
+    pub(crate) async fn close_spaces(&self, open: &OpenPool) -> Answer<()> {
+        let ids: Vec<u32> = open.spaces().keys().copied().collect();
+        for id in ids {
+            self.close_space(open, id).await?;
+        }
+        Ok(())
+    }
+
+    /// Opens all spaces of a pool that are not open; what fails is an event.
+    pub(crate) async fn open_spaces(&self, open: &OpenPool) {
+        for record in open.pool.spaces() {
+            if open.spaces().contains_key(&record.id) {
+                continue;
+            }
+            if let Err(error) = self.open_space(open, record.id).await {
+                self.events.emit(Severity::Error, &error.object, &error.message, &error.next_action);
+            }
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! From the errors of the floors below to the one that the API speaks.
+//!
+//! Invariant: every error names an object and, where anything helps, the next step.
+
+use holdfast_api::{ApiError, Code};
+use holdfast_device::{IoError, IoErrorKind};
+use holdfast_pool::{PoolError, PoolErrorKind};
+
+/// What every operation of the engine answers.
+pub type Answer<T> = Result<T, ApiError>;
+
+/// There is no such object.
+pub fn not_found(object: impl Into<String>, next_action: impl Into<String>) -> ApiError {
+    let object = object.into();
+    ApiError::new(Code::NotFound, object.clone(), format!("{object} is not there"), next_action)
+}
+
+/// It is there already, and its `parameter` is another one.
+pub fn exists_with(object: &str, parameter: &str, has: impl std::fmt::Display, wanted: impl std::fmt::Display) -> ApiError {
+    ApiError::new(
+        Code::Exists,
+        object,
+        format!("{object} is there already with another {parameter}: it has {has}, asked for was {wanted}"),
+        format!("choose another name, or ask for {parameter} {has}"),
+    )
+}
+
+/// The object is in use or in a state so that this must not be done now.
+pub fn conflict(object: impl Into<String>, message: impl Into<String>, next_action: impl Into<String>) -> ApiError {
+    ApiError::new(Code::Conflict, object, message, next_action)
+}
+
+/// It would destroy something, and nobody said that it may.
+pub fn not_confirmed(object: impl Into<String>, message: impl Into<String>, next_action: impl Into<String>) -> ApiError {
+    ApiError::new(Code::NotConfirmed, object, message, next_action)
+}
+
+/// The operating system refused something about `object`.
+pub fn system(object: impl Into<String>, tried: &str, error: &std::io::Error) -> ApiError {
+    let next = match error.kind() {
+        std::io::ErrorKind::NotFound => "check the path",
+        std::io::ErrorKind::PermissionDenied => "run the daemon as a user that may open it",
+        std::io::ErrorKind::StorageFull => "make room on the file system",
+        _ => "see the daemon's log",
+    };
+    ApiError::new(Code::Failed, object, format!("{tried}: {error}"), next)
+}
+
+/// A pool's error about `object`.
+pub fn from_pool(object: impl Into<String>, error: PoolError) -> ApiError {
+    let (code, next) = match error.kind {
+        PoolErrorKind::Invalid => (Code::Invalid, ""),
+        PoolErrorKind::NotFound => (Code::NotFound, ""),
+        PoolErrorKind::Exists => (Code::Exists, "choose another name"),
+        PoolErrorKind::NoSpace => (Code::NoSpace, "add disks to the pool, or ask for less"),
+        PoolErrorKind::NoQuorum => (Code::ReadOnly, "bring the missing disks back"),
+        PoolErrorKind::ReadOnly => (Code::ReadOnly, "see the pool's conditions"),
+        PoolErrorKind::Damaged => (Code::Conflict, "look at the disks that it names"),
+        PoolErrorKind::Io => (Code::Failed, "look at the pool's disks and events"),
+    };
+    ApiError::new(code, object, error.context, next)
+}
+
+/// A device's error about `object`.
+pub fn from_io(object: impl Into<String>, error: IoError) -> ApiError {
+    let code = match error.kind {
+        IoErrorKind::NoSpace => Code::NoSpace,
+        IoErrorKind::Invalid => Code::Invalid,
+        IoErrorKind::ReadOnly => Code::ReadOnly,
+        _ => Code::Failed,
+    };
+    ApiError::new(code, object, error.to_string(), "look at the disk and the daemon's events")
+}
+
+/// The reactors are stopping.
+pub fn stopping() -> ApiError {
+    ApiError::new(Code::Conflict, "daemon", "the daemon is stopping", "ask again when it runs")
+}

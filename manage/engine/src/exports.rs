@@ -1,0 +1,180 @@
+//! Exports: spaces that NBD clients can reach, remembered over restarts.
+//!
+//! Invariant: an export is remembered before its first client is let in, and forgotten before its last is turned away.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdfast_api::{Changed, CreateExport, Export, ExportChanged};
+use holdfast_device::Target;
+use holdfast_nbd::{Address, TlsRequired, TlsSettings};
+
+use crate::engine::{Engine, LiveExport, OpenPool};
+use crate::error::{Answer, conflict, exists_with, not_found};
+use crate::pools::parse_name;
+use crate::spaces::parse_path;
+use crate::state::KnownExport;
+use crate::target::ExportTarget;
+
+/// How long withdrawing waits for the requests in flight; they go on being drained after it.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
+
+impl Engine {
+    /// All exports.
+    pub fn exports(&self) -> Vec<Export> {
+        let live = self.live();
+        live.exports.values().map(|export| self.export_view(export)).collect()
+    }
+
+    /// The export of this name.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn export(&self, name: &str) -> Answer<Export> {
+        let live = self.live();
+        let export = live.exports.get(name).map(|export| self.export_view(export));
+        export.ok_or_else(|| not_found(format!("export {name}"), "'holdfast nbd list' shows the exports that are there"))
+    }
+
+    fn export_view(&self, export: &LiveExport) -> Export {
+        let known = &export.known;
+        Export {
+            name: known.name.clone(),
+            space: known.path.clone(),
+            read_only: known.read_only,
+            served: export.target.is_some() && !self.nbd_addresses().is_empty(),
+            size_bytes: export.target.as_ref().map(|target| target.info().geometry.size_bytes),
+            uris: self.uris(&known.name),
+            connections: self.exports.list().into_iter().find(|status| status.name == known.name).map_or(0, |status| status.connections as u64),
+            counters: export.target.as_ref().map(|target| target.counters()).unwrap_or_default(),
+        }
+    }
+
+    /// How clients write the export `name`, or the server where it is empty.
+    pub(crate) fn uris(&self, name: &str) -> Vec<String> {
+        let tls = self.settings.nbd.tls.as_ref();
+        self.nbd_addresses().iter().map(|address| uri(address, name, tls)).collect()
+    }
+
+    /// Exports a space.
+    ///
+    /// # Errors
+    /// If the name is taken by another export, or there is no such space.
+    pub async fn create_export(self: &Arc<Self>, request: CreateExport) -> Answer<ExportChanged> {
+        self.change(move |engine| async move { engine.make_export(request) }).await
+    }
+
+    fn make_export(&self, request: CreateExport) -> Answer<ExportChanged> {
+        let path = parse_path(&request.space)?;
+        let name = parse_name("export", request.name.as_deref().unwrap_or(path.space.as_str()))?.to_string();
+        let object = format!("export {name}");
+        let (open, _, space) = self.space_at(&path)?;
+        if let Some(export) = self.live().exports.get(&name) {
+            if export.known.space != space.record().uuid {
+                return Err(exists_with(&object, "space", &export.known.path, &path));
+            }
+            if export.known.read_only != request.read_only {
+                let word = |read_only: bool| if read_only { "read-only" } else { "read-write" };
+                return Err(exists_with(&object, "access", word(export.known.read_only), word(request.read_only)));
+            }
+            return Ok(ExportChanged { changed: false, export: self.export_view(export) });
+        }
+        if self.settings.nbd_addresses.is_empty() {
+            let next = "start the daemon with --nbd unix:PATH or --nbd tcp:HOST:PORT";
+            return Err(conflict(object, "the daemon listens on no NBD address", next));
+        }
+        let target = Arc::new(ExportTarget::new(&name, &path.to_string(), space.clone(), request.read_only));
+        let known = KnownExport {
+            name: name.clone(),
+            pool: open.pool.id(),
+            space: space.record().uuid,
+            path: path.to_string(),
+            read_only: request.read_only,
+        };
+        self.live_mut().exports.insert(name.clone(), LiveExport { known, target: Some(target.clone()) });
+        if let Err(error) = self.remember() {
+            self.live_mut().exports.remove(&name);
+            return Err(error);
+        }
+        let added = self.exports.add(&name, target as Arc<dyn Target>);
+        added.map_err(|error| conflict(&object, error.to_string(), "withdraw it and export it again"))?;
+        Ok(ExportChanged { changed: true, export: self.export(&name)? })
+    }
+
+    /// Withdraws an export.
+    ///
+    /// # Errors
+    /// If the state folder cannot be written.
+    pub async fn remove_export(self: &Arc<Self>, name: String) -> Answer<Changed> {
+        self.change(move |engine| async move {
+            parse_name("export", &name)?;
+            let Some(export) = engine.live_mut().exports.remove(&name) else {
+                return Ok(Changed { changed: false, message: format!("there is no export {name}") });
+            };
+            let remembered = engine.remember();
+            if let Err(error) = remembered {
+                engine.live_mut().exports.insert(name, export);
+                return Err(error);
+            }
+            if let Ok(removal) = engine.exports.remove(&name)
+                && tokio::time::timeout(DRAIN_TIMEOUT, removal.finished()).await.is_err()
+            {
+                tracing::warn!("clients of export {name} are still being drained");
+            }
+            drop(export);
+            Ok(Changed { changed: true, message: format!("export {name} is withdrawn") })
+        })
+        .await
+    }
+
+    /// Serves again what is remembered of a pool that came into service.
+    pub(crate) fn remake_exports(&self, open: &OpenPool) {
+        let mut live = self.live_mut();
+        let spaces: Vec<_> = open.spaces().values().cloned().collect();
+        for export in live.exports.values_mut().filter(|export| export.target.is_none() && export.known.pool == open.pool.id()) {
+            let Some(space) = spaces.iter().find(|space| space.record().uuid == export.known.space) else { continue };
+            let known = &export.known;
+            let target = Arc::new(ExportTarget::new(&known.name, &known.path, space.clone(), known.read_only));
+            match self.exports.add(&known.name, target.clone() as Arc<dyn Target>) {
+                Ok(()) => export.target = Some(target),
+                Err(error) => tracing::error!("export {} is not served: {error}", known.name),
+            }
+        }
+    }
+}
+
+/// How a client writes an export at an address, as the NBD project's URI specification has it.
+fn uri(address: &Address, name: &str, tls: Option<&TlsSettings>) -> String {
+    let required = tls.map(|tls| tls.required);
+    match address {
+        Address::Unix(path) => {
+            let scheme = if required == Some(TlsRequired::Everywhere) { "nbds" } else { "nbd" };
+            format!("{scheme}+unix:///{name}?socket={}", path.display())
+        }
+        Address::Tcp(address) => {
+            let scheme = if required.is_some_and(|required| required != TlsRequired::Nowhere) { "nbds" } else { "nbd" };
+            format!("{scheme}://{address}/{name}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uris_are_what_clients_take() {
+        let unix: Address = "unix:/run/x.sock".parse().unwrap();
+        assert_eq!(uri(&unix, "vm", None), "nbd+unix:///vm?socket=/run/x.sock");
+        let tcp: Address = "tcp:127.0.0.1:10809".parse().unwrap();
+        assert_eq!(uri(&tcp, "vm", None), "nbd://127.0.0.1:10809/vm");
+        let tls = TlsSettings {
+            certificate: "c".into(),
+            key: "k".into(),
+            client_authorities: None,
+            required: TlsRequired::OverTcp,
+        };
+        assert_eq!(uri(&tcp, "vm", Some(&tls)), "nbds://127.0.0.1:10809/vm");
+        assert_eq!(uri(&unix, "vm", Some(&tls)), "nbd+unix:///vm?socket=/run/x.sock");
+    }
+}

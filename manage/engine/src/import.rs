@@ -1,0 +1,250 @@
+//! Finding pools on disks and bringing them in: at start, when asked, and when disks turn up.
+//!
+//! Invariant: a pool is in service once, whatever it is called and however often it is found; of two pools of one name
+//! the second stays out until it is asked for by id and the first is gone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use holdfast_api::{ApiError, Code, Condition, ImportPools, ImportedPool, PoolsImported, Severity};
+use holdfast_device::file::FileDevice;
+use holdfast_model::{DiskState, Uuid};
+use holdfast_pool::{Candidate, FoundPool, Pool};
+
+use crate::disks::real_path;
+use crate::engine::{Engine, OfflinePool, OpenPool};
+use crate::error::{Answer, conflict, from_pool, not_found, system};
+use crate::state::KnownPool;
+
+/// What a look at disks brought: pools, and the devices behind the paths.
+pub(crate) struct Search {
+    pub(crate) pools: Vec<FoundPool>,
+    pub(crate) devices: BTreeMap<String, Arc<FileDevice>>,
+    pub(crate) refused: Vec<Condition>,
+}
+
+/// Whether a request's word names this pool.
+fn named(word: Option<&String>, name: &str, id: Uuid) -> bool {
+    word.is_none_or(|word| word == name || word.parse() == Ok(id))
+}
+
+impl Engine {
+    /// Opens the disks at `paths` and looks for pools on them. Disks of pools in service are left out.
+    pub(crate) async fn search(&self, paths: BTreeSet<String>) -> Answer<Search> {
+        let pooled = self.pooled_paths();
+        let mut seen: BTreeSet<PathBuf> = BTreeSet::new();
+        let mut search = Search { pools: vec![], devices: BTreeMap::new(), refused: vec![] };
+        let mut candidates = Vec::new();
+        for path in paths {
+            let real = real_path(&path);
+            if pooled.contains_key(&real) || !seen.insert(real) {
+                continue;
+            }
+            // Looked at read-only first, so that a disk of somebody else is never held, not even for a moment.
+            if let Ok(taken) = self.open_disk(&path, true).await {
+                candidates.push(taken.candidate);
+            }
+        }
+        let looked = self.on_reactor(move || holdfast_pool::scan(candidates)).await?;
+        let members = looked.pools.iter().flat_map(|pool| &pool.members).map(|member| member.candidate.info.path.clone());
+        let members: Vec<String> = members.collect();
+        for (candidate, why) in looked.damaged {
+            let cause = format!("disk {}: {why}", candidate.info.path);
+            search.refused.push(Condition { cause, next_action: "attach the other disks of its pool, or wipe it".into() });
+        }
+        let mut candidates: Vec<Candidate> = Vec::new();
+        for path in members {
+            let taken = match self.held(&path).await {
+                Some(taken) => Ok(taken),
+                None => self.open_disk(&path, false).await,
+            };
+            match taken {
+                Ok(taken) => {
+                    candidates.push(taken.candidate);
+                    search.devices.insert(path, taken.device);
+                }
+                Err(error) => search.refused.push(Condition { cause: error.message, next_action: error.next_action }),
+            }
+        }
+        search.pools = self.on_reactor(move || holdfast_pool::scan(candidates)).await?.pools;
+        Ok(search)
+    }
+
+    /// Takes a found pool into service and opens its spaces.
+    pub(crate) async fn bring_in(&self, found: FoundPool, devices: &BTreeMap<String, Arc<FileDevice>>, force: bool) -> Answer<Arc<OpenPool>> {
+        let (name, id) = (found.name(), found.id);
+        let object = format!("pool {name}");
+        if let Some(other) = self.live().pools.get(&name).filter(|other| other.pool.id() != id) {
+            let message = format!("another pool {name} ({}) is imported; this one is {id}", other.pool.id());
+            return Err(conflict(object, message, format!("'holdfast pool export {name}' first, then import {id}")));
+        }
+        for copy in &found.duplicates {
+            let cause = format!("{} is a copy of another disk of it and is not used", copy.path);
+            self.events.emit(Severity::Warning, &object, &cause, "wipe the copy, or take it away");
+        }
+        let members: Vec<(Uuid, String)> =
+            found.members.iter().map(|member| (member.id, member.candidate.info.path.clone())).collect();
+        let env = self.env();
+        let pool = self.on_reactor(move || Pool::import(env, found, force)).await?.map_err(|error| from_pool(&object, error))?;
+        let disks = members.into_iter().filter_map(|(id, path)| Some((id, devices.get(&path)?.clone())));
+        let open = Arc::new(OpenPool { pool, disks: Mutex::new(disks.collect()), spaces: Mutex::default() });
+        self.live_mut().offline.remove(&id);
+        self.live_mut().pools.insert(name.clone(), open.clone());
+        self.open_spaces(&open).await;
+        self.remake_exports(&open);
+        self.remember()?;
+        Ok(open)
+    }
+
+    /// Opens the pools that the state folder names. Those that cannot be opened are offline, with the reason.
+    pub(crate) async fn open_known(&self, pools: Vec<KnownPool>) {
+        if pools.is_empty() {
+            return;
+        }
+        let mut paths: BTreeSet<String> =
+            pools.iter().flat_map(|pool| pool.disks.iter().map(|disk| disk.path.clone())).collect();
+        paths.extend(self.known_paths().await.unwrap_or_default());
+        let search = self.search(paths).await;
+        let (mut found, devices) = match search {
+            Ok(search) => (search.pools, search.devices),
+            Err(_) => (vec![], BTreeMap::new()),
+        };
+        for known in pools {
+            let object = format!("pool {}", known.name);
+            let at = found.iter().position(|pool| pool.id == known.id);
+            let result = match at {
+                Some(at) => self.bring_in(found.swap_remove(at), &devices, false).await.map(drop),
+                None => Err(ApiError::new(
+                    Code::NotFound,
+                    &object,
+                    format!("none of its {} disks was found", known.disks.len()),
+                    "attach its disks; it is imported as soon as enough of them are there",
+                )),
+            };
+            if let Err(reason) = result {
+                self.events.emit(Severity::Error, &object, &format!("not imported: {}", reason.message), &reason.next_action);
+                let seen = presence(&known);
+                self.live_mut().offline.insert(known.id, OfflinePool { known, reason, seen });
+            }
+        }
+    }
+
+    /// Tries offline pools again whose disks came or went since the last try.
+    pub(crate) async fn retry_offline(&self) {
+        let changed: Vec<KnownPool> = {
+            let live = self.live();
+            let offline = live.offline.values().filter(|offline| presence(&offline.known) != offline.seen);
+            offline.map(|offline| offline.known.clone()).collect()
+        };
+        self.open_known(changed).await;
+    }
+
+    /// Looks for pools, and for disks of pools in service that are out of it, and brings them in.
+    ///
+    /// # Errors
+    /// If a folder cannot be read, or the pool that is asked for is not found or cannot be brought in.
+    pub async fn import_pools(self: &Arc<Self>, request: ImportPools) -> Answer<PoolsImported> {
+        self.change(move |engine| async move { engine.import(request).await }).await
+    }
+
+    async fn import(&self, request: ImportPools) -> Answer<PoolsImported> {
+        let mut paths = self.known_paths().await?;
+        for folder in request.disk_dirs {
+            paths.extend(self.blocking(move || disks_in(&folder)).await??);
+        }
+        let word = request.pool.as_ref();
+        let search = self.search(paths).await?;
+        let mut answer = PoolsImported { changed: false, pools: vec![], refused: search.refused };
+        let in_service: Vec<Arc<OpenPool>> = self.live().pools.values().cloned().collect();
+        for open in in_service.into_iter().filter(|open| named(word, &open.name(), open.pool.id())) {
+            let changed = self.take_back(&open, &search.pools, &search.devices).await?;
+            answer.pools.push(ImportedPool { changed, pool: self.pool_view(&open) });
+        }
+        let new = |found: &FoundPool| self.live().pools.values().all(|open| open.pool.id() != found.id);
+        let mut matching: Vec<FoundPool> =
+            search.pools.into_iter().filter(|found| named(word, &found.name(), found.id) && new(found)).collect();
+        let namesakes: Vec<String> = matching.iter().map(|found| found.id.to_string()).collect();
+        if let Some(word) = word
+            && namesakes.len() > 1
+        {
+            let message = format!("{} pools have this name: {}", namesakes.len(), namesakes.join(", "));
+            return Err(conflict(format!("pool {word}"), message, "name one of them by its id"));
+        }
+        matching.sort_by_key(FoundPool::name);
+        for found in matching {
+            let object = format!("pool {} ({})", found.name(), found.id);
+            match self.bring_in(found, &search.devices, request.force).await {
+                Ok(open) => answer.pools.push(ImportedPool { changed: true, pool: self.pool_view(&open) }),
+                Err(error) if word.is_some() => return Err(error),
+                Err(error) => {
+                    answer.refused.push(Condition { cause: format!("{object}: {}", error.message), next_action: error.next_action });
+                }
+            }
+        }
+        if let Some(word) = word
+            && answer.pools.is_empty()
+        {
+            let why = answer.refused.iter().map(|condition| format!("; {}", condition.cause)).collect::<String>();
+            let mut error = not_found(format!("pool {word}"), "name the folder of its disks with --disk-dir");
+            error.message = format!("no disk of it was found{why}");
+            return Err(error);
+        }
+        answer.changed = answer.pools.iter().any(|pool| pool.changed);
+        Ok(answer)
+    }
+
+    /// Brings members of a pool in service back that were found and are out of it; true if there was one.
+    pub(crate) async fn take_back(
+        &self,
+        open: &OpenPool,
+        found: &[FoundPool],
+        devices: &BTreeMap<String, Arc<FileDevice>>,
+    ) -> Answer<bool> {
+        let mut changed = false;
+        let out: Vec<Uuid> =
+            open.pool.disks().into_iter().filter(|disk| disk.record.state != DiskState::Online).map(|disk| disk.record.id).collect();
+        let members = found.iter().filter(|found| found.id == open.pool.id()).flat_map(|found| &found.members);
+        for member in members.filter(|member| out.contains(&member.id)) {
+            let (pool, candidate, id) = (open.pool.clone(), member.candidate.clone(), member.id);
+            let object = format!("disk {}", candidate.info.path);
+            let path = candidate.info.path.clone();
+            let back = self.on_reactor(move || async move { pool.disk_back(candidate).await });
+            back.await?.map_err(|error| from_pool(object, error))?;
+            if let Some(device) = devices.get(&path) {
+                open.disks().insert(id, device.clone());
+            }
+            changed = true;
+        }
+        if changed {
+            self.remember()?;
+        }
+        Ok(changed)
+    }
+}
+
+/// Which of the disks of a pool are there.
+fn presence(pool: &KnownPool) -> Vec<bool> {
+    pool.disks.iter().map(|disk| Path::new(&disk.path).exists()).collect()
+}
+
+/// Files and block devices in a folder, which may be disks.
+fn disks_in(folder: &str) -> Answer<Vec<String>> {
+    let object = format!("folder {folder}");
+    if !folder.starts_with('/') {
+        return Err(ApiError::invalid(object, "its path is not absolute", "write the whole path, beginning with /"));
+    }
+    let entries = std::fs::read_dir(folder).map_err(|error| system(&object, "reading it", &error))?;
+    let mut paths = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(|error| system(&object, "reading it", &error))?.path();
+        let usable = std::fs::metadata(&path).is_ok_and(|data| {
+            use std::os::unix::fs::FileTypeExt;
+            data.is_file() || data.file_type().is_block_device()
+        });
+        if let (true, Some(path)) = (usable, path.to_str()) {
+            paths.push(path.to_string());
+        }
+    }
+    Ok(paths)
+}

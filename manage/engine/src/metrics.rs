@@ -1,0 +1,216 @@
+//! Everything countable, as Prometheus reads it (text exposition format 0.0.4).
+//!
+//! Invariant: each family is written once, with its help and type, and its labels are escaped; nothing is kept between
+//! two readings, so metrics cost nothing while nobody asks.
+
+use std::fmt::Write;
+
+use holdfast_model::Health;
+
+use crate::engine::Engine;
+use crate::status::resident_bytes;
+
+/// The content type of the text.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Counter,
+    Gauge,
+}
+
+/// A metric family: name, kind, help, and samples of label values.
+struct Family {
+    name: &'static str,
+    kind: Kind,
+    help: &'static str,
+    labels: &'static [&'static str],
+    samples: Vec<(Vec<String>, u64)>,
+}
+
+impl Family {
+    fn new(name: &'static str, kind: Kind, help: &'static str, labels: &'static [&'static str]) -> Self {
+        Self { name, kind, help, labels, samples: Vec::new() }
+    }
+
+    fn add(&mut self, labels: &[&str], value: u64) {
+        debug_assert_eq!(labels.len(), self.labels.len());
+        self.samples.push((labels.iter().map(|label| escape(label)).collect(), value));
+    }
+
+    fn write(&self, text: &mut String) {
+        let kind = match self.kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+        };
+        let _ = writeln!(text, "# HELP {} {}\n# TYPE {} {kind}", self.name, self.help, self.name);
+        for (values, value) in &self.samples {
+            let pairs: Vec<String> = self.labels.iter().zip(values).map(|(label, value)| format!("{label}=\"{value}\"")).collect();
+            let labels = if pairs.is_empty() { String::new() } else { format!("{{{}}}", pairs.join(",")) };
+            let _ = writeln!(text, "{}{labels} {value}", self.name);
+        }
+    }
+}
+
+fn escape(label: &str) -> String {
+    label.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+fn level(health: Health) -> u64 {
+    match health {
+        Health::Healthy => 0,
+        Health::Warning => 1,
+        Health::Unhealthy => 2,
+    }
+}
+
+impl Engine {
+    /// All metrics as text.
+    pub fn metrics(&self) -> String {
+        let mut families = self.health_metrics();
+        families.extend(self.disk_metrics());
+        families.extend(self.space_metrics());
+        families.extend(self.export_metrics());
+        families.extend(self.daemon_metrics());
+        let mut text = String::new();
+        families.iter().for_each(|family| family.write(&mut text));
+        text
+    }
+
+    fn health_metrics(&self) -> Vec<Family> {
+        let mut health = Family::new("holdfast_health", Kind::Gauge, "0 healthy, 1 warning, 2 unhealthy.", &["kind", "object"]);
+        for object in self.status().objects {
+            let (kind, name) = object.object.split_once(' ').unwrap_or(("", &object.object));
+            health.add(&[kind, name], level(object.health));
+        }
+        let mut raw = Family::new("holdfast_pool_raw_bytes", Kind::Gauge, "Bytes that spaces may use.", &["pool"]);
+        let mut free = Family::new("holdfast_pool_free_bytes", Kind::Gauge, "Bytes that no space uses.", &["pool"]);
+        for pool in self.pools() {
+            raw.add(&[&pool.name], pool.raw_bytes);
+            free.add(&[&pool.name], pool.free_bytes);
+        }
+        vec![health, raw, free]
+    }
+
+    fn disk_metrics(&self) -> Vec<Family> {
+        use std::sync::atomic::Ordering::Relaxed;
+        const LABELS: &[&str] = &["pool", "disk", "path"];
+        const OPERATION: &[&str] = &["pool", "disk", "path", "operation"];
+        let mut operations = Family::new("holdfast_disk_operations_total", Kind::Counter, "Requests to the disk.", OPERATION);
+        let mut bytes = Family::new("holdfast_disk_bytes_total", Kind::Counter, "Bytes read and written.", OPERATION);
+        let mut errors = Family::new("holdfast_disk_errors_total", Kind::Counter, "Requests that failed.", OPERATION);
+        let mut repaired = Family::new("holdfast_disk_repaired_total", Kind::Counter, "Bad ranges rewritten.", LABELS);
+        let mut free = Family::new("holdfast_disk_free_bytes", Kind::Gauge, "Bytes that no space uses.", LABELS);
+        let mut in_flight = Family::new("holdfast_disk_in_flight", Kind::Gauge, "Requests under way.", LABELS);
+        let open: Vec<_> = self.live().pools.values().cloned().collect();
+        for open in open {
+            let pool = open.name();
+            let statuses = open.pool.disks();
+            for disk in open.pool.pool_disks() {
+                let Some(status) = statuses.iter().find(|status| status.record.id == disk.id) else { continue };
+                let (id, path, counters) = (disk.id.to_string(), status.record.path.as_str(), &disk.counters);
+                let rows = [
+                    ("read", &counters.reads, &counters.read_bytes, &counters.read_errors),
+                    ("write", &counters.writes, &counters.written_bytes, &counters.write_errors),
+                ];
+                for (operation, count, amount, failed) in rows {
+                    let labels = [pool.as_str(), &id, path, operation];
+                    operations.add(&labels, count.load(Relaxed));
+                    bytes.add(&labels, amount.load(Relaxed));
+                    errors.add(&labels, failed.load(Relaxed));
+                }
+                let labels = [pool.as_str(), &id, path];
+                repaired.add(&labels, counters.repaired.load(Relaxed));
+                free.add(&labels, status.free_bytes);
+                in_flight.add(&labels, disk.in_flight().into());
+            }
+        }
+        vec![operations, bytes, errors, repaired, free, in_flight]
+    }
+
+    fn space_metrics(&self) -> Vec<Family> {
+        const OPERATION: &[&str] = &["space", "operation"];
+        let mut operations = Family::new("holdfast_space_operations_total", Kind::Counter, "Requests answered.", OPERATION);
+        let mut bytes = Family::new("holdfast_space_bytes_total", Kind::Counter, "Bytes read and written.", OPERATION);
+        let mut errors = Family::new("holdfast_space_errors_total", Kind::Counter, "Requests that failed.", &["space"]);
+        let mut size = Family::new("holdfast_space_size_bytes", Kind::Gauge, "Size as clients see it.", &["space"]);
+        let mut allocated = Family::new("holdfast_space_allocated_bytes", Kind::Gauge, "Bytes taken of the pool, every copy counted.", &["space"]);
+        let mut dirty = Family::new("holdfast_space_dirty_bytes", Kind::Gauge, "Bytes whose copies may differ.", &["space"]);
+        let mut stale = Family::new("holdfast_space_stale_slabs", Kind::Gauge, "Slabs that are not up to date.", &["space"]);
+        for space in self.spaces() {
+            let (name, counters) = (space.name.as_str(), space.counters);
+            operations.add(&[name, "read"], counters.reads);
+            operations.add(&[name, "write"], counters.writes);
+            bytes.add(&[name, "read"], counters.read_bytes);
+            bytes.add(&[name, "write"], counters.written_bytes);
+            errors.add(&[name], counters.errors);
+            operations.add(&[name, "discard"], counters.discards);
+            bytes.add(&[name, "discard"], counters.discarded_bytes);
+            size.add(&[name], space.size_bytes);
+            allocated.add(&[name], space.raw_bytes);
+            dirty.add(&[name], space.dirty_bytes);
+            stale.add(&[name], space.stale_slabs);
+        }
+        vec![operations, bytes, errors, size, allocated, dirty, stale]
+    }
+
+    fn export_metrics(&self) -> Vec<Family> {
+        const OPERATION: &[&str] = &["export", "space", "operation"];
+        let mut operations = Family::new("holdfast_export_operations_total", Kind::Counter, "Requests of clients.", OPERATION);
+        let mut bytes = Family::new("holdfast_export_bytes_total", Kind::Counter, "Bytes of these requests.", OPERATION);
+        let mut connections = Family::new("holdfast_export_connections", Kind::Gauge, "Clients connected.", &["export", "space"]);
+        for export in self.exports() {
+            let (name, space, counters) = (export.name.as_str(), export.space.as_str(), export.counters);
+            operations.add(&[name, space, "read"], counters.reads);
+            operations.add(&[name, space, "write"], counters.writes);
+            operations.add(&[name, space, "flush"], counters.flushes);
+            operations.add(&[name, space, "discard"], counters.discards);
+            bytes.add(&[name, space, "read"], counters.read_bytes);
+            bytes.add(&[name, space, "write"], counters.written_bytes);
+            bytes.add(&[name, space, "discard"], counters.discarded_bytes);
+            connections.add(&[name, space], export.connections);
+        }
+        vec![operations, bytes, connections]
+    }
+
+    fn daemon_metrics(&self) -> Vec<Family> {
+        let family = |name, help| Family::new(name, Kind::Counter, help, &["reactor"]);
+        let mut loops = family("holdfast_reactor_loops_total", "Turns of the reactor's loop.");
+        let mut sleeps = family("holdfast_reactor_sleeps_total", "Times that it slept.");
+        let mut spins = family("holdfast_reactor_spins_total", "Turns in which it polled and found nothing.");
+        let mut submitted = family("holdfast_reactor_submitted_total", "Entries given to the ring.");
+        let mut completed = family("holdfast_reactor_completed_total", "Completions taken from the ring.");
+        for (at, reactor) in self.reactors.iter().enumerate() {
+            let (label, stats) = (at.to_string(), reactor.stats());
+            loops.add(&[&label], stats.loops);
+            sleeps.add(&[&label], stats.sleeps);
+            spins.add(&[&label], stats.spins);
+            submitted.add(&[&label], stats.submitted);
+            completed.add(&[&label], stats.completed);
+        }
+        let (noted, lost) = self.events.counts();
+        let mut events = Family::new("holdfast_events_total", Kind::Counter, "Events noted.", &[]);
+        events.add(&[], noted);
+        let mut unwritten = Family::new("holdfast_events_unwritten_total", Kind::Counter, "Events that are in no file.", &[]);
+        unwritten.add(&[], lost);
+        let mut resident = Family::new("process_resident_memory_bytes", Kind::Gauge, "Memory held.", &[]);
+        resident.add(&[], resident_bytes());
+        let mut information = Family::new("holdfast_build_info", Kind::Gauge, "The version that runs.", &["version"]);
+        information.add(&[env!("CARGO_PKG_VERSION")], 1);
+        vec![loops, sleeps, spins, submitted, completed, events, unwritten, resident, information]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_family_is_written_with_escaped_labels() {
+        let mut family = Family::new("x_total", Kind::Counter, "Things.", &["path"]);
+        family.add(&["a\"b\\c\nd"], 7);
+        let mut text = String::new();
+        family.write(&mut text);
+        assert_eq!(text, "# HELP x_total Things.\n# TYPE x_total counter\nx_total{path=\"a\\\"b\\\\c\\nd\"} 7\n");
+    }
+}

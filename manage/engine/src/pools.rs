@@ -1,0 +1,251 @@
+//! Pools: made, grown by disks, exported, destroyed.
+//!
+//! Invariant: a request that is refused has changed nothing, and one that is repeated changes nothing more.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use holdfast_api::{AddDisks, ApiError, Changed, CreatePool, DiskRef, Pool as PoolView, PoolChanged};
+use holdfast_model::{DiskState, Name};
+use holdfast_pool::Pool;
+
+use crate::disks::{Taken, real_path};
+use crate::engine::{Engine, OpenPool};
+use crate::error::{Answer, conflict, exists_with, from_pool, not_confirmed, not_found};
+
+/// A checked name of an object of this kind.
+pub(crate) fn parse_name(kind: &str, name: &str) -> Answer<Name> {
+    let shown: String = name.chars().take(80).collect();
+    name.parse().map_err(|error: holdfast_model::NameError| {
+        ApiError::invalid(format!("{kind} {shown:?}"), error.to_string(), "choose another name")
+    })
+}
+
+impl Engine {
+    /// The pool in service of this name.
+    pub(crate) fn pool_named(&self, name: &str) -> Answer<Arc<OpenPool>> {
+        let live = self.live();
+        if let Some(open) = live.pools.get(name) {
+            return Ok(open.clone());
+        }
+        let object = format!("pool {name}");
+        if let Some(offline) = live.offline.values().find(|offline| offline.known.name == name) {
+            let message = format!("it is not imported: {}", offline.reason.message);
+            return Err(conflict(object, message, offline.reason.next_action.clone()));
+        }
+        Err(not_found(object, "'holdfast pool list' shows the pools that are there; 'holdfast pool import' looks for more"))
+    }
+
+    /// All pools, those that could not be imported included.
+    pub fn pools(&self) -> Vec<PoolView> {
+        let live = self.live();
+        let open: Vec<Arc<OpenPool>> = live.pools.values().cloned().collect();
+        let offline: Vec<PoolView> = live.offline.values().map(crate::view::offline_pool).collect();
+        drop(live);
+        open.iter().map(|open| self.pool_view(open)).chain(offline).collect()
+    }
+
+    /// The pool of this name or id.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn pool(&self, name: &str) -> Answer<PoolView> {
+        let found = self.pools().into_iter().find(|pool| pool.name == name || name.parse() == Ok(pool.id));
+        found.ok_or_else(|| not_found(format!("pool {name}"), "'holdfast pool list' shows the pools that are there"))
+    }
+
+    /// Makes a pool.
+    ///
+    /// # Errors
+    /// If the name or a disk cannot be used; nothing is changed then.
+    pub async fn create_pool(self: &Arc<Self>, request: CreatePool) -> Answer<PoolChanged> {
+        self.change(move |engine| async move { engine.make_pool(request).await }).await
+    }
+
+    async fn make_pool(&self, request: CreatePool) -> Answer<PoolChanged> {
+        let name = parse_name("pool", &request.name)?;
+        let object = format!("pool {name}");
+        let paths = self.resolve_all(&object, &request.disks).await?;
+        let existing = self.live().pools.get(name.as_str()).cloned();
+        if let Some(open) = existing {
+            let has: BTreeSet<PathBuf> = open.pool.disks().iter().map(|disk| real_path(&disk.record.path)).collect();
+            let wanted: BTreeSet<PathBuf> = paths.iter().map(|path| real_path(path)).collect();
+            if has != wanted {
+                return Err(exists_with(&object, "set of disks", list(&has), list(&wanted)));
+            }
+            return Ok(PoolChanged { changed: false, pool: self.pool_view(&open) });
+        }
+        if let Some(offline) = self.live().offline.values().find(|offline| offline.known.name == name.as_str()) {
+            let message = format!("{object} is known and not imported: {}", offline.reason.message);
+            let next = format!("attach its disks, or forget it with 'holdfast pool export {name}'");
+            return Err(conflict(object, message, next));
+        }
+        let taken = self.take(&paths, request.force).await?;
+        check_sizes(&taken)?;
+        let (env, candidates) = (self.env(), taken.iter().map(|taken| taken.candidate.clone()).collect());
+        let wiped = self.wipe_foreign(&taken, request.force).await;
+        wiped?;
+        let made = name.clone();
+        let pool = self.on_reactor(move || async move { Pool::create(env, made, candidates).await }).await?;
+        let pool = pool.map_err(|error| from_pool(&object, error))?;
+        let open = Arc::new(OpenPool { disks: Mutex::new(devices_of(&pool, taken)), pool, spaces: Mutex::default() });
+        self.live_mut().pools.insert(name.to_string(), open.clone());
+        self.remember()?;
+        Ok(PoolChanged { changed: true, pool: self.pool_view(&open) })
+    }
+
+    async fn resolve_all(&self, object: &str, disks: &[String]) -> Answer<Vec<String>> {
+        if disks.is_empty() {
+            return Err(ApiError::invalid(object, "no disk is named", "name at least one with --disk"));
+        }
+        let mut paths = Vec::new();
+        for disk in disks {
+            paths.push(self.resolve(&DiskRef::new(disk)).await?);
+        }
+        Ok(paths)
+    }
+
+    /// Adds disks to a pool.
+    ///
+    /// # Errors
+    /// If a disk cannot be used; none is added then.
+    pub async fn add_disks(self: &Arc<Self>, pool: String, request: AddDisks) -> Answer<PoolChanged> {
+        self.change(move |engine| async move { engine.grow_pool(&pool, request).await }).await
+    }
+
+    async fn grow_pool(&self, pool: &str, request: AddDisks) -> Answer<PoolChanged> {
+        let open = self.pool_named(pool)?;
+        let object = format!("pool {pool}");
+        let mut paths = self.resolve_all(&object, &request.disks).await?;
+        let has: BTreeSet<PathBuf> = self.pooled_paths().into_iter().filter(|(_, owner)| owner == pool).map(|(path, _)| path).collect();
+        paths.retain(|path| !has.contains(&real_path(path)));
+        if paths.is_empty() {
+            return Ok(PoolChanged { changed: false, pool: self.pool_view(&open) });
+        }
+        let taken = self.take(&paths, request.force).await?;
+        check_sizes(&taken)?;
+        self.wipe_foreign(&taken, request.force).await?;
+        let (inner, candidates) = (open.pool.clone(), taken.iter().map(|taken| taken.candidate.clone()).collect());
+        let added = self.on_reactor(move || async move { inner.add_disks(candidates).await }).await?;
+        added.map_err(|error| from_pool(&object, error))?;
+        open.disks().extend(devices_of(&open.pool, taken));
+        self.remember()?;
+        Ok(PoolChanged { changed: true, pool: self.pool_view(&open) })
+    }
+
+    /// Takes a pool out of service, so that another machine may import it.
+    ///
+    /// # Errors
+    /// If spaces of it are exported to clients.
+    pub async fn export_pool(self: &Arc<Self>, pool: String) -> Answer<Changed> {
+        self.change(move |engine| async move { engine.let_go(&pool).await }).await
+    }
+
+    async fn let_go(&self, pool: &str) -> Answer<Changed> {
+        parse_name("pool", pool)?;
+        if self.forget_offline(pool)? {
+            return Ok(Changed { changed: true, message: format!("pool {pool} was not imported and is forgotten now") });
+        }
+        let Some(open) = self.live().pools.get(pool).cloned() else {
+            return Ok(Changed { changed: false, message: format!("there is no pool {pool}") });
+        };
+        self.refuse_served(&open)?;
+        self.close_spaces(&open).await?;
+        let inner = open.pool.clone();
+        let exported = self.on_reactor(move || async move { inner.export().await }).await?;
+        if let Err(error) = exported {
+            self.open_spaces(&open).await;
+            return Err(from_pool(format!("pool {pool}"), error));
+        }
+        self.drop_pool(&open)?;
+        Ok(Changed { changed: true, message: format!("pool {pool} is exported") })
+    }
+
+    /// Wipes the labels of all disks of a pool. Everything in it is lost.
+    ///
+    /// # Errors
+    /// If it is not confirmed, or spaces of it are exported to clients.
+    pub async fn destroy_pool(self: &Arc<Self>, pool: String, confirmed: bool) -> Answer<Changed> {
+        self.change(move |engine| async move { engine.end_pool(&pool, confirmed).await }).await
+    }
+
+    async fn end_pool(&self, pool: &str, confirmed: bool) -> Answer<Changed> {
+        parse_name("pool", pool)?;
+        let object = format!("pool {pool}");
+        let absent = !self.live().pools.contains_key(pool) && !self.live().offline.values().any(|offline| offline.known.name == pool);
+        if absent {
+            return Ok(Changed { changed: false, message: format!("there is no pool {pool}") });
+        }
+        let open = self.pool_named(pool)?;
+        if !confirmed {
+            let message = format!("{} spaces and all their data would be lost", open.spaces().len());
+            return Err(not_confirmed(object, message, "repeat with --yes"));
+        }
+        self.refuse_served(&open)?;
+        self.close_spaces(&open).await?;
+        let missing = open.pool.disks().into_iter().filter(|disk| disk.record.state != DiskState::Online);
+        let missing: Vec<String> = missing.map(|disk| disk.record.path).collect();
+        let inner = open.pool.clone();
+        let destroyed = self.on_reactor(move || async move { inner.destroy().await }).await?;
+        destroyed.map_err(|error| from_pool(object, error))?;
+        self.drop_pool(&open)?;
+        let left = match missing.len() {
+            0 => String::new(),
+            _ => format!("; wipe its missing disks when they are back: {}", missing.join(", ")),
+        };
+        Ok(Changed { changed: true, message: format!("pool {pool} is destroyed{left}") })
+    }
+
+    fn forget_offline(&self, pool: &str) -> Answer<bool> {
+        let id = self.live().offline.values().find(|offline| offline.known.name == pool).map(|offline| offline.known.id);
+        let Some(id) = id else { return Ok(false) };
+        {
+            let mut live = self.live_mut();
+            live.offline.remove(&id);
+            live.exports.retain(|_, export| export.known.pool != id);
+        }
+        self.remember()?;
+        Ok(true)
+    }
+
+    fn refuse_served(&self, open: &OpenPool) -> Answer<()> {
+        let name = open.name();
+        let live = self.live();
+        let served: Vec<&str> =
+            live.exports.values().filter(|export| export.known.pool == open.pool.id()).map(|export| export.known.name.as_str()).collect();
+        if served.is_empty() {
+            return Ok(());
+        }
+        let message = format!("spaces of it are exported to clients: {}", served.join(", "));
+        let next = served.iter().map(|name| format!("'holdfast nbd unexport {name}'")).collect::<Vec<_>>().join(", ");
+        Err(conflict(format!("pool {name}"), message, format!("{next} first")))
+    }
+
+    fn drop_pool(&self, open: &OpenPool) -> Answer<()> {
+        self.live_mut().pools.remove(&open.name());
+        open.disks().clear();
+        self.remember()?;
+        self.witness.forget(open.pool.id());
+        Ok(())
+    }
+}
+
+fn check_sizes(taken: &[Taken]) -> Answer<()> {
+    for taken in taken {
+        let size_bytes = holdfast_device::Device::geometry(&*taken.device).size_bytes;
+        let path = &taken.candidate.info.path;
+        holdfast_pool::Area::of_disk(path, size_bytes).map_err(|error| from_pool(format!("disk {path}"), error))?;
+    }
+    Ok(())
+}
+
+fn devices_of(pool: &Pool, taken: Vec<Taken>) -> std::collections::BTreeMap<holdfast_model::Uuid, Arc<holdfast_device::file::FileDevice>> {
+    let disks = pool.disks();
+    let id_of = |path: &str| disks.iter().find(|disk| disk.record.path == path).map(|disk| disk.record.id);
+    taken.into_iter().filter_map(|taken| Some((id_of(&taken.candidate.info.path)?, taken.device))).collect()
+}
+
+fn list(paths: &BTreeSet<PathBuf>) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,39 @@
+//! What a daemon is told at its start.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use holdfast_nbd::{Address, NbdSettings};
+
+/// How an engine is set up.
+pub struct Settings {
+    /// The state folder.
+    pub state_dir: PathBuf,
+    /// Threads that serve I/O; each takes a core while it is busy.
+    pub reactors: usize,
+    /// For how long an idle reactor polls before it sleeps.
+    pub spin: Duration,
+    /// Where NBD clients connect.
+    pub nbd_addresses: Vec<Address>,
+    /// How NBD is spoken.
+    pub nbd: NbdSettings,
+    /// How often paths of disks are looked at.
+    pub watch_interval: Duration,
+    /// Whether block devices of this machine are shown and looked at for pools.
+    pub block_devices: bool,
+}
+
+impl Settings {
+    /// A daemon on `state_dir` that serves nothing yet: one reactor a core, the reactor's own idle behaviour.
+    pub fn new(state_dir: impl Into<PathBuf>) -> Self {
+        Self {
+            state_dir: state_dir.into(),
+            reactors: std::thread::available_parallelism().map_or(1, usize::from),
+            spin: holdfast_device::reactor::ReactorSettings::default().spin,
+            nbd_addresses: Vec::new(),
+            nbd: NbdSettings::default(),
+            watch_interval: Duration::from_secs(1),
+            block_devices: true,
+        }
+    }
+}

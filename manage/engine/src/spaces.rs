@@ -1,0 +1,202 @@
+//! Spaces: made, grown, shown, destroyed.
+//!
+//! Invariant: a request that is refused has changed nothing, and one that is repeated changes nothing more.
+
+use std::sync::Arc;
+
+use holdfast_api::{
+    ApiError, Changed, CreateSpace, GrowSpace, LayoutKind, Slab, Space as SpaceView, SpaceChanged, SpaceRow,
+};
+use holdfast_model::{ByteSize, DiskState, Layout, Provisioning, Shape, SpacePath};
+use holdfast_pool::{SpaceRecord, SpaceSpec};
+use holdfast_space::Space;
+
+use crate::engine::{Engine, OpenPool};
+use crate::error::{Answer, conflict, exists_with, from_pool, not_confirmed, not_found};
+
+/// A checked `POOL/SPACE`.
+pub(crate) fn parse_path(path: &str) -> Answer<SpacePath> {
+    let shown: String = path.chars().take(160).collect();
+    path.parse().map_err(|error: holdfast_model::NameError| {
+        ApiError::invalid(format!("space {shown:?}"), error.to_string(), "write POOL/SPACE")
+    })
+}
+
+impl Engine {
+    /// The pool and space of this path, with the space's number in the pool.
+    pub(crate) fn space_at(&self, path: &SpacePath) -> Answer<(Arc<OpenPool>, u32, Arc<Space>)> {
+        let open = self.pool_named(path.pool.as_str())?;
+        if let Some((id, space)) = open.space(path.space.as_str()) {
+            return Ok((open, id, space));
+        }
+        let object = format!("space {path}");
+        if open.pool.spaces().iter().any(|record| record.name == path.space) {
+            return Err(conflict(object, "it is not open", "see 'holdfast event list' for the reason"));
+        }
+        Err(not_found(object, "'holdfast space list' shows the spaces that are there"))
+    }
+
+    /// All spaces of the pools in service.
+    pub fn spaces(&self) -> Vec<SpaceView> {
+        let pools: Vec<Arc<OpenPool>> = self.live().pools.values().cloned().collect();
+        let mut views = Vec::new();
+        for open in pools {
+            let name = open.name();
+            let spaces: Vec<Arc<Space>> = open.spaces().values().cloned().collect();
+            views.extend(spaces.iter().map(|space| crate::view::space(&name, space)));
+        }
+        views.sort_by(|a, b| a.name.cmp(&b.name));
+        views
+    }
+
+    /// The space of this path.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn space(&self, path: &str) -> Answer<SpaceView> {
+        let path = parse_path(path)?;
+        let (_, _, space) = self.space_at(&path)?;
+        Ok(crate::view::space(path.pool.as_str(), &space))
+    }
+
+    /// Where every slab of a space lies.
+    ///
+    /// # Errors
+    /// If there is no such space.
+    pub async fn space_map(&self, path: &str) -> Answer<Vec<SpaceRow>> {
+        let (_, _, space) = self.space_at(&parse_path(path)?)?;
+        let rows = self.on_reactor(move || async move { space.map() }).await?;
+        let row = |row: holdfast_space::RowMap| SpaceRow {
+            chunk: row.chunk.into(),
+            offset_bytes: row.offset_bytes,
+            length_bytes: row.len_bytes,
+            slabs: row
+                .slabs
+                .into_iter()
+                .map(|slab| Slab {
+                    column: slab.column,
+                    copy: slab.copy,
+                    disk: slab.disk,
+                    path: slab.path,
+                    offset_bytes: slab.offset_bytes,
+                    length_bytes: slab.len_bytes,
+                    stale: slab.stale,
+                })
+                .collect(),
+        };
+        Ok(rows.into_iter().map(row).collect())
+    }
+
+    /// Makes a space.
+    ///
+    /// # Errors
+    /// If its shape or size cannot be, or there is no room; nothing is changed then.
+    pub async fn create_space(self: &Arc<Self>, request: CreateSpace) -> Answer<SpaceChanged> {
+        self.change(move |engine| async move { engine.make_space(request).await }).await
+    }
+
+    async fn make_space(&self, request: CreateSpace) -> Answer<SpaceChanged> {
+        let path = parse_path(&request.name)?;
+        let object = format!("space {path}");
+        let open = self.pool_named(path.pool.as_str())?;
+        let layout = match (request.layout, request.copies) {
+            (LayoutKind::Simple, None | Some(1)) => Layout::Simple,
+            (LayoutKind::Simple, Some(copies)) => {
+                let message = format!("a simple space keeps one copy, not {copies}");
+                return Err(ApiError::invalid(object, message, "choose --layout mirror, or leave --copies out"));
+            }
+            (LayoutKind::Mirror, copies) => Layout::Mirror { copies: copies.unwrap_or(2) },
+        };
+        let provisioning = if request.thin { Provisioning::Thin } else { Provisioning::Fixed };
+        let existing = open.pool.spaces().into_iter().find(|record| record.name == path.space);
+        if let Some(record) = existing {
+            same_parameters(&object, &record, layout, &request, provisioning)?;
+            let (_, _, space) = self.space_at(&path)?;
+            return Ok(SpaceChanged { changed: false, space: crate::view::space(path.pool.as_str(), &space) });
+        }
+        let disks = open.pool.disks();
+        let eligible = disks.iter().filter(|disk| disk.record.state == DiskState::Online && disk.record.usage.takes_slabs()).count();
+        let interleave = request.interleave_bytes.map(ByteSize);
+        let shape = Shape::choose(layout, request.columns, interleave, eligible)
+            .map_err(|error| ApiError::invalid(&object, error.to_string(), "choose other parameters"))?;
+        let spec = SpaceSpec { name: path.space.clone(), shape, provisioning, size_bytes: request.size_bytes };
+        let pool = open.pool.clone();
+        let made = self.on_reactor(move || async move { pool.create_space(spec).await }).await?;
+        let record = made.map_err(|error| from_pool(&object, error))?;
+        let space = self.open_space(&open, record.id).await?;
+        Ok(SpaceChanged { changed: true, space: crate::view::space(path.pool.as_str(), &space) })
+    }
+
+    /// Makes a space larger.
+    ///
+    /// # Errors
+    /// If it would become smaller, or there is no room.
+    pub async fn grow_space(self: &Arc<Self>, path: String, request: GrowSpace) -> Answer<SpaceChanged> {
+        self.change(move |engine| async move {
+            let path = parse_path(&path)?;
+            let (_, _, space) = engine.space_at(&path)?;
+            let (growing, size_bytes) = (space.clone(), request.size_bytes);
+            let grown = engine.on_reactor(move || async move { growing.grow(size_bytes).await }).await?;
+            let changed = grown.map_err(|error| from_pool(format!("space {path}"), error))?;
+            Ok(SpaceChanged { changed, space: crate::view::space(path.pool.as_str(), &space) })
+        })
+        .await
+    }
+
+    /// Removes a space. Its data is lost.
+    ///
+    /// # Errors
+    /// If it is not confirmed, or the space is exported to clients.
+    pub async fn destroy_space(self: &Arc<Self>, path: String, confirmed: bool) -> Answer<Changed> {
+        self.change(move |engine| async move { engine.end_space(&path, confirmed).await }).await
+    }
+
+    async fn end_space(&self, path: &str, confirmed: bool) -> Answer<Changed> {
+        let path = parse_path(path)?;
+        let object = format!("space {path}");
+        let open = self.pool_named(path.pool.as_str())?;
+        let Some(record) = open.pool.spaces().into_iter().find(|record| record.name == path.space) else {
+            return Ok(Changed { changed: false, message: format!("there is no {object}") });
+        };
+        if !confirmed {
+            return Err(not_confirmed(object, format!("{} of data would be lost", ByteSize(record.size_bytes)), "repeat with --yes"));
+        }
+        let served: Vec<String> = {
+            let live = self.live();
+            live.exports.values().filter(|export| export.known.space == record.uuid).map(|export| export.known.name.clone()).collect()
+        };
+        if !served.is_empty() {
+            let next = served.iter().map(|name| format!("'holdfast nbd unexport {name}'")).collect::<Vec<_>>().join(", ");
+            return Err(conflict(object, format!("it is exported to clients as {}", served.join(", ")), format!("{next} first")));
+        }
+        self.close_space(&open, record.id).await?;
+        let pool = open.pool.clone();
+        let destroyed = self.on_reactor(move || async move { pool.destroy_space(record.id).await }).await?;
+        if let Err(error) = destroyed {
+            self.open_spaces(&open).await;
+            return Err(from_pool(object, error));
+        }
+        Ok(Changed { changed: true, message: format!("{object} is destroyed") })
+    }
+}
+
+fn same_parameters(object: &str, record: &SpaceRecord, layout: Layout, request: &CreateSpace, provisioning: Provisioning) -> Answer<()> {
+    let shape = record.shape;
+    let word = |provisioning: Provisioning| holdfast_api::word(&provisioning);
+    if shape.layout != layout {
+        return Err(exists_with(object, "layout", shape.layout, layout));
+    }
+    if let Some(columns) = request.columns.filter(|columns| *columns != shape.columns) {
+        return Err(exists_with(object, "number of columns", shape.columns, columns));
+    }
+    if let Some(interleave) = request.interleave_bytes.map(ByteSize).filter(|interleave| *interleave != shape.interleave) {
+        return Err(exists_with(object, "interleave", shape.interleave, interleave));
+    }
+    if record.provisioning != provisioning {
+        return Err(exists_with(object, "provisioning", word(record.provisioning), word(provisioning)));
+    }
+    if record.size_bytes != request.size_bytes {
+        return Err(exists_with(object, "size", ByteSize(record.size_bytes), ByteSize(request.size_bytes)));
+    }
+    Ok(())
+}

@@ -1,0 +1,58 @@
+//! Health of everything, and what the daemon says of itself.
+
+use holdfast_api::{Condition, Daemon, ObjectHealth, Status};
+use holdfast_model::Health;
+
+use crate::engine::Engine;
+
+/// Memory that this process holds, in bytes.
+pub fn resident_bytes() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").ok();
+    let pages = pages.and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok()).unwrap_or(0);
+    pages * rustix::param::page_size() as u64
+}
+
+impl Engine {
+    /// The health of every pool, disk of a pool, space and export, and the daemon itself.
+    pub fn status(&self) -> Status {
+        let mut objects: Vec<ObjectHealth> = Vec::new();
+        for pool in self.pools() {
+            objects.push(ObjectHealth { object: format!("pool {}", pool.name), health: pool.health, conditions: pool.conditions });
+        }
+        let open: Vec<_> = self.live().pools.values().cloned().collect();
+        for open in open {
+            for disk in open.pool.disks() {
+                let view = crate::view::pool_disk(&open.name(), &disk);
+                objects.push(ObjectHealth {
+                    object: format!("disk {}", disk.record.label()),
+                    health: view.health,
+                    conditions: view.conditions,
+                });
+            }
+        }
+        for space in self.spaces() {
+            objects.push(ObjectHealth { object: format!("space {}", space.name), health: space.health, conditions: space.conditions });
+        }
+        for export in self.exports() {
+            let waiting = (!export.served).then(|| Condition {
+                cause: format!("export {} is not served: space {} is not open", export.name, export.space),
+                next_action: "see the health of its pool".into(),
+            });
+            let health = if waiting.is_some() { Health::Unhealthy } else { Health::Healthy };
+            objects.push(ObjectHealth { object: format!("export {}", export.name), health, conditions: waiting.into_iter().collect() });
+        }
+        Status {
+            health: objects.iter().map(|object| object.health).max().unwrap_or_default(),
+            objects,
+            daemon: Daemon {
+                version: env!("CARGO_PKG_VERSION").into(),
+                pid: std::process::id(),
+                started: self.started.clone(),
+                state_dir: self.state_dir.path().display().to_string(),
+                reactors: self.reactors.len() as u32,
+                nbd_addresses: self.uris(""),
+                resident_bytes: resident_bytes(),
+            },
+        }
+    }
+}

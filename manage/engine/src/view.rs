@@ -1,0 +1,169 @@
+//! What the floors below know, as the API shows it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use holdfast_api::pool::PoolHealth;
+use holdfast_api::{Condition, Disk, DiskErrors, LayoutKind, Pool, PoolMember, Space, SpaceCounters};
+use holdfast_model::{DiskState, Health, Layout, PoolState};
+use holdfast_pool::DiskStatus;
+
+use crate::disks::{Carries, Found};
+use crate::engine::{Engine, OfflinePool, OpenPool};
+
+fn conditions(conditions: Vec<holdfast_model::Condition>) -> Vec<Condition> {
+    conditions.into_iter().map(Condition::from).collect()
+}
+
+impl Engine {
+    /// A pool in service.
+    pub(crate) fn pool_view(&self, open: &OpenPool) -> Pool {
+        let status = open.pool.status();
+        let disks = open.pool.disks().into_iter().map(|disk| PoolMember {
+            id: Some(disk.record.id),
+            path: disk.record.path,
+            serial: disk.record.serial,
+            state: disk.record.state,
+        });
+        Pool {
+            name: open.name(),
+            id: open.pool.id(),
+            state: match status.state {
+                PoolState::Ok => PoolHealth::Ok,
+                PoolState::Degraded => PoolHealth::Degraded,
+                PoolState::ReadOnly => PoolHealth::ReadOnly,
+            },
+            health: status.health,
+            conditions: conditions(status.conditions),
+            raw_bytes: status.data_bytes,
+            free_bytes: status.free_bytes,
+            generation: status.position.generation,
+            sequence: status.position.sequence,
+            disks: disks.collect(),
+            spaces: open.pool.spaces().into_iter().map(|record| record.name.to_string()).collect(),
+        }
+    }
+}
+
+/// A pool that could not be imported.
+pub(crate) fn offline_pool(offline: &OfflinePool) -> Pool {
+    let known = &offline.known;
+    let there = |path: &str| if std::path::Path::new(path).exists() { DiskState::Online } else { DiskState::Missing };
+    let disks = known.disks.iter().map(|disk| PoolMember {
+        id: Some(disk.id),
+        path: disk.path.clone(),
+        serial: disk.serial.clone(),
+        state: there(&disk.path),
+    });
+    Pool {
+        name: known.name.clone(),
+        id: known.id,
+        state: PoolHealth::Offline,
+        health: Health::Unhealthy,
+        conditions: vec![Condition {
+            cause: format!("pool {} is not imported: {}", known.name, offline.reason.message),
+            next_action: offline.reason.next_action.clone(),
+        }],
+        raw_bytes: 0,
+        free_bytes: 0,
+        generation: 0,
+        sequence: 0,
+        disks: disks.collect(),
+        spaces: Vec::new(),
+    }
+}
+
+/// A disk of a pool.
+pub(crate) fn pool_disk(pool: &str, disk: &DiskStatus) -> Disk {
+    let record = disk.record.clone();
+    Disk {
+        id: Some(record.id),
+        path: record.path,
+        serial: record.serial,
+        model: record.model,
+        media: record.media,
+        enclosure: record.place.as_ref().map(|place| place.enclosure.clone()),
+        slot: record.place.as_ref().map(|place| place.slot),
+        size_bytes: record.disk_bytes,
+        usable_bytes: Some(disk.data_bytes),
+        free_bytes: Some(disk.free_bytes),
+        pool: Some(pool.into()),
+        usage: Some(record.usage),
+        state: record.state,
+        health: disk.health,
+        conditions: conditions(disk.conditions.clone()),
+        can_pool: false,
+        errors: DiskErrors { failed: disk.errors, repaired: disk.repaired },
+    }
+}
+
+/// A disk of no pool.
+pub(crate) fn free_disk(found: Found) -> Disk {
+    let path = found.info.path.clone();
+    let condition = |cause: String, next_action: &str| Some(Condition { cause, next_action: next_action.into() });
+    let condition = match &found.carries {
+        Carries::Nothing => None,
+        Carries::InUse(how) => condition(format!("disk {path} is in use: {how}"), "end that use before it is pooled"),
+        Carries::Pool(name, id) => condition(
+            format!("disk {path} belongs to pool {name} ({id}), which is not imported"),
+            "import that pool, or wipe the disk if the pool may be lost",
+        ),
+        Carries::Something(what) => condition(format!("disk {path} carries {what}"), "wipe it if that may be lost"),
+        Carries::Unknown(why) => condition(format!("what disk {path} carries is not known: {why}"), "remove the reason"),
+    };
+    Disk {
+        id: None,
+        path,
+        serial: found.info.serial,
+        model: found.info.model,
+        media: found.info.media,
+        enclosure: found.info.place.as_ref().map(|place| place.enclosure.clone()),
+        slot: found.info.place.as_ref().map(|place| place.slot),
+        size_bytes: found.size_bytes,
+        usable_bytes: None,
+        free_bytes: None,
+        pool: None,
+        usage: None,
+        state: DiskState::Online,
+        health: Health::Healthy,
+        can_pool: condition.is_none(),
+        conditions: condition.into_iter().collect(),
+        errors: DiskErrors::default(),
+    }
+}
+
+/// A space.
+pub(crate) fn space(pool: &str, space: &holdfast_space::Space) -> Space {
+    let record = space.record();
+    let (status, counters) = (space.status(), space.counters());
+    let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    Space {
+        name: format!("{pool}/{}", record.name),
+        id: record.uuid,
+        layout: match record.shape.layout {
+            Layout::Simple => LayoutKind::Simple,
+            Layout::Mirror { .. } => LayoutKind::Mirror,
+        },
+        copies: record.shape.layout.copies(),
+        columns: record.shape.columns,
+        interleave_bytes: record.shape.interleave.bytes(),
+        provisioning: record.provisioning,
+        size_bytes: record.size_bytes,
+        chunk_bytes: record.chunk_bytes,
+        allocated_bytes: status.allocated_bytes,
+        raw_bytes: status.raw_bytes,
+        dirty_bytes: status.dirty_bytes,
+        stale_slabs: status.stale_slabs,
+        state: status.state,
+        health: status.health,
+        conditions: conditions(status.conditions),
+        counters: SpaceCounters {
+            reads: get(&counters.reads.requests),
+            read_bytes: get(&counters.reads.bytes),
+            writes: get(&counters.writes.requests),
+            written_bytes: get(&counters.writes.bytes),
+            discards: get(&counters.discards.requests),
+            discarded_bytes: get(&counters.discards.bytes),
+            errors: get(&counters.errors),
+        },
+    }
+}

@@ -1,0 +1,112 @@
+//! The watcher: notices disks that go and come.
+//!
+//! Invariant: it only asks whether paths are still there, and looks at a path again only when something changed there; it
+//! never holds the engine open.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::MetadataExt;
+use std::sync::{Arc, Weak};
+
+use holdfast_api::Severity;
+use holdfast_device::file::FileDevice;
+use holdfast_model::{DiskState, Uuid};
+use tokio::sync::watch;
+
+use crate::engine::{Engine, OpenPool};
+use crate::error::Answer;
+
+/// What tells one object at a path from the next: device, inode and last change.
+type Mark = (u64, u64, i64, i64);
+
+#[derive(Default)]
+struct Seen {
+    tried: BTreeMap<String, Mark>,
+}
+
+/// Watches until `stop` says so or the engine is gone.
+pub(crate) async fn watch(engine: Weak<Engine>, mut stop: watch::Receiver<bool>) {
+    let mut seen = Seen::default();
+    let Some(interval) = engine.upgrade().map(|engine| engine.settings.watch_interval) else { return };
+    loop {
+        tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => return,
+            () = tokio::time::sleep(interval) => {}
+        }
+        let Some(engine) = engine.upgrade() else { return };
+        if let Err(error) = engine.look_round(&mut seen).await {
+            tracing::warn!("the watcher failed: {error}");
+        }
+    }
+}
+
+fn mark(path: &str) -> Option<Mark> {
+    let data = std::fs::metadata(path).ok()?;
+    Some((data.dev(), data.ino(), data.ctime(), data.ctime_nsec()))
+}
+
+impl Engine {
+    async fn look_round(self: &Arc<Self>, seen: &mut Seen) -> Answer<()> {
+        let pools: Vec<Arc<OpenPool>> = self.live().pools.values().cloned().collect();
+        let mut returned = BTreeSet::new();
+        for open in &pools {
+            self.notice_gone(open).await?;
+            for disk in open.pool.disks().into_iter().filter(|disk| disk.record.state == DiskState::Missing) {
+                let path = disk.record.path;
+                match mark(&path) {
+                    Some(mark) if seen.tried.get(&path) != Some(&mark) => {
+                        seen.tried.insert(path.clone(), mark);
+                        returned.insert(path);
+                    }
+                    Some(_) => {}
+                    None => {
+                        seen.tried.remove(&path);
+                    }
+                }
+            }
+        }
+        if !returned.is_empty() {
+            self.change(move |engine| async move { engine.bring_back(returned).await }).await?;
+        }
+        let offline = !self.live().offline.is_empty();
+        if offline {
+            self.change(move |engine| async move {
+                engine.retry_offline().await;
+                Ok(())
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    async fn notice_gone(&self, open: &OpenPool) -> Answer<()> {
+        let devices: Vec<(Uuid, Arc<FileDevice>)> = open.disks().iter().map(|(id, device)| (*id, device.clone())).collect();
+        let gone = self.blocking(move || {
+            devices.into_iter().filter(|(_, device)| !device.still_there()).map(|(id, _)| id).collect::<BTreeSet<Uuid>>()
+        });
+        let gone = gone.await?;
+        let online = open.pool.disks().into_iter().filter(|disk| disk.record.state == DiskState::Online);
+        for disk in online.filter(|disk| gone.contains(&disk.record.id)) {
+            let (pool, index) = (open.pool.clone(), disk.record.index);
+            let cause = format!("nothing is at {} any more, or something else is", disk.record.path);
+            let out = self.on_reactor(move || async move { pool.disk_out(index, DiskState::Missing, &cause).await }).await?;
+            if let Err(error) = out {
+                tracing::warn!("disk {} is gone and could not be taken out of service: {error}", disk.record.path);
+            }
+        }
+        Ok(())
+    }
+
+    async fn bring_back(&self, paths: BTreeSet<String>) -> Answer<()> {
+        let search = self.search(paths).await?;
+        let pools: Vec<Arc<OpenPool>> = self.live().pools.values().cloned().collect();
+        for open in pools {
+            if let Err(error) = self.take_back(&open, &search.pools, &search.devices).await {
+                self.events.emit(Severity::Warning, &error.object, &format!("not taken back: {}", error.message), &error.next_action);
+            }
+        }
+        for refused in search.refused {
+            self.events.emit(Severity::Warning, "disk", &refused.cause, &refused.next_action);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,52 @@
+//! What happens around every request: its id, its line in the log, its time limit.
+
+use std::time::Instant;
+
+use axum::extract::Request;
+use axum::http::{HeaderName, HeaderValue};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use holdfast_api::{ApiError, Code};
+use tracing::Instrument;
+
+use crate::REQUEST_TIMEOUT;
+use crate::refusal::Refusal;
+
+static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const LONGEST_ID: usize = 64;
+
+/// Gives the request an id, or keeps the client's, and logs how it ended.
+pub(crate) async fn identify(request: Request, next: Next) -> Response {
+    let given = request.headers().get(&REQUEST_ID).filter(|id| id.len() <= LONGEST_ID && id.to_str().is_ok()).cloned();
+    let made = || HeaderValue::from_str(&uuid::Uuid::new_v4().to_string()).unwrap_or(HeaderValue::from_static("none"));
+    let id = given.unwrap_or_else(made);
+    let method = request.method().clone();
+    let path = request.uri().path().to_string();
+    let span = tracing::info_span!("request", id = id.to_str().unwrap_or_default(), %method, path);
+    let started = Instant::now();
+    async move {
+        let mut response = next.run(request).await;
+        let (status, milliseconds) = (response.status().as_u16(), started.elapsed().as_millis() as u64);
+        if response.status().is_server_error() {
+            tracing::error!(status, milliseconds, "answered");
+        } else {
+            tracing::debug!(status, milliseconds, "answered");
+        }
+        response.headers_mut().insert(REQUEST_ID.clone(), id);
+        response
+    }
+    .instrument(span)
+    .await
+}
+
+/// Answers for a handler that takes too long. What it began goes on.
+pub(crate) async fn limit_time(request: Request, next: Next) -> Response {
+    match tokio::time::timeout(REQUEST_TIMEOUT, next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => {
+            let message = format!("no answer within {} s", REQUEST_TIMEOUT.as_secs());
+            let next_action = "the change goes on: look at the object and the events, then repeat it if need be";
+            Refusal(ApiError::new(Code::Timeout, "request", message, next_action)).into_response()
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Errors as answers, and extractors whose failures are such answers.
+
+use axum::extract::rejection::{BytesRejection, PathRejection, QueryRejection};
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::{Method, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use holdfast_api::{ApiError, Code, ErrorBody};
+use serde::de::DeserializeOwned;
+
+/// An error as an answer.
+pub(crate) struct Refusal(pub(crate) ApiError);
+
+/// What a handler answers.
+pub(crate) type Answered<T> = Result<T, Refusal>;
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.0.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        (status, axum::Json(ErrorBody { error: self.0 })).into_response()
+    }
+}
+
+impl From<ApiError> for Refusal {
+    fn from(error: ApiError) -> Self {
+        Self(error)
+    }
+}
+
+impl From<PathRejection> for Refusal {
+    fn from(rejection: PathRejection) -> Self {
+        Self(ApiError::invalid("path", rejection.body_text(), "see the API's document at /api/v1/openapi.json"))
+    }
+}
+
+impl From<QueryRejection> for Refusal {
+    fn from(rejection: QueryRejection) -> Self {
+        Self(ApiError::invalid("query", rejection.body_text(), "see the API's document at /api/v1/openapi.json"))
+    }
+}
+
+impl From<BytesRejection> for Refusal {
+    fn from(rejection: BytesRejection) -> Self {
+        if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
+            let message = format!("the body is larger than {} bytes", crate::BODY_BYTES);
+            return Self(ApiError::new(Code::TooLarge, "body", message, "send less"));
+        }
+        Self(ApiError::invalid("body", rejection.body_text(), "send it again"))
+    }
+}
+
+/// A JSON body of type `T`.
+pub(crate) struct Body<T>(pub(crate) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
+        let bytes = axum::body::Bytes::from_request(request, state).await?;
+        let bytes: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
+        let wrong = |error: serde_json::Error| {
+            Refusal(ApiError::invalid("body", error.to_string(), "see the API's document at /api/v1/openapi.json"))
+        };
+        serde_json::from_slice(bytes).map(Self).map_err(wrong)
+    }
+}
+
+/// Parameters in the path.
+#[derive(FromRequestParts)]
+#[from_request(via(axum::extract::Path), rejection(Refusal))]
+pub(crate) struct InPath<T>(pub(crate) T);
+
+/// Parameters in the query.
+#[derive(FromRequestParts)]
+#[from_request(via(axum::extract::Query), rejection(Refusal))]
+pub(crate) struct InQuery<T>(pub(crate) T);
+
+pub(crate) async fn no_such_path(uri: Uri) -> Refusal {
+    let next_action = "see the API's document at /api/v1/openapi.json";
+    Refusal(ApiError::new(Code::NotFound, format!("path {}", uri.path()), "nothing is there", next_action))
+}
+
+pub(crate) async fn no_such_method(method: Method, uri: Uri) -> Response {
+    let next_action = "see the API's document at /api/v1/openapi.json";
+    let error = ApiError::invalid(format!("path {}", uri.path()), format!("{method} is not for it"), next_action);
+    (StatusCode::METHOD_NOT_ALLOWED, axum::Json(ErrorBody { error })).into_response()
+}

@@ -1,0 +1,53 @@
+//! Disks.
+
+use axum::Json;
+use axum::http::StatusCode;
+use holdfast_api::{CreateFileDisk, Disk, DiskChanged, DiskRef, ErrorBody, SetDisk, WipeDisk};
+
+use super::{OnEngine, made};
+use crate::refusal::{Answered, Body, InPath};
+
+/// Lists all disks: those of pools, and those that belong to none.
+#[utoipa::path(get, path = "/disks", tag = "disks", operation_id = "disk_list",
+    responses((status = 200, body = [Disk], description = "All disks."),
+        (status = "default", body = ErrorBody, description = "Refused or failed.")))]
+pub(crate) async fn list(engine: OnEngine) -> Answered<Json<Vec<Disk>>> {
+    Ok(Json(engine.disks().await?))
+}
+
+/// Makes a sparse file that serves as a disk.
+#[utoipa::path(post, path = "/disks", tag = "disks", operation_id = "disk_create_file", request_body = CreateFileDisk,
+    responses((status = 201, body = DiskChanged, description = "Made."),
+        (status = 200, body = DiskChanged, description = "It was there already."),
+        (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
+pub(crate) async fn create_file(engine: OnEngine, Body(request): Body<CreateFileDisk>) -> Answered<(StatusCode, Json<DiskChanged>)> {
+    let answer = engine.create_file_disk(request).await?;
+    Ok(made(answer.changed, answer))
+}
+
+/// Shows a disk.
+#[utoipa::path(get, path = "/disks/{disk}", tag = "disks", operation_id = "disk_show",
+    params(("disk" = String, Path, description = "Path (percent-encoded), serial number or id.")),
+    responses((status = 200, body = Disk, description = "The disk."),
+        (status = "default", body = ErrorBody, description = "Refused or failed.")))]
+pub(crate) async fn show(engine: OnEngine, InPath(disk): InPath<String>) -> Answered<Json<Disk>> {
+    Ok(Json(engine.disk(&DiskRef::new(&disk)).await?))
+}
+
+/// Sets what the disk itself does not tell, or what its pool may use it for.
+#[utoipa::path(patch, path = "/disks/{disk}", tag = "disks", operation_id = "disk_set", request_body = SetDisk,
+    params(("disk" = String, Path, description = "Path (percent-encoded), serial number or id.")),
+    responses((status = 200, body = DiskChanged, description = "The disk as it is now."),
+        (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
+pub(crate) async fn set(engine: OnEngine, InPath(disk): InPath<String>, Body(request): Body<SetDisk>) -> Answered<Json<DiskChanged>> {
+    Ok(Json(engine.set_disk(disk, request).await?))
+}
+
+/// Makes a disk of no pool blank.
+#[utoipa::path(post, path = "/disks/{disk}/wipe", tag = "disks", operation_id = "disk_wipe", request_body = WipeDisk,
+    params(("disk" = String, Path, description = "Path (percent-encoded), serial number or id.")),
+    responses((status = 200, body = DiskChanged, description = "The disk as it is now."),
+        (status = "default", body = ErrorBody, description = "Refused or failed.")))]
+pub(crate) async fn wipe(engine: OnEngine, InPath(disk): InPath<String>, Body(request): Body<WipeDisk>) -> Answered<Json<DiskChanged>> {
+    Ok(Json(engine.wipe_disk(disk, request.force).await?))
+}

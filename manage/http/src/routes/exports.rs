@@ -1,0 +1,44 @@
+//! Exports.
+
+use axum::Json;
+use axum::http::StatusCode;
+use holdfast_api::{Changed, CreateExport, ErrorBody, Export, ExportChanged};
+
+use super::{OnEngine, made};
+use crate::refusal::{Answered, Body, InPath};
+
+/// Lists all exports.
+#[utoipa::path(get, path = "/exports", tag = "exports", operation_id = "nbd_list",
+    responses((status = 200, body = [Export], description = "All exports."),
+        (status = "default", body = ErrorBody, description = "Refused or failed.")))]
+pub(crate) async fn list(engine: OnEngine) -> Json<Vec<Export>> {
+    Json(engine.exports())
+}
+
+/// Exports a space.
+#[utoipa::path(post, path = "/exports", tag = "exports", operation_id = "nbd_export", request_body = CreateExport,
+    responses((status = 201, body = ExportChanged, description = "Made."),
+        (status = 200, body = ExportChanged, description = "It was there already, with these parameters."),
+        (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
+pub(crate) async fn create(engine: OnEngine, Body(request): Body<CreateExport>) -> Answered<(StatusCode, Json<ExportChanged>)> {
+    let answer = engine.create_export(request).await?;
+    Ok(made(answer.changed, answer))
+}
+
+/// Shows an export.
+#[utoipa::path(get, path = "/exports/{name}", tag = "exports", operation_id = "nbd_show",
+    params(("name" = String, Path, description = "Name of the export.")),
+    responses((status = 200, body = Export, description = "The export."),
+        (status = "default", body = ErrorBody, description = "Refused or failed.")))]
+pub(crate) async fn show(engine: OnEngine, InPath(name): InPath<String>) -> Answered<Json<Export>> {
+    Ok(Json(engine.export(&name)?))
+}
+
+/// Withdraws an export. Requests in flight are answered, then its clients are disconnected.
+#[utoipa::path(delete, path = "/exports/{name}", tag = "exports", operation_id = "nbd_unexport",
+    params(("name" = String, Path, description = "Name of the export.")),
+    responses((status = 200, body = Changed, description = "Withdrawn, or it was not there."),
+        (status = "default", body = ErrorBody, description = "Refused or failed.")))]
+pub(crate) async fn remove(engine: OnEngine, InPath(name): InPath<String>) -> Answered<Json<Changed>> {
+    Ok(Json(engine.remove_export(name).await?))
+}
