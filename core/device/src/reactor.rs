@@ -24,6 +24,7 @@ mod clock;
 mod core;
 pub mod net;
 mod operation;
+mod patience;
 mod ring;
 mod shared;
 #[cfg(test)]

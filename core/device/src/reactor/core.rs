@@ -1,9 +1,8 @@
 //! The loop of one reactor and what it holds.
 //!
 //! A turn runs the tasks that are ready, submits what they asked for in one batch, and takes what is finished. A turn in
-//! which nothing came from outside is idle. Idle turns spin while work is likely: while recent waits ended within the
-//! limit of [`ReactorSettings::spin`]. Each spin retries the waiting sockets and yields the core, so that a client on
-//! the same core gets to run.
+//! which nothing came from outside is idle. Idle turns spin as long as [`Patience`] lets them: each retries the waiting
+//! sockets and yields the core, so that a client on the same core gets to run.
 //!
 //! Invariant: a reactor sleeps only when nothing is ready, nothing was injected, and each socket that a task waits for is
 //! armed in the ring.
@@ -22,7 +21,8 @@ use io_uring::{opcode, squeue, types};
 use super::ReactorSettings;
 use super::clock::{Timers, monotonic};
 use super::operation::Operations;
-use super::ring::{Poke, Ring, Token};
+use super::patience::Patience;
+use super::ring::{Ring, Token};
 use super::shared::{Injected, Shared};
 use super::waits::Waits;
 
@@ -32,8 +32,6 @@ const BUDGET: u32 = 128;
 const RETRIED_SOCKETS: usize = 8;
 /// While busy, waiting sockets are looked after once in so many turns.
 const BUSY_TURNS: u64 = 4;
-/// How sure the reactor is at most that the next wait will be short.
-const LIKELY_AT_MOST: u32 = 16;
 
 thread_local! {
     static CURRENT: Cell<*const Core> = const { Cell::new(std::ptr::null()) };
@@ -141,8 +139,7 @@ impl Core {
     pub(crate) fn run(&self, mut finished: impl FnMut() -> bool) {
         self.arm_bell();
         let counters = &self.shared.counters;
-        let mut likely = 0u32;
-        let mut idle_since = None;
+        let mut patience = Patience::new(self.spin);
         let mut turns = 0u64;
         loop {
             counters.loops.add(1);
@@ -153,16 +150,15 @@ impl Core {
                 return;
             }
             self.take_incoming();
-            if self.ring.has_unsubmitted() || self.ring.poke() == Poke::Enter {
+            if self.ring.wants_enter() {
                 self.ring.enter(0, None).expect("the ring takes entries");
             }
             self.reap();
             self.fire_timers();
 
             let moved = self.progress.replace(0) > 0;
-            if moved && let Some(since) = idle_since.take() {
-                let short = monotonic().saturating_sub(since) <= self.spin;
-                likely = if short { (likely + 4).min(LIKELY_AT_MOST) } else { likely / 2 };
+            if moved && patience.is_waiting() {
+                patience.end(monotonic());
             }
             if self.has_ready() {
                 if turns.is_multiple_of(BUSY_TURNS) {
@@ -173,9 +169,7 @@ impl Core {
             if moved {
                 continue;
             }
-            let now = monotonic();
-            let since = *idle_since.get_or_insert(now);
-            if likely > 0 && now.saturating_sub(since) < self.spin {
+            if patience.spin(monotonic()) {
                 counters.spins.add(1);
                 self.look_after_sockets();
                 // SAFETY: a system call without arguments.

@@ -62,7 +62,8 @@ impl Ring {
         let uring = build(true).or_else(|_| build(false)).map_err(|error| {
             io::Error::new(
                 error.kind(),
-                format!("io_uring cannot be set up: {error}; it needs Linux 5.11 and sysctl kernel.io_uring_disabled = 0"),
+                format!("io_uring cannot be set up: {error}; it needs Linux 5.11, sysctl kernel.io_uring_disabled = 0, and a container profile \
+                     that allows it"),
             )
         })?;
         if !uring.params().is_feature_ext_arg() {
@@ -84,20 +85,11 @@ impl Ring {
         }
     }
 
-    /// Whether entries wait to be submitted.
-    pub(crate) fn has_unsubmitted(&self) -> bool {
-        !self.uring.borrow_mut().submission().is_empty()
-    }
-
-    /// Whether completions are there, or would be after one `enter`.
-    pub(crate) fn poke(&self) -> Poke {
+    /// Whether the kernel should be entered: to take entries, or to post completions that it holds back.
+    pub(crate) fn wants_enter(&self) -> bool {
         let mut uring = self.uring.borrow_mut();
         let submission = uring.submission();
-        if submission.taskrun() || submission.cq_overflow() {
-            return Poke::Enter;
-        }
-        drop(submission);
-        if uring.completion().is_empty() { Poke::Nothing } else { Poke::Reap }
+        !submission.is_empty() || submission.taskrun() || submission.cq_overflow()
     }
 
     /// Submits everything, lets the kernel post completions, and waits for `want` of them or until `timeout` is over.
@@ -127,12 +119,4 @@ impl Ring {
     pub(crate) fn reap(&self, into: &mut Vec<(Token, i32)>) {
         into.extend(self.uring.borrow_mut().completion().map(|entry| (Token::unpack(entry.user_data()), entry.result())));
     }
-}
-
-/// What the ring has to say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Poke {
-    Nothing,
-    Reap,
-    Enter,
 }
