@@ -16,6 +16,16 @@ impl Space {
         let inner = self.inner.clone();
         Io::eager(async move { inner.extents(offset, len, max).await })
     }
+
+    /// For each column of a chunk's row the runs of blocks that hold data: what a check of its copies compares.
+    pub async fn written_blocks(&self, chunk: u32) -> Result<Vec<Vec<(u32, u32)>>, IoError> {
+        let row = self.inner.row(chunk).await?;
+        let runs = |column: &crate::column::Column| {
+            let state = column.lock();
+            state.written.runs(0, state.blocks()).collect()
+        };
+        Ok(row.map(|row| row.columns.iter().map(runs).collect()).unwrap_or_default())
+    }
 }
 
 impl Inner {

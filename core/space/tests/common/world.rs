@@ -1,0 +1,105 @@
+//! A simulated machine: disks that stay, and a pool with a space on them that come and go with the power.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use holdfast_device::sim::{Sim, SimDisk, SimDiskSpec};
+use holdfast_device::{Device, Io, IoError, IoErrorKind};
+use holdfast_model::{Name, Uuid};
+use holdfast_pool::{Candidate, DiskInfo, Env, Event, EventSink, Pool, Severity, Witness, WitnessRecord, scan};
+
+/// Remembers like a file that is synced: what was answered survives.
+#[derive(Default)]
+pub struct TestWitness(Mutex<BTreeMap<Uuid, WitnessRecord>>);
+
+impl Witness for TestWitness {
+    fn load(&self, pool: Uuid) -> Option<WitnessRecord> {
+        self.0.lock().expect("one thread").get(&pool).copied()
+    }
+
+    fn store(&self, pool: Uuid, record: WitnessRecord) -> Io<()> {
+        self.0.lock().expect("one thread").insert(pool, record);
+        Io::ready(Ok(()))
+    }
+}
+
+/// Keeps events, and their severity.
+#[derive(Default)]
+pub struct TestEvents(pub Mutex<Vec<Event>>);
+
+impl EventSink for TestEvents {
+    fn emit(&self, event: Event) {
+        self.0.lock().expect("one thread").push(event);
+    }
+}
+
+impl TestEvents {
+    /// How many events of at least this severity came.
+    pub fn count(&self, severity: Severity) -> usize {
+        self.0.lock().expect("one thread").iter().filter(|event| event.severity >= severity).count()
+    }
+}
+
+/// The machine.
+pub struct World {
+    pub sim: Sim,
+    pub disks: Vec<Arc<SimDisk>>,
+    pub witness: Arc<TestWitness>,
+    pub events: Arc<TestEvents>,
+    seeds: RefCell<u64>,
+}
+
+impl World {
+    /// A machine with these disks.
+    pub fn new(sim: Sim, specs: Vec<SimDiskSpec>) -> Self {
+        let disks = specs.into_iter().map(|spec| SimDisk::new(&sim, spec)).collect();
+        let seeds = RefCell::new(sim.seed());
+        Self { sim, disks, witness: Arc::default(), events: Arc::default(), seeds }
+    }
+
+    /// What a pool is handed.
+    pub fn env(&self) -> Env {
+        let mut seeds = self.seeds.borrow_mut();
+        *seeds = seeds.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        Env { clock: self.sim.clock(), seed: *seeds, witness: self.witness.clone(), events: self.events.clone() }
+    }
+
+    /// A disk as the prober finds it.
+    pub fn candidate(&self, index: usize) -> Candidate {
+        let disk = &self.disks[index];
+        let info = DiskInfo { path: format!("/sim/{index}"), serial: disk.spec().serial.clone(), ..DiskInfo::default() };
+        Candidate { device: disk.clone(), info }
+    }
+
+    /// All disks that are there, as the prober finds them.
+    pub fn candidates(&self) -> Vec<Candidate> {
+        (0..self.disks.len()).filter(|index| self.disks[*index].is_present()).map(|index| self.candidate(index)).collect()
+    }
+
+    /// A future that makes a pool of all disks.
+    pub fn create(&self, name: &str) -> impl Future<Output = Arc<Pool>> + use<> {
+        let (env, candidates, name) = (self.env(), self.candidates(), name.parse::<Name>().expect("a name"));
+        async move { Pool::create(env, name, candidates).await.expect("blank disks make a pool") }
+    }
+
+    /// A future that imports the pool from the disks that are there.
+    pub fn import(&self) -> impl Future<Output = Result<Arc<Pool>, String>> + use<> {
+        let (env, candidates) = (self.env(), self.candidates());
+        async move {
+            let mut found = scan(candidates).await;
+            let pool = found.pools.pop().ok_or_else(|| "no pool is found".to_string())?;
+            Pool::import(env, pool, false).await.map_err(|error| error.to_string())
+        }
+    }
+}
+
+/// Whether a request may fail so: the pool is full.
+pub fn is_full(error: &IoError) -> bool {
+    error.kind == IoErrorKind::NoSpace
+}
+
+/// Blocks of a device without faults, read whole.
+pub async fn read_all(device: &dyn Device, offset: u64, len: usize) -> Result<Vec<u8>, IoError> {
+    device.read(offset, holdfast_device::IoBuf::new(len)).await.map(|data| data.to_vec())
+}
