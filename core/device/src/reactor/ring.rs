@@ -60,11 +60,8 @@ impl Ring {
             builder.build(entries.clamp(8, 4096))
         };
         let uring = build(true).or_else(|_| build(false)).map_err(|error| {
-            io::Error::new(
-                error.kind(),
-                format!("io_uring cannot be set up: {error}; it needs Linux 5.11, sysctl kernel.io_uring_disabled = 0, and a container profile \
-                     that allows it"),
-            )
+            let needs = "Linux 5.11, sysctl kernel.io_uring_disabled = 0, and in a container a profile that allows it";
+            io::Error::new(error.kind(), format!("io_uring cannot be set up: {error}; it needs {needs}"))
         })?;
         if !uring.params().is_feature_ext_arg() {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "io_uring of this kernel is too old: Linux 5.11 is needed"));
