@@ -125,12 +125,12 @@ pub fn block_status(out: &mut Vec<u8>, style: ReplyStyle, request: &Request, con
         }
         return;
     }
-    const LONGEST: u64 = !4095_u32 as u64;
-    let cut = extents.iter().position(|extent| extent.len > LONGEST).map_or(extents.len(), |at| at + 1);
+    const WHOLE_BLOCKS: u32 = !4095;
+    let cut = extents.iter().position(|extent| extent.len > u32::MAX.into()).map_or(extents.len(), |at| at + 1);
     chunk(out, style, request, REPLY_TYPE_BLOCK_STATUS, true, 4 + 8 * cut as u64);
     out.extend_from_slice(&context.to_be_bytes());
     for extent in &extents[..cut] {
-        out.extend_from_slice(&(extent.len.min(LONGEST) as u32).to_be_bytes());
+        out.extend_from_slice(&u32::try_from(extent.len).unwrap_or(WHOLE_BLOCKS).to_be_bytes());
         out.extend_from_slice(&extent.state.to_be_bytes());
     }
 }

@@ -1,0 +1,84 @@
+//! What the tests of the server share: a server over a memory target, and a client.
+
+pub mod client;
+pub mod memory;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use holdfast_device::Target;
+use holdfast_device::reactor::{self, ReactorHandle, ReactorSettings};
+use holdfast_nbd::{Address, Exports, NbdSettings, Server};
+
+/// A server on two reactors, which goes away with this.
+#[allow(dead_code)]
+pub struct Fixture {
+    pub exports: Arc<Exports>,
+    pub server: Option<Server>,
+    pub unix: Address,
+    pub tcp: Address,
+    pub reactors: Vec<ReactorHandle>,
+}
+
+/// A path that no other test uses.
+pub fn fresh_path(ending: &str) -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    std::env::temp_dir().join(format!("holdfast-nbd-{}-{number}{ending}", std::process::id()))
+}
+
+#[allow(dead_code)]
+impl Fixture {
+    pub fn new(targets: &[(&str, Arc<dyn Target>)]) -> Self {
+        Self::with(targets, NbdSettings::default())
+    }
+
+    pub fn with(targets: &[(&str, Arc<dyn Target>)], settings: NbdSettings) -> Self {
+        let quiet = |number| ReactorSettings {
+            name: format!("reactor-{number}"),
+            spin: Duration::from_micros(20),
+            ..ReactorSettings::default()
+        };
+        let reactors: Vec<_> = (0..2).map(|number| reactor::start(quiet(number)).unwrap()).collect();
+        let exports = Exports::new();
+        for (name, target) in targets {
+            exports.add(name, target.clone()).unwrap();
+        }
+        let wanted = [Address::Unix(fresh_path(".sock")), "tcp:127.0.0.1:0".parse().unwrap()];
+        let server = Server::start(reactors.clone(), exports.clone(), &wanted, settings).unwrap();
+        let [unix, tcp] = server.addresses() else { panic!("two addresses") };
+        let (unix, tcp) = (unix.clone(), tcp.clone());
+        Self { exports, server: Some(server), unix, tcp, reactors }
+    }
+
+    pub fn server(&self) -> &Server {
+        self.server.as_ref().unwrap()
+    }
+
+    /// Waits for the server to go down.
+    pub fn shut_down(&mut self) {
+        let server = self.server.take().unwrap();
+        self.reactors[0].call(move || server.shutdown()).wait().unwrap();
+    }
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        drop(self.server.take());
+        for reactor in self.reactors.drain(..) {
+            reactor.stop();
+        }
+    }
+}
+
+/// Waits until `condition` holds.
+#[allow(dead_code)]
+pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let limit = Instant::now() + Duration::from_secs(20);
+    while !condition() {
+        assert!(Instant::now() < limit, "{what} did not come true");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
