@@ -147,11 +147,16 @@ impl IoBuf {
     /// # Panics
     /// If it was not.
     pub fn join(&mut self, next: Self) {
-        assert!(
-            Arc::ptr_eq(&self.block, &next.block) && self.at + self.len == next.at,
-            "only neighbours of one buffer are joined"
-        );
+        assert!(self.try_join(next).is_ok(), "only neighbours of one buffer are joined");
+    }
+
+    /// As [`IoBuf::join`], but gives a stranger back.
+    pub fn try_join(&mut self, next: Self) -> Result<(), Self> {
+        if !Arc::ptr_eq(&self.block, &next.block) || self.at + self.len != next.at {
+            return Err(next);
+        }
         self.len += next.len;
+        Ok(())
     }
 
     /// Shortens the buffer to its first `len` bytes.

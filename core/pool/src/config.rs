@@ -384,8 +384,16 @@ impl Config {
         if !self.reserve(row) {
             return Err(WireError::Value("unit"));
         }
+        let mut row = row.clone();
+        // A disk may have gone out between the choice of the row's place and its record.
+        for index in 0..row.slabs.len() {
+            let out = self.disks.get(&row.slabs[index].disk()).is_some_and(|disk| disk.state != DiskState::Online);
+            if out && !row.is_last_copy(index) {
+                row.slabs[index].set_stale(true);
+            }
+        }
         if let Some(space) = self.spaces.get_mut(&space) {
-            space.rows.insert(chunk, row.clone());
+            space.rows.insert(chunk, row);
         }
         Ok(())
     }

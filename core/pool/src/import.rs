@@ -84,6 +84,7 @@ pub(crate) async fn create(env: Env, name: Name, disks: Vec<Candidate>) -> Resul
     }
     let pool = Pool::assemble(env, id, config, pool_disks, Committer { logs, position });
     pool.commit(vec![Change::Opened], Guard::None).await?;
+    pool.inform_witness().await;
     Ok(pool)
 }
 
@@ -163,6 +164,7 @@ pub(crate) async fn adopt(env: Env, found: FoundPool, force: bool) -> Result<Arc
     changes.extend(paths.into_iter().map(Change::Disk));
     changes.extend(incomplete.into_iter().map(Change::SpaceGone));
     pool.open_generation(changes, &absent, force).await?;
+    pool.inform_witness().await;
     for index in damaged_labels {
         pool.emit(
             Severity::Warning,
@@ -186,6 +188,13 @@ pub(crate) async fn adopt(env: Env, found: FoundPool, force: bool) -> Result<Arc
 }
 
 impl Pool {
+    /// Tells the witness how far the pool is, so that its vote counts from now on. It is asked only where disks do not suffice, so
+    /// a failure is no more than a vote less.
+    async fn inform_witness(&self) {
+        let tip = *self.position.lock().expect("no panic while held");
+        let _ = self.env.witness.store(self.id(), WitnessRecord { promised: tip.generation, tip }).await;
+    }
+
     async fn open_generation(&self, mut changes: Vec<Change>, absent: &[u16], force: bool) -> Result<(), PoolError> {
         for index in absent {
             let path = self.state().config.disks.get(index).map(|record| record.path.clone()).unwrap_or_default();

@@ -264,7 +264,8 @@ impl Pool {
     /// The chunks of a space that have a stale slab on a disk that is in service.
     pub fn stale_chunks(&self, space: u32) -> Vec<u32> {
         let state = self.state();
-        let back = |slab: &crate::config::SlabPlace| slab.stale() && state.disks.get(&slab.disk()).is_some_and(|disk| disk.in_service());
+        let back =
+            |slab: &crate::config::SlabPlace| slab.stale() && state.disks.get(&slab.disk()).is_some_and(|disk| disk.in_service());
         let rows = state.config.spaces.get(&space).map(|space| space.rows.iter());
         rows.into_iter().flatten().filter(|(_, row)| row.slabs.iter().any(back)).map(|(chunk, _)| *chunk).collect()
     }

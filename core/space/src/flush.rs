@@ -34,7 +34,8 @@ impl Inner {
         self.settle_disks().await?;
         for (row, column, durable) in pending {
             row.columns[column].lock().note_durable(&durable);
-            row.write_maps(column).await?;
+            let written = row.write_maps(column).await;
+            row.unless_gone(written)?;
         }
         Ok(())
     }
@@ -55,7 +56,7 @@ impl Inner {
         for row in self.open_rows() {
             row.refresh();
             let served = (0..row.columns.len()).all(|column| row.copies_of(column).any(|(_, slab)| slab.usable()));
-            if !served {
+            if !served && row.unless_gone(Err(error.clone())).is_err() {
                 return Err(error);
             }
         }

@@ -114,6 +114,24 @@ impl Row {
     }
 }
 
+/// Puts the pieces of a read together: by joining, or by a copy where one was read anew after an error.
+fn gather(pieces: Vec<IoBuf>, len: usize) -> IoBuf {
+    let mut pieces = pieces.into_iter();
+    let mut whole = pieces.next().expect("a read has a piece");
+    while let Some(piece) = pieces.next() {
+        if let Err(piece) = whole.try_join(piece) {
+            let mut copy = IoBuf::new(len);
+            let mut at = 0;
+            for piece in [whole, piece].into_iter().chain(pieces) {
+                copy[at..at + piece.len()].copy_from_slice(&piece);
+                at += piece.len();
+            }
+            return copy;
+        }
+    }
+    whole
+}
+
 impl Inner {
     /// Fills `buf` from `offset`.
     pub async fn read(&self, offset: u64, mut buf: IoBuf) -> Result<IoBuf, IoError> {
@@ -122,11 +140,12 @@ impl Inner {
         if first.len == buf.len() {
             return self.read_part(&first, buf).await;
         }
-        let mut whole = self.read_part(&first, buf.split_to(first.len)).await?;
+        let len = buf.len();
+        let mut pieces = vec![self.read_part(&first, buf.split_to(first.len)).await?];
         for part in parts {
-            whole.join(self.read_part(&part, buf.split_to(part.len)).await?);
+            pieces.push(self.read_part(&part, buf.split_to(part.len)).await?);
         }
-        Ok(whole)
+        Ok(gather(pieces, len))
     }
 
     async fn read_part(&self, part: &ChunkPart, mut buf: IoBuf) -> Result<IoBuf, IoError> {
@@ -145,12 +164,8 @@ impl Inner {
             let row = &row;
             async move { self.read_segment(row, &segment, piece).await }
         }));
-        let mut pieces = reads.await.into_iter();
-        let mut whole = pieces.next().expect("a part has a piece")?;
-        for piece in pieces {
-            whole.join(piece?);
-        }
-        Ok(whole)
+        let pieces = reads.await.into_iter().collect::<Result<Vec<IoBuf>, IoError>>()?;
+        Ok(gather(pieces, part.len))
     }
 
     async fn read_segment(&self, row: &Arc<Row>, segment: &Segment, mut buf: IoBuf) -> Result<IoBuf, IoError> {

@@ -329,6 +329,12 @@ impl Row {
         *self.freed.lock().expect("no panic while held") = freed;
     }
 
+    /// The result of housekeeping on the row, where a failure does not matter if the row was given back meanwhile.
+    pub fn unless_gone(&self, result: Result<(), IoError>) -> Result<(), IoError> {
+        let gone = self.pool.row(self.space, self.chunk).is_none_or(|record| record.id != self.record.id);
+        if gone { Ok(()) } else { result }
+    }
+
     /// Whether all its slabs are in step.
     pub fn whole(&self) -> bool {
         self.slabs.iter().all(Slab::usable)

@@ -357,7 +357,10 @@ impl Inner {
         self.shard(chunk).write().expect("no panic while held").freeing.remove(&chunk);
         if let Some(row) = row {
             row.hold_freed(freed?);
-            self.discard_slabs(&row).await;
+            // A read that began before may still be on its way to the disk.
+            if Arc::strong_count(&row) == 1 {
+                self.discard_slabs(&row).await;
+            }
         }
         Ok(())
     }

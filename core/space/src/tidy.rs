@@ -35,7 +35,8 @@ impl Space {
         inner.sweep().await?;
         inner.rejoin_stale().await?;
         for row in inner.open_rows() {
-            inner.resync_row(&row).await?;
+            let resynced = inner.resync_row(&row).await;
+            row.unless_gone(resynced)?;
         }
         inner.unmark_idle().await?;
         inner.evict();
@@ -51,7 +52,8 @@ impl Inner {
         let chunks = self.pool.chunks_from(self.record.id, from, SWEEP_CHUNKS);
         for chunk in &chunks {
             if let Some(row) = self.row(*chunk).await? {
-                self.resync_row(&row).await?;
+                let resynced = self.resync_row(&row).await;
+                row.unless_gone(resynced)?;
             }
         }
         let next = chunks.last().filter(|_| chunks.len() == SWEEP_CHUNKS).map_or(u64::MAX, |last| u64::from(*last) + 1);
@@ -109,7 +111,8 @@ impl Inner {
         }
         self.settle_disks().await?;
         for (row, column, quiet) in idle {
-            row.unmark(column, |state, region| quiet.contains(&region) && !state.recent.contains(region)).await?;
+            let unmarked = row.unmark(column, |state, region| quiet.contains(&region) && !state.recent.contains(region)).await;
+            row.unless_gone(unmarked)?;
         }
         Ok(())
     }

@@ -306,7 +306,8 @@ impl Run {
     }
 
     async fn break_something(&self, up: &Up, random: &SimRandom) {
-        let tolerates = usize::from(self.plan.shape.layout.tolerates());
+        let quorum_bears = self.plan.disks / 2;
+        let tolerates = usize::from(self.plan.shape.layout.tolerates()).min(quorum_bears);
         let broken = self.bad.borrow().len();
         if broken >= tolerates || (broken == 0 && !self.is_whole(up)) {
             return;
@@ -347,7 +348,8 @@ impl Run {
             disk.clear_faults();
         }
         for (index, disk) in self.world.disks.iter().enumerate() {
-            let member = up.pool.disks().into_iter().find(|member| member.record.serial == format!("S{index}")).expect("a member");
+            let member =
+                up.pool.disks().into_iter().find(|member| member.record.serial == format!("S{index}")).expect("a member");
             if !disk.is_present() {
                 disk.reappear();
             }
@@ -393,7 +395,11 @@ impl Run {
                         self.world.disks[index].peek(slab.offset_bytes + holdfast_pool::slab::HEAD_BYTES + at, len)
                     };
                     let first = read(&slabs[0]);
-                    assert!(slabs[1..].iter().all(|slab| read(slab) == first), "copies of chunk {} column {column} differ", row.chunk);
+                    assert!(
+                        slabs[1..].iter().all(|slab| read(slab) == first),
+                        "copies of chunk {} column {column} differ",
+                        row.chunk
+                    );
                 }
             }
         }

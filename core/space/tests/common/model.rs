@@ -177,11 +177,6 @@ impl Model {
         }
         Ok(())
     }
-
-    /// Bytes that are checked one by one.
-    pub fn unit(&self) -> usize {
-        self.0.borrow().unit
-    }
 }
 
 impl State {

@@ -4,10 +4,10 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use holdfast_device::Io;
 use holdfast_device::sim::{Sim, SimDisk, SimDiskSpec};
-use holdfast_device::{Device, Io, IoError, IoErrorKind};
 use holdfast_model::{Name, Uuid};
-use holdfast_pool::{Candidate, DiskInfo, Env, Event, EventSink, Pool, Severity, Witness, WitnessRecord, scan};
+use holdfast_pool::{Candidate, DiskInfo, Env, Event, EventSink, Pool, Witness, WitnessRecord, scan};
 
 /// Remembers like a file that is synced: what was answered survives.
 #[derive(Default)]
@@ -24,20 +24,13 @@ impl Witness for TestWitness {
     }
 }
 
-/// Keeps events, and their severity.
+/// Keeps events.
 #[derive(Default)]
 pub struct TestEvents(pub Mutex<Vec<Event>>);
 
 impl EventSink for TestEvents {
     fn emit(&self, event: Event) {
         self.0.lock().expect("one thread").push(event);
-    }
-}
-
-impl TestEvents {
-    /// How many events of at least this severity came.
-    pub fn count(&self, severity: Severity) -> usize {
-        self.0.lock().expect("one thread").iter().filter(|event| event.severity >= severity).count()
     }
 }
 
@@ -92,14 +85,4 @@ impl World {
             Pool::import(env, pool, false).await.map_err(|error| error.to_string())
         }
     }
-}
-
-/// Whether a request may fail so: the pool is full.
-pub fn is_full(error: &IoError) -> bool {
-    error.kind == IoErrorKind::NoSpace
-}
-
-/// Blocks of a device without faults, read whole.
-pub async fn read_all(device: &dyn Device, offset: u64, len: usize) -> Result<Vec<u8>, IoError> {
-    device.read(offset, holdfast_device::IoBuf::new(len)).await.map(|data| data.to_vec())
 }
