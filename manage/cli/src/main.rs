@@ -1,2 +1,69 @@
-//! Placeholder until the crate's first commit.
-fn main() {}
+//! `holdfast`: the daemon and its command line, in one binary.
+//!
+//! Invariant: what a command answers goes to standard output, everything else to standard error. Exit code 0 is done, 1
+//! refused or failed, 2 used wrongly.
+
+mod arguments;
+mod client;
+mod daemon;
+mod demo;
+mod documentation;
+mod output;
+mod payload;
+mod remote;
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+
+use arguments::{Arguments, Command};
+use client::Client;
+
+/// Threads of the daemon's management; I/O has its own.
+const MANAGEMENT_THREADS: usize = 2;
+const BLOCKING_THREADS: usize = 16;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match run(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("holdfast: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: Arguments) -> Result<()> {
+    let Arguments { socket, json, command } = arguments;
+    match command {
+        Command::Completion { shell } => return documentation::print_completion(shell),
+        Command::Openapi => return output::print_line(holdfast_http::document().trim_end()),
+        Command::Man { dir } => return documentation::write_manual(&dir),
+        _ => {}
+    }
+    let threads = if matches!(command, Command::Serve(_) | Command::Demo(_)) { MANAGEMENT_THREADS } else { 1 };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads)
+        .max_blocking_threads(BLOCKING_THREADS)
+        .thread_name("management")
+        .enable_all()
+        .build()
+        .context("threads cannot be started")?;
+    let client = Client::new(&socket);
+    runtime.block_on(async move {
+        match command {
+            Command::Serve(options) => daemon::serve(*options, &socket).await,
+            Command::Demo(options) => demo::demo(options, json).await,
+            Command::Disk(command) => remote::disk_command(&client, json, command).await,
+            Command::Pool(command) => remote::pool_command(&client, json, command).await,
+            Command::Space(command) => remote::space_command(&client, json, command).await,
+            Command::Nbd(command) => remote::nbd_command(&client, json, command).await,
+            Command::Event(command) => remote::event_command(&client, json, command).await,
+            Command::Status => remote::status(&client, json).await,
+            Command::Completion { .. } | Command::Openapi | Command::Man { .. } => Ok(()),
+        }
+    })
+}

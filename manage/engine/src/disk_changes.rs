@@ -54,9 +54,9 @@ impl Engine {
         let live = self.live();
         live.pools.values().find_map(|open| {
             let disks = open.pool.disks();
-            let named = disks.iter().find(|member| {
-                member.record.id.to_string() == disk.as_str() || real_path(&member.record.path) == real
-            })?;
+            let named = disks
+                .iter()
+                .find(|member| member.record.id.to_string() == disk.as_str() || real_path(&member.record.path) == real)?;
             Some((open.clone(), named.record.id))
         })
     }

@@ -108,7 +108,8 @@ impl Engine {
         let DiskRef::Word(word) = disk else { return Ok(disk.as_str().into()) };
         let mut found: BTreeSet<String> = BTreeSet::new();
         for open in self.live().pools.values() {
-            let named = open.pool.disks().into_iter().filter(|disk| disk.record.serial == *word || disk.record.id.to_string() == *word);
+            let named =
+                open.pool.disks().into_iter().filter(|disk| disk.record.serial == *word || disk.record.id.to_string() == *word);
             found.extend(named.map(|disk| disk.record.path));
         }
         if found.is_empty() {
@@ -125,7 +126,11 @@ impl Engine {
             1 => Ok(found.into_iter().next().unwrap_or_default()),
             _ => {
                 let paths: Vec<String> = found.into_iter().collect();
-                Err(conflict(object, format!("several disks have this serial number: {}", paths.join(", ")), "name it by its path"))
+                Err(conflict(
+                    object,
+                    format!("several disks have this serial number: {}", paths.join(", ")),
+                    "name it by its path",
+                ))
             }
         }
     }
@@ -153,10 +158,14 @@ impl Engine {
     /// A disk of a pool that went out of service and is at its path again. Its device still holds it, so it cannot be
     /// opened anew.
     pub(crate) async fn held(&self, path: &str) -> Option<Taken> {
-        let devices: Vec<Arc<FileDevice>> = self.live().pools.values().flat_map(|open| open.disks().values().cloned().collect::<Vec<_>>()).collect();
+        let devices: Vec<Arc<FileDevice>> =
+            self.live().pools.values().flat_map(|open| open.disks().values().cloned().collect::<Vec<_>>()).collect();
         let device = devices.into_iter().find(|device| device.path() == Path::new(path) && device.still_there())?;
         let facts = self.probe(path).await.ok()?;
-        Some(Taken { candidate: Candidate { device: device.clone() as Arc<dyn Device>, info: self.info_of(path, &facts) }, device })
+        Some(Taken {
+            candidate: Candidate { device: device.clone() as Arc<dyn Device>, info: self.info_of(path, &facts) },
+            device,
+        })
     }
 
     /// Looks at disks of no pool. Those that cannot be opened are shown as unknown.
@@ -252,7 +261,9 @@ fn refuse(found: &Found, force: bool) -> Answer<()> {
             Err(not_confirmed(object, format!("it belongs to pool {name} ({id}), which is not imported"), import))
         }
         Carries::Something(what) => Err(not_confirmed(object, format!("it carries {what}"), forcing)),
-        Carries::Unknown(why) => Err(ApiError::new(Code::NotConfirmed, object, format!("what it carries is not known: {why}"), forcing)),
+        Carries::Unknown(why) => {
+            Err(ApiError::new(Code::NotConfirmed, object, format!("what it carries is not known: {why}"), forcing))
+        }
     }
 }
 

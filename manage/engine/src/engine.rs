@@ -128,10 +128,15 @@ impl Engine {
     pub async fn start(settings: Settings) -> Result<Arc<Self>, StartError> {
         let state_dir = StateDir::open(&settings.state_dir)?;
         let state = state_dir.load()?;
-        let events = EventLog::open(state_dir.path()).map_err(|error| StartError::System("the event log cannot be opened", error))?;
+        let events =
+            EventLog::open(state_dir.path()).map_err(|error| StartError::System("the event log cannot be opened", error))?;
         let reactors: Vec<ReactorHandle> = (0..settings.reactors.max(1))
             .map(|at| {
-                reactor::start(ReactorSettings { name: format!("reactor-{at}"), spin: settings.spin, ..ReactorSettings::default() })
+                reactor::start(ReactorSettings {
+                    name: format!("reactor-{at}"),
+                    spin: settings.spin,
+                    ..ReactorSettings::default()
+                })
             })
             .collect::<Result<_, _>>()
             .map_err(|error| StartError::System("a reactor cannot be started (io_uring must be allowed)", error))?;
@@ -160,8 +165,12 @@ impl Engine {
             engine.open_known(state.pools).await;
         }
         if !engine.settings.nbd_addresses.is_empty() {
-            let server =
-                Server::start(engine.reactors.clone(), engine.exports.clone(), &engine.settings.nbd_addresses, engine.settings.nbd.clone());
+            let server = Server::start(
+                engine.reactors.clone(),
+                engine.exports.clone(),
+                &engine.settings.nbd_addresses,
+                engine.settings.nbd.clone(),
+            );
             match server {
                 Ok(server) => *engine.server.lock().unwrap_or_else(PoisonError::into_inner) = Some(server),
                 Err(error) => {
@@ -239,7 +248,9 @@ impl Engine {
             }
             make(engine.clone()).await
         });
-        task.await.unwrap_or_else(|error| Err(ApiError::new(Code::Failed, "daemon", format!("the change broke off: {error}"), "see the daemon's log")))
+        task.await.unwrap_or_else(|error| {
+            Err(ApiError::new(Code::Failed, "daemon", format!("the change broke off: {error}"), "see the daemon's log"))
+        })
     }
 
     /// Runs a future of the storage floors on a reactor.
@@ -302,7 +313,9 @@ impl Engine {
         let closing = self.on_reactor(move || async move { space.close().await });
         match tokio::time::timeout(CLOSE_TIMEOUT, closing).await {
             Ok(Ok(Ok(()))) => {}
-            Ok(Ok(Err(error))) => tracing::error!("{name} did not close cleanly: {error}; it is resynchronised when it is opened again"),
+            Ok(Ok(Err(error))) => {
+                tracing::error!("{name} did not close cleanly: {error}; it is resynchronised when it is opened again")
+            }
             Ok(Err(error)) => return Err(error),
             Err(_) => {
                 let message = format!("requests did not end within {} s", CLOSE_TIMEOUT.as_secs());

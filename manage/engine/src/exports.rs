@@ -45,7 +45,12 @@ impl Engine {
             served: export.target.is_some() && !self.nbd_addresses().is_empty(),
             size_bytes: export.target.as_ref().map(|target| target.info().geometry.size_bytes),
             uris: self.uris(&known.name),
-            connections: self.exports.list().into_iter().find(|status| status.name == known.name).map_or(0, |status| status.connections as u64),
+            connections: self
+                .exports
+                .list()
+                .into_iter()
+                .find(|status| status.name == known.name)
+                .map_or(0, |status| status.connections as u64),
             counters: export.target.as_ref().map(|target| target.counters()).unwrap_or_default(),
         }
     }
@@ -168,12 +173,8 @@ mod tests {
         assert_eq!(uri(&unix, "vm", None), "nbd+unix:///vm?socket=/run/x.sock");
         let tcp: Address = "tcp:127.0.0.1:10809".parse().unwrap();
         assert_eq!(uri(&tcp, "vm", None), "nbd://127.0.0.1:10809/vm");
-        let tls = TlsSettings {
-            certificate: "c".into(),
-            key: "k".into(),
-            client_authorities: None,
-            required: TlsRequired::OverTcp,
-        };
+        let tls =
+            TlsSettings { certificate: "c".into(), key: "k".into(), client_authorities: None, required: TlsRequired::OverTcp };
         assert_eq!(uri(&tcp, "vm", Some(&tls)), "nbds://127.0.0.1:10809/vm");
         assert_eq!(uri(&unix, "vm", Some(&tls)), "nbd+unix:///vm?socket=/run/x.sock");
     }

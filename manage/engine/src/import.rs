@@ -72,7 +72,12 @@ impl Engine {
     }
 
     /// Takes a found pool into service and opens its spaces.
-    pub(crate) async fn bring_in(&self, found: FoundPool, devices: &BTreeMap<String, Arc<FileDevice>>, force: bool) -> Answer<Arc<OpenPool>> {
+    pub(crate) async fn bring_in(
+        &self,
+        found: FoundPool,
+        devices: &BTreeMap<String, Arc<FileDevice>>,
+        force: bool,
+    ) -> Answer<Arc<OpenPool>> {
         let (name, id) = (found.name(), found.id);
         let object = format!("pool {name}");
         if let Some(other) = self.live().pools.get(&name).filter(|other| other.pool.id() != id) {
@@ -102,8 +107,7 @@ impl Engine {
         if pools.is_empty() {
             return;
         }
-        let mut paths: BTreeSet<String> =
-            pools.iter().flat_map(|pool| pool.disks.iter().map(|disk| disk.path.clone())).collect();
+        let mut paths: BTreeSet<String> = pools.iter().flat_map(|pool| pool.disks.iter().map(|disk| disk.path.clone())).collect();
         paths.extend(self.known_paths().await.unwrap_or_default());
         let search = self.search(paths).await;
         let (mut found, devices) = match search {
@@ -178,7 +182,9 @@ impl Engine {
                 Ok(open) => answer.pools.push(ImportedPool { changed: true, pool: self.pool_view(&open) }),
                 Err(error) if word.is_some() => return Err(error),
                 Err(error) => {
-                    answer.refused.push(Condition { cause: format!("{object}: {}", error.message), next_action: error.next_action });
+                    answer
+                        .refused
+                        .push(Condition { cause: format!("{object}: {}", error.message), next_action: error.next_action });
                 }
             }
         }
@@ -202,8 +208,13 @@ impl Engine {
         devices: &BTreeMap<String, Arc<FileDevice>>,
     ) -> Answer<bool> {
         let mut changed = false;
-        let out: Vec<Uuid> =
-            open.pool.disks().into_iter().filter(|disk| disk.record.state != DiskState::Online).map(|disk| disk.record.id).collect();
+        let out: Vec<Uuid> = open
+            .pool
+            .disks()
+            .into_iter()
+            .filter(|disk| disk.record.state != DiskState::Online)
+            .map(|disk| disk.record.id)
+            .collect();
         let members = found.iter().filter(|found| found.id == open.pool.id()).flat_map(|found| &found.members);
         for member in members.filter(|member| out.contains(&member.id)) {
             let (pool, candidate, id) = (open.pool.clone(), member.candidate.clone(), member.id);

@@ -45,7 +45,8 @@ impl Family {
         };
         let _ = writeln!(text, "# HELP {} {}\n# TYPE {} {kind}", self.name, self.help, self.name);
         for (values, value) in &self.samples {
-            let pairs: Vec<String> = self.labels.iter().zip(values).map(|(label, value)| format!("{label}=\"{value}\"")).collect();
+            let pairs: Vec<String> =
+                self.labels.iter().zip(values).map(|(label, value)| format!("{label}=\"{value}\"")).collect();
             let labels = if pairs.is_empty() { String::new() } else { format!("{{{}}}", pairs.join(",")) };
             let _ = writeln!(text, "{}{labels} {value}", self.name);
         }
@@ -134,7 +135,12 @@ impl Engine {
         let mut bytes = Family::new("holdfast_space_bytes_total", Kind::Counter, "Bytes read and written.", OPERATION);
         let mut errors = Family::new("holdfast_space_errors_total", Kind::Counter, "Requests that failed.", &["space"]);
         let mut size = Family::new("holdfast_space_size_bytes", Kind::Gauge, "Size as clients see it.", &["space"]);
-        let mut allocated = Family::new("holdfast_space_allocated_bytes", Kind::Gauge, "Bytes taken of the pool, every copy counted.", &["space"]);
+        let mut allocated = Family::new(
+            "holdfast_space_allocated_bytes",
+            Kind::Gauge,
+            "Bytes taken of the pool, every copy counted.",
+            &["space"],
+        );
         let mut dirty = Family::new("holdfast_space_dirty_bytes", Kind::Gauge, "Bytes whose copies may differ.", &["space"]);
         let mut stale = Family::new("holdfast_space_stale_slabs", Kind::Gauge, "Slabs that are not up to date.", &["space"]);
         for space in self.spaces() {

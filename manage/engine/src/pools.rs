@@ -118,7 +118,8 @@ impl Engine {
         let open = self.pool_named(pool)?;
         let object = format!("pool {pool}");
         let mut paths = self.resolve_all(&object, &request.disks).await?;
-        let has: BTreeSet<PathBuf> = self.pooled_paths().into_iter().filter(|(_, owner)| owner == pool).map(|(path, _)| path).collect();
+        let has: BTreeSet<PathBuf> =
+            self.pooled_paths().into_iter().filter(|(_, owner)| owner == pool).map(|(path, _)| path).collect();
         paths.retain(|path| !has.contains(&real_path(path)));
         if paths.is_empty() {
             return Ok(PoolChanged { changed: false, pool: self.pool_view(&open) });
@@ -173,7 +174,8 @@ impl Engine {
     async fn end_pool(&self, pool: &str, confirmed: bool) -> Answer<Changed> {
         parse_name("pool", pool)?;
         let object = format!("pool {pool}");
-        let absent = !self.live().pools.contains_key(pool) && !self.live().offline.values().any(|offline| offline.known.name == pool);
+        let absent =
+            !self.live().pools.contains_key(pool) && !self.live().offline.values().any(|offline| offline.known.name == pool);
         if absent {
             return Ok(Changed { changed: false, message: format!("there is no pool {pool}") });
         }
@@ -212,8 +214,12 @@ impl Engine {
     fn refuse_served(&self, open: &OpenPool) -> Answer<()> {
         let name = open.name();
         let live = self.live();
-        let served: Vec<&str> =
-            live.exports.values().filter(|export| export.known.pool == open.pool.id()).map(|export| export.known.name.as_str()).collect();
+        let served: Vec<&str> = live
+            .exports
+            .values()
+            .filter(|export| export.known.pool == open.pool.id())
+            .map(|export| export.known.name.as_str())
+            .collect();
         if served.is_empty() {
             return Ok(());
         }
@@ -240,7 +246,10 @@ fn check_sizes(taken: &[Taken]) -> Answer<()> {
     Ok(())
 }
 
-fn devices_of(pool: &Pool, taken: Vec<Taken>) -> std::collections::BTreeMap<holdfast_model::Uuid, Arc<holdfast_device::file::FileDevice>> {
+fn devices_of(
+    pool: &Pool,
+    taken: Vec<Taken>,
+) -> std::collections::BTreeMap<holdfast_model::Uuid, Arc<holdfast_device::file::FileDevice>> {
     let disks = pool.disks();
     let id_of = |path: &str| disks.iter().find(|disk| disk.record.path == path).map(|disk| disk.record.id);
     taken.into_iter().filter_map(|taken| Some((id_of(&taken.candidate.info.path)?, taken.device))).collect()

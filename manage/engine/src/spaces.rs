@@ -4,9 +4,7 @@
 
 use std::sync::Arc;
 
-use holdfast_api::{
-    ApiError, Changed, CreateSpace, GrowSpace, LayoutKind, Slab, Space as SpaceView, SpaceChanged, SpaceRow,
-};
+use holdfast_api::{ApiError, Changed, CreateSpace, GrowSpace, LayoutKind, Slab, Space as SpaceView, SpaceChanged, SpaceRow};
 use holdfast_model::{ByteSize, DiskState, Layout, Provisioning, Shape, SpacePath};
 use holdfast_pool::{SpaceRecord, SpaceSpec};
 use holdfast_space::Space;
@@ -115,7 +113,8 @@ impl Engine {
             return Ok(SpaceChanged { changed: false, space: crate::view::space(path.pool.as_str(), &space) });
         }
         let disks = open.pool.disks();
-        let eligible = disks.iter().filter(|disk| disk.record.state == DiskState::Online && disk.record.usage.takes_slabs()).count();
+        let eligible =
+            disks.iter().filter(|disk| disk.record.state == DiskState::Online && disk.record.usage.takes_slabs()).count();
         let interleave = request.interleave_bytes.map(ByteSize);
         let shape = Shape::choose(layout, request.columns, interleave, eligible)
             .map_err(|error| ApiError::invalid(&object, error.to_string(), "choose other parameters"))?;
@@ -159,11 +158,19 @@ impl Engine {
             return Ok(Changed { changed: false, message: format!("there is no {object}") });
         };
         if !confirmed {
-            return Err(not_confirmed(object, format!("{} of data would be lost", ByteSize(record.size_bytes)), "repeat with --yes"));
+            return Err(not_confirmed(
+                object,
+                format!("{} of data would be lost", ByteSize(record.size_bytes)),
+                "repeat with --yes",
+            ));
         }
         let served: Vec<String> = {
             let live = self.live();
-            live.exports.values().filter(|export| export.known.space == record.uuid).map(|export| export.known.name.clone()).collect()
+            live.exports
+                .values()
+                .filter(|export| export.known.space == record.uuid)
+                .map(|export| export.known.name.clone())
+                .collect()
         };
         if !served.is_empty() {
             let next = served.iter().map(|name| format!("'holdfast nbd unexport {name}'")).collect::<Vec<_>>().join(", ");
@@ -180,7 +187,13 @@ impl Engine {
     }
 }
 
-fn same_parameters(object: &str, record: &SpaceRecord, layout: Layout, request: &CreateSpace, provisioning: Provisioning) -> Answer<()> {
+fn same_parameters(
+    object: &str,
+    record: &SpaceRecord,
+    layout: Layout,
+    request: &CreateSpace,
+    provisioning: Provisioning,
+) -> Answer<()> {
     let shape = record.shape;
     let word = |provisioning: Provisioning| holdfast_api::word(&provisioning);
     if shape.layout != layout {

@@ -17,7 +17,11 @@ impl Engine {
     pub fn status(&self) -> Status {
         let mut objects: Vec<ObjectHealth> = Vec::new();
         for pool in self.pools() {
-            objects.push(ObjectHealth { object: format!("pool {}", pool.name), health: pool.health, conditions: pool.conditions });
+            objects.push(ObjectHealth {
+                object: format!("pool {}", pool.name),
+                health: pool.health,
+                conditions: pool.conditions,
+            });
         }
         let open: Vec<_> = self.live().pools.values().cloned().collect();
         for open in open {
@@ -31,7 +35,11 @@ impl Engine {
             }
         }
         for space in self.spaces() {
-            objects.push(ObjectHealth { object: format!("space {}", space.name), health: space.health, conditions: space.conditions });
+            objects.push(ObjectHealth {
+                object: format!("space {}", space.name),
+                health: space.health,
+                conditions: space.conditions,
+            });
         }
         for export in self.exports() {
             let waiting = (!export.served).then(|| Condition {
@@ -39,7 +47,11 @@ impl Engine {
                 next_action: "see the health of its pool".into(),
             });
             let health = if waiting.is_some() { Health::Unhealthy } else { Health::Healthy };
-            objects.push(ObjectHealth { object: format!("export {}", export.name), health, conditions: waiting.into_iter().collect() });
+            objects.push(ObjectHealth {
+                object: format!("export {}", export.name),
+                health,
+                conditions: waiting.into_iter().collect(),
+            });
         }
         Status {
             health: objects.iter().map(|object| object.health).max().unwrap_or_default(),

@@ -101,7 +101,12 @@ impl Engine {
         let pools: Vec<Arc<OpenPool>> = self.live().pools.values().cloned().collect();
         for open in pools {
             if let Err(error) = self.take_back(&open, &search.pools, &search.devices).await {
-                self.events.emit(Severity::Warning, &error.object, &format!("not taken back: {}", error.message), &error.next_action);
+                self.events.emit(
+                    Severity::Warning,
+                    &error.object,
+                    &format!("not taken back: {}", error.message),
+                    &error.next_action,
+                );
             }
         }
         for refused in search.refused {

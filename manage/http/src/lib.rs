@@ -56,7 +56,11 @@ pub fn listen(path: &Path) -> Result<Listener, ListenError> {
 ///
 /// # Errors
 /// If the operating system refuses.
-pub async fn serve(listener: Listener, engine: Arc<Engine>, stop: impl Future<Output = ()> + Send + 'static) -> std::io::Result<()> {
+pub async fn serve(
+    listener: Listener,
+    engine: Arc<Engine>,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<()> {
     let path = listener.path().to_path_buf();
     let served = axum::serve(listener, router(engine)).with_graceful_shutdown(stop).await;
     let _ = std::fs::remove_file(path);

@@ -72,7 +72,9 @@ impl axum::serve::Listener for Listener {
             match self.socket.accept().await {
                 Ok((stream, address)) => match stream.peer_cred() {
                     Ok(peer) if may_connect(peer.uid(), self.own_uid) => return (stream, address),
-                    Ok(peer) => tracing::warn!(uid = peer.uid(), pid = peer.pid(), "a client that may not manage was turned away"),
+                    Ok(peer) => {
+                        tracing::warn!(uid = peer.uid(), pid = peer.pid(), "a client that may not manage was turned away")
+                    }
                     Err(error) => tracing::warn!("a client without credentials was turned away: {error}"),
                 },
                 Err(error) => {

@@ -20,7 +20,10 @@ pub(crate) async fn list(engine: OnEngine) -> Answered<Json<Vec<Disk>>> {
     responses((status = 201, body = DiskChanged, description = "Made."),
         (status = 200, body = DiskChanged, description = "It was there already."),
         (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
-pub(crate) async fn create_file(engine: OnEngine, Body(request): Body<CreateFileDisk>) -> Answered<(StatusCode, Json<DiskChanged>)> {
+pub(crate) async fn create_file(
+    engine: OnEngine,
+    Body(request): Body<CreateFileDisk>,
+) -> Answered<(StatusCode, Json<DiskChanged>)> {
     let answer = engine.create_file_disk(request).await?;
     Ok(made(answer.changed, answer))
 }
@@ -39,7 +42,11 @@ pub(crate) async fn show(engine: OnEngine, InPath(disk): InPath<String>) -> Answ
     params(("disk" = String, Path, description = "Path (percent-encoded), serial number or id.")),
     responses((status = 200, body = DiskChanged, description = "The disk as it is now."),
         (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
-pub(crate) async fn set(engine: OnEngine, InPath(disk): InPath<String>, Body(request): Body<SetDisk>) -> Answered<Json<DiskChanged>> {
+pub(crate) async fn set(
+    engine: OnEngine,
+    InPath(disk): InPath<String>,
+    Body(request): Body<SetDisk>,
+) -> Answered<Json<DiskChanged>> {
     Ok(Json(engine.set_disk(disk, request).await?))
 }
 
@@ -48,6 +55,10 @@ pub(crate) async fn set(engine: OnEngine, InPath(disk): InPath<String>, Body(req
     params(("disk" = String, Path, description = "Path (percent-encoded), serial number or id.")),
     responses((status = 200, body = DiskChanged, description = "The disk as it is now."),
         (status = "default", body = ErrorBody, description = "Refused or failed.")))]
-pub(crate) async fn wipe(engine: OnEngine, InPath(disk): InPath<String>, Body(request): Body<WipeDisk>) -> Answered<Json<DiskChanged>> {
+pub(crate) async fn wipe(
+    engine: OnEngine,
+    InPath(disk): InPath<String>,
+    Body(request): Body<WipeDisk>,
+) -> Answered<Json<DiskChanged>> {
     Ok(Json(engine.wipe_disk(disk, request.force).await?))
 }

@@ -39,7 +39,11 @@ pub(crate) async fn show(engine: OnEngine, InPath(pool): InPath<String>) -> Answ
     params(("pool" = String, Path, description = "Name."), Confirm),
     responses((status = 200, body = Changed, description = "Destroyed, or it was not there."),
         (status = "default", body = ErrorBody, description = "Refused or failed.")))]
-pub(crate) async fn destroy(engine: OnEngine, InPath(pool): InPath<String>, InQuery(query): InQuery<Confirm>) -> Answered<Json<Changed>> {
+pub(crate) async fn destroy(
+    engine: OnEngine,
+    InPath(pool): InPath<String>,
+    InQuery(query): InQuery<Confirm>,
+) -> Answered<Json<Changed>> {
     Ok(Json(engine.destroy_pool(pool, query.confirm).await?))
 }
 
@@ -48,7 +52,11 @@ pub(crate) async fn destroy(engine: OnEngine, InPath(pool): InPath<String>, InQu
     params(("pool" = String, Path, description = "Name.")),
     responses((status = 200, body = PoolChanged, description = "The pool as it is now."),
         (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
-pub(crate) async fn add_disks(engine: OnEngine, InPath(pool): InPath<String>, Body(request): Body<AddDisks>) -> Answered<Json<PoolChanged>> {
+pub(crate) async fn add_disks(
+    engine: OnEngine,
+    InPath(pool): InPath<String>,
+    Body(request): Body<AddDisks>,
+) -> Answered<Json<PoolChanged>> {
     Ok(Json(engine.add_disks(pool, request).await?))
 }
 

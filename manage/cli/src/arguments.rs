@@ -1,0 +1,378 @@
+//! The command line: every command, option and help text, and nothing else.
+//!
+//! Invariant: help, completion, man pages and the parser are made from these types, so they cannot disagree.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use holdfast_engine::Address;
+use holdfast_model::{ByteSize, Media, SpacePath, Usage};
+
+/// Pools disks, keeps virtual disks on them, and serves these to NBD clients.
+#[derive(Debug, Parser)]
+#[command(name = "holdfast", version, propagate_version = true, disable_help_subcommand = true, max_term_width = 110)]
+pub struct Arguments {
+    /// Socket of the daemon's API
+    #[arg(long, global = true, env = holdfast_api::SOCKET_VARIABLE, default_value = holdfast_api::DEFAULT_SOCKET, value_name = "PATH", value_hint = ValueHint::FilePath)]
+    pub socket: PathBuf,
+    /// Print JSON instead of tables
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the daemon
+    Serve(Box<Serve>),
+    /// Disks: those of pools, and those that belong to none
+    #[command(subcommand)]
+    Disk(DiskCommand),
+    /// Pools of disks
+    #[command(subcommand)]
+    Pool(PoolCommand),
+    /// Spaces: virtual disks on a pool
+    #[command(subcommand)]
+    Space(SpaceCommand),
+    /// Exports: spaces that NBD clients can reach
+    #[command(subcommand)]
+    Nbd(NbdCommand),
+    /// Events: what happened, why, and what to do next
+    #[command(subcommand)]
+    Event(EventCommand),
+    /// Show the health of everything, and the daemon
+    Status,
+    /// Show what it does: eight file disks, a pool, a mirror served over NBD, a disk pulled and put back
+    Demo(Demo),
+    /// Print a completion script
+    Completion {
+        /// The shell that it is for
+        shell: clap_complete::Shell,
+    },
+    /// Print the OpenAPI document
+    #[command(hide = true)]
+    Openapi,
+    /// Write the manual pages into a folder
+    #[command(hide = true)]
+    Man {
+        /// The folder; it is made if it is not there
+        #[arg(value_hint = ValueHint::DirPath)]
+        dir: PathBuf,
+    },
+}
+
+/// How logs look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// Lines for people
+    Text,
+    /// One JSON object a line
+    Json,
+}
+
+/// Which NBD clients must encrypt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TlsRequired {
+    /// None; those who want may
+    None,
+    /// Those that come over TCP
+    Tcp,
+    /// All
+    All,
+}
+
+/// Options of the daemon.
+#[derive(Args, Debug)]
+pub struct Serve {
+    /// Folder for what must outlive the daemon: which pools and exports there are, events, votes
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub state: PathBuf,
+    /// Where NBD clients connect: unix:PATH or tcp:HOST:PORT; may be given several times
+    #[arg(long, value_name = "ADDRESS")]
+    pub nbd: Vec<Address>,
+    /// Certificate of the NBD server, PEM
+    #[arg(long, value_name = "FILE", requires = "nbd_tls_key", value_hint = ValueHint::FilePath)]
+    pub nbd_tls_cert: Option<PathBuf>,
+    /// Key of the certificate, PEM
+    #[arg(long, value_name = "FILE", requires = "nbd_tls_cert", value_hint = ValueHint::FilePath)]
+    pub nbd_tls_key: Option<PathBuf>,
+    /// Authorities of which NBD clients must show a certificate, PEM
+    #[arg(long, value_name = "FILE", requires = "nbd_tls_cert", value_hint = ValueHint::FilePath)]
+    pub nbd_tls_client_ca: Option<PathBuf>,
+    /// Which NBD clients must encrypt, where there is a certificate; without a value all
+    #[arg(long, value_name = "WHO", num_args = 0..=1, require_equals = true, default_value = "tcp", default_missing_value = "all", requires_if("all", "nbd_tls_cert"))]
+    pub nbd_tls_required: TlsRequired,
+    /// NBD connections at once, at most
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub nbd_connections: u32,
+    /// Requests in flight on an NBD connection, at most
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub nbd_requests: u32,
+    /// Payload in flight on an NBD connection, at most
+    #[arg(long, value_name = "SIZE", default_value = "64MiB")]
+    pub nbd_payload: ByteSize,
+    /// Threads that serve I/O; one a core if left out
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub reactors: Option<u32>,
+    /// For how long an idle thread polls before it sleeps: longer answers faster and costs processor time
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub spin: Option<Duration>,
+    /// How logs look; what is logged is set by HOLDFAST_LOG, as in HOLDFAST_LOG=debug
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub log_format: LogFormat,
+}
+
+/// What to do with disks.
+#[derive(Debug, Subcommand)]
+pub enum DiskCommand {
+    /// List all disks
+    List,
+    /// Show a disk
+    Show {
+        /// Path, serial number or id
+        #[arg(value_hint = ValueHint::FilePath)]
+        disk: String,
+    },
+    /// Make a sparse file that serves as a disk
+    CreateFile {
+        /// Path of the file
+        #[arg(value_hint = ValueHint::FilePath)]
+        path: PathBuf,
+        /// Its size, for example 1GiB
+        #[arg(long)]
+        size: ByteSize,
+    },
+    /// Set what a disk does not tell itself, or what its pool may use it for
+    #[command(group = clap::ArgGroup::new("change").required(true).multiple(true).args(["media", "enclosure", "slot", "usage"]))]
+    Set {
+        /// Path, serial number or id
+        #[arg(value_hint = ValueHint::FilePath)]
+        disk: String,
+        /// What it is made of
+        #[arg(long, value_parser = parse_media)]
+        media: Option<Media>,
+        /// The enclosure that it sits in
+        #[arg(long, value_name = "NAME", requires = "slot")]
+        enclosure: Option<String>,
+        /// Its slot in the enclosure
+        #[arg(long, value_name = "N", requires = "enclosure")]
+        slot: Option<u32>,
+        /// What its pool may use it for: auto, manual, hot-spare, journal or retired
+        #[arg(long, value_parser = parse_usage)]
+        usage: Option<Usage>,
+    },
+    /// Make a disk of no pool blank
+    Wipe {
+        /// Path, serial number or id
+        #[arg(value_hint = ValueHint::FilePath)]
+        disk: String,
+        /// What it carries may be lost
+        #[arg(long)]
+        force: bool,
+    },
+}
+
+/// What to do with pools.
+#[derive(Debug, Subcommand)]
+pub enum PoolCommand {
+    /// Make a pool of disks
+    Create {
+        /// Its name
+        pool: String,
+        /// Its disks: paths, serial numbers or ids
+        #[arg(long, required = true, num_args = 1.., value_hint = ValueHint::FilePath)]
+        disk: Vec<String>,
+        /// Take disks that carry something else; that is lost
+        #[arg(long)]
+        force: bool,
+    },
+    /// List all pools
+    List,
+    /// Show a pool
+    Show {
+        /// Name or id
+        pool: String,
+    },
+    /// Add disks to a pool
+    Add {
+        /// Its name
+        pool: String,
+        /// Paths, serial numbers or ids
+        #[arg(long, required = true, num_args = 1.., value_hint = ValueHint::FilePath)]
+        disk: Vec<String>,
+        /// Take disks that carry something else; that is lost
+        #[arg(long)]
+        force: bool,
+    },
+    /// Look for pools on disks and bring them in, and disks that are out of service back
+    Import {
+        /// Name or id; all that are found if left out
+        pool: Option<String>,
+        /// Folder whose files and devices are looked at, besides the disks that are known; may be given several times
+        #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+        disk_dir: Vec<PathBuf>,
+        /// Go ahead with too few disks to be sure that they carry the last state
+        #[arg(long)]
+        force: bool,
+    },
+    /// Take a pool out of service, so that another machine may import it
+    Export {
+        /// Its name
+        pool: String,
+    },
+    /// Destroy a pool with everything in it
+    Destroy {
+        /// Its name
+        pool: String,
+        /// Everything in it may be lost
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+/// The resilience of a space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LayoutWord {
+    /// Striped over disks, one copy
+    Simple,
+    /// Striped over disks, two or three copies
+    Mirror,
+}
+
+/// What to do with spaces.
+#[derive(Debug, Subcommand)]
+pub enum SpaceCommand {
+    /// Make a space
+    Create {
+        /// POOL/SPACE
+        space: SpacePath,
+        /// Its resilience
+        #[arg(long)]
+        layout: LayoutWord,
+        /// Copies of a mirror, 2 or 3; 2 if left out
+        #[arg(long, value_name = "N")]
+        copies: Option<u8>,
+        /// Stripe units side by side; chosen from the pool's disks if left out
+        #[arg(long, value_name = "N")]
+        columns: Option<u16>,
+        /// Size of a stripe unit; 256KiB if left out
+        #[arg(long, value_name = "SIZE")]
+        interleave: Option<ByteSize>,
+        /// Its size, for example 4GiB
+        #[arg(long)]
+        size: ByteSize,
+        /// Take room only as it is written to
+        #[arg(long)]
+        thin: bool,
+    },
+    /// List all spaces
+    List,
+    /// Show a space
+    Show {
+        /// POOL/SPACE
+        space: SpacePath,
+    },
+    /// Make a space larger
+    Grow {
+        /// POOL/SPACE
+        space: SpacePath,
+        /// The new size
+        #[arg(long)]
+        size: ByteSize,
+    },
+    /// Show where every slab of a space lies
+    Map {
+        /// POOL/SPACE
+        space: SpacePath,
+    },
+    /// Destroy a space with its data
+    Destroy {
+        /// POOL/SPACE
+        space: SpacePath,
+        /// Its data may be lost
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+/// What to do with exports.
+#[derive(Debug, Subcommand)]
+pub enum NbdCommand {
+    /// Export a space to NBD clients
+    Export {
+        /// POOL/SPACE
+        space: SpacePath,
+        /// Name that clients ask for; the space's own if left out
+        #[arg(long)]
+        name: Option<String>,
+        /// Refuse writes
+        #[arg(long)]
+        read_only: bool,
+    },
+    /// List all exports
+    List,
+    /// Withdraw an export
+    Unexport {
+        /// Its name
+        name: String,
+    },
+}
+
+/// What to do with events.
+#[derive(Debug, Subcommand)]
+pub enum EventCommand {
+    /// List what happened
+    List {
+        /// Go on with what happens, until interrupted
+        #[arg(long)]
+        follow: bool,
+    },
+}
+
+/// Options of the demonstration.
+#[derive(Args, Debug)]
+pub struct Demo {
+    /// Folder of the demonstration; it is made if it is not there
+    #[arg(long, default_value = "demo", value_hint = ValueHint::DirPath)]
+    pub dir: PathBuf,
+    /// End after the showing instead of staying up
+    #[arg(long)]
+    pub once: bool,
+}
+
+/// A duration as people write it: `50us`, `2ms`, `1s`, `0`.
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let wrong = || format!("'{text}' is no time: write a whole number with us, ms or s, for example 50us");
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    match unit.trim() {
+        "us" | "µs" => Ok(Duration::from_micros(number)),
+        "ms" => Ok(Duration::from_millis(number)),
+        "s" => Ok(Duration::from_secs(number)),
+        "" if number == 0 => Ok(Duration::ZERO),
+        _ => Err(wrong()),
+    }
+}
+
+fn parse_word<T: serde::de::DeserializeOwned>(text: &str, words: &str) -> Result<T, String> {
+    serde_json::from_value(serde_json::Value::String(text.into())).map_err(|_| format!("choose one of {words}"))
+}
+
+fn parse_media(text: &str) -> Result<Media, String> {
+    match text {
+        "hdd" | "ssd" => parse_word(text, ""),
+        _ => Err("choose one of hdd, ssd".into()),
+    }
+}
+
+fn parse_usage(text: &str) -> Result<Usage, String> {
+    parse_word(text, "auto, manual, hot-spare, journal, retired")
+}
+
+#[cfg(test)]
+mod tests;

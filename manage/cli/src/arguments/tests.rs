@@ -1,0 +1,133 @@
+use std::collections::BTreeSet;
+
+use clap::CommandFactory;
+
+use super::*;
+
+/// The command forms that scripts rely on.
+const FORMS: &[&str] = &[
+    "serve --state DIR",
+    "serve --state DIR --socket PATH --nbd unix:/run/nbd.sock --nbd tcp:127.0.0.1:10809",
+    "serve --state DIR --nbd-tls-cert C --nbd-tls-key K --nbd-tls-client-ca A --nbd-tls-required",
+    "serve --state DIR --reactors 2 --spin 50us --log-format json",
+    "disk list",
+    "disk show /dev/sda",
+    "disk create-file PATH --size 1GiB",
+    "disk set DISK --media hdd",
+    "disk set DISK --media ssd --enclosure E --slot 3 --usage hot-spare",
+    "disk set DISK --usage auto",
+    "disk set DISK --usage manual",
+    "disk set DISK --usage journal",
+    "disk set DISK --usage retired",
+    "disk wipe DISK --force",
+    "pool create POOL --disk a",
+    "pool create POOL --disk a b --disk c --force",
+    "pool list",
+    "pool show POOL",
+    "pool add POOL --disk a b --force",
+    "pool import",
+    "pool import --disk-dir D --disk-dir E POOL --force",
+    "pool export POOL",
+    "pool destroy POOL --yes",
+    "space create POOL/SPACE --layout simple --size 4GiB",
+    "space create POOL/SPACE --layout mirror --copies 3 --columns 2 --interleave 256KiB --size 4GiB --thin",
+    "space list",
+    "space show POOL/SPACE",
+    "space grow POOL/SPACE --size 8GiB",
+    "space map POOL/SPACE",
+    "space destroy POOL/SPACE --yes",
+    "nbd export POOL/SPACE",
+    "nbd export POOL/SPACE --name NAME --read-only",
+    "nbd list",
+    "nbd unexport NAME",
+    "event list",
+    "event list --follow",
+    "status",
+    "demo",
+    "demo --dir D --once",
+    "completion bash",
+    "openapi",
+    "man DIR",
+];
+
+fn parse(form: &str) -> Result<Arguments, clap::Error> {
+    Arguments::try_parse_from(std::iter::once("holdfast").chain(form.split(' ')))
+}
+
+fn leaves(command: &clap::Command, prefix: &str, into: &mut BTreeSet<String>) {
+    for sub in command.get_subcommands() {
+        let name = format!("{prefix}{}", sub.get_name());
+        if sub.has_subcommands() {
+            leaves(sub, &format!("{name} "), into);
+        } else {
+            into.insert(name);
+        }
+    }
+}
+
+#[test]
+fn the_definition_is_sound() {
+    Arguments::command().debug_assert();
+}
+
+#[test]
+fn every_form_that_scripts_rely_on_is_taken_and_no_command_is_missing_there() {
+    let mut commands = BTreeSet::new();
+    leaves(&Arguments::command(), "", &mut commands);
+    for form in FORMS {
+        assert!(parse(form).is_ok(), "{form}: {}", parse(form).unwrap_err());
+        assert!(parse(&format!("{form} --json")).is_ok(), "{form} --json");
+        assert!(commands.iter().any(|command| form.starts_with(command.as_str())), "{form}");
+    }
+    for command in commands {
+        assert!(FORMS.iter().any(|form| form.starts_with(&command)), "no form of '{command}'");
+    }
+}
+
+#[test]
+fn every_command_and_option_explains_itself() {
+    fn check(command: &clap::Command) {
+        assert!(command.get_about().is_some(), "{} has no help", command.get_name());
+        for argument in command.get_arguments() {
+            assert!(argument.get_help().is_some(), "{} of {} has no help", argument.get_id(), command.get_name());
+        }
+        command.get_subcommands().for_each(check);
+    }
+    check(&Arguments::command());
+}
+
+#[test]
+fn what_cannot_be_is_a_usage_error() {
+    for form in [
+        "",
+        "serve",
+        "serve --state D --nbd /run/x.sock",
+        "serve --state D --reactors 0",
+        "serve --state D --spin 50",
+        "serve --state D --nbd-tls-required",
+        "pool create POOL",
+        "pool create POOL --disk",
+        "disk create-file PATH",
+        "disk create-file PATH --size 4parsecs",
+        "disk set DISK",
+        "disk set DISK --media tape",
+        "disk set DISK --slot 1",
+        "disk set DISK --usage all",
+        "space create SPACE --layout simple --size 1GiB",
+        "space create POOL/SPACE --size 1GiB",
+        "space create POOL/SPACE --layout parity --size 1GiB",
+        "space create POOL/SPACE --layout simple --size -1",
+        "event",
+        "unknown",
+    ] {
+        let error = parse(form).err().unwrap_or_else(|| panic!("'{form}' was taken"));
+        assert_eq!(error.exit_code(), 2, "{form}");
+    }
+}
+
+#[test]
+fn durations_have_units() {
+    assert_eq!(parse_duration("50us"), Ok(Duration::from_micros(50)));
+    assert_eq!(parse_duration("0"), Ok(Duration::ZERO));
+    assert!(parse_duration("50").is_err() && parse_duration("us").is_err() && parse_duration("1h").is_err());
+}

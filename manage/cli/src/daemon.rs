@@ -1,0 +1,139 @@
+//! The daemon: engine and API in one process, from the first signal to the last flush.
+//!
+//! Invariant: the first SIGTERM or SIGINT ends it in good order (clients drained, spaces closed and flushed); the second
+//! ends it at once, which is what a power failure would do, and as safe.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use holdfast_engine::{Engine, NbdSettings, Settings, TlsSettings};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::arguments::{LogFormat, Serve, TlsRequired};
+
+/// The variable that says what is logged.
+pub const LOG_VARIABLE: &str = "HOLDFAST_LOG";
+
+/// Starts logging to stderr; `default` is what is logged where the environment says nothing.
+pub fn start_logging(format: LogFormat, default: &str) {
+    use tracing_subscriber::EnvFilter;
+    let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new(default));
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A second start in one process keeps the first; only tests do that.
+    let _ = match format {
+        LogFormat::Text => builder.try_init(),
+        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+    };
+}
+
+fn settings(options: &Serve) -> Settings {
+    let tls = match (&options.nbd_tls_cert, &options.nbd_tls_key) {
+        (Some(certificate), Some(key)) => Some(TlsSettings {
+            certificate: certificate.clone(),
+            key: key.clone(),
+            client_authorities: options.nbd_tls_client_ca.clone(),
+            required: match options.nbd_tls_required {
+                TlsRequired::None => holdfast_engine::TlsRequired::Nowhere,
+                TlsRequired::Tcp => holdfast_engine::TlsRequired::OverTcp,
+                TlsRequired::All => holdfast_engine::TlsRequired::Everywhere,
+            },
+        }),
+        _ => None,
+    };
+    let mut settings = Settings::new(&options.state);
+    settings.nbd_addresses = options.nbd.clone();
+    settings.nbd = NbdSettings {
+        connections: options.nbd_connections as usize,
+        requests: options.nbd_requests,
+        payload_bytes: options.nbd_payload.bytes(),
+        tls,
+        ..NbdSettings::default()
+    };
+    if let Some(reactors) = options.reactors {
+        settings.reactors = reactors as usize;
+    }
+    if let Some(spin) = options.spin {
+        settings.spin = spin;
+    }
+    settings
+}
+
+/// Engine and API, running.
+pub struct Daemon {
+    /// The engine.
+    pub engine: Arc<Engine>,
+    stop: oneshot::Sender<()>,
+    api: JoinHandle<std::io::Result<()>>,
+}
+
+impl Daemon {
+    /// Starts an engine with `settings` and its API at `socket`.
+    pub async fn start(settings: Settings, socket: &Path) -> Result<Self> {
+        let listener = holdfast_http::listen(socket)?;
+        let engine = match Engine::start(settings).await {
+            Ok(engine) => engine,
+            Err(error) => {
+                let _ = std::fs::remove_file(socket);
+                return Err(error.into());
+            }
+        };
+        let (stop, stopped) = oneshot::channel::<()>();
+        let api = tokio::spawn(holdfast_http::serve(listener, engine.clone(), async move {
+            let _ = stopped.await;
+        }));
+        Ok(Self { engine, stop, api })
+    }
+
+    /// Ends in good order.
+    pub async fn stop(self) -> Result<()> {
+        let _ = self.stop.send(());
+        self.engine.shutdown().await;
+        self.api.await.context("the API broke off")?.context("the API's socket")
+    }
+}
+
+/// The signals that end a daemon.
+pub struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// Listens for them from now on.
+    pub fn listen() -> Result<Self> {
+        let listen = |kind| signal(kind).context("signals cannot be listened for");
+        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+    }
+
+    /// Ends at the next one.
+    pub async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+
+    /// Ends the process at the next one.
+    pub fn exit_at_next(mut self) {
+        tokio::spawn(async move {
+            self.next().await;
+            tracing::warn!("a second signal: ending at once");
+            std::process::exit(130);
+        });
+    }
+}
+
+/// Runs the daemon until it is told to end.
+pub async fn serve(options: Serve, socket: &Path) -> Result<()> {
+    start_logging(options.log_format, "info");
+    let mut signals = Signals::listen()?;
+    let daemon = Daemon::start(settings(&options), socket).await?;
+    tracing::info!(socket = %socket.display(), nbd = ?daemon.engine.nbd_addresses(), "serving");
+    signals.next().await;
+    tracing::info!("ending in good order; a second signal ends at once");
+    signals.exit_at_next();
+    daemon.stop().await
+}

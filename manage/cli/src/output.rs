@@ -1,0 +1,281 @@
+//! What commands print: JSON as the API has it, or tables for people.
+//!
+//! Invariant: JSON has the shape of the API's own types, whatever the tables show; a reader that goes away ends the
+//! command without complaint.
+
+use std::io::{self, Write};
+
+use anyhow::Result;
+use comfy_table::{ContentArrangement, Table, presets};
+use holdfast_api::pool::PoolHealth;
+use holdfast_api::{Condition, Disk, Event, Export, Pool, Space, SpaceRow, Status, word};
+use holdfast_model::ByteSize;
+use serde::Serialize;
+
+/// Something that is shown as a table.
+pub trait Shown: Serialize {
+    /// The text for people.
+    fn text(&self) -> String;
+}
+
+/// Prints `value` as JSON or as a text for people.
+pub fn print<T: Shown + ?Sized>(json: bool, value: &T) -> Result<()> {
+    if json { print_json(value) } else { print_line(&value.text()) }
+}
+
+/// Prints `value` as JSON.
+pub fn print_json<T: Serialize + ?Sized>(value: &T) -> Result<()> {
+    print_line(&serde_json::to_string_pretty(value)?)
+}
+
+/// Prints a text and a line feed.
+pub fn print_line(text: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.write_all(b"\n")?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Whether an error only says that nobody reads any more.
+pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe))
+}
+
+fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_header(header);
+    rows.into_iter().for_each(|row| {
+        table.add_row(row);
+    });
+    table.lines().map(|line| line.trim().to_string()).collect::<Vec<_>>().join("\n")
+}
+
+fn facts(rows: &[(&str, String)]) -> String {
+    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    rows.iter().map(|(name, value)| format!("{name:<width$}  {value}")).collect::<Vec<_>>().join("\n")
+}
+
+fn size(bytes: u64) -> String {
+    ByteSize(bytes).to_string()
+}
+
+fn some<T: ToString>(value: &Option<T>) -> String {
+    value.as_ref().map_or_else(|| "-".into(), T::to_string)
+}
+
+fn or_dash(text: &str) -> String {
+    if text.is_empty() { "-".into() } else { text.into() }
+}
+
+fn with_conditions(text: String, conditions: &[Condition]) -> String {
+    let lines = conditions.iter().map(|condition| match condition.next_action.as_str() {
+        "" => format!("\n! {}", condition.cause),
+        next => format!("\n! {}\n  next: {next}", condition.cause),
+    });
+    text + &lines.collect::<String>()
+}
+
+impl Shown for Vec<Disk> {
+    fn text(&self) -> String {
+        let rows = self.iter().map(|disk| {
+            vec![
+                disk.path.clone(),
+                or_dash(&disk.serial),
+                size(disk.size_bytes),
+                word(&disk.media),
+                disk.pool.clone().unwrap_or_else(|| "(primordial)".into()),
+                disk.usage.map_or_else(|| "-".into(), |usage| word(&usage)),
+                word(&disk.state),
+                word(&disk.health),
+                disk.free_bytes.map_or_else(|| if disk.can_pool { "can be pooled".into() } else { "-".into() }, size),
+            ]
+        });
+        table(&["PATH", "SERIAL", "SIZE", "MEDIA", "POOL", "USAGE", "STATE", "HEALTH", "FREE"], rows)
+    }
+}
+
+impl Shown for Disk {
+    fn text(&self) -> String {
+        let text = facts(&[
+            ("path", self.path.clone()),
+            ("id", some(&self.id)),
+            ("serial", or_dash(&self.serial)),
+            ("model", or_dash(&self.model)),
+            ("media", word(&self.media)),
+            ("enclosure", some(&self.enclosure)),
+            ("slot", some(&self.slot)),
+            ("size", size(self.size_bytes)),
+            ("usable", self.usable_bytes.map_or_else(|| "-".into(), size)),
+            ("free", self.free_bytes.map_or_else(|| "-".into(), size)),
+            ("pool", self.pool.clone().unwrap_or_else(|| "(primordial)".into())),
+            ("usage", self.usage.map_or_else(|| "-".into(), |usage| word(&usage))),
+            ("state", word(&self.state)),
+            ("health", word(&self.health)),
+            ("can be pooled", if self.can_pool { "yes".into() } else { "no".into() }),
+            ("errors", format!("{} failed, {} repaired", self.errors.failed, self.errors.repaired)),
+        ]);
+        with_conditions(text, &self.conditions)
+    }
+}
+
+impl Shown for Vec<Pool> {
+    fn text(&self) -> String {
+        let rows = self.iter().map(|pool| {
+            vec![
+                pool.name.clone(),
+                word(&pool.state),
+                word(&pool.health),
+                size(pool.raw_bytes),
+                size(pool.free_bytes),
+                pool.disks.len().to_string(),
+                pool.spaces.len().to_string(),
+                pool.id.to_string(),
+            ]
+        });
+        table(&["POOL", "STATE", "HEALTH", "RAW", "FREE", "DISKS", "SPACES", "ID"], rows)
+    }
+}
+
+impl Shown for Pool {
+    fn text(&self) -> String {
+        let mut text = facts(&[
+            ("pool", self.name.clone()),
+            ("id", self.id.to_string()),
+            ("state", word(&self.state)),
+            ("health", word(&self.health)),
+            ("raw", size(self.raw_bytes)),
+            ("free", size(self.free_bytes)),
+            ("spaces", or_dash(&self.spaces.join(" "))),
+            ("position", format!("{}.{}", self.generation, self.sequence)),
+        ]);
+        if self.state != PoolHealth::Offline || !self.disks.is_empty() {
+            let rows =
+                self.disks.iter().map(|disk| vec![disk.path.clone(), or_dash(&disk.serial), word(&disk.state), some(&disk.id)]);
+            text = format!("{text}\n\n{}", table(&["DISK", "SERIAL", "STATE", "ID"], rows));
+        }
+        with_conditions(text, &self.conditions)
+    }
+}
+
+impl Shown for Vec<Space> {
+    fn text(&self) -> String {
+        let rows = self.iter().map(|space| {
+            vec![
+                space.name.clone(),
+                word(&space.layout),
+                space.copies.to_string(),
+                space.columns.to_string(),
+                size(space.interleave_bytes),
+                word(&space.provisioning),
+                size(space.size_bytes),
+                size(space.allocated_bytes),
+                word(&space.state),
+                word(&space.health),
+            ]
+        });
+        let header =
+            ["SPACE", "LAYOUT", "COPIES", "COLUMNS", "INTERLEAVE", "PROVISIONING", "SIZE", "ALLOCATED", "STATE", "HEALTH"];
+        table(&header, rows)
+    }
+}
+
+impl Shown for Space {
+    fn text(&self) -> String {
+        let counters = &self.counters;
+        let text = facts(&[
+            ("space", self.name.clone()),
+            ("id", self.id.to_string()),
+            ("layout", word(&self.layout)),
+            ("copies", self.copies.to_string()),
+            ("columns", self.columns.to_string()),
+            ("interleave", size(self.interleave_bytes)),
+            ("provisioning", word(&self.provisioning)),
+            ("size", size(self.size_bytes)),
+            ("chunk", size(self.chunk_bytes)),
+            ("allocated", format!("{}, on disks {}", size(self.allocated_bytes), size(self.raw_bytes))),
+            ("dirty", size(self.dirty_bytes)),
+            ("stale slabs", self.stale_slabs.to_string()),
+            ("state", word(&self.state)),
+            ("health", word(&self.health)),
+            ("read", format!("{} requests, {}", counters.reads, size(counters.read_bytes))),
+            ("written", format!("{} requests, {}", counters.writes, size(counters.written_bytes))),
+            ("discarded", format!("{} requests, {}", counters.discards, size(counters.discarded_bytes))),
+            ("errors", counters.errors.to_string()),
+        ]);
+        with_conditions(text, &self.conditions)
+    }
+}
+
+impl Shown for Vec<SpaceRow> {
+    fn text(&self) -> String {
+        let rows = self.iter().flat_map(|row| {
+            row.slabs.iter().map(move |slab| {
+                vec![
+                    row.chunk.to_string(),
+                    size(row.offset_bytes),
+                    slab.column.to_string(),
+                    slab.copy.to_string(),
+                    slab.path.clone(),
+                    size(slab.offset_bytes),
+                    size(slab.length_bytes),
+                    if slab.stale { "stale".into() } else { "in step".into() },
+                ]
+            })
+        });
+        table(&["CHUNK", "AT", "COLUMN", "COPY", "DISK", "DISK OFFSET", "LENGTH", "STATE"], rows)
+    }
+}
+
+impl Shown for Vec<Export> {
+    fn text(&self) -> String {
+        let rows = self.iter().map(|export| {
+            vec![
+                export.name.clone(),
+                export.space.clone(),
+                if export.read_only { "read-only".into() } else { "read-write".into() },
+                if export.served { "served".into() } else { "waiting".into() },
+                export.size_bytes.map_or_else(|| "-".into(), size),
+                export.connections.to_string(),
+                export.uris.join(" "),
+            ]
+        });
+        table(&["EXPORT", "SPACE", "ACCESS", "STATE", "SIZE", "CLIENTS", "URI"], rows)
+    }
+}
+
+impl Shown for Event {
+    fn text(&self) -> String {
+        let next = if self.next_action.is_empty() { String::new() } else { format!("; next: {}", self.next_action) };
+        format!("{}  {:<7}  {}: {}{next}", self.time, word(&self.severity), self.object, self.cause)
+    }
+}
+
+impl Shown for Vec<Event> {
+    fn text(&self) -> String {
+        self.iter().map(Shown::text).collect::<Vec<_>>().join("\n")
+    }
+}
+
+impl Shown for Status {
+    fn text(&self) -> String {
+        let daemon = &self.daemon;
+        let head = facts(&[
+            ("health", word(&self.health)),
+            ("version", daemon.version.clone()),
+            ("process", format!("{}, since {}", daemon.pid, daemon.started)),
+            ("state folder", daemon.state_dir.clone()),
+            ("reactors", daemon.reactors.to_string()),
+            ("memory", size(daemon.resident_bytes)),
+            ("NBD", or_dash(&daemon.nbd_addresses.join(" "))),
+        ]);
+        let rows = self.objects.iter().map(|object| vec![object.object.clone(), word(&object.health)]);
+        let mut conditions: Vec<Condition> = Vec::new();
+        for condition in self.objects.iter().flat_map(|object| &object.conditions) {
+            if !conditions.contains(condition) {
+                conditions.push(condition.clone());
+            }
+        }
+        with_conditions(format!("{head}\n\n{}", table(&["OBJECT", "HEALTH"], rows)), &conditions)
+    }
+}

@@ -1,0 +1,202 @@
+//! The commands that ask a daemon.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use holdfast_api::{
+    AddDisks, Changed, CreateExport, CreateFileDisk, CreatePool, CreateSpace, Disk, DiskChanged, Event, Export, ExportChanged,
+    GrowSpace, ImportPools, LayoutKind, Pool, PoolChanged, PoolsImported, SetDisk, Space, SpaceChanged, SpaceRow, Status,
+    WipeDisk,
+};
+use holdfast_model::{ByteSize, SpacePath};
+use serde::Serialize;
+
+use crate::arguments::{DiskCommand, EventCommand, LayoutWord, NbdCommand, PoolCommand, SpaceCommand};
+use crate::client::{Client, segment};
+use crate::output::{Shown, print, print_json, print_line};
+
+/// A path as the daemon can use it, which has another working folder.
+fn absolute(path: &Path) -> Result<String> {
+    let whole = std::path::absolute(path).with_context(|| format!("path {}: it cannot be made absolute", path.display()))?;
+    whole
+        .into_os_string()
+        .into_string()
+        .map_err(|path| anyhow::anyhow!("path {path:?}: it is no text; next: choose another path"))
+}
+
+/// A disk as the daemon can look for it: what is there or looks like a path is one.
+fn disk(text: &str) -> Result<String> {
+    if text.contains('/') || Path::new(text).exists() { absolute(Path::new(text)) } else { Ok(text.into()) }
+}
+
+fn disks(texts: &[String]) -> Result<Vec<String>> {
+    texts.iter().map(|text| disk(text)).collect()
+}
+
+fn space_path(space: &SpacePath) -> String {
+    format!("/spaces/{}/{}", segment(space.pool.as_str()), segment(space.space.as_str()))
+}
+
+/// Prints what a change did: the API's answer, or one line for people.
+fn tell<T: Serialize>(json: bool, answer: &T, changed: bool, done: String) -> Result<()> {
+    if json {
+        return print_json(answer);
+    }
+    print_line(&if changed { done } else { format!("nothing changed: {done}, as it was already") })
+}
+
+fn tell_gone(json: bool, answer: &Changed) -> Result<()> {
+    if json {
+        return print_json(answer);
+    }
+    print_line(&if answer.changed { answer.message.clone() } else { format!("nothing changed: {}", answer.message) })
+}
+
+/// Does a disk command.
+pub async fn disk_command(client: &Client, json: bool, command: DiskCommand) -> Result<()> {
+    match command {
+        DiskCommand::List => print(json, &client.get::<Vec<Disk>>("/disks").await?),
+        DiskCommand::Show { disk: name } => {
+            print(json, &client.get::<Disk>(&format!("/disks/{}", segment(&disk(&name)?))).await?)
+        }
+        DiskCommand::CreateFile { path, size } => {
+            let request = CreateFileDisk { path: absolute(&path)?, size_bytes: size.bytes() };
+            let answer: DiskChanged = client.post("/disks", &request).await?;
+            let done = format!("disk {} has {}", answer.disk.path, ByteSize(answer.disk.size_bytes));
+            tell(json, &answer, answer.changed, done)
+        }
+        DiskCommand::Set { disk: name, media, enclosure, slot, usage } => {
+            let request = SetDisk { media, enclosure, slot, usage };
+            let answer: DiskChanged = client.patch(&format!("/disks/{}", segment(&disk(&name)?)), &request).await?;
+            tell(json, &answer, answer.changed, format!("disk {} is set", answer.disk.path))
+        }
+        DiskCommand::Wipe { disk: name, force } => {
+            let path = format!("/disks/{}/wipe", segment(&disk(&name)?));
+            let answer: DiskChanged = client.post(&path, &WipeDisk { force }).await?;
+            tell(json, &answer, answer.changed, format!("disk {} is blank", answer.disk.path))
+        }
+    }
+}
+
+/// Does a pool command.
+pub async fn pool_command(client: &Client, json: bool, command: PoolCommand) -> Result<()> {
+    match command {
+        PoolCommand::List => print(json, &client.get::<Vec<Pool>>("/pools").await?),
+        PoolCommand::Show { pool } => print(json, &client.get::<Pool>(&format!("/pools/{}", segment(&pool))).await?),
+        PoolCommand::Create { pool, disk, force } => {
+            let answer: PoolChanged = client.post("/pools", &CreatePool { name: pool, disks: disks(&disk)?, force }).await?;
+            let done =
+                format!("pool {} has {} disks, {}", answer.pool.name, answer.pool.disks.len(), ByteSize(answer.pool.raw_bytes));
+            tell(json, &answer, answer.changed, done)
+        }
+        PoolCommand::Add { pool, disk, force } => {
+            let path = format!("/pools/{}/disks", segment(&pool));
+            let answer: PoolChanged = client.post(&path, &AddDisks { disks: disks(&disk)?, force }).await?;
+            let done =
+                format!("pool {} has {} disks, {}", answer.pool.name, answer.pool.disks.len(), ByteSize(answer.pool.raw_bytes));
+            tell(json, &answer, answer.changed, done)
+        }
+        PoolCommand::Import { pool, disk_dir, force } => {
+            let disk_dirs = disk_dir.iter().map(|dir: &PathBuf| absolute(dir)).collect::<Result<_>>()?;
+            let answer: PoolsImported = client.post("/import", &ImportPools { pool, disk_dirs, force }).await?;
+            if json {
+                return print_json(&answer);
+            }
+            let mut lines: Vec<String> = Vec::new();
+            for imported in &answer.pools {
+                let (name, state) = (&imported.pool.name, holdfast_api::word(&imported.pool.state));
+                let done = format!("pool {name} is imported, state {state}");
+                lines.push(if imported.changed { done } else { format!("nothing changed: {done}, as it was already") });
+                lines.extend(
+                    imported
+                        .pool
+                        .conditions
+                        .iter()
+                        .map(|condition| format!("! {}\n  next: {}", condition.cause, condition.next_action)),
+                );
+            }
+            lines.extend(
+                answer.refused.iter().map(|condition| format!("! {}\n  next: {}", condition.cause, condition.next_action)),
+            );
+            if lines.is_empty() {
+                lines.push("nothing changed: no pool was found".into());
+            }
+            print_line(&lines.join("\n"))
+        }
+        PoolCommand::Export { pool } => tell_gone(json, &client.post(&format!("/pools/{}/export", segment(&pool)), &()).await?),
+        PoolCommand::Destroy { pool, yes } => {
+            tell_gone(json, &client.delete(&format!("/pools/{}?confirm={yes}", segment(&pool))).await?)
+        }
+    }
+}
+
+/// Does a space command.
+pub async fn space_command(client: &Client, json: bool, command: SpaceCommand) -> Result<()> {
+    match command {
+        SpaceCommand::List => print(json, &client.get::<Vec<Space>>("/spaces").await?),
+        SpaceCommand::Show { space } => print(json, &client.get::<Space>(&space_path(&space)).await?),
+        SpaceCommand::Map { space } => print(json, &client.get::<Vec<SpaceRow>>(&format!("{}/map", space_path(&space))).await?),
+        SpaceCommand::Create { space, layout, copies, columns, interleave, size, thin } => {
+            let request = CreateSpace {
+                name: space.to_string(),
+                layout: match layout {
+                    LayoutWord::Simple => LayoutKind::Simple,
+                    LayoutWord::Mirror => LayoutKind::Mirror,
+                },
+                copies,
+                columns,
+                interleave_bytes: interleave.map(ByteSize::bytes),
+                size_bytes: size.bytes(),
+                thin,
+            };
+            let answer: SpaceChanged = client.post("/spaces", &request).await?;
+            let made = &answer.space;
+            let done = format!(
+                "space {} has {}, {} with {} columns of {}",
+                made.name,
+                ByteSize(made.size_bytes),
+                if made.copies == 1 { "simple".into() } else { format!("mirror of {} copies", made.copies) },
+                made.columns,
+                ByteSize(made.interleave_bytes)
+            );
+            tell(json, &answer, answer.changed, done)
+        }
+        SpaceCommand::Grow { space, size } => {
+            let path = format!("{}/grow", space_path(&space));
+            let answer: SpaceChanged = client.post(&path, &GrowSpace { size_bytes: size.bytes() }).await?;
+            tell(json, &answer, answer.changed, format!("space {} has {}", answer.space.name, ByteSize(answer.space.size_bytes)))
+        }
+        SpaceCommand::Destroy { space, yes } => {
+            tell_gone(json, &client.delete(&format!("{}?confirm={yes}", space_path(&space))).await?)
+        }
+    }
+}
+
+/// Does an export command.
+pub async fn nbd_command(client: &Client, json: bool, command: NbdCommand) -> Result<()> {
+    match command {
+        NbdCommand::List => print(json, &client.get::<Vec<Export>>("/exports").await?),
+        NbdCommand::Export { space, name, read_only } => {
+            let request = CreateExport { space: space.to_string(), name, read_only };
+            let answer: ExportChanged = client.post("/exports", &request).await?;
+            let done =
+                format!("space {} is export {}: {}", answer.export.space, answer.export.name, answer.export.uris.join(" "));
+            tell(json, &answer, answer.changed, done)
+        }
+        NbdCommand::Unexport { name } => tell_gone(json, &client.delete(&format!("/exports/{}", segment(&name))).await?),
+    }
+}
+
+/// Does an event command.
+pub async fn event_command(client: &Client, json: bool, command: EventCommand) -> Result<()> {
+    let EventCommand::List { follow } = command;
+    if !follow {
+        return print(json, &client.get::<Vec<Event>>("/events").await?);
+    }
+    client.follow(|event| print_line(&if json { serde_json::to_string(&event)? } else { event.text() })).await
+}
+
+/// Shows the health of everything.
+pub async fn status(client: &Client, json: bool) -> Result<()> {
+    print(json, &client.get::<Status>("/status").await?)
+}
