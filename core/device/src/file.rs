@@ -118,7 +118,7 @@ impl FileDevice {
     ///
     /// # Errors
     /// When it does not exist or is neither, is smaller than 4 KiB, may not be used, or is in use for writing already
-    /// (`ResourceBusy`).
+    /// (`ResourceBusy`, after a tenth of a second in which it was tried again).
     pub fn open(path: impl AsRef<Path>, options: FileOptions) -> io::Result<Arc<Self>> {
         let path = path.as_ref();
         let Opened { file, mode, is_block_device, size_bytes, traits } =

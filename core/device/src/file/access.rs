@@ -7,12 +7,15 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use super::sysfs::BlockDirectory;
 use crate::IoBuf;
 
 const TMPFS_MAGIC: libc::__fsword_t = 0x0102_1994;
 const RAMFS_MAGIC: libc::__fsword_t = 0x8584_58f6;
+
+const BUSY_PATIENCE: Duration = Duration::from_millis(100);
 
 /// How requests reach the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,8 +55,21 @@ pub(super) struct Opened {
     pub(super) traits: Traits,
 }
 
-/// Opens `path`; for writing only if nobody else does.
+/// Opens `path`; for writing only if nobody else does. A process that was killed may hold its disks for a moment longer,
+/// until the kernel has ended its requests: a disk in use is tried again for [`BUSY_PATIENCE`].
 pub(super) fn open(path: &Path, read_only: bool, force_buffered: bool) -> io::Result<Opened> {
+    let deadline = Instant::now() + BUSY_PATIENCE;
+    loop {
+        match open_now(path, read_only, force_buffered) {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+fn open_now(path: &Path, read_only: bool, force_buffered: bool) -> io::Result<Opened> {
     let explain = |error: io::Error| io::Error::new(error.kind(), format!("cannot open {}: {error}", path.display()));
     let named = std::fs::metadata(path).map_err(explain)?;
     let is_block_device = named.file_type().is_block_device();
