@@ -241,7 +241,12 @@ fn clients_that_vanish_leave_nothing() {
 fn addresses_in_use_are_named() {
     let fixture = Fixture::new(&[]);
     for address in [fixture.unix.clone(), fixture.tcp.clone()] {
-        let again = Server::start(fixture.reactors.clone(), fixture.exports.clone(), &[address.clone()], NbdSettings::default());
+        let again = Server::start(
+            fixture.reactors.clone(),
+            fixture.exports.clone(),
+            std::slice::from_ref(&address),
+            NbdSettings::default(),
+        );
         let Err(error @ NbdError::Listen { .. }) = again else { panic!("{address} was taken twice") };
         assert!(error.to_string().contains(&address.to_string()), "{error}");
     }
