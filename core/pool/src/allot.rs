@@ -28,6 +28,11 @@ pub fn slab_bytes(shape: &Shape, chunk_bytes: u64) -> u64 {
     chunk_bytes.div_ceil(shape.columns.into()).next_multiple_of(shape.interleave.bytes().max(UNIT_BYTES))
 }
 
+/// Units of each slab of a row of this shape that holds a chunk, its head included.
+pub fn slab_units(shape: &Shape, chunk_bytes: u64) -> u32 {
+    ((HEAD_BYTES + slab_bytes(shape, chunk_bytes)) / UNIT_BYTES) as u32
+}
+
 fn takes_slabs(config: &Config, disk: u16) -> bool {
     config.disks.get(&disk).is_some_and(|record| record.usage.takes_slabs() && record.state == DiskState::Online)
 }
@@ -40,7 +45,7 @@ pub fn eligible(config: &Config) -> usize {
 /// Takes the units of a row for a chunk of `space`.
 pub fn allot(config: &mut Config, space: &SpaceRecord) -> Result<RowRecord, PoolError> {
     let shape = space.shape;
-    let slab_units = ((HEAD_BYTES + slab_bytes(&shape, space.chunk_bytes)) / UNIT_BYTES) as u32;
+    let slab_units = slab_units(&shape, space.chunk_bytes);
     let id = config.next_row;
     let disks = config.disks.len() as u64;
     let mut fitting: Vec<(u32, u16)> = config

@@ -4,6 +4,7 @@ use holdfast_model::wire::{Reader, WireError, Writer};
 use holdfast_model::{ByteSize, DiskState, Layout, Media, Name, Place, Provisioning, Shape, Usage};
 
 use crate::config::{Change, DiskRecord, MAX_DISKS, RowRecord, SlabPlace, SpaceRecord};
+use crate::frame::Position;
 
 const MEDIA: [Media; 3] = [Media::Unknown, Media::Hdd, Media::Ssd];
 const USAGE: [Usage; 5] = [Usage::Auto, Usage::Manual, Usage::HotSpare, Usage::Journal, Usage::Retired];
@@ -91,6 +92,9 @@ impl Change {
             Self::Stale { space, chunk, slab, stale } => {
                 writer.u8(11).u32(*space).u32(*chunk).u16(*slab).u8((*stale).into());
             }
+            Self::Forced { from, generation } => {
+                writer.u8(12).u64(from.generation).u64(from.sequence).u64(*generation);
+            }
         }
     }
 
@@ -108,6 +112,10 @@ impl Change {
             9 => Self::Row { space: reader.u32()?, chunk: reader.u32()?, row: read_row(reader)? },
             10 => Self::RowGone { space: reader.u32()?, chunk: reader.u32()? },
             11 => Self::Stale { space: reader.u32()?, chunk: reader.u32()?, slab: reader.u16()?, stale: read_bool(reader)? },
+            12 => {
+                let from = Position { generation: reader.u64()?, sequence: reader.u64()? };
+                Self::Forced { from, generation: reader.u64()? }
+            }
             _ => return Err(WireError::Value("change")),
         })
     }

@@ -3,9 +3,10 @@
 //! memory follows.
 //!
 //! Invariant: the configuration in memory is the one at `Committer::position`, and a quorum holds it. When a quorum
-//! cannot be had the pool turns read-only until the next import: nothing may build on a change of unknown fate.
+//! cannot be had, or whoever writes is dropped in the middle, the pool turns read-only until the next import: nothing
+//! may build on a change of unknown fate. Nothing is written that the configuration would not take.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use futures_util::future::join_all;
@@ -14,7 +15,7 @@ use holdfast_model::DiskState;
 use holdfast_model::wire::Writer;
 use tokio::sync::oneshot;
 
-use crate::config::Change;
+use crate::config::{Change, Config, DiskRecord, SpaceRecord};
 use crate::disk::PoolDisk;
 use crate::event::{Severity, WitnessRecord};
 use crate::frame::Position;
@@ -34,6 +35,8 @@ pub(crate) enum Guard {
     InService(Arc<OutageMark>),
     /// The disk's outage is not written down yet.
     NotRecorded(u16),
+    /// The disk's record is still this one.
+    Known(Box<DiskRecord>),
 }
 
 /// A disk and its outage count at some time.
@@ -50,6 +53,9 @@ impl std::fmt::Debug for OutageMark {
 
 type Answer = Result<bool, PoolError>;
 
+/// Changes are gathered into one record up to this.
+const MOST_RECORD_BYTES: usize = 64 << 10;
+
 /// Changes that wait for the log.
 pub(crate) struct Batch {
     changes: Vec<Change>,
@@ -64,10 +70,10 @@ pub(crate) struct Committer {
 }
 
 impl Pool {
-    /// Writes `changes` as one. Answers whether they were made; false where the guard no longer held.
+    /// Writes `changes` as one. Answers whether they were made; false where the guard no longer held, or where the
+    /// configuration does not take them: their space, row or disk is gone, or their row is there already.
     pub(crate) async fn commit(&self, changes: Vec<Change>, guard: Guard) -> Answer {
-        let (reply, mut answer) = oneshot::channel();
-        self.pending.lock().expect("no panic while held").push(Batch { changes, guard, reply: Some(reply) });
+        let mut answer = self.queue(changes, guard);
         let mut committer = self.committer.lock().await;
         if let Ok(answer) = answer.try_recv() {
             return answer;
@@ -76,27 +82,71 @@ impl Pool {
         answer.try_recv().unwrap_or_else(|_| Err(self.refused("its configuration")))
     }
 
+    /// Writes changes that do not depend on each other, many in a record.
+    pub(crate) async fn commit_each(&self, changes: impl IntoIterator<Item = (Change, Guard)>) -> Result<(), PoolError> {
+        let answers: Vec<_> = changes.into_iter().map(|(change, guard)| self.queue(vec![change], guard)).collect();
+        let mut committer = self.committer.lock().await;
+        self.drain(&mut committer).await;
+        for mut answer in answers {
+            answer.try_recv().unwrap_or_else(|_| Err(self.refused("its configuration")))?;
+        }
+        Ok(())
+    }
+
+    fn queue(&self, changes: Vec<Change>, guard: Guard) -> oneshot::Receiver<Answer> {
+        let (reply, answer) = oneshot::channel();
+        self.pending().push_back(Batch { changes, guard, reply: Some(reply) });
+        answer
+    }
+
+    fn pending(&self) -> std::sync::MutexGuard<'_, VecDeque<Batch>> {
+        self.pending.lock().expect("no panic while held")
+    }
+
     /// Writes everything that waits.
     pub(crate) async fn drain(&self, committer: &mut Committer) {
-        loop {
-            let batches = std::mem::take(&mut *self.pending.lock().expect("no panic while held"));
-            if batches.is_empty() {
-                return;
-            }
-            let (go, hold): (Vec<Batch>, Vec<Batch>) = batches.into_iter().partition(|batch| self.holds(&batch.guard));
-            hold.into_iter().for_each(|batch| batch.answer(Ok(false)));
-            if go.is_empty() {
+        while let Some(record) = self.next_record() {
+            if record.batches.is_empty() {
                 continue;
             }
-            let changes: Vec<Change> = go.iter().flat_map(|batch| batch.changes.iter().cloned()).collect();
-            let result = self.write(committer, &changes).await;
+            let abandoned = Abandoned { pool: self, armed: true };
+            let result = self.write(committer, &record.changes).await;
+            abandoned.disarm();
             if let Err(error) = &result
                 && error.kind == PoolErrorKind::NoQuorum
             {
                 self.refuse_changes(&error.context);
             }
-            go.into_iter().for_each(|batch| batch.answer(result.clone().map(|()| true)));
+            record.batches.into_iter().for_each(|batch| batch.answer(result.clone().map(|()| true)));
         }
+    }
+
+    /// Takes from what waits as much as one record may hold; `None` where nothing waits. What touches the same thing as
+    /// a change before it goes into a later record, so that it is judged by what the first one made of it.
+    fn next_record(&self) -> Option<Record> {
+        let waiting = std::mem::take(&mut *self.pending());
+        if waiting.is_empty() {
+            return None;
+        }
+        let mut record = Record::default();
+        let mut later = VecDeque::new();
+        for batch in waiting {
+            let apart = batch.changes.iter().all(|change| record.touched.is_apart(change));
+            batch.changes.iter().for_each(|change| record.touched.add(change));
+            if !apart || record.bytes >= MOST_RECORD_BYTES {
+                later.push_back(batch);
+            } else if self.holds(&batch.guard) && batch.changes.iter().all(|change| self.state().config.takes(change)) {
+                record.take(batch);
+            } else {
+                batch.answer(Ok(false));
+            }
+        }
+        record.mark_slabs_of_lost_disks(&self.state().config);
+        let mut pending = self.pending();
+        while let Some(batch) = later.pop_back() {
+            pending.push_front(batch);
+        }
+        Some(record)
     }
 
     fn holds(&self, guard: &Guard) -> bool {
@@ -106,6 +156,7 @@ impl Pool {
             Guard::StillIn(mark) => mark.disk.outages() == mark.outages,
             Guard::InService(mark) => mark.disk.outages() == mark.outages && recorded(&mark.disk.index),
             Guard::NotRecorded(index) => recorded(index),
+            Guard::Known(known) => self.state().config.disks.get(&known.index) == Some(known),
         }
     }
 
@@ -148,7 +199,8 @@ impl Pool {
         if carried(false) {
             return Ok(());
         }
-        if carried(true) {
+        let fenced = || self.env.witness.load(self.id()).is_some_and(|known| known.promised > position.generation);
+        if carried(true) && !fenced() {
             let record = WitnessRecord { promised: position.generation, tip: position };
             if self.env.witness.store(self.id(), record).await.is_ok() {
                 return Ok(());
@@ -166,11 +218,11 @@ impl Pool {
     }
 
     /// Takes a disk out in memory at once, and queues the change that writes it down.
-    fn note_out(&self, index: u16, state: DiskState, cause: &str) {
+    pub(crate) fn note_out(&self, index: u16, state: DiskState, cause: &str) {
         self.go_out(index, state, cause);
         let changes = vec![Change::DiskOut { disk: index, state }];
         let batch = Batch { changes, guard: Guard::NotRecorded(index), reply: None };
-        self.pending.lock().expect("no panic while held").push(batch);
+        self.pending().push_back(batch);
     }
 
     /// Takes a disk out in memory: from now on nobody reads from it.
@@ -197,11 +249,109 @@ impl Pool {
                 }
                 _ => None,
             };
-            state.config.apply(change).expect("changes are checked before they are queued");
+            state.config.apply(change).expect("changes are checked before they are written");
             if let Some(row) = gone {
                 let held = state.config.reserve(&row);
                 debug_assert!(held, "units just released are free");
             }
+        }
+    }
+}
+
+/// Turns the pool read-only if a write is dropped before its end: what the disks hold is not known then, and requests
+/// of it may still be under way.
+struct Abandoned<'a> {
+    pool: &'a Pool,
+    armed: bool,
+}
+
+impl Abandoned<'_> {
+    fn disarm(mut self) {
+        self.armed = false;
+    }
+}
+
+impl Drop for Abandoned<'_> {
+    fn drop(&mut self) {
+        if self.armed {
+            let why =
+                format!("pool {} is read-only: a change of it was given up in the middle; import it again", self.pool.name());
+            self.pool.refuse_changes(&why);
+        }
+    }
+}
+
+/// Batches that are written together.
+#[derive(Default)]
+struct Record {
+    batches: Vec<Batch>,
+    changes: Vec<Change>,
+    bytes: usize,
+    touched: Touched,
+}
+
+impl Record {
+    fn take(&mut self, mut batch: Batch) {
+        let changes = std::mem::take(&mut batch.changes);
+        let mut writer = Writer::new();
+        changes.iter().for_each(|change| change.write(&mut writer));
+        self.bytes += writer.len();
+        self.changes.extend(changes);
+        self.batches.push(batch);
+    }
+
+    /// A row whose disk went out after it was allotted has missed whatever that disk's outage stands for.
+    fn mark_slabs_of_lost_disks(&mut self, config: &Config) {
+        let going: BTreeSet<u16> = (self.changes.iter())
+            .filter_map(|change| if let Change::DiskOut { disk, .. } = change { Some(*disk) } else { None })
+            .collect();
+        let online = |disk: u16| config.disks.get(&disk).is_some_and(|record| record.state == DiskState::Online);
+        let mut marks = Vec::new();
+        for change in &self.changes {
+            let Change::Row { space, chunk, row } = change else { continue };
+            let lost = row.slabs.iter().enumerate().filter(|(_, slab)| going.contains(&slab.disk()) || !online(slab.disk()));
+            marks.extend(lost.map(|(slab, _)| Change::Stale { space: *space, chunk: *chunk, slab: slab as u16, stale: true }));
+        }
+        self.changes.extend(marks);
+    }
+}
+
+/// What the changes of a record are about.
+#[derive(Default)]
+struct Touched {
+    rows: BTreeSet<(u32, u32)>,
+    spaces: BTreeSet<u32>,
+    spaces_of_rows: BTreeSet<u32>,
+    disks: BTreeSet<u16>,
+}
+
+impl Touched {
+    fn is_apart(&self, change: &Change) -> bool {
+        match change {
+            Change::Row { space, chunk, .. } | Change::RowGone { space, chunk } | Change::Stale { space, chunk, .. } => {
+                !self.rows.contains(&(*space, *chunk)) && !self.spaces.contains(space)
+            }
+            Change::Space(SpaceRecord { id, .. }) | Change::SpaceGone(id) => {
+                !self.spaces.contains(id) && !self.spaces_of_rows.contains(id)
+            }
+            Change::Disk(DiskRecord { index, .. }) | Change::DiskOut { disk: index, .. } => !self.disks.contains(index),
+            Change::Pool(_) | Change::Opened | Change::Closed | Change::Counters { .. } | Change::Forced { .. } => true,
+        }
+    }
+
+    fn add(&mut self, change: &Change) {
+        match change {
+            Change::Row { space, chunk, .. } | Change::RowGone { space, chunk } | Change::Stale { space, chunk, .. } => {
+                self.rows.insert((*space, *chunk));
+                self.spaces_of_rows.insert(*space);
+            }
+            Change::Space(SpaceRecord { id, .. }) | Change::SpaceGone(id) => {
+                self.spaces.insert(*id);
+            }
+            Change::Disk(DiskRecord { index, .. }) | Change::DiskOut { disk: index, .. } => {
+                self.disks.insert(*index);
+            }
+            Change::Pool(_) | Change::Opened | Change::Closed | Change::Counters { .. } | Change::Forced { .. } => {}
         }
     }
 }

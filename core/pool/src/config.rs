@@ -9,8 +9,11 @@ use std::collections::BTreeMap;
 use holdfast_model::wire::{WireError, Writer};
 use holdfast_model::{DiskState, Media, Name, Place, Provisioning, Shape, Usage, Uuid};
 
+use crate::allot::slab_units;
 use crate::area::Area;
 use crate::extents::FreeExtents;
+use crate::frame::Position;
+use crate::slab::MOST_SLAB_BYTES;
 
 /// A disk of the pool, as the pool remembers it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -172,7 +175,7 @@ pub enum Change {
         /// The chunk.
         chunk: u32,
     },
-    /// A slab missed a write, or is in step again.
+    /// A slab missed a write, or is in step again; says nothing where the row is gone.
     Stale {
         /// The space.
         space: u32,
@@ -182,6 +185,13 @@ pub enum Change {
         slab: u16,
         /// Whether it is stale.
         stale: bool,
+    },
+    /// An administrator vouched that what disks out of reach may hold beyond a position does not count.
+    Forced {
+        /// The last change that this history shares with theirs.
+        from: Position,
+        /// The generation that goes on from there.
+        generation: u64,
     },
 }
 
@@ -213,7 +223,13 @@ pub struct Config {
     pub next_disk: u16,
     /// Free units of each disk.
     pub free: BTreeMap<u16, FreeExtents>,
+    /// Where forced imports left a history that other disks may have continued, and the generations that they began; the
+    /// latest of them.
+    pub forced: Vec<(Position, u64)>,
 }
+
+/// Forced imports that are remembered.
+const MOST_FORCED: usize = 16;
 
 impl Config {
     /// Carries out a change.
@@ -226,6 +242,9 @@ impl Config {
             Change::Opened => self.closed = false,
             Change::Closed => self.closed = true,
             Change::Counters { row, space, disk } => {
+                if *row == u64::MAX || *space == u32::MAX || *disk > MAX_DISKS {
+                    return Err(WireError::Value("counter"));
+                }
                 self.next_row = self.next_row.max(*row);
                 self.next_space = self.next_space.max(*space);
                 self.next_disk = self.next_disk.max(*disk);
@@ -246,7 +265,8 @@ impl Config {
                 self.release(&gone);
             }
             Change::Stale { space, chunk, slab, stale } => {
-                let row = self.row_mut(*space, *chunk)?;
+                // The row may have been given back while the change waited for the log.
+                let Some(row) = self.row_mut(*space, *chunk) else { return Ok(()) };
                 let index = usize::from(*slab);
                 if index >= row.slabs.len() {
                     return Err(WireError::Value("slab"));
@@ -255,8 +275,34 @@ impl Config {
                     row.slabs[index].set_stale(*stale);
                 }
             }
+            Change::Forced { from, generation } => {
+                self.forced.push((*from, *generation));
+                if self.forced.len() > MOST_FORCED {
+                    self.forced.remove(0);
+                }
+            }
         }
         Ok(())
+    }
+
+    /// Whether a change at `position` is no part of this history, since a forced import left it before.
+    pub fn departed_before(&self, position: Position) -> bool {
+        self.forced.iter().any(|(from, generation)| *from < position && position.generation < *generation)
+    }
+
+    /// Whether [`Config::apply`] would carry out a change that the pool itself made. A row's units are taken beforehand.
+    pub(crate) fn takes(&self, change: &Change) -> bool {
+        let row = |space, chunk| self.spaces.get(space).and_then(|space| space.rows.get(chunk));
+        match change {
+            Change::Row { space, chunk, .. } => self.spaces.contains_key(space) && row(space, chunk).is_none(),
+            Change::RowGone { space, chunk } => row(space, chunk).is_some(),
+            Change::Stale { space, chunk, slab, .. } => row(space, chunk).is_some_and(|row| usize::from(*slab) < row.slabs.len()),
+            Change::SpaceGone(id) => self.spaces.contains_key(id),
+            Change::Space(record) => self.spaces.get(&record.id).is_none_or(|space| space.record.uuid == record.uuid),
+            Change::DiskOut { disk, .. } => self.disks.contains_key(disk),
+            Change::Disk(record) => self.disks.get(&record.index).is_none_or(|known| known.id == record.id),
+            Change::Pool(_) | Change::Opened | Change::Closed | Change::Counters { .. } | Change::Forced { .. } => true,
+        }
     }
 
     /// Takes the units of a row; false, and nothing taken, where one is not free.
@@ -296,7 +342,8 @@ impl Config {
             });
             std::iter::once(Change::Space(space.record.clone())).chain(rows)
         });
-        head.chain(std::iter::once(counters)).chain(disks).chain(spaces)
+        let forced = self.forced.iter().map(|(from, generation)| Change::Forced { from: *from, generation: *generation });
+        head.chain(std::iter::once(counters)).chain(forced).chain(disks).chain(spaces)
     }
 
     /// The payload of a checkpoint.
@@ -308,9 +355,8 @@ impl Config {
         writer.into_bytes()
     }
 
-    fn row_mut(&mut self, space: u32, chunk: u32) -> Result<&mut RowRecord, WireError> {
-        let rows = &mut self.spaces.get_mut(&space).ok_or(WireError::Value("space"))?.rows;
-        rows.get_mut(&chunk).ok_or(WireError::Value("row"))
+    fn row_mut(&mut self, space: u32, chunk: u32) -> Option<&mut RowRecord> {
+        self.spaces.get_mut(&space)?.rows.get_mut(&chunk)
     }
 
     fn apply_disk(&mut self, record: &DiskRecord) -> Result<(), WireError> {
@@ -335,6 +381,9 @@ impl Config {
     fn apply_disk_out(&mut self, disk: u16, state: DiskState) -> Result<(), WireError> {
         let voters = self.disks.values().filter(|record| record.voting).count();
         let record = self.disks.get_mut(&disk).ok_or(WireError::Value("disk"))?;
+        if state == DiskState::Online {
+            return Err(WireError::Value("state"));
+        }
         record.state = state;
         record.voting &= voters == 1;
         for space in self.spaces.values_mut() {
@@ -353,11 +402,12 @@ impl Config {
         record.shape.check().map_err(|_| WireError::Value("shape"))?;
         let sizes = [record.size_bytes, record.chunk_bytes];
         if sizes.iter().any(|size| *size == 0 || size % holdfast_model::BLOCK_BYTES != 0)
+            || record.chunk_bytes > MOST_SLAB_BYTES * u64::from(record.shape.columns)
             || record.size_bytes.div_ceil(record.chunk_bytes) > u64::from(u32::MAX)
         {
             return Err(WireError::Value("size"));
         }
-        self.next_space = self.next_space.max(record.id + 1);
+        self.next_space = self.next_space.max(record.id.checked_add(1).ok_or(WireError::Value("space"))?);
         match self.spaces.get_mut(&record.id) {
             Some(space) if space.record.uuid != record.uuid => return Err(WireError::Value("space")),
             Some(space) => space.record = record.clone(),
@@ -376,24 +426,19 @@ impl Config {
         if disks.len() != row.shape.width() || row.slabs.len() != row.shape.width() {
             return Err(WireError::Value("slabs"));
         }
-        self.next_row = self.next_row.max(row.id + 1);
         let known = self.spaces.get(&space).ok_or(WireError::Value("space"))?;
-        if chunk >= known.record.chunks() || known.rows.contains_key(&chunk) {
+        if known.rows.contains_key(&chunk) {
             return Err(WireError::Value("chunk"));
         }
+        if row.slab_units != slab_units(&row.shape, known.record.chunk_bytes) {
+            return Err(WireError::Value("slab size"));
+        }
+        self.next_row = self.next_row.max(row.id.checked_add(1).ok_or(WireError::Value("row"))?);
         if !self.reserve(row) {
             return Err(WireError::Value("unit"));
         }
-        let mut row = row.clone();
-        // A disk may have gone out between the choice of the row's place and its record.
-        for index in 0..row.slabs.len() {
-            let out = self.disks.get(&row.slabs[index].disk()).is_some_and(|disk| disk.state != DiskState::Online);
-            if out && !row.is_last_copy(index) {
-                row.slabs[index].set_stale(true);
-            }
-        }
         if let Some(space) = self.spaces.get_mut(&space) {
-            space.rows.insert(chunk, row);
+            space.rows.insert(chunk, row.clone());
         }
         Ok(())
     }

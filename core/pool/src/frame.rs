@@ -158,6 +158,13 @@ impl Frame {
         Ok(Header { frame: Self { kind, pool, disk, offset, position, previous }, payload_len, payload_at, payload_crc })
     }
 
+    /// Whether a block looks like one of a later version, which this one cannot read.
+    pub fn is_of_later_version(block: &[u8]) -> bool {
+        let mut reader = Reader::new(block);
+        let magic = reader.array::<8>() == Ok(MAGIC);
+        magic && reader.u16().is_ok() && reader.u16().is_ok_and(|version| version > VERSION)
+    }
+
     /// Reads a block whose payload is inline and checks it whole.
     pub fn open_inline(block: &[u8]) -> Result<(Header, &[u8]), WireError> {
         let header = Self::open(block)?;

@@ -10,6 +10,8 @@ use futures_util::future::join_all;
 use holdfast_device::{Device, Durability, IoError, IoSlice};
 use holdfast_model::{BLOCK_BYTES, DiskState, Name, Uuid};
 
+use crate::PoolError;
+use crate::admission::{Admission, Electorate};
 use crate::area::Area;
 use crate::commit::{Committer, Guard};
 use crate::config::{Change, Config, DiskRecord};
@@ -18,10 +20,8 @@ use crate::event::{Env, Severity, WitnessRecord};
 use crate::frame::Position;
 use crate::label::Label;
 use crate::log::{DiskLog, LogPlace};
-use crate::pool::{Pool, draw_uuid, new_record};
-use crate::quorum::Votes;
-use crate::scan::{Candidate, FoundPool};
-use crate::{PoolError, PoolErrorKind};
+use crate::pool::{Pool, draw_uuid, new_record, refuse_twice};
+use crate::scan::{Candidate, FoundPool, Member, OpenChange, front_label};
 
 /// Writes both labels of a disk.
 pub(crate) async fn label_disk(
@@ -40,8 +40,14 @@ pub(crate) async fn label_disk(
 
 /// Removes every trace of a pool from a disk: both labels and the beginnings of both log halves.
 pub async fn wipe(device: &Arc<dyn Device>) -> Result<(), PoolError> {
-    let area = Area::of_disk("", device.geometry().size_bytes)?;
-    for offset in area.labels().into_iter().chain((0..2).map(|half| area.log_half(half))) {
+    let size_bytes = device.geometry().size_bytes;
+    let labelled = front_label(device).await.map(|label| label.disk_bytes).filter(|labelled| *labelled < size_bytes);
+    let mut offsets = BTreeSet::new();
+    for size_bytes in labelled.into_iter().chain([size_bytes]) {
+        let area = Area::of_disk("", size_bytes)?;
+        offsets.extend(area.labels().into_iter().chain((0..2).map(|half| area.log_half(half))));
+    }
+    for offset in offsets {
         device.write(offset, IoSlice::padded(&[0; BLOCK_BYTES as usize]), Durability::Durable).await?;
     }
     Ok(())
@@ -51,10 +57,7 @@ pub(crate) async fn create(env: Env, name: Name, disks: Vec<Candidate>) -> Resul
     if disks.is_empty() {
         return Err(PoolError::invalid(format!("pool {name} needs at least one disk")));
     }
-    let mut paths = BTreeSet::new();
-    if let Some(twice) = disks.iter().find(|candidate| !paths.insert(&candidate.info.path)) {
-        return Err(PoolError::invalid(format!("disk {} is named twice", twice.info.path)));
-    }
+    refuse_twice(&disks)?;
     let id = draw_uuid(env.seed, env.clock.now().as_nanos() as u64);
     let mut config = Config { next_row: 1, next_space: 1, ..Config::default() };
     let mut members = Vec::new();
@@ -89,41 +92,51 @@ pub(crate) async fn create(env: Env, name: Name, disks: Vec<Candidate>) -> Resul
 }
 
 pub(crate) async fn adopt(env: Env, found: FoundPool, force: bool) -> Result<Arc<Pool>, PoolError> {
-    let FoundPool { id, config, position, members, .. } = found;
-    let by_id: BTreeMap<Uuid, u16> = config.disks.values().map(|record| (record.id, record.index)).collect();
-    let members: Vec<_> = members.into_iter().filter_map(|member| Some((*by_id.get(&member.id)?, member))).collect();
-    let present: BTreeSet<u16> = members.iter().filter(|(_, member)| member.tip.is_some()).map(|(index, _)| *index).collect();
-    let votes = Votes::of(&config);
+    let (id, position) = (found.id, found.position);
+    let by_id: BTreeMap<Uuid, u16> = found.config.disks.values().map(|record| (record.id, record.index)).collect();
     let witness = env.witness.load(id);
-    check_quorum(&config, &votes, &present, witness, position, force)?;
+    let numbered = || found.members.iter().filter_map(|member| Some((*by_id.get(&member.id)?, member)));
+    let mut admission = Admission {
+        electorate: Electorate::of(&found),
+        present: numbered().filter(|(_, member)| member.tip.is_some()).map(|(index, _)| index).collect(),
+        unreadable: numbered().filter(|(_, member)| member.tip.is_none()).map(|(index, _)| index).collect(),
+        witness,
+        force: false,
+    };
+    admission.force = force && admission.check(&found).is_err();
+    admission.check(&found)?;
+    let force = admission.force;
 
-    let promised = members.iter().map(|(_, member)| member.promised).max().unwrap_or(0);
+    let promised = found.members.iter().map(|member| member.promised).max().unwrap_or(0);
     let highest = promised.max(position.generation).max(witness.map_or(0, |witness| witness.promised));
     // A forced import may run beside another one that nobody here knows of: a random step keeps their generations apart.
     let step = if force { 1 + (draw_uuid(env.seed, highest).as_u128() as u64 & 0xffff_ffff) } else { 1 };
     let generation = highest + step;
 
-    // What a killed daemon left in the disks' caches must not be served and then lost.
-    join_all(members.iter().map(|(_, member)| member.candidate.device.flush())).await;
-    let promises = members.iter().map(|(index, member)| async move {
-        (*index, label_disk(&member.candidate.device, &member.area, id, member.id, generation).await.is_ok())
+    // The witness promises first: were it last, a power cut between would leave it behind half a pool that needs it.
+    let told = env.witness.store(id, WitnessRecord { promised: generation, tip: position }).await.is_ok();
+    let witness_held = told && admission.has_witness(&found);
+    let promises = numbered().map(|(index, member)| async move {
+        let device = &member.candidate.device;
+        // What a killed daemon left in the disk's cache must not be served and then lost.
+        let flushed = device.flush().await;
+        let promised = label_disk(device, &member.area, id, member.id, generation).await;
+        (flushed.is_ok() && promised.is_ok()).then_some(index)
     });
-    let held: BTreeSet<u16> = join_all(promises).await.into_iter().filter(|(_, ok)| *ok).map(|(index, _)| index).collect();
-    let voters_held: BTreeSet<u16> = held.intersection(&present).copied().collect();
-    if !votes.carried(&voters_held, false) {
-        let tip = witness.map_or(position, |witness| witness.tip.max(position));
-        let record = WitnessRecord { promised: generation, tip };
-        let witness_held = (witness.is_some() || force) && env.witness.store(id, record).await.is_ok();
-        if !votes.carried(&voters_held, witness_held) && !force {
-            return Err(no_quorum(&config, &present));
-        }
+    let held: BTreeSet<u16> = join_all(promises).await.into_iter().flatten().collect();
+    admission.present = admission.present.intersection(&held).copied().collect();
+    if !admission.electorate.carried(&admission.present, witness_held) && !force {
+        return Err(admission.no_quorum(&found.config));
     }
 
+    let FoundPool { config, members, open_change, .. } = found;
+    let members: BTreeMap<u16, Member> =
+        members.into_iter().filter_map(|member| Some((*by_id.get(&member.id)?, member))).collect();
     let mut disks = BTreeMap::new();
     let mut logs = BTreeMap::new();
     let mut returned = Vec::new();
     for record in config.disks.values() {
-        let member = members.iter().find(|(index, _)| *index == record.index && held.contains(index)).map(|(_, member)| member);
+        let member = members.get(&record.index).filter(|_| held.contains(&record.index));
         let area = Area::of_disk(record.label(), record.disk_bytes)?;
         let in_step = record.state == DiskState::Online;
         let device = member.map(|member| member.candidate.device.clone());
@@ -134,44 +147,31 @@ pub(crate) async fn adopt(env: Env, found: FoundPool, force: bool) -> Result<Arc
             continue;
         }
         let place = LogPlace { device, area, pool: id, disk: record.id };
-        logs.insert(record.index, (DiskLog::new(place, member.tip), member.labels_whole));
+        logs.insert(record.index, DiskLog::new(place, member.tip));
     }
-    let checkpoint = config.checkpoint();
-    let behind = logs.iter_mut().filter(|(_, (log, _))| log.position() != Some(position));
-    let repairs = join_all(behind.map(|(index, (log, _))| {
-        let checkpoint = &checkpoint;
-        async move { (*index, log.checkpoint(position, checkpoint).await) }
-    }));
-    let repairs = repairs.await;
-    let damaged_labels: Vec<u16> = logs.iter().filter(|(_, (_, whole))| *whole != [true; 2]).map(|(index, _)| *index).collect();
-    let mut logs: BTreeMap<u16, DiskLog> = logs.into_iter().map(|(index, (log, _))| (index, log)).collect();
-    let unwritable: Vec<u16> = repairs.iter().filter(|(_, result)| result.is_err()).map(|(index, _)| *index).collect();
-    logs.retain(|index, _| !unwritable.contains(index));
-    let paths = moved(&config, &members);
-    let incomplete: Vec<u32> =
-        config.spaces.values().filter(|space| !space.record.complete).map(|space| space.record.id).collect();
-    let absent: Vec<u16> = config
-        .disks
-        .values()
-        .filter(|record| {
-            record.state == DiskState::Online && (!held.contains(&record.index) || unwritable.contains(&record.index))
-        })
+    let repaired = catch_up(&mut logs, &config, position, open_change).await;
+    let holders: BTreeSet<u16> = logs.keys().copied().collect();
+    if !admission.electorate.carried(&holders, witness_held) && !force {
+        return Err(admission.no_quorum(&config));
+    }
+    let absent: Vec<u16> = (config.disks.values())
+        .filter(|record| record.state == DiskState::Online && !holders.contains(&record.index))
         .map(|record| record.index)
         .collect();
+    let damaged_labels: Vec<u16> = holders.iter().copied().filter(|index| members[index].labels_whole != [true; 2]).collect();
+    let damaged_logs: Vec<u16> = repaired.into_iter().filter(|index| holders.contains(index)).collect();
+    let surplus = surplus(&config);
     let started = Position { generation, sequence: position.sequence };
     let pool = Pool::assemble(env, id, config, disks, Committer { logs, position: started });
-    let mut changes = vec![Change::Opened];
-    changes.extend(paths.into_iter().map(Change::Disk));
-    changes.extend(incomplete.into_iter().map(Change::SpaceGone));
-    pool.open_generation(changes, &absent, force).await?;
+    pool.open_generation(&absent, position, force).await?;
+    let moves = moved(&pool.state().config, &members);
+    pool.commit_each(surplus.into_iter().map(|change| (change, Guard::None)).chain(moves)).await?;
     pool.inform_witness().await;
-    for index in damaged_labels {
-        pool.emit(
-            Severity::Warning,
-            format!("disk {}", pool.disk_label(index)),
-            "a damaged label was rewritten".into(),
-            "watch the disk",
-        );
+    let label = "a damaged label was rewritten";
+    let log = "its metadata log was behind or damaged, and was written anew";
+    let repairs = damaged_labels.into_iter().map(|index| (index, label));
+    for (index, what) in repairs.chain(damaged_logs.into_iter().map(|index| (index, log))) {
+        pool.emit(Severity::Warning, format!("disk {}", pool.disk_label(index)), what.into(), "watch the disk");
     }
     for (index, device, info) in returned {
         let disk = pool.disk(index).expect("every record has a disk");
@@ -187,6 +187,54 @@ pub(crate) async fn adopt(env: Env, found: FoundPool, force: bool) -> Result<Arc
     Ok(pool)
 }
 
+/// Brings every log to `position`; drops those that cannot be written, and gives those that were behind.
+async fn catch_up(
+    logs: &mut BTreeMap<u16, DiskLog>,
+    config: &Config,
+    position: Position,
+    open_change: Option<OpenChange>,
+) -> Vec<u16> {
+    if logs.values().all(|log| log.position() == Some(position)) {
+        return Vec::new();
+    }
+    let (at, checkpoint, last) = match open_change {
+        Some(change) => (change.position_before, change.checkpoint_before, Some(change.payload)),
+        None => (position, config.checkpoint(), None),
+    };
+    let behind = logs.iter_mut().filter(|(_, log)| log.position() != Some(position));
+    let writes = behind.map(|(index, log)| {
+        let (checkpoint, last) = (&checkpoint, &last);
+        async move {
+            let write = async {
+                log.checkpoint(at, checkpoint).await?;
+                match last {
+                    Some(last) => log.append(position, last).await,
+                    None => Ok(()),
+                }
+            };
+            (*index, write.await.is_ok())
+        }
+    });
+    let written = join_all(writes).await;
+    let failed: Vec<u16> = written.iter().filter(|(_, ok)| !*ok).map(|(index, _)| *index).collect();
+    logs.retain(|index, _| !failed.contains(index));
+    written.into_iter().map(|(index, _)| index).collect()
+}
+
+/// What creations and enlargements that were cut short left behind.
+fn surplus(config: &Config) -> Vec<Change> {
+    let mut changes = Vec::new();
+    for (id, space) in &config.spaces {
+        if space.record.complete {
+            let beyond = space.rows.range(space.record.chunks()..).map(|(chunk, _)| *chunk);
+            changes.extend(beyond.map(|chunk| Change::RowGone { space: *id, chunk }));
+        } else {
+            changes.push(Change::SpaceGone(*id));
+        }
+    }
+    changes
+}
+
 impl Pool {
     /// Tells the witness how far the pool is, so that its vote counts from now on. It is asked only where disks do not suffice, so
     /// a failure is no more than a vote less.
@@ -195,7 +243,7 @@ impl Pool {
         let _ = self.env.witness.store(self.id(), WitnessRecord { promised: tip.generation, tip }).await;
     }
 
-    async fn open_generation(&self, mut changes: Vec<Change>, absent: &[u16], force: bool) -> Result<(), PoolError> {
+    async fn open_generation(&self, absent: &[u16], from: Position, force: bool) -> Result<(), PoolError> {
         for index in absent {
             let path = self.state().config.disks.get(index).map(|record| record.path.clone()).unwrap_or_default();
             if let Some(disk) = self.disk(*index) {
@@ -204,94 +252,64 @@ impl Pool {
             let cause = format!("missing at import, last seen at {path}");
             self.emit(Severity::Warning, format!("disk {}", self.disk_label(*index)), cause, "attach it again or replace it");
         }
-        let outs = absent.iter().map(|disk| Change::DiskOut { disk: *disk, state: DiskState::Missing });
         if force {
-            self.force_votes(absent).await?;
+            self.force_votes(absent, from).await?;
         }
-        changes.extend(outs);
+        let outs = absent.iter().map(|disk| Change::DiskOut { disk: *disk, state: DiskState::Missing });
+        let changes = std::iter::once(Change::Opened).chain(outs).collect();
         self.commit(changes, Guard::None).await.map(drop)
     }
 
-    /// On the administrator's word the disks that are not here lose their votes without being asked.
-    async fn force_votes(&self, absent: &[u16]) -> Result<(), PoolError> {
+    /// On the administrator's word the disks that are not here lose their votes without being asked, and with them those
+    /// that turn out not to be writable.
+    async fn force_votes(&self, absent: &[u16], from: Position) -> Result<(), PoolError> {
         let mut committer = self.committer.lock().await;
-        let position = Position { sequence: committer.position.sequence + 1, ..committer.position };
-        let checkpoint = {
-            let mut state = self.state();
-            for record in state.config.disks.values_mut().filter(|record| absent.contains(&record.index)) {
-                record.voting = false;
+        let forced = Change::Forced { from, generation: committer.position.generation };
+        self.state().config.apply(&forced).expect("it can always be noted");
+        let mut silenced = absent.to_vec();
+        loop {
+            let position = Position { sequence: committer.position.sequence + 1, ..committer.position };
+            let checkpoint = {
+                let mut state = self.state();
+                for index in &silenced {
+                    state.config.disks.entry(*index).and_modify(|record| record.voting = false);
+                }
+                state.config.checkpoint()
+            };
+            let writes = committer.logs.iter_mut().map(|(index, log)| {
+                let checkpoint = &checkpoint;
+                async move { (*index, log.checkpoint(position, checkpoint).await) }
+            });
+            let results = join_all(writes).await;
+            committer.position = position;
+            silenced.clear();
+            for (index, result) in results {
+                if let Err(error) = result {
+                    committer.logs.remove(&index);
+                    self.note_out(index, DiskState::Failed, &format!("its metadata log could not be written: {error}"));
+                    silenced.push(index);
+                }
             }
-            state.config.checkpoint()
-        };
-        for log in committer.logs.values_mut() {
-            log.checkpoint(position, &checkpoint).await?;
+            if committer.logs.is_empty() {
+                return Err(PoolError::damaged(format!(
+                    "no disk of pool {} can be written: check cables and power",
+                    self.name()
+                )));
+            }
+            if silenced.is_empty() {
+                return Ok(());
+            }
         }
-        committer.position = position;
-        Ok(())
     }
 }
 
-/// Records of disks that turned up under another path than before.
-fn moved(config: &Config, members: &[(u16, crate::scan::Member)]) -> Vec<DiskRecord> {
-    let changed = |(index, member): &(u16, crate::scan::Member)| {
-        let record = config.disks.get(index)?;
-        let moved = record.state == DiskState::Online && record.path != member.candidate.info.path;
-        moved.then(|| DiskRecord { path: member.candidate.info.path.clone(), ..record.clone() })
+/// New records of disks that turned up under another path than before.
+fn moved(config: &Config, members: &BTreeMap<u16, Member>) -> Vec<(Change, Guard)> {
+    let changed = |(index, member): (&u16, &Member)| {
+        let known = config.disks.get(index)?;
+        let record = DiskRecord { path: member.candidate.info.path.clone(), ..known.clone() };
+        let moved = known.state == DiskState::Online && *known != record;
+        moved.then(|| (Change::Disk(record), Guard::Known(Box::new(known.clone()))))
     };
     members.iter().filter_map(changed).collect()
-}
-
-fn check_quorum(
-    config: &Config,
-    votes: &Votes,
-    present: &BTreeSet<u16>,
-    witness: Option<WitnessRecord>,
-    position: Position,
-    force: bool,
-) -> Result<(), PoolError> {
-    if force || votes.carried(present, false) {
-        return Ok(());
-    }
-    match witness {
-        Some(witness) if votes.carried(present, true) && witness.tip <= position => Ok(()),
-        Some(witness) if votes.carried(present, true) => Err(PoolError::new(
-            PoolErrorKind::NoQuorum,
-            format!(
-                "pool {} went on to change {} without the disks that are here, which end at {position}: {}",
-                config.name.as_ref().map(Name::to_string).unwrap_or_default(),
-                witness.tip,
-                missing_text(config, present)
-            ),
-        )),
-        _ => Err(no_quorum(config, present)),
-    }
-}
-
-fn missing_text(config: &Config, present: &BTreeSet<u16>) -> String {
-    let missing: Vec<String> = config
-        .disks
-        .values()
-        .filter(|record| !present.contains(&record.index))
-        .map(|record| {
-            format!("{} {} (serial {}, last seen at {})", record.model, record.id, or_none(&record.serial), record.path)
-        })
-        .collect();
-    format!("attach the missing disks: {}", missing.join("; "))
-}
-
-fn or_none(text: &str) -> &str {
-    if text.is_empty() { "none" } else { text }
-}
-
-fn no_quorum(config: &Config, present: &BTreeSet<u16>) -> PoolError {
-    PoolError::new(
-        PoolErrorKind::NoQuorum,
-        format!(
-            "pool {} cannot be imported: {} of its {} disks are here, too few to be sure that they know the last state; {}; or import with force if the missing disks are lost for good",
-            config.name.as_ref().map(Name::to_string).unwrap_or_default(),
-            present.len(),
-            config.disks.len(),
-            missing_text(config, present)
-        ),
-    )
 }

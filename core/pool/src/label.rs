@@ -8,7 +8,9 @@ use holdfast_model::wire::{Reader, WireError, Writer};
 
 use crate::frame::{Frame, Kind, Position};
 
-/// Features that a reader may ignore, features that a writer must know, features that everybody must know.
+/// Features known here that a writer must know. An import writes, so it refuses a disk with others.
+pub const KNOWN_READ_ONLY_COMPATIBLE: u64 = 0;
+/// Features known here that everybody must know.
 pub const KNOWN_INCOMPATIBLE: u64 = 0;
 
 /// What a label says.
@@ -52,5 +54,10 @@ impl Label {
         let (disk_bytes, promised) = (reader.u64()?, reader.u64()?);
         let features = [reader.u64()?, reader.u64()?, reader.u64()?];
         Ok(Self { pool: header.frame.pool, disk: header.frame.disk, disk_bytes, promised, features })
+    }
+
+    /// Features that the disk uses and that would have to be known here.
+    pub fn unknown_features(&self) -> u64 {
+        self.features[1] & !KNOWN_READ_ONLY_COMPATIBLE | self.features[2] & !KNOWN_INCOMPATIBLE
     }
 }

@@ -16,6 +16,7 @@
 //! Invariant: a change that was answered is found again by every import that assembles a quorum, and a disk that missed
 //! one is never believed by its own word.
 
+mod admission;
 mod allot;
 mod area;
 mod codec;

@@ -74,16 +74,17 @@ impl LogPlace {
         best
     }
 
-    /// The payloads of the log up to `tip`: the checkpoint's, then each record's. `None` if a checksum fails.
-    pub async fn payloads(&self, tip: &Tip) -> Option<Vec<Vec<u8>>> {
+    /// The payloads of the log up to `tip` with their positions: the checkpoint's, then each record's. `None` if a checksum
+    /// fails.
+    pub async fn payloads(&self, tip: &Tip) -> Option<Vec<(Position, Vec<u8>)>> {
         let start = self.area.log_half(tip.half);
         let header = self.checkpoint_header(tip.half).await?;
-        let mut payloads = vec![self.checkpoint_payload(tip.half, &header).await?];
+        let mut payloads = vec![(header.frame.position, self.checkpoint_payload(tip.half, &header).await?)];
         let mut offset = start + header.total_bytes();
         let mut window = Window::default();
         while offset < tip.end {
             let (header, payload) = window.record(self, offset, tip.end).await?;
-            payloads.push(payload);
+            payloads.push((header.frame.position, payload));
             offset += header.total_bytes();
         }
         Some(payloads)
@@ -205,10 +206,7 @@ impl DiskLog {
     /// Writes the whole configuration, as it is at `position`, into the half not in use.
     pub async fn checkpoint(&mut self, position: Position, payload: &[u8]) -> Result<(), IoError> {
         if !Self::fits(&self.area, payload.len()) {
-            return Err(IoError::new(
-                holdfast_device::IoErrorKind::NoSpace,
-                "the reserved area of the disk is too small for the pool's configuration",
-            ));
+            return Err(too_small("the pool's configuration"));
         }
         let half = self.tip.map_or(0, |tip| 1 - tip.half);
         let start = self.area.log_half(half);
@@ -234,6 +232,9 @@ impl DiskLog {
     /// Appends a record, durably. There must be room for it.
     pub async fn append(&mut self, position: Position, payload: &[u8]) -> Result<(), IoError> {
         let tip = self.tip.expect("a log begins with a checkpoint");
+        if tip.end + record_bytes(payload.len()) > self.area.log_half(tip.half) + self.area.log_half_bytes() {
+            return Err(too_small("the record"));
+        }
         let frame = self.frame(Kind::Record, tip.end, position, tip.previous);
         let block = frame.seal(payload).freeze();
         let end = tip.end + block.len() as u64;
@@ -245,6 +246,11 @@ impl DiskLog {
     fn frame(&self, kind: Kind, offset: u64, position: Position, previous: u32) -> Frame {
         Frame { kind, pool: self.pool, disk: self.disk, offset, position, previous }
     }
+}
+
+fn too_small(what: &str) -> IoError {
+    let context = format!("the reserved area of the disk is too small for {what}");
+    IoError::new(holdfast_device::IoErrorKind::NoSpace, context)
 }
 
 fn record_bytes(payload_len: usize) -> u64 {

@@ -1,6 +1,6 @@
 //! What an owner does with a pool: its disks, its spaces, their rows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -19,8 +19,8 @@ use crate::log::{DiskLog, LogPlace};
 use crate::scan::{Candidate, FoundPool, scan};
 use crate::{PoolError, PoolErrorKind};
 
-/// Rows that are allotted by one change, so that a change stays small.
-const ROWS_PER_CHANGE: usize = 128;
+/// Slabs that are allotted by one change, so that a change stays small.
+const SLABS_PER_CHANGE: usize = 2048;
 /// The largest space.
 const LARGEST_SPACE_BYTES: u64 = 1 << 60;
 
@@ -33,7 +33,7 @@ pub struct Pool {
     state: Mutex<State>,
     admin: tokio::sync::Mutex<()>,
     pub(crate) committer: tokio::sync::Mutex<Committer>,
-    pub(crate) pending: Mutex<Vec<Batch>>,
+    pub(crate) pending: Mutex<VecDeque<Batch>>,
     pub(crate) position: Mutex<Position>,
     refusal: Mutex<Option<String>>,
     drawn: AtomicU64,
@@ -89,6 +89,7 @@ impl Pool {
         disks: BTreeMap<u16, Arc<PoolDisk>>,
         committer: Committer,
     ) -> Arc<Self> {
+        let generation = committer.position.generation;
         Arc::new(Self {
             env,
             id,
@@ -100,7 +101,8 @@ impl Pool {
             committer: tokio::sync::Mutex::new(committer),
             pending: Mutex::default(),
             refusal: Mutex::default(),
-            drawn: AtomicU64::new(0),
+            // No two generations draw the same ids, though they may be handed the same seed.
+            drawn: AtomicU64::new(generation.wrapping_mul(1 << 32)),
         })
     }
 
@@ -278,8 +280,9 @@ impl Pool {
     /// The row of a chunk, allotted now if it has none. Callers see to it that a chunk is asked for once at a time.
     ///
     /// # Errors
-    /// No room on enough disks, or no quorum.
+    /// No room on enough disks, no quorum, or a chunk beyond the end of the space.
     pub async fn allot_row(&self, space: u32, chunk: u32) -> Result<RowRecord, PoolError> {
+        let gone = || PoolError::new(PoolErrorKind::NotFound, format!("space {space} is gone"));
         if let Some(row) = self.row(space, chunk) {
             return Ok(row);
         }
@@ -289,22 +292,32 @@ impl Pool {
         let row = {
             let mut state = self.state();
             let record = state.config.spaces.get(&space).map(|space| space.record.clone());
-            let record = record.ok_or_else(|| PoolError::new(PoolErrorKind::NotFound, format!("space {space} is gone")))?;
+            let record = record.ok_or_else(gone)?;
+            if chunk >= record.chunks() {
+                return Err(PoolError::invalid(format!(
+                    "space {}/{} has {} chunks, there is no chunk {chunk}",
+                    self.name,
+                    record.name,
+                    record.chunks()
+                )));
+            }
             allot(&mut state.config, &record)?
         };
         let change = Change::Row { space, chunk, row: row.clone() };
-        if let Err(error) = self.commit(vec![change], Guard::None).await {
+        let made = self.commit(vec![change], Guard::None).await;
+        if made != Ok(true) {
             self.state().config.release(&row);
-            return Err(error);
         }
-        Ok(row)
+        made?;
+        // A slab may be stale from the start, or another task may have been faster.
+        self.row(space, chunk).ok_or_else(gone)
     }
 
     /// Gives the row of a chunk back. Its units stay taken until the answer is dropped.
     pub async fn free_row(self: &Arc<Self>, space: u32, chunk: u32) -> Result<Option<FreedRow>, PoolError> {
         let Some(row) = self.row(space, chunk) else { return Ok(None) };
-        self.commit(vec![Change::RowGone { space, chunk }], Guard::None).await?;
-        Ok(Some(FreedRow { pool: self.clone(), row }))
+        let freed = self.commit(vec![Change::RowGone { space, chunk }], Guard::None).await?;
+        Ok(freed.then(|| FreedRow { pool: self.clone(), row }))
     }
 
     /// Makes a space.
@@ -390,18 +403,18 @@ impl Pool {
         let grown = SpaceRecord { size_bytes, ..record.clone() };
         let fixed = record.provisioning == Provisioning::Fixed;
         let rows = if fixed { self.reserve_rows(&path, &grown, record.chunks())? } else { Vec::new() };
-        if let Err(error) = self.commit(vec![Change::Space(grown)], Guard::None).await {
-            self.release_rows(&rows);
-            return Err(error);
-        }
+        // The rows come first: what is cut short between is rows beyond the end, which the next import removes.
         self.commit_rows(id, rows).await?;
+        self.commit(vec![Change::Space(grown)], Guard::None).await?;
         Ok(true)
     }
 
     fn reserve_rows(&self, path: &str, record: &SpaceRecord, from: u32) -> Result<Vec<(u32, RowRecord)>, PoolError> {
         let mut state = self.state();
         let mut rows: Vec<(u32, RowRecord)> = Vec::new();
-        for chunk in from..record.chunks() {
+        let rows_now = state.config.spaces.get(&record.id).map(|space| space.rows.range(from..));
+        let held: BTreeSet<u32> = rows_now.into_iter().flatten().map(|(chunk, _)| *chunk).collect();
+        for chunk in (from..record.chunks()).filter(|chunk| !held.contains(chunk)) {
             match allot(&mut state.config, record) {
                 Ok(row) => rows.push((chunk, row)),
                 Err(_) => {
@@ -427,9 +440,17 @@ impl Pool {
     }
 
     async fn commit_rows(&self, space: u32, rows: Vec<(u32, RowRecord)>) -> Result<(), PoolError> {
-        for part in rows.chunks(ROWS_PER_CHANGE) {
+        let width = rows.first().map_or(1, |(_, row)| row.slabs.len());
+        let mut parts = rows.chunks((SLABS_PER_CHANGE / width).max(1));
+        while let Some(part) = parts.next() {
             let changes = part.iter().map(|(chunk, row)| Change::Row { space, chunk: *chunk, row: row.clone() }).collect();
-            self.commit(changes, Guard::None).await?;
+            let made = self.commit(changes, Guard::None).await;
+            if made != Ok(true) {
+                self.release_rows(part);
+                parts.for_each(|part| self.release_rows(part));
+                made?;
+                return Err(PoolError::new(PoolErrorKind::NotFound, format!("space {space} is gone")));
+            }
         }
         Ok(())
     }
@@ -438,7 +459,10 @@ impl Pool {
     pub async fn destroy_space(&self, id: u32) -> Result<(), PoolError> {
         let _admin = self.admin.lock().await;
         self.space(id).ok_or_else(|| PoolError::new(PoolErrorKind::NotFound, format!("space {id} is gone")))?;
-        self.commit(vec![Change::SpaceGone(id)], Guard::None).await.map(drop)
+        match self.commit(vec![Change::SpaceGone(id)], Guard::None).await? {
+            true => Ok(()),
+            false => Err(PoolError::new(PoolErrorKind::NotFound, format!("space {id} is gone"))),
+        }
     }
 
     /// Adds disks, whatever is on them.
@@ -459,6 +483,7 @@ impl Pool {
         if usize::from(MAX_DISKS - next) < disks.len() {
             return Err(PoolError::invalid(format!("pool {} has had {next} disks and takes {MAX_DISKS} in all", self.name)));
         }
+        refuse_twice(&disks)?;
         let mut added = Vec::new();
         for candidate in disks {
             let area = Area::of_disk(&candidate.info.path, candidate.device.geometry().size_bytes)?;
@@ -466,6 +491,14 @@ impl Pool {
                 return Err(PoolError::invalid(format!(
                     "disk {} is too small for the configuration of pool {}: add a larger one",
                     candidate.info.path, self.name
+                )));
+            }
+            if let Some(member) = self.member_on(&candidate).await {
+                return Err(PoolError::invalid(format!(
+                    "disk {} is in pool {} already, as {}: choose another disk, or wipe it if that member is gone for good",
+                    candidate.info.path,
+                    self.name,
+                    self.disk_label(member)
                 )));
             }
             let record = new_record(next, self.draw_uuid(), &candidate, &area);
@@ -487,25 +520,49 @@ impl Pool {
             }
         }
         drop(committer);
+        let indices: Vec<u16> = added.iter().map(|(record, ..)| record.index).collect();
         let changes = added.into_iter().map(|(record, ..)| Change::Disk(record)).collect();
-        self.commit(changes, Guard::None).await.map(drop)
+        self.commit(changes, Guard::None).await?;
+        // One that failed before it had a record could not be noted as failed then.
+        for index in indices {
+            if self.disk(index).is_some_and(|disk| !disk.in_service()) {
+                self.disk_out(index, DiskState::Failed, "it failed while it was added").await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The member that a candidate is, whatever its name.
+    async fn member_on(&self, candidate: &Candidate) -> Option<u16> {
+        let same = |disk: &Arc<PoolDisk>| disk.device().is_some_and(|device| Arc::ptr_eq(&device, &candidate.device));
+        if let Some(disk) = self.pool_disks().iter().find(|disk| same(disk)) {
+            return Some(disk.index);
+        }
+        let found = scan(vec![candidate.clone()]).await;
+        let members = found.pools.into_iter().filter(|pool| pool.id == self.id).flat_map(|pool| pool.members);
+        let ids: Vec<Uuid> = members.map(|member| member.id).collect();
+        self.pool_disks().iter().find(|disk| ids.contains(&disk.id)).map(|disk| disk.index)
     }
 
     /// Changes what the pool knows of a disk; false if it knew that already.
     pub async fn set_disk(&self, id: Uuid, change: DiskChange) -> Result<bool, PoolError> {
         let _admin = self.admin.lock().await;
-        let known = self
-            .disk_record(id)
-            .ok_or_else(|| PoolError::new(PoolErrorKind::NotFound, format!("disk {id} is not in pool {}", self.name)))?;
-        let mut record = known.clone();
-        record.media = change.media.unwrap_or(record.media);
-        record.usage = change.usage.unwrap_or(record.usage);
-        record.place = change.place.or(record.place);
-        if record == known {
-            return Ok(false);
+        loop {
+            let known = self
+                .disk_record(id)
+                .ok_or_else(|| PoolError::new(PoolErrorKind::NotFound, format!("disk {id} is not in pool {}", self.name)))?;
+            let mut record = known.clone();
+            record.media = change.media.unwrap_or(record.media);
+            record.usage = change.usage.unwrap_or(record.usage);
+            record.place = change.place.clone().or(record.place);
+            if record == known {
+                return Ok(false);
+            }
+            // The disk may go out meanwhile; then its new record is begun from the one that says so.
+            if self.commit(vec![Change::Disk(record)], Guard::Known(Box::new(known))).await? {
+                return Ok(true);
+            }
         }
-        self.commit(vec![Change::Disk(record)], Guard::None).await?;
-        Ok(true)
     }
 
     /// Takes a member back that was out. Its slabs stay stale until their spaces have brought them in step.
@@ -516,11 +573,16 @@ impl Pool {
         let _admin = self.admin.lock().await;
         let device = candidate.device.clone();
         let info = candidate.info.clone();
-        let found = scan(vec![candidate]).await;
-        let members = found.pools.into_iter().filter(|pool| pool.id == self.id).flat_map(|pool| pool.members);
-        let member = members.into_iter().next();
+        let found = scan(vec![candidate]).await.pools.into_iter().find(|pool| pool.id == self.id);
         let stranger = || PoolError::invalid(format!("disk {} is not a member of pool {}", info.path, self.name));
-        let member = member.ok_or_else(stranger)?;
+        let found = found.ok_or_else(stranger)?;
+        if self.state().config.departed_before(found.position) {
+            return Err(PoolError::damaged(format!(
+                "disk {} has changes up to {} that pool {} has not, since it was imported with force without it: wipe the disk and add it anew if they are not wanted",
+                info.path, found.position, self.name
+            )));
+        }
+        let member = found.members.into_iter().next().ok_or_else(stranger)?;
         let disk = self.pool_disks().into_iter().find(|disk| disk.id == member.id).ok_or_else(stranger)?;
         self.take_back(&disk, device, &info).await
     }
@@ -554,14 +616,15 @@ impl Pool {
         let outages = disk.outages();
         drop(committer);
         let guard = Guard::StillIn(Arc::new(OutageMark { disk: disk.clone(), outages }));
-        if self.commit(vec![Change::Disk(record)], guard).await? {
-            self.emit(
-                Severity::Info,
-                format!("disk {}", self.disk_label(disk.index)),
-                "back in service; what it missed is being copied".into(),
-                "",
-            );
+        if !self.commit(vec![Change::Disk(record)], guard).await? {
+            return Err(PoolError::new(PoolErrorKind::Io, format!("disk {} went out again while it was taken back", info.path)));
         }
+        self.emit(
+            Severity::Info,
+            format!("disk {}", self.disk_label(disk.index)),
+            "back in service; what it missed is being copied".into(),
+            "",
+        );
         Ok(())
     }
 
@@ -578,13 +641,39 @@ impl Pool {
         let _admin = self.admin.lock().await;
         let _committer = self.committer.lock().await;
         *self.refusal.lock().expect("no panic while held") = Some(format!("pool {} is destroyed", self.name));
+        let mut failed = Vec::new();
         for disk in self.pool_disks().into_iter().filter(|disk| disk.in_service()) {
-            if let Some(device) = disk.device() {
-                crate::import::wipe(&device).await?;
+            if let Some(device) = disk.device()
+                && let Err(error) = crate::import::wipe(&device).await
+            {
+                failed.push(format!("{} ({error})", self.disk_label(disk.index)));
             }
         }
-        Ok(())
+        match failed.is_empty() {
+            true => Ok(()),
+            false => {
+                let disks = failed.join(", ");
+                Err(PoolError::new(
+                    PoolErrorKind::Io,
+                    format!("pool {} is destroyed, but these were not wiped: {disks}", self.name),
+                ))
+            }
+        }
     }
+}
+
+/// Refuses a list that names a disk twice, under one name or under two.
+pub(crate) fn refuse_twice(disks: &[Candidate]) -> Result<(), PoolError> {
+    for (at, candidate) in disks.iter().enumerate() {
+        let same = |other: &&Candidate| other.info.path == candidate.info.path || Arc::ptr_eq(&other.device, &candidate.device);
+        if let Some(other) = disks[..at].iter().find(same) {
+            return Err(PoolError::invalid(format!(
+                "disk {} is named twice, the first time as {}: name it once",
+                candidate.info.path, other.info.path
+            )));
+        }
+    }
+    Ok(())
 }
 
 pub(crate) fn new_record(index: u16, id: Uuid, candidate: &Candidate, area: &Area) -> DiskRecord {

@@ -46,7 +46,7 @@ impl Votes {
     pub fn carried(&self, disks: &BTreeSet<u16>, witness: bool) -> bool {
         let total = self.0.len() + usize::from(self.has_witness());
         let held = self.0.intersection(disks).count() + usize::from(witness && self.has_witness());
-        2 * held > total
+        !self.0.is_empty() && 2 * held > total
     }
 
     /// How many disks vote.

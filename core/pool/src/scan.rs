@@ -7,14 +7,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use holdfast_device::{Device, IoBuf};
+use holdfast_device::{Device, IoBuf, IoError};
 use holdfast_model::{BLOCK_BYTES, DiskState, Media, Name, Place, Uuid};
 
 use crate::area::Area;
 use crate::config::{Change, Config, DiskRecord};
 use crate::frame::{Frame, Kind, Position};
-use crate::label::{KNOWN_INCOMPATIBLE, Label};
+use crate::label::Label;
 use crate::log::{LogPlace, Tip};
+use crate::quorum::Votes;
 
 /// What is known of a disk without reading it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -79,6 +80,17 @@ pub struct FoundPool {
     pub members: Vec<Member>,
     /// Further disks with the identity of one of these, not used.
     pub duplicates: Vec<DiskInfo>,
+    pub(crate) open_change: Option<OpenChange>,
+    pub(crate) rivals: Vec<Uuid>,
+}
+
+/// The last record of a log, where it changed who votes. Nobody can tell whether it counted, so an import needs the
+/// votes before it as well as those after it, and hands it on to other disks as a record and not within a checkpoint.
+pub(crate) struct OpenChange {
+    pub votes_before: Votes,
+    pub position_before: Position,
+    pub checkpoint_before: Vec<u8>,
+    pub payload: Vec<u8>,
 }
 
 impl FoundPool {
@@ -118,7 +130,10 @@ pub async fn scan(candidates: Vec<Candidate>) -> Scan {
     }
     for (id, members) in pools {
         match assemble(id, members).await {
-            Ok(pool) => scan.pools.push(pool),
+            Ok((pool, misfits)) => {
+                scan.pools.push(pool);
+                scan.damaged.extend(misfits);
+            }
             Err(members) => scan.damaged.extend(members.into_iter().map(|member| {
                 (
                     member.candidate,
@@ -136,43 +151,106 @@ enum Look {
     Member(Uuid, Member),
 }
 
-async fn read_label(device: &Arc<dyn Device>, offset: u64) -> Option<Label> {
-    let block = device.read(offset, IoBuf::new(BLOCK_BYTES as usize)).await.ok()?;
-    Label::open(&block, offset).ok()
+/// The four blocks that say what a disk is: two labels, and the heads of two log halves.
+struct Evidence {
+    labels: [Option<Label>; 2],
+    owners: Vec<(Uuid, Uuid)>,
+    later_version: bool,
+    unreadable: Option<IoError>,
 }
 
-async fn read_owner(device: &Arc<dyn Device>, offset: u64) -> Option<(Uuid, Uuid)> {
-    let block = device.read(offset, IoBuf::new(BLOCK_BYTES as usize)).await.ok()?;
-    let frame = Frame::open(&block).ok()?.frame;
-    (frame.kind == Kind::Checkpoint && frame.offset == offset).then_some((frame.pool, frame.disk))
+impl Evidence {
+    async fn gather(device: &Arc<dyn Device>, area: &Area) -> Self {
+        let mut evidence = Self { labels: [None; 2], owners: Vec::new(), later_version: false, unreadable: None };
+        for (label, offset) in area.labels().into_iter().enumerate() {
+            let Some(block) = evidence.read(device, offset).await else { continue };
+            evidence.labels[label] = Label::open(&block, offset).ok();
+            evidence.owners.extend(evidence.labels[label].map(|label| (label.pool, label.disk)));
+        }
+        for offset in [area.log_half(0), area.log_half(1)] {
+            let Some(block) = evidence.read(device, offset).await else { continue };
+            let head = Frame::open(&block).map(|header| header.frame);
+            let own = head.ok().filter(|frame| frame.kind == Kind::Checkpoint && frame.offset == offset);
+            // A log counts twice: on a disk that never used its second half it must outweigh two strange labels.
+            evidence.owners.extend(own.into_iter().flat_map(|frame| [(frame.pool, frame.disk); 2]));
+        }
+        evidence
+    }
+
+    async fn read(&mut self, device: &Arc<dyn Device>, offset: u64) -> Option<IoBuf> {
+        match device.read(offset, IoBuf::new(BLOCK_BYTES as usize)).await {
+            Ok(block) => {
+                self.later_version |= Frame::is_of_later_version(&block);
+                Some(block)
+            }
+            Err(error) => {
+                self.unreadable.get_or_insert(error);
+                None
+            }
+        }
+    }
+
+    fn votes_for(&self, owner: (Uuid, Uuid)) -> usize {
+        self.owners.iter().filter(|other| **other == owner).count()
+    }
+
+    fn owner(&self) -> Option<(Uuid, Uuid)> {
+        self.owners.iter().copied().max_by_key(|owner| self.votes_for(*owner))
+    }
+
+    fn votes(&self) -> usize {
+        self.owner().map_or(0, |owner| self.votes_for(owner))
+    }
+}
+
+/// The label at the front, whichever disk it is of.
+pub(crate) async fn front_label(device: &Arc<dyn Device>) -> Option<Label> {
+    if device.geometry().size_bytes < BLOCK_BYTES {
+        return None;
+    }
+    let block = device.read(0, IoBuf::new(BLOCK_BYTES as usize)).await.ok()?;
+    Label::open(&block, 0).ok()
 }
 
 async fn look(candidate: Candidate) -> Look {
     let device = candidate.device.clone();
     let size = device.geometry().size_bytes;
-    let Ok(whole) = Area::of_disk(&candidate.info.path, size) else { return Look::Blank(candidate) };
-    let front = read_label(&device, 0).await;
-    let labelled_bytes = front.map_or(whole.disk_bytes, |label| label.disk_bytes);
-    let area = match Area::of_disk(&candidate.info.path, labelled_bytes) {
-        Ok(area) if area.disk_bytes <= size => area,
-        _ => {
-            let why = format!("it was labelled with {labelled_bytes} bytes and now has {size}: the device shrank");
-            return Look::Damaged(candidate, why);
-        }
+    let front = front_label(&device).await;
+    let shrank = |label: &Label| label.disk_bytes > size;
+    let shrank_text = |label: Label| {
+        format!("it was labelled with {} bytes and now has {size}: give the device its size back", label.disk_bytes)
     };
-    let end = read_label(&device, area.labels()[1]).await;
-    let labels = [front, end];
-    let mut owners: Vec<(Uuid, Uuid)> = labels.iter().flatten().map(|label| (label.pool, label.disk)).collect();
-    for half in 0..2 {
-        owners.extend(read_owner(&device, area.log_half(half)).await);
+    // A device may have grown since it was labelled, and a label at the front may be of another disk.
+    let sizes = front.map(|label| label.disk_bytes).filter(|labelled| *labelled <= size).into_iter().chain([size]);
+    let mut areas: Vec<Area> = sizes.filter_map(|size| Area::of_disk("", size).ok()).collect();
+    areas.dedup();
+    let mut best: Option<(Area, Evidence)> = None;
+    for area in areas {
+        let evidence = Evidence::gather(&device, &area).await;
+        if best.as_ref().is_none_or(|(_, known)| evidence.votes() > known.votes()) {
+            best = Some((area, evidence));
+        }
     }
-    let votes = |owner: &(Uuid, Uuid)| owners.iter().filter(|other| *other == owner).count();
-    let Some((pool, id)) = owners.iter().copied().max_by_key(|owner| votes(owner)) else { return Look::Blank(candidate) };
-    let own = |label: &Option<Label>| label.filter(|label| (label.pool, label.disk) == (pool, id));
-    let labels = labels.map(|label| own(&label));
-    if let Some(label) = labels.iter().flatten().find(|label| label.features[2] & !KNOWN_INCOMPATIBLE != 0) {
-        let why = format!("it uses features of a later version ({:#x}): use that version", label.features[2]);
+    let Some((area, evidence)) = best else {
+        return match front {
+            Some(label) => Look::Damaged(candidate, shrank_text(label)),
+            None => Look::Blank(candidate),
+        };
+    };
+    let Some((pool, id)) = evidence.owner() else {
+        return match evidence.unreadable {
+            _ if evidence.later_version => Look::Damaged(candidate, "it is of a later version: use that version".into()),
+            Some(error) => Look::Damaged(candidate, format!("it cannot be read ({error}): check cable and power")),
+            None => Look::Blank(candidate),
+        };
+    };
+    let labels = evidence.labels.map(|label| label.filter(|label| (label.pool, label.disk) == (pool, id)));
+    if let Some(features) = labels.iter().flatten().map(Label::unknown_features).find(|features| *features != 0) {
+        let why = format!("it uses features of a later version ({features:#x}): use that version");
         return Look::Damaged(candidate, why);
+    }
+    if let Some(label) = labels.iter().flatten().find(|label| shrank(label)) {
+        return Look::Damaged(candidate, shrank_text(*label));
     }
     let promised = labels.iter().flatten().map(|label| label.promised).max().unwrap_or(0);
     let tip = LogPlace { device, area, pool, disk: id }.find_tip().await;
@@ -180,7 +258,9 @@ async fn look(candidate: Candidate) -> Look {
     Look::Member(pool, Member { candidate, id, area, labels_whole, promised, tip })
 }
 
-async fn assemble(id: Uuid, members: Vec<Member>) -> Result<FoundPool, Vec<Member>> {
+type Misfits = Vec<(Candidate, String)>;
+
+async fn assemble(id: Uuid, members: Vec<Member>) -> Result<(FoundPool, Misfits), Vec<Member>> {
     let mut by_disk: BTreeMap<Uuid, Member> = BTreeMap::new();
     let mut duplicates = Vec::new();
     for member in members {
@@ -195,21 +275,65 @@ async fn assemble(id: Uuid, members: Vec<Member>) -> Result<FoundPool, Vec<Membe
     members.sort_by_key(|member| std::cmp::Reverse(member.tip.map(|tip| tip.position)));
     for at in 0..members.len() {
         let Some(tip) = members[at].tip else { break };
-        if let Some(config) = load(id, &members[at], &tip).await {
-            return Ok(FoundPool { id, config, position: tip.position, members, duplicates });
+        if let Some((config, open_change)) = load(id, &members[at], &tip).await {
+            let rivals = find_rivals(id, &config, &members, tip.position).await;
+            let size = |member: &Member| config.disks.values().find(|record| record.id == member.id).map(|it| it.disk_bytes);
+            let fits = |member: &Member| size(member).is_none_or(|bytes| bytes == member.area.disk_bytes);
+            let (members, misfits): (Vec<_>, Vec<_>) = members.into_iter().partition(fits);
+            let why = |member: Member| (member.candidate, "it has another size than the pool remembers".to_string());
+            let misfits = misfits.into_iter().map(why).collect();
+            return Ok((FoundPool { id, config, position: tip.position, members, duplicates, open_change, rivals }, misfits));
         }
         members[at].tip = None;
     }
     Err(members)
 }
 
-async fn load(pool: Uuid, member: &Member, tip: &Tip) -> Option<Config> {
+async fn load(pool: Uuid, member: &Member, tip: &Tip) -> Option<(Config, Option<OpenChange>)> {
     let place = LogPlace { device: member.candidate.device.clone(), area: member.area, pool, disk: member.id };
+    let mut payloads = place.payloads(tip).await?;
+    if payloads.len() < 2 {
+        return Some((replay(&payloads)?, None));
+    }
+    let (_, last) = payloads.pop()?;
+    let position_before = payloads.last()?.0;
+    let mut config = replay(&payloads)?;
+    let votes_before = Votes::of(&config);
+    read_into(&mut config, &last)?;
+    if Votes::of(&config) == votes_before {
+        return Some((config, None));
+    }
+    let checkpoint_before = replay(&payloads)?.checkpoint();
+    Some((config, Some(OpenChange { votes_before, position_before, checkpoint_before, payload: last })))
+}
+
+fn replay(payloads: &[(Position, Vec<u8>)]) -> Option<Config> {
     let mut config = Config::default();
-    for payload in place.payloads(tip).await? {
-        for change in Change::read_all(&payload) {
-            config.apply(&change.ok()?).ok()?;
+    payloads.iter().try_for_each(|(_, payload)| read_into(&mut config, payload))?;
+    config.name.is_some().then_some(config)
+}
+
+fn read_into(config: &mut Config, payload: &[u8]) -> Option<()> {
+    Change::read_all(payload).try_for_each(|change| config.apply(&change.ok()?).ok())
+}
+
+/// Disks that went on by themselves after an import was forced without them: their history is not this one, and they
+/// had the votes to make it.
+async fn find_rivals(id: Uuid, config: &Config, members: &[Member], best: Position) -> Vec<Uuid> {
+    let mut histories: BTreeMap<Position, Vec<&Member>> = BTreeMap::new();
+    for member in members {
+        if let Some(tip) = member.tip.filter(|tip| tip.position != best && config.departed_before(tip.position)) {
+            histories.entry(tip.position).or_default().push(member);
         }
     }
-    config.name.is_some().then_some(config)
+    let mut rivals = Vec::new();
+    for members in histories.values() {
+        let tip = members[0].tip.expect("members of a history have a tip");
+        let Some((other, _)) = load(id, members[0], &tip).await else { continue };
+        let known = |member: &&Member| other.disks.values().find(|record| record.id == member.id).map(|record| record.index);
+        if Votes::of(&other).carried(&members.iter().filter_map(known).collect(), false) {
+            rivals.extend(members.iter().map(|member| member.id));
+        }
+    }
+    rivals
 }

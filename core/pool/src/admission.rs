@@ -1,0 +1,140 @@
+//! Whether the disks that are here, with the witness or without, may decide for their pool.
+//!
+//! Invariant: of two imports that are admitted without force, the later one knows every change that the earlier one
+//! made. The last change of a log may have changed the voters without ever having counted, so both the voters before it
+//! and those after it are asked. The witness has a vote only while it has taken part in the last generation.
+
+use std::collections::BTreeSet;
+
+use holdfast_model::{Name, Uuid};
+
+use crate::config::Config;
+use crate::event::WitnessRecord;
+use crate::frame::Position;
+use crate::quorum::Votes;
+use crate::scan::FoundPool;
+use crate::{PoolError, PoolErrorKind};
+
+/// The voters whose agreement an import needs.
+pub(crate) struct Electorate {
+    votes: Vec<Votes>,
+}
+
+impl Electorate {
+    pub(crate) fn of(found: &FoundPool) -> Self {
+        let before = found.open_change.as_ref().map(|change| change.votes_before.clone());
+        Self { votes: before.into_iter().chain([Votes::of(&found.config)]).collect() }
+    }
+
+    pub(crate) fn carried(&self, disks: &BTreeSet<u16>, witness: bool) -> bool {
+        self.votes.iter().all(|votes| votes.carried(disks, witness))
+    }
+}
+
+/// What an import goes by: who is here, and what it knows of those who are not.
+pub(crate) struct Admission {
+    pub electorate: Electorate,
+    /// Disks whose log can be read.
+    pub present: BTreeSet<u16>,
+    /// Disks that are here though their log cannot be read.
+    pub unreadable: BTreeSet<u16>,
+    pub witness: Option<WitnessRecord>,
+    pub force: bool,
+}
+
+impl Admission {
+    /// Whether the witness has a vote: it took part in the last generation, and knows of no change beyond the disks here.
+    pub(crate) fn has_witness(&self, found: &FoundPool) -> bool {
+        let promised = found.members.iter().map(|member| member.promised).max().unwrap_or(0).max(found.position.generation);
+        self.witness.is_some_and(|witness| witness.promised >= promised && witness.tip <= found.position)
+    }
+
+    /// Whether the disks and the witness may decide.
+    pub(crate) fn check(&self, found: &FoundPool) -> Result<(), PoolError> {
+        if self.force {
+            return Ok(());
+        }
+        if !found.rivals.is_empty() {
+            return Err(two_histories(found));
+        }
+        if self.electorate.carried(&self.present, self.has_witness(found)) {
+            return Ok(());
+        }
+        match self.witness.filter(|witness| witness.tip > found.position && self.electorate.carried(&self.present, true)) {
+            None => Err(self.no_quorum(&found.config)),
+            Some(witness) => Err(PoolError::new(
+                PoolErrorKind::NoQuorum,
+                format!(
+                    "pool {} went on to change {} without the disks that are here, which end at {}: {}",
+                    name(&found.config),
+                    witness.tip,
+                    found.position,
+                    self.missing(&found.config)
+                ),
+            )),
+        }
+    }
+
+    pub(crate) fn no_quorum(&self, config: &Config) -> PoolError {
+        PoolError::new(
+            PoolErrorKind::NoQuorum,
+            format!(
+                "pool {} cannot be imported: {} of its {} disks are here and whole, too few to be sure that they know the last state; {}; or import with force if the missing disks are lost for good",
+                name(config),
+                self.present.len(),
+                config.disks.len(),
+                self.missing(config)
+            ),
+        )
+    }
+
+    fn missing(&self, config: &Config) -> String {
+        let list = |wanted: &dyn Fn(u16) -> bool| {
+            let records = config.disks.values().filter(|record| wanted(record.index));
+            let texts = records.map(|record| {
+                format!("{} {} (serial {}, last seen at {})", record.model, record.id, or_none(&record.serial), record.path)
+            });
+            texts.collect::<Vec<_>>().join("; ")
+        };
+        let absent = list(&|index| !self.present.contains(&index) && !self.unreadable.contains(&index));
+        let unreadable = list(&|index| self.unreadable.contains(&index));
+        let mut parts = Vec::new();
+        if !absent.is_empty() {
+            parts.push(format!("attach the missing disks: {absent}"));
+        }
+        if !unreadable.is_empty() {
+            parts.push(format!("these are here, but their metadata log is damaged: {unreadable}"));
+        }
+        parts.join("; ")
+    }
+}
+
+fn two_histories(found: &FoundPool) -> PoolError {
+    let label = |id: Uuid| {
+        let record = found.config.disks.values().find(|record| record.id == id);
+        record.map_or_else(|| id.to_string(), |record| format!("{} ({})", or_none(&record.serial), record.path))
+    };
+    let list = |ids: Vec<Uuid>| ids.into_iter().map(label).collect::<Vec<_>>().join(", ");
+    let at_best = |position: Position| {
+        let members = found.members.iter().filter(|member| member.tip.is_some_and(|tip| tip.position == position));
+        list(members.map(|member| member.id).collect())
+    };
+    PoolError::new(
+        PoolErrorKind::Damaged,
+        format!(
+            "pool {} has two histories, since it was imported with force while other disks went on without it: disks {} end at {}, disks {} have changes of their own; detach or wipe the disks of the one that is not wanted, or import with force to keep the first",
+            name(&found.config),
+            at_best(found.position),
+            found.position,
+            list(found.rivals.clone())
+        ),
+    )
+}
+
+fn name(config: &Config) -> String {
+    config.name.as_ref().map(Name::to_string).unwrap_or_default()
+}
+
+fn or_none(text: &str) -> &str {
+    if text.is_empty() { "none" } else { text }
+}
