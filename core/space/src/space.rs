@@ -45,7 +45,9 @@ pub(crate) struct Inner {
     pub counters: SpaceCounters,
     pub flushing: tokio::sync::Mutex<()>,
     pub touched: Mutex<BTreeMap<u32, Arc<Row>>>,
+    pub tidying: tokio::sync::Mutex<()>,
     pub closed: AtomicBool,
+    pub closing: tokio::sync::Notify,
     pub swept: AtomicU64,
     size_bytes: AtomicU64,
     shards: [RwLock<Shard>; SHARDS],
@@ -93,7 +95,9 @@ impl Space {
             counters: SpaceCounters::default(),
             flushing: tokio::sync::Mutex::default(),
             touched: Mutex::default(),
+            tidying: tokio::sync::Mutex::default(),
             closed: AtomicBool::new(false),
+            closing: tokio::sync::Notify::new(),
             swept: AtomicU64::new(swept),
             shards: Default::default(),
             chunk_locks: Default::default(),
@@ -121,6 +125,8 @@ impl Space {
     /// Ends its housekeeping, makes everything durable and cleans all dirty marks. No request may be under way.
     pub async fn close(&self) -> Result<(), IoError> {
         self.inner.closed.store(true, Ordering::Release);
+        self.inner.closing.notify_one();
+        let _last = self.inner.tidying.lock().await;
         self.inner.close().await
     }
 
@@ -306,6 +312,11 @@ impl Inner {
         }
     }
 
+    /// The first chunk from `chunk` on that has a row.
+    pub fn next_chunk(&self, chunk: u32) -> Option<u32> {
+        self.pool.chunks_from(self.record.id, chunk, 1).first().copied()
+    }
+
     /// Opens the row of a chunk. The chunk's lock must be held.
     async fn load_row(&self, chunk: u32) -> Result<Option<Arc<Row>>, IoError> {
         if let Some(row) = self.open_row(chunk) {
@@ -356,7 +367,15 @@ impl Inner {
         let freed = self.pool.free_row(self.record.id, chunk).await;
         self.shard(chunk).write().expect("no panic while held").freeing.remove(&chunk);
         if let Some(row) = row {
-            row.hold_freed(freed?);
+            match freed {
+                Ok(freed) => row.hold_freed(freed),
+                Err(error) => {
+                    row.touched.store(false, Ordering::Release);
+                    self.touch(&row);
+                    self.keep(row);
+                    return Err(error.into());
+                }
+            }
             // A read that began before may still be on its way to the disk.
             if Arc::strong_count(&row) == 1 {
                 self.discard_slabs(&row).await;

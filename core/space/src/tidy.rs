@@ -1,9 +1,11 @@
 //! Housekeeping: stale slabs rejoin, dirty regions left by a crash are brought in step, idle regions are unmarked, idle rows
 //! are closed. One pass is [`Space::tidy`]; [`Space::maintain`] repeats it.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use futures_util::future::select;
 use holdfast_device::IoError;
 
 use crate::row::Row;
@@ -22,43 +24,57 @@ impl Space {
             }
             let swept = self.inner.swept.load(Ordering::Acquire) == u64::MAX;
             let pause = if swept { self.inner.settings.tidy_every } else { self.inner.settings.tidy_every / 50 };
-            clock.sleep(pause).await;
+            select(clock.sleep(pause), pin!(self.inner.closing.notified())).await;
         }
     }
 
-    /// One pass of the housekeeping.
+    /// One pass of the housekeeping. A row that cannot be served does not keep the others from theirs; the last error is told.
     pub async fn tidy(&self) -> Result<(), IoError> {
         let inner = &self.inner;
-        if inner.closed.load(Ordering::Acquire) || inner.pool.refusal().is_some() {
+        let _one = inner.tidying.lock().await;
+        if inner.is_over() {
             return Ok(());
         }
-        inner.sweep().await?;
-        inner.rejoin_stale().await?;
+        let swept = inner.sweep().await;
+        let rejoined = inner.rejoin_stale().await;
+        let mut resynced = Ok(());
         for row in inner.open_rows() {
-            let resynced = inner.resync_row(&row).await;
-            row.unless_gone(resynced)?;
+            if inner.is_over() {
+                return Ok(());
+            }
+            resynced = row.unless_gone(inner.resync_row(&row).await).and(resynced);
         }
-        inner.unmark_idle().await?;
+        let unmarked = inner.unmark_idle().await;
         inner.evict();
-        Ok(())
+        swept.and(rejoined).and(resynced).and(unmarked)
     }
 }
 
 impl Inner {
+    /// Whether there is nothing to keep house for any more.
+    fn is_over(&self) -> bool {
+        self.closed.load(Ordering::Acquire) || self.pool.refusal().is_some()
+    }
+
     /// After a crash: opens the next rows, which tells what is dirty in them.
     async fn sweep(&self) -> Result<(), IoError> {
         let from = self.swept.load(Ordering::Acquire);
         let Ok(from) = u32::try_from(from) else { return Ok(()) };
         let chunks = self.pool.chunks_from(self.record.id, from, SWEEP_CHUNKS);
+        let mut result = Ok(());
         for chunk in &chunks {
-            if let Some(row) = self.row(*chunk).await? {
-                let resynced = self.resync_row(&row).await;
-                row.unless_gone(resynced)?;
+            if self.is_over() {
+                return Ok(());
             }
+            result = match self.row(*chunk).await {
+                Ok(Some(row)) => row.unless_gone(self.resync_row(&row).await).and(result),
+                Ok(None) => result,
+                Err(error) => Err(error),
+            };
         }
         let next = chunks.last().filter(|_| chunks.len() == SWEEP_CHUNKS).map_or(u64::MAX, |last| u64::from(*last) + 1);
         self.swept.store(next, Ordering::Release);
-        Ok(())
+        result
     }
 
     async fn resync_row(&self, row: &Arc<Row>) -> Result<(), IoError> {
@@ -76,14 +92,25 @@ impl Inner {
 
     /// Brings stale slabs in step whose disks are in service again.
     async fn rejoin_stale(&self) -> Result<(), IoError> {
+        let mut result = Ok(());
         for chunk in self.pool.stale_chunks(self.record.id) {
-            let Some(row) = self.row_if_any(chunk).await? else { continue };
+            if self.is_over() {
+                return Ok(());
+            }
+            let row = match self.row_if_any(chunk).await {
+                Ok(Some(row)) => row,
+                Ok(None) => continue,
+                Err(error) => {
+                    result = Err(error);
+                    continue;
+                }
+            };
             row.refresh();
             for index in row.stale_slabs() {
-                row.rejoin(index).await?;
+                result = row.rejoin(index).await.map(drop).and(result);
             }
         }
-        Ok(())
+        result
     }
 
     /// Unmarks regions that were idle since the last pass.

@@ -3,6 +3,7 @@
 //! Invariant: the first SIGTERM or SIGINT ends it in good order (clients drained, spaces closed and flushed); the second
 //! ends it at once, which is what a power failure would do, and as safe.
 
+use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -21,7 +22,8 @@ pub const LOG_VARIABLE: &str = "HOLDFAST_LOG";
 pub fn start_logging(format: LogFormat, default: &str) {
     use tracing_subscriber::EnvFilter;
     let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new(default));
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let builder =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
     // A second start in one process keeps the first; only tests do that.
     let _ = match format {
         LogFormat::Text => builder.try_init(),

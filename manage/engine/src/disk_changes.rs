@@ -22,7 +22,7 @@ impl Engine {
         let mut disks: Vec<Disk> = Vec::new();
         let open: Vec<Arc<OpenPool>> = self.live().pools.values().cloned().collect();
         for open in &open {
-            disks.extend(open.pool.disks().iter().map(|disk| crate::view::pool_disk(&open.name(), disk)));
+            disks.extend(open.disk_statuses().iter().map(|disk| crate::view::pool_disk(&open.name(), disk)));
         }
         let pooled = self.pooled_paths();
         let paths = self.known_paths().await?.into_iter().filter(|path| !pooled.contains_key(&real_path(path))).collect();
@@ -38,7 +38,7 @@ impl Engine {
     pub async fn disk(&self, disk: &DiskRef) -> Answer<Disk> {
         let path = self.resolve(disk).await?;
         if let Some((open, id)) = self.member(disk, &path) {
-            let status = open.pool.disks().into_iter().find(|disk| disk.record.id == id);
+            let status = open.disk_statuses().into_iter().find(|disk| disk.record.id == id);
             return status
                 .map(|status| crate::view::pool_disk(&open.name(), &status))
                 .ok_or_else(|| not_found(format!("disk {disk}"), ""));
@@ -53,7 +53,7 @@ impl Engine {
         let real = real_path(path);
         let live = self.live();
         live.pools.values().find_map(|open| {
-            let disks = open.pool.disks();
+            let disks = open.disk_statuses();
             let named = disks
                 .iter()
                 .find(|member| member.record.id.to_string() == disk.as_str() || real_path(&member.record.path) == real)?;
@@ -179,6 +179,7 @@ impl Engine {
         let taken = self.open_disk(&path, false).await?;
         self.zero_ends(&taken).await?;
         drop(taken);
+        self.note(&object, "wiped");
         Ok(DiskChanged { changed: true, disk: self.disk(&DiskRef::Path(path)).await? })
     }
 

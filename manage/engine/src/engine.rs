@@ -17,9 +17,9 @@ use std::time::Duration;
 use holdfast_api::{ApiError, Code, Severity};
 use holdfast_device::file::FileDevice;
 use holdfast_device::reactor::{self, ReactorHandle, ReactorSettings};
-use holdfast_model::Uuid;
+use holdfast_model::{Condition, DiskState, Health, Uuid};
 use holdfast_nbd::{Address, Exports, Server};
-use holdfast_pool::{Env, Pool};
+use holdfast_pool::{DiskStatus, Env, Pool};
 use holdfast_space::Space;
 use tokio::sync::watch;
 
@@ -67,12 +67,29 @@ impl OpenPool {
         self.spaces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How its disks are. A disk that is out of service is never shown as online, also where too few disks are left to
+    /// write that down.
+    pub(crate) fn disk_statuses(&self) -> Vec<DiskStatus> {
+        let mut statuses = self.pool.disks();
+        for status in &mut statuses {
+            let record = &mut status.record;
+            if record.state == DiskState::Online && self.pool.disk(record.index).is_some_and(|disk| !disk.in_service()) {
+                record.state = DiskState::Missing;
+                let cause =
+                    format!("disk {} at {} is out of service, which could not be written down", record.label(), record.path);
+                status.health = Health::Unhealthy;
+                status.conditions.push(Condition::new(cause, "attach it again"));
+            }
+        }
+        statuses
+    }
+
     /// The space of this name, and its number in the pool.
     pub(crate) fn space(&self, name: &str) -> Option<(u32, Arc<Space>)> {
         self.spaces().iter().find(|(_, space)| space.record().name.as_str() == name).map(|(id, space)| (*id, space.clone()))
     }
 
-    fn known(&self) -> KnownPool {
+    pub(crate) fn known(&self) -> KnownPool {
         let disks = self.pool.disks().into_iter().map(|disk| KnownDisk {
             id: disk.record.id,
             path: disk.record.path,
@@ -273,6 +290,11 @@ impl Engine {
             witness: self.witness.clone(),
             events: self.events.clone(),
         }
+    }
+
+    /// Notes a change that was asked for.
+    pub(crate) fn note(&self, object: &str, what: &str) {
+        self.events.emit(Severity::Info, object, what, "");
     }
 
     /// Writes down what is open.

@@ -2,6 +2,8 @@
 //!
 //! Invariant: every error names an object and, where anything helps, the next step.
 
+use std::io::ErrorKind;
+
 use holdfast_api::{ApiError, Code};
 use holdfast_device::{IoError, IoErrorKind};
 use holdfast_pool::{PoolError, PoolErrorKind};
@@ -37,13 +39,14 @@ pub fn not_confirmed(object: impl Into<String>, message: impl Into<String>, next
 
 /// The operating system refused something about `object`.
 pub fn system(object: impl Into<String>, tried: &str, error: &std::io::Error) -> ApiError {
-    let next = match error.kind() {
-        std::io::ErrorKind::NotFound => "check the path",
-        std::io::ErrorKind::PermissionDenied => "run the daemon as a user that may open it",
-        std::io::ErrorKind::StorageFull => "make room on the file system",
-        _ => "see the daemon's log",
+    let (code, next) = match error.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory => (Code::Invalid, "check the path"),
+        ErrorKind::InvalidInput | ErrorKind::InvalidFilename => (Code::Invalid, "choose another one"),
+        ErrorKind::PermissionDenied => (Code::Failed, "run the daemon as a user that may do this"),
+        ErrorKind::StorageFull | ErrorKind::FileTooLarge => (Code::NoSpace, "make room on the file system, or ask for less"),
+        _ => (Code::Failed, "see the daemon's log"),
     };
-    ApiError::new(Code::Failed, object, format!("{tried}: {error}"), next)
+    ApiError::new(code, object, format!("{tried}: {error}"), next)
 }
 
 /// A pool's error about `object`.

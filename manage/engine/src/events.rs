@@ -236,7 +236,7 @@ mod tests {
         let long = "x".repeat(1000);
         for _ in 0..KEPT + 10 {
             log.emit(Severity::Info, "pool tank", &long, "");
-            if log.counts().0 % 64 == 0 {
+            if log.counts().0.is_multiple_of(64) {
                 std::thread::sleep(std::time::Duration::from_micros(500));
             }
         }

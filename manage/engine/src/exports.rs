@@ -103,6 +103,7 @@ impl Engine {
         }
         let added = self.exports.add(&name, target as Arc<dyn Target>);
         added.map_err(|error| conflict(&object, error.to_string(), "withdraw it and export it again"))?;
+        self.note(&object, &format!("made of space {path}{}", if request.read_only { ", read-only" } else { "" }));
         Ok(ExportChanged { changed: true, export: self.export(&name)? })
     }
 
@@ -121,15 +122,33 @@ impl Engine {
                 engine.live_mut().exports.insert(name, export);
                 return Err(error);
             }
-            if let Ok(removal) = engine.exports.remove(&name)
-                && tokio::time::timeout(DRAIN_TIMEOUT, removal.finished()).await.is_err()
-            {
-                tracing::warn!("clients of export {name} are still being drained");
-            }
+            engine.turn_away(&name).await;
             drop(export);
+            engine.note(&format!("export {name}"), "withdrawn");
             Ok(Changed { changed: true, message: format!("export {name} is withdrawn") })
         })
         .await
+    }
+
+    /// Ends the service of an export and waits for its clients to be drained.
+    async fn turn_away(&self, name: &str) {
+        if let Ok(removal) = self.exports.remove(name)
+            && tokio::time::timeout(DRAIN_TIMEOUT, removal.finished()).await.is_err()
+        {
+            tracing::warn!("clients of export {name} are still being drained");
+        }
+    }
+
+    /// Ends the service of all exports of a pool that is closed, and keeps them for when it is back.
+    pub(crate) async fn withdraw_targets(&self, open: &OpenPool) {
+        let names: Vec<String> = {
+            let mut live = self.live_mut();
+            let of_pool = live.exports.values_mut().filter(|export| export.known.pool == open.pool.id());
+            of_pool.filter_map(|export| export.target.take().map(|_| export.known.name.clone())).collect()
+        };
+        for name in names {
+            self.turn_away(&name).await;
+        }
     }
 
     /// Serves again what is remembered of a pool that came into service.

@@ -15,6 +15,7 @@ use holdfast_pool::{Candidate, FoundPool, Pool};
 use crate::disks::real_path;
 use crate::engine::{Engine, OfflinePool, OpenPool};
 use crate::error::{Answer, conflict, from_pool, not_found, system};
+use crate::pools::release;
 use crate::state::KnownPool;
 
 /// What a look at disks brought: pools, and the devices behind the paths.
@@ -22,6 +23,17 @@ pub(crate) struct Search {
     pub(crate) pools: Vec<FoundPool>,
     pub(crate) devices: BTreeMap<String, Arc<FileDevice>>,
     pub(crate) refused: Vec<Condition>,
+}
+
+/// What became of members that were found and are out of service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Return {
+    /// There were none.
+    Nothing,
+    /// They are in service again.
+    Back,
+    /// The pool lost too many disks to be changed, and now enough are back: it must be closed and imported anew.
+    Reopen,
 }
 
 /// Whether a request's word names this pool.
@@ -99,6 +111,7 @@ impl Engine {
         self.open_spaces(&open).await;
         self.remake_exports(&open);
         self.remember()?;
+        self.note(&object, "imported");
         Ok(open)
     }
 
@@ -158,13 +171,20 @@ impl Engine {
             paths.extend(self.blocking(move || disks_in(&folder)).await??);
         }
         let word = request.pool.as_ref();
-        let search = self.search(paths).await?;
-        let mut answer = PoolsImported { changed: false, pools: vec![], refused: search.refused };
+        let mut search = self.search(paths.clone()).await?;
+        let mut answer = PoolsImported { changed: false, pools: vec![], refused: vec![] };
         let in_service: Vec<Arc<OpenPool>> = self.live().pools.values().cloned().collect();
         for open in in_service.into_iter().filter(|open| named(word, &open.name(), open.pool.id())) {
-            let changed = self.take_back(&open, &search.pools, &search.devices).await?;
-            answer.pools.push(ImportedPool { changed, pool: self.pool_view(&open) });
+            let returned = self.take_back(&open, &search).await?;
+            let name = open.name();
+            if returned == Return::Reopen {
+                drop(search);
+                self.reopen(open).await;
+                search = self.search(paths.clone()).await?;
+            }
+            answer.pools.push(ImportedPool { changed: returned != Return::Nothing, pool: self.pool(&name)? });
         }
+        answer.refused = std::mem::take(&mut search.refused);
         let new = |found: &FoundPool| self.live().pools.values().all(|open| open.pool.id() != found.id);
         let mut matching: Vec<FoundPool> =
             search.pools.into_iter().filter(|found| named(word, &found.name(), found.id) && new(found)).collect();
@@ -200,37 +220,46 @@ impl Engine {
         Ok(answer)
     }
 
-    /// Brings members of a pool in service back that were found and are out of it; true if there was one.
-    pub(crate) async fn take_back(
-        &self,
-        open: &OpenPool,
-        found: &[FoundPool],
-        devices: &BTreeMap<String, Arc<FileDevice>>,
-    ) -> Answer<bool> {
-        let mut changed = false;
-        let out: Vec<Uuid> = open
-            .pool
-            .disks()
-            .into_iter()
-            .filter(|disk| disk.record.state != DiskState::Online)
-            .map(|disk| disk.record.id)
-            .collect();
-        let members = found.iter().filter(|found| found.id == open.pool.id()).flat_map(|found| &found.members);
-        for member in members.filter(|member| out.contains(&member.id)) {
-            let (pool, candidate, id) = (open.pool.clone(), member.candidate.clone(), member.id);
-            let object = format!("disk {}", candidate.info.path);
+    /// Brings members of a pool in service back that were found and are out of it.
+    pub(crate) async fn take_back(&self, open: &OpenPool, search: &Search) -> Answer<Return> {
+        let statuses = open.disk_statuses();
+        let online = |id: Uuid| statuses.iter().any(|disk| disk.record.id == id && disk.record.state == DiskState::Online);
+        let members = search.pools.iter().filter(|found| found.id == open.pool.id()).flat_map(|found| &found.members);
+        let returned: Vec<_> =
+            members.filter(|member| !online(member.id)).map(|member| (member.id, member.candidate.clone())).collect();
+        if returned.is_empty() {
+            return Ok(Return::Nothing);
+        }
+        if open.pool.refusal().is_some() {
+            let there = statuses.iter().filter(|disk| disk.record.state == DiskState::Online).count() + returned.len();
+            if 2 * there >= statuses.len() {
+                return Ok(Return::Reopen);
+            }
+        }
+        for (id, candidate) in returned {
             let path = candidate.info.path.clone();
+            let pool = open.pool.clone();
             let back = self.on_reactor(move || async move { pool.disk_back(candidate).await });
-            back.await?.map_err(|error| from_pool(object, error))?;
-            if let Some(device) = devices.get(&path) {
+            back.await?.map_err(|error| from_pool(format!("disk {path}"), error))?;
+            if let Some(device) = search.devices.get(&path) {
                 open.disks().insert(id, device.clone());
             }
-            changed = true;
         }
-        if changed {
-            self.remember()?;
+        self.remember()?;
+        Ok(Return::Back)
+    }
+
+    /// Closes a pool that cannot be changed any more and imports it anew. Its clients are disconnected.
+    pub(crate) async fn reopen(&self, open: Arc<OpenPool>) {
+        let (known, object) = (open.known(), format!("pool {}", open.name()));
+        self.events.emit(Severity::Warning, &object, "enough of its disks are back: it is imported anew", "");
+        self.withdraw_targets(&open).await;
+        if let Err(error) = self.close_spaces(&open).await {
+            tracing::warn!("{error}");
         }
-        Ok(changed)
+        self.live_mut().pools.remove(&open.name());
+        release(open).await;
+        self.open_known(vec![known]).await;
     }
 }
 

@@ -5,14 +5,18 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
-use holdfast_api::{AddDisks, ApiError, Changed, CreatePool, DiskRef, Pool as PoolView, PoolChanged};
+use holdfast_api::{AddDisks, ApiError, Changed, Code, CreatePool, DiskRef, Pool as PoolView, PoolChanged};
 use holdfast_model::{DiskState, Name};
-use holdfast_pool::Pool;
+use holdfast_pool::{Pool, PoolErrorKind};
 
 use crate::disks::{Taken, real_path};
 use crate::engine::{Engine, OpenPool};
-use crate::error::{Answer, conflict, exists_with, from_pool, not_confirmed, not_found};
+use crate::error::{Answer, conflict, from_pool, not_confirmed, not_found};
+
+/// How long a pool that was closed may still be looked at by others before it is left to them.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A checked name of an object of this kind.
 pub(crate) fn parse_name(kind: &str, name: &str) -> Answer<Name> {
@@ -69,10 +73,10 @@ impl Engine {
         let paths = self.resolve_all(&object, &request.disks).await?;
         let existing = self.live().pools.get(name.as_str()).cloned();
         if let Some(open) = existing {
-            let has: BTreeSet<PathBuf> = open.pool.disks().iter().map(|disk| real_path(&disk.record.path)).collect();
+            let has: BTreeSet<PathBuf> = open.disk_statuses().iter().map(|disk| real_path(&disk.record.path)).collect();
             let wanted: BTreeSet<PathBuf> = paths.iter().map(|path| real_path(path)).collect();
             if has != wanted {
-                return Err(exists_with(&object, "set of disks", list(&has), list(&wanted)));
+                return Err(other_disks(&object, &has, &wanted));
             }
             return Ok(PoolChanged { changed: false, pool: self.pool_view(&open) });
         }
@@ -92,6 +96,7 @@ impl Engine {
         let open = Arc::new(OpenPool { disks: Mutex::new(devices_of(&pool, taken)), pool, spaces: Mutex::default() });
         self.live_mut().pools.insert(name.to_string(), open.clone());
         self.remember()?;
+        self.note(&object, &format!("created with {} disks", open.disk_statuses().len()));
         Ok(PoolChanged { changed: true, pool: self.pool_view(&open) })
     }
 
@@ -132,6 +137,7 @@ impl Engine {
         added.map_err(|error| from_pool(&object, error))?;
         open.disks().extend(devices_of(&open.pool, taken));
         self.remember()?;
+        self.note(&object, &format!("disks added: {}", paths.join(", ")));
         Ok(PoolChanged { changed: true, pool: self.pool_view(&open) })
     }
 
@@ -155,12 +161,20 @@ impl Engine {
         self.close_spaces(&open).await?;
         let inner = open.pool.clone();
         let exported = self.on_reactor(move || async move { inner.export().await }).await?;
-        if let Err(error) = exported {
-            self.open_spaces(&open).await;
-            return Err(from_pool(format!("pool {pool}"), error));
-        }
-        self.drop_pool(&open)?;
-        Ok(Changed { changed: true, message: format!("pool {pool} is exported") })
+        let how = match exported {
+            Ok(()) => "exported",
+            // Nothing can be written to it any more, so letting it go loses nothing that keeping it would save.
+            Err(error) if matches!(error.kind, PoolErrorKind::NoQuorum | PoolErrorKind::ReadOnly) => {
+                "let go without being closed, since too few of its disks are there"
+            }
+            Err(error) => {
+                self.open_spaces(&open).await;
+                return Err(from_pool(format!("pool {pool}"), error));
+            }
+        };
+        self.drop_pool(open).await?;
+        self.note(&format!("pool {pool}"), how);
+        Ok(Changed { changed: true, message: format!("pool {pool} is {how}") })
     }
 
     /// Wipes the labels of all disks of a pool. Everything in it is lost.
@@ -186,12 +200,13 @@ impl Engine {
         }
         self.refuse_served(&open)?;
         self.close_spaces(&open).await?;
-        let missing = open.pool.disks().into_iter().filter(|disk| disk.record.state != DiskState::Online);
+        let missing = open.disk_statuses().into_iter().filter(|disk| disk.record.state != DiskState::Online);
         let missing: Vec<String> = missing.map(|disk| disk.record.path).collect();
         let inner = open.pool.clone();
         let destroyed = self.on_reactor(move || async move { inner.destroy().await }).await?;
         destroyed.map_err(|error| from_pool(object, error))?;
-        self.drop_pool(&open)?;
+        self.drop_pool(open).await?;
+        self.note(&format!("pool {pool}"), "destroyed");
         let left = match missing.len() {
             0 => String::new(),
             _ => format!("; wipe its missing disks when they are back: {}", missing.join(", ")),
@@ -228,12 +243,25 @@ impl Engine {
         Err(conflict(format!("pool {name}"), message, format!("{next} first")))
     }
 
-    fn drop_pool(&self, open: &OpenPool) -> Answer<()> {
+    async fn drop_pool(&self, open: Arc<OpenPool>) -> Answer<()> {
+        let id = open.pool.id();
         self.live_mut().pools.remove(&open.name());
-        open.disks().clear();
         self.remember()?;
-        self.witness.forget(open.pool.id());
+        self.witness.forget(id);
+        release(open).await;
         Ok(())
+    }
+}
+
+/// Waits until nothing holds the disks of a pool any more: readers of its state, and the end of its housekeeping.
+pub(crate) async fn release(open: Arc<OpenPool>) {
+    open.disks().clear();
+    open.spaces().clear();
+    let pool = Arc::downgrade(&open.pool);
+    drop(open);
+    let deadline = Instant::now() + RELEASE_TIMEOUT;
+    while pool.strong_count() > 0 && Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
@@ -255,6 +283,22 @@ fn devices_of(
     taken.into_iter().filter_map(|taken| Some((id_of(&taken.candidate.info.path)?, taken.device))).collect()
 }
 
-fn list(paths: &BTreeSet<PathBuf>) -> String {
-    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ")
+fn other_disks(object: &str, has: &BTreeSet<PathBuf>, wanted: &BTreeSet<PathBuf>) -> ApiError {
+    let list = |paths: Vec<&PathBuf>| paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ");
+    let more = list(has.difference(wanted).collect());
+    let less = list(wanted.difference(has).collect());
+    let mut message = format!("{object} is there already with other disks:");
+    if !more.is_empty() {
+        message += &format!(" it also has {more}");
+    }
+    if !less.is_empty() {
+        let and = if more.is_empty() { "" } else { ", and" };
+        message += &format!("{and} it lacks {less}");
+    }
+    ApiError::new(
+        Code::Exists,
+        object,
+        message,
+        "choose another name, or name the disks that it has; 'holdfast pool add' adds disks",
+    )
 }

@@ -17,6 +17,8 @@ pub struct Settings {
     pub nbd_addresses: Vec<Address>,
     /// How NBD is spoken.
     pub nbd: NbdSettings,
+    /// How long what a killed daemon still holds is waited for: state folder, addresses, disks.
+    pub patience: Duration,
     /// How often paths of disks are looked at.
     pub watch_interval: Duration,
     /// Whether block devices of this machine are shown and looked at for pools.
@@ -32,6 +34,7 @@ impl Settings {
             spin: holdfast_device::reactor::ReactorSettings::default().spin,
             nbd_addresses: Vec::new(),
             nbd: NbdSettings::default(),
+            patience: Duration::from_secs(3),
             watch_interval: Duration::from_secs(1),
             block_devices: true,
         }

@@ -112,7 +112,7 @@ impl Engine {
             let (_, _, space) = self.space_at(&path)?;
             return Ok(SpaceChanged { changed: false, space: crate::view::space(path.pool.as_str(), &space) });
         }
-        let disks = open.pool.disks();
+        let disks = open.disk_statuses();
         let eligible =
             disks.iter().filter(|disk| disk.record.state == DiskState::Online && disk.record.usage.takes_slabs()).count();
         let interleave = request.interleave_bytes.map(ByteSize);
@@ -123,6 +123,7 @@ impl Engine {
         let made = self.on_reactor(move || async move { pool.create_space(spec).await }).await?;
         let record = made.map_err(|error| from_pool(&object, error))?;
         let space = self.open_space(&open, record.id).await?;
+        self.note(&object, &format!("created, {} as {}", ByteSize(record.size_bytes), record.shape));
         Ok(SpaceChanged { changed: true, space: crate::view::space(path.pool.as_str(), &space) })
     }
 
@@ -137,6 +138,9 @@ impl Engine {
             let (growing, size_bytes) = (space.clone(), request.size_bytes);
             let grown = engine.on_reactor(move || async move { growing.grow(size_bytes).await }).await?;
             let changed = grown.map_err(|error| from_pool(format!("space {path}"), error))?;
+            if changed {
+                engine.note(&format!("space {path}"), &format!("grown to {}", ByteSize(size_bytes)));
+            }
             Ok(SpaceChanged { changed, space: crate::view::space(path.pool.as_str(), &space) })
         })
         .await
@@ -183,6 +187,7 @@ impl Engine {
             self.open_spaces(&open).await;
             return Err(from_pool(object, error));
         }
+        self.note(&object, "destroyed");
         Ok(Changed { changed: true, message: format!("{object} is destroyed") })
     }
 }

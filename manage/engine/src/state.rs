@@ -14,6 +14,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use holdfast_model::{Media, Place, Uuid};
 use rustix::fs::{FlockOperation, flock};
@@ -136,18 +137,24 @@ fn system(tried: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StateEr
 }
 
 impl StateDir {
-    /// Opens the folder, makes it if it is not there, and locks it until this is dropped.
+    /// Opens the folder, makes it if it is not there, and locks it until this is dropped. A daemon that was killed may hold
+    /// the lock for a moment longer, so it is waited for, `patience` at most.
     ///
     /// # Errors
     /// If another daemon has it, or the operating system refuses.
-    pub fn open(path: &Path) -> Result<Self, StateError> {
+    pub fn open(path: &Path, patience: Duration) -> Result<Self, StateError> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(system("make", path))?;
         let path = path.canonicalize().map_err(system("open", path))?;
         let lock_path = path.join("lock");
         let mut options = OpenOptions::new();
         let lock = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(&lock_path);
         let mut lock = lock.map_err(system("open", &lock_path))?;
-        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+        let deadline = Instant::now() + patience;
+        while flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+            if Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(20));
+                continue;
+            }
             let owner = fs::read_to_string(&lock_path).unwrap_or_default();
             let owner = owner.trim();
             let owner = if owner.is_empty() { String::new() } else { format!(" (process {owner})") };
@@ -227,7 +234,7 @@ mod tests {
     #[test]
     fn what_is_stored_is_loaded() {
         let folder = tempfile::tempdir().unwrap();
-        let dir = StateDir::open(&folder.path().join("deep/state")).unwrap();
+        let dir = StateDir::open(&folder.path().join("deep/state"), Duration::ZERO).unwrap();
         assert_eq!(dir.load().unwrap(), State::default());
         let mut state = State::default();
         state.file_disks.push("/x".into());
@@ -239,17 +246,17 @@ mod tests {
     #[test]
     fn two_daemons_do_not_share_a_folder() {
         let folder = tempfile::tempdir().unwrap();
-        let first = StateDir::open(folder.path()).unwrap();
-        let error = StateDir::open(folder.path()).unwrap_err().to_string();
+        let first = StateDir::open(folder.path(), Duration::ZERO).unwrap();
+        let error = StateDir::open(folder.path(), Duration::ZERO).unwrap_err().to_string();
         assert!(error.contains("in use by another daemon") && error.contains(&std::process::id().to_string()), "{error}");
         drop(first);
-        StateDir::open(folder.path()).unwrap();
+        StateDir::open(folder.path(), Duration::ZERO).unwrap();
     }
 
     #[test]
     fn a_damaged_or_later_file_is_refused_by_name() {
         let folder = tempfile::tempdir().unwrap();
-        let dir = StateDir::open(folder.path()).unwrap();
+        let dir = StateDir::open(folder.path(), Duration::ZERO).unwrap();
         fs::write(folder.path().join("state.json"), "{\"version\": 1, \"pools\": 7}").unwrap();
         assert!(matches!(dir.load(), Err(StateError::Damaged { .. })));
         fs::write(folder.path().join("state.json"), "{\"version\": 2}").unwrap();

@@ -25,7 +25,7 @@ impl Engine {
         }
         let open: Vec<_> = self.live().pools.values().cloned().collect();
         for open in open {
-            for disk in open.pool.disks() {
+            for disk in open.disk_statuses() {
                 let view = crate::view::pool_disk(&open.name(), &disk);
                 objects.push(ObjectHealth {
                     object: format!("disk {}", disk.record.label()),

@@ -18,7 +18,7 @@ impl Engine {
     /// A pool in service.
     pub(crate) fn pool_view(&self, open: &OpenPool) -> Pool {
         let status = open.pool.status();
-        let disks = open.pool.disks().into_iter().map(|disk| PoolMember {
+        let disks = open.disk_statuses().into_iter().map(|disk| PoolMember {
             id: Some(disk.record.id),
             path: disk.record.path,
             serial: disk.record.serial,

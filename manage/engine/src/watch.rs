@@ -14,6 +14,7 @@ use tokio::sync::watch;
 
 use crate::engine::{Engine, OpenPool};
 use crate::error::Answer;
+use crate::import::{Return, Search};
 
 /// What tells one object at a path from the next: device, inode and last change.
 type Mark = (u64, u64, i64, i64);
@@ -21,6 +22,22 @@ type Mark = (u64, u64, i64, i64);
 #[derive(Default)]
 struct Seen {
     tried: BTreeMap<String, Mark>,
+}
+
+impl Seen {
+    /// Adds `path` to `returned` if something is there that was not looked at yet.
+    fn look_at(&mut self, path: String, returned: &mut BTreeSet<String>) {
+        match mark(&path) {
+            Some(mark) if self.tried.get(&path) != Some(&mark) => {
+                self.tried.insert(path.clone(), mark);
+                returned.insert(path);
+            }
+            Some(_) => {}
+            None => {
+                self.tried.remove(&path);
+            }
+        }
+    }
 }
 
 /// Watches until `stop` says so or the engine is gone.
@@ -50,18 +67,8 @@ impl Engine {
         let mut returned = BTreeSet::new();
         for open in &pools {
             self.notice_gone(open).await?;
-            for disk in open.pool.disks().into_iter().filter(|disk| disk.record.state == DiskState::Missing) {
-                let path = disk.record.path;
-                match mark(&path) {
-                    Some(mark) if seen.tried.get(&path) != Some(&mark) => {
-                        seen.tried.insert(path.clone(), mark);
-                        returned.insert(path);
-                    }
-                    Some(_) => {}
-                    None => {
-                        seen.tried.remove(&path);
-                    }
-                }
+            for disk in open.disk_statuses().into_iter().filter(|disk| disk.record.state == DiskState::Missing) {
+                seen.look_at(disk.record.path, &mut returned);
             }
         }
         if !returned.is_empty() {
@@ -84,7 +91,7 @@ impl Engine {
             devices.into_iter().filter(|(_, device)| !device.still_there()).map(|(id, _)| id).collect::<BTreeSet<Uuid>>()
         });
         let gone = gone.await?;
-        let online = open.pool.disks().into_iter().filter(|disk| disk.record.state == DiskState::Online);
+        let online = open.disk_statuses().into_iter().filter(|disk| disk.record.state == DiskState::Online);
         for disk in online.filter(|disk| gone.contains(&disk.record.id)) {
             let (pool, index) = (open.pool.clone(), disk.record.index);
             let cause = format!("nothing is at {} any more, or something else is", disk.record.path);
@@ -99,17 +106,22 @@ impl Engine {
     async fn bring_back(&self, paths: BTreeSet<String>) -> Answer<()> {
         let search = self.search(paths).await?;
         let pools: Vec<Arc<OpenPool>> = self.live().pools.values().cloned().collect();
+        let mut reopen = Vec::new();
         for open in pools {
-            if let Err(error) = self.take_back(&open, &search.pools, &search.devices).await {
-                self.events.emit(
-                    Severity::Warning,
-                    &error.object,
-                    &format!("not taken back: {}", error.message),
-                    &error.next_action,
-                );
+            match self.take_back(&open, &search).await {
+                Ok(Return::Reopen) => reopen.push(open),
+                Ok(_) => {}
+                Err(error) => {
+                    let cause = format!("not taken back: {}", error.message);
+                    self.events.emit(Severity::Warning, &error.object, &cause, &error.next_action);
+                }
             }
         }
-        for refused in search.refused {
+        let Search { refused, .. } = search;
+        for open in reopen {
+            self.reopen(open).await;
+        }
+        for refused in refused {
             self.events.emit(Severity::Warning, "disk", &refused.cause, &refused.next_action);
         }
         Ok(())

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use axum::extract::Request;
-use axum::http::{HeaderName, HeaderValue};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use holdfast_api::{ApiError, Code};
@@ -27,7 +27,7 @@ pub(crate) async fn identify(request: Request, next: Next) -> Response {
     async move {
         let mut response = next.run(request).await;
         let (status, milliseconds) = (response.status().as_u16(), started.elapsed().as_millis() as u64);
-        if response.status().is_server_error() {
+        if response.status() == StatusCode::INTERNAL_SERVER_ERROR {
             tracing::error!(status, milliseconds, "answered");
         } else {
             tracing::debug!(status, milliseconds, "answered");
