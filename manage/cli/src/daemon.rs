@@ -74,7 +74,7 @@ pub struct Daemon {
 impl Daemon {
     /// Starts an engine with `settings` and its API at `socket`.
     pub async fn start(settings: Settings, socket: &Path) -> Result<Self> {
-        let listener = holdfast_http::listen(socket)?;
+        let listener = holdfast_http::listen(socket, settings.patience)?;
         let engine = match Engine::start(settings).await {
             Ok(engine) => engine,
             Err(error) => {

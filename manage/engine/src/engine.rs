@@ -10,15 +10,16 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::io::ErrorKind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use holdfast_api::{ApiError, Code, Severity};
 use holdfast_device::file::FileDevice;
 use holdfast_device::reactor::{self, ReactorHandle, ReactorSettings};
 use holdfast_model::{Condition, DiskState, Health, Uuid};
-use holdfast_nbd::{Address, Exports, Server};
+use holdfast_nbd::{Address, Exports, NbdError, Server};
 use holdfast_pool::{DiskStatus, Env, Pool};
 use holdfast_space::Space;
 use tokio::sync::watch;
@@ -143,7 +144,7 @@ impl Engine {
     /// # Errors
     /// If the state folder, the reactors or the NBD addresses cannot be had.
     pub async fn start(settings: Settings) -> Result<Arc<Self>, StartError> {
-        let state_dir = StateDir::open(&settings.state_dir)?;
+        let state_dir = StateDir::open(&settings.state_dir, settings.patience)?;
         let state = state_dir.load()?;
         let events =
             EventLog::open(state_dir.path()).map_err(|error| StartError::System("the event log cannot be opened", error))?;
@@ -182,12 +183,7 @@ impl Engine {
             engine.open_known(state.pools).await;
         }
         if !engine.settings.nbd_addresses.is_empty() {
-            let server = Server::start(
-                engine.reactors.clone(),
-                engine.exports.clone(),
-                &engine.settings.nbd_addresses,
-                engine.settings.nbd.clone(),
-            );
+            let server = engine.listen().await;
             match server {
                 Ok(server) => *engine.server.lock().unwrap_or_else(PoisonError::into_inner) = Some(server),
                 Err(error) => {
@@ -199,6 +195,19 @@ impl Engine {
         tokio::spawn(crate::watch::watch(Arc::downgrade(&engine), engine.stop.subscribe()));
         engine.events.emit(Severity::Info, "daemon", &format!("started, version {}", env!("CARGO_PKG_VERSION")), "");
         Ok(engine)
+    }
+
+    async fn listen(&self) -> Result<Server, NbdError> {
+        let deadline = Instant::now() + self.settings.patience;
+        loop {
+            let (reactors, settings) = (self.reactors.clone(), self.settings.nbd.clone());
+            match Server::start(reactors, self.exports.clone(), &self.settings.nbd_addresses, settings) {
+                Err(NbdError::Listen { source, .. }) if source.kind() == ErrorKind::AddrInUse && Instant::now() < deadline => {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+                started => return started,
+            }
+        }
     }
 
     /// Ends in good order: clients are drained, spaces closed, reactors stopped. The engine answers nothing afterwards.

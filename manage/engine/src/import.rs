@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use holdfast_api::{ApiError, Code, Condition, ImportPools, ImportedPool, PoolsImported, Severity};
 use holdfast_device::file::FileDevice;
@@ -23,6 +24,7 @@ pub(crate) struct Search {
     pub(crate) pools: Vec<FoundPool>,
     pub(crate) devices: BTreeMap<String, Arc<FileDevice>>,
     pub(crate) refused: Vec<Condition>,
+    pub(crate) busy: bool,
 }
 
 /// What became of members that were found and are out of service.
@@ -46,7 +48,7 @@ impl Engine {
     pub(crate) async fn search(&self, paths: BTreeSet<String>) -> Answer<Search> {
         let pooled = self.pooled_paths();
         let mut seen: BTreeSet<PathBuf> = BTreeSet::new();
-        let mut search = Search { pools: vec![], devices: BTreeMap::new(), refused: vec![] };
+        let mut search = Search { pools: vec![], devices: BTreeMap::new(), refused: vec![], busy: false };
         let mut candidates = Vec::new();
         for path in paths {
             let real = real_path(&path);
@@ -76,11 +78,27 @@ impl Engine {
                     candidates.push(taken.candidate);
                     search.devices.insert(path, taken.device);
                 }
-                Err(error) => search.refused.push(Condition { cause: error.message, next_action: error.next_action }),
+                Err(error) => {
+                    search.busy |= error.code == Code::Conflict;
+                    search.refused.push(Condition { cause: error.message, next_action: error.next_action });
+                }
             }
         }
         search.pools = self.on_reactor(move || holdfast_pool::scan(candidates)).await?.pools;
         Ok(search)
+    }
+
+    /// Looks for pools on disks that a killed daemon may hold for a moment longer.
+    async fn search_patiently(&self, paths: BTreeSet<String>) -> Answer<Search> {
+        let deadline = Instant::now() + self.settings.patience;
+        loop {
+            let search = self.search(paths.clone()).await?;
+            if !search.busy || Instant::now() >= deadline {
+                return Ok(search);
+            }
+            drop(search);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     }
 
     /// Takes a found pool into service and opens its spaces.
@@ -122,8 +140,7 @@ impl Engine {
         }
         let mut paths: BTreeSet<String> = pools.iter().flat_map(|pool| pool.disks.iter().map(|disk| disk.path.clone())).collect();
         paths.extend(self.known_paths().await.unwrap_or_default());
-        let search = self.search(paths).await;
-        let (mut found, devices) = match search {
+        let (mut found, devices) = match self.search_patiently(paths).await {
             Ok(search) => (search.pools, search.devices),
             Err(_) => (vec![], BTreeMap::new()),
         };

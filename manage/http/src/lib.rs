@@ -44,12 +44,12 @@ pub fn router(engine: Arc<Engine>) -> Router {
         .with_state(engine)
 }
 
-/// Listens at `path`.
+/// Listens at `path`; waits, `patience` at most, for a server that was killed there to be gone.
 ///
 /// # Errors
 /// If another server answers there, or the operating system refuses.
-pub fn listen(path: &Path) -> Result<Listener, ListenError> {
-    Listener::bind(path)
+pub fn listen(path: &Path, patience: Duration) -> Result<Listener, ListenError> {
+    Listener::bind(path, patience)
 }
 
 /// Answers requests until `stop` ends and those under way are answered.

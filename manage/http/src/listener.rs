@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::net::unix::SocketAddr;
 use tokio::net::{UnixListener, UnixStream};
@@ -35,7 +35,18 @@ pub struct Listener {
 }
 
 impl Listener {
-    pub(crate) fn bind(path: &Path) -> Result<Self, ListenError> {
+    /// Listens at `path`. A server that was killed may answer for a moment longer, so it is waited for, `patience` at most.
+    pub(crate) fn bind(path: &Path, patience: Duration) -> Result<Self, ListenError> {
+        let deadline = Instant::now() + patience;
+        loop {
+            match Self::bind_now(path) {
+                Err(ListenError::InUse(_)) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(20)),
+                bound => return bound,
+            }
+        }
+    }
+
+    fn bind_now(path: &Path) -> Result<Self, ListenError> {
         let system = |error| ListenError::System(path.into(), error);
         match fs::symlink_metadata(path) {
             Ok(data) if !data.file_type().is_socket() => return Err(ListenError::NotASocket(path.into())),
@@ -104,12 +115,12 @@ mod tests {
     async fn a_live_socket_is_left_alone_and_a_dead_one_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
-        let first = Listener::bind(&path).unwrap();
+        let first = Listener::bind(&path, Duration::ZERO).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        assert!(matches!(Listener::bind(&path), Err(ListenError::InUse(_))));
+        assert!(matches!(Listener::bind(&path, Duration::ZERO), Err(ListenError::InUse(_))));
         drop(first);
-        Listener::bind(&path).unwrap();
+        Listener::bind(&path, Duration::ZERO).unwrap();
         fs::write(folder.path().join("file"), "").unwrap();
-        assert!(matches!(Listener::bind(&folder.path().join("file")), Err(ListenError::NotASocket(_))));
+        assert!(matches!(Listener::bind(&folder.path().join("file"), Duration::ZERO), Err(ListenError::NotASocket(_))));
     }
 }
