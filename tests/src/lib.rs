@@ -1,1 +1,22 @@
-//! Placeholder until the crate's first commit.
+//! What the end-to-end tests and the benchmark share: the daemon as users run it, and clients that judge it.
+//!
+//! ```text
+//!   scene.rs     a folder of its own for each test, in memory where there is room
+//!   command.rs   programs that run to their end, within a time
+//!   daemon.rs    the daemon: started, asked, killed, started again
+//!   nbd.rs       a small NBD client that knows which of its requests were answered
+//!   load.rs      writes that remember what each block may hold, and hold the daemon to it
+//!   fio.rs       fio as a load and as a judge
+//!   process.rs   memory and processor time of a running process
+//! ```
+//!
+//! Invariant: nothing here knows the daemon from inside; it is its command line, its sockets and its files only.
+
+pub mod command;
+pub mod daemon;
+pub mod fio;
+pub mod load;
+pub mod nbd;
+pub mod process;
+pub mod random;
+pub mod scene;

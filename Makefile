@@ -1,0 +1,39 @@
+# run · test · bench · lint: the four commands; soak and fuzz for those who have the time.
+
+CARGO ?= cargo
+# The profile of tests also builds the daemon that the end-to-end tests run: one build serves both.
+TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
+DAEMON := $(TARGET)/debug/holdfast
+ROUNDS ?=
+RUNTIME ?=
+QUICK ?=
+PIN ?=
+
+.PHONY: run test bench lint soak fuzz packages
+
+run:
+	$(CARGO) run --release --package holdfast -- demo
+
+packages:
+	@scripts/packages.sh
+
+test: packages
+	$(CARGO) build --workspace --all-targets --profile test
+	HOLDFAST_BIN=$(DAEMON) $(CARGO) test --workspace
+	@if [ -x scripts/fuzz-short.sh ]; then scripts/fuzz-short.sh 60; fi
+
+lint: packages
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
+
+bench: packages
+	$(CARGO) build --release --package holdfast --package holdfast-tests --bins
+	@ROUNDS=$(ROUNDS) RUNTIME=$(RUNTIME) QUICK=$(QUICK) PIN=$(PIN) $(TARGET)/release/bench $(TARGET)/release/holdfast
+
+soak: packages
+	$(CARGO) build --workspace --all-targets --profile test
+	HOLDFAST_BIN=$(DAEMON) HOLDFAST_SEEDS=10000 HOLDFAST_KILLS=200 $(CARGO) test --workspace -- --nocapture simulat kill_
+
+fuzz: packages
+	scripts/fuzz-short.sh $(or $(SECONDS),31536000)

@@ -1,0 +1,279 @@
+//! Writes that remember what each block may hold, and hold the daemon to it.
+//!
+//! Each block has a history: what is settled (durable by a flush or by FUA), and what was issued after that. After a crash
+//! a block holds what is settled or something issued since, whole, and every later read returns the same.
+//! Invariant: only one client writes to a block, so the order of its history is the order of its requests.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::nbd::{Client, NbdError};
+use crate::random::{Random, mix};
+
+/// Unit of histories.
+pub const BLOCK_BYTES: usize = 4096;
+/// The most blocks that a request covers.
+const MAX_BLOCKS: u64 = 24;
+
+/// What a block holds: zeros, or the pattern of this number.
+type Content = u64;
+const ZEROS: Content = 0;
+
+#[derive(Clone, Default)]
+struct History {
+    settled: Content,
+    settled_count: u64,
+    issued: VecDeque<Content>,
+    answered_count: u64,
+}
+
+impl History {
+    fn issue(&mut self, content: Content) {
+        self.issued.push_back(content);
+    }
+
+    /// All that was issued is answered: a client has one request at a time.
+    fn answer(&mut self) {
+        self.answered_count = self.settled_count + self.issued.len() as u64;
+    }
+
+    fn settle(&mut self, count: u64) {
+        while self.settled_count < count {
+            self.settled = self.issued.pop_front().expect("what is answered was issued");
+            self.settled_count += 1;
+        }
+    }
+
+    fn latest(&self) -> Content {
+        self.issued.back().copied().unwrap_or(self.settled)
+    }
+
+    fn may_hold(&self) -> impl Iterator<Item = Content> {
+        std::iter::once(self.settled).chain(self.issued.iter().copied())
+    }
+
+    fn is(&mut self, content: Content) {
+        *self = Self { settled: content, ..Self::default() };
+    }
+}
+
+struct Region {
+    first: u64,
+    blocks: Vec<History>,
+    next: Content,
+}
+
+/// The blocks of an export, cut into one region a client.
+pub struct Load {
+    regions: Vec<Mutex<Region>>,
+}
+
+/// What a round of load did.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Done {
+    /// Requests that were answered.
+    pub answered: u64,
+    /// Flushes among them.
+    pub flushes: u64,
+}
+
+fn pattern(block: u64, content: Content) -> Vec<u8> {
+    if content == ZEROS {
+        return vec![0; BLOCK_BYTES];
+    }
+    let seed = mix(block.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ content);
+    let mut bytes = Vec::with_capacity(BLOCK_BYTES);
+    for word in 0..BLOCK_BYTES as u64 / 8 {
+        let value = if word == 0 { content } else { seed.wrapping_add(word.wrapping_mul(0xff51_afd7_ed55_8ccd)) };
+        bytes.extend_from_slice(&value.to_le_bytes());
+    }
+    bytes
+}
+
+fn lock(region: &Mutex<Region>) -> MutexGuard<'_, Region> {
+    region.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Load {
+    /// A load of `clients` on an export of `size_bytes` that reads as zeros.
+    pub fn new(clients: usize, size_bytes: u64) -> Self {
+        let blocks = size_bytes / BLOCK_BYTES as u64 / clients as u64;
+        let region = |number: u64| Region { first: number * blocks, blocks: vec![History::default(); blocks as usize], next: 1 };
+        Self { regions: (0..clients as u64).map(|number| Mutex::new(region(number))).collect() }
+    }
+
+    /// Loads `export` until the connections are lost, a client for each region.
+    ///
+    /// # Panics
+    /// If a read returns what it must not, or a request is refused.
+    pub fn run(&self, socket: &Path, export: &str, random: &mut Random) -> Done {
+        let seeds: Vec<_> = self.regions.iter().map(|_| random.next_u64()).collect();
+        std::thread::scope(|scope| {
+            let clients = seeds.into_iter().enumerate().map(|(region, seed)| {
+                scope.spawn(move || {
+                    let mut done = Done::default();
+                    let lost = self.client(socket, export, region, Random::new(seed), &mut done);
+                    match lost {
+                        Err(NbdError::Lost(_)) => done,
+                        Err(NbdError::Refused(number)) => panic!("a request was refused with {number}"),
+                        Ok(never) => match never {},
+                    }
+                })
+            });
+            let clients: Vec<_> = clients.collect();
+            clients.into_iter().map(|client| client.join().expect("a client of the load fails")).fold(Done::default(), |sum, one| Done {
+                answered: sum.answered + one.answered,
+                flushes: sum.flushes + one.flushes,
+            })
+        })
+    }
+
+    fn client(&self, socket: &Path, export: &str, region: usize, mut random: Random, done: &mut Done) -> Result<std::convert::Infallible, NbdError> {
+        let mut client = Client::connect(socket, export)?;
+        let count = lock(&self.regions[region]).blocks.len() as u64;
+        loop {
+            let from = random.below(count);
+            let blocks = from..(from + 1 + random.below(MAX_BLOCKS)).min(count);
+            match random.below(20) {
+                0..=11 => self.write(&mut client, region, blocks, false)?,
+                12 | 13 => self.write(&mut client, region, blocks, true)?,
+                14 => self.zero(&mut client, region, blocks)?,
+                15..=17 => self.read(&mut client, region, blocks)?,
+                _ => {
+                    self.flush(&mut client)?;
+                    done.flushes += 1;
+                }
+            }
+            done.answered += 1;
+        }
+    }
+
+    fn write(&self, client: &mut Client, region: usize, blocks: std::ops::Range<u64>, fua: bool) -> Result<(), NbdError> {
+        let mut data = Vec::new();
+        let offset = {
+            let mut region = lock(&self.regions[region]);
+            let content = region.next;
+            region.next += 1;
+            for block in blocks.clone() {
+                data.extend(pattern(region.first + block, content));
+                region.blocks[block as usize].issue(content);
+            }
+            (region.first + blocks.start) * BLOCK_BYTES as u64
+        };
+        client.write(offset, &data, fua)?;
+        let mut region = lock(&self.regions[region]);
+        for history in &mut region.blocks[blocks.start as usize..blocks.end as usize] {
+            history.answer();
+            if fua {
+                // Durable is this write; what was issued before it lies below it.
+                history.settle(history.answered_count);
+            }
+        }
+        Ok(())
+    }
+
+    fn zero(&self, client: &mut Client, region: usize, blocks: std::ops::Range<u64>) -> Result<(), NbdError> {
+        let range = blocks.start as usize..blocks.end as usize;
+        let first = {
+            let mut region = lock(&self.regions[region]);
+            region.blocks[range.clone()].iter_mut().for_each(|history| history.issue(ZEROS));
+            region.first
+        };
+        client.write_zeroes((first + blocks.start) * BLOCK_BYTES as u64, ((blocks.end - blocks.start) * BLOCK_BYTES as u64) as u32)?;
+        lock(&self.regions[region]).blocks[range].iter_mut().for_each(History::answer);
+        Ok(())
+    }
+
+    fn read(&self, client: &mut Client, region: usize, blocks: std::ops::Range<u64>) -> Result<(), NbdError> {
+        let first = lock(&self.regions[region]).first;
+        let data = client.read((first + blocks.start) * BLOCK_BYTES as u64, (blocks.end - blocks.start) as usize * BLOCK_BYTES)?;
+        let region = lock(&self.regions[region]);
+        for (block, found) in blocks.zip(data.chunks_exact(BLOCK_BYTES)) {
+            let latest = region.blocks[block as usize].latest();
+            assert!(found == pattern(first + block, latest), "block {} does not hold write {latest}: {}", first + block, describe(found));
+        }
+        Ok(())
+    }
+
+    /// A flush covers what was answered on any connection before it.
+    fn flush(&self, client: &mut Client) -> Result<(), NbdError> {
+        let answered = |region: &Mutex<Region>| lock(region).blocks.iter().map(|history| history.answered_count).collect::<Vec<_>>();
+        let answered: Vec<_> = self.regions.iter().map(answered).collect();
+        client.flush()?;
+        for (region, counts) in self.regions.iter().zip(answered) {
+            lock(region).blocks.iter_mut().zip(counts).for_each(|(history, count)| history.settle(count));
+        }
+        Ok(())
+    }
+
+    /// Reads every block `times` over, and says what is not as it may be. What is read is settled from then on.
+    ///
+    /// # Panics
+    /// If a request fails.
+    pub fn check(&self, socket: &Path, export: &str, times: usize) -> Vec<String> {
+        const STEP: u64 = 64;
+        let mut faults = Vec::new();
+        let mut client = Client::connect(socket, export).expect("the export is there");
+        for region in &self.regions {
+            let mut region = lock(region);
+            let (first, count) = (region.first, region.blocks.len() as u64);
+            for from in (0..count).step_by(STEP as usize) {
+                let until = (from + STEP).min(count);
+                for _ in 0..times {
+                    let data = client.read((first + from) * BLOCK_BYTES as u64, (until - from) as usize * BLOCK_BYTES);
+                    let data = data.expect("the export can be read");
+                    for (block, found) in (from..until).zip(data.chunks_exact(BLOCK_BYTES)) {
+                        let history = &mut region.blocks[block as usize];
+                        let held = history.may_hold().find(|&content| found == pattern(first + block, content));
+                        match held {
+                            Some(content) => history.is(content),
+                            None => {
+                                let may: Vec<_> = history.may_hold().collect();
+                                faults.push(format!("block {} may hold {may:?}, but: {}", first + block, describe(found)));
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        faults
+    }
+}
+
+fn describe(found: &[u8]) -> String {
+    if found.iter().all(|&byte| byte == 0) {
+        return "zeros".into();
+    }
+    let number = u64::from_le_bytes(found[..8].try_into().expect("eight bytes"));
+    format!("something that begins like write {number}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_holds_what_is_settled_or_what_came_after() {
+        let mut history = History::default();
+        history.issue(1);
+        history.answer();
+        history.issue(2);
+        assert_eq!(history.may_hold().collect::<Vec<_>>(), [0, 1, 2]);
+        history.settle(1);
+        assert_eq!(history.may_hold().collect::<Vec<_>>(), [1, 2]);
+        history.answer();
+        history.settle(history.answered_count);
+        history.settle(1);
+        assert_eq!(history.may_hold().collect::<Vec<_>>(), [2]);
+        assert_eq!(history.latest(), 2);
+    }
+
+    #[test]
+    fn patterns_tell_blocks_and_writes_apart() {
+        assert_ne!(pattern(1, 1), pattern(2, 1));
+        assert_ne!(pattern(1, 1), pattern(1, 2));
+        assert_eq!(describe(&pattern(1, ZEROS)), "zeros");
+        assert!(describe(&pattern(7, 3)).ends_with("write 3"));
+    }
+}

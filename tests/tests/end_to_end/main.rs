@@ -1,0 +1,12 @@
+//! The built daemon with real clients. Each test has a daemon and a folder of its own.
+
+mod bad_input;
+mod clients;
+mod crash;
+mod damage;
+mod data_base;
+mod file_system;
+mod idle;
+mod life;
+mod losses;
+mod tls;

@@ -1,0 +1,10 @@
+//! What holds for the tree as a whole: its floors, and its files.
+
+mod files;
+mod floors;
+
+use std::path::PathBuf;
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace is above its crates").into()
+}
