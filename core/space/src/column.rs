@@ -1,6 +1,6 @@
 //! The state of a column in memory.
 //!
-//! Invariants: `pending` is a part of `written`; what a block map on disk shows as written is `written` less `pending`; a
+//! Invariants: `pending` is a part of `written`, and `settling` of what is written; what a block map on disk shows as written is `written` less `pending`; a
 //! region with a running write is in `marked`, and `marked` is what every copy in step has on disk, or more.
 
 use std::sync::Mutex;
@@ -36,6 +36,8 @@ pub struct ColumnState {
     pub written: BlockSet,
     /// Of these, blocks whose data was not durable when they were written first.
     pub pending: BlockSet,
+    /// Of these, blocks whose data the flush under way makes durable.
+    settling: BlockSet,
     /// Regions marked dirty on disk.
     pub marked: BlockSet,
     /// Regions that somebody waits to have marked.
@@ -110,17 +112,13 @@ impl Column {
         self.state.lock().expect("no panic while held")
     }
 
-    /// Waits until nobody else writes these blocks. [`RangeQueue::leave`] must follow.
-    pub async fn enter(&self, blocks: Blocks) -> u64 {
-        let (id, granted) = self.lock().queue.enter(blocks.start, blocks.end);
-        if !granted {
-            std::future::poll_fn(|context| match self.lock().queue.poll(id, context.waker()) {
-                true => Poll::Ready(()),
-                false => Poll::Pending,
-            })
-            .await;
-        }
-        id
+    /// Waits until an entry of the queue may go on.
+    pub async fn granted(&self, id: u64) {
+        std::future::poll_fn(|context| match self.lock().queue.poll(id, context.waker()) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        })
+        .await;
     }
 }
 
@@ -130,6 +128,7 @@ impl ColumnState {
         Self {
             written: BlockSet::new(blocks),
             pending: BlockSet::new(blocks),
+            settling: BlockSet::new(blocks),
             marked: BlockSet::new(regions),
             wanted: BlockSet::new(regions),
             recent: BlockSet::new(regions),
@@ -182,9 +181,15 @@ impl ColumnState {
         false
     }
 
-    /// Notes that the data of these blocks is durable by now.
-    pub fn note_durable(&mut self, blocks: &BlockSet) {
-        for (start, end) in blocks.runs(0, blocks.limit()) {
+    /// Notes that the disks are about to be flushed. One flush at a time does so.
+    pub fn begin_settling(&mut self) {
+        self.settling = self.pending.clone();
+    }
+
+    /// Notes that they are flushed: what was pending then, and was not discarded since, is durable.
+    pub fn end_settling(&mut self) {
+        let settled = std::mem::replace(&mut self.settling, BlockSet::new(self.pending.limit()));
+        for (start, end) in settled.runs(0, settled.limit()) {
             if self.pending.contains_any(start, end) {
                 self.pending.remove(start, end);
                 self.note_changed(Blocks { start, end });
@@ -197,6 +202,7 @@ impl ColumnState {
         if self.written.contains_any(blocks.start, blocks.end) {
             self.written.remove(blocks.start, blocks.end);
             self.pending.remove(blocks.start, blocks.end);
+            self.settling.remove(blocks.start, blocks.end);
             self.note_changed(blocks);
         }
     }

@@ -7,7 +7,6 @@ use futures_util::future::join_all;
 use holdfast_device::IoError;
 use holdfast_model::DiskState;
 
-use crate::block_set::BlockSet;
 use crate::row::Row;
 use crate::space::Inner;
 
@@ -24,18 +23,17 @@ impl Inner {
     }
 
     async fn flush_rows(&self, rows: &[Arc<Row>]) -> Result<(), IoError> {
-        let mut pending: Vec<(&Arc<Row>, usize, BlockSet)> = Vec::new();
         for row in rows {
             row.touched.store(false, Ordering::Release);
-            for (index, column) in row.columns.iter().enumerate() {
-                pending.push((row, index, column.lock().pending.clone()));
-            }
+            row.columns.iter().for_each(|column| column.lock().begin_settling());
         }
         self.settle_disks().await?;
-        for (row, column, durable) in pending {
-            row.columns[column].lock().note_durable(&durable);
-            let written = row.write_maps(column).await;
-            row.unless_gone(written)?;
+        for row in rows {
+            for (index, column) in row.columns.iter().enumerate() {
+                column.lock().end_settling();
+                let written = row.write_maps(index).await;
+                row.unless_gone(written)?;
+            }
         }
         Ok(())
     }

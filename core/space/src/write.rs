@@ -32,8 +32,12 @@ impl Drop for WriteTurn<'_> {
 impl Row {
     /// Waits for the right to change blocks of a column.
     pub async fn turn(&self, column: usize, blocks: Blocks) -> WriteTurn<'_> {
-        let id = self.columns[column].enter(blocks).await;
-        WriteTurn { row: self, column, id, regions: None }
+        let (id, granted) = self.columns[column].lock().queue.enter(blocks.start, blocks.end);
+        let turn = WriteTurn { row: self, column, id, regions: None };
+        if !granted {
+            self.columns[column].granted(id).await;
+        }
+        turn
     }
 
     /// As [`Row::turn`], with the regions marked dirty on every copy.
