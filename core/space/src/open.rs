@@ -76,8 +76,9 @@ impl Row {
                     }
                 }
             }
+            // A copy that is away may hold one map more, of a write that a crash cut short: its number is passed over.
+            place.sequence = newest.as_ref().map_or(0, |(sequence, _)| *sequence) + 1;
             let Some((sequence, bits)) = newest else { continue };
-            place.sequence = sequence;
             {
                 let mut state = self.columns[column].lock();
                 state.load_map(map, &bits);
