@@ -68,7 +68,7 @@ impl Row {
                     return Ok(buf);
                 }
                 Err(error) => {
-                    self.read_failed(index, &error).await?;
+                    self.read_failed(index, &error).await;
                     failed.push(index);
                     first_error.get_or_insert(error);
                     buf = IoBuf::new(len);
@@ -77,14 +77,14 @@ impl Row {
         }
     }
 
-    async fn read_failed(&self, index: usize, error: &IoError) -> Result<(), IoError> {
+    /// Takes a disk that is away out. Where the pool cannot write that down it takes no changes any more, and reads go on.
+    async fn read_failed(&self, index: usize, error: &IoError) {
         let disk = &self.slabs[index].disk;
         disk.counters.read_errors.fetch_add(1, Ordering::Relaxed);
         if error.kind == IoErrorKind::Gone {
-            self.pool.disk_out(disk.index, DiskState::Missing, &error.to_string()).await?;
+            let _ = self.pool.disk_out(disk.index, DiskState::Missing, &error.to_string()).await;
             self.refresh();
         }
-        Ok(())
     }
 
     /// Rewrites a range that could not be read on some copies from one that could.
