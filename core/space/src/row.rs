@@ -174,6 +174,9 @@ impl Row {
 
     /// Deals with a slab that failed a write: records that it is stale, or takes its disk out. Durable when answered.
     pub async fn write_failed(&self, index: usize, error: &IoError) -> Result<(), IoError> {
+        if self.is_gone() {
+            return Ok(());
+        }
         let slab = &self.slabs[index];
         let errors = slab.disk.counters.write_errors.fetch_add(1, Ordering::Relaxed) + 1;
         let whole = error.kind == IoErrorKind::Gone || errors >= WRITE_ERRORS_ALLOWED || slab.joining();
@@ -314,6 +317,8 @@ impl Row {
                 let missing = !state.marked.contains_all(start, end);
                 if missing {
                     state.wanted.insert(start, end);
+                } else {
+                    state.wanted.remove(start, end);
                 }
                 missing
             };
@@ -331,8 +336,12 @@ impl Row {
 
     /// The result of housekeeping on the row, where a failure does not matter if the row was given back meanwhile.
     pub fn unless_gone(&self, result: Result<(), IoError>) -> Result<(), IoError> {
-        let gone = self.pool.row(self.space, self.chunk).is_none_or(|record| record.id != self.record.id);
-        if gone { Ok(()) } else { result }
+        if result.is_err() && self.is_gone() { Ok(()) } else { result }
+    }
+
+    /// Whether the row was given back, so that its chunk has none or another one.
+    fn is_gone(&self) -> bool {
+        self.pool.row(self.space, self.chunk).is_none_or(|record| record.id != self.record.id)
     }
 
     /// Whether all its slabs are in step.
