@@ -13,14 +13,25 @@ use crate::stripe::{ChunkPart, chunk_parts, segments};
 impl Inner {
     /// Makes a range read as zeros.
     pub async fn zero(&self, offset: u64, len: u64, durability: Durability, keep_room: bool) -> Result<(), IoError> {
-        for part in chunk_parts(self.record.chunk_bytes, offset, len) {
-            let row = if keep_room { Some(self.row_for_write(part.chunk).await?) } else { self.row_if_any(part.chunk).await? };
-            let Some(row) = row else { continue };
-            self.zero_part(&row, &part, durability).await?;
-            drop(row);
-            if !keep_room {
+        if keep_room {
+            for part in chunk_parts(self.record.chunk_bytes, offset, len) {
+                let row = self.row_for_write(part.chunk).await?;
+                self.zero_part(&row, &part, durability).await?;
+            }
+            return Ok(());
+        }
+        let (mut at, end) = (offset, offset + len);
+        while at < end {
+            let chunk_bytes = self.record.chunk_bytes;
+            let Some(chunk) = self.next_chunk((at / chunk_bytes) as u32) else { break };
+            at = at.max(u64::from(chunk) * chunk_bytes);
+            let Some(part) = chunk_parts(chunk_bytes, at, end.saturating_sub(at)).next() else { break };
+            if let Some(row) = self.row_if_any(part.chunk).await? {
+                self.zero_part(&row, &part, durability).await?;
+                drop(row);
                 self.free_if_empty(part.chunk).await?;
             }
+            at += part.len as u64;
         }
         Ok(())
     }

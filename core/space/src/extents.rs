@@ -32,13 +32,18 @@ impl Inner {
     async fn extents(&self, offset: u64, len: u64, max: usize) -> Result<Vec<Extent>, IoError> {
         let mut runs = Runs { found: Vec::new(), max: max.max(1) };
         let gap = if self.thin() { ExtentKind::Hole } else { ExtentKind::Zero };
-        'parts: for part in chunk_parts(self.record.chunk_bytes, offset, len) {
+        let chunk_bytes = self.record.chunk_bytes;
+        let (mut at, end) = (offset, offset + len);
+        'parts: while let Some(part) = chunk_parts(chunk_bytes, at, end - at).next() {
             let Some(row) = self.row(part.chunk).await? else {
-                if !runs.add(part.len as u64, gap) {
+                let next = self.next_chunk(part.chunk + 1).map_or(end, |chunk| end.min(u64::from(chunk) * chunk_bytes));
+                if !runs.add(next - at, gap) {
                     break;
                 }
+                at = next;
                 continue;
             };
+            at += part.len as u64;
             for segment in segments(row.shape(), part.offset, part.len) {
                 let Blocks { start, end } = Blocks::of(segment.offset, segment.len);
                 let state = row.columns[segment.column].lock();
