@@ -1,0 +1,102 @@
+//! What is sent is what is received, and a request with a field that nobody knows is refused.
+
+use holdfast_api::{
+    AddDisks, ApiError, Code, CreateExport, CreateFileDisk, CreatePool, CreateSpace, ErrorBody, Event, GrowSpace, ImportPools,
+    LayoutKind, SetDisk, Severity, Space, WipeDisk,
+};
+use holdfast_model::{Health, Media, Provisioning, SpaceState, Usage};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+fn round_trip<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(value: &T, expected: Value) {
+    assert_eq!(serde_json::to_value(value).unwrap(), expected);
+    assert_eq!(&serde_json::from_value::<T>(expected).unwrap(), value);
+}
+
+#[test]
+fn requests_and_answers_keep_their_shape() {
+    round_trip(
+        &CreatePool { name: "tank".into(), disks: vec!["/d".into()], force: true },
+        json!({ "name": "tank", "disks": ["/d"], "force": true }),
+    );
+    round_trip(
+        &CreateSpace {
+            name: "tank/vm".into(),
+            layout: LayoutKind::Mirror,
+            copies: Some(3),
+            columns: None,
+            interleave_bytes: Some(65536),
+            size_bytes: 1 << 40,
+            thin: true,
+        },
+        json!({ "name": "tank/vm", "layout": "mirror", "copies": 3, "columns": null, "interleave_bytes": 65536,
+                "size_bytes": 1099511627776u64, "thin": true }),
+    );
+    round_trip(
+        &SetDisk { media: Some(Media::Ssd), enclosure: None, slot: None, usage: Some(Usage::HotSpare) },
+        json!({ "media": "ssd", "enclosure": null, "slot": null, "usage": "hot-spare" }),
+    );
+    round_trip(
+        &Event {
+            id: 7,
+            time: "2026-01-02T03:04:05.678Z".into(),
+            severity: Severity::Warning,
+            object: "disk X".into(),
+            cause: "gone".into(),
+            next_action: "put it back".into(),
+        },
+        json!({ "id": 7, "time": "2026-01-02T03:04:05.678Z", "severity": "warning", "object": "disk X", "cause": "gone",
+                "next_action": "put it back" }),
+    );
+    round_trip(
+        &ErrorBody { error: ApiError::new(Code::NotConfirmed, "pool tank", "it would be lost", "repeat with --yes") },
+        json!({ "error": { "code": "not-confirmed", "message": "it would be lost", "object": "pool tank",
+                           "next_action": "repeat with --yes" } }),
+    );
+    round_trip(
+        &Space {
+            name: "tank/vm".into(),
+            id: uuid::Uuid::from_u128(1),
+            layout: LayoutKind::Simple,
+            copies: 1,
+            columns: 2,
+            interleave_bytes: 4096,
+            provisioning: Provisioning::Thin,
+            size_bytes: 8192,
+            chunk_bytes: 4096,
+            allocated_bytes: 0,
+            raw_bytes: 0,
+            dirty_bytes: 0,
+            stale_slabs: 0,
+            state: SpaceState::Resyncing,
+            health: Health::Healthy,
+            conditions: vec![],
+            counters: Default::default(),
+        },
+        json!({ "name": "tank/vm", "id": "00000000-0000-0000-0000-000000000001", "layout": "simple", "copies": 1, "columns": 2,
+                "interleave_bytes": 4096, "provisioning": "thin", "size_bytes": 8192, "chunk_bytes": 4096, "allocated_bytes": 0,
+                "raw_bytes": 0, "dirty_bytes": 0, "stale_slabs": 0, "state": "resyncing", "health": "healthy", "conditions": [],
+                "counters": { "reads": 0, "read_bytes": 0, "writes": 0, "written_bytes": 0, "discards": 0,
+                              "discarded_bytes": 0, "errors": 0 } }),
+    );
+}
+
+#[test]
+fn what_may_be_left_out_may_be_left_out_and_nothing_else_goes_in() {
+    fn check<T: DeserializeOwned>(least: Value) {
+        assert!(serde_json::from_value::<T>(least.clone()).is_ok(), "{least}");
+        let mut more = least;
+        more["bogus"] = json!(1);
+        assert!(serde_json::from_value::<T>(more.clone()).is_err(), "{more}");
+    }
+    check::<CreatePool>(json!({ "name": "a", "disks": [] }));
+    check::<AddDisks>(json!({ "disks": [] }));
+    check::<ImportPools>(json!({}));
+    check::<CreateSpace>(json!({ "name": "a/b", "layout": "simple", "size_bytes": 1 }));
+    check::<GrowSpace>(json!({ "size_bytes": 1 }));
+    check::<CreateExport>(json!({ "space": "a/b" }));
+    check::<CreateFileDisk>(json!({ "path": "/x", "size_bytes": 1 }));
+    check::<SetDisk>(json!({}));
+    check::<WipeDisk>(json!({}));
+}

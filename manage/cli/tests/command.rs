@@ -1,0 +1,226 @@
+//! The binary as a script uses it: exit codes, JSON, signals, and the demonstration.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+struct Daemon {
+    folder: tempfile::TempDir,
+    process: Child,
+}
+
+fn holdfast() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_holdfast"));
+    command.env_remove("HOLDFAST_SOCKET").env_remove("HOLDFAST_LOG").stdin(Stdio::null());
+    command
+}
+
+fn folder() -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap()
+}
+
+fn signal(process: &Child, name: &str) {
+    let sent = Command::new("kill").args(["-s", name, &process.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+}
+
+fn ends(process: &mut Child) -> std::process::ExitStatus {
+    let started = Instant::now();
+    loop {
+        if let Some(status) = process.try_wait().unwrap() {
+            return status;
+        }
+        assert!(started.elapsed() < Duration::from_secs(30), "the process does not end");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn spawn(folder: &Path) -> Child {
+    let mut command = holdfast();
+    command.args(["serve", "--reactors", "1", "--state"]).arg(folder.join("state"));
+    command.arg("--socket").arg(folder.join("api.sock")).arg("--nbd").arg(format!("unix:{}/nbd.sock", folder.display()));
+    let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut log = BufReader::new(process.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("serving") {
+        line.clear();
+        assert!(log.read_line(&mut line).unwrap() > 0, "the daemon ended before it served");
+    }
+    std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
+    process
+}
+
+impl Daemon {
+    fn start() -> Self {
+        let folder = folder();
+        let process = spawn(folder.path());
+        Self { folder, process }
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        let socket = self.folder.path().join("api.sock");
+        holdfast().current_dir(self.folder.path()).env("HOLDFAST_SOCKET", socket).args(arguments).output().unwrap()
+    }
+
+    fn does(&self, arguments: &[&str]) -> Value {
+        let output = self.run(&[arguments, &["--json"]].concat());
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{arguments:?}: {error}"))
+    }
+
+    fn refuses(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        assert!(output.stdout.is_empty(), "{arguments:?} prints to standard output");
+        String::from_utf8(output.stderr).unwrap()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn a_script_makes_uses_and_removes_everything() {
+    let mut daemon = Daemon::start();
+    for number in 1..=3 {
+        let made = daemon.does(&["disk", "create-file", &format!("d{number}"), "--size", "128MiB"]);
+        assert_eq!(made["changed"], true);
+        assert!(made["disk"]["path"].as_str().unwrap().starts_with('/'), "a relative path is made whole");
+    }
+    assert_eq!(daemon.does(&["pool", "create", "tank", "--disk", "d1", "./d2"])["changed"], true);
+    assert_eq!(daemon.does(&["pool", "create", "tank", "--disk", "d1", "--disk", "d2"])["changed"], false);
+    assert_eq!(daemon.does(&["pool", "add", "tank", "--disk", "d3"])["pool"]["disks"].as_array().unwrap().len(), 3);
+    let space = daemon.does(&["space", "create", "tank/vm", "--layout", "mirror", "--size", "16MiB"]);
+    assert_eq!((&space["space"]["copies"], &space["space"]["size_bytes"]), (&2.into(), &(16 << 20).into()));
+    assert_eq!(daemon.does(&["space", "grow", "tank/vm", "--size", "24MiB"])["changed"], true);
+    assert_eq!(daemon.does(&["nbd", "export", "tank/vm", "--name", "x"])["export"]["name"], "x");
+    let id = daemon.does(&["disk", "show", "d1"])["id"].as_str().unwrap().to_string();
+    assert_eq!(daemon.does(&["disk", "set", &id, "--usage", "retired"])["disk"]["usage"], "retired");
+    for list in [
+        &["disk", "list"][..],
+        &["pool", "list"],
+        &["space", "list"],
+        &["nbd", "list"],
+        &["event", "list"],
+        &["space", "map", "tank/vm"],
+    ] {
+        let answer = daemon.does(list);
+        assert!(
+            answer.as_array().is_some_and(|list| !list.is_empty() && list.iter().all(Value::is_object)),
+            "{list:?}: {answer}"
+        );
+        let table = daemon.run(list);
+        assert!(table.status.success() && !table.stdout.is_empty(), "{list:?}");
+    }
+    let refusal = daemon.refuses(&["pool", "destroy", "tank", "--yes"]);
+    assert!(refusal.contains("pool tank") && refusal.contains("next: ") && refusal.contains("nbd unexport x"), "{refusal}");
+    let refusal = daemon.refuses(&["disk", "create-file", "d9", "--size", "0"]);
+    assert!(refusal.contains("d9") && refusal.contains("64 MiB"), "{refusal}");
+    assert_eq!(daemon.run(&["disk", "create-file", "d9"]).status.code(), Some(2));
+
+    signal(&daemon.process, "TERM");
+    assert_eq!(ends(&mut daemon.process).code(), Some(0));
+    let gone = daemon.refuses(&["pool", "list"]);
+    assert!(gone.contains("api.sock") && gone.contains("holdfast serve"), "{gone}");
+    daemon.process = spawn(daemon.folder.path());
+    assert_eq!(daemon.does(&["nbd", "list"])[0]["served"], true);
+
+    daemon.process.kill().unwrap();
+    daemon.process.wait().unwrap();
+    daemon.process = spawn(daemon.folder.path());
+    assert_eq!(daemon.does(&["pool", "show", "tank"])["state"], "ok");
+    assert_eq!(daemon.does(&["nbd", "unexport", "x"])["changed"], true);
+    assert_eq!(daemon.does(&["space", "destroy", "tank/vm", "--yes"])["changed"], true);
+    assert_eq!(daemon.does(&["pool", "export", "tank"])["changed"], true);
+    assert_eq!(daemon.does(&["pool", "import", "--disk-dir", "."])["pools"][0]["pool"]["name"], "tank");
+    assert_eq!(daemon.does(&["pool", "destroy", "tank", "--yes"])["changed"], true);
+    assert_eq!(daemon.does(&["pool", "destroy", "tank", "--yes"])["changed"], false);
+}
+
+#[test]
+fn a_reader_that_goes_away_and_a_follower_are_no_trouble() {
+    let mut daemon = Daemon::start();
+    let socket = daemon.folder.path().join("api.sock");
+    let mut follower = holdfast()
+        .env("HOLDFAST_SOCKET", &socket)
+        .args(["event", "list", "--follow", "--json"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(follower.stdout.take().unwrap());
+    let mut line = String::new();
+    lines.read_line(&mut line).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&line).unwrap()["id"], 1);
+    daemon.does(&["disk", "create-file", "d1", "--size", "64MiB"]);
+    daemon.does(&["pool", "create", "tank", "--disk", "d1"]);
+    line.clear();
+    lines.read_line(&mut line).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&line).unwrap()["object"], "pool tank");
+    drop(lines);
+    daemon.does(&["pool", "destroy", "tank", "--yes"]);
+    assert_eq!(ends(&mut follower).code(), Some(0), "a closed pipe is no failure");
+    signal(&daemon.process, "INT");
+    assert_eq!(ends(&mut daemon.process).code(), Some(0));
+}
+
+#[test]
+fn a_second_daemon_says_who_has_what() {
+    let daemon = Daemon::start();
+    let folder = daemon.folder.path();
+    let second = |state: PathBuf, socket: PathBuf| {
+        let output = holdfast().args(["serve", "--state"]).arg(state).arg("--socket").arg(socket).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let text = second(folder.join("state"), folder.join("other.sock"));
+    assert!(text.contains("in use by another daemon") && text.contains("--state"), "{text}");
+    let text = second(folder.join("state2"), folder.join("api.sock"));
+    assert!(text.contains("in use by another daemon") && text.contains("--socket"), "{text}");
+}
+
+#[test]
+fn completion_and_the_document_come_without_a_daemon() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = holdfast().args(["completion", shell]).output().unwrap();
+        assert!(output.status.success() && String::from_utf8_lossy(&output.stdout).contains("holdfast"), "{shell}");
+    }
+    let output = holdfast().arg("openapi").output().unwrap();
+    assert_eq!(serde_json::from_slice::<Value>(&output.stdout).unwrap()["info"]["title"], "Holdfast");
+}
+
+#[test]
+fn the_demonstration_shows_what_it_says() {
+    let folder = folder();
+    let foreign = folder.path().join("foreign");
+    std::fs::create_dir(&foreign).unwrap();
+    std::fs::write(foreign.join("thesis"), "mine").unwrap();
+    let output = holdfast().args(["demo", "--once", "--dir"]).arg(&foreign).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(foreign.join("thesis").exists(), "what is no demonstration is left alone");
+    if !Path::new("/usr/bin/nbdcopy").exists() {
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(text.contains("libnbd-bin"), "{text}");
+        return;
+    }
+    let dir = folder.path().join("demo");
+    for round in 1..=2 {
+        let mut process =
+            holdfast().args(["demo", "--once", "--dir"]).arg(&dir).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut text = String::new();
+        process.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+        let mut errors = String::new();
+        process.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
+        assert_eq!(ends(&mut process).code(), Some(0), "round {round}: {text}\n{errors}");
+        for part in ["identical", "is pulled", "missing", "next: ", "put back", "healthy", "nbdinfo 'nbd+unix:///vm?socket="] {
+            assert!(text.contains(part), "round {round}: '{part}' is not in {text}");
+        }
+    }
+}

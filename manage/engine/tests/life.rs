@@ -1,0 +1,176 @@
+//! Engines that stop and start, and disks that go and come.
+
+mod support;
+
+use std::fs;
+use std::time::Duration;
+
+use holdfast_api::pool::PoolHealth;
+use holdfast_api::{Code, ImportPools};
+use holdfast_engine::{Engine, StartError, StateError};
+use holdfast_model::{DiskState, Health, SpaceState};
+use support::{MIB, Rig, eventually, mirror, pool};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_brings_everything_back() {
+    let rig = Rig::new();
+    let (engine, _) = rig.with_space(3).await;
+    let (pool, exports) = (engine.pool("tank").unwrap(), engine.exports());
+    engine.shutdown().await;
+    drop(engine);
+    let engine = rig.start().await;
+    let again = engine.pool("tank").unwrap();
+    assert_eq!((again.id, again.disks, again.spaces), (pool.id, pool.disks, pool.spaces));
+    assert_eq!(engine.exports(), exports);
+    assert_eq!(engine.space("tank/vm").unwrap().state, SpaceState::Ok);
+    assert_eq!(engine.status().health, Health::Healthy);
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_engines_do_not_share_a_state_folder_or_a_disk() {
+    let rig = Rig::new();
+    let (engine, disks) = rig.with_space(2).await;
+    let second = Engine::start(rig.settings()).await.err().expect("the folder is locked");
+    assert!(matches!(second, StartError::State(StateError::InUse(..))), "{second}");
+    let mut settings = rig.settings();
+    settings.state_dir = rig.path("state2");
+    settings.nbd_addresses.clear();
+    let other = Engine::start(settings).await.unwrap();
+    let error = other.create_pool(pool("thief", &disks)).await.unwrap_err();
+    assert!(error.code == Code::Conflict, "{error}");
+    let forced = holdfast_api::CreatePool { force: true, ..pool("thief", &disks) };
+    assert_eq!(other.create_pool(forced).await.unwrap_err().code, Code::Conflict, "force does not take a disk in use");
+    let found = other.import_pools(ImportPools { disk_dirs: vec![rig.disk("")], ..Default::default() }).await.unwrap();
+    assert!(found.pools.is_empty() && found.refused.len() == 2, "{found:?}");
+    assert_eq!(engine.status().health, Health::Healthy);
+    other.shutdown().await;
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pulled_disk_is_noticed_and_brought_in_step_when_it_is_back() {
+    let rig = Rig::new();
+    let (engine, disks) = rig.with_space(3).await;
+    fs::rename(&disks[1], rig.path("away")).unwrap();
+    eventually("noticing", || engine.pool("tank").unwrap().state == PoolHealth::Degraded).await;
+    let shown = engine.pool("tank").unwrap();
+    assert_eq!(shown.disks.iter().filter(|disk| disk.state == DiskState::Missing).count(), 1);
+    assert!(shown.conditions.iter().all(|condition| !condition.next_action.is_empty()) && !shown.conditions.is_empty());
+    let status = engine.status();
+    assert!(
+        status.health > Health::Healthy
+            && status.objects.iter().any(|object| object.object == "space tank/vm" && object.health == Health::Warning)
+    );
+    assert!(engine.events().list(0, 1000).iter().any(|event| event.object.contains("d2") && !event.next_action.is_empty()));
+    fs::rename(rig.path("away"), &disks[1]).unwrap();
+    eventually("healing", || engine.status().health == Health::Healthy).await;
+    eventually("resyncing", || engine.space("tank/vm").unwrap().stale_slabs == 0).await;
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_that_lost_too_many_disks_is_imported_anew_when_they_are_back() {
+    let rig = Rig::new();
+    let (engine, disks) = rig.with_space(4).await;
+    for (number, disk) in disks.iter().enumerate() {
+        fs::rename(disk, rig.path(&format!("away{number}"))).unwrap();
+    }
+    eventually("noticing", || engine.pool("tank").unwrap().disks.iter().all(|disk| disk.state == DiskState::Missing)).await;
+    for (number, disk) in disks.iter().enumerate() {
+        fs::rename(rig.path(&format!("away{number}")), disk).unwrap();
+    }
+    eventually("healing", || engine.status().health == Health::Healthy).await;
+    assert!(engine.exports()[0].served);
+    assert!(engine.create_space(mirror("tank/second", 8 * MIB)).await.unwrap().changed);
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_whose_disks_are_away_is_offline_until_they_are_back() {
+    let rig = Rig::new();
+    let (engine, disks) = rig.with_space(3).await;
+    engine.shutdown().await;
+    drop(engine);
+    for disk in &disks[..2] {
+        fs::rename(disk, format!("{disk}.away")).unwrap();
+    }
+    let engine = rig.start().await;
+    let shown = engine.pool("tank").unwrap();
+    assert_eq!((shown.state, shown.health), (PoolHealth::Offline, Health::Unhealthy));
+    for disk in &disks[..2] {
+        assert!(shown.conditions[0].cause.contains(disk.as_str()), "{} is not named: {:?}", disk, shown.conditions);
+    }
+    assert!(!engine.exports()[0].served);
+    assert_eq!(engine.create_space(mirror("tank/x", 8 * MIB)).await.unwrap_err().code, Code::Conflict);
+    assert_eq!(engine.create_pool(pool("tank", &disks[2..])).await.unwrap_err().code, Code::Conflict);
+    for disk in &disks[..2] {
+        fs::rename(format!("{disk}.away"), disk).unwrap();
+    }
+    eventually("importing", || engine.pool("tank").unwrap().state == PoolHealth::Ok).await;
+    eventually("exporting", || engine.exports()[0].served).await;
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_exported_pool_is_found_under_other_names_and_by_another_engine() {
+    let rig = Rig::new();
+    let (engine, disks) = rig.with_space(3).await;
+    let id = engine.pool("tank").unwrap().id;
+    engine.remove_export("vm".into()).await.unwrap();
+    engine.export_pool("tank".into()).await.unwrap();
+    fs::create_dir(rig.path("shelf")).unwrap();
+    for (disk, name) in disks.iter().zip(["z", "a", "m"]) {
+        fs::rename(disk, rig.path("shelf").join(name)).unwrap();
+    }
+    fs::write(rig.path("shelf/README"), "not a disk").unwrap();
+    let mut settings = rig.settings();
+    settings.state_dir = rig.path("state2");
+    settings.nbd_addresses.clear();
+    let other = Engine::start(settings).await.unwrap();
+    let shelf = || vec![rig.disk("shelf")];
+    let error =
+        other.import_pools(ImportPools { pool: Some("none".into()), disk_dirs: shelf(), force: false }).await.unwrap_err();
+    assert_eq!(error.code, Code::NotFound);
+    let imported =
+        other.import_pools(ImportPools { pool: Some(id.to_string()), disk_dirs: shelf(), force: false }).await.unwrap();
+    assert!(imported.changed && imported.pools[0].pool.id == id);
+    assert_eq!(other.space("tank/vm").unwrap().size_bytes, 64 * MIB);
+
+    // A second pool of the name stays out, and is told apart by its id.
+    for number in 4..=5 {
+        let request = holdfast_api::CreateFileDisk { path: rig.disk(&format!("d{number}")), size_bytes: 128 * MIB };
+        engine.create_file_disk(request).await.unwrap();
+    }
+    engine.create_pool(pool("tank", &[rig.disk("d4"), rig.disk("d5")])).await.unwrap();
+    let second = engine.pool("tank").unwrap().id;
+    engine.export_pool("tank".into()).await.unwrap();
+    let disk_dirs = vec![rig.disk("")];
+    let error = other.import_pools(ImportPools { pool: Some(second.to_string()), disk_dirs, force: false }).await.unwrap_err();
+    assert!(error.code == Code::Conflict && error.message.contains(&id.to_string()), "{error}");
+    other.shutdown().await;
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_show_every_object_and_idle_memory_is_small() {
+    let rig = Rig::new();
+    let (engine, _) = rig.with_space(3).await;
+    engine.create_space(holdfast_api::CreateSpace { thin: true, ..mirror("tank/thin", 1 << 40) }).await.unwrap();
+    let metrics = engine.metrics();
+    for part in [
+        "holdfast_health{kind=\"space\",object=\"tank/vm\"} 0",
+        "holdfast_disk_operations_total{pool=\"tank\"",
+        "holdfast_space_size_bytes{space=\"tank/thin\"} 1099511627776",
+        "holdfast_export_connections{export=\"vm\",space=\"tank/vm\"} 0",
+        "holdfast_reactor_loops_total{reactor=\"1\"}",
+        "process_resident_memory_bytes ",
+    ] {
+        assert!(metrics.contains(part), "{part} is not in\n{metrics}");
+    }
+    for line in metrics.lines().filter(|line| !line.starts_with('#')) {
+        assert!(line.rsplit_once(' ').is_some_and(|(_, value)| value.parse::<u64>().is_ok()), "{line}");
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    engine.shutdown().await;
+}

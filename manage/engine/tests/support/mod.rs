@@ -1,0 +1,95 @@
+//! An engine on file disks in memory.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use holdfast_api::{CreateExport, CreateFileDisk, CreatePool, CreateSpace, LayoutKind};
+use holdfast_engine::{Address, Engine, Settings};
+
+pub const MIB: u64 = 1 << 20;
+
+/// A folder with an engine's state and disks.
+pub struct Rig {
+    pub folder: tempfile::TempDir,
+}
+
+impl Rig {
+    pub fn new() -> Self {
+        let memory = Path::new("/dev/shm");
+        let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+        Self { folder: folder.expect("a folder for the test") }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn disk(&self, name: &str) -> String {
+        self.path(name).display().to_string()
+    }
+
+    pub fn settings(&self) -> Settings {
+        let mut settings = Settings::new(self.path("state"));
+        settings.block_devices = false;
+        settings.reactors = 2;
+        settings.patience = Duration::from_millis(300);
+        settings.watch_interval = Duration::from_millis(50);
+        settings.nbd_addresses = vec![Address::Unix(self.path("nbd.sock"))];
+        settings
+    }
+
+    pub async fn start(&self) -> Arc<Engine> {
+        Engine::start(self.settings()).await.expect("the engine starts")
+    }
+
+    /// An engine with disks `d1` to `dN` of 128 MiB.
+    pub async fn with_disks(&self, count: usize) -> (Arc<Engine>, Vec<String>) {
+        let engine = self.start().await;
+        let mut disks = Vec::new();
+        for number in 1..=count {
+            let path = self.disk(&format!("d{number}"));
+            engine.create_file_disk(CreateFileDisk { path: path.clone(), size_bytes: 128 * MIB }).await.expect("a disk");
+            disks.push(path);
+        }
+        (engine, disks)
+    }
+
+    /// An engine with a pool `tank` on `count` disks and a mirror `tank/vm`, exported.
+    pub async fn with_space(&self, count: usize) -> (Arc<Engine>, Vec<String>) {
+        let (engine, disks) = self.with_disks(count).await;
+        engine.create_pool(pool("tank", &disks)).await.expect("a pool");
+        engine.create_space(mirror("tank/vm", 64 * MIB)).await.expect("a space");
+        engine.create_export(export("tank/vm")).await.expect("an export");
+        (engine, disks)
+    }
+}
+
+pub fn pool(name: &str, disks: &[String]) -> CreatePool {
+    CreatePool { name: name.into(), disks: disks.to_vec(), force: false }
+}
+
+pub fn mirror(name: &str, size_bytes: u64) -> CreateSpace {
+    CreateSpace {
+        name: name.into(),
+        layout: LayoutKind::Mirror,
+        copies: None,
+        columns: None,
+        interleave_bytes: None,
+        size_bytes,
+        thin: false,
+    }
+}
+
+pub fn export(space: &str) -> CreateExport {
+    CreateExport { space: space.into(), name: None, read_only: false }
+}
+
+/// Waits until `done` holds.
+pub async fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !done() {
+        assert!(started.elapsed() < Duration::from_secs(20), "{what} did not happen");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}

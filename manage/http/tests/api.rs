@@ -1,0 +1,172 @@
+//! The API over a real socket, with a real engine on file disks.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdfast_engine::{Engine, Settings};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tokio::net::UnixStream;
+
+struct Rig {
+    folder: tempfile::TempDir,
+    engine: Arc<Engine>,
+    socket: PathBuf,
+    stop: tokio::sync::oneshot::Sender<()>,
+    served: tokio::task::JoinHandle<std::io::Result<()>>,
+}
+
+impl Rig {
+    async fn start() -> Self {
+        let memory = Path::new("/dev/shm");
+        let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
+        let mut settings = Settings::new(folder.path().join("state"));
+        settings.block_devices = false;
+        settings.reactors = 1;
+        settings.nbd_addresses = vec![format!("unix:{}/nbd.sock", folder.path().display()).parse().unwrap()];
+        let engine = Engine::start(settings).await.unwrap();
+        let socket = folder.path().join("api.sock");
+        let listener = holdfast_http::listen(&socket, Duration::ZERO).unwrap();
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let served = tokio::spawn(holdfast_http::serve(listener, engine.clone(), async move {
+            let _ = stopped.await;
+        }));
+        Self { folder, engine, socket, stop, served }
+    }
+
+    async fn send(&self, method: &str, path: &str, body: impl Into<Bytes>) -> Response<Incoming> {
+        let stream = UnixStream::connect(&self.socket).await.unwrap();
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        let request = Request::builder().method(method).uri(path).header("host", "x").header("x-request-id", "r-7");
+        sender.send_request(request.body(Full::new(body.into())).unwrap()).await.unwrap()
+    }
+
+    async fn ask(&self, method: &str, path: &str, body: Value) -> (StatusCode, Value) {
+        let body = if body.is_null() { Bytes::new() } else { body.to_string().into() };
+        let response = self.send(method, &format!("/api/v1{path}"), body).await;
+        let status = response.status();
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        (status, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
+    }
+
+    async fn stop(self) {
+        let _ = self.stop.send(());
+        self.engine.shutdown().await;
+        tokio::time::timeout(Duration::from_secs(10), self.served).await.expect("the server ends").unwrap().unwrap();
+        assert!(!self.socket.exists(), "the socket is removed");
+        drop(self.folder);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_life_of_a_pool_over_the_socket() {
+    let rig = Rig::start().await;
+    let disks: Vec<String> = (1..=3).map(|number| format!("{}/d{number}", rig.folder.path().display())).collect();
+    for path in &disks {
+        let (status, answer) = rig.ask("POST", "/disks", json!({ "path": path, "size_bytes": 128 << 20 })).await;
+        assert_eq!((status, &answer["changed"]), (StatusCode::CREATED, &json!(true)), "{answer}");
+    }
+    let request = json!({ "name": "tank", "disks": disks });
+    assert_eq!(rig.ask("POST", "/pools", request.clone()).await.0, StatusCode::CREATED);
+    let (status, answer) = rig.ask("POST", "/pools", request).await;
+    assert_eq!((status, &answer["changed"]), (StatusCode::OK, &json!(false)));
+    let request = json!({ "name": "tank/vm", "layout": "mirror", "size_bytes": 16 << 20 });
+    assert_eq!(rig.ask("POST", "/spaces", request).await.0, StatusCode::CREATED);
+    let (status, answer) =
+        rig.ask("POST", "/spaces", json!({ "name": "tank/vm", "layout": "mirror", "size_bytes": 32 << 20 })).await;
+    assert_eq!((status, &answer["error"]["code"]), (StatusCode::CONFLICT, &json!("exists")));
+    let (_, map) = rig.ask("GET", "/spaces/tank/vm/map", Value::Null).await;
+    assert!(
+        map.as_array().is_some_and(|rows| rows.iter().all(|row| row["slabs"].as_array().is_some_and(|slabs| slabs.len() == 2)))
+    );
+    assert_eq!(rig.ask("POST", "/spaces/tank/vm/grow", json!({ "size_bytes": 24 << 20 })).await.0, StatusCode::OK);
+    assert_eq!(rig.ask("POST", "/exports", json!({ "space": "tank/vm", "name": "x" })).await.0, StatusCode::CREATED);
+    let (_, export) = rig.ask("GET", "/exports/x", Value::Null).await;
+    assert_eq!((&export["size_bytes"], &export["served"]), (&json!(24 << 20), &json!(true)));
+    let disk = disks[0].replace('/', "%2F");
+    let (status, answer) = rig.ask("PATCH", &format!("/disks/{disk}"), json!({ "media": "hdd" })).await;
+    assert_eq!((status, &answer["disk"]["media"]), (StatusCode::OK, &json!("hdd")));
+    assert_eq!(rig.ask("GET", &format!("/disks/{disk}"), Value::Null).await.1["pool"], json!("tank"));
+    assert_eq!(rig.ask("GET", "/status", Value::Null).await.1["health"], json!("healthy"));
+    assert_eq!(rig.ask("DELETE", "/pools/tank?confirm=true", Value::Null).await.0, StatusCode::CONFLICT);
+    assert_eq!(rig.ask("DELETE", "/exports/x", Value::Null).await.1["changed"], json!(true));
+    assert_eq!(rig.ask("DELETE", "/spaces/tank/vm", Value::Null).await.1["error"]["code"], json!("not-confirmed"));
+    assert_eq!(rig.ask("DELETE", "/spaces/tank/vm?confirm=true", Value::Null).await.0, StatusCode::OK);
+    assert_eq!(rig.ask("POST", "/pools/tank/export", Value::Null).await.1["changed"], json!(true));
+    assert_eq!(rig.ask("POST", "/import", json!({})).await.1["pools"][0]["changed"], json!(true));
+    assert_eq!(rig.ask("DELETE", "/pools/tank?confirm=true", Value::Null).await.1["changed"], json!(true));
+    for list in ["/pools", "/spaces", "/exports"] {
+        assert_eq!(rig.ask("GET", list, Value::Null).await, (StatusCode::OK, json!([])), "{list}");
+    }
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_refusal_has_the_error_body() {
+    let rig = Rig::start().await;
+    let cases = [
+        ("GET", "/nothing", Value::Null, StatusCode::NOT_FOUND),
+        ("PUT", "/pools", Value::Null, StatusCode::METHOD_NOT_ALLOWED),
+        ("GET", "/pools/none", Value::Null, StatusCode::NOT_FOUND),
+        ("GET", "/disks/%2Fnone", Value::Null, StatusCode::NOT_FOUND),
+        ("GET", "/spaces/none/vm", Value::Null, StatusCode::NOT_FOUND),
+        ("GET", "/events?after=x", Value::Null, StatusCode::BAD_REQUEST),
+        ("GET", "/pools/%FF", Value::Null, StatusCode::BAD_REQUEST),
+        ("POST", "/pools", Value::Null, StatusCode::BAD_REQUEST),
+        ("POST", "/pools", json!([1, 2]), StatusCode::BAD_REQUEST),
+        ("POST", "/pools", json!({ "name": 7 }), StatusCode::BAD_REQUEST),
+        ("POST", "/pools", json!({ "name": "a", "disks": [], "bogus": 1 }), StatusCode::BAD_REQUEST),
+        ("POST", "/pools", json!({ "name": "a b", "disks": ["/d"] }), StatusCode::BAD_REQUEST),
+        ("POST", "/spaces", json!({ "name": "a/b", "layout": "parity", "size_bytes": 1 }), StatusCode::BAD_REQUEST),
+        ("POST", "/spaces", json!({ "name": "a/b", "layout": "simple", "size_bytes": -1 }), StatusCode::BAD_REQUEST),
+        ("POST", "/pools", json!({ "name": "x".repeat(2 << 20) }), StatusCode::PAYLOAD_TOO_LARGE),
+    ];
+    for (method, path, body, expected) in cases {
+        let shown: String = body.to_string().chars().take(60).collect();
+        let (status, answer) = rig.ask(method, path, body).await;
+        assert_eq!(status, expected, "{method} {path} {shown}: {answer}");
+        for part in ["code", "message", "object", "next_action"] {
+            assert!(answer["error"][part].is_string(), "{method} {path} {shown}: {answer}");
+        }
+    }
+    let garbage = rig.send("POST", "/api/v1/pools", &b"\xff\x00{{{"[..]).await;
+    assert_eq!((garbage.status(), garbage.headers()["x-request-id"].to_str().unwrap()), (StatusCode::BAD_REQUEST, "r-7"));
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_are_followed_until_the_daemon_stops() {
+    let rig = Rig::start().await;
+    let mut following = rig.send("GET", "/api/v1/events/follow", "").await.into_body();
+    let first = following.frame().await.unwrap().unwrap().into_data().unwrap();
+    assert!(String::from_utf8_lossy(&first).contains("started"), "{first:?}");
+    rig.engine.events().emit(holdfast_api::Severity::Warning, "disk X", "gone", "put it back");
+    let second = following.frame().await.unwrap().unwrap().into_data().unwrap();
+    assert!(String::from_utf8_lossy(&second).contains("put it back"), "{second:?}");
+    let metrics = rig.send("GET", "/metrics", "").await;
+    assert!(metrics.headers()["content-type"].to_str().unwrap().starts_with("text/plain"));
+    rig.stop().await;
+    while let Some(Ok(_)) = following.frame().await {}
+}
+
+#[test]
+fn the_committed_document_is_what_the_routes_say() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        committed == holdfast_http::document(),
+        "docs/openapi.json is not what the routes say: write it with 'holdfast openapi'"
+    );
+    let document: Value = serde_json::from_str(&committed).unwrap();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        assert!(path.starts_with("/api/v1/") || path == "/metrics", "{path}");
+        for (method, operation) in methods.as_object().unwrap() {
+            assert!(operation["summary"].is_string() || operation["description"].is_string(), "{method} {path} is not explained");
+        }
+    }
+}
