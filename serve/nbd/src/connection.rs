@@ -43,6 +43,9 @@ use serve::Refusal;
 
 /// Replies are sent when so many bytes wait, even in the middle of a batch.
 const FLUSH_BYTES: usize = 64 << 10;
+/// No more requests are taken up while so many bytes wait behind a full socket: a read that is served now would only push
+/// others out of the caches before it is sent.
+const WAITING_BYTES: usize = 256 << 10;
 /// Requests that are served before other connections get their turn.
 const TURN_REQUESTS: u32 = 64;
 /// Replies that may wait while the socket evidently holds more requests.
@@ -129,15 +132,15 @@ pub(crate) async fn run(
     sender: Sender,
     first: &[u8],
 ) -> Result<(), Broken> {
-    let info = terms.attachment.export().target().info();
+    let Attachment { geometry, read_only, .. } = terms.attachment;
     let connection = Rc::new(Connection {
         attachment: terms.attachment,
         tracked,
         style: terms.style,
         allocation_context: terms.allocation_context,
-        size_bytes: info.geometry.size_bytes,
-        read_only: info.read_only,
-        makes_holes: info.geometry.discard,
+        size_bytes: geometry.size_bytes,
+        read_only,
+        makes_holes: geometry.discard,
         tells_holes: Cell::new(terms.style.chunked()),
         limit_requests: settings.requests.max(1),
         limit_bytes: settings.payload_bytes,
@@ -294,7 +297,8 @@ impl Connection {
 
     fn has_room(&self, held_bytes: u64) -> bool {
         let held = self.held_bytes.get();
-        self.in_flight.get() < self.limit_requests && (held == 0 || held + held_bytes <= self.limit_bytes)
+        let crowded = self.writer_busy.get() && self.waiting_bytes() >= WAITING_BYTES;
+        self.in_flight.get() < self.limit_requests && (held == 0 || held + held_bytes <= self.limit_bytes) && !crowded
     }
 
     /// Ends when there is room for one more request, or nobody is there to answer any more.

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use holdfast_device::Target;
+use holdfast_device::{Geometry, Target, TargetInfo};
 
 use crate::NbdError;
 use crate::exclusion::{Exclusion, Lane};
@@ -50,26 +50,11 @@ impl Export {
         self.users.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ties a connection to the export, unless the export was removed meanwhile.
-    pub(crate) fn attach(self: Arc<Self>, connection: Arc<Tracked>) -> Option<Attachment> {
-        {
-            let mut users = self.users();
-            if users.removed {
-                return None;
-            }
-            users.connections.push(connection.clone());
-        }
-        connection.set_export(&self.name);
-        let lane = self.exclusion.open_lane();
-        Some(Attachment { export: self, connection, lane })
-    }
-
-    fn describe(&self) -> Described {
-        let info = self.target.info();
+    fn describe(&self, info: &TargetInfo) -> Described {
         let preferred = info.optimal_io_bytes.clamp(4096, MAX_PAYLOAD_BYTES);
         Described {
             name: self.name.clone(),
-            description: info.description,
+            description: info.description.clone(),
             size_bytes: info.geometry.size_bytes,
             // Rounded up to a power of two, which the largest payload is itself.
             preferred_bytes: preferred.next_power_of_two(),
@@ -79,9 +64,35 @@ impl Export {
     }
 }
 
-/// A connection's hold on its export.
+/// An export as it was when a client was told of it.
+pub(crate) struct Chosen {
+    export: Arc<Export>,
+    geometry: Geometry,
+    read_only: bool,
+}
+
+impl Chosen {
+    /// Ties a connection to the export, unless the export was removed meanwhile.
+    pub(crate) fn attach(self, connection: Arc<Tracked>) -> Option<Attachment> {
+        let Self { export, geometry, read_only } = self;
+        {
+            let mut users = export.users();
+            if users.removed {
+                return None;
+            }
+            users.connections.push(connection.clone());
+        }
+        connection.set_export(&export.name);
+        let lane = export.exclusion.open_lane();
+        Some(Attachment { export, geometry, read_only, connection, lane })
+    }
+}
+
+/// A connection's hold on its export, with the size and the rights that its client was told.
 pub(crate) struct Attachment {
     export: Arc<Export>,
+    pub(crate) geometry: Geometry,
+    pub(crate) read_only: bool,
     connection: Arc<Tracked>,
     lane: Arc<Lane>,
 }
@@ -186,19 +197,21 @@ impl Removal {
 pub(crate) struct Offered<'a>(pub(crate) &'a Exports);
 
 impl Catalogue for Offered<'_> {
-    type Export = Arc<Export>;
+    type Export = Chosen;
 
     fn list(&self) -> Vec<(String, String)> {
         let by_name = self.0.by_name.read().unwrap_or_else(PoisonError::into_inner);
         by_name.values().map(|export| (export.name.clone(), export.target.info().description)).collect()
     }
 
-    fn find(&self, name: &str) -> Option<(Described, Arc<Export>)> {
+    fn find(&self, name: &str) -> Option<(Described, Chosen)> {
         let export = {
             let by_name = self.0.by_name.read().unwrap_or_else(PoisonError::into_inner);
             let only = || by_name.values().next().filter(|_| name.is_empty() && by_name.len() == 1);
             by_name.get(name).or_else(only).cloned()?
         };
-        Some((export.describe(), export))
+        let info = export.target.info();
+        let described = export.describe(&info);
+        Some((described, Chosen { export, geometry: info.geometry, read_only: info.read_only }))
     }
 }
