@@ -6,8 +6,10 @@ use std::sync::{Arc, Mutex};
 
 use holdfast_device::Io;
 use holdfast_device::sim::{Sim, SimDisk, SimDiskSpec};
-use holdfast_model::{Name, Uuid};
+use holdfast_model::{BLOCK_BYTES, Name, Uuid};
+use holdfast_pool::slab::HEAD_BYTES;
 use holdfast_pool::{Candidate, DiskInfo, Env, Event, EventSink, Pool, Witness, WitnessRecord, scan};
+use holdfast_space::{SlabMap, Space};
 
 /// Remembers like a file that is synced: what was answered survives.
 #[derive(Default)]
@@ -37,7 +39,7 @@ impl EventSink for TestEvents {
 /// The machine.
 pub struct World {
     pub sim: Sim,
-    pub disks: Vec<Arc<SimDisk>>,
+    disks: RefCell<Vec<Arc<SimDisk>>>,
     pub witness: Arc<TestWitness>,
     pub events: Arc<TestEvents>,
     seeds: RefCell<u64>,
@@ -46,7 +48,7 @@ pub struct World {
 impl World {
     /// A machine with these disks.
     pub fn new(sim: Sim, specs: Vec<SimDiskSpec>) -> Self {
-        let disks = specs.into_iter().map(|spec| SimDisk::new(&sim, spec)).collect();
+        let disks = RefCell::new(specs.into_iter().map(|spec| SimDisk::new(&sim, spec)).collect());
         let seeds = RefCell::new(sim.seed());
         Self { sim, disks, witness: Arc::default(), events: Arc::default(), seeds }
     }
@@ -58,16 +60,34 @@ impl World {
         Env { clock: self.sim.clock(), seed: *seeds, witness: self.witness.clone(), events: self.events.clone() }
     }
 
+    /// One of its disks.
+    pub fn disk(&self, index: usize) -> Arc<SimDisk> {
+        self.disks.borrow()[index].clone()
+    }
+
+    /// All its disks.
+    pub fn disks(&self) -> Vec<Arc<SimDisk>> {
+        self.disks.borrow().clone()
+    }
+
+    /// Puts a new disk in, and tells its number.
+    pub fn insert(&self, spec: SimDiskSpec) -> usize {
+        let mut disks = self.disks.borrow_mut();
+        disks.push(SimDisk::new(&self.sim, spec));
+        disks.len() - 1
+    }
+
     /// A disk as the prober finds it.
     pub fn candidate(&self, index: usize) -> Candidate {
-        let disk = &self.disks[index];
+        let disk = self.disk(index);
         let info = DiskInfo { path: format!("/sim/{index}"), serial: disk.spec().serial.clone(), ..DiskInfo::default() };
         Candidate { device: disk.clone(), info }
     }
 
     /// All disks that are there, as the prober finds them.
     pub fn candidates(&self) -> Vec<Candidate> {
-        (0..self.disks.len()).filter(|index| self.disks[*index].is_present()).map(|index| self.candidate(index)).collect()
+        let present = self.disks().into_iter().enumerate().filter(|(_, disk)| disk.is_present());
+        present.map(|(index, _)| self.candidate(index)).collect()
     }
 
     /// A future that makes a pool of all disks.
@@ -83,6 +103,26 @@ impl World {
             let mut found = scan(candidates).await;
             let pool = found.pools.pop().ok_or_else(|| "no pool is found".to_string())?;
             Pool::import(env, pool, false).await.map_err(|error| error.to_string())
+        }
+    }
+
+    /// Compares all copies of all blocks that a space holds; nothing may be under way.
+    pub async fn compare_copies(&self, space: &Space) {
+        let copies = usize::from(space.record().shape.layout.copies());
+        for row in space.map() {
+            let written = space.written_blocks(row.chunk).await.expect("maps can be read");
+            for (column, slabs) in row.slabs.chunks(copies).enumerate() {
+                for (start, end) in &written[column] {
+                    let (at, len) = (u64::from(*start) * BLOCK_BYTES, ((end - start) as u64 * BLOCK_BYTES) as usize);
+                    let read = |slab: &SlabMap| {
+                        let index: usize = slab.path.trim_start_matches("/sim/").parse().expect("a number");
+                        self.disk(index).peek(slab.offset_bytes + HEAD_BYTES + at, len)
+                    };
+                    let first = read(&slabs[0]);
+                    let alike = slabs[1..].iter().all(|slab| read(slab) == first);
+                    assert!(alike, "copies of chunk {} column {column} differ", row.chunk);
+                }
+            }
         }
     }
 }

@@ -1,0 +1,99 @@
+//! What a seed decides once: the disks, the spaces, and how hard they are worked.
+
+use holdfast_device::sim::{Latency, SimDiskSpec, SimRandom};
+use holdfast_model::{BLOCK_BYTES, ByteSize, Layout, Media, Provisioning, Shape};
+
+/// What a seed decides once.
+pub struct Plan {
+    pub disks: usize,
+    pub disk_bytes: u64,
+    pub spaces: Vec<SpacePlan>,
+    pub tear_bytes: u32,
+    pub latency: Latency,
+    pub media: Media,
+    pub rounds: u32,
+    pub clients: u32,
+    pub requests: u32,
+    /// Most of the room is taken, so that writes may find none.
+    pub tight: bool,
+}
+
+/// A space of a seed.
+#[derive(Clone, Copy)]
+pub struct SpacePlan {
+    pub shape: Shape,
+    pub provisioning: Provisioning,
+    pub size_bytes: u64,
+}
+
+impl Plan {
+    pub fn draw(random: &SimRandom) -> Self {
+        let simple = random.chance(1, 5);
+        let large = random.chance(1, 12);
+        let most_copies = if simple { 1 } else { random.range(2..=3u8) };
+        let disks = random.range(usize::from(most_copies).max(2)..=12);
+        let spaces = if random.chance(1, 3) { random.range(2..=3) } else { 1 };
+        let spaces = (0..spaces).map(|_| SpacePlan::draw(random, disks, most_copies, large)).collect();
+        let (latency, media) = match random.range(0..6u32) {
+            0 => (Latency::Ssd, Media::Ssd),
+            1 => (Latency::Hdd10k, Media::Hdd),
+            _ => (Latency::None, if random.chance(1, 4) { Media::Hdd } else { Media::Ssd }),
+        };
+        Self {
+            disks,
+            disk_bytes: if large { random.range(4..=80u64) << 30 } else { 64 << 20 },
+            spaces,
+            tear_bytes: if !large && random.chance(1, 2) { 512 } else { 4096 },
+            latency,
+            media,
+            rounds: random.range(2..=5),
+            clients: random.range(1..=4),
+            requests: random.range(5..=40),
+            tight: !large && random.chance(1, 6),
+        }
+    }
+
+    /// Disk number `index` of the machine.
+    pub fn disk(&self, index: usize, random: &SimRandom) -> SimDiskSpec {
+        SimDiskSpec {
+            name: format!("disk{index}"),
+            serial: format!("S{index}"),
+            size_bytes: self.disk_bytes + random.range(0..16u64) * (1 << 20),
+            tear_bytes: self.tear_bytes,
+            media: self.media,
+            latency: self.latency,
+            ..SimDiskSpec::default()
+        }
+    }
+
+    /// How many disks every space may lose.
+    pub fn tolerates(&self) -> usize {
+        self.spaces.iter().map(|space| usize::from(space.shape.layout.tolerates())).min().unwrap_or(0)
+    }
+
+    /// Whether a write may be refused for want of room.
+    pub fn may_be_full(&self) -> bool {
+        self.tight || self.spaces.iter().any(|space| space.shape.interleave > ByteSize::mib(1))
+    }
+}
+
+impl SpacePlan {
+    fn draw(random: &SimRandom, disks: usize, most_copies: u8, large: bool) -> Self {
+        let layout = match most_copies {
+            1 => Layout::Simple,
+            most => Layout::Mirror { copies: random.range(2..=most) },
+        };
+        let copies = usize::from(layout.copies());
+        let columns = random.range(1..=(disks / copies).min(4)) as u16;
+        let exponent = if random.chance(1, 16) { random.range(7..13u32) } else { random.range(0..7) };
+        let interleave = ByteSize(BLOCK_BYTES << exponent);
+        let provisioning = if large || random.chance(2, 3) { Provisioning::Thin } else { Provisioning::Fixed };
+        let blocks = match random.range(0..10u32) {
+            _ if large => random.range(1..=100u64 << 10),
+            0 => 1,
+            1..=2 => random.range(1..=64),
+            _ => random.range(1..=1024),
+        };
+        Self { shape: Shape { layout, columns, interleave }, provisioning, size_bytes: blocks * BLOCK_BYTES }
+    }
+}
