@@ -29,7 +29,7 @@ lint: packages
 
 bench: packages
 	$(CARGO) build --release --package holdfast --package holdfast-tests --bins
-	@ROUNDS=$(ROUNDS) RUNTIME=$(RUNTIME) QUICK=$(QUICK) PIN=$(PIN) $(TARGET)/release/bench $(TARGET)/release/holdfast
+	@HOLDFAST_BIN=$(TARGET)/release/holdfast ROUNDS=$(ROUNDS) RUNTIME=$(RUNTIME) QUICK=$(QUICK) PIN=$(PIN) $(TARGET)/release/bench
 
 soak: packages
 	$(CARGO) build --workspace --all-targets --profile test

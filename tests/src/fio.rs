@@ -18,8 +18,8 @@ pub struct Rate {
     pub total_bytes: f64,
 }
 
-/// Arguments that every job has.
-fn common(uri: &str) -> Vec<String> {
+/// Arguments of fio for a job on `uri` that is not told what to do yet.
+pub fn fio_line(uri: &str) -> Vec<String> {
     let fixed = ["--name=job", "--ioengine=nbd", "--thread=1", "--group_reporting=1"].map(str::to_owned);
     let mut arguments = Vec::from(fixed);
     arguments.push(format!("--uri={uri}"));
@@ -28,7 +28,7 @@ fn common(uri: &str) -> Vec<String> {
 
 /// Runs fio on `uri` to its end.
 pub fn fio(uri: &str, options: &[&str]) -> Finished {
-    let mut arguments = common(uri);
+    let mut arguments = fio_line(uri);
     arguments.extend(options.iter().map(|&option| option.to_owned()));
     run("fio", &arguments.iter().map(String::as_str).collect::<Vec<_>>())
 }
@@ -48,7 +48,7 @@ pub struct Running {
 /// Starts fio on `uri`.
 pub fn start(uri: &str, options: &[&str]) -> Running {
     let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL", "fio"]).args(common(uri)).args(options);
+    command.args(["--pdeathsig", "KILL", "fio"]).args(fio_line(uri)).args(options);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     Running { child: command.spawn().expect("setpriv of util-linux can be run") }
 }
@@ -84,7 +84,8 @@ impl Running {
 pub fn rates(printed: &str) -> (Rate, Rate) {
     // Notes of fio may stand before the document.
     let document = printed.find('{').map_or("", |at| &printed[at..]);
-    let document: Value = serde_json::from_str(document).unwrap_or_else(|error| panic!("fio printed no JSON: {error}\n{printed}"));
+    let document: Value =
+        serde_json::from_str(document).unwrap_or_else(|error| panic!("fio printed no JSON: {error}\n{printed}"));
     let job = &document["jobs"][0];
     let rate = |direction: &str| {
         let number = |name: &str| job[direction][name].as_f64().unwrap_or_default();

@@ -19,6 +19,8 @@ const MAX_BLOCKS: u64 = 24;
 /// What a block holds: zeros, or the pattern of this number.
 type Content = u64;
 const ZEROS: Content = 0;
+/// What a server that ends in order answers: the request was not done.
+const SHUT_DOWN: u32 = 108;
 
 #[derive(Clone, Default)]
 struct History {
@@ -115,21 +117,28 @@ impl Load {
                     let mut done = Done::default();
                     let lost = self.client(socket, export, region, Random::new(seed), &mut done);
                     match lost {
-                        Err(NbdError::Lost(_)) => done,
+                        Err(NbdError::Lost(_) | NbdError::Refused(SHUT_DOWN)) => done,
                         Err(NbdError::Refused(number)) => panic!("a request was refused with {number}"),
                         Ok(never) => match never {},
                     }
                 })
             });
             let clients: Vec<_> = clients.collect();
-            clients.into_iter().map(|client| client.join().expect("a client of the load fails")).fold(Done::default(), |sum, one| Done {
-                answered: sum.answered + one.answered,
-                flushes: sum.flushes + one.flushes,
-            })
+            clients.into_iter().map(|client| client.join().expect("a client of the load fails")).fold(
+                Done::default(),
+                |sum, one| Done { answered: sum.answered + one.answered, flushes: sum.flushes + one.flushes },
+            )
         })
     }
 
-    fn client(&self, socket: &Path, export: &str, region: usize, mut random: Random, done: &mut Done) -> Result<std::convert::Infallible, NbdError> {
+    fn client(
+        &self,
+        socket: &Path,
+        export: &str,
+        region: usize,
+        mut random: Random,
+        done: &mut Done,
+    ) -> Result<std::convert::Infallible, NbdError> {
         let mut client = Client::connect(socket, export)?;
         let count = lock(&self.regions[region]).blocks.len() as u64;
         loop {
@@ -180,31 +189,48 @@ impl Load {
             region.blocks[range.clone()].iter_mut().for_each(|history| history.issue(ZEROS));
             region.first
         };
-        client.write_zeroes((first + blocks.start) * BLOCK_BYTES as u64, ((blocks.end - blocks.start) * BLOCK_BYTES as u64) as u32)?;
+        client.write_zeroes(
+            (first + blocks.start) * BLOCK_BYTES as u64,
+            ((blocks.end - blocks.start) * BLOCK_BYTES as u64) as u32,
+        )?;
         lock(&self.regions[region]).blocks[range].iter_mut().for_each(History::answer);
         Ok(())
     }
 
     fn read(&self, client: &mut Client, region: usize, blocks: std::ops::Range<u64>) -> Result<(), NbdError> {
         let first = lock(&self.regions[region]).first;
-        let data = client.read((first + blocks.start) * BLOCK_BYTES as u64, (blocks.end - blocks.start) as usize * BLOCK_BYTES)?;
+        let data =
+            client.read((first + blocks.start) * BLOCK_BYTES as u64, (blocks.end - blocks.start) as usize * BLOCK_BYTES)?;
         let region = lock(&self.regions[region]);
         for (block, found) in blocks.zip(data.chunks_exact(BLOCK_BYTES)) {
             let latest = region.blocks[block as usize].latest();
-            assert!(found == pattern(first + block, latest), "block {} does not hold write {latest}: {}", first + block, describe(found));
+            assert!(
+                found == pattern(first + block, latest),
+                "block {} does not hold write {latest}: {}",
+                first + block,
+                describe(found)
+            );
         }
         Ok(())
     }
 
     /// A flush covers what was answered on any connection before it.
     fn flush(&self, client: &mut Client) -> Result<(), NbdError> {
-        let answered = |region: &Mutex<Region>| lock(region).blocks.iter().map(|history| history.answered_count).collect::<Vec<_>>();
+        let answered =
+            |region: &Mutex<Region>| lock(region).blocks.iter().map(|history| history.answered_count).collect::<Vec<_>>();
         let answered: Vec<_> = self.regions.iter().map(answered).collect();
         client.flush()?;
         for (region, counts) in self.regions.iter().zip(answered) {
             lock(region).blocks.iter_mut().zip(counts).for_each(|(history, count)| history.settle(count));
         }
         Ok(())
+    }
+
+    /// Takes all that was answered as durable, as an orderly end of the daemon makes it.
+    pub fn settle_answered(&self) {
+        for region in &self.regions {
+            lock(region).blocks.iter_mut().for_each(|history| history.settle(history.answered_count));
+        }
     }
 
     /// Reads every block `times` over, and says what is not as it may be. What is read is settled from then on.

@@ -1,1 +1,115 @@
-//! Placeholder.
+//! A disk is pulled and comes back: it is never believed until it is in step, and then carries the data alone.
+
+use holdfast_tests::command::{run, wait_until};
+use holdfast_tests::daemon::Daemon;
+use holdfast_tests::fio;
+use holdfast_tests::random::bytes;
+use holdfast_tests::scene::Scene;
+
+fn away(disk: &str) -> String {
+    format!("{disk}.away")
+}
+
+fn pull(daemon: &Daemon, disk: &str) {
+    std::fs::rename(disk, away(disk)).expect("a disk can be moved away");
+    wait_until("the pool misses the disk", 20, || daemon.json(&["pool", "show", "tank"])["state"] == "degraded");
+}
+
+fn put_back(daemon: &Daemon, disk: &str) {
+    std::fs::rename(away(disk), disk).expect("a disk can be moved back");
+    wait_until("all is in step", 60, || {
+        let pool = daemon.json(&["pool", "show", "tank"]);
+        let space = daemon.json(&["space", "show", "tank/vm"]);
+        pool["state"] == "ok" && space["state"] == "ok" && space["stale_slabs"] == 0
+    });
+}
+
+#[test]
+fn a_disk_that_was_away_is_brought_in_step_before_it_is_believed() {
+    let scene = Scene::new();
+    let daemon = Daemon::start(&scene);
+    let disks = daemon.pool(&scene, "tank", 3, "256MiB");
+    let uri = daemon.space("tank/vm", &["--layout", "mirror", "--size", "64MiB"]);
+    let (first, second, out) = (scene.path("first"), scene.path("second"), scene.path("out"));
+    std::fs::write(&first, bytes(1, 64 << 20)).expect("an image can be written");
+    std::fs::write(&second, bytes(2, 64 << 20)).expect("an image can be written");
+    run("nbdcopy", &["--flush", &first, &uri]).succeeded();
+
+    for disk in &disks {
+        pull(&daemon, disk);
+        let space = daemon.json(&["space", "show", "tank/vm"]);
+        run("nbdcopy", &["--flush", &second, &uri]).succeeded();
+        run("nbdcopy", &[&uri, &out]).succeeded();
+        run("cmp", &[&second, &out]).succeeded();
+        assert!(space["state"] == "degraded" || space["state"] == "ok", "{space}");
+        put_back(&daemon, disk);
+        std::fs::copy(&second, &first).expect("a file can be copied");
+        std::fs::write(&second, bytes(disk.len() as u64 + u64::from(disk.as_bytes()[disk.len() - 5]), 64 << 20))
+            .expect("an image can be written");
+    }
+    // Each disk in turn carries its share alone.
+    for disk in &disks {
+        pull(&daemon, disk);
+        run("nbdcopy", &[&uri, &out]).succeeded();
+        run("cmp", &[&first, &out]).succeeded();
+        put_back(&daemon, disk);
+    }
+    let events = daemon.json(&["event", "list"]);
+    let lost = events
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|event| event["severity"] != "info" && event.to_string().contains(&disks[0]));
+    let lost = lost.unwrap_or_else(|| panic!("no event tells of the loss of {}: {events}", disks[0]));
+    assert!(lost["next_action"].as_str().is_some_and(|text| !text.is_empty()), "{lost}");
+}
+
+#[test]
+fn a_disk_that_comes_back_under_load_disturbs_nobody() {
+    let scene = Scene::new();
+    let daemon = Daemon::start(&scene);
+    let disks = daemon.pool(&scene, "tank", 3, "256MiB");
+    let uri = daemon.space("tank/vm", &["--layout", "mirror", "--size", "64MiB", "--thin"]);
+    let job = [
+        "--rw=randrw",
+        "--bsrange=4k-64k",
+        "--iodepth=8",
+        "--size=64m",
+        "--verify=crc32c",
+        "--verify_fatal=1",
+        "--verify_backlog=32",
+    ];
+    let load = fio::start(&uri, &[&job[..], &["--time_based", "--runtime=12", "--rate=30m"]].concat());
+    for disk in &disks[..2] {
+        pull(&daemon, disk);
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        put_back(&daemon, disk);
+    }
+    load.finish();
+    fio::verify(&uri, &["--size=64m"]);
+}
+
+#[test]
+fn a_disk_that_was_away_while_the_daemon_was_down_is_not_believed() {
+    let scene = Scene::new();
+    let mut daemon = Daemon::start(&scene);
+    let disks = daemon.pool(&scene, "tank", 3, "256MiB");
+    let uri = daemon.space("tank/vm", &["--layout", "mirror", "--size", "64MiB"]);
+    let (old, new, out) = (scene.path("old"), scene.path("new"), scene.path("out"));
+    std::fs::write(&old, bytes(1, 64 << 20)).expect("an image can be written");
+    std::fs::write(&new, bytes(2, 64 << 20)).expect("an image can be written");
+    run("nbdcopy", &["--flush", &old, &uri]).succeeded();
+    daemon.end();
+    std::fs::rename(&disks[1], away(&disks[1])).expect("a disk can be moved away");
+    daemon.start_again();
+    run("nbdcopy", &["--flush", &new, &uri]).succeeded();
+    daemon.end();
+    std::fs::rename(away(&disks[1]), &disks[1]).expect("a disk can be moved back");
+    daemon.start_again();
+    run("nbdcopy", &[&uri, &out]).succeeded();
+    run("cmp", &[&new, &out]).succeeded();
+    wait_until("all is in step", 60, || daemon.json(&["space", "show", "tank/vm"])["state"] == "ok");
+    pull(&daemon, &disks[0]);
+    run("nbdcopy", &[&uri, &out]).succeeded();
+    run("cmp", &[&new, &out]).succeeded();
+}

@@ -33,7 +33,10 @@ const UNKNOWN_TO_CORE: &[&str] = &["tokio", "hyper", "axum", "reqwest", "clap", 
 
 fn metadata() -> Value {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo).args(["metadata", "--format-version=1", "--no-deps", "--offline"]).current_dir(super::root()).output();
+    let output = Command::new(cargo)
+        .args(["metadata", "--format-version=1", "--no-deps", "--offline"])
+        .current_dir(super::root())
+        .output();
     let output = output.expect("cargo can be run");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).expect("cargo prints JSON")
@@ -53,7 +56,9 @@ fn faults(crates: &BTreeMap<String, (String, Vec<String>)>) -> Vec<String> {
         }
         for dependency in dependencies {
             match place(dependency) {
-                Some((_, _, below)) if *below >= height => faults.push(format!("{name} knows {dependency}, which is not below it")),
+                Some((_, _, below)) if *below >= height => {
+                    faults.push(format!("{name} knows {dependency}, which is not below it"))
+                }
                 Some(_) if folder.starts_with("serve/") && !KNOWN_TO_SERVE.contains(&dependency.as_str()) => {
                     faults.push(format!("{name} is a front end and knows {dependency}"));
                 }

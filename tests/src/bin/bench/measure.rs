@@ -1,0 +1,80 @@
+//! Turns: one subject under one load for a while.
+
+use std::collections::BTreeMap;
+
+use holdfast_tests::command::run;
+use holdfast_tests::fio::{fio_line, rates};
+
+use crate::profiles::Profile;
+use crate::settings::Settings;
+use crate::subjects::Subject;
+
+/// What one turn gave.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    /// Requests a second.
+    pub iops: f64,
+    /// Bytes a second.
+    pub bytes: f64,
+    /// Processor seconds of the server for each GiB.
+    pub seconds_per_gib: f64,
+}
+
+/// Samples by profile, depth and subject.
+pub type Samples = BTreeMap<(&'static str, u32, &'static str), Vec<Sample>>;
+
+fn turn(subject: &Subject, profile: &Profile, depth: u32, settings: &Settings) -> Sample {
+    let mut arguments = fio_line(&subject.uri);
+    arguments.extend(profile.options.iter().map(|&option| option.to_owned()));
+    arguments.extend([
+        format!("--iodepth={depth}"),
+        format!("--size={}", settings.size_bytes),
+        "--time_based".to_owned(),
+        format!("--runtime={}ms", (settings.runtime * 1000.0) as u64),
+        "--norandommap".to_owned(),
+        "--randrepeat=0".to_owned(),
+        "--output-format=json".to_owned(),
+    ]);
+    let mut line: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let before = subject.processor_seconds();
+    let printed = if settings.pin {
+        line.splice(0..0, ["--cpu-list", "1", "fio"]);
+        run("taskset", &line).succeeded()
+    } else {
+        run("fio", &line).succeeded()
+    };
+    let spent = subject.processor_seconds() - before;
+    let (read, write) = rates(&printed);
+    let gib = (read.total_bytes + write.total_bytes) / f64::from(1u32 << 30);
+    Sample { iops: read.iops + write.iops, bytes: read.bytes + write.bytes, seconds_per_gib: spent / gib.max(1e-9) }
+}
+
+/// Measures every subject at every profile and depth, in turns.
+pub fn run_all(subjects: &[Subject], settings: &Settings) -> Samples {
+    let mut samples = Samples::new();
+    for round in 0..settings.rounds {
+        eprintln!("round {} of {}", round + 1, settings.rounds);
+        for &profile in &settings.profiles {
+            for &depth in &settings.depths {
+                for place in 0..subjects.len() {
+                    // Each round begins with another subject.
+                    let subject = &subjects[(place + round) % subjects.len()];
+                    let sample = turn(subject, profile, depth, settings);
+                    samples.entry((profile.key, depth, subject.name)).or_default().push(sample);
+                }
+            }
+        }
+    }
+    samples
+}
+
+/// The median of `value` over `samples`.
+pub fn median(samples: &[Sample], value: impl Fn(&Sample) -> f64) -> f64 {
+    let mut values: Vec<f64> = samples.iter().map(value).collect();
+    values.sort_by(f64::total_cmp);
+    match values.len() {
+        0 => f64::NAN,
+        count if count % 2 == 1 => values[count / 2],
+        count => (values[count / 2 - 1] + values[count / 2]) / 2.0,
+    }
+}

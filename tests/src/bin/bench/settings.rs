@@ -1,0 +1,57 @@
+//! What a run is told by its environment.
+
+use std::str::FromStr;
+
+use crate::profiles::{PROFILES, Profile};
+use crate::subjects::SUBJECTS;
+
+/// How a run goes.
+pub struct Settings {
+    /// Turns of every subject at every profile and depth.
+    pub rounds: usize,
+    /// Seconds of a turn.
+    pub runtime: f64,
+    /// Whether servers and client are held to a core each.
+    pub pin: bool,
+    /// Bytes that subjects serve.
+    pub size_bytes: u64,
+    /// Load profiles.
+    pub profiles: Vec<&'static Profile>,
+    /// Requests outstanding.
+    pub depths: Vec<u32>,
+    /// Names of subjects.
+    pub subjects: Vec<&'static str>,
+}
+
+fn text(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|text| !text.is_empty())
+}
+
+fn number<T: FromStr>(name: &str, default: T) -> T {
+    text(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
+}
+
+fn chosen<'a, T>(name: &str, all: &'a [T], key: impl Fn(&T) -> String) -> Vec<&'a T> {
+    let Some(text) = text(name) else { return all.iter().collect() };
+    let find = |word: &str| {
+        let known = || all.iter().map(&key).collect::<Vec<_>>().join(", ");
+        all.iter().find(|one| key(one) == word).unwrap_or_else(|| panic!("{name}: '{word}' is none of {}", known()))
+    };
+    text.split(',').map(find).collect()
+}
+
+impl Settings {
+    /// Reads the environment.
+    pub fn from_environment() -> Self {
+        let quick = text("QUICK").is_some_and(|text| text != "0");
+        Self {
+            rounds: number("ROUNDS", if quick { 1 } else { 5 }),
+            runtime: number("RUNTIME", if quick { 1.0 } else { 2.0 }),
+            pin: text("PIN").is_some_and(|text| text != "0"),
+            size_bytes: number("SIZE_MIB", 1024u64) << 20,
+            profiles: chosen("PROFILES", PROFILES, |profile| profile.key.to_owned()),
+            depths: chosen("DEPTHS", &[1, 8, 32], u32::to_string).into_iter().copied().collect(),
+            subjects: chosen("SUBJECTS", SUBJECTS, |&name| name.to_owned()).into_iter().copied().collect(),
+        }
+    }
+}
