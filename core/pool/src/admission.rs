@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use holdfast_model::{Name, Uuid};
 
-use crate::config::Config;
+use crate::config::{Config, DiskRecord};
 use crate::event::WitnessRecord;
 use crate::frame::Position;
 use crate::quorum::Votes;
@@ -21,9 +21,21 @@ pub(crate) struct Electorate {
 }
 
 impl Electorate {
-    pub(crate) fn of(found: &FoundPool) -> Self {
-        let before = found.open_change.as_ref().map(|change| change.votes_before.clone());
-        Self { votes: before.into_iter().chain([Votes::of(&found.config)]).collect() }
+    /// Those of a pool whose last change may be open. It is not where enough of both are seen to hold it.
+    pub(crate) fn of(found: &mut FoundPool, witness: Option<WitnessRecord>) -> Self {
+        let after = Votes::of(&found.config);
+        let Some(change) = &found.open_change else { return Self { votes: vec![after] } };
+        let both = Self { votes: vec![change.votes_before.clone(), after.clone()] };
+        let at_tip = |record: &DiskRecord| {
+            let member = found.members.iter().find(|member| member.id == record.id);
+            member.is_some_and(|member| member.tip.is_some_and(|tip| tip.position == found.position))
+        };
+        let holders = found.config.disks.values().filter(|record| at_tip(record)).map(|record| record.index).collect();
+        if !both.carried(&holders, witness.is_some_and(|witness| witness.tip == found.position)) {
+            return both;
+        }
+        found.open_change = None;
+        Self { votes: vec![after] }
     }
 
     pub(crate) fn carried(&self, disks: &BTreeSet<u16>, witness: bool) -> bool {

@@ -1,4 +1,5 @@
-//! Which disks a row gets: those with the most free room, so that free space stays even, each at most once.
+//! Which disks a row gets: those with the most free room, so that free space stays even, each at most once. Disks that are
+//! out come last: a row may have stale slabs from its beginning, so that a pool with a disk less goes on taking writes.
 
 use std::cmp::Reverse;
 
@@ -48,13 +49,15 @@ pub fn allot(config: &mut Config, space: &SpaceRecord) -> Result<RowRecord, Pool
     let slab_units = slab_units(&shape, space.chunk_bytes);
     let id = config.next_row;
     let disks = config.disks.len() as u64;
-    let mut fitting: Vec<(u32, u16)> = config
+    let mut fitting: Vec<(bool, u32, u16)> = config
         .free
         .iter()
-        .filter(|(disk, free)| takes_slabs(config, **disk) && free.fits(slab_units))
-        .map(|(disk, free)| (free.free(), *disk))
+        .filter(|(disk, free)| config.disks[*disk].usage.takes_slabs() && free.fits(slab_units))
+        .map(|(disk, free)| (!takes_slabs(config, *disk), free.free(), *disk))
         .collect();
-    if fitting.len() < shape.width() {
+    let in_service = fitting.iter().filter(|(out, ..)| !out).count();
+    let columns = usize::from(shape.columns);
+    if fitting.len() < shape.width() || in_service < columns {
         return Err(PoolError::new(
             PoolErrorKind::NoSpace,
             format!(
@@ -63,16 +66,19 @@ pub fn allot(config: &mut Config, space: &SpaceRecord) -> Result<RowRecord, Pool
                 space.name,
                 ByteSize(u64::from(slab_units) * UNIT_BYTES),
                 shape.width(),
-                fitting.len()
+                in_service
             ),
         ));
     }
-    fitting.sort_by_key(|(free, disk)| (Reverse(*free), (u64::from(*disk) + id) % disks));
-    let place = |(_, disk): &(u32, u16)| {
+    fitting.sort_by_key(|(out, free, disk)| (*out, Reverse(*free), (u64::from(*disk) + id) % disks));
+    let place = |(_, _, disk): &(bool, u32, u16)| {
         let unit = config.free.get_mut(disk).and_then(|free| free.take(slab_units)).expect("a fitting run was found");
         SlabPlace::new(*disk, unit)
     };
-    let slabs = fitting[..shape.width()].iter().map(place).collect();
+    let chosen: Vec<SlabPlace> = fitting[..shape.width()].iter().map(place).collect();
+    // The first disks go to different columns, so that each has a copy in service.
+    let copies = shape.width() / columns;
+    let slabs = (0..shape.width()).map(|slab| chosen[slab % copies * columns + slab / copies]).collect();
     config.next_row += 1;
     Ok(RowRecord { id, shape, slab_units, slabs })
 }

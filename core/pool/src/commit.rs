@@ -103,14 +103,20 @@ impl Pool {
         self.pending.lock().expect("no panic while held")
     }
 
-    /// Writes everything that waits.
+    /// Writes everything that waits. A change of the voters gets a record behind it that changes nothing: it proves to
+    /// every later import that the change counted, whoever of the old voters is missing then.
     pub(crate) async fn drain(&self, committer: &mut Committer) {
         while let Some(record) = self.next_record() {
             if record.batches.is_empty() {
                 continue;
             }
             let abandoned = Abandoned { pool: self, armed: true };
-            let result = self.write(committer, &record.changes).await;
+            let votes = Votes::of(&self.state().config);
+            let mut result = self.write(committer, &record.changes).await;
+            if result.is_ok() && Votes::of(&self.state().config) != votes {
+                let proof = self.state().config.counters();
+                result = self.write(committer, &[proof]).await;
+            }
             abandoned.disarm();
             if let Err(error) = &result
                 && error.kind == PoolErrorKind::NoQuorum

@@ -331,7 +331,6 @@ impl Config {
     /// The changes that build this configuration from nothing, in order, one at a time.
     pub fn changes(&self) -> impl Iterator<Item = Change> {
         let head = self.name.clone().map(Change::Pool).into_iter().chain(self.closed.then_some(Change::Closed));
-        let counters = Change::Counters { row: self.next_row, space: self.next_space, disk: self.next_disk };
         let disks = self.disks.values().cloned().map(Change::Disk);
         let spaces = self.spaces.iter().flat_map(|(id, space)| {
             let rows = space.rows.iter().flat_map(move |(chunk, row)| {
@@ -343,7 +342,12 @@ impl Config {
             std::iter::once(Change::Space(space.record.clone())).chain(rows)
         });
         let forced = self.forced.iter().map(|(from, generation)| Change::Forced { from: *from, generation: *generation });
-        head.chain(std::iter::once(counters)).chain(forced).chain(disks).chain(spaces)
+        head.chain(std::iter::once(self.counters())).chain(forced).chain(disks).chain(spaces)
+    }
+
+    /// The numbers that were used already, as a change that changes nothing here.
+    pub(crate) fn counters(&self) -> Change {
+        Change::Counters { row: self.next_row, space: self.next_space, disk: self.next_disk }
     }
 
     /// The payload of a checkpoint.

@@ -91,13 +91,14 @@ pub(crate) async fn create(env: Env, name: Name, disks: Vec<Candidate>) -> Resul
     Ok(pool)
 }
 
-pub(crate) async fn adopt(env: Env, found: FoundPool, force: bool) -> Result<Arc<Pool>, PoolError> {
+pub(crate) async fn adopt(env: Env, mut found: FoundPool, force: bool) -> Result<Arc<Pool>, PoolError> {
     let (id, position) = (found.id, found.position);
     let by_id: BTreeMap<Uuid, u16> = found.config.disks.values().map(|record| (record.id, record.index)).collect();
     let witness = env.witness.load(id);
+    let electorate = Electorate::of(&mut found, witness);
     let numbered = || found.members.iter().filter_map(|member| Some((*by_id.get(&member.id)?, member)));
     let mut admission = Admission {
-        electorate: Electorate::of(&found),
+        electorate,
         present: numbered().filter(|(_, member)| member.tip.is_some()).map(|(index, _)| index).collect(),
         unreadable: numbered().filter(|(_, member)| member.tip.is_none()).map(|(index, _)| index).collect(),
         witness,
@@ -114,8 +115,11 @@ pub(crate) async fn adopt(env: Env, found: FoundPool, force: bool) -> Result<Arc
     let generation = highest + step;
 
     // The witness promises first: were it last, a power cut between would leave it behind half a pool that needs it.
-    let told = env.witness.store(id, WitnessRecord { promised: generation, tip: position }).await.is_ok();
-    let witness_held = told && admission.has_witness(&found);
+    // What it knows of the last change stays: the disks that are behind do not hold a later one yet.
+    let has_witness = admission.has_witness(&found);
+    let tip = witness.filter(|_| has_witness).map_or(position, |witness| witness.tip);
+    let told = env.witness.store(id, WitnessRecord { promised: generation, tip }).await.is_ok();
+    let witness_held = told && has_witness;
     let promises = numbered().map(|(index, member)| async move {
         let device = &member.candidate.device;
         // What a killed daemon left in the disk's cache must not be served and then lost.

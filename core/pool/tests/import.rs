@@ -530,3 +530,23 @@ fn a_freed_row_is_free_when_its_last_user_is_gone() {
     });
     assert_eq!(again, Ok(false));
 }
+
+#[test]
+fn a_return_that_was_answered_needs_none_of_the_earlier_voters() {
+    for failing in [false, true] {
+        let lab = Lab::small(24, 2);
+        let pool = lab.created(&[0, 1]);
+        lab.disks[0].disappear(Disappearance::PowerLoss);
+        lab.mirror(&pool, "vm");
+        lab.disks[0].reappear();
+        let (candidate, back) = (lab.candidate(0), pool.clone());
+        lab.run(async move { back.disk_back(candidate).await }).expect("a member that was away");
+        let before = snapshot(&pool).spaces;
+        lab.kill(pool);
+        let disks: &[usize] = if failing { &[0, 1] } else { &[0] };
+        if failing {
+            lab.disks[1].fail_next_flushes(1);
+        }
+        assert_eq!(snapshot(&lab.imported(disks)).spaces, before, "the disk that returned is a full member");
+    }
+}
