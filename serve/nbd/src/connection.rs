@@ -46,8 +46,8 @@ const FLUSH_BYTES: usize = 64 << 10;
 /// No more requests are taken up while so many bytes wait behind a full socket: a read that is served now would only push
 /// others out of the caches before it is sent.
 const WAITING_BYTES: usize = 256 << 10;
-/// Requests that are served before other connections get their turn.
-const TURN_REQUESTS: u32 = 64;
+/// How much is served before other connections get their turn: a request counts one, and one more for each 64 KiB.
+const TURN: u64 = 64;
 /// Replies that may wait while the socket evidently holds more requests.
 const HELD_BACK_REPLIES: u32 = 8;
 /// How long a connection that is told to stop goes on refusing requests, so that its client sees why.
@@ -211,15 +211,17 @@ impl Connection {
             while let Some(incoming) = inbound.take()? {
                 match incoming {
                     Incoming::Header(request) if request.command == Command::Disconnect => return Ok(()),
-                    Incoming::Header(request) => self.header(request, &mut inbound).await?,
+                    Incoming::Header(request) => {
+                        turn += 1 + (request.length >> 16).min(TURN);
+                        self.header(request, &mut inbound).await?;
+                    }
                     Incoming::Payload(_, buf) => self.payload(Some(buf)),
                     Incoming::Skipped(_) => self.payload(None),
                 }
-                turn += 1;
                 if self.waiting_bytes() >= FLUSH_BYTES {
                     self.flush();
                 }
-                if turn >= TURN_REQUESTS {
+                if turn >= TURN {
                     turn = 0;
                     self.flush();
                     yield_now().await;

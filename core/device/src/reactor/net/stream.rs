@@ -128,6 +128,8 @@ impl Stream {
         let raw = fd.as_raw_fd();
         // Refused by unix sockets, which have nothing to delay.
         let _ = system::set_option(raw, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1);
+        // A peer that lost its power is noticed some day.
+        let _ = system::set_option(raw, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1);
         let readable = Readiness::new(raw, libc::POLLIN | libc::POLLRDHUP, false);
         let writable = Readiness::new(raw, libc::POLLOUT, false);
         let socket = Rc::new(Socket { readable, writable, fd });
