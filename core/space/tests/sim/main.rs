@@ -1,8 +1,13 @@
-//! What the simulation tests share: a world with disks, a pool and spaces, and a model of what every read may return.
+//! Pools and spaces on simulated disks: a world with disks that fail, a model of what every read may return, and what is
+//! done with them. What threads alone can break is tried on real reactors.
 
-pub mod model;
-pub mod plan;
-pub mod world;
+mod extents;
+mod model;
+mod plan;
+mod scenarios;
+mod simulate;
+mod threads;
+mod world;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

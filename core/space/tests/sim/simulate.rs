@@ -4,21 +4,20 @@
 //!
 //! `HOLDFAST_SEEDS=N` runs N seeds, `HOLDFAST_SEED=S` exactly one.
 
-mod common;
-
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::model::Model;
-use common::plan::{Plan, SpacePlan};
-use common::world::World;
 use holdfast_device::sim::{Disappearance, ErrorPersistence, Sim, SimRandom};
 use holdfast_device::{Durability, IoBuf, IoErrorKind, IoSlice};
 use holdfast_model::{BLOCK_BYTES, DiskState, Provisioning};
 use holdfast_pool::{Pool, PoolErrorKind, SpaceRecord, SpaceSpec};
 use holdfast_space::{Space, SpaceSettings};
+
+use crate::model::Model;
+use crate::plan::{Plan, SpacePlan};
+use crate::world::World;
 
 /// Steps of one run beyond which it counts as hanging.
 const STEPS: u64 = 5_000_000;
@@ -507,5 +506,5 @@ fn settings() -> SpaceSettings {
 
 #[test]
 fn no_read_returns_what_it_must_not() {
-    common::over_seeds(2000, simulate);
+    crate::over_seeds(2000, simulate);
 }
