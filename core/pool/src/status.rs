@@ -2,8 +2,9 @@
 
 use holdfast_model::{ByteSize, Condition, DiskState, Health, PoolState};
 
+use crate::allot::slab_units;
 use crate::area::{Area, UNIT_BYTES};
-use crate::config::DiskRecord;
+use crate::config::{Config, DiskRecord};
 use crate::frame::Position;
 use crate::pool::Pool;
 
@@ -24,6 +25,26 @@ pub struct PoolStatus {
     pub position: Position,
     /// Whether the pool was closed in good order before it was imported.
     pub was_closed: bool,
+}
+
+/// Thin spaces that are not written to everywhere yet and for which there is no room for another row.
+fn full(config: &Config) -> Vec<Condition> {
+    let mut conditions = Vec::new();
+    for space in config.spaces.values() {
+        let record = &space.record;
+        if space.rows.len() as u64 >= u64::from(record.chunks()) {
+            continue;
+        }
+        let slab_units = slab_units(&record.shape, record.chunk_bytes);
+        let takes = |disk: &u16| config.disks.get(disk).is_some_and(|disk| disk.usage.takes_slabs());
+        let fitting = config.free.iter().filter(|(disk, free)| takes(disk) && free.fits(slab_units)).count();
+        if fitting < record.shape.width() {
+            let cause =
+                format!("space {} finds no room to grow into: what needs new room is refused, all else goes on", record.name);
+            conditions.push(Condition::new(cause, "add disks with 'holdfast pool add', or discard what is not needed"));
+        }
+    }
+    conditions
 }
 
 /// How a disk of a pool is.
@@ -62,7 +83,9 @@ impl Pool {
         if let Some(why) = refusal {
             conditions.insert(0, Condition::new(why, "attach the missing disks, then export and import the pool"));
         }
-        let warned = disks.iter().any(|disk| disk.health != Health::Healthy);
+        let full = full(&state.config);
+        let warned = !full.is_empty() || disks.iter().any(|disk| disk.health != Health::Healthy);
+        conditions.extend(full);
         let free_units: u64 = state.config.free.values().map(|free| u64::from(free.free())).sum();
         PoolStatus {
             state: pool_state,
