@@ -33,7 +33,8 @@ bench: packages
 
 soak: packages
 	$(CARGO) build --workspace --all-targets --profile test
-	HOLDFAST_BIN=$(DAEMON) HOLDFAST_SEEDS=10000 HOLDFAST_KILLS=200 $(CARGO) test --workspace -- --nocapture simulat kill_
+	HOLDFAST_SEEDS=10000 $(CARGO) test --package holdfast-pool --package holdfast-space
+	HOLDFAST_BIN=$(DAEMON) HOLDFAST_KILLS=200 $(CARGO) test --package holdfast-tests --test end_to_end -- --nocapture crash
 
 fuzz: packages
 	scripts/fuzz-short.sh $(or $(SECONDS),31536000)

@@ -26,7 +26,7 @@ fn refuses(daemon: &Daemon, arguments: &[&str], words: &[&str]) {
     assert_eq!(before, state(daemon), "{arguments:?} changed something");
 }
 
-fn path<'a>(disks: &'a [String], number: usize) -> &'a str {
+fn path(disks: &[String], number: usize) -> &str {
     &disks[number]
 }
 

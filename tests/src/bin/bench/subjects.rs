@@ -107,7 +107,7 @@ pub fn start(scene: &Scene, settings: &Settings) -> Vec<Subject> {
         free_bytes(scene.dir()) > copies * settings.size_bytes,
         "{} has too little room: {} MiB are wanted; set SIZE_MIB lower",
         scene.dir().display(),
-        copies * settings.size_bytes >> 20
+        (copies * settings.size_bytes) >> 20
     );
     let fill = scene.path("fill");
     let chunk = bytes(1, 64 << 20);
