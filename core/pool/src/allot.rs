@@ -1,5 +1,6 @@
-//! Which disks a row gets: those with the most free room, so that free space stays even, each at most once. Disks that are
-//! out come last: a row may have stale slabs from its beginning, so that a pool with a disk less goes on taking writes.
+//! Which disks a row gets: those with the most free room, so that free space stays even, each at most once. Where
+//! fewer disks than a row needs are in service, others have stale slabs of it from its beginning: a pool with a disk less
+//! goes on taking writes.
 
 use std::cmp::Reverse;
 
@@ -49,11 +50,13 @@ pub fn allot(config: &mut Config, space: &SpaceRecord) -> Result<RowRecord, Pool
     let slab_units = slab_units(&shape, space.chunk_bytes);
     let id = config.next_row;
     let disks = config.disks.len() as u64;
+    let short = eligible(config) < shape.width();
     let mut fitting: Vec<(bool, u32, u16)> = config
         .free
         .iter()
-        .filter(|(disk, free)| config.disks[*disk].usage.takes_slabs() && free.fits(slab_units))
+        .filter(|(_, free)| free.fits(slab_units))
         .map(|(disk, free)| (!takes_slabs(config, *disk), free.free(), *disk))
+        .filter(|(out, _, disk)| !out || (short && config.disks[disk].usage.takes_slabs()))
         .collect();
     let in_service = fitting.iter().filter(|(out, ..)| !out).count();
     let columns = usize::from(shape.columns);

@@ -14,7 +14,7 @@ use holdfast_pool::{FreedRow, Pool, PoolDisk, RowRecord, UNIT_BYTES, frame};
 use crate::block_map::MapOwner;
 use crate::column::{Blocks, Column, MapOnDisk};
 
-/// A disk that fails so many writes is taken out as a whole.
+/// A disk that fails so many writes is taken out as a whole, but for the last copy: its other blocks can still be read.
 const WRITE_ERRORS_ALLOWED: u64 = 16;
 /// Never an outage count of a disk in service.
 const NOT_IN_STEP: u32 = u32::MAX;
@@ -179,7 +179,10 @@ impl Row {
         }
         let slab = &self.slabs[index];
         let errors = slab.disk.counters.write_errors.fetch_add(1, Ordering::Relaxed) + 1;
-        let whole = error.kind == IoErrorKind::Gone || errors >= WRITE_ERRORS_ALLOWED || slab.joining();
+        let column = index / self.copies();
+        let alone = !self.copies_of(column).any(|(other, slab)| other != index && slab.usable());
+        let failing = errors >= WRITE_ERRORS_ALLOWED && !alone;
+        let whole = error.kind == IoErrorKind::Gone || failing || slab.joining();
         if whole {
             let state = if error.kind == IoErrorKind::Gone { DiskState::Missing } else { DiskState::Failed };
             self.pool.disk_out(slab.disk.index, state, &error.to_string()).await?;

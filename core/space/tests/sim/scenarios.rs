@@ -468,3 +468,51 @@ fn a_full_pool_refuses_new_rows_and_nothing_else() {
     });
     done.expect("no power cut is planned");
 }
+
+#[test]
+fn a_bad_range_under_the_last_copy_leaves_the_rest_served() {
+    let world = machine(13, 1, 64 << 20);
+    let shape = Shape { layout: Layout::Simple, columns: 1, interleave: ByteSize::kib(256) };
+    let (_pool, space) = create(&world, shape, 1 << 20);
+    let disk = world.disk(0);
+    let done = world.sim.run(async move {
+        space.write(0, data(1, 64), Durability::Durable).await.expect("room is there");
+        let bad = space.map()[0].slabs[0].offset_bytes + HEAD_BYTES + 8 * BLOCK_BYTES;
+        disk.fail_writes(bad..bad + BLOCK_BYTES, ErrorPersistence::UntilCleared);
+        for _ in 0..20 {
+            let error = space.write(8 * BLOCK_BYTES, data(2, 1), Durability::Durable).await.expect_err("the range is bad");
+            assert_eq!(error.kind, IoErrorKind::Media);
+        }
+        assert_eq!(byte_at(&space, 0).await, 1);
+        space.write(BLOCK_BYTES, data(3, 1), Durability::Durable).await.expect("this block is good");
+        assert_eq!(byte_at(&space, BLOCK_BYTES).await, 3);
+    });
+    done.expect("no power cut is planned");
+}
+
+#[test]
+fn a_row_that_cannot_be_served_keeps_no_other_from_its_housekeeping() {
+    let world = machine(14, 4, 64 << 20);
+    let (pool, space) = create(&world, mirror(2, 1), 32 << 20);
+    let (disks, candidates) = (world.disks(), world.candidates());
+    let done = world.sim.run(async move {
+        for chunk in 0..32u64 {
+            space.write(chunk << 20, data(1, 1), Durability::Durable).await.expect("room is there");
+        }
+        let lost: Vec<usize> = space.map()[0].slabs.iter().map(|slab| number(&slab.path)).collect();
+        pull(&pool, &disks[lost[0]], Disappearance::Cable).await;
+        for chunk in 0..32u64 {
+            space.write(chunk << 20, data(2, 1), Durability::Durable).await.expect("a copy is left");
+        }
+        // Now some rows have lost both copies.
+        pull(&pool, &disks[lost[1]], Disappearance::Cable).await;
+        let pair = |row: &holdfast_space::RowMap| row.slabs.iter().all(|slab| lost.contains(&number(&slab.path)));
+        disks[lost[0]].reappear();
+        pool.disk_back(candidates[lost[0]].clone()).await.expect("a member");
+        space.tidy().await.expect_err("a row has no copy left");
+        let mended =
+            |row: &holdfast_space::RowMap| pair(row) || row.slabs.iter().all(|slab| number(&slab.path) == lost[1] || !slab.stale);
+        assert!(space.map().iter().all(mended), "every other row has come in step");
+    });
+    done.expect("no power cut is planned");
+}
