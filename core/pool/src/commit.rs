@@ -104,7 +104,8 @@ impl Pool {
     }
 
     /// Writes everything that waits. A change of the voters gets a record behind it that changes nothing: it proves to
-    /// every later import that the change counted, whoever of the old voters is missing then.
+    /// every later import that the change counted, whoever of the old voters is missing then. The witness hears of it too: a
+    /// disk whose log lost its end must not find its vote among voters that are no more.
     pub(crate) async fn drain(&self, committer: &mut Committer) {
         while let Some(record) = self.next_record() {
             if record.batches.is_empty() {
@@ -116,6 +117,7 @@ impl Pool {
             if result.is_ok() && Votes::of(&self.state().config) != votes {
                 let proof = self.state().config.counters();
                 result = self.write(committer, &[proof]).await;
+                self.inform_witness().await;
             }
             abandoned.disarm();
             if let Err(error) = &result
@@ -205,12 +207,8 @@ impl Pool {
         if carried(false) {
             return Ok(());
         }
-        let fenced = || self.env.witness.load(self.id()).is_some_and(|known| known.promised > position.generation);
-        if carried(true) && !fenced() {
-            let record = WitnessRecord { promised: position.generation, tip: position };
-            if self.env.witness.store(self.id(), record).await.is_ok() {
-                return Ok(());
-            }
+        if carried(true) && self.tell_witness(position).await {
+            return Ok(());
         }
         Err(PoolError::new(
             PoolErrorKind::NoQuorum,
@@ -221,6 +219,23 @@ impl Pool {
                 votes.disks()
             ),
         ))
+    }
+
+    /// Tells the witness of the last change, so that its vote counts from now on. Where disks suffice, a failure is no more
+    /// than a vote less.
+    pub(crate) async fn inform_witness(&self) {
+        let position = *self.position.lock().expect("no panic while held");
+        self.tell_witness(position).await;
+    }
+
+    /// Whether the witness holds `position` now. One that has promised itself to a later import does not.
+    async fn tell_witness(&self, position: Position) -> bool {
+        let known = self.env.witness.load(self.id());
+        if known.is_some_and(|known| known.promised > position.generation) {
+            return false;
+        }
+        let record = WitnessRecord { promised: position.generation, tip: position };
+        self.env.witness.store(self.id(), record).await.is_ok()
     }
 
     /// Takes a disk out in memory at once, and queues the change that writes it down.

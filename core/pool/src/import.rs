@@ -14,7 +14,7 @@ use crate::PoolError;
 use crate::admission::{Admission, Electorate};
 use crate::area::Area;
 use crate::commit::{Committer, Guard};
-use crate::config::{Change, Config, DiskRecord};
+use crate::config::{Change, Config, DiskRecord, RowRecord};
 use crate::disk::PoolDisk;
 use crate::event::{Env, Severity, WitnessRecord};
 use crate::frame::Position;
@@ -164,12 +164,13 @@ pub(crate) async fn adopt(env: Env, mut found: FoundPool, force: bool) -> Result
         .collect();
     let damaged_labels: Vec<u16> = holders.iter().copied().filter(|index| members[index].labels_whole != [true; 2]).collect();
     let damaged_logs: Vec<u16> = repaired.into_iter().filter(|index| holders.contains(index)).collect();
-    let surplus = surplus(&config);
+    let (surplus, surplus_rows) = surplus(&config);
     let started = Position { generation, sequence: position.sequence };
     let pool = Pool::assemble(env, id, config, disks, Committer { logs, position: started });
     pool.open_generation(&absent, position, force).await?;
     let moves = moved(&pool.state().config, &members);
     pool.commit_each(surplus.into_iter().map(|change| (change, Guard::None)).chain(moves)).await?;
+    surplus_rows.iter().for_each(|row| pool.state().config.release(row));
     pool.inform_witness().await;
     let label = "a damaged label was rewritten";
     let log = "its metadata log was behind or damaged, and was written anew";
@@ -225,28 +226,23 @@ async fn catch_up(
     written.into_iter().map(|(index, _)| index).collect()
 }
 
-/// What creations and enlargements that were cut short left behind.
-fn surplus(config: &Config) -> Vec<Change> {
-    let mut changes = Vec::new();
+/// What creations and enlargements that were cut short left behind, and the rows of which nobody else lets go.
+fn surplus(config: &Config) -> (Vec<Change>, Vec<RowRecord>) {
+    let (mut changes, mut rows) = (Vec::new(), Vec::new());
     for (id, space) in &config.spaces {
-        if space.record.complete {
-            let beyond = space.rows.range(space.record.chunks()..).map(|(chunk, _)| *chunk);
-            changes.extend(beyond.map(|chunk| Change::RowGone { space: *id, chunk }));
-        } else {
+        if !space.record.complete {
             changes.push(Change::SpaceGone(*id));
+            continue;
+        }
+        for (chunk, row) in space.rows.range(space.record.chunks()..) {
+            changes.push(Change::RowGone { space: *id, chunk: *chunk });
+            rows.push(row.clone());
         }
     }
-    changes
+    (changes, rows)
 }
 
 impl Pool {
-    /// Tells the witness how far the pool is, so that its vote counts from now on. It is asked only where disks do not suffice, so
-    /// a failure is no more than a vote less.
-    async fn inform_witness(&self) {
-        let tip = *self.position.lock().expect("no panic while held");
-        let _ = self.env.witness.store(self.id(), WitnessRecord { promised: tip.generation, tip }).await;
-    }
-
     async fn open_generation(&self, absent: &[u16], from: Position, force: bool) -> Result<(), PoolError> {
         for index in absent {
             let path = self.state().config.disks.get(index).map(|record| record.path.clone()).unwrap_or_default();

@@ -1,0 +1,584 @@
+//! Whole lives of pools from seeds: random changes by several tasks, disks that go and come, power cuts between any two
+//! device writes, damaged metadata; and a model that says what every import must find.
+//!
+//! Invariant checked after every import: what was answered is there, what was not is there wholly or not at all, no unit
+//! is in two rows and none is lost. `HOLDFAST_SEEDS=N` runs more seeds, `HOLDFAST_SEED=S` exactly one.
+
+mod common;
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use common::*;
+use holdfast_device::sim::{Disappearance, SimRandom};
+use holdfast_model::{DiskState, Layout, Provisioning, Uuid};
+use holdfast_pool::{Area, FreedRow, Pool, PoolError, PoolErrorKind, RowRecord, SpaceRecord};
+
+/// What a space must be like.
+#[derive(Clone, Debug)]
+struct SpaceModel {
+    record: SpaceRecord,
+    rows: BTreeMap<u32, RowRecord>,
+    stale: BTreeSet<(u64, u16)>,
+}
+
+/// A change that was asked for and not answered yet.
+#[derive(Clone, Debug, PartialEq)]
+enum Open {
+    Create(String),
+    Grow(u32, u64),
+    Destroy(u32),
+    Row(u32, u32),
+    Free(u32, u32),
+    InStep(u32, u32, u16),
+    Add(Vec<String>),
+}
+
+#[derive(Default)]
+struct Model {
+    spaces: BTreeMap<u32, SpaceModel>,
+    serials: BTreeSet<String>,
+    open: Vec<Open>,
+}
+
+impl Model {
+    fn is_open(&self, wanted: impl Fn(&Open) -> bool) -> bool {
+        self.open.iter().any(wanted)
+    }
+
+    fn note_row(&mut self, space: u32, chunk: u32, row: RowRecord) {
+        let space = self.spaces.get_mut(&space).expect("its owner knows it");
+        let stale = row.slabs.iter().enumerate().filter(|(_, slab)| slab.stale()).map(|(index, _)| (row.id, index as u16));
+        space.stale.extend(stale);
+        space.rows.insert(chunk, row);
+    }
+
+    /// Notes every slab that is stale now: from here on it must stay so until it is said to be in step.
+    fn note_stale(&mut self, pool: &Pool) {
+        for (id, space) in &mut self.spaces {
+            for (chunk, row) in pool.rows(*id) {
+                if space.rows.get(&chunk).is_some_and(|known| known.id == row.id) {
+                    let stale = row.slabs.iter().enumerate().filter(|(_, slab)| slab.stale());
+                    space.stale.extend(stale.map(|(index, _)| (row.id, index as u16)));
+                }
+            }
+        }
+    }
+
+    /// Holds what an import found against what must be, and goes on from it.
+    fn check(&mut self, pool: &Pool) {
+        check_allotment(pool);
+        let found: BTreeMap<u32, SpaceRecord> = pool.spaces().into_iter().map(|space| (space.id, space)).collect();
+        for (id, known) in &self.spaces {
+            let Some(record) = found.get(id) else {
+                assert!(self.is_open(|open| *open == Open::Destroy(*id)), "space {} is gone", known.record.name);
+                continue;
+            };
+            let grown = self.is_open(|open| *open == Open::Grow(*id, record.size_bytes));
+            assert!(record.size_bytes == known.record.size_bytes || grown, "{}: size {}", record.name, record.size_bytes);
+            assert_eq!(SpaceRecord { size_bytes: 0, ..record.clone() }, SpaceRecord { size_bytes: 0, ..known.record.clone() });
+            self.check_rows(pool, record, known);
+        }
+        for record in found.values().filter(|record| !self.spaces.contains_key(&record.id)) {
+            assert!(self.is_open(|open| *open == Open::Create(record.name.to_string())), "space {} from nowhere", record.name);
+        }
+        for record in found.values() {
+            let fixed = record.provisioning == Provisioning::Fixed;
+            assert!(record.complete && (!fixed || pool.row_count(record.id) == record.chunks() as usize), "half a space");
+        }
+        let serials: BTreeSet<String> = pool.disks().into_iter().map(|disk| disk.record.serial).collect();
+        assert!(serials.is_superset(&self.serials), "disks are gone: {:?} of {:?}", serials, self.serials);
+        for new in serials.difference(&self.serials) {
+            let whole =
+                |open: &Open| matches!(open, Open::Add(all) if all.contains(new) && all.iter().all(|it| serials.contains(it)));
+            assert!(self.is_open(whole), "disk {new} from nowhere");
+        }
+        self.adopt(pool, serials);
+    }
+
+    fn check_rows(&self, pool: &Pool, record: &SpaceRecord, known: &SpaceModel) {
+        let found: BTreeMap<u32, RowRecord> = pool.rows(record.id).into_iter().collect();
+        let place = |row: &RowRecord| -> Vec<(u16, u32)> { row.slabs.iter().map(|slab| (slab.disk(), slab.unit())).collect() };
+        for (chunk, row) in &known.rows {
+            let freed = self.is_open(|open| *open == Open::Free(record.id, *chunk));
+            match found.get(chunk) {
+                None => assert!(freed, "row {chunk} of {} is gone", record.name),
+                Some(now) if now.id != row.id => {
+                    assert!(freed, "row {chunk} of {} is another", record.name);
+                }
+                Some(now) => {
+                    assert_eq!((now.shape, place(now)), (row.shape, place(row)), "row {chunk} of {} moved", record.name);
+                    for (slab, now) in now.slabs.iter().enumerate() {
+                        let must = known.stale.contains(&(row.id, slab as u16));
+                        let excused = self.is_open(|open| *open == Open::InStep(record.id, *chunk, slab as u16));
+                        assert!(!must || now.stale() || excused, "slab {slab} of row {chunk} of {} is believed", record.name);
+                    }
+                }
+            }
+        }
+        let grown = record.size_bytes != known.record.size_bytes && record.provisioning == Provisioning::Fixed;
+        for chunk in found.keys().filter(|chunk| !known.rows.contains_key(chunk)) {
+            let asked = self.is_open(|open| *open == Open::Row(record.id, *chunk));
+            assert!(asked || grown, "row {chunk} of {} from nowhere", record.name);
+        }
+    }
+
+    fn adopt(&mut self, pool: &Pool, serials: BTreeSet<String>) {
+        self.open.clear();
+        self.serials = serials;
+        self.spaces.clear();
+        for record in pool.spaces() {
+            let rows = pool.rows(record.id).into_iter().collect();
+            self.spaces.insert(record.id, SpaceModel { record, rows, stale: BTreeSet::new() });
+        }
+        self.note_stale(pool);
+    }
+}
+
+struct Life {
+    lab: RefCell<Lab>,
+    model: RefCell<Model>,
+    random: SimRandom,
+    /// Disks that are away or failing, whether the pool noticed or not.
+    bad: RefCell<BTreeSet<usize>>,
+    /// Disks in the pool.
+    members: RefCell<Vec<usize>>,
+    witness: bool,
+    closed: Cell<bool>,
+    names: Cell<u32>,
+}
+
+impl Life {
+    fn begin(seed: u64) -> (Rc<Self>, Arc<Pool>) {
+        let lab = Lab::new(seed, &[]);
+        let random = lab.sim.random();
+        let count = if random.chance(1, 4) { random.range(5..=9) } else { random.range(1..=4usize) };
+        let life = Rc::new(Self {
+            lab: RefCell::new(lab),
+            model: RefCell::default(),
+            random,
+            bad: RefCell::default(),
+            members: RefCell::default(),
+            witness: !seed.is_multiple_of(3),
+            closed: Cell::new(false),
+            names: Cell::new(0),
+        });
+        let disks: Vec<usize> = (0..count).map(|_| life.new_disk()).collect();
+        life.members.borrow_mut().extend(&disks);
+        let lab = life.lab.borrow();
+        lab.witness.set_reachable(life.witness);
+        let pool = lab.created(&disks);
+        life.model.borrow_mut().serials = disks.iter().map(|disk| serial(*disk)).collect();
+        drop(lab);
+        (life, pool)
+    }
+
+    fn new_disk(&self) -> usize {
+        let size = SMALL + self.random.range(0..4096u64) * 4096;
+        self.lab.borrow_mut().add_disk(size)
+    }
+
+    fn name(&self) -> String {
+        self.names.set(self.names.get() + 1);
+        format!("space{}", self.names.get())
+    }
+
+    fn open(&self, open: Open) {
+        self.model.borrow_mut().open.push(open);
+    }
+
+    fn close(&self, open: &Open) {
+        self.model.borrow_mut().open.retain(|other| other != open);
+    }
+
+    /// Sorts an answer: made, refused for good reason, or of unknown fate, and then the task ends.
+    fn judge<R>(&self, open: &Open, answer: Result<R, PoolError>) -> Result<Option<R>, ()> {
+        match answer {
+            Ok(done) => {
+                self.close(open);
+                Ok(Some(done))
+            }
+            Err(error) if matches!(error.kind, PoolErrorKind::NoSpace | PoolErrorKind::Invalid) => {
+                self.close(open);
+                Ok(None)
+            }
+            Err(error) => panic!("{open:?}: {error}"),
+        }
+    }
+
+    async fn worker(self: Rc<Self>, pool: Arc<Pool>, worker: u32, workers: u32) {
+        let mut freed: Vec<FreedRow> = Vec::new();
+        for _ in 0..self.random.range(3..14u32) {
+            let mine: Vec<u32> = self.model.borrow().spaces.keys().copied().filter(|id| id % workers == worker).collect();
+            let done = match self.random.pick(&mine).copied() {
+                Some(space) if !self.random.chance(1, 6) => self.change_space(&pool, space, &mut freed).await,
+                _ => self.create(&pool).await,
+            };
+            if done.is_err() {
+                return;
+            }
+            if self.random.chance(1, 2) {
+                freed.pop();
+            }
+        }
+    }
+
+    async fn create(&self, pool: &Arc<Pool>) -> Result<(), ()> {
+        let name = self.name();
+        let layout = match self.random.range(0..3u32) {
+            0 => Layout::Simple,
+            copies => mirror_of(copies as u8 + 1),
+        };
+        let fixed = self.random.chance(1, 3);
+        let provisioning = if fixed { Provisioning::Fixed } else { Provisioning::Thin };
+        let size = self.random.range(1..if fixed { 1500u64 } else { 6000 }) * 4096;
+        let open = Open::Create(name.clone());
+        self.open(open.clone());
+        let answer = pool.create_space(spec(&name, layout, self.random.range(1..=2), provisioning, size)).await;
+        if let Some(record) = self.judge(&open, answer)? {
+            let rows = pool.rows(record.id).into_iter().collect();
+            self.model.borrow_mut().spaces.insert(record.id, SpaceModel { record, rows, stale: BTreeSet::new() });
+        }
+        Ok(())
+    }
+
+    async fn change_space(&self, pool: &Arc<Pool>, id: u32, freed: &mut Vec<FreedRow>) -> Result<(), ()> {
+        let known = self.model.borrow().spaces[&id].clone();
+        let held: Vec<u32> = known.rows.keys().copied().collect();
+        let thin = known.record.provisioning == Provisioning::Thin;
+        match self.random.range(0..20u32) {
+            0..=8 if thin => {
+                let chunk = self.random.range(0..known.record.chunks());
+                let open = Open::Row(id, chunk);
+                self.open(open.clone());
+                let answer = pool.allot_row(id, chunk).await;
+                if let Some(row) = self.judge(&open, answer)? {
+                    self.model.borrow_mut().note_row(id, chunk, row);
+                }
+            }
+            9..=11 if thin && !held.is_empty() => {
+                let chunk = *self.random.pick(&held).expect("not empty");
+                let open = Open::Free(id, chunk);
+                self.open(open.clone());
+                let answer = pool.free_row(id, chunk).await;
+                if let Some(row) = self.judge(&open, answer)? {
+                    freed.push(row.expect("it had a row"));
+                    self.model.borrow_mut().spaces.get_mut(&id).expect("mine").rows.remove(&chunk);
+                }
+            }
+            12..=13 => {
+                let size = known.record.size_bytes + self.random.range(1..800u64) * 4096;
+                let open = Open::Grow(id, size);
+                self.open(open.clone());
+                let answer = pool.grow_space(id, size).await;
+                if self.judge(&open, answer)?.is_some() {
+                    let mut model = self.model.borrow_mut();
+                    let space = model.spaces.get_mut(&id).expect("mine");
+                    space.record.size_bytes = size;
+                    space.rows = pool.rows(id).into_iter().collect();
+                }
+            }
+            14 => {
+                let open = Open::Destroy(id);
+                self.open(open.clone());
+                let answer = pool.destroy_space(id).await;
+                if self.judge(&open, answer)?.is_some() {
+                    self.model.borrow_mut().spaces.remove(&id);
+                }
+            }
+            _ if !held.is_empty() => {
+                let chunk = *self.random.pick(&held).expect("not empty");
+                let slab = self.random.range(0..known.rows[&chunk].slabs.len());
+                self.change_slab(pool, id, chunk, slab).await;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    async fn change_slab(&self, pool: &Arc<Pool>, id: u32, chunk: u32, slab: usize) {
+        let row = pool.row(id, chunk).expect("its owner did not free it");
+        if row.slabs[slab].stale() {
+            let disk = pool.disk(row.slabs[slab].disk()).expect("a member");
+            let outages = disk.outages();
+            let open = Open::InStep(id, chunk, slab as u16);
+            self.open(open.clone());
+            let made = pool.mark_in_step(id, chunk, slab, &disk, outages).await.expect("a quorum is there");
+            if made {
+                self.model.borrow_mut().spaces.get_mut(&id).expect("mine").stale.remove(&(row.id, slab as u16));
+            }
+            self.close(&open);
+        } else {
+            pool.mark_stale(id, chunk, slab).await.expect("a quorum is there");
+            let mut model = self.model.borrow_mut();
+            let now = pool.row(id, chunk).expect("its owner did not free it");
+            if now.slabs[slab].stale() {
+                model.spaces.get_mut(&id).expect("mine").stale.insert((row.id, slab as u16));
+            }
+        }
+    }
+
+    /// Loses disks within the quorum, brings them back, adds new ones.
+    async fn operator(self: Rc<Self>, pool: Arc<Pool>) {
+        let clock = self.lab.borrow().sim.clock();
+        for _ in 0..self.random.range(0..6u32) {
+            clock.sleep(std::time::Duration::from_micros(self.random.range(0..600))).await;
+            match self.random.range(0..8u32) {
+                0..=3 => self.lose(&pool).await,
+                4..=6 => self.bring_back(&pool).await,
+                _ => self.add(&pool).await,
+            }
+        }
+    }
+
+    fn index_of(&self, pool: &Pool, disk: usize) -> Option<u16> {
+        pool.disks().into_iter().find(|member| member.record.serial == serial(disk)).map(|member| member.record.index)
+    }
+
+    async fn lose(&self, pool: &Arc<Pool>) {
+        let voting = pool.disks().iter().filter(|disk| disk.record.voting && disk.record.state == DiskState::Online).count();
+        let unnoticed = self.bad.borrow().iter().any(|disk| {
+            pool.disks().iter().any(|member| member.record.serial == serial(*disk) && member.record.state == DiskState::Online)
+        });
+        if unnoticed || voting < if self.witness { 2 } else { 3 } {
+            return;
+        }
+        let whole: Vec<usize> = self.members.borrow().iter().copied().filter(|disk| !self.bad.borrow().contains(disk)).collect();
+        let Some(disk) = self.random.pick(&whole).copied() else { return };
+        self.bad.borrow_mut().insert(disk);
+        let device = self.lab.borrow().disks[disk].clone();
+        match self.random.range(0..4u32) {
+            0 => device.fail_next_writes(self.random.range(1..3)),
+            1 => device.disappear(Disappearance::Cable),
+            _ => device.disappear(Disappearance::PowerLoss),
+        }
+        if self.random.chance(2, 3) {
+            let index = self.index_of(pool, disk).expect("a member");
+            pool.disk_out(index, DiskState::Missing, "pulled").await.expect("a quorum is left");
+            self.model.borrow_mut().note_stale(pool);
+        }
+    }
+
+    async fn bring_back(&self, pool: &Arc<Pool>) {
+        let bad: Vec<usize> = self.bad.borrow().iter().copied().collect();
+        let Some(disk) = self.random.pick(&bad).copied() else { return };
+        let Some(index) = self.index_of(pool, disk) else { return };
+        let (device, candidate) = {
+            let lab = self.lab.borrow();
+            (lab.disks[disk].clone(), lab.candidate(disk))
+        };
+        if pool.disk_record(pool.disk(index).expect("a member").id).expect("a member").state == DiskState::Online {
+            return;
+        }
+        self.model.borrow_mut().note_stale(pool);
+        device.clear_faults();
+        device.reappear();
+        // A disk with damaged metadata is no member any more.
+        match pool.disk_back(candidate).await {
+            Ok(()) => {
+                self.bad.borrow_mut().remove(&disk);
+            }
+            Err(error) => assert_eq!(error.kind, PoolErrorKind::Invalid, "{error}"),
+        }
+    }
+
+    async fn add(&self, pool: &Arc<Pool>) {
+        if self.members.borrow().len() > 10 {
+            return;
+        }
+        let disks: Vec<usize> = (0..self.random.range(1..=2u32)).map(|_| self.new_disk()).collect();
+        let open = Open::Add(disks.iter().map(|disk| serial(*disk)).collect());
+        self.open(open.clone());
+        self.members.borrow_mut().extend(&disks);
+        let candidates = self.lab.borrow().candidates(&disks);
+        pool.add_disks(candidates).await.expect("good disks");
+        self.close(&open);
+        self.model.borrow_mut().serials.extend(disks.iter().map(|disk| serial(*disk)));
+    }
+
+    /// One time of power: tasks at work until they end or the power does.
+    fn work(self: &Rc<Self>, pool: Arc<Pool>) {
+        let end = self.random.range(0..6u32);
+        let lab = self.lab.borrow();
+        if end < 4 {
+            lab.sim.cut_power_after(self.random.range(0..300));
+        }
+        let workers = self.random.range(1..=3u32);
+        let mut tasks = Vec::new();
+        for worker in 0..workers {
+            tasks.push(lab.sim.spawn_handle(self.clone().worker(pool.clone(), worker, workers)));
+        }
+        tasks.push(lab.sim.spawn_handle(self.clone().operator(pool.clone())));
+        let sim = lab.sim.clone();
+        drop(lab);
+        let done = sim.run(async move {
+            for task in tasks {
+                task.await;
+            }
+        });
+        self.closed.set(false);
+        if done.is_ok() {
+            check_allotment(&pool);
+            if end == 4 {
+                let exported = pool.clone();
+                if let Ok(answer) = sim.run(async move { exported.export().await }) {
+                    answer.expect("a quorum is there");
+                }
+                self.closed.set(true);
+            }
+        }
+        let all_in_step = pool.disks().iter().all(|disk| disk.record.state == DiskState::Online);
+        drop(pool);
+        if sim.is_powered() && end >= 4 && self.random.chance(1, 2) {
+            sim.kill();
+            sim.run_until_idle();
+        } else {
+            sim.cut_power();
+            sim.restart();
+        }
+        self.model.borrow_mut().open.retain(|open| !matches!(open, Open::InStep(..)) || done.is_err());
+        if all_in_step && self.bad.borrow().is_empty() {
+            self.damage();
+        }
+    }
+
+    /// Silent damage to labels and logs of a minority of the disks.
+    fn damage(&self) {
+        let members = self.model.borrow().serials.len();
+        if members != self.members.borrow().len() || !self.random.chance(1, 2) {
+            return;
+        }
+        let mut disks = self.members.borrow().clone();
+        self.random.shuffle(&mut disks);
+        for disk in disks.into_iter().take(self.random.range(0..=(members - 1) / 2)) {
+            let device = self.lab.borrow().disks[disk].clone();
+            let size = device.spec().size_bytes;
+            let area = Area::of_disk("", size).expect("a member's size");
+            for _ in 0..self.random.range(1..4u32) {
+                let at = match self.random.range(0..5u32) {
+                    0 => 0,
+                    1 => size - 4096,
+                    half => area.log_half(half as usize % 2) + self.random.range(0..24u64) * 4096,
+                };
+                match self.random.range(0..3u32) {
+                    0 => device.poke(at, &[0; 4096]),
+                    1 => device.corrupt(at..at + 512),
+                    _ => device.corrupt(at..(at + 16384).min(size)),
+                }
+            }
+        }
+    }
+
+    /// Imports, first perhaps from too few disks, perhaps with power cuts in the middle; what comes must be right.
+    fn import(self: &Rc<Self>) -> Arc<Pool> {
+        if self.random.chance(1, 3) {
+            let bad: Vec<usize> = self.bad.borrow().iter().copied().collect();
+            for disk in bad.into_iter().filter(|_| self.random.chance(1, 2)) {
+                let lab = self.lab.borrow();
+                lab.disks[disk].clear_faults();
+                lab.disks[disk].reappear();
+            }
+        }
+        let members = self.members.borrow().clone();
+        if self.random.chance(1, 3) {
+            let few: Vec<usize> = members.iter().copied().filter(|_| self.random.chance(1, 2)).collect();
+            if let Some(pool) = self.try_import(&few) {
+                let away = members.iter().copied().filter(|disk| !few.contains(disk));
+                self.bad.borrow_mut().extend(away);
+                return pool;
+            }
+        }
+        for _ in 0..self.random.range(0..3u32) {
+            self.lab.borrow().sim.cut_power_after(self.random.range(0..40));
+            if let Some(pool) = self.try_import(&members) {
+                return pool;
+            }
+        }
+        self.lab.borrow().sim.restart();
+        self.try_import(&members).expect("a quorum is here")
+    }
+
+    fn try_import(self: &Rc<Self>, disks: &[usize]) -> Option<Arc<Pool>> {
+        let (life, disks) = (self.clone(), disks.to_vec());
+        let lab = self.lab.borrow();
+        let (env, candidates, sim) = (lab.env(), lab.candidates(&disks), lab.sim.clone());
+        drop(lab);
+        let imported = sim.run(async move {
+            let found = holdfast_pool::scan(candidates).await.pools.pop()?;
+            match Pool::import(env, found, false).await {
+                Ok(pool) => Some(pool),
+                Err(error) => {
+                    let whole = disks.len() == life.members.borrow().len();
+                    assert!(!whole && error.kind == PoolErrorKind::NoQuorum, "import of {disks:?}: {error}");
+                    None
+                }
+            }
+        });
+        let Ok(pool) = imported else {
+            sim.restart();
+            return None;
+        };
+        let pool = pool?;
+        self.model.borrow_mut().check(&pool);
+        self.forget_returned(&pool);
+        Some(pool)
+    }
+
+    /// Disks that the import took back are good again; those that it does not know were never added.
+    fn forget_returned(&self, pool: &Pool) {
+        let records: Vec<_> = pool.disks().into_iter().map(|disk| disk.record).collect();
+        let lab = self.lab.borrow();
+        let state = |disk: usize| records.iter().find(|record| record.serial == serial(disk)).map(|record| record.state);
+        self.members.borrow_mut().retain(|disk| state(*disk).is_some());
+        for disk in self.members.borrow().iter() {
+            if state(*disk) == Some(DiskState::Online) && lab.disks[*disk].is_present() {
+                lab.disks[*disk].clear_faults();
+                self.bad.borrow_mut().remove(disk);
+            } else {
+                self.bad.borrow_mut().insert(*disk);
+            }
+        }
+    }
+}
+
+fn live(seed: u64) {
+    let (life, mut pool) = Life::begin(seed);
+    let lives = life.random.range(2..=4u32);
+    for _ in 0..lives {
+        life.work(pool);
+        pool = life.import();
+        let ids: BTreeSet<Uuid> = pool.disks().iter().map(|disk| disk.record.id).collect();
+        assert_eq!(ids.len(), pool.disks().len(), "two disks of one id");
+        assert!(!pool.was_closed() || life.closed.get(), "it was not closed");
+    }
+}
+
+#[test]
+fn every_import_finds_what_was_answered() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    if let Some(seed) = number("HOLDFAST_SEED") {
+        return live(seed);
+    }
+    let seeds = number("HOLDFAST_SEEDS").unwrap_or(2000);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let next = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds {
+                        return;
+                    }
+                    if std::panic::catch_unwind(|| live(seed)).is_err() {
+                        next.store(seeds, Ordering::Relaxed);
+                        panic!("HOLDFAST_SEED={seed} replays this failure");
+                    }
+                }
+            });
+        }
+    });
+}
