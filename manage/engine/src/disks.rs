@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
 
 use holdfast_api::{ApiError, Code, DiskRef};
 use holdfast_device::Device;
@@ -17,6 +18,9 @@ use holdfast_pool::{Candidate, DiskInfo};
 use crate::engine::Engine;
 use crate::error::{Answer, conflict, not_confirmed, not_found, stopping, system};
 use crate::foreign;
+
+/// How long a file that is in use is asked again whether it still is.
+const BUSY_PATIENCE: Duration = Duration::from_millis(100);
 
 /// A disk that was opened and is not in a pool yet.
 pub(crate) struct Taken {
@@ -143,8 +147,17 @@ impl Engine {
         if !path.starts_with('/') {
             return Err(ApiError::invalid(object, "its path is not absolute", "write the whole path, beginning with /"));
         }
-        let owned = path.to_string();
-        self.blocking(move || file::probe(owned)).await?.map_err(|error| refused(object, &error))
+        let deadline = Instant::now() + BUSY_PATIENCE;
+        loop {
+            let owned = path.to_string();
+            let facts = self.blocking(move || file::probe(owned)).await?.map_err(|error| refused(object.clone(), &error))?;
+            // A child that is just being started holds our own locks for a moment longer than we do.
+            let passing = facts.in_use_by.is_some() && !facts.is_block_device && Instant::now() < deadline;
+            if !passing {
+                return Ok(facts);
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
 
     /// Opens the disk at `path`; for writing only if nobody else does.

@@ -105,6 +105,7 @@ pub(crate) struct OfflinePool {
     pub(crate) known: KnownPool,
     pub(crate) reason: ApiError,
     pub(crate) seen: Vec<bool>,
+    pub(crate) tried: Instant,
 }
 
 /// An export, served or waiting for its space.
@@ -220,9 +221,7 @@ impl Engine {
         let _changing = self.changing.lock().await;
         let pools = std::mem::take(&mut self.live_mut().pools);
         for open in pools.into_values() {
-            if let Err(error) = self.close_spaces(&open).await {
-                tracing::error!("{error}");
-            }
+            self.close_pool(&open).await;
         }
         self.live_mut().exports.clear();
         self.events.emit(Severity::Info, "daemon", "stopped in good order", "");
@@ -364,6 +363,19 @@ impl Engine {
             self.close_space(open, id).await?;
         }
         Ok(())
+    }
+
+    /// Closes a pool in good order, so that its next import finds nothing to bring in step.
+    async fn close_pool(&self, open: &OpenPool) {
+        if let Err(error) = self.close_spaces(open).await {
+            tracing::error!("{error}");
+            return;
+        }
+        let pool = open.pool.clone();
+        let closed = self.on_reactor(move || async move { pool.export().await }).await;
+        if let Ok(Err(error)) = closed {
+            tracing::warn!("pool {} could not be closed in good order: {error}", open.name());
+        }
     }
 
     /// Opens all spaces of a pool that are not open; what fails is an event.

@@ -19,6 +19,9 @@ use crate::error::{Answer, conflict, from_pool, not_found, system};
 use crate::pools::release;
 use crate::state::KnownPool;
 
+/// How often a pool that could not be imported is tried again while nothing about its disks changes.
+const RETRY_INTERVAL: Duration = Duration::from_secs(10);
+
 /// What a look at disks brought: pools, and the devices behind the paths.
 pub(crate) struct Search {
     pub(crate) pools: Vec<FoundPool>,
@@ -157,18 +160,23 @@ impl Engine {
                 )),
             };
             if let Err(reason) = result {
-                self.events.emit(Severity::Error, &object, &format!("not imported: {}", reason.message), &reason.next_action);
-                let seen = presence(&known);
-                self.live_mut().offline.insert(known.id, OfflinePool { known, reason, seen });
+                let offline = OfflinePool { seen: presence(&known), known, reason: reason.clone(), tried: Instant::now() };
+                let before = self.live_mut().offline.insert(offline.known.id, offline);
+                if before.is_none_or(|before| before.reason != reason) {
+                    let cause = format!("not imported: {}", reason.message);
+                    self.events.emit(Severity::Error, &object, &cause, &reason.next_action);
+                }
             }
         }
     }
 
-    /// Tries offline pools again whose disks came or went since the last try.
+    /// Tries offline pools again, at once where their disks came or went since the last try.
     pub(crate) async fn retry_offline(&self) {
         let changed: Vec<KnownPool> = {
             let live = self.live();
-            let offline = live.offline.values().filter(|offline| presence(&offline.known) != offline.seen);
+            let due =
+                |offline: &&OfflinePool| offline.tried.elapsed() > RETRY_INTERVAL || presence(&offline.known) != offline.seen;
+            let offline = live.offline.values().filter(due);
             offline.map(|offline| offline.known.clone()).collect()
         };
         self.open_known(changed).await;

@@ -71,6 +71,8 @@ impl Engine {
                 seen.look_at(disk.record.path, &mut returned);
             }
         }
+        // Who looks at a pool keeps its disks from being opened anew.
+        drop(pools);
         if !returned.is_empty() {
             self.change(move |engine| async move { engine.bring_back(returned).await }).await?;
         }

@@ -53,7 +53,7 @@ async fn a_pulled_disk_is_noticed_and_brought_in_step_when_it_is_back() {
     let rig = Rig::new();
     let (engine, disks) = rig.with_space(3).await;
     fs::rename(&disks[1], rig.path("away")).unwrap();
-    eventually("noticing", || engine.pool("tank").unwrap().state == PoolHealth::Degraded).await;
+    eventually(&engine, "noticing", || engine.pool("tank").unwrap().state == PoolHealth::Degraded).await;
     let shown = engine.pool("tank").unwrap();
     assert_eq!(shown.disks.iter().filter(|disk| disk.state == DiskState::Missing).count(), 1);
     assert!(shown.conditions.iter().all(|condition| !condition.next_action.is_empty()) && !shown.conditions.is_empty());
@@ -64,8 +64,8 @@ async fn a_pulled_disk_is_noticed_and_brought_in_step_when_it_is_back() {
     );
     assert!(engine.events().list(0, 1000).iter().any(|event| event.object.contains("d2") && !event.next_action.is_empty()));
     fs::rename(rig.path("away"), &disks[1]).unwrap();
-    eventually("healing", || engine.status().health == Health::Healthy).await;
-    eventually("resyncing", || engine.space("tank/vm").unwrap().stale_slabs == 0).await;
+    eventually(&engine, "healing", || engine.status().health == Health::Healthy).await;
+    eventually(&engine, "resyncing", || engine.space("tank/vm").unwrap().stale_slabs == 0).await;
     engine.shutdown().await;
 }
 
@@ -76,12 +76,13 @@ async fn a_pool_that_lost_too_many_disks_is_imported_anew_when_they_are_back() {
     for (number, disk) in disks.iter().enumerate() {
         fs::rename(disk, rig.path(&format!("away{number}"))).unwrap();
     }
-    eventually("noticing", || engine.pool("tank").unwrap().disks.iter().all(|disk| disk.state == DiskState::Missing)).await;
+    eventually(&engine, "noticing", || engine.pool("tank").unwrap().disks.iter().all(|disk| disk.state == DiskState::Missing))
+        .await;
     for (number, disk) in disks.iter().enumerate() {
         fs::rename(rig.path(&format!("away{number}")), disk).unwrap();
     }
-    eventually("healing", || engine.status().health == Health::Healthy).await;
-    assert!(engine.exports()[0].served);
+    eventually(&engine, "healing", || engine.status().health == Health::Healthy).await;
+    assert!(engine.exports()[0].served, "{:?}", engine.events().list(0, 100));
     assert!(engine.create_space(mirror("tank/second", 8 * MIB)).await.unwrap().changed);
     engine.shutdown().await;
 }
@@ -107,8 +108,8 @@ async fn a_pool_whose_disks_are_away_is_offline_until_they_are_back() {
     for disk in &disks[..2] {
         fs::rename(format!("{disk}.away"), disk).unwrap();
     }
-    eventually("importing", || engine.pool("tank").unwrap().state == PoolHealth::Ok).await;
-    eventually("exporting", || engine.exports()[0].served).await;
+    eventually(&engine, "importing", || engine.pool("tank").unwrap().state == PoolHealth::Ok).await;
+    eventually(&engine, "exporting", || engine.exports()[0].served).await;
     engine.shutdown().await;
 }
 

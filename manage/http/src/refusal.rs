@@ -2,6 +2,7 @@
 
 use axum::extract::rejection::{BytesRejection, PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::header::CONTENT_LENGTH;
 use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use holdfast_api::{ApiError, Code, ErrorBody};
@@ -41,11 +42,15 @@ impl From<QueryRejection> for Refusal {
 impl From<BytesRejection> for Refusal {
     fn from(rejection: BytesRejection) -> Self {
         if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
-            let message = format!("the body is larger than {} bytes", crate::BODY_BYTES);
-            return Self(ApiError::new(Code::TooLarge, "body", message, "send less"));
+            return too_large();
         }
         Self(ApiError::invalid("body", rejection.body_text(), "send it again"))
     }
+}
+
+fn too_large() -> Refusal {
+    let message = format!("the body is larger than {} bytes", crate::BODY_BYTES);
+    Refusal(ApiError::new(Code::TooLarge, "body", message, "send less"))
 }
 
 /// A JSON body of type `T`.
@@ -55,6 +60,10 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     type Rejection = Refusal;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
+        let announced = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+        if announced.is_some_and(|bytes| bytes > crate::BODY_BYTES) {
+            return Err(too_large());
+        }
         let bytes = axum::body::Bytes::from_request(request, state).await?;
         let bytes: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
         let wrong = |error: serde_json::Error| {

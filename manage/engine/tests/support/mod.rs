@@ -86,10 +86,10 @@ pub fn export(space: &str) -> CreateExport {
 }
 
 /// Waits until `done` holds.
-pub async fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+pub async fn eventually(engine: &Engine, what: &str, mut done: impl FnMut() -> bool) {
     let started = Instant::now();
     while !done() {
-        assert!(started.elapsed() < Duration::from_secs(20), "{what} did not happen");
+        assert!(started.elapsed() < Duration::from_secs(20), "{what} did not happen: {:#?}", engine.events().list(0, 100));
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
