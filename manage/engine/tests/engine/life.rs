@@ -1,15 +1,13 @@
 //! Engines that stop and start, and disks that go and come.
 
-mod support;
-
 use std::fs;
 use std::time::Duration;
 
+use crate::support::{MIB, Rig, eventually, mirror, pool};
 use holdfast_api::pool::PoolHealth;
 use holdfast_api::{Code, ImportPools};
 use holdfast_engine::{Engine, StartError, StateError};
 use holdfast_model::{DiskState, Health, SpaceState};
-use support::{MIB, Rig, eventually, mirror, pool};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_brings_everything_back() {

@@ -1,11 +1,9 @@
 //! Every change does what it says, says so, and changes nothing when it is repeated or refused.
 
-mod support;
-
+use crate::support::{MIB, Rig, export, mirror, pool};
 use holdfast_api::pool::PoolHealth;
 use holdfast_api::{AddDisks, Code, CreateExport, CreateFileDisk, CreateSpace, DiskRef, GrowSpace, LayoutKind, SetDisk};
 use holdfast_model::{Media, Usage};
-use support::{MIB, Rig, export, mirror, pool};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn repeating_a_change_changes_nothing() {
@@ -111,7 +109,7 @@ async fn bad_input_is_refused_with_a_reason_and_changes_nothing() {
         let error = engine.create_pool(pool(name, &disks)).await.unwrap_err();
         assert!(error.code == Code::Invalid && !error.message.is_empty(), "{name:?}: {error}");
     }
-    for size_bytes in [0, 1, 4095, 64 * MIB + 1, u64::MAX, u64::MAX & !4095] {
+    for size_bytes in [0, 1, 4095, 64 * MIB + 1, u64::MAX, !4095] {
         let path = rig.disk("new");
         let error = engine.create_file_disk(CreateFileDisk { path, size_bytes }).await.unwrap_err();
         assert_eq!(error.code, Code::Invalid, "{size_bytes}: {error}");
@@ -140,7 +138,7 @@ async fn bad_input_is_refused_with_a_reason_and_changes_nothing() {
 
     engine.create_pool(pool("tank", &disks)).await.unwrap();
     let before = engine.pool("tank").unwrap();
-    for size_bytes in [0, 1, 4097, u64::MAX, u64::MAX & !4095] {
+    for size_bytes in [0, 1, 4097, u64::MAX, !4095] {
         let error = engine.create_space(mirror("tank/vm", size_bytes)).await.unwrap_err();
         assert!(matches!(error.code, Code::Invalid | Code::NoSpace), "{size_bytes}: {error}");
     }

@@ -1,0 +1,5 @@
+//! A real engine on file disks in memory: its changes, and its life.
+
+mod changes;
+mod life;
+mod support;
