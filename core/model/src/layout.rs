@@ -61,7 +61,9 @@ pub enum ShapeError {
     #[error("an interleave is a power of two from 4 KiB to 16 MiB, not {0}")]
     Interleave(ByteSize),
     /// The pool has not enough disks.
-    #[error("{shape} needs {needed} disks that may hold data, the pool has {present}: add disks or choose fewer columns or copies")]
+    #[error(
+        "{shape} needs {needed} disks that may hold data, the pool has {present}: add disks or choose fewer columns or copies"
+    )]
     Disks {
         /// The shape asked for.
         shape: Shape,
@@ -96,11 +98,8 @@ impl Shape {
             Layout::Simple => most.min(DEFAULT_SIMPLE_COLUMNS),
             Layout::Mirror { .. } => most,
         };
-        let shape = Self {
-            layout,
-            columns: columns.unwrap_or(default.max(1)),
-            interleave: interleave.unwrap_or(DEFAULT_INTERLEAVE),
-        };
+        let shape =
+            Self { layout, columns: columns.unwrap_or(default.max(1)), interleave: interleave.unwrap_or(DEFAULT_INTERLEAVE) };
         shape.check()?;
         if shape.width() > disks {
             return Err(ShapeError::Disks { shape, needed: shape.width(), present: disks });

@@ -20,7 +20,9 @@ pub enum NameError {
     #[error("a name has 1 to {MAX_NAME_BYTES} characters, '{0}' has {len}", len = .0.len())]
     Length(String),
     /// A character that names do not have.
-    #[error("{name:?} has the character {bad:?}: names are of letters A-Z a-z, digits, '.', '_' and '-', and begin with a letter or digit")]
+    #[error(
+        "{name:?} has the character {bad:?}: names are of letters A-Z a-z, digits, '.', '_' and '-', and begin with a letter or digit"
+    )]
     Character {
         /// The text.
         name: String,
