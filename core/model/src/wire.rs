@@ -177,6 +177,32 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
 
+/// CRC-32C of bytes that come in pieces.
+pub struct Crc32c(crc_fast::Digest);
+
+impl Crc32c {
+    /// Of no bytes yet.
+    pub fn new() -> Self {
+        Self(crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi))
+    }
+
+    /// Goes on with the next piece.
+    pub fn add(&mut self, piece: &[u8]) {
+        self.0.update(piece);
+    }
+
+    /// The checksum of all pieces.
+    pub fn value(&self) -> u32 {
+        self.0.finalize() as u32
+    }
+}
+
+impl Default for Crc32c {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -211,5 +237,8 @@ mod tests {
     #[test]
     fn crc_is_castagnoli() {
         assert_eq!(crc32c(b"123456789"), 0xe306_9283);
+        let mut pieces = Crc32c::new();
+        [&b"12345"[..], b"", b"6789"].into_iter().for_each(|piece| pieces.add(piece));
+        assert_eq!(pieces.value(), 0xe306_9283);
     }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use futures_util::future::try_join_all;
 use holdfast_device::{Device, Durability, IoBuf, IoError, IoSlice};
-use holdfast_model::wire::crc32c;
+use holdfast_model::wire::{Crc32c, crc32c};
 use holdfast_model::{BLOCK_BYTES, Uuid};
 
 use crate::area::Area;
@@ -61,7 +61,8 @@ async fn read(device: &Arc<dyn Device>, offset: u64, len: u64) -> Option<IoBuf> 
 }
 
 impl LogPlace {
-    /// Finds the newer of the two halves that is whole; `None` where neither is.
+    /// Finds the newer of the two halves; `None` where there is none, or where its checkpoint is damaged: the older half is
+    /// whole then, but what was added to the newer one since is lost, so the disk is not to be believed.
     pub async fn find_tip(&self) -> Option<Tip> {
         let mut best: Option<Tip> = None;
         for half in 0..2 {
@@ -71,7 +72,9 @@ impl LogPlace {
                 best = Some(tip);
             }
         }
-        best
+        let best = best?;
+        let header = self.checkpoint_header(best.half).await?;
+        self.checkpoint_pieces(best.half, &header, |_| {}).await.then_some(best)
     }
 
     /// The payloads of the log up to `tip` with their positions: the checkpoint's, then each record's. `None` if a checksum
@@ -104,15 +107,26 @@ impl LogPlace {
     }
 
     async fn checkpoint_payload(&self, half: usize, header: &Header) -> Option<Vec<u8>> {
+        let mut payload = Vec::with_capacity(header.payload_len);
+        let whole = self.checkpoint_pieces(half, header, |piece| payload.extend_from_slice(piece)).await;
+        whole.then_some(payload)
+    }
+
+    /// Hands the payload on piece by piece; false if it cannot be read or its checksum fails.
+    async fn checkpoint_pieces(&self, half: usize, header: &Header, mut each: impl FnMut(&[u8])) -> bool {
         let start = self.area.log_half(half) + BLOCK_BYTES;
-        let mut payload = Vec::with_capacity(header.payload_len.next_multiple_of(BLOCK_BYTES as usize));
-        while payload.len() < header.payload_len {
-            let left = (header.payload_len - payload.len()).next_multiple_of(BLOCK_BYTES as usize);
-            let piece = read(&self.device, start + payload.len() as u64, left.min(PIECE_BYTES) as u64).await?;
-            payload.extend_from_slice(&piece);
+        let mut sum = Crc32c::new();
+        let mut at = 0;
+        while at < header.payload_len {
+            let len = (header.payload_len - at).min(PIECE_BYTES);
+            let Some(piece) = read(&self.device, start + at as u64, (len as u64).next_multiple_of(BLOCK_BYTES)).await else {
+                return false;
+            };
+            sum.add(&piece[..len]);
+            each(&piece[..len]);
+            at += len;
         }
-        payload.truncate(header.payload_len);
-        (crc32c(&payload) == header.payload_crc).then_some(payload)
+        sum.value() == header.payload_crc
     }
 
     async fn half_tip(&self, half: usize) -> Option<Tip> {

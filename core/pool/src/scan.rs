@@ -198,8 +198,11 @@ impl Evidence {
         self.owners.iter().copied().max_by_key(|owner| self.votes_for(*owner))
     }
 
-    fn votes(&self) -> usize {
-        self.owner().map_or(0, |owner| self.votes_for(owner))
+    /// How much speaks for the disk having been labelled with this size.
+    fn weight(&self, area: &Area) -> (usize, bool) {
+        let Some(owner) = self.owner() else { return (0, false) };
+        let mut own = self.labels.iter().flatten().filter(|label| (label.pool, label.disk) == owner);
+        (self.votes_for(owner), own.any(|label| label.disk_bytes == area.disk_bytes))
     }
 }
 
@@ -227,7 +230,7 @@ async fn look(candidate: Candidate) -> Look {
     let mut best: Option<(Area, Evidence)> = None;
     for area in areas {
         let evidence = Evidence::gather(&device, &area).await;
-        if best.as_ref().is_none_or(|(_, known)| evidence.votes() > known.votes()) {
+        if best.as_ref().is_none_or(|(known_area, known)| evidence.weight(&area) >= known.weight(known_area)) {
             best = Some((area, evidence));
         }
     }

@@ -425,7 +425,7 @@ impl Life {
             if end == 4 {
                 let exported = pool.clone();
                 if let Ok(answer) = sim.run(async move { exported.export().await }) {
-                    answer.expect("a quorum is there");
+                    answer.unwrap_or_else(|error| panic!("export with disks {:?} bad: {error}", self.bad.borrow()));
                 }
                 self.closed.set(true);
             }
