@@ -11,7 +11,7 @@ PIN ?=
 
 .PHONY: run test bench lint soak fuzz packages
 
-run:
+run: packages
 	$(CARGO) run --release --package holdfast -- demo
 
 packages:
