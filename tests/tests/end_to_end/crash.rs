@@ -53,6 +53,59 @@ fn kill_under_load_loses_nothing_of_a_three_way_mirror() {
     kill_under_load(&["--layout", "mirror", "--copies", "3"]);
 }
 
+/// A disk goes away under load, the daemon is killed, and the disk comes back before or after the next start: what it missed
+/// is never read from it.
+#[test]
+fn kill_under_load_while_disks_come_and_go() {
+    let mut random = Random::announced();
+    let scene = Scene::new();
+    let mut daemon = Daemon::start(&scene);
+    let disks = daemon.pool(&scene, "tank", 4, "256MiB");
+    let size = SPACE_BYTES.to_string();
+    daemon.space("tank/vm", &["--layout", "mirror", "--interleave", "64KiB", "--thin", "--size", &size]);
+    let socket = daemon.nbd_socket();
+    let load = Load::new(CLIENTS, SPACE_BYTES);
+    let sound = |when: &str| {
+        let faults = load.check(&socket, "vm", 2);
+        assert!(faults.is_empty(), "{when}:\n{}", faults[..faults.len().min(20)].join("\n"));
+    };
+    for round in 0..rounds() / 3 {
+        let disk = &disks[random.below(disks.len() as u64) as usize];
+        let away = format!("{disk}.away");
+        let mut loads = 1 + random.below(2);
+        let mut gone = false;
+        while loads > 0 {
+            loads -= 1;
+            let (before, after) = (200 + random.below(500), random.below(2000));
+            let mut seeds = Random::new(random.next_u64());
+            std::thread::scope(|scope| {
+                let running = scope.spawn(|| load.run(&socket, "vm", &mut seeds));
+                std::thread::sleep(Duration::from_millis(before));
+                if !gone {
+                    std::fs::rename(disk, &away).expect("a disk can be moved away");
+                    gone = true;
+                    std::thread::sleep(Duration::from_millis(after));
+                }
+                daemon.kill();
+                running.join().expect("the load finds no fault");
+            });
+            if loads == 0 && random.below(2) == 0 {
+                std::fs::rename(&away, disk).expect("a disk can be moved back");
+                gone = false;
+            }
+            daemon.start_again();
+            sound(&format!("round {round}, {disk} {}", if gone { "away" } else { "back" }));
+        }
+        if gone {
+            std::fs::rename(&away, disk).expect("a disk can be moved back");
+        }
+        wait_until("all is in step", 60, || {
+            daemon.json(&["pool", "show", "tank"])["state"] == "ok" && daemon.json(&["space", "show", "tank/vm"])["state"] == "ok"
+        });
+        sound(&format!("round {round}, in step"));
+    }
+}
+
 /// fio writes one block after the other and flushes; what it wrote long before the kill verifies.
 #[test]
 fn kill_under_fio_leaves_what_fio_verifies() {
