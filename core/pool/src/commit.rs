@@ -19,7 +19,7 @@ use crate::config::{Change, Config, DiskRecord, SpaceRecord};
 use crate::disk::PoolDisk;
 use crate::event::{Severity, WitnessRecord};
 use crate::frame::Position;
-use crate::log::DiskLog;
+use crate::log::{Checkpoint, DiskLog};
 use crate::pool::Pool;
 use crate::quorum::Votes;
 use crate::{PoolError, PoolErrorKind};
@@ -180,11 +180,11 @@ impl Pool {
             let state = self.state();
             committer.logs.retain(|index, _| state.disks.get(index).is_some_and(|disk| disk.in_service()));
             let full = committer.logs.values().any(|log| !log.has_room(payload.len()));
-            (Votes::of(&state.config), full.then(|| state.config.checkpoint()))
+            (Votes::of(&state.config), full.then(|| Checkpoint::new(&state.config.checkpoint())))
         };
         let at = committer.position;
         let writes =
-            committer.logs.iter_mut().map(|(index, log)| append(*index, log, at, position, &payload, checkpoint.as_deref()));
+            committer.logs.iter_mut().map(|(index, log)| append(*index, log, at, position, &payload, checkpoint.as_ref()));
         let results = join_all(writes).await;
         let held: BTreeSet<u16> = results.iter().filter(|(_, result)| result.is_ok()).map(|(index, _)| *index).collect();
         self.settle(&votes, changes, &held, position).await?;
@@ -391,7 +391,7 @@ async fn append(
     at: Position,
     position: Position,
     payload: &[u8],
-    checkpoint: Option<&[u8]>,
+    checkpoint: Option<&Checkpoint>,
 ) -> (u16, Result<(), IoError>) {
     let write = async {
         if let Some(checkpoint) = checkpoint

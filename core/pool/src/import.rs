@@ -19,7 +19,7 @@ use crate::disk::PoolDisk;
 use crate::event::{Env, Severity, WitnessRecord};
 use crate::frame::Position;
 use crate::label::Label;
-use crate::log::{DiskLog, LogPlace};
+use crate::log::{Checkpoint, DiskLog, LogPlace};
 use crate::pool::{Pool, draw_uuid, new_record, refuse_twice};
 use crate::scan::{Candidate, FoundPool, Member, OpenChange, front_label};
 
@@ -70,7 +70,7 @@ pub(crate) async fn create(env: Env, name: Name, disks: Vec<Candidate>) -> Resul
         members.push((record, candidate, area));
     }
     let position = Position { generation: 1, sequence: 1 };
-    let checkpoint = config.checkpoint();
+    let checkpoint = Checkpoint::new(&config.checkpoint());
     let starts = members.iter().map(|(record, candidate, area)| async {
         wipe(&candidate.device).await?;
         let place = LogPlace { device: candidate.device.clone(), area: *area, pool: id, disk: record.id };
@@ -207,6 +207,7 @@ async fn catch_up(
         None => (position, config.checkpoint(), None),
     };
     let behind = logs.iter_mut().filter(|(_, log)| log.position() != Some(position));
+    let checkpoint = Checkpoint::new(&checkpoint);
     let writes = behind.map(|(index, log)| {
         let (checkpoint, last) = (&checkpoint, &last);
         async move {
@@ -274,7 +275,7 @@ impl Pool {
                 for index in &silenced {
                     state.config.disks.entry(*index).and_modify(|record| record.voting = false);
                 }
-                state.config.checkpoint()
+                Checkpoint::new(&state.config.checkpoint())
             };
             let writes = committer.logs.iter_mut().map(|(index, log)| {
                 let checkpoint = &checkpoint;

@@ -1,13 +1,13 @@
 //! The metadata log of one disk: two halves, each a checkpoint of the whole configuration with the records after it.
 //!
 //! ```text
-//!  half A   | checkpoint at 7.120 | 7.121 | 7.122 | ... | 7.300 | (old bytes)
+//!  half A   | zeros               | 7.121 | 7.122 | ... | 7.300 | (old bytes)
 //!  half B   | checkpoint at 7.300 | 7.301 | 8.302 | 8.303 |            <- in use
 //! ```
 //!
-//! A checkpoint goes into the half not in use and is durable before a record follows it, so one half is whole at any
-//! time. A record continues the log only if its sequence is the next one, its generation not lower, and its frame
-//! carries the checksum of the payload before it: leftovers of an earlier use of the half never fit.
+//! A checkpoint goes into the half not in use and is durable before the other half is given up and a record follows it,
+//! so one half is whole at any time. A record continues the log only if its sequence is the next one, its generation not
+//! lower, and its frame carries the checksum of the payload before it: leftovers of an earlier use of the half never fit.
 
 use std::sync::Arc;
 
@@ -190,6 +190,25 @@ impl Window {
     }
 }
 
+/// A whole configuration ready for writing, in memory once for all disks.
+pub struct Checkpoint {
+    pieces: Vec<IoSlice>,
+    len: usize,
+    crc: u32,
+}
+
+impl Checkpoint {
+    /// From its payload.
+    pub fn new(payload: &[u8]) -> Self {
+        Self { pieces: payload.chunks(PIECE_BYTES).map(IoSlice::padded).collect(), len: payload.len(), crc: crc32c(payload) }
+    }
+
+    /// Bytes of payload.
+    pub fn payload_len(&self) -> usize {
+        self.len
+    }
+}
+
 impl DiskLog {
     /// Opens the log of a disk for appending. Without a tip it is empty until its first checkpoint.
     pub fn new(place: LogPlace, tip: Option<Tip>) -> Self {
@@ -218,28 +237,30 @@ impl DiskLog {
     }
 
     /// Writes the whole configuration, as it is at `position`, into the half not in use.
-    pub async fn checkpoint(&mut self, position: Position, payload: &[u8]) -> Result<(), IoError> {
-        if !Self::fits(&self.area, payload.len()) {
+    pub async fn checkpoint(&mut self, position: Position, checkpoint: &Checkpoint) -> Result<(), IoError> {
+        if !Self::fits(&self.area, checkpoint.len) {
             return Err(too_small("the pool's configuration"));
         }
         let half = self.tip.map_or(0, |tip| 1 - tip.half);
         let start = self.area.log_half(half);
         let mut offset = start + BLOCK_BYTES;
-        for pieces in payload.chunks(PIECE_BYTES * 4) {
-            let writes = pieces.chunks(PIECE_BYTES).map(|piece| {
-                let write = self.device.write(offset, IoSlice::padded(piece), Durability::Cached);
-                offset += piece.len().next_multiple_of(BLOCK_BYTES as usize) as u64;
+        for pieces in checkpoint.pieces.chunks(4) {
+            let writes = pieces.iter().map(|piece| {
+                let write = self.device.write(offset, piece.clone(), Durability::Cached);
+                offset += piece.len() as u64;
                 write
             });
             try_join_all(writes.collect::<Vec<_>>()).await?;
         }
         self.device.flush().await?;
-        let payload_crc = crc32c(payload);
         let frame = self.frame(Kind::Checkpoint, start, position, 0);
-        let header = frame.seal_detached(payload.len(), payload_crc).freeze();
+        let header = frame.seal_detached(checkpoint.len, checkpoint.crc).freeze();
         self.device.write(start, header, Durability::Durable).await?;
-        let checkpoint_bytes = BLOCK_BYTES + (payload.len() as u64).next_multiple_of(BLOCK_BYTES);
-        self.tip = Some(Tip { position, half, checkpoint_bytes, end: start + checkpoint_bytes, previous: payload_crc });
+        // Were the older half left, a later loss of this one would bring it back as if it were the last word.
+        let older = IoSlice::padded(&[0; BLOCK_BYTES as usize]);
+        self.device.write(self.area.log_half(1 - half), older, Durability::Durable).await?;
+        let checkpoint_bytes = BLOCK_BYTES + (checkpoint.len as u64).next_multiple_of(BLOCK_BYTES);
+        self.tip = Some(Tip { position, half, checkpoint_bytes, end: start + checkpoint_bytes, previous: checkpoint.crc });
         Ok(())
     }
 

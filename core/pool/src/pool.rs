@@ -15,7 +15,7 @@ use crate::disk::PoolDisk;
 use crate::event::{Env, Event, Severity};
 use crate::frame::Position;
 use crate::import::{adopt, label_disk};
-use crate::log::{DiskLog, LogPlace};
+use crate::log::{Checkpoint, DiskLog, LogPlace};
 use crate::scan::{Candidate, FoundPool, scan};
 use crate::{PoolError, PoolErrorKind};
 
@@ -478,7 +478,7 @@ impl Pool {
         self.drain(&mut committer).await;
         let (mut next, checkpoint) = {
             let state = self.state();
-            (state.config.next_disk, state.config.checkpoint())
+            (state.config.next_disk, Checkpoint::new(&state.config.checkpoint()))
         };
         if usize::from(MAX_DISKS - next) < disks.len() {
             return Err(PoolError::invalid(format!("pool {} has had {next} disks and takes {MAX_DISKS} in all", self.name)));
@@ -487,7 +487,7 @@ impl Pool {
         let mut added = Vec::new();
         for candidate in disks {
             let area = Area::of_disk(&candidate.info.path, candidate.device.geometry().size_bytes)?;
-            if !DiskLog::fits(&area, checkpoint.len() * 2) {
+            if !DiskLog::fits(&area, checkpoint.payload_len() * 2) {
                 return Err(PoolError::invalid(format!(
                     "disk {} is too small for the configuration of pool {}: add a larger one",
                     candidate.info.path, self.name
@@ -602,7 +602,7 @@ impl Pool {
         }
         let (record, checkpoint) = {
             let state = self.state();
-            (state.config.disks.get(&disk.index).cloned(), state.config.checkpoint())
+            (state.config.disks.get(&disk.index).cloned(), Checkpoint::new(&state.config.checkpoint()))
         };
         let known = record.ok_or_else(|| PoolError::damaged(format!("disk {} has no record", disk.id)))?;
         let record = DiskRecord { path: info.path.clone(), state: DiskState::Online, voting: true, ..known };

@@ -21,7 +21,7 @@ enum Damage {
 
 fn harm(disk: &SimDisk, offset: u64, damage: Damage) {
     match damage {
-        Damage::Flip => disk.corrupt(offset..offset + 200),
+        Damage::Flip => disk.corrupt(offset..offset + 130),
         Damage::Zero => disk.poke(offset, &[0; 4096]),
         Damage::Unreadable => {
             disk.fail_reads(offset..offset + 4096, holdfast_device::sim::ErrorPersistence::UntilRewritten);

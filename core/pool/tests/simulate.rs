@@ -148,6 +148,8 @@ struct Life {
     members: RefCell<Vec<usize>>,
     witness: bool,
     closed: Cell<bool>,
+    /// Whether metadata was damaged since the last import: then the others must be there to outvote it.
+    damaged: Cell<bool>,
     names: Cell<u32>,
 }
 
@@ -164,6 +166,7 @@ impl Life {
             members: RefCell::default(),
             witness: !seed.is_multiple_of(3),
             closed: Cell::new(false),
+            damaged: Cell::new(false),
             names: Cell::new(0),
         });
         let disks: Vec<usize> = (0..count).map(|_| life.new_disk()).collect();
@@ -453,6 +456,7 @@ impl Life {
         }
         let mut disks = self.members.borrow().clone();
         self.random.shuffle(&mut disks);
+        self.damaged.set(true);
         for disk in disks.into_iter().take(self.random.range(0..=(members - 1) / 2)) {
             let device = self.lab.borrow().disks[disk].clone();
             let size = device.spec().size_bytes;
@@ -483,7 +487,7 @@ impl Life {
             }
         }
         let members = self.members.borrow().clone();
-        if self.random.chance(1, 3) {
+        if self.random.chance(1, 3) && !self.damaged.get() {
             let few: Vec<usize> = members.iter().copied().filter(|_| self.random.chance(1, 2)).collect();
             if let Some(pool) = self.try_import(&few) {
                 let away = members.iter().copied().filter(|disk| !few.contains(disk));
@@ -522,6 +526,7 @@ impl Life {
             return None;
         };
         let pool = pool?;
+        self.damaged.set(false);
         self.model.borrow_mut().check(&pool);
         self.forget_returned(&pool);
         Some(pool)
