@@ -6,6 +6,7 @@
 use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use holdfast_engine::{Engine, NbdSettings, Settings, TlsSettings};
@@ -17,6 +18,9 @@ use crate::arguments::{LogFormat, Serve, TlsRequired};
 
 /// The variable that says what is logged.
 pub const LOG_VARIABLE: &str = "HOLDFAST_LOG";
+
+/// How long the end waits for clients of the API that are in the middle of a request.
+const API_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Starts logging to stderr; `default` is what is logged where the environment says nothing.
 pub fn start_logging(format: LogFormat, default: &str) {
@@ -93,7 +97,13 @@ impl Daemon {
     pub async fn stop(self) -> Result<()> {
         let _ = self.stop.send(());
         self.engine.shutdown().await;
-        self.api.await.context("the API broke off")?.context("the API's socket")
+        match tokio::time::timeout(API_TIMEOUT, self.api).await {
+            Ok(ended) => ended.context("the API broke off")?.context("the API's socket"),
+            Err(_) => {
+                tracing::warn!("a client of the API did not let go and is left behind");
+                Ok(())
+            }
+        }
     }
 }
 

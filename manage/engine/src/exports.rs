@@ -101,8 +101,11 @@ impl Engine {
             self.live_mut().exports.remove(&name);
             return Err(error);
         }
-        let added = self.exports.add(&name, target as Arc<dyn Target>);
-        added.map_err(|error| conflict(&object, error.to_string(), "withdraw it and export it again"))?;
+        if let Err(error) = self.exports.add(&name, target as Arc<dyn Target>) {
+            self.live_mut().exports.remove(&name);
+            self.remember()?;
+            return Err(conflict(&object, error.to_string(), "ask again when its clients are gone"));
+        }
         self.note(&object, &format!("made of space {path}{}", if request.read_only { ", read-only" } else { "" }));
         Ok(ExportChanged { changed: true, export: self.export(&name)? })
     }
