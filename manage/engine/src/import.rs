@@ -282,7 +282,13 @@ impl Engine {
         if let Err(error) = self.close_spaces(&open).await {
             tracing::warn!("{error}");
         }
-        self.live_mut().pools.remove(&open.name());
+        {
+            let reason = ApiError::new(Code::Conflict, &object, "it is being imported anew", "wait a moment");
+            let offline = OfflinePool { seen: presence(&known), known: known.clone(), reason, tried: Instant::now() };
+            let mut live = self.live_mut();
+            live.pools.remove(&open.name());
+            live.offline.insert(known.id, offline);
+        }
         release(open).await;
         self.open_known(vec![known]).await;
     }

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use crate::engine::{Engine, OpenPool};
 use crate::error::Answer;
-use crate::import::{Return, Search};
+use crate::import::Return;
 
 /// What tells one object at a path from the next: device, inode and last change.
 type Mark = (u64, u64, i64, i64);
@@ -106,7 +106,7 @@ impl Engine {
     }
 
     async fn bring_back(&self, paths: BTreeSet<String>) -> Answer<()> {
-        let search = self.search(paths).await?;
+        let mut search = self.search(paths).await?;
         let pools: Vec<Arc<OpenPool>> = self.live().pools.values().cloned().collect();
         let mut reopen = Vec::new();
         for open in pools {
@@ -119,7 +119,9 @@ impl Engine {
                 }
             }
         }
-        let Search { refused, .. } = search;
+        let refused = std::mem::take(&mut search.refused);
+        // What was found is open, and would keep the pools from being opened anew.
+        drop(search);
         for open in reopen {
             self.reopen(open).await;
         }
