@@ -6,7 +6,8 @@ mod crash;
 mod damage;
 mod data_base;
 mod file_system;
-mod idle;
+mod footprint;
+
 mod life;
 mod losses;
 mod tls;
