@@ -80,19 +80,24 @@ async fn pull(pool: &Pool, world_disk: &holdfast_device::sim::SimDisk, how: Disa
 
 #[test]
 fn a_pool_with_a_disk_out_goes_on_taking_new_rows() {
-    for (copies, columns, disks) in [(2, 1, 2), (2, 2, 4), (3, 1, 3), (3, 2, 6)] {
+    for (copies, columns, disks, pulled) in [(2, 1, 2, 1), (2, 2, 4, 1), (2, 2, 4, 2), (3, 1, 3, 1), (3, 2, 6, 2)] {
         let world = machine(1, disks, 64 << 20);
         let (pool, space) = create(&world, mirror(copies, columns), 24 << 20);
-        let (out, back) = (world.disk(0), world.candidate(0));
+        let out: Vec<_> = (0..pulled).map(|index| (world.disk(index), world.candidate(index))).collect();
         let served = space.clone();
         let done = world.sim.run(async move {
-            pull(&pool, &out, Disappearance::PowerLoss).await;
+            for (disk, _) in &out {
+                pull(&pool, disk, Disappearance::PowerLoss).await;
+            }
             for chunk in 0..24u64 {
-                served.write(chunk << 20, data(chunk as u8 + 1, 2), Durability::Cached).await.expect("others have room");
+                let (offset, both_columns) = (chunk << 20, data(chunk as u8 + 1, 66));
+                served.write(offset, both_columns, Durability::Cached).await.expect("others have room");
             }
             assert!(served.status().stale_slabs > 0);
-            out.reappear();
-            pool.disk_back(back).await.expect("a member");
+            for (disk, back) in out {
+                disk.reappear();
+                pool.disk_back(back).await.expect("a member");
+            }
             served.tidy().await.expect("copies come in step");
             assert_eq!(served.status().stale_slabs, 0);
             served.close().await.expect("closes");
@@ -171,7 +176,7 @@ fn what_a_durable_discard_removed_under_a_flush_stays_away() {
 
 #[test]
 fn a_map_that_a_crash_left_on_one_disk_alone_is_never_believed() {
-    for seed in 0..40 {
+    for seed in 0..200 {
         let world = machine(seed, 3, 64 << 20);
         let (pool, space) = create(&world, mirror(2, 1), 1 << 20);
         let head = move |world: &World, slab: &holdfast_space::SlabMap| {
@@ -179,38 +184,44 @@ fn a_map_that_a_crash_left_on_one_disk_alone_is_never_believed() {
         };
         let before = space.clone();
         let written = world.sim.run(async move {
-            before.write(0, data(7, 1), Durability::Durable).await.expect("room is there");
+            // The maps stand in two slots in turn: either may be the one of the last map.
+            for block in 0..=1 + seed % 2 {
+                before.write(block * BLOCK_BYTES, data(7, 1), Durability::Durable).await.expect("room is there");
+            }
             before.map()[0].slabs.clone()
         });
         let slabs = written.expect("no power cut is planned");
-        let known = head(&world, &slabs[1]);
+        let [away, stays] = if seed % 4 < 2 { [&slabs[0], &slabs[1]] } else { [&slabs[1], &slabs[0]] };
+        let known = head(&world, stays);
         let discarded = space.clone();
-        world
-            .sim
-            .run(async move { discarded.discard(0, BLOCK_BYTES, Durability::Durable).await.map(|()| pool.row_count(1)) })
-            .expect("no power cut is planned")
-            .expect("discards");
+        let done = world.sim.run(async move { discarded.discard(0, BLOCK_BYTES, Durability::Durable).await });
+        done.expect("no power cut is planned").expect("discards");
+        drop((pool, space));
         // As if the power had been cut when the discard had reached the map of one copy.
-        if space.map().is_empty() {
-            continue;
-        }
         world.sim.kill();
-        world.disk(number(&slabs[1].path)).poke(slabs[1].offset_bytes, &known);
-        world.disk(number(&slabs[0].path)).disappear(Disappearance::Cable);
+        world.disk(number(&stays.path)).poke(stays.offset_bytes, &known);
+        world.disk(number(&away.path)).disappear(Disappearance::Cable);
         let (pool, space) = import(&world);
-        let (back, candidate) = (world.disk(number(&slabs[0].path)), world.candidate(number(&slabs[0].path)));
+        let (back, candidate) = (world.disk(number(&away.path)), world.candidate(number(&away.path)));
         let served = world.sim.run(async move {
             let served = byte_at(&space, 0).await;
-            back.reappear();
+            assert_eq!(served, 7, "the copy that is there knows nothing of the discard");
+            assert_eq!(space.tidy().await, Ok(()), "nothing is there to join yet");
+            (pool, space)
+        });
+        let (pool, space) = served.expect("no power cut is planned");
+        back.reappear();
+        world.sim.cut_power_after(seed / 4);
+        let joined = world.sim.run(async move {
             pool.disk_back(candidate).await.expect("a member");
             space.tidy().await.expect("copies come in step");
-            assert_eq!(space.status().stale_slabs, 0);
-            served
         });
-        world.sim.kill();
+        assert!(joined.is_ok() || seed < 160, "the last seeds come to the end");
+        world.sim.cut_power();
+        world.sim.restart();
         let (_pool, space) = import(&world);
         let again = world.sim.run(async move { byte_at(&space, 0).await });
-        assert_eq!(served, again, "seed {seed}: what was served once stays");
+        assert_eq!(again, Ok(7), "seed {seed}: what was served once stays");
     }
 }
 
@@ -309,6 +320,8 @@ fn no_write_is_answered_before_the_outage_that_it_passed_over_is_written_down() 
         let noted = answered.clone();
         let cut = world.sim.run(async move {
             let out = spawner.spawn_handle(async move { pull(&pool, &disk, Disappearance::Cable).await });
+            // Tasks take their turns by chance: in half of the seeds the disk is out before the write begins.
+            spawner.spawn_handle(async {}).await;
             space.write(0, data(2, 4), Durability::Durable).await.expect("a copy is left");
             noted.set(true);
             out.await;
