@@ -226,6 +226,20 @@ pub struct Config {
     /// Where forced imports left a history that other disks may have continued, and the generations that they began; the
     /// latest of them.
     pub forced: Vec<(Position, u64)>,
+    pub(crate) row_bytes: u64,
+}
+
+/// Bytes of a checkpoint before its disks, at most.
+const HEAD_BYTES: u64 = 1024;
+/// Bytes of a disk in a checkpoint without its texts, at most.
+const DISK_BYTES: usize = 64;
+/// Bytes of a space in a checkpoint, at most.
+pub(crate) const SPACE_BYTES: u64 = 128;
+
+/// Bytes of a row in a checkpoint, with as many stale slabs as it can have.
+pub(crate) fn row_bytes(shape: &Shape) -> u64 {
+    let width = shape.width() as u64;
+    26 + 6 * width + 12 * (width - u64::from(shape.columns))
 }
 
 /// Forced imports that are remembered.
@@ -256,6 +270,7 @@ impl Config {
                 let gone = self.spaces.remove(id).ok_or(WireError::Value("space"))?;
                 for row in gone.rows.values() {
                     self.release(row);
+                    self.row_bytes -= row_bytes(&row.shape);
                 }
             }
             Change::Row { space, chunk, row } => self.apply_row(*space, *chunk, row)?,
@@ -263,6 +278,7 @@ impl Config {
                 let rows = &mut self.spaces.get_mut(space).ok_or(WireError::Value("space"))?.rows;
                 let gone = rows.remove(chunk).ok_or(WireError::Value("row"))?;
                 self.release(&gone);
+                self.row_bytes -= row_bytes(&gone.shape);
             }
             Change::Stale { space, chunk, slab, stale } => {
                 // The row may have been given back while the change waited for the log.
@@ -348,6 +364,14 @@ impl Config {
     /// The numbers that were used already, as a change that changes nothing here.
     pub(crate) fn counters(&self) -> Change {
         Change::Counters { row: self.next_row, space: self.next_space, disk: self.next_disk }
+    }
+
+    /// How large a checkpoint may become with the spaces and rows that there are, whatever happens to their slabs.
+    pub(crate) fn checkpoint_bytes(&self) -> u64 {
+        let texts = |disk: &DiskRecord| disk.serial.len() + disk.model.len() + disk.path.len();
+        let places = |disk: &DiskRecord| disk.place.as_ref().map_or(0, |place| place.enclosure.len());
+        let disks: usize = self.disks.values().map(|disk| DISK_BYTES + texts(disk) + places(disk)).sum();
+        HEAD_BYTES + disks as u64 + self.spaces.len() as u64 * SPACE_BYTES + self.row_bytes
     }
 
     /// The payload of a checkpoint.
@@ -444,6 +468,7 @@ impl Config {
         if let Some(space) = self.spaces.get_mut(&space) {
             space.rows.insert(chunk, row.clone());
         }
+        self.row_bytes += row_bytes(&row.shape);
         Ok(())
     }
 }

@@ -9,6 +9,7 @@
 //!  commit.rs    one change at a time, on a majority of the disks before it counts      quorum.rs: who is a majority
 //!  log.rs       the metadata log of one disk: checkpoints and records                   codec.rs: changes as bytes
 //!  config.rs    the configuration itself, and the changes it knows                      extents.rs: free units
+//!  admission.rs who may import                                                          room.rs: how large it may become
 //!  scan.rs      finding pools on disks                                                  label.rs, frame.rs: blocks
 //!  slab.rs      the head of a slab                                                      area.rs: how a disk is divided
 //! ```
@@ -32,6 +33,7 @@ mod label;
 mod log;
 mod pool;
 mod quorum;
+mod room;
 mod scan;
 pub mod slab;
 mod status;

@@ -22,7 +22,7 @@ use crate::frame::{Frame, Header, Kind, Position};
 const PIECE_BYTES: usize = 1 << 20;
 const SCAN_BYTES: u64 = 64 << 10;
 /// Records are gathered into a checkpoint when they outgrow it, but not before they reach this.
-const LEAST_RECORD_BYTES: u64 = 256 << 10;
+pub(crate) const LEAST_RECORD_BYTES: u64 = 256 << 10;
 
 /// Where the log of a disk ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

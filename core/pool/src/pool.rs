@@ -16,6 +16,7 @@ use crate::event::{Env, Event, Severity};
 use crate::frame::Position;
 use crate::import::{adopt, label_disk};
 use crate::log::{Checkpoint, DiskLog, LogPlace};
+use crate::room::check_room;
 use crate::scan::{Candidate, FoundPool, scan};
 use crate::{PoolError, PoolErrorKind};
 
@@ -301,6 +302,7 @@ impl Pool {
                     record.chunks()
                 )));
             }
+            check_room(&state, 0, 1, &record.shape)?;
             allot(&mut state.config, &record)?
         };
         let change = Change::Row { space, chunk, row: row.clone() };
@@ -329,6 +331,7 @@ impl Pool {
         let path = format!("{}/{}", self.name, spec.name);
         let record = {
             let mut state = self.state();
+            check_room(&state, 1, 0, &spec.shape)?;
             let config = &mut state.config;
             if config.spaces.values().any(|space| space.record.name == spec.name) {
                 return Err(PoolError::new(PoolErrorKind::Exists, format!("space {path} exists already: choose another name")));
@@ -411,6 +414,7 @@ impl Pool {
 
     fn reserve_rows(&self, path: &str, record: &SpaceRecord, from: u32) -> Result<Vec<(u32, RowRecord)>, PoolError> {
         let mut state = self.state();
+        check_room(&state, 1, u64::from(record.chunks() - from), &record.shape)?;
         let mut rows: Vec<(u32, RowRecord)> = Vec::new();
         let rows_now = state.config.spaces.get(&record.id).map(|space| space.rows.range(from..));
         let held: BTreeSet<u32> = rows_now.into_iter().flatten().map(|(chunk, _)| *chunk).collect();

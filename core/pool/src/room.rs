@@ -1,0 +1,36 @@
+//! How large a configuration may become: every disk in service must be able to hold it, so the smallest one says.
+//!
+//! Invariant: rows and spaces are only begun while this has room for them, so no disk is lost to a log that does not fit.
+
+use holdfast_model::{BLOCK_BYTES, ByteSize, Shape};
+
+use crate::config::{SPACE_BYTES, row_bytes};
+use crate::log::LEAST_RECORD_BYTES;
+use crate::pool::State;
+use crate::{PoolError, PoolErrorKind};
+
+/// What a log half keeps free for records, also for those under way.
+const RESERVE_BYTES: u64 = BLOCK_BYTES + 2 * LEAST_RECORD_BYTES;
+
+/// Refuses what the disks could not write down.
+pub(crate) fn check_room(state: &State, spaces: u64, rows: u64, shape: &Shape) -> Result<(), PoolError> {
+    let in_service = state.disks.values().filter(|disk| disk.in_service());
+    let Some(smallest) = in_service.min_by_key(|disk| disk.area.log_half_bytes()) else { return Ok(()) };
+    let room = smallest.area.log_half_bytes().saturating_sub(RESERVE_BYTES);
+    let wanted = state.config.checkpoint_bytes() + spaces * SPACE_BYTES + rows.saturating_mul(row_bytes(shape));
+    if wanted <= room {
+        return Ok(());
+    }
+    let record = state.config.disks.get(&smallest.index);
+    Err(PoolError::new(
+        PoolErrorKind::NoSpace,
+        format!(
+            "pool {} cannot keep a map of {}: its disk {} of {} has room for {}; replace that disk by a larger one, or make fewer or smaller spaces",
+            state.config.name.as_ref().map(ToString::to_string).unwrap_or_default(),
+            ByteSize(wanted),
+            record.map(|record| record.label()).unwrap_or_default(),
+            ByteSize(smallest.area.disk_bytes),
+            ByteSize(room)
+        ),
+    ))
+}
