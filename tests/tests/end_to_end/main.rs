@@ -7,7 +7,6 @@ mod damage;
 mod data_base;
 mod file_system;
 mod footprint;
-
 mod life;
 mod losses;
 mod tls;
