@@ -4,7 +4,7 @@
 //! each chunk of a space a slab on each of several distinct disks.
 //!
 //! ```text
-//!  pool.rs      what an owner does: disks, spaces, rows
+//!  pool.rs      what an owner does: disks and rows                                     spaces.rs: making and growing spaces
 //!  import.rs    how a pool comes into being: created, or found and imported
 //!  commit.rs    one change at a time, on a majority of the disks before it counts      quorum.rs: who is a majority
 //!  log.rs       the metadata log of one disk: checkpoints and records                   codec.rs: changes as bytes
@@ -36,6 +36,7 @@ mod quorum;
 mod room;
 mod scan;
 pub mod slab;
+mod spaces;
 mod status;
 
 pub use area::{Area, LARGEST_DISK_BYTES, SMALLEST_DISK_BYTES, UNIT_BYTES};

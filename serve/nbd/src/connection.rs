@@ -41,8 +41,9 @@ use crate::transport::{Receiver, Sender};
 use bell::Bell;
 use serve::Refusal;
 
-/// Replies are sent when so many bytes wait, even in the middle of a batch.
-const FLUSH_BYTES: usize = 64 << 10;
+/// Replies are sent when they carry, or answer for, so many bytes of payload, even in the middle of a batch: the client
+/// makes its next requests while the rest is served.
+const FLUSH_BYTES: u64 = 32 << 10;
 /// No more requests are taken up while so many bytes wait behind a full socket: a read that is served now would only push
 /// others out of the caches before it is sent.
 const WAITING_BYTES: usize = 256 << 10;
@@ -218,7 +219,7 @@ impl Connection {
                     Incoming::Payload(_, buf) => self.payload(Some(buf)),
                     Incoming::Skipped(_) => self.payload(None),
                 }
-                if self.waiting_bytes() >= FLUSH_BYTES {
+                if self.answered_bytes() >= FLUSH_BYTES {
                     self.flush();
                 }
                 if turn >= TURN {

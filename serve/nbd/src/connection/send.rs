@@ -26,6 +26,11 @@ impl Connection {
         self.out.borrow().bytes()
     }
 
+    /// Payload bytes, of reads and writes, whose replies wait to be sent, as above.
+    pub(super) fn answered_bytes(&self) -> u64 {
+        self.out.borrow().held_bytes
+    }
+
     /// Replies that wait to be sent, as above.
     pub(super) fn waiting_replies(&self) -> u32 {
         self.out.borrow().requests

@@ -1,0 +1,182 @@
+//! Spaces made, grown and removed.
+//!
+//! Invariant: a fixed space whose creation or growth was answered has all its rows; one that was cut short is taken back at the
+//! next import.
+
+use std::collections::BTreeSet;
+
+use holdfast_model::{BLOCK_BYTES, ByteSize, Provisioning, Shape};
+
+use crate::allot::{allot, chunk_bytes, eligible};
+use crate::area::Area;
+use crate::commit::Guard;
+use crate::config::{Change, RowRecord, SpaceRecord};
+use crate::pool::{Pool, SpaceSpec};
+use crate::room::check_room;
+use crate::{PoolError, PoolErrorKind};
+
+/// Slabs that are allotted by one change, so that a change stays small.
+const SLABS_PER_CHANGE: usize = 2048;
+/// The largest space.
+const LARGEST_SPACE_BYTES: u64 = 1 << 60;
+
+impl Pool {
+    /// Makes a space.
+    ///
+    /// # Errors
+    /// A name that is taken, a size or shape that cannot be, or, for a fixed space, too little room.
+    pub async fn create_space(&self, spec: SpaceSpec) -> Result<SpaceRecord, PoolError> {
+        let _admin = self.admin.lock().await;
+        let path = format!("{}/{}", self.name(), spec.name);
+        let record = {
+            let mut state = self.state();
+            check_room(&state, 1, 0, &spec.shape)?;
+            let config = &mut state.config;
+            if config.spaces.values().any(|space| space.record.name == spec.name) {
+                return Err(PoolError::new(PoolErrorKind::Exists, format!("space {path} exists already: choose another name")));
+            }
+            check_size(&path, spec.size_bytes)?;
+            Shape::choose(spec.shape.layout, Some(spec.shape.columns), Some(spec.shape.interleave), eligible(config))
+                .map_err(|error| PoolError::invalid(format!("space {path}: {error}")))?;
+            let smallest = config
+                .disks
+                .values()
+                .filter(|disk| disk.usage.takes_slabs())
+                .filter_map(|disk| Area::of_disk("", disk.disk_bytes).ok())
+                .min_by_key(Area::units)
+                .ok_or_else(|| PoolError::invalid(format!("pool {} has no disk for data", self.name())))?;
+            let id = config.next_space;
+            config.next_space += 1;
+            SpaceRecord {
+                id,
+                uuid: self.draw_uuid(),
+                name: spec.name,
+                shape: spec.shape,
+                provisioning: spec.provisioning,
+                size_bytes: spec.size_bytes,
+                chunk_bytes: chunk_bytes(&spec.shape, &smallest),
+                complete: false,
+            }
+        };
+        if spec.size_bytes.div_ceil(record.chunk_bytes) > u64::from(u32::MAX) {
+            return Err(PoolError::invalid(format!(
+                "space {path} of {} has too many chunks for disks of this size",
+                ByteSize(spec.size_bytes)
+            )));
+        }
+        let fixed = record.provisioning == Provisioning::Fixed;
+        let rows = if fixed { self.reserve_rows(&path, &record, 0)? } else { Vec::new() };
+        let complete = SpaceRecord { complete: true, ..record.clone() };
+        if rows.is_empty() {
+            self.commit(vec![Change::Space(complete.clone())], Guard::None).await?;
+            return Ok(complete);
+        }
+        if let Err(error) = self.commit(vec![Change::Space(record.clone())], Guard::None).await {
+            self.release_rows(&rows);
+            return Err(error);
+        }
+        self.commit_rows(record.id, rows).await?;
+        self.commit(vec![Change::Space(complete.clone())], Guard::None).await?;
+        Ok(complete)
+    }
+
+    /// Grows a space; false if it has that size already.
+    ///
+    /// # Errors
+    /// A smaller size, or, for a fixed space, too little room.
+    pub async fn grow_space(&self, id: u32, size_bytes: u64) -> Result<bool, PoolError> {
+        let _admin = self.admin.lock().await;
+        let record = self.space(id).ok_or_else(|| PoolError::new(PoolErrorKind::NotFound, format!("space {id} is gone")))?;
+        let path = format!("{}/{}", self.name(), record.name);
+        check_size(&path, size_bytes)?;
+        if size_bytes == record.size_bytes {
+            return Ok(false);
+        }
+        if size_bytes < record.size_bytes {
+            return Err(PoolError::invalid(format!(
+                "space {path} has {} and cannot be made smaller ({}): make a smaller space and copy",
+                ByteSize(record.size_bytes),
+                ByteSize(size_bytes)
+            )));
+        }
+        if size_bytes.div_ceil(record.chunk_bytes) > u64::from(u32::MAX) {
+            return Err(PoolError::invalid(format!("space {path} cannot have {}: too many chunks", ByteSize(size_bytes))));
+        }
+        let grown = SpaceRecord { size_bytes, ..record.clone() };
+        let fixed = record.provisioning == Provisioning::Fixed;
+        let rows = if fixed { self.reserve_rows(&path, &grown, record.chunks())? } else { Vec::new() };
+        // The rows come first: what is cut short between is rows beyond the end, which the next import removes.
+        self.commit_rows(id, rows).await?;
+        self.commit(vec![Change::Space(grown)], Guard::None).await?;
+        Ok(true)
+    }
+
+    fn reserve_rows(&self, path: &str, record: &SpaceRecord, from: u32) -> Result<Vec<(u32, RowRecord)>, PoolError> {
+        let mut state = self.state();
+        check_room(&state, 1, u64::from(record.chunks() - from), &record.shape)?;
+        let mut rows: Vec<(u32, RowRecord)> = Vec::new();
+        let rows_now = state.config.spaces.get(&record.id).map(|space| space.rows.range(from..));
+        let held: BTreeSet<u32> = rows_now.into_iter().flatten().map(|(chunk, _)| *chunk).collect();
+        for chunk in (from..record.chunks()).filter(|chunk| !held.contains(chunk)) {
+            match allot(&mut state.config, record) {
+                Ok(row) => rows.push((chunk, row)),
+                Err(_) => {
+                    let fits = ByteSize((rows.len() as u64 + u64::from(from)) * record.chunk_bytes);
+                    rows.iter().for_each(|(_, row)| state.config.release(row));
+                    return Err(PoolError::new(
+                        PoolErrorKind::NoSpace,
+                        format!(
+                            "space {path} of {} does not fit: as {} the pool has room for {fits}; add disks, choose a smaller size, or make it thin",
+                            ByteSize(record.size_bytes),
+                            record.shape
+                        ),
+                    ));
+                }
+            }
+        }
+        Ok(rows)
+    }
+
+    fn release_rows(&self, rows: &[(u32, RowRecord)]) {
+        let mut state = self.state();
+        rows.iter().for_each(|(_, row)| state.config.release(row));
+    }
+
+    async fn commit_rows(&self, space: u32, rows: Vec<(u32, RowRecord)>) -> Result<(), PoolError> {
+        let width = rows.first().map_or(1, |(_, row)| row.slabs.len());
+        let mut parts = rows.chunks((SLABS_PER_CHANGE / width).max(1));
+        while let Some(part) = parts.next() {
+            let changes = part.iter().map(|(chunk, row)| Change::Row { space, chunk: *chunk, row: row.clone() }).collect();
+            let made = self.commit(changes, Guard::None).await;
+            if made != Ok(true) {
+                self.release_rows(part);
+                parts.for_each(|part| self.release_rows(part));
+                made?;
+                return Err(PoolError::new(PoolErrorKind::NotFound, format!("space {space} is gone")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes a space and gives its slabs back. It must not be in use.
+    pub async fn destroy_space(&self, id: u32) -> Result<(), PoolError> {
+        let _admin = self.admin.lock().await;
+        self.space(id).ok_or_else(|| PoolError::new(PoolErrorKind::NotFound, format!("space {id} is gone")))?;
+        match self.commit(vec![Change::SpaceGone(id)], Guard::None).await? {
+            true => Ok(()),
+            false => Err(PoolError::new(PoolErrorKind::NotFound, format!("space {id} is gone"))),
+        }
+    }
+}
+
+fn check_size(path: &str, size_bytes: u64) -> Result<(), PoolError> {
+    if size_bytes == 0 || !size_bytes.is_multiple_of(BLOCK_BYTES) || size_bytes > LARGEST_SPACE_BYTES {
+        return Err(PoolError::invalid(format!(
+            "space {path} cannot have {size_bytes} bytes: a size is a multiple of {} from {} to {}",
+            ByteSize(BLOCK_BYTES),
+            ByteSize(BLOCK_BYTES),
+            ByteSize(LARGEST_SPACE_BYTES)
+        )));
+    }
+    Ok(())
+}
