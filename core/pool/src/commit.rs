@@ -73,7 +73,12 @@ impl Pool {
     /// Writes `changes` as one. Answers whether they were made; false where the guard no longer held, or where the
     /// configuration does not take them: their space, row or disk is gone, or their row is there already.
     pub(crate) async fn commit(&self, changes: Vec<Change>, guard: Guard) -> Answer {
-        let mut answer = self.queue(changes, guard);
+        let answer = self.queue(changes, guard);
+        self.answered(answer).await
+    }
+
+    /// Sees to it that queued changes are written, and gives their answer.
+    pub(crate) async fn answered(&self, mut answer: oneshot::Receiver<Answer>) -> Answer {
         let mut committer = self.committer.lock().await;
         if let Ok(answer) = answer.try_recv() {
             return answer;
@@ -93,7 +98,8 @@ impl Pool {
         Ok(())
     }
 
-    fn queue(&self, changes: Vec<Change>, guard: Guard) -> oneshot::Receiver<Answer> {
+    /// Puts changes into the queue.
+    pub(crate) fn queue(&self, changes: Vec<Change>, guard: Guard) -> oneshot::Receiver<Answer> {
         let (reply, answer) = oneshot::channel();
         self.pending().push_back(Batch { changes, guard, reply: Some(reply) });
         answer
@@ -240,10 +246,10 @@ impl Pool {
 
     /// Takes a disk out in memory at once, and queues the change that writes it down.
     pub(crate) fn note_out(&self, index: u16, state: DiskState, cause: &str) {
-        self.go_out(index, state, cause);
         let changes = vec![Change::DiskOut { disk: index, state }];
         let batch = Batch { changes, guard: Guard::NotRecorded(index), reply: None };
         self.pending().push_back(batch);
+        self.go_out(index, state, cause);
     }
 
     /// Takes a disk out in memory: from now on nobody reads from it.

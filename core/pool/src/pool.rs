@@ -206,8 +206,10 @@ impl Pool {
 
     /// Takes a disk out of service, at once for readers, and durably when answered.
     pub async fn disk_out(&self, index: u16, state: DiskState, cause: &str) -> Result<(), PoolError> {
+        // Queued first: who sees the disk out of service on another thread, and waits for the queue, finds the change there.
+        let answer = self.queue(vec![Change::DiskOut { disk: index, state }], Guard::NotRecorded(index));
         self.go_out(index, state, cause);
-        self.commit(vec![Change::DiskOut { disk: index, state }], Guard::NotRecorded(index)).await?;
+        self.answered(answer).await?;
         if self.state().config.disks.get(&index).is_some_and(|record| record.state == DiskState::Online) {
             return Err(self.refused("a disk's state"));
         }

@@ -51,7 +51,7 @@ fn an_ext4_image_survives_the_loss_of_two_of_eight_disks_under_load() {
 
     let job =
         ["--rw=randrw", "--bs=8k", "--iodepth=8", "--size=96m", "--verify=crc32c", "--verify_fatal=1", "--verify_backlog=64"];
-    let mut load = fio::start(&busy, &[&job[..], &["--time_based", "--runtime=14", "--rate=30m"]].concat());
+    let mut load = fio::start(&busy, &[&job[..], &["--time_based", "--runtime=25", "--rate=30m"]].concat());
     std::thread::sleep(Duration::from_secs(2));
     lose(&disks[2], &daemon, 1);
     run("nbdcopy", &["--connections=4", &files, &out]).succeeded();
