@@ -3,9 +3,8 @@
 
 mod common;
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -14,32 +13,11 @@ use holdfast_device::{Device, Durability, Geometry, Io, IoBuf, IoSlice};
 use holdfast_model::{ByteSize, Provisioning};
 use holdfast_pool::frame::{Frame, Kind};
 use holdfast_pool::{Area, Candidate, Change, Config, DiskInfo, Pool, Position, RowRecord, SlabPlace, scan};
+use peak_alloc::PeakAlloc;
 
 /// Counts what is allocated now and at most.
-struct Counting;
-
-static HELD: AtomicUsize = AtomicUsize::new(0);
-static MOST: AtomicUsize = AtomicUsize::new(0);
-
-#[allow(unsafe_code)]
-// SAFETY: every call is handed to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let held = HELD.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
-        MOST.fetch_max(held, Ordering::Relaxed);
-        // SAFETY: as the caller promises.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        HELD.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: as the caller promises.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static COUNTING: PeakAlloc = PeakAlloc;
 
 const DISKS: usize = 240;
 const DISK_BYTES: u64 = 2_000_000_000_000 / 4096 * 4096;
@@ -127,9 +105,9 @@ fn a_full_pool_of_240_disks_stays_cheap() {
     drop(pool);
 
     let mut found = lab.run(scan(candidates(&disks))).pools.remove(0);
-    let before = HELD.load(Ordering::Relaxed);
+    let before = COUNTING.current_usage();
     let rows = fill(&mut found.config, space.id, space.shape);
-    let held = HELD.load(Ordering::Relaxed) - before;
+    let held = COUNTING.current_usage() - before;
     eprintln!("{rows} rows of {}: {} of memory", ByteSize(CHUNK_BYTES), ByteSize(held as u64));
     assert!(u64::from(rows) * 2 * CHUNK_BYTES > 470_000_000_000_000, "480 TB, nearly full");
     assert!(held < 200 << 20, "the slab map takes {held} bytes");
@@ -149,8 +127,8 @@ fn a_full_pool_of_240_disks_stays_cheap() {
     }
     drop((found, pieces));
 
-    MOST.store(HELD.load(Ordering::Relaxed), Ordering::Relaxed);
-    let before = HELD.load(Ordering::Relaxed);
+    COUNTING.reset_peak_usage();
+    let before = COUNTING.current_usage();
     let start = Instant::now();
     let found = lab.run(scan(candidates(&disks))).pools.remove(0);
     let scanned = start.elapsed();
@@ -159,8 +137,8 @@ fn a_full_pool_of_240_disks_stays_cheap() {
         "scan {scanned:?}, import {:?}, map of {}, peak memory {}, afterwards {}",
         start.elapsed() - scanned,
         ByteSize(payload.len() as u64),
-        ByteSize((MOST.load(Ordering::Relaxed) - before) as u64),
-        ByteSize((HELD.load(Ordering::Relaxed) - before) as u64)
+        ByteSize((COUNTING.peak_usage() - before) as u64),
+        ByteSize((COUNTING.current_usage() - before) as u64)
     );
     assert_eq!(pool.row_count(space.id), rows as usize);
 
