@@ -5,9 +5,10 @@ set -eu
 build="gcc g++ libc6-dev make ca-certificates git"
 clients="libnbd-bin nbdkit qemu-utils fio openssl"
 systems="util-linux mount e2fsprogs fuse3 postgresql-15"
+oracles="libisal2"
 
 missing=""
-for package in $build $clients $systems; do
+for package in $build $clients $systems $oracles; do
     status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
     [ "$status" = installed ] || missing="$missing $package"
 done
