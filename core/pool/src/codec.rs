@@ -28,13 +28,14 @@ fn read_name(reader: &mut Reader<'_>) -> Result<Name, WireError> {
     reader.text()?.parse().map_err(|_| WireError::Value("name"))
 }
 
-/// Writes a shape in five bytes: kind, copies, columns, binary logarithm of the interleave.
+/// Writes a shape in five bytes: kind, copies or columns of parity, columns, binary logarithm of the interleave.
 pub fn write_shape(writer: &mut Writer, shape: &Shape) {
-    let kind = match shape.layout {
-        Layout::Simple => 0,
-        Layout::Mirror { .. } => 1,
+    let (kind, redundancy) = match shape.layout {
+        Layout::Simple => (0, 1),
+        Layout::Mirror { copies } => (1, copies),
+        Layout::Parity { parity } => (2, parity),
     };
-    writer.u8(kind).u8(shape.layout.copies()).u16(shape.columns).u8(shape.interleave.bytes().trailing_zeros() as u8);
+    writer.u8(kind).u8(redundancy).u16(shape.columns).u8(shape.interleave.bytes().trailing_zeros() as u8);
 }
 
 /// Reads what [`write_shape`] wrote.
@@ -42,6 +43,7 @@ pub fn read_shape(reader: &mut Reader<'_>) -> Result<Shape, WireError> {
     let layout = match (reader.u8()?, reader.u8()?) {
         (0, 1) => Layout::Simple,
         (1, copies) => Layout::Mirror { copies },
+        (2, parity) => Layout::Parity { parity },
         _ => return Err(WireError::Value("layout")),
     };
     let columns = reader.u16()?;

@@ -1,18 +1,19 @@
 //! The configuration of a pool: its disks, its spaces, and where every slab lies. It changes only by [`Change`]s, which
 //! are what the metadata log holds; a checkpoint is the list of changes that builds the configuration from nothing.
 //!
-//! Invariants: no two slabs share a unit; the slabs of a row are on distinct disks; a column always keeps one copy that
-//! is not stale. [`Config::apply`] refuses a change that would break one, so a damaged log cannot either.
+//! Invariants: no two slabs share a unit; the slabs of a row are on distinct disks; of the slabs that back each other as
+//! many as serve them are never stale: one copy of a column, the data columns' number of a parity row. [`Config::apply`] refuses a change that would break one, so a damaged log cannot either.
 
 use std::collections::BTreeMap;
 
 use holdfast_model::wire::{WireError, Writer};
 use holdfast_model::{DiskState, Media, Name, Place, Provisioning, Shape, Usage, Uuid};
 
-use crate::allot::slab_units;
-use crate::area::Area;
+use crate::allot::{slab_bytes, slab_units};
+use crate::area::{Area, UNIT_BYTES};
 use crate::extents::FreeExtents;
 use crate::frame::Position;
+use crate::journal::{JOURNAL_CHUNK, is_journal_row};
 use crate::slab::MOST_SLAB_BYTES;
 
 /// A disk of the pool, as the pool remembers it.
@@ -115,7 +116,8 @@ impl std::fmt::Debug for SlabPlace {
     }
 }
 
-/// A row: one chunk of a space, on `shape.width()` slabs. Slab `column * copies + copy` holds that copy of that column.
+/// A row: one chunk of a space, on `shape.width()` slabs. Slab `column * copies + copy` holds that copy of that column; a
+/// parity row has one slab a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowRecord {
     /// Unique in the pool for ever: block maps of an earlier row in the same place are told apart by it.
@@ -148,7 +150,7 @@ pub enum Change {
     },
     /// A disk is as told.
     Disk(DiskRecord),
-    /// A disk went out of service: its slabs are stale from now on, but for last copies; it votes no more.
+    /// A disk went out of service: its slabs are stale from now on, but for those that are needed; it votes no more.
     DiskOut {
         /// The disk.
         disk: u16,
@@ -200,8 +202,25 @@ pub enum Change {
 pub struct SpaceRows {
     /// The space.
     pub record: SpaceRecord,
-    /// Its rows by chunk.
+    /// Its rows by chunk; those of its journal are numbered from [`JOURNAL_CHUNK`] on.
     pub rows: BTreeMap<u32, RowRecord>,
+}
+
+impl SpaceRows {
+    /// The rows of its journal.
+    pub fn journal_rows(&self) -> impl Iterator<Item = (&u32, &RowRecord)> {
+        self.rows.range(JOURNAL_CHUNK..)
+    }
+
+    /// The rows that hold its data, from a chunk on.
+    pub fn data_rows(&self, from: u32) -> impl Iterator<Item = (&u32, &RowRecord)> {
+        self.rows.range(from.min(JOURNAL_CHUNK)..JOURNAL_CHUNK)
+    }
+
+    /// How many rows hold its data.
+    pub fn data_row_count(&self) -> usize {
+        self.rows.len() - self.journal_rows().count()
+    }
 }
 
 /// The whole configuration.
@@ -239,7 +258,7 @@ pub(crate) const SPACE_BYTES: u64 = 128;
 /// Bytes of a row in a checkpoint, with as many stale slabs as it can have.
 pub(crate) fn row_bytes(shape: &Shape) -> u64 {
     let width = shape.width() as u64;
-    26 + 6 * width + 12 * (width - u64::from(shape.columns))
+    26 + 6 * width + 12 * (width - shape.least_width() as u64)
 }
 
 /// Forced imports that are remembered.
@@ -287,7 +306,7 @@ impl Config {
                 if index >= row.slabs.len() {
                     return Err(WireError::Value("slab"));
                 }
-                if !*stale || !row.is_last_copy(index) {
+                if !*stale || !row.is_needed(index) {
                     row.slabs[index].set_stale(*stale);
                 }
             }
@@ -417,7 +436,7 @@ impl Config {
         for space in self.spaces.values_mut() {
             for row in space.rows.values_mut() {
                 if let Some(index) = row.slabs.iter().position(|slab| slab.disk() == disk)
-                    && !row.is_last_copy(index)
+                    && !row.is_needed(index)
                 {
                     row.slabs[index].set_stale(true);
                 }
@@ -430,8 +449,9 @@ impl Config {
         record.shape.check().map_err(|_| WireError::Value("shape"))?;
         let sizes = [record.size_bytes, record.chunk_bytes];
         if sizes.iter().any(|size| *size == 0 || size % holdfast_model::BLOCK_BYTES != 0)
-            || record.chunk_bytes > MOST_SLAB_BYTES * u64::from(record.shape.columns)
-            || record.size_bytes.div_ceil(record.chunk_bytes) > u64::from(u32::MAX)
+            || record.chunk_bytes > MOST_SLAB_BYTES * u64::from(record.shape.data_columns())
+            || slab_bytes(&record.shape, record.chunk_bytes) > MOST_SLAB_BYTES
+            || record.size_bytes.div_ceil(record.chunk_bytes) > u64::from(JOURNAL_CHUNK)
         {
             return Err(WireError::Value("size"));
         }
@@ -458,7 +478,11 @@ impl Config {
         if known.rows.contains_key(&chunk) {
             return Err(WireError::Value("chunk"));
         }
-        if row.slab_units != slab_units(&row.shape, known.record.chunk_bytes) {
+        let fits = match chunk < JOURNAL_CHUNK {
+            true => row.slab_units == slab_units(&row.shape, known.record.chunk_bytes),
+            false => is_journal_row(&known.record.shape, row),
+        };
+        if !fits {
             return Err(WireError::Value("slab size"));
         }
         self.next_row = self.next_row.max(row.id.checked_add(1).ok_or(WireError::Value("row"))?);
@@ -474,10 +498,14 @@ impl Config {
 }
 
 impl RowRecord {
-    /// Whether no other copy of the slab's column is in step.
-    pub fn is_last_copy(&self, slab: usize) -> bool {
-        let copies = usize::from(self.shape.layout.copies());
-        let first = slab / copies * copies;
-        (first..first + copies).all(|other| other == slab || self.slabs[other].stale())
+    /// Whether the slabs that this one backs could not be served without it: too few others of them are in step.
+    pub fn is_needed(&self, slab: usize) -> bool {
+        let others = self.shape.group(slab).filter(|other| *other != slab && !self.slabs[*other].stale());
+        others.count() < self.shape.needed()
+    }
+
+    /// Bytes of each slab after its head.
+    pub fn slab_data_bytes(&self) -> u64 {
+        (u64::from(self.slab_units) * UNIT_BYTES).saturating_sub(crate::slab::HEAD_BYTES)
     }
 }

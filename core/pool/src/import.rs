@@ -235,7 +235,7 @@ fn surplus(config: &Config) -> (Vec<Change>, Vec<RowRecord>) {
             changes.push(Change::SpaceGone(*id));
             continue;
         }
-        for (chunk, row) in space.rows.range(space.record.chunks()..) {
+        for (chunk, row) in space.data_rows(space.record.chunks()) {
             changes.push(Change::RowGone { space: *id, chunk: *chunk });
             rows.push(row.clone());
         }

@@ -12,6 +12,7 @@
 //!  admission.rs who may import                                                          room.rs: how large it may become
 //!  scan.rs      finding pools on disks                                                  label.rs, frame.rs: blocks
 //!  slab.rs      the head of a slab                                                      area.rs: how a disk is divided
+//!  allot.rs     which disks a row gets                                                  journal.rs: journals of parity spaces
 //! ```
 //!
 //! Invariant: a change that was answered is found again by every import that assembles a quorum, and a disk that missed
@@ -29,6 +30,7 @@ mod event;
 mod extents;
 pub mod frame;
 mod import;
+mod journal;
 mod label;
 mod log;
 mod pool;
@@ -46,6 +48,7 @@ pub use error::{PoolError, PoolErrorKind};
 pub use event::{Env, Event, EventSink, Severity, Witness, WitnessRecord};
 pub use frame::Position;
 pub use import::wipe;
+pub use journal::{JOURNAL_CHUNK, LEAST_JOURNAL, MOST_JOURNAL};
 pub use pool::{DiskChange, FreedRow, Pool, SpaceSpec};
 pub use scan::{Candidate, DiskInfo, FoundPool, Member, Scan, scan};
 pub use status::{DiskStatus, PoolStatus};

@@ -15,6 +15,7 @@ use crate::disk::PoolDisk;
 use crate::event::{Env, Event, Severity};
 use crate::frame::Position;
 use crate::import::{adopt, label_disk};
+use crate::journal::JOURNAL_CHUNK;
 use crate::log::{Checkpoint, DiskLog, LogPlace};
 use crate::room::check_room;
 use crate::scan::{Candidate, FoundPool, scan};
@@ -51,6 +52,8 @@ pub struct SpaceSpec {
     pub provisioning: Provisioning,
     /// Its size, a multiple of 4 KiB.
     pub size_bytes: u64,
+    /// The size of its journal, for parity only; `None` leaves it to the pool.
+    pub journal_bytes: Option<u64>,
 }
 
 /// What an administrator says of a disk; `None` leaves as is.
@@ -69,6 +72,12 @@ pub struct DiskChange {
 pub struct FreedRow {
     pool: Arc<Pool>,
     row: RowRecord,
+}
+
+impl FreedRow {
+    pub(crate) fn new(pool: Arc<Pool>, row: RowRecord) -> Self {
+        Self { pool, row }
+    }
 }
 
 impl Drop for FreedRow {
@@ -222,7 +231,8 @@ impl Pool {
         self.drain(&mut committer).await;
     }
 
-    /// Writes down that a slab missed a write. Does nothing to the last copy of its column.
+    /// Writes down that a slab missed a write. Does nothing to one that is needed: the last copy of its column, or one of the
+    /// last slabs that a parity row can be computed from.
     pub async fn mark_stale(&self, space: u32, chunk: u32, slab: usize) -> Result<(), PoolError> {
         let change = Change::Stale { space, chunk, slab: slab as u16, stale: true };
         self.commit(vec![change], Guard::None).await.map(drop)
@@ -247,21 +257,21 @@ impl Pool {
         self.state().config.spaces.get(&space)?.rows.get(&chunk).cloned()
     }
 
-    /// All rows of a space.
+    /// All rows of a space but those of its journal.
     pub fn rows(&self, space: u32) -> Vec<(u32, RowRecord)> {
         let state = self.state();
-        let rows = state.config.spaces.get(&space).map(|space| space.rows.iter());
+        let rows = state.config.spaces.get(&space).map(|space| space.data_rows(0));
         rows.into_iter().flatten().map(|(chunk, row)| (*chunk, row.clone())).collect()
     }
 
-    /// The chunks of a space that have a row, from `from`, at most `most`.
+    /// The chunks of a space that have a row, from `from`, at most `most`, without those of its journal.
     pub fn chunks_from(&self, space: u32, from: u32, most: usize) -> Vec<u32> {
         let state = self.state();
-        let rows = state.config.spaces.get(&space).map(|space| space.rows.range(from..));
+        let rows = state.config.spaces.get(&space).map(|space| space.data_rows(from));
         rows.into_iter().flatten().take(most).map(|(chunk, _)| *chunk).collect()
     }
 
-    /// The chunks of a space that have a stale slab on a disk that is in service.
+    /// The chunks of a space that have a stale slab on a disk that is in service, those of its journal among them.
     pub fn stale_chunks(&self, space: u32) -> Vec<u32> {
         let state = self.state();
         let back =
@@ -270,9 +280,9 @@ impl Pool {
         rows.into_iter().flatten().filter(|(_, row)| row.slabs.iter().any(back)).map(|(chunk, _)| *chunk).collect()
     }
 
-    /// How many rows a space has.
+    /// How many rows a space has, without those of its journal.
     pub fn row_count(&self, space: u32) -> usize {
-        self.state().config.spaces.get(&space).map_or(0, |space| space.rows.len())
+        self.state().config.spaces.get(&space).map_or(0, |space| space.data_row_count())
     }
 
     /// The row of a chunk, allotted now if it has none. Callers see to it that a chunk is asked for once at a time.
@@ -299,7 +309,7 @@ impl Pool {
                     record.chunks()
                 )));
             }
-            check_room(&state, 0, 1, &record.shape)?;
+            check_room(&state, 0, &[(1, record.shape)])?;
             allot(&mut state.config, &record)?
         };
         let change = Change::Row { space, chunk, row: row.clone() };
@@ -313,10 +323,16 @@ impl Pool {
     }
 
     /// Gives the row of a chunk back. Its units stay taken until the answer is dropped.
+    ///
+    /// # Errors
+    /// No quorum, or a row of a journal: that is replaced as a whole.
     pub async fn free_row(self: &Arc<Self>, space: u32, chunk: u32) -> Result<Option<FreedRow>, PoolError> {
+        if chunk >= JOURNAL_CHUNK {
+            return Err(PoolError::invalid(format!("chunk {chunk} of space {space} is its journal: replace that as a whole")));
+        }
         let Some(row) = self.row(space, chunk) else { return Ok(None) };
         let freed = self.commit(vec![Change::RowGone { space, chunk }], Guard::None).await?;
-        Ok(freed.then(|| FreedRow { pool: self.clone(), row }))
+        Ok(freed.then(|| FreedRow::new(self.clone(), row)))
     }
 
     /// Adds disks, whatever is on them.

@@ -12,12 +12,13 @@ use crate::{PoolError, PoolErrorKind};
 /// What a log half keeps free for records, also for those under way.
 const RESERVE_BYTES: u64 = BLOCK_BYTES + 2 * LEAST_RECORD_BYTES;
 
-/// Refuses what the disks could not write down.
-pub(crate) fn check_room(state: &State, spaces: u64, rows: u64, shape: &Shape) -> Result<(), PoolError> {
+/// Refuses more spaces, and more rows of each of these shapes, than the disks could write down.
+pub(crate) fn check_room(state: &State, spaces: u64, rows: &[(u64, Shape)]) -> Result<(), PoolError> {
     let in_service = state.disks.values().filter(|disk| disk.in_service());
     let Some(smallest) = in_service.min_by_key(|disk| disk.area.log_half_bytes()) else { return Ok(()) };
     let room = smallest.area.log_half_bytes().saturating_sub(RESERVE_BYTES);
-    let wanted = state.config.checkpoint_bytes() + spaces * SPACE_BYTES + rows.saturating_mul(row_bytes(shape));
+    let rows: u64 = rows.iter().map(|(count, shape)| count.saturating_mul(row_bytes(shape))).sum();
+    let wanted = state.config.checkpoint_bytes() + spaces * SPACE_BYTES + rows;
     if wanted <= room {
         return Ok(());
     }

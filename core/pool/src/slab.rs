@@ -22,6 +22,39 @@ pub const MAP_COVERS_BYTES: u64 = 64 << 20;
 /// The most data that a slab holds: four block maps.
 pub const MOST_SLAB_BYTES: u64 = 4 * MAP_COVERS_BYTES;
 
+/// The bands of a slab of a parity row. Overwriting a whole band takes a spare place, so that what was there stays until
+/// the band is switched over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bands {
+    /// Bands that the row maps at any time: V.
+    pub data: u64,
+    /// Further places for bands: E.
+    pub spare: u64,
+}
+
+/// The spare bands of a slab with so many bands.
+pub fn spare_bands(data: u64) -> u64 {
+    match data {
+        0..64 => 2,
+        64..256 => 4,
+        _ => 8,
+    }
+}
+
+/// The bands of a slab that has `slab_data_bytes` after its head.
+pub fn bands(shape: &Shape, slab_data_bytes: u64) -> Bands {
+    let places = slab_data_bytes / shape.band_bytes();
+    let fitting = [2, 4, 8].into_iter().map(|spare| places.saturating_sub(spare));
+    let data = fitting.filter(|data| data + spare_bands(*data) <= places).max().unwrap_or(0);
+    Bands { data, spare: spare_bands(data) }
+}
+
+/// The bands of each slab of a parity row that holds a chunk of `chunk_bytes`.
+pub fn bands_of_chunk(shape: &Shape, chunk_bytes: u64) -> Bands {
+    let data = chunk_bytes.div_ceil(u64::from(shape.data_columns()).max(1) * shape.band_bytes());
+    Bands { data, spare: spare_bands(data) }
+}
+
 /// Where slot 0 or 1 of a block map is, from the start of the slab.
 pub fn map_at(map: usize, slot: usize) -> u64 {
     BLOCK_BYTES * (1 + 2 * map as u64 + slot as u64)

@@ -1,7 +1,7 @@
 //! Spaces made, grown and removed.
 //!
-//! Invariant: a fixed space whose creation or growth was answered has all its rows; one that was cut short is taken back at the
-//! next import.
+//! Invariant: a fixed space whose creation or growth was answered has all its rows, and a parity space its journal; one that was
+//! cut short is taken back at the next import.
 
 use std::collections::BTreeSet;
 
@@ -11,6 +11,7 @@ use crate::allot::{allot, chunk_bytes, eligible};
 use crate::area::Area;
 use crate::commit::Guard;
 use crate::config::{Change, RowRecord, SpaceRecord};
+use crate::journal::{JOURNAL_CHUNK, allot_journal, check_journal};
 use crate::pool::{Pool, SpaceSpec};
 use crate::room::check_room;
 use crate::{PoolError, PoolErrorKind};
@@ -30,12 +31,13 @@ impl Pool {
         let path = format!("{}/{}", self.name(), spec.name);
         let record = {
             let mut state = self.state();
-            check_room(&state, 1, 0, &spec.shape)?;
+            check_room(&state, 1, &[])?;
             let config = &mut state.config;
             if config.spaces.values().any(|space| space.record.name == spec.name) {
                 return Err(PoolError::new(PoolErrorKind::Exists, format!("space {path} exists already: choose another name")));
             }
             check_size(&path, spec.size_bytes)?;
+            spec.journal_bytes.map_or(Ok(()), |bytes| check_journal(&path, &spec.shape, bytes))?;
             Shape::choose(spec.shape.layout, Some(spec.shape.columns), Some(spec.shape.interleave), eligible(config))
                 .map_err(|error| PoolError::invalid(format!("space {path}: {error}")))?;
             let smallest = config
@@ -58,14 +60,24 @@ impl Pool {
                 complete: false,
             }
         };
-        if spec.size_bytes.div_ceil(record.chunk_bytes) > u64::from(u32::MAX) {
+        if spec.size_bytes.div_ceil(record.chunk_bytes) > u64::from(JOURNAL_CHUNK) {
             return Err(PoolError::invalid(format!(
                 "space {path} of {} has too many chunks for disks of this size",
                 ByteSize(spec.size_bytes)
             )));
         }
         let fixed = record.provisioning == Provisioning::Fixed;
-        let rows = if fixed { self.reserve_rows(&path, &record, 0)? } else { Vec::new() };
+        let mut rows = self.reserve_journal(&path, &record, spec.journal_bytes)?;
+        if fixed {
+            let journal = rows.first().map(|(_, row)| (rows.len() as u64, row.shape));
+            match self.reserve_rows(&path, &record, 0, journal) {
+                Ok(data) => rows.extend(data),
+                Err(error) => {
+                    self.release_rows(&rows);
+                    return Err(error);
+                }
+            }
+        }
         let complete = SpaceRecord { complete: true, ..record.clone() };
         if rows.is_empty() {
             self.commit(vec![Change::Space(complete.clone())], Guard::None).await?;
@@ -99,23 +111,45 @@ impl Pool {
                 ByteSize(size_bytes)
             )));
         }
-        if size_bytes.div_ceil(record.chunk_bytes) > u64::from(u32::MAX) {
+        if size_bytes.div_ceil(record.chunk_bytes) > u64::from(JOURNAL_CHUNK) {
             return Err(PoolError::invalid(format!("space {path} cannot have {}: too many chunks", ByteSize(size_bytes))));
         }
         let grown = SpaceRecord { size_bytes, ..record.clone() };
         let fixed = record.provisioning == Provisioning::Fixed;
-        let rows = if fixed { self.reserve_rows(&path, &grown, record.chunks())? } else { Vec::new() };
+        let rows = if fixed { self.reserve_rows(&path, &grown, record.chunks(), None)? } else { Vec::new() };
         // The rows come first: what is cut short between is rows beyond the end, which the next import removes.
         self.commit_rows(id, rows).await?;
         self.commit(vec![Change::Space(grown)], Guard::None).await?;
         Ok(true)
     }
 
-    fn reserve_rows(&self, path: &str, record: &SpaceRecord, from: u32) -> Result<Vec<(u32, RowRecord)>, PoolError> {
+    /// Takes the units of a new space's journal, where its layout has one.
+    fn reserve_journal(&self, path: &str, record: &SpaceRecord, bytes: Option<u64>) -> Result<Vec<(u32, RowRecord)>, PoolError> {
+        if record.shape.layout.parity() == 0 {
+            return Ok(Vec::new());
+        }
         let mut state = self.state();
-        check_room(&state, 1, u64::from(record.chunks() - from), &record.shape)?;
+        let rows = allot_journal(&mut state.config, path, &record.shape, bytes)?;
+        if let Err(error) = check_room(&state, 1, &[(rows.len() as u64, rows[0].shape)]) {
+            rows.iter().for_each(|row| state.config.release(row));
+            return Err(error);
+        }
+        Ok((JOURNAL_CHUNK..).zip(rows).collect())
+    }
+
+    /// Takes the units of a space's rows from a chunk on. Those of its journal, if any, are not written down yet either.
+    fn reserve_rows(
+        &self,
+        path: &str,
+        record: &SpaceRecord,
+        from: u32,
+        journal: Option<(u64, Shape)>,
+    ) -> Result<Vec<(u32, RowRecord)>, PoolError> {
+        let mut state = self.state();
+        let wanted: Vec<_> = journal.into_iter().chain([(u64::from(record.chunks() - from), record.shape)]).collect();
+        check_room(&state, 1, &wanted)?;
         let mut rows: Vec<(u32, RowRecord)> = Vec::new();
-        let rows_now = state.config.spaces.get(&record.id).map(|space| space.rows.range(from..));
+        let rows_now = state.config.spaces.get(&record.id).map(|space| space.data_rows(from));
         let held: BTreeSet<u32> = rows_now.into_iter().flatten().map(|(chunk, _)| *chunk).collect();
         for chunk in (from..record.chunks()).filter(|chunk| !held.contains(chunk)) {
             match allot(&mut state.config, record) {
@@ -143,7 +177,7 @@ impl Pool {
     }
 
     async fn commit_rows(&self, space: u32, rows: Vec<(u32, RowRecord)>) -> Result<(), PoolError> {
-        let width = rows.first().map_or(1, |(_, row)| row.slabs.len());
+        let width = rows.iter().map(|(_, row)| row.slabs.len()).max().unwrap_or(1);
         let mut parts = rows.chunks((SLABS_PER_CHANGE / width).max(1));
         while let Some(part) = parts.next() {
             let changes = part.iter().map(|(chunk, row)| Change::Row { space, chunk: *chunk, row: row.clone() }).collect();

@@ -32,7 +32,7 @@ fn full(config: &Config) -> Vec<Condition> {
     let mut conditions = Vec::new();
     for space in config.spaces.values() {
         let record = &space.record;
-        if space.rows.len() as u64 >= u64::from(record.chunks()) {
+        if space.data_row_count() as u64 >= u64::from(record.chunks()) {
             continue;
         }
         let slab_units = slab_units(&record.shape, record.chunk_bytes);

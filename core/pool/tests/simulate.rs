@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use common::*;
 use holdfast_device::sim::{Disappearance, SimRandom};
 use holdfast_model::{DiskState, Layout, Provisioning, Uuid};
-use holdfast_pool::{Area, FreedRow, Pool, PoolError, PoolErrorKind, RowRecord, SpaceRecord};
+use holdfast_pool::{Area, FreedRow, JOURNAL_CHUNK, Pool, PoolError, PoolErrorKind, RowRecord, SpaceRecord};
 
 /// What a space must be like.
 #[derive(Clone, Debug)]
@@ -33,6 +33,7 @@ enum Open {
     Destroy(u32),
     Row(u32, u32),
     Free(u32, u32),
+    Journal(u32, u64),
     InStep(u32, u32, u16),
     Add(Vec<String>),
 }
@@ -59,7 +60,7 @@ impl Model {
     /// Notes every slab that is stale now: from here on it must stay so until it is said to be in step.
     fn note_stale(&mut self, pool: &Pool) {
         for (id, space) in &mut self.spaces {
-            for (chunk, row) in pool.rows(*id) {
+            for (chunk, row) in all_rows(pool, *id) {
                 if space.rows.get(&chunk).is_some_and(|known| known.id == row.id) {
                     let stale = row.slabs.iter().enumerate().filter(|(_, slab)| slab.stale());
                     space.stale.extend(stale.map(|(index, _)| (row.id, index as u16)));
@@ -100,10 +101,11 @@ impl Model {
     }
 
     fn check_rows(&self, pool: &Pool, record: &SpaceRecord, known: &SpaceModel) {
-        let found: BTreeMap<u32, RowRecord> = pool.rows(record.id).into_iter().collect();
+        let found: BTreeMap<u32, RowRecord> = all_rows(pool, record.id).into_iter().collect();
+        let exchanged = self.check_journal(record, known, &found);
         let place = |row: &RowRecord| -> Vec<(u16, u32)> { row.slabs.iter().map(|slab| (slab.disk(), slab.unit())).collect() };
         for (chunk, row) in &known.rows {
-            let freed = self.is_open(|open| *open == Open::Free(record.id, *chunk));
+            let freed = self.is_open(|open| *open == Open::Free(record.id, *chunk)) || (exchanged && *chunk >= JOURNAL_CHUNK);
             match found.get(chunk) {
                 None => assert!(freed, "row {chunk} of {} is gone", record.name),
                 Some(now) if now.id != row.id => {
@@ -122,8 +124,24 @@ impl Model {
         let grown = record.size_bytes != known.record.size_bytes && record.provisioning == Provisioning::Fixed;
         for chunk in found.keys().filter(|chunk| !known.rows.contains_key(chunk)) {
             let asked = self.is_open(|open| *open == Open::Row(record.id, *chunk));
+            let asked = asked || (exchanged && *chunk >= JOURNAL_CHUNK);
             assert!(asked || grown, "row {chunk} of {} from nowhere", record.name);
         }
+    }
+
+    /// Whether the journal is another one than before: then it must be wholly so, and as it was asked for.
+    fn check_journal(&self, record: &SpaceRecord, known: &SpaceModel, found: &BTreeMap<u32, RowRecord>) -> bool {
+        let ids = |rows: &BTreeMap<u32, RowRecord>| rows.range(JOURNAL_CHUNK..).map(|(_, row)| row.id).collect::<Vec<_>>();
+        let data = |row: &RowRecord| row.slab_data_bytes() * u64::from(row.shape.columns);
+        let (before, now) = (ids(&known.rows), ids(found));
+        if before == now {
+            return false;
+        }
+        assert!(now.iter().all(|id| !before.contains(id)), "{} has half a journal", record.name);
+        let bytes: u64 = found.range(JOURNAL_CHUNK..).map(|(_, row)| data(row)).sum();
+        let asked = |open: &Open| matches!(open, Open::Journal(id, wanted) if *id == record.id && (*wanted..wanted + 4 * MIB).contains(&bytes));
+        assert!(self.is_open(asked), "{} has a journal of {bytes} from nowhere", record.name);
+        true
     }
 
     fn adopt(&mut self, pool: &Pool, serials: BTreeSet<String>) {
@@ -131,7 +149,7 @@ impl Model {
         self.serials = serials;
         self.spaces.clear();
         for record in pool.spaces() {
-            let rows = pool.rows(record.id).into_iter().collect();
+            let rows = all_rows(pool, record.id).into_iter().collect();
             self.spaces.insert(record.id, SpaceModel { record, rows, stale: BTreeSet::new() });
         }
         self.note_stale(pool);
@@ -147,6 +165,8 @@ struct Life {
     /// Disks in the pool.
     members: RefCell<Vec<usize>>,
     witness: bool,
+    /// Whether some of its spaces have parity; its disks are larger then.
+    parity: bool,
     closed: Cell<bool>,
     /// Whether metadata was damaged since the last import: then the others must be there to outvote it.
     damaged: Cell<bool>,
@@ -165,6 +185,7 @@ impl Life {
             bad: RefCell::default(),
             members: RefCell::default(),
             witness: !seed.is_multiple_of(3),
+            parity: seed % 5 == 3,
             closed: Cell::new(false),
             damaged: Cell::new(false),
             names: Cell::new(0),
@@ -180,7 +201,7 @@ impl Life {
     }
 
     fn new_disk(&self) -> usize {
-        let size = SMALL + self.random.range(0..4096u64) * 4096;
+        let size = if self.parity { 4 * SMALL } else { SMALL } + self.random.range(0..4096u64) * 4096;
         self.lab.borrow_mut().add_disk(size)
     }
 
@@ -231,18 +252,20 @@ impl Life {
 
     async fn create(&self, pool: &Arc<Pool>) -> Result<(), ()> {
         let name = self.name();
-        let layout = match self.random.range(0..3u32) {
+        let layout = match self.random.range(0..if self.parity { 6u32 } else { 3 }) {
             0 => Layout::Simple,
-            copies => mirror_of(copies as u8 + 1),
+            copies @ 1..3 => mirror_of(copies as u8 + 1),
+            parity => parity_of(1 + (parity % 2) as u8),
         };
+        let least = layout.least_columns();
         let fixed = self.random.chance(1, 3);
         let provisioning = if fixed { Provisioning::Fixed } else { Provisioning::Thin };
         let size = self.random.range(1..if fixed { 1500u64 } else { 6000 }) * 4096;
         let open = Open::Create(name.clone());
         self.open(open.clone());
-        let answer = pool.create_space(spec(&name, layout, self.random.range(1..=2), provisioning, size)).await;
+        let answer = pool.create_space(spec(&name, layout, self.random.range(least..=least + 1), provisioning, size)).await;
         if let Some(record) = self.judge(&open, answer)? {
-            let rows = pool.rows(record.id).into_iter().collect();
+            let rows = all_rows(pool, record.id).into_iter().collect();
             self.model.borrow_mut().spaces.insert(record.id, SpaceModel { record, rows, stale: BTreeSet::new() });
         }
         Ok(())
@@ -250,7 +273,8 @@ impl Life {
 
     async fn change_space(&self, pool: &Arc<Pool>, id: u32, freed: &mut Vec<FreedRow>) -> Result<(), ()> {
         let known = self.model.borrow().spaces[&id].clone();
-        let held: Vec<u32> = known.rows.keys().copied().collect();
+        let all: Vec<u32> = known.rows.keys().copied().collect();
+        let held: Vec<u32> = all.iter().copied().filter(|chunk| *chunk < JOURNAL_CHUNK).collect();
         let thin = known.record.provisioning == Provisioning::Thin;
         match self.random.range(0..20u32) {
             0..=8 if thin => {
@@ -281,7 +305,7 @@ impl Life {
                     let mut model = self.model.borrow_mut();
                     let space = model.spaces.get_mut(&id).expect("mine");
                     space.record.size_bytes = size;
-                    space.rows = pool.rows(id).into_iter().collect();
+                    space.rows = all_rows(pool, id).into_iter().collect();
                 }
             }
             14 => {
@@ -292,12 +316,27 @@ impl Life {
                     self.model.borrow_mut().spaces.remove(&id);
                 }
             }
-            _ if !held.is_empty() => {
-                let chunk = *self.random.pick(&held).expect("not empty");
+            15 if known.record.shape.layout.parity() > 0 => self.exchange_journal(pool, id, freed).await?,
+            _ if !all.is_empty() => {
+                let chunk = *self.random.pick(&all).expect("not empty");
                 let slab = self.random.range(0..known.rows[&chunk].slabs.len());
                 self.change_slab(pool, id, chunk, slab).await;
             }
             _ => {}
+        }
+        Ok(())
+    }
+
+    async fn exchange_journal(&self, pool: &Arc<Pool>, id: u32, freed: &mut Vec<FreedRow>) -> Result<(), ()> {
+        let bytes = self.random.range(32..=40u64) * MIB;
+        let open = Open::Journal(id, bytes);
+        self.open(open.clone());
+        let answer = pool.replace_journal(id, bytes).await;
+        if let Some(Some(old)) = self.judge(&open, answer)? {
+            let mut model = self.model.borrow_mut();
+            model.spaces.get_mut(&id).expect("mine").rows.retain(|chunk, _| *chunk < JOURNAL_CHUNK);
+            pool.journal_rows(id).into_iter().for_each(|(chunk, row)| model.note_row(id, chunk, row));
+            freed.extend(old);
         }
         Ok(())
     }

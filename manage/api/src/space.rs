@@ -16,6 +16,8 @@ pub enum LayoutKind {
     Simple,
     /// Striped, two or three copies.
     Mirror,
+    /// Striped, one or two of the columns computed from the others.
+    Parity,
 }
 
 /// What a space did since it was opened.

@@ -104,6 +104,10 @@ impl Engine {
                 return Err(ApiError::invalid(object, message, "choose --layout mirror, or leave --copies out"));
             }
             (LayoutKind::Mirror, copies) => Layout::Mirror { copies: copies.unwrap_or(2) },
+            (LayoutKind::Parity, None) => Layout::Parity { parity: 1 },
+            (LayoutKind::Parity, Some(_)) => {
+                return Err(ApiError::invalid(object, "a parity space has no copies", "leave --copies out"));
+            }
         };
         let provisioning = if request.thin { Provisioning::Thin } else { Provisioning::Fixed };
         let existing = open.pool.spaces().into_iter().find(|record| record.name == path.space);
@@ -118,7 +122,8 @@ impl Engine {
         let interleave = request.interleave_bytes.map(ByteSize);
         let shape = Shape::choose(layout, request.columns, interleave, eligible)
             .map_err(|error| ApiError::invalid(&object, error.to_string(), "choose other parameters"))?;
-        let spec = SpaceSpec { name: path.space.clone(), shape, provisioning, size_bytes: request.size_bytes };
+        let spec =
+            SpaceSpec { name: path.space.clone(), shape, provisioning, size_bytes: request.size_bytes, journal_bytes: None };
         let pool = open.pool.clone();
         let made = self.on_reactor(move || async move { pool.create_space(spec).await }).await?;
         let record = made.map_err(|error| from_pool(&object, error))?;

@@ -142,6 +142,7 @@ pub(crate) fn space(pool: &str, space: &holdfast_space::Space) -> Space {
         layout: match record.shape.layout {
             Layout::Simple => LayoutKind::Simple,
             Layout::Mirror { .. } => LayoutKind::Mirror,
+            Layout::Parity { .. } => LayoutKind::Parity,
         },
         copies: record.shape.layout.copies(),
         columns: record.shape.columns,

@@ -13,8 +13,8 @@ use holdfast_device::sim::{Sim, SimDisk, SimDiskSpec};
 use holdfast_device::{Device, Io, IoError, IoErrorKind};
 use holdfast_model::{ByteSize, Layout, Media, Name, Provisioning, Shape, Uuid};
 use holdfast_pool::{
-    Area, Candidate, DiskInfo, DiskRecord, Env, Event, EventSink, FoundPool, Pool, PoolError, RowRecord, Scan, Severity,
-    SpaceRecord, SpaceSpec, UNIT_BYTES, Witness, WitnessRecord, scan,
+    Area, Candidate, DiskInfo, DiskRecord, Env, Event, EventSink, FoundPool, JOURNAL_CHUNK, Pool, PoolError, RowRecord, Scan,
+    Severity, SpaceRecord, SpaceSpec, UNIT_BYTES, Witness, WitnessRecord, scan,
 };
 
 pub const MIB: u64 = 1 << 20;
@@ -215,9 +215,13 @@ pub fn mirror_of(copies: u8) -> Layout {
     Layout::Mirror { copies }
 }
 
+pub fn parity_of(parity: u8) -> Layout {
+    Layout::Parity { parity }
+}
+
 pub fn spec(name: &str, layout: Layout, columns: u16, provisioning: Provisioning, size_bytes: u64) -> SpaceSpec {
     let shape = Shape { layout, columns, interleave: ByteSize::kib(64) };
-    SpaceSpec { name: named(name), shape, provisioning, size_bytes }
+    SpaceSpec { name: named(name), shape, provisioning, size_bytes, journal_bytes: None }
 }
 
 /// All that a pool remembers, but for where its disks were seen.
@@ -230,21 +234,34 @@ pub struct Snapshot {
 
 pub fn snapshot(pool: &Pool) -> Snapshot {
     let disks = pool.disks().into_iter().map(|disk| DiskRecord { path: String::new(), ..disk.record }).collect();
-    let spaces = pool.spaces().into_iter().map(|space| (space.clone(), pool.rows(space.id))).collect();
+    let spaces = pool.spaces().into_iter().map(|space| (space.clone(), all_rows(pool, space.id))).collect();
     Snapshot { name: pool.name().clone(), disks, spaces }
 }
 
-/// No unit in two rows, all within the disk, rows on distinct disks, every column with a copy in step, and free units
-/// what the rows leave.
+/// The rows of a space, those of its journal behind the others.
+pub fn all_rows(pool: &Pool, space: u32) -> Vec<(u32, RowRecord)> {
+    let mut rows = pool.rows(space);
+    rows.extend(pool.journal_rows(space));
+    rows
+}
+
+/// No unit in two rows, all within the disk, rows on distinct disks, of slabs that back each other enough in step, a journal
+/// wherever there is parity, and free units what the rows leave.
 pub fn check_allotment(pool: &Pool) {
     let mut runs: BTreeMap<u16, Vec<(u32, u32)>> = BTreeMap::new();
     for space in pool.spaces() {
-        for (chunk, row) in pool.rows(space.id) {
-            assert!(chunk < space.chunks(), "row {chunk} of {} lies beyond its end", space.name);
+        if space.complete {
+            let journal = pool.journal_bytes(space.id);
+            assert_eq!(journal > 0, space.shape.layout.parity() > 0, "{} has a journal of {journal}", space.name);
+        }
+        for (chunk, row) in all_rows(pool, space.id) {
+            let lasting = chunk < space.chunks() || chunk >= JOURNAL_CHUNK;
+            assert!(lasting, "row {chunk} of {} lies beyond its end", space.name);
             let disks: std::collections::BTreeSet<u16> = row.slabs.iter().map(|slab| slab.disk()).collect();
             assert_eq!(disks.len(), row.shape.width(), "a row has a disk twice: {row:?}");
-            for column in row.slabs.chunks(row.shape.layout.copies().into()) {
-                assert!(column.iter().any(|slab| !slab.stale()), "no copy is in step: {row:?}");
+            for slab in 0..row.slabs.len() {
+                let in_step = row.shape.group(slab).filter(|slab| !row.slabs[*slab].stale()).count();
+                assert!(in_step >= row.shape.needed(), "too few slabs are in step: {row:?}");
             }
             row.slabs.iter().for_each(|slab| runs.entry(slab.disk()).or_default().push((slab.unit(), row.slab_units)));
         }

@@ -30,7 +30,13 @@ fn run(seed: u64) {
     let held: Held = Rc::new(RefCell::new(vec![false; blocks as usize]));
     let made = sim.run(async move {
         let pool = create.await;
-        let spec = SpaceSpec { name: "vol".parse().expect("a name"), shape, provisioning, size_bytes: blocks * BLOCK_BYTES };
+        let spec = SpaceSpec {
+            name: "vol".parse().expect("a name"),
+            shape,
+            provisioning,
+            size_bytes: blocks * BLOCK_BYTES,
+            journal_bytes: None,
+        };
         pool.create_space(spec).await.expect("small enough");
         pool
     });

@@ -122,7 +122,13 @@ fn stress(name: &str, options: &FileOptions, layout: Layout) {
         let pool = Pool::create(env(1), "tank".parse().expect("a name"), disks).await.expect("a pool");
         let shape = Shape { layout, columns: 2.min(5 / u16::from(layout.copies())), interleave: ByteSize::kib(64) };
         let size_bytes = BLOCKS * BLOCK_BYTES;
-        let spec = SpaceSpec { name: "vol".parse().expect("a name"), shape, provisioning: Provisioning::Thin, size_bytes };
+        let spec = SpaceSpec {
+            name: "vol".parse().expect("a name"),
+            shape,
+            provisioning: Provisioning::Thin,
+            size_bytes,
+            journal_bytes: None,
+        };
         let record = pool.create_space(spec).await.expect("a space");
         let settings = SpaceSettings { open_rows: 4, tidy_every: Duration::from_millis(5) };
         let space = Space::open(pool.clone(), record.id, settings).expect("it opens");

@@ -1,0 +1,245 @@
+//! The journal of a parity space: mirror rows under chunk numbers that no data has, made with the space and replaced as
+//! a whole.
+//!
+//! Invariant: a complete parity space has a journal, and while one takes the place of another every import finds exactly
+//! one of the two.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use holdfast_model::{ByteSize, DiskState, Layout, Media, Shape, Usage};
+
+use crate::allot::{allot_on, slab_units};
+use crate::area::{Area, UNIT_BYTES};
+use crate::commit::Guard;
+use crate::config::{Change, Config, DiskRecord, RowRecord};
+use crate::pool::{FreedRow, Pool};
+use crate::room::check_room;
+use crate::slab::MOST_SLAB_BYTES;
+use crate::{PoolError, PoolErrorKind};
+
+/// The rows of a journal are chunks from this number on; those of data are below it.
+pub const JOURNAL_CHUNK: u32 = 1 << 31;
+/// The smallest journal that can be asked for.
+pub const LEAST_JOURNAL: ByteSize = ByteSize::mib(32);
+/// The largest journal.
+pub const MOST_JOURNAL: ByteSize = ByteSize::gib(100);
+
+/// A journal that nobody gave a size, where the pool has no disk made for it.
+const DEFAULT_BYTES: u64 = 32 << 20;
+/// A journal that nobody gave a size, where the pool has solid-state or journal disks.
+const DEFAULT_FAST_BYTES: u64 = 1 << 30;
+/// A journal that nobody gave a size takes at most this part of a disk, and of what is free.
+const DEFAULT_PART: u64 = 16;
+/// However small the disks are.
+const LEAST_DEFAULT_BYTES: u64 = 1 << 20;
+const INTERLEAVE: ByteSize = ByteSize::kib(256);
+const MOST_COLUMNS: usize = 8;
+
+/// Rows of one shape and size that make up a journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Plan {
+    shape: Shape,
+    slab_bytes: u64,
+    rows: u64,
+}
+
+impl Plan {
+    /// The rows that hold `bytes`, or, where `most` is less, the whole stripes that fit in that.
+    fn new(copies: u8, columns: u16, bytes: u64, most: u64) -> Self {
+        let shape = Shape { layout: Layout::Mirror { copies }, columns, interleave: INTERLEAVE };
+        let stripe = shape.stripe_bytes();
+        let bytes =
+            bytes.next_multiple_of(stripe).min((most / stripe * stripe).max(LEAST_DEFAULT_BYTES.next_multiple_of(stripe)));
+        let rows = bytes.div_ceil(MOST_SLAB_BYTES * u64::from(columns));
+        let slab_bytes = bytes.div_ceil(rows * u64::from(columns)).next_multiple_of(INTERLEAVE.bytes());
+        Self { shape, slab_bytes, rows }
+    }
+
+    fn slab_units(&self) -> u32 {
+        slab_units(&self.shape, self.row_bytes())
+    }
+
+    fn row_bytes(&self) -> u64 {
+        self.slab_bytes * u64::from(self.shape.columns)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.rows * self.row_bytes()
+    }
+}
+
+/// The disks that a journal lies on, the ones with a low rank before the others.
+struct Chosen {
+    ranks: BTreeMap<u16, u8>,
+    most_columns: usize,
+}
+
+impl Chosen {
+    /// Journal disks; else solid-state disks in front of rotating ones; else, for three copies, two of these and any other;
+    /// else all that take data.
+    fn of(config: &Config, copies: usize) -> Self {
+        let online = || config.disks.values().filter(|disk| disk.state == DiskState::Online);
+        let data = || online().filter(|disk| disk.usage.takes_slabs());
+        let indices = |disks: &mut dyn Iterator<Item = &DiskRecord>| disks.map(|disk| disk.index).collect::<Vec<_>>();
+        let mut fast = indices(&mut online().filter(|disk| disk.usage == Usage::Journal));
+        if fast.len() < copies && data().any(|disk| disk.media == Media::Hdd) {
+            fast.extend(data().filter(|disk| disk.media == Media::Ssd).map(|disk| disk.index));
+        }
+        let all = indices(&mut data());
+        let with_rank = |disks: &[u16], rank| disks.iter().map(|disk| (*disk, rank)).collect::<BTreeMap<_, _>>();
+        if fast.len() >= copies {
+            return Self { ranks: with_rank(&fast, 0), most_columns: fast.len() / copies };
+        }
+        if copies == 3 && fast.len() == 2 {
+            let mut ranks = with_rank(&all, 1);
+            ranks.extend(with_rank(&fast, 0));
+            return Self { ranks, most_columns: 1 };
+        }
+        Self { ranks: with_rank(&all, 0), most_columns: all.len() / copies }
+    }
+
+    /// The most that a journal of so many columns takes of its own accord.
+    fn default_bytes(&self, config: &Config, copies: u64, columns: u64) -> u64 {
+        let disks = || self.ranks.keys().filter_map(|disk| config.disks.get(disk));
+        let units = disks().filter_map(|disk| Area::of_disk("", disk.disk_bytes).ok()).map(|area| u64::from(area.units()));
+        let free: u64 = self.ranks.keys().filter_map(|disk| config.free.get(disk)).map(|free| u64::from(free.free())).sum();
+        let per_disk = units.min().unwrap_or(0) * columns;
+        per_disk.min(free / copies) * UNIT_BYTES / DEFAULT_PART
+    }
+}
+
+/// Takes the units of a journal for a space of `shape`: of `bytes`, or as large as the pool makes it.
+pub(crate) fn allot_journal(
+    config: &mut Config,
+    path: &str,
+    shape: &Shape,
+    bytes: Option<u64>,
+) -> Result<Vec<RowRecord>, PoolError> {
+    let copies = shape.layout.parity() + 1;
+    let chosen = Chosen::of(config, copies.into());
+    let fast = config.disks.values().any(|disk| disk.usage == Usage::Journal || disk.media == Media::Ssd);
+    let wanted = bytes.unwrap_or(if fast { DEFAULT_FAST_BYTES } else { DEFAULT_BYTES });
+    let ranks = |disk: &DiskRecord| chosen.ranks.get(&disk.index).copied();
+    // Where not enough of the disks have room side by side, fewer of them may have it.
+    for columns in (1..=chosen.most_columns.clamp(1, MOST_COLUMNS) as u16).rev() {
+        let most = match bytes {
+            Some(_) => u64::MAX,
+            None => chosen.default_bytes(config, copies.into(), columns.into()),
+        };
+        let plan = Plan::new(copies, columns, wanted, most);
+        let mut rows = Vec::new();
+        while (rows.len() as u64) < plan.rows {
+            match allot_on(config, plan.shape, plan.slab_units(), &ranks) {
+                Ok(row) => rows.push(row),
+                Err(_) => break,
+            }
+        }
+        if rows.len() as u64 == plan.rows {
+            return Ok(rows);
+        }
+        rows.iter().for_each(|row| config.release(row));
+    }
+    Err(PoolError::new(
+        PoolErrorKind::NoSpace,
+        format!(
+            "the journal of space {path} does not fit: {} on each of {copies} disks are needed; add disks, attach the missing ones, give space back or choose a smaller journal",
+            ByteSize(Plan::new(copies, 1, wanted, u64::MAX).bytes()),
+        ),
+    ))
+}
+
+/// Whether a row can be part of the journal of a space of `shape`.
+pub(crate) fn is_journal_row(shape: &Shape, row: &RowRecord) -> bool {
+    let data = row.slab_data_bytes();
+    row.shape.layout == Layout::Mirror { copies: shape.layout.parity() + 1 }
+        && (1..=MOST_SLAB_BYTES).contains(&data)
+        && data.is_multiple_of(row.shape.interleave.bytes())
+}
+
+/// Bytes of data that rows of a journal hold, each copy counted once.
+fn bytes_of<'a>(rows: impl Iterator<Item = &'a RowRecord>) -> u64 {
+    rows.map(|row| row.slab_data_bytes() * u64::from(row.shape.columns)).sum()
+}
+
+/// Refuses a size that a journal cannot be given.
+pub(crate) fn check_journal(path: &str, shape: &Shape, bytes: u64) -> Result<(), PoolError> {
+    if shape.layout.parity() == 0 {
+        return Err(PoolError::invalid(format!(
+            "space {path} is a {} and has no journal: leave the journal's size out, or choose parity",
+            shape.layout
+        )));
+    }
+    if !(LEAST_JOURNAL.bytes()..=MOST_JOURNAL.bytes()).contains(&bytes) {
+        return Err(PoolError::invalid(format!(
+            "space {path} cannot have a journal of {}: choose a size from {LEAST_JOURNAL} to {MOST_JOURNAL}",
+            ByteSize(bytes)
+        )));
+    }
+    Ok(())
+}
+
+impl Pool {
+    /// The rows of a space's journal, in the order of their numbers. They are all of one shape and size.
+    pub fn journal_rows(&self, space: u32) -> Vec<(u32, RowRecord)> {
+        let state = self.state();
+        let rows = state.config.spaces.get(&space).map(|space| space.journal_rows());
+        rows.into_iter().flatten().map(|(chunk, row)| (*chunk, row.clone())).collect()
+    }
+
+    /// Bytes that a space's journal holds, each copy counted once; 0 where it has none.
+    pub fn journal_bytes(&self, space: u32) -> u64 {
+        let state = self.state();
+        state.config.spaces.get(&space).map_or(0, |space| bytes_of(space.journal_rows().map(|(_, row)| row)))
+    }
+
+    /// Gives a space another journal, at once and as a whole; `None` if its journal has that size. The old one must be
+    /// empty, its rows are given back: their units stay taken until the answer is dropped.
+    ///
+    /// # Errors
+    /// No parity space, a size that cannot be, too little room, or no quorum; the old journal stays then.
+    pub async fn replace_journal(self: &Arc<Self>, space: u32, bytes: u64) -> Result<Option<Vec<FreedRow>>, PoolError> {
+        let _admin = self.admin.lock().await;
+        let gone = || PoolError::new(PoolErrorKind::NotFound, format!("space {space} is gone"));
+        let record = self.space(space).ok_or_else(gone)?;
+        let path = format!("{}/{}", self.name(), record.name);
+        check_journal(&path, &record.shape, bytes)?;
+        if let Some(why) = self.refusal() {
+            return Err(PoolError::new(PoolErrorKind::ReadOnly, why));
+        }
+        let (old, new) = {
+            let mut state = self.state();
+            let known = state.config.spaces.get(&space).ok_or_else(gone)?;
+            let old: Vec<(u32, RowRecord)> = known.journal_rows().map(|(chunk, row)| (*chunk, row.clone())).collect();
+            let old_bytes = bytes_of(old.iter().map(|(_, row)| row));
+            if old_bytes == bytes {
+                return Ok(None);
+            }
+            let new = allot_journal(&mut state.config, &path, &record.shape, Some(bytes))?;
+            let release = |config: &mut Config| new.iter().for_each(|row| config.release(row));
+            if bytes_of(new.iter()) == old_bytes {
+                release(&mut state.config);
+                return Ok(None);
+            }
+            if let Err(error) = check_room(&state, 0, &[(new.len() as u64, new[0].shape)]) {
+                release(&mut state.config);
+                return Err(error);
+            }
+            (old, new)
+        };
+        // Both stand in one change, so they have different numbers.
+        let first = match old.first() {
+            Some((first, _)) if u64::from(first - JOURNAL_CHUNK) < new.len() as u64 => old[old.len() - 1].0 + 1,
+            _ => JOURNAL_CHUNK,
+        };
+        let given_up = old.iter().map(|(chunk, _)| Change::RowGone { space, chunk: *chunk });
+        let rows = (first..).zip(&new).map(|(chunk, row)| Change::Row { space, chunk, row: row.clone() });
+        let made = self.commit(given_up.chain(rows).collect(), Guard::None).await;
+        if made != Ok(true) {
+            new.iter().for_each(|row| self.state().config.release(row));
+            made?;
+            return Err(gone());
+        }
+        Ok(Some(old.into_iter().map(|(_, row)| FreedRow::new(self.clone(), row)).collect()))
+    }
+}
