@@ -110,3 +110,63 @@ pub fn allot_on(
     config.next_row += 1;
     Ok(RowRecord { id, shape, slab_units, slabs })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdfast_model::Layout;
+
+    fn parity(parity: u8, columns: u16, interleave: ByteSize) -> Shape {
+        Shape { layout: Layout::Parity { parity }, columns, interleave }
+    }
+
+    fn disk(size: ByteSize) -> Area {
+        Area::of_disk("x", size.bytes()).expect("in range")
+    }
+
+    #[test]
+    fn slabs_of_parity_on_small_and_on_real_disks() {
+        let (unit, small, real) = (ByteSize::kib(256), disk(ByteSize::mib(64)), disk(ByteSize::tib(8)));
+        for (shape, area, chunk, slab) in [
+            (parity(1, 3, unit), &small, ByteSize::kib(4 * 2 * 256), ByteSize::kib(6 * 256)),
+            (parity(1, 3, ByteSize::kib(64)), &small, ByteSize::kib(14 * 2 * 64), ByteSize::kib(16 * 64)),
+            (parity(1, 3, ByteSize::mib(16)), &small, ByteSize::mib(2 * 16), ByteSize::mib(3 * 16)),
+            (parity(1, 3, unit), &real, ByteSize::kib(512 * 2 * 256), ByteSize::kib(520 * 256)),
+            (parity(2, 7, unit), &real, ByteSize::kib(204 * 5 * 256), ByteSize::kib(208 * 256)),
+            (parity(2, 32, unit), &real, ByteSize::kib(34 * 30 * 256), ByteSize::kib(36 * 256)),
+            (parity(1, 17, ByteSize::mib(16)), &real, ByteSize::mib(256), ByteSize::mib(48)),
+        ] {
+            assert_eq!(
+                (chunk_bytes(&shape, area), slab_bytes(&shape, chunk.bytes())),
+                (chunk.bytes(), slab.bytes()),
+                "{shape} on {area:?}"
+            );
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn slabs_are_whole_units_that_every_disk_can_hold(
+            parity in 1u8..=2, columns in 0u16..=30, interleave in 12u32..=24, disk_bytes in 64u64 << 20..64 << 40, known in 1u64..1 << 28
+        ) {
+            let least = Layout::Parity { parity }.least_columns();
+            let shape = Shape {
+                layout: Layout::Parity { parity },
+                columns: (least + columns).min(32),
+                interleave: ByteSize(1 << interleave),
+            };
+            proptest::prop_assume!(shape.check().is_ok());
+            let area = Area::of_disk("x", disk_bytes).expect("in range");
+            let chunk = chunk_bytes(&shape, &area);
+            let stripe = u64::from(shape.data_columns()) * shape.band_bytes();
+            proptest::prop_assert!(chunk >= stripe && chunk <= MOST_CHUNK_BYTES && chunk.is_multiple_of(stripe));
+            let slab = slab_bytes(&shape, chunk);
+            proptest::prop_assert!(slab <= MOST_SLAB_BYTES && slab.is_multiple_of(UNIT_BYTES));
+            proptest::prop_assert!(slab_units(&shape, chunk) <= area.units(), "{shape} of {slab} on {area:?}");
+            let places = bands(&shape, slab);
+            proptest::prop_assert_eq!(places, bands_of_chunk(&shape, chunk));
+            proptest::prop_assert_eq!((places.data * stripe, places.spare), (chunk, spare_bands(places.data)));
+            proptest::prop_assert!(bands_of_chunk(&shape, known).data * stripe >= known);
+        }
+    }
+}

@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use holdfast_model::wire::{Reader, Writer};
 use holdfast_model::{ByteSize, DiskState, Layout, Media, Place, Provisioning, Shape, Usage, Uuid};
-use holdfast_pool::{Change, Config, DiskRecord, Position, RowRecord, SlabPlace, SpaceRecord};
+use holdfast_pool::{Change, Config, DiskRecord, JOURNAL_CHUNK, Position, RowRecord, SlabPlace, SpaceRecord};
 use proptest::prelude::*;
 
 fn disk_record(index: u16) -> DiskRecord {
@@ -134,6 +134,12 @@ fn hostile_records_are_refused() {
             record.size_bytes = u64::MAX / 4096 * 4096;
             record.chunk_bytes = 4096;
         }),
+        space(|record| record.shape = shape(parity_of(1), 2)),
+        space(|record| record.shape = shape(parity_of(3), 8)),
+        space(|record| {
+            record.shape = shape(parity_of(1), 3);
+            record.chunk_bytes = 512 * MIB;
+        }),
         Change::SpaceGone(2),
         Change::RowGone { space: 1, chunk: 1 },
         Change::RowGone { space: 2, chunk: 0 },
@@ -152,6 +158,7 @@ fn hostile_records_are_refused() {
         Change::Row { space: 3, chunk: 0, row: row_record(2, &[(0, 17), (1, 17)]) },
         reshaped(shape(mirror_of(2), 2), &[(0, 17), (1, 17)]),
         reshaped(shape(mirror_of(9), 1), &[(0, 17), (1, 17)]),
+        Change::Row { space: 1, chunk: JOURNAL_CHUNK, row: row_record(2, &[(0, 17), (1, 17)]) },
         Change::Counters { row: u64::MAX, space: 0, disk: 0 },
         Change::Counters { row: 0, space: u32::MAX, disk: 0 },
         Change::Counters { row: 0, space: 0, disk: u16::MAX },
@@ -163,10 +170,10 @@ fn hostile_records_are_refused() {
 }
 
 fn shapes() -> impl Strategy<Value = Shape> {
-    let layouts = prop_oneof![Just(Layout::Simple), (2u8..=3).prop_map(mirror_of)];
-    (layouts, 1u16..=16, 12u32..=24).prop_map(|(layout, columns, interleave)| Shape {
+    let layouts = prop_oneof![Just(Layout::Simple), (2u8..=3).prop_map(mirror_of), (1u8..=2).prop_map(parity_of)];
+    (layouts, 0u16..=12, 12u32..=24).prop_map(|(layout, columns, interleave)| Shape {
         layout,
-        columns,
+        columns: layout.least_columns() + columns,
         interleave: ByteSize(1 << interleave),
     })
 }
