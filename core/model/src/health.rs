@@ -61,13 +61,13 @@ pub enum PoolState {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SpaceState {
-    /// All copies in step.
+    /// All copies and all parity in step.
     #[default]
     Ok,
-    /// Copies are being brought back in step.
+    /// Copies or parity are being brought back in step.
     Resyncing,
-    /// Some rows have fewer copies than wanted.
+    /// Some rows have fewer copies or less parity than wanted.
     Degraded,
-    /// Some rows have no copy left: their data cannot be read.
+    /// Some rows have too few slabs left: their data cannot be read.
     Failed,
 }

@@ -256,7 +256,7 @@ impl Pool {
     pub(crate) fn go_out(&self, index: u16, state: DiskState, cause: &str) {
         if self.disk(index).is_some_and(|disk| disk.go_out()) {
             let next = match state {
-                DiskState::Missing => "attach it again; until then the rows on it have fewer copies",
+                DiskState::Missing => "attach it again; until then what lies on it is less protected",
                 _ => "replace it, or check cable and power and attach it again",
             };
             self.emit(Severity::Warning, format!("disk {}", self.disk_label(index)), format!("out of service: {cause}"), next);

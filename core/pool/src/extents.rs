@@ -28,6 +28,11 @@ impl FreeExtents {
         self.free >= len && self.runs.values().any(|run| *run >= len)
     }
 
+    /// How many runs of `len` units are free at once.
+    pub fn slabs_of(&self, len: u32) -> u32 {
+        self.runs.values().map(|run| run / len.max(1)).sum()
+    }
+
     /// Takes the lowest run of `len` units.
     pub fn take(&mut self, len: u32) -> Option<u32> {
         let start = self.runs.iter().find(|(_, run)| **run >= len).map(|(start, _)| *start)?;

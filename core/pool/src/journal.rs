@@ -158,7 +158,7 @@ pub(crate) fn is_journal_row(shape: &Shape, row: &RowRecord) -> bool {
 }
 
 /// Bytes of data that rows of a journal hold, each copy counted once.
-fn bytes_of<'a>(rows: impl Iterator<Item = &'a RowRecord>) -> u64 {
+pub(crate) fn bytes_of<'a>(rows: impl Iterator<Item = &'a RowRecord>) -> u64 {
     rows.map(|row| row.slab_data_bytes() * u64::from(row.shape.columns)).sum()
 }
 

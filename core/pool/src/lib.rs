@@ -13,6 +13,7 @@
 //!  scan.rs      finding pools on disks                                                  label.rs, frame.rs: blocks
 //!  slab.rs      the head of a slab                                                      area.rs: how a disk is divided
 //!  allot.rs     which disks a row gets                                                  journal.rs: journals of parity spaces
+//!  status.rs    how a pool is                                                           capacity.rs: what it could hold
 //! ```
 //!
 //! Invariant: a change that was answered is found again by every import that assembles a quorum, and a disk that missed
@@ -21,6 +22,7 @@
 mod admission;
 mod allot;
 mod area;
+mod capacity;
 mod codec;
 mod commit;
 mod config;
@@ -42,6 +44,7 @@ mod spaces;
 mod status;
 
 pub use area::{Area, LARGEST_DISK_BYTES, SMALLEST_DISK_BYTES, UNIT_BYTES};
+pub use capacity::Capacity;
 pub use config::{Change, Config, DiskRecord, RowRecord, SlabPlace, SpaceRecord, SpaceRows};
 pub use disk::{DiskCounters, InFlight, PoolDisk};
 pub use error::{PoolError, PoolErrorKind};

@@ -10,7 +10,7 @@ use holdfast_model::{BLOCK_BYTES, ByteSize, Provisioning, Shape};
 use crate::allot::{allot, chunk_bytes, eligible};
 use crate::area::Area;
 use crate::commit::Guard;
-use crate::config::{Change, RowRecord, SpaceRecord};
+use crate::config::{Change, Config, RowRecord, SpaceRecord};
 use crate::journal::{JOURNAL_CHUNK, allot_journal, check_journal};
 use crate::pool::{Pool, SpaceSpec};
 use crate::room::check_room;
@@ -40,13 +40,7 @@ impl Pool {
             spec.journal_bytes.map_or(Ok(()), |bytes| check_journal(&path, &spec.shape, bytes))?;
             Shape::choose(spec.shape.layout, Some(spec.shape.columns), Some(spec.shape.interleave), eligible(config))
                 .map_err(|error| PoolError::invalid(format!("space {path}: {error}")))?;
-            let smallest = config
-                .disks
-                .values()
-                .filter(|disk| disk.usage.takes_slabs())
-                .filter_map(|disk| Area::of_disk("", disk.disk_bytes).ok())
-                .min_by_key(Area::units)
-                .ok_or_else(|| PoolError::invalid(format!("pool {} has no disk for data", self.name())))?;
+            let smallest = smallest_area(config)?;
             let id = config.next_space;
             config.next_space += 1;
             SpaceRecord {
@@ -201,6 +195,14 @@ impl Pool {
             false => Err(PoolError::new(PoolErrorKind::NotFound, format!("space {id} is gone"))),
         }
     }
+}
+
+/// The division of the smallest disk that takes slabs.
+pub(crate) fn smallest_area(config: &Config) -> Result<Area, PoolError> {
+    let data = config.disks.values().filter(|disk| disk.usage.takes_slabs());
+    let smallest = data.filter_map(|disk| Area::of_disk("", disk.disk_bytes).ok()).min_by_key(Area::units);
+    let pool = || config.name.as_ref().map(ToString::to_string).unwrap_or_default();
+    smallest.ok_or_else(|| PoolError::invalid(format!("pool {} has no disk for data: set the usage of one to auto", pool())))
 }
 
 fn check_size(path: &str, size_bytes: u64) -> Result<(), PoolError> {

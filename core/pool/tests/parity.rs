@@ -328,3 +328,55 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_space_of_the_told_capacity_is_made_and_none_that_is_larger() {
+    let sizes: [&[u64]; 4] = [&[1, 1, 1], &[4, 1, 1, 2, 3], &[1, 1, 1, 1, 1, 1, 1, 1], &[8, 1, 1, 1, 3, 7, 2]];
+    for (seed, sizes) in sizes.iter().enumerate() {
+        let sizes: Vec<u64> = sizes.iter().map(|size| size * 96 * MIB + seed as u64 * 4096).collect();
+        let lab = Lab::new(seed as u64, &sizes);
+        let pool = lab.created(&lab.all());
+        lab.mirror(&pool, "other");
+        for layout in [Layout::Simple, mirror_of(2), mirror_of(3), parity_of(1), parity_of(2)] {
+            for columns in [None, Some(layout.least_columns()), Some(layout.least_columns() + 1)] {
+                let Ok(shape) = Shape::choose(layout, columns, Some(ByteSize::kib(64)), sizes.len()) else { continue };
+                let before = snapshot(&pool);
+                let capacity = pool.capacity(&shape, None).expect("it fits");
+                assert_eq!((snapshot(&pool), pool.capacity(&shape, None)), (before, Ok(capacity)));
+                let whole = |size_bytes| SpaceSpec {
+                    name: named("whole"),
+                    shape,
+                    provisioning: Provisioning::Fixed,
+                    size_bytes,
+                    journal_bytes: None,
+                };
+                let error = lab.space(&pool, whole(capacity.usable_bytes() + 4096)).expect_err("a row more");
+                assert_eq!(error.kind, PoolErrorKind::NoSpace, "{error}");
+                let free = pool.status().free_bytes;
+                let made = lab.space(&pool, whole(capacity.usable_bytes())).unwrap_or_else(|error| panic!("{shape}: {error}"));
+                assert_eq!(made.chunk_bytes, capacity.chunk_bytes);
+                assert_eq!(pool.journal_bytes(made.id), capacity.journal_bytes);
+                assert_eq!(free - pool.status().free_bytes, capacity.raw_bytes);
+                assert_eq!(pool.status().free_bytes, capacity.unused_bytes);
+                let shared = pool.clone();
+                lab.run(async move { shared.destroy_space(made.id).await }).expect("nobody uses it");
+            }
+        }
+    }
+}
+
+#[test]
+fn capacity_says_what_is_missing() {
+    let lab = Lab::small(8, 3);
+    let pool = lab.created(&lab.all());
+    let shape = Shape { layout: parity_of(2), columns: 4, interleave: ByteSize::kib(64) };
+    let error = pool.capacity(&shape, None).expect_err("three disks");
+    assert!(error.context.contains("needs 4 disks that may hold data, the pool has 3"), "{error}");
+    let shape = Shape { layout: parity_of(1), columns: 3, interleave: ByteSize::kib(64) };
+    assert_eq!(pool.capacity(&shape, Some(MIB)).expect_err("too small").kind, PoolErrorKind::Invalid);
+    assert_eq!(pool.capacity(&shape, Some(40 * MIB)).map(|capacity| capacity.journal_bytes), Ok(40 * MIB));
+    assert_eq!(pool.capacity(&shape, Some(GIB)).expect_err("too large").kind, PoolErrorKind::NoSpace);
+    let wide = Shape { interleave: ByteSize::mib(16), ..shape };
+    assert_eq!(pool.capacity(&wide, Some(32 * MIB)).expect_err("no room for a row").kind, PoolErrorKind::NoSpace);
+    assert_eq!(pool.status().free_bytes, pool.status().data_bytes);
+}

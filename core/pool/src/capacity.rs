@@ -1,0 +1,136 @@
+//! What a space of some shape could hold if it were made now.
+//!
+//! Invariant: a fixed space of the told size is made by the pool as it is now, and on disks whose free room is in one piece
+//! none is made that is larger.
+
+use holdfast_model::{DiskState, Shape};
+
+use crate::allot::{chunk_bytes, eligible, slab_units};
+use crate::area::UNIT_BYTES;
+use crate::config::RowRecord;
+use crate::journal::{JOURNAL_CHUNK, allot_journal, bytes_of, check_journal};
+use crate::pool::Pool;
+use crate::room::{check_room, rows_with_room};
+use crate::spaces::smallest_area;
+use crate::{PoolError, PoolErrorKind};
+
+/// What a space of some shape could hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capacity {
+    /// The shape.
+    pub shape: Shape,
+    /// Bytes of data in each of its rows.
+    pub chunk_bytes: u64,
+    /// Rows that there is room for.
+    pub rows: u64,
+    /// Bytes of its journal, each copy counted once.
+    pub journal_bytes: u64,
+    /// Bytes that its rows and its journal take on the disks, with copies, parity, heads and spare places.
+    pub raw_bytes: u64,
+    /// Bytes of disks that take slabs which no further row of it could use.
+    pub unused_bytes: u64,
+}
+
+impl Capacity {
+    /// Bytes of data that it could hold.
+    pub fn usable_bytes(&self) -> u64 {
+        self.rows * self.chunk_bytes
+    }
+}
+
+impl Pool {
+    /// What a space of this shape could hold, with a journal of this size, or of the pool's choice. Nothing is changed.
+    ///
+    /// # Errors
+    /// A shape or journal that cannot be on the disks in service.
+    pub fn capacity(&self, shape: &Shape, journal_bytes: Option<u64>) -> Result<Capacity, PoolError> {
+        let path = format!("of {shape} in pool {}", self.name());
+        journal_bytes.map_or(Ok(()), |bytes| check_journal(&path, shape, bytes))?;
+        let mut state = self.state();
+        check_room(&state, 1, &[])?;
+        Shape::choose(shape.layout, Some(shape.columns), Some(shape.interleave), eligible(&state.config))
+            .map_err(|error| PoolError::invalid(format!("space {path}: {error}")))?;
+        let chunk_bytes = chunk_bytes(shape, &smallest_area(&state.config)?);
+        let journal = if shape.layout.parity() > 0 {
+            // Its units are taken to see what is left, and given back before anybody can look.
+            let next_row = state.config.next_row;
+            let journal = allot_journal(&mut state.config, &path, shape, journal_bytes);
+            state.config.next_row = next_row;
+            journal?
+        } else {
+            Vec::new()
+        };
+        let slab_units = slab_units(shape, chunk_bytes);
+        let takes_slabs = |disk: &u16| {
+            state.config.disks.get(disk).is_some_and(|disk| disk.usage.takes_slabs() && disk.state == DiskState::Online)
+        };
+        let free = || state.config.free.iter().filter(|(disk, _)| takes_slabs(disk)).map(|(_, free)| free);
+        let slabs: Vec<u64> = free().map(|free| free.slabs_of(slab_units).into()).collect();
+        let free_units: u64 = free().map(|free| u64::from(free.free())).sum();
+        let rows = most_rows(&slabs, shape.width() as u64);
+        let known: Vec<(u64, Shape)> = journal.first().map(|row| (journal.len() as u64, row.shape)).into_iter().collect();
+        let rows = rows.min(rows_with_room(&state, 1, &known, shape)).min(JOURNAL_CHUNK.into());
+        journal.iter().for_each(|row| state.config.release(row));
+        if rows == 0 {
+            return Err(PoolError::new(
+                PoolErrorKind::NoSpace,
+                format!("pool {} has no room for a single row of {shape}: add disks or give space back", self.name()),
+            ));
+        }
+        let data_units = rows * shape.width() as u64 * u64::from(slab_units);
+        let units_of = |row: &RowRecord| row.slabs.len() as u64 * u64::from(row.slab_units);
+        let journal_units: u64 = journal.iter().map(units_of).sum();
+        Ok(Capacity {
+            shape: *shape,
+            chunk_bytes,
+            rows,
+            journal_bytes: bytes_of(journal.iter()),
+            raw_bytes: (data_units + journal_units) * UNIT_BYTES,
+            unused_bytes: (free_units - data_units) * UNIT_BYTES,
+        })
+    }
+}
+
+/// The rows of `width` slabs, each on another disk, on disks with room for so many slabs: the most for which all disks
+/// together have room when none holds more than one slab of a row.
+fn most_rows(slabs: &[u64], width: u64) -> u64 {
+    let (mut fit, mut too_many) = (0, slabs.iter().sum::<u64>() / width + 1);
+    while fit + 1 < too_many {
+        let rows = fit + (too_many - fit) / 2;
+        match slabs.iter().map(|slabs| (*slabs).min(rows)).sum::<u64>() >= rows * width {
+            true => fit = rows,
+            false => too_many = rows,
+        }
+    }
+    fit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_need_disks_of_their_own() {
+        assert_eq!(most_rows(&[10, 10, 10], 2), 15);
+        assert_eq!(most_rows(&[10, 1, 1], 2), 2);
+        assert_eq!(most_rows(&[10, 4, 3, 2], 3), 4);
+        assert_eq!((most_rows(&[10, 10], 3), most_rows(&[], 1), most_rows(&[7], 1)), (0, 0, 7));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn as_many_as_rows_on_the_emptiest_disks(mut slabs in proptest::collection::vec(0u64..40, 1..8), width in 1usize..5) {
+            let told = most_rows(&slabs, width as u64);
+            let mut made = 0;
+            loop {
+                slabs.sort_unstable_by(|a, b| b.cmp(a));
+                if slabs.len() < width || slabs[width - 1] == 0 {
+                    break;
+                }
+                slabs[..width].iter_mut().for_each(|slabs| *slabs -= 1);
+                made += 1;
+            }
+            proptest::prop_assert_eq!(told, made);
+        }
+    }
+}
