@@ -30,6 +30,7 @@ impl Space {
 
 impl Inner {
     async fn extents(&self, offset: u64, len: u64, max: usize) -> Result<Vec<Extent>, IoError> {
+        self.ready().await?;
         let mut runs = Runs { found: Vec::new(), max: max.max(1) };
         let gap = if self.thin() { ExtentKind::Hole } else { ExtentKind::Zero };
         let chunk_bytes = self.record.chunk_bytes;
@@ -44,6 +45,17 @@ impl Inner {
                 continue;
             };
             at += part.len as u64;
+            if row.parity.is_some() {
+                let start = (part.offset / BLOCK_BYTES) as u32;
+                let end = start + (part.len as u64 / BLOCK_BYTES) as u32;
+                for (from, to, held) in row.held_runs(start, end) {
+                    let kind = if held { ExtentKind::Data } else { gap };
+                    if !runs.add(u64::from(to - from) * BLOCK_BYTES, kind) {
+                        break 'parts;
+                    }
+                }
+                continue;
+            }
             for segment in segments(row.shape(), part.offset, part.len) {
                 let Blocks { start, end } = Blocks::of(segment.offset, segment.len);
                 let state = row.columns[segment.column].lock();

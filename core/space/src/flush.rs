@@ -15,11 +15,20 @@ impl Inner {
     pub async fn flush(&self) -> Result<(), IoError> {
         let _one = self.flushing.lock().await;
         let rows: Vec<Arc<Row>> = std::mem::take(&mut *self.touched.lock().expect("no panic while held")).into_values().collect();
-        let result = self.flush_rows(&rows).await;
+        let result = self.flush_all(&rows).await;
         if result.is_err() {
             rows.iter().for_each(|row| self.touch(row));
         }
         result
+    }
+
+    async fn flush_all(&self, rows: &[Arc<Row>]) -> Result<(), IoError> {
+        let (banded, plain): (Vec<Arc<Row>>, Vec<Arc<Row>>) = rows.iter().cloned().partition(|row| row.parity.is_some());
+        if !banded.is_empty() {
+            banded.iter().for_each(|row| row.touched.store(false, Ordering::Release));
+            self.make_durable(&banded, None).await?;
+        }
+        self.flush_rows(&plain).await
     }
 
     async fn flush_rows(&self, rows: &[Arc<Row>]) -> Result<(), IoError> {
@@ -53,8 +62,7 @@ impl Inner {
         let Some(error) = failed else { return Ok(()) };
         for row in self.open_rows() {
             row.refresh();
-            let served = (0..row.columns.len()).all(|column| row.copies_of(column).any(|(_, slab)| slab.usable()));
-            if !served && row.unless_gone(Err(error.clone())).is_err() {
+            if !row.served() && row.unless_gone(Err(error.clone())).is_err() {
                 return Err(error);
             }
         }
@@ -64,6 +72,7 @@ impl Inner {
     /// Makes everything durable and unmarks every region whose copies are all in step.
     pub async fn close(&self) -> Result<(), IoError> {
         self.flush().await?;
+        self.tidy_bands().await?;
         for row in self.open_rows() {
             for column in 0..row.columns.len() {
                 row.unmark(column, |_, _| true).await?;

@@ -11,6 +11,7 @@
 //!  column.rs     the state of a column in memory: written blocks, dirty regions, running writes
 //!  block_map.rs  the same on disk
 //!  read.rs  write.rs  discard.rs  flush.rs                    one file per kind of request
+//!  parity.rs     rows that keep parity instead of copies
 //!  resync.rs     copies brought back in step                  tidy.rs      housekeeping
 //! ```
 //!
@@ -29,6 +30,7 @@ mod discard;
 mod extents;
 mod flush;
 mod open;
+mod parity;
 mod range_queue;
 mod read;
 mod resync;
@@ -39,5 +41,6 @@ mod stripe;
 mod tidy;
 mod write;
 
+pub use parity::{Mismatch, Verified};
 pub use space::{Space, SpaceSettings};
 pub use status::{RowMap, SlabMap, SpaceCounters, SpaceStatus};

@@ -17,14 +17,26 @@ use crate::row::Row;
 
 impl Row {
     /// A row that was allotted just now: none of its blocks was written.
-    pub fn fresh(pool: Arc<Pool>, space: u32, chunk: u32, record: RowRecord) -> Result<Arc<Self>, IoError> {
-        Ok(Arc::new(Self::new(pool, space, chunk, record)?))
+    pub fn fresh(
+        pool: Arc<Pool>,
+        space: u32,
+        chunk: u32,
+        record: RowRecord,
+        chunk_bytes: u64,
+    ) -> Result<Arc<Self>, IoError> {
+        Ok(Arc::new(Self::new(pool, space, chunk, record, chunk_bytes)?))
     }
 
     /// A row that was allotted earlier.
-    pub async fn load(pool: Arc<Pool>, space: u32, chunk: u32, record: RowRecord) -> Result<Arc<Self>, IoError> {
-        let row = Self::new(pool, space, chunk, record)?;
-        let mut headers = true;
+    pub async fn load(
+        pool: Arc<Pool>,
+        space: u32,
+        chunk: u32,
+        record: RowRecord,
+        chunk_bytes: u64,
+    ) -> Result<Arc<Self>, IoError> {
+        let row = Self::new(pool, space, chunk, record, chunk_bytes)?;
+        let mut headers = row.parity.is_none() || row.load_bands().await?;
         for column in 0..row.columns.len() {
             headers &= row.load_column(column).await?;
         }
@@ -94,7 +106,7 @@ impl Row {
         Ok(headers)
     }
 
-    fn owns_header(&self, index: usize, head: &[u8]) -> bool {
+    pub fn owns_header(&self, index: usize, head: &[u8]) -> bool {
         let slab = &self.slabs[index];
         Frame::open_inline(&head[..BLOCK_BYTES as usize]).is_ok_and(|(header, _)| {
             let frame = header.frame;

@@ -78,7 +78,7 @@ impl Row {
     }
 
     /// Takes a disk that is away out. Where the pool cannot write that down it takes no changes any more, and reads go on.
-    async fn read_failed(&self, index: usize, error: &IoError) {
+    pub async fn read_failed(&self, index: usize, error: &IoError) {
         let disk = &self.slabs[index].disk;
         disk.counters.read_errors.fetch_add(1, Ordering::Relaxed);
         if error.kind == IoErrorKind::Gone {
@@ -115,7 +115,7 @@ impl Row {
 }
 
 /// Puts the pieces of a read together: by joining, or by a copy where one was read anew after an error.
-fn gather(pieces: Vec<IoBuf>, len: usize) -> IoBuf {
+pub fn gather(pieces: Vec<IoBuf>, len: usize) -> IoBuf {
     let mut pieces = pieces.into_iter();
     let mut whole = pieces.next().expect("a read has a piece");
     while let Some(piece) = pieces.next() {
@@ -135,6 +135,7 @@ fn gather(pieces: Vec<IoBuf>, len: usize) -> IoBuf {
 impl Inner {
     /// Fills `buf` from `offset`.
     pub async fn read(&self, offset: u64, mut buf: IoBuf) -> Result<IoBuf, IoError> {
+        self.ready().await?;
         let mut parts = chunk_parts(self.record.chunk_bytes, offset, buf.len() as u64);
         let first = parts.next().expect("a request is not empty");
         if first.len == buf.len() {
@@ -153,6 +154,9 @@ impl Inner {
             buf.fill(0);
             return Ok(buf);
         };
+        if row.parity.is_some() {
+            return self.read_bands(&row, part, buf).await;
+        }
         let mut cut = segments(row.shape(), part.offset, part.len);
         let first = cut.next().expect("a part is not empty");
         if first.len == part.len {
@@ -168,7 +172,8 @@ impl Inner {
         Ok(gather(pieces, part.len))
     }
 
-    async fn read_segment(&self, row: &Arc<Row>, segment: &Segment, mut buf: IoBuf) -> Result<IoBuf, IoError> {
+    /// Fills `buf` from a segment of a row without parity.
+    pub async fn read_segment(&self, row: &Arc<Row>, segment: &Segment, mut buf: IoBuf) -> Result<IoBuf, IoError> {
         let blocks = Blocks::of(segment.offset, segment.len);
         let Blocks { start, end } = blocks;
         let (held, unsynced) = {

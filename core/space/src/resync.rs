@@ -11,6 +11,7 @@ use holdfast_model::BLOCK_BYTES;
 
 use crate::column::Blocks;
 use crate::row::Row;
+use crate::space::Inner;
 
 impl Row {
     /// Makes the copies of these regions of a column agree, durably.
@@ -88,7 +89,7 @@ impl Row {
     }
 
     /// Brings a stale slab in step. Answers whether it is; false where its disk went out meanwhile.
-    pub async fn rejoin(self: &Arc<Self>, index: usize) -> Result<bool, IoError> {
+    pub async fn rejoin(self: &Arc<Self>, space: &Inner, index: usize) -> Result<bool, IoError> {
         self.refresh();
         let slab = &self.slabs[index];
         if slab.usable() {
@@ -99,7 +100,10 @@ impl Row {
             return Ok(false);
         }
         slab.set_joining(true);
-        let joined = self.join_slab(index, outages).await;
+        let joined = match self.parity {
+            Some(_) => space.join_bands(self, index, outages).await,
+            None => self.join_slab(index, outages).await,
+        };
         if let Ok(true) = joined {
             slab.set_in_step(outages);
         }

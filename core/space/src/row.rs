@@ -13,6 +13,7 @@ use holdfast_pool::{FreedRow, Pool, PoolDisk, RowRecord, UNIT_BYTES, frame};
 
 use crate::block_map::MapOwner;
 use crate::column::{Blocks, Column, MapOnDisk};
+use crate::parity::{Bands, Geometry};
 
 /// A disk that fails so many writes is taken out as a whole, but for the last copy: its other blocks can still be read.
 const WRITE_ERRORS_ALLOWED: u64 = 16;
@@ -43,8 +44,10 @@ pub struct Row {
     pub record: RowRecord,
     /// Its slabs: `column * copies + copy`.
     pub slabs: Box<[Slab]>,
-    /// Its columns.
+    /// Its columns; none where it has parity.
     pub columns: Box<[Column]>,
+    /// Its bands, where it has parity.
+    pub parity: Option<Bands>,
     /// Requests that may change it.
     pub users: AtomicU32,
     /// Whether it is on the list of rows to settle at the next flush.
@@ -83,8 +86,8 @@ impl Slab {
 }
 
 impl Row {
-    /// A row of the pool with nothing known of its blocks yet.
-    pub fn new(pool: Arc<Pool>, space: u32, chunk: u32, record: RowRecord) -> Result<Self, IoError> {
+    /// A row of the pool with nothing known of its blocks yet. It holds a chunk of `chunk_bytes`.
+    pub fn new(pool: Arc<Pool>, space: u32, chunk: u32, record: RowRecord, chunk_bytes: u64) -> Result<Self, IoError> {
         let copies = usize::from(record.shape.layout.copies());
         let slab_bytes = u64::from(record.slab_units) * UNIT_BYTES - HEAD_BYTES;
         let slab = |place: &holdfast_pool::SlabPlace| {
@@ -96,7 +99,10 @@ impl Row {
             Ok(Slab { disk, start, in_step_at, joining: AtomicBool::new(false), stale_recorded: AtomicBool::new(false) })
         };
         let slabs = record.slabs.iter().map(slab).collect::<Result<Box<[Slab]>, IoError>>()?;
-        let columns = (0..record.shape.columns).map(|_| Column::new(slab_bytes, copies)).collect();
+        let banded = record.shape.layout.parity() > 0;
+        let parity = banded.then(|| Bands::new(Geometry::new(&record.shape, chunk_bytes, slab_bytes), slabs.len()));
+        let columns = if banded { 0 } else { record.shape.columns };
+        let columns = (0..columns).map(|_| Column::new(slab_bytes, copies)).collect();
         let row = Self {
             pool,
             space,
@@ -104,6 +110,7 @@ impl Row {
             record,
             slabs,
             columns,
+            parity,
             users: AtomicU32::new(0),
             touched: AtomicBool::new(false),
             headers_whole: AtomicBool::new(false),
@@ -143,7 +150,7 @@ impl Row {
             return;
         }
         for ((slab, place), outages) in self.slabs.iter().zip(&record.slabs).zip(outages) {
-            let online = self.pool.disk_record(slab.disk.id).is_some_and(|disk| disk.state == DiskState::Online);
+            let online = self.pool.disk_state(slab.disk.index) == Some(DiskState::Online);
             slab.stale_recorded.store(place.stale(), Ordering::Release);
             if !place.stale() && online && outages.is_multiple_of(2) {
                 slab.in_step_at.store(outages, Ordering::Release);
@@ -153,23 +160,54 @@ impl Row {
         }
     }
 
-    /// A slab of the column that may be read; asks the pool where none seems to be.
+    /// The bands of a row with parity.
+    pub fn bands(&self) -> &Bands {
+        self.parity.as_ref().expect("only rows with parity have bands")
+    }
+
+    /// Bytes of data that it has room for.
+    pub fn data_bytes(&self) -> u64 {
+        let slab_bytes = u64::from(self.record.slab_units) * UNIT_BYTES - HEAD_BYTES;
+        slab_bytes * u64::from(self.record.shape.columns)
+    }
+
+    /// Whether the slabs in step suffice for what the slab's group holds.
+    fn serves(&self, slab: usize) -> bool {
+        let group = self.record.shape.group(slab);
+        self.slabs[group].iter().filter(|slab| slab.usable()).count() >= self.record.shape.needed()
+    }
+
+    /// Whether all that it holds can be read.
+    pub fn served(&self) -> bool {
+        (0..self.slabs.len()).step_by(self.record.shape.group(0).len()).all(|slab| self.serves(slab))
+    }
+
+    /// Sees to it that a column can be read; asks the pool where it seems that it cannot.
     pub async fn settle_column(&self, column: usize) -> Result<(), IoError> {
-        if self.copies_of(column).any(|(_, slab)| slab.usable()) {
+        self.settle_group(column * self.copies()).await
+    }
+
+    /// Sees to it that what a slab's group holds can be read; asks the pool where it seems that it cannot.
+    pub async fn settle_group(&self, slab: usize) -> Result<(), IoError> {
+        if self.serves(slab) {
             return Ok(());
         }
         self.pool.settled().await;
         self.refresh();
-        if self.copies_of(column).any(|(_, slab)| slab.usable()) {
-            return Ok(());
-        }
-        let stale = self.copies_of(column).any(|(_, slab)| slab.disk.in_service());
-        let kind = if stale { IoErrorKind::Stale } else { IoErrorKind::Gone };
-        let disks: Vec<String> = self.copies_of(column).map(|(_, slab)| slab.disk.id.to_string()).collect();
-        Err(IoError::new(
-            kind,
-            format!("chunk {} of space {}: column {column} on disks {}", self.chunk, self.space, disks.join(", ")),
-        ))
+        if self.serves(slab) { Ok(()) } else { Err(self.unserved(slab)) }
+    }
+
+    /// That too few slabs of a parity row are in step.
+    pub fn too_few(&self) -> IoError {
+        self.unserved(0)
+    }
+
+    fn unserved(&self, slab: usize) -> IoError {
+        let group = &self.slabs[self.record.shape.group(slab)];
+        let lost: Vec<&Slab> = group.iter().filter(|slab| !slab.usable()).collect();
+        let kind = if lost.iter().any(|slab| slab.disk.in_service()) { IoErrorKind::Stale } else { IoErrorKind::Gone };
+        let disks: Vec<String> = lost.iter().map(|slab| slab.disk.id.to_string()).collect();
+        IoError::new(kind, format!("chunk {} of space {} on disks {}", self.chunk, self.space, disks.join(", ")))
     }
 
     /// Deals with a slab that failed a write: records that it is stale, or takes its disk out. Durable when answered.
@@ -179,8 +217,9 @@ impl Row {
         }
         let slab = &self.slabs[index];
         let errors = slab.disk.counters.write_errors.fetch_add(1, Ordering::Relaxed) + 1;
-        let column = index / self.copies();
-        let alone = !self.copies_of(column).any(|(other, slab)| other != index && slab.usable());
+        let group = self.record.shape.group(index);
+        let others = group.filter(|other| *other != index && self.slabs[*other].usable()).count();
+        let alone = others < self.record.shape.needed();
         let failing = errors >= WRITE_ERRORS_ALLOWED && !alone;
         let whole = error.kind == IoErrorKind::Gone || failing || slab.joining();
         if whole {
@@ -213,6 +252,20 @@ impl Row {
                 ),
             )),
         }
+    }
+
+    /// Makes sure that slabs which missed a write are recorded as stale, and that the others suffice.
+    pub async fn confirm_missed(&self, missed: &[usize]) -> Result<(), IoError> {
+        let recorded = |index: &usize| self.slabs[*index].stale_recorded.load(Ordering::Acquire);
+        if !missed.iter().all(recorded) || !self.serves(0) {
+            self.pool.settled().await;
+            self.refresh();
+        }
+        if missed.iter().all(recorded) && self.serves(0) {
+            return Ok(());
+        }
+        let object = format!("chunk {} of space {}: too few slabs that are in step took the write", self.chunk, self.space);
+        Err(IoError::new(IoErrorKind::Media, object))
     }
 
     /// Which map of which column.
@@ -263,7 +316,7 @@ impl Row {
             Ok(()) => Ok(()),
             Err(error) => {
                 self.write_failed(index, &error).await?;
-                self.settle_column(index / self.copies()).await
+                self.settle_group(index).await
             }
         }
     }
@@ -343,7 +396,7 @@ impl Row {
     }
 
     /// Whether the row was given back, so that its chunk has none or another one.
-    fn is_gone(&self) -> bool {
+    pub fn is_gone(&self) -> bool {
         self.pool.row(self.space, self.chunk).is_none_or(|record| record.id != self.record.id)
     }
 

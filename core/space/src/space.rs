@@ -13,6 +13,7 @@ use holdfast_device::{Device, Durability, Geometry, Io, IoBuf, IoError, IoErrorK
 use holdfast_model::{BLOCK_BYTES, ByteSize, Provisioning};
 use holdfast_pool::{Pool, PoolError, PoolErrorKind, SpaceRecord};
 
+use crate::parity::backlog::Backlog;
 use crate::row::Row;
 use crate::status::SpaceCounters;
 
@@ -25,11 +26,13 @@ pub struct SpaceSettings {
     pub open_rows: usize,
     /// How often the housekeeping looks.
     pub tidy_every: std::time::Duration,
+    /// Bytes written to a parity space that may be in memory before the oldest are put in place; twice as much at most.
+    pub backlog_bytes: usize,
 }
 
 impl Default for SpaceSettings {
     fn default() -> Self {
-        Self { open_rows: 4096, tidy_every: std::time::Duration::from_secs(5) }
+        Self { open_rows: 4096, tidy_every: std::time::Duration::from_secs(5), backlog_bytes: 16 << 20 }
     }
 }
 
@@ -49,6 +52,7 @@ pub(crate) struct Inner {
     pub closed: AtomicBool,
     pub closing: tokio::sync::Notify,
     pub swept: AtomicU64,
+    pub backlog: Backlog,
     size_bytes: AtomicU64,
     shards: [RwLock<Shard>; SHARDS],
     chunk_locks: [tokio::sync::Mutex<()>; SHARDS],
@@ -99,6 +103,7 @@ impl Space {
             closed: AtomicBool::new(false),
             closing: tokio::sync::Notify::new(),
             swept: AtomicU64::new(swept),
+            backlog: Backlog::default(),
             shards: Default::default(),
             chunk_locks: Default::default(),
         };
@@ -258,7 +263,8 @@ impl Inner {
         &self.shards[chunk as usize % SHARDS]
     }
 
-    fn open_row(&self, chunk: u32) -> Option<Arc<Row>> {
+    /// The row of a chunk, where it is open.
+    pub fn open_row(&self, chunk: u32) -> Option<Arc<Row>> {
         self.shard(chunk).read().expect("no panic while held").open.get(&chunk).cloned()
     }
 
@@ -307,7 +313,8 @@ impl Inner {
             let _one = self.chunk_locks[chunk as usize % SHARDS].lock().await;
             if self.load_row(chunk).await?.is_none() {
                 let record = self.pool.allot_row(self.record.id, chunk).await?;
-                self.keep(Row::fresh(self.pool.clone(), self.record.id, chunk, record)?);
+                let chunk_bytes = self.record.chunk_bytes;
+                self.keep(Row::fresh(self.pool.clone(), self.record.id, chunk, record, chunk_bytes)?);
             }
         }
     }
@@ -323,7 +330,7 @@ impl Inner {
             return Ok(Some(row));
         }
         let Some(record) = self.pool.row(self.record.id, chunk) else { return Ok(None) };
-        let row = Row::load(self.pool.clone(), self.record.id, chunk, record).await?;
+        let row = Row::load(self.pool.clone(), self.record.id, chunk, record, self.record.chunk_bytes).await?;
         self.keep(row.clone());
         Ok(Some(row))
     }
@@ -349,7 +356,10 @@ impl Inner {
 
     /// Gives the row of a chunk back to the pool if it holds nothing and nobody is about to change that.
     pub async fn free_if_empty(&self, chunk: u32) -> Result<(), IoError> {
-        let empty = |row: &Row| row.columns.iter().all(|column| column.lock().written.is_empty());
+        let empty = |row: &Row| match &row.parity {
+            Some(bands) => bands.lock().is_empty(),
+            None => row.columns.iter().all(|column| column.lock().written.is_empty()),
+        };
         if !self.thin() || !self.open_row(chunk).is_some_and(|row| empty(&row)) {
             return Ok(());
         }
@@ -400,6 +410,7 @@ impl Inner {
                 let idle = excess > 0
                     && Arc::strong_count(row) == 1
                     && row.users.load(Ordering::Acquire) == 0
+                    && row.parity.as_ref().is_none_or(|bands| bands.lock().is_settled())
                     && row.columns.iter().all(|column| column.lock().is_settled());
                 excess -= usize::from(idle);
                 !idle

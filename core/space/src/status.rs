@@ -104,16 +104,18 @@ impl Space {
         let out: std::collections::HashSet<u16> =
             inner.pool.pool_disks().iter().filter(|disk| !disk.in_service()).map(|disk| disk.index).collect();
         let (mut slabs, mut stale, mut raw, mut lost_rows, mut thin_rows, mut allocated) = (0u64, 0u64, 0u64, 0u64, 0u64, 0u64);
-        for (_, row) in inner.pool.rows(inner.record.id) {
-            let copies = usize::from(row.shape.layout.copies());
+        for (chunk, row) in inner.pool.rows(inner.record.id).into_iter().chain(inner.pool.journal_rows(inner.record.id)) {
+            let journal = chunk >= holdfast_pool::JOURNAL_CHUNK;
             let bad = |slab: &holdfast_pool::SlabPlace| slab.stale() || out.contains(&slab.disk());
             slabs += row.slabs.len() as u64;
             raw += row.slabs.len() as u64 * u64::from(row.slab_units) * UNIT_BYTES;
-            allocated += inner.record.chunk_bytes;
+            allocated += if journal { 0 } else { inner.record.chunk_bytes };
             let bad_here = row.slabs.iter().filter(|slab| bad(slab)).count() as u64;
             stale += bad_here;
             thin_rows += u64::from(bad_here > 0);
-            lost_rows += u64::from(row.slabs.chunks(copies).any(|column| column.iter().all(bad)));
+            let group = row.shape.group(0).len();
+            let lost = |slabs: &[holdfast_pool::SlabPlace]| group - slabs.iter().filter(|slab| bad(slab)).count() < row.shape.needed();
+            lost_rows += u64::from(row.slabs.chunks(group).any(lost));
         }
         let mut dirty = 0;
         let mut resyncing = inner.swept.load(Ordering::Acquire) != u64::MAX;
@@ -128,11 +130,11 @@ impl Space {
         let path = inner.path();
         let mut conditions = Vec::new();
         let (state, health) = if lost_rows > 0 {
-            let cause = format!("space {path}: {lost_rows} rows have no copy left in service");
+            let cause = format!("space {path}: {lost_rows} rows have too few slabs left in service");
             conditions.push(Condition::new(cause, "attach the missing disks; what they held cannot be read until then"));
             (SpaceState::Failed, Health::Unhealthy)
         } else if stale > 0 {
-            let cause = format!("space {path}: {thin_rows} rows have fewer copies than wanted ({stale} slabs stale or out)");
+            let cause = format!("space {path}: {thin_rows} rows are protected less than wanted ({stale} slabs stale or out)");
             conditions
                 .push(Condition::new(cause, "attach the missing disks again; returned ones are brought in step by themselves"));
             (if resyncing { SpaceState::Resyncing } else { SpaceState::Degraded }, Health::Warning)

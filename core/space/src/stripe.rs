@@ -70,6 +70,15 @@ pub fn segments(shape: &Shape, offset: u64, len: usize) -> impl Iterator<Item = 
     })
 }
 
+/// Where a byte of a column lies in its chunk.
+pub fn offset_in_chunk(shape: &Shape, column: usize, offset: u64) -> u64 {
+    if shape.columns == 1 {
+        return offset;
+    }
+    let unit_bytes = shape.interleave.bytes();
+    (offset / unit_bytes * u64::from(shape.columns) + column as u64) * unit_bytes + offset % unit_bytes
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,6 +98,7 @@ mod tests {
                 let found: Vec<Segment> = segments(&shape, block * 4096, 4096).collect();
                 assert_eq!(found.len(), 1);
                 assert!(found[0].offset + 4096 <= chunk / u64::from(columns));
+                assert_eq!(offset_in_chunk(&shape, found[0].column, found[0].offset), block * 4096);
                 assert!(seen.insert((found[0].column, found[0].offset)));
             }
         }

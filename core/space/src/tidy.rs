@@ -36,6 +36,7 @@ impl Space {
             return Ok(());
         }
         let swept = inner.sweep().await;
+        let placed = inner.tidy_bands().await;
         let rejoined = inner.rejoin_stale().await;
         let mut resynced = Ok(());
         for row in inner.open_rows() {
@@ -46,7 +47,7 @@ impl Space {
         }
         let unmarked = inner.unmark_idle().await;
         inner.evict();
-        swept.and(rejoined).and(resynced).and(unmarked)
+        swept.and(placed).and(rejoined).and(resynced).and(unmarked)
     }
 }
 
@@ -107,7 +108,7 @@ impl Inner {
             };
             row.refresh();
             for index in row.stale_slabs() {
-                result = row.rejoin(index).await.map(drop).and(result);
+                result = row.rejoin(self, index).await.map(drop).and(result);
             }
         }
         result

@@ -8,7 +8,7 @@ use holdfast_device::{Durability, Io, IoError, IoErrorKind, IoSlice};
 
 use crate::column::Blocks;
 use crate::row::Row;
-use crate::space::{Inner, UsedRow};
+use crate::space::Inner;
 use crate::stripe::{Segment, chunk_parts, segments};
 
 /// The right to change blocks of a column: nobody else writes them, and their regions count as being written.
@@ -92,9 +92,14 @@ impl Row {
 impl Inner {
     /// Writes `data` at `offset`, part by part.
     pub async fn write(&self, offset: u64, data: IoSlice, durability: Durability) -> Result<(), IoError> {
+        self.ready().await?;
         for part in chunk_parts(self.record.chunk_bytes, offset, data.len() as u64) {
             let row = self.row_for_write(part.chunk).await?;
             row.ensure_headers().await?;
+            if row.parity.is_some() {
+                self.enter(&row, &part, Some(data.slice(part.at, part.len)), durability).await?;
+                continue;
+            }
             let cut: Vec<Segment> = segments(row.shape(), part.offset, part.len).collect();
             let payload = |segment: &Segment| data.slice(part.at + segment.at, segment.len);
             match cut.as_slice() {
@@ -108,14 +113,14 @@ impl Inner {
         Ok(())
     }
 
-    async fn write_segment(
+    /// Writes `data` to a segment of a row without parity.
+    pub async fn write_segment(
         &self,
-        row: &UsedRow,
+        row: &Arc<Row>,
         segment: &Segment,
         data: IoSlice,
         durability: Durability,
     ) -> Result<(), IoError> {
-        let row: &Arc<Row> = row;
         let blocks = Blocks::of(segment.offset, segment.len);
         let turn = row.write_turn(segment.column, blocks).await?;
         let durable = durability == Durability::Durable;

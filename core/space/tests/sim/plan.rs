@@ -3,6 +3,15 @@
 use holdfast_device::sim::{Latency, SimDiskSpec, SimRandom};
 use holdfast_model::{BLOCK_BYTES, ByteSize, Layout, Media, Provisioning, Shape};
 
+/// Which layouts a seed is about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// Simple and mirrored spaces.
+    Copies,
+    /// Spaces with parity, perhaps beside mirrors.
+    Parity,
+}
+
 /// What a seed decides once.
 pub struct Plan {
     pub disks: usize,
@@ -16,6 +25,8 @@ pub struct Plan {
     pub requests: u32,
     /// Most of the room is taken, so that writes may find none.
     pub tight: bool,
+    /// Bytes of a parity space that may wait in memory.
+    pub backlog_bytes: usize,
 }
 
 /// A space of a seed.
@@ -27,13 +38,20 @@ pub struct SpacePlan {
 }
 
 impl Plan {
-    pub fn draw(random: &SimRandom) -> Self {
-        let simple = random.chance(1, 5);
+    pub fn draw(random: &SimRandom, family: Family) -> Self {
+        let parity = family == Family::Parity;
+        let simple = !parity && random.chance(1, 5);
         let large = random.chance(1, 12);
         let most_copies = if simple { 1 } else { random.range(2..=3u8) };
-        let disks = random.range(usize::from(most_copies).max(2)..=12);
+        let least = if parity { usize::from(most_copies) + 1 } else { usize::from(most_copies).max(2) };
+        let disks = random.range(least..=12);
         let spaces = if random.chance(1, 3) { random.range(2..=3) } else { 1 };
-        let spaces = (0..spaces).map(|_| SpacePlan::draw(random, disks, most_copies, large)).collect();
+        let spaces = (0..spaces)
+            .map(|_| match parity && random.chance(4, 5) {
+                true => SpacePlan::draw_parity(random, disks, most_copies - 1, large),
+                false => SpacePlan::draw(random, disks, most_copies, large),
+            })
+            .collect();
         let (latency, media) = match random.range(0..6u32) {
             0 => (Latency::Ssd, Media::Ssd),
             1 => (Latency::Hdd10k, Media::Hdd),
@@ -50,6 +68,7 @@ impl Plan {
             clients: random.range(1..=4),
             requests: random.range(5..=40),
             tight: !large && random.chance(1, 6),
+            backlog_bytes: if parity { 4096 << random.range(0..12u32) } else { 0 },
         }
     }
 
@@ -78,6 +97,14 @@ impl Plan {
 }
 
 impl SpacePlan {
+    fn draw_parity(random: &SimRandom, disks: usize, most: u8, large: bool) -> Self {
+        let parity = random.range(1..=most);
+        let columns = random.range(u16::from(parity) + 2..=disks as u16);
+        let exponent = if random.chance(1, 12) { random.range(6..9u32) } else { random.range(0..6) };
+        let shape = Shape { layout: Layout::Parity { parity }, columns, interleave: ByteSize(BLOCK_BYTES << exponent) };
+        Self { shape, ..Self::draw(random, disks, 1, large) }
+    }
+
     fn draw(random: &SimRandom, disks: usize, most_copies: u8, large: bool) -> Self {
         let layout = match most_copies {
             1 => Layout::Simple,

@@ -130,7 +130,7 @@ fn stress(name: &str, options: &FileOptions, layout: Layout) {
             journal_bytes: None,
         };
         let record = pool.create_space(spec).await.expect("a space");
-        let settings = SpaceSettings { open_rows: 4, tidy_every: Duration::from_millis(5) };
+        let settings = SpaceSettings { open_rows: 4, tidy_every: Duration::from_millis(5), ..SpaceSettings::default() };
         let space = Space::open(pool.clone(), record.id, settings).expect("it opens");
         reactor::spawn_local(space.clone().maintain());
         (pool, space)

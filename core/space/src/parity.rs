@@ -1,0 +1,39 @@
+//! Parity rows: bands of stripes, of which any one or two columns can be computed from the others.
+//!
+//! ```text
+//!  geometry.rs  which block is in which column                 band_map.rs  where the bands are, on disk
+//!  bands.rs     the same in memory, and whose turn it is       open.rs      how it is found on disk
+//!  dirty.rs     what was written to a band                     backlog.rs   what waits, over all bands
+//!  plan.rs      how it gets into its place                     place.rs     and gets there
+//!  commit.rs    maps brought up to what is in place            read.rs      reads
+//!  journal.rs   the log that goes round                        record.rs    its records as bytes
+//!  replay.rs    what a crash left in it                        stripe.rs    pieces, read or computed
+//!  rejoin.rs    a slab that was away                           verify.rs    data and parity compared
+//!  house.rs     what is done unasked
+//! ```
+//!
+//! Invariant: whatever a crash cuts short, together with the loss of as many disks as there is parity, each block is
+//! afterwards old or new. A whole band goes to a fresh place and is switched over; anything less is in the journal, parity
+//! included, before a byte of its place changes.
+
+pub mod backlog;
+mod band_map;
+pub mod bands;
+mod commit;
+mod dirty;
+mod geometry;
+mod house;
+mod journal;
+mod open;
+mod place;
+mod plan;
+mod read;
+mod record;
+mod rejoin;
+mod replay;
+mod stripe;
+mod verify;
+
+pub use bands::Bands;
+pub use geometry::Geometry;
+pub use verify::{Mismatch, Verified};

@@ -1,0 +1,401 @@
+//! What waits to be put in place, over all rows of a parity space: how much memory it takes, in which order its bands are
+//! served, and what makes it durable before that.
+//!
+//! A write is answered when it is in memory: like the cache of a disk, that is lost with the power until it is flushed. A
+//! band that was written throughout goes to its place at once; all others wait for more, and are put in place, oldest
+//! first, where memory or journal get scarce, and by the housekeeping. A flush puts into the journal what is only in memory.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use holdfast_device::{Durability, IoError, IoErrorKind, IoSlice};
+use holdfast_model::BLOCK_BYTES;
+
+use crate::row::Row;
+use crate::space::Inner;
+use crate::stripe::ChunkPart;
+
+use super::dirty::{Content, Extent};
+use super::journal::{Draft, Journal, Record};
+use super::record::{Blocks, Entry, MOST_ENTRIES};
+
+/// Bands that are put in place together, at most.
+const BATCH_BANDS: usize = 64;
+/// Bands that may wait, whatever little memory they take.
+const MOST_BANDS: usize = 8192;
+
+/// What waits to be put in place.
+#[derive(Default)]
+pub struct Backlog {
+    bytes: AtomicUsize,
+    stamp: AtomicU64,
+    line: Mutex<VecDeque<(Arc<Row>, u32)>>,
+    /// Held by whoever works on the line.
+    placing: tokio::sync::Mutex<()>,
+    /// Held while maps are written.
+    pub(super) committing: tokio::sync::Mutex<()>,
+    /// Held while the journal is opened or replaced.
+    pub(super) opening: tokio::sync::Mutex<()>,
+    /// Whether the journal was read since the space was opened.
+    pub(super) ready: AtomicBool,
+    pub(super) journal: Mutex<Option<Arc<Journal>>>,
+}
+
+impl Backlog {
+    /// Bytes of memory that it takes.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Notes memory that is free again.
+    pub fn take(&self, bytes: usize) {
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Notes memory that is taken.
+    pub fn add(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The number of the next write. Rows draw it while their state is locked, so that it tells the order there.
+    pub fn draw_stamp(&self) -> u64 {
+        self.stamp.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Goes on after a stamp that was found in the journal.
+    pub fn pass_stamp(&self, stamp: u64) {
+        self.stamp.fetch_max(stamp, Ordering::Relaxed);
+    }
+
+    fn line(&self) -> std::sync::MutexGuard<'_, VecDeque<(Arc<Row>, u32)>> {
+        self.line.lock().expect("no panic while held")
+    }
+
+    /// Puts a band at the end of the line.
+    pub fn queue(&self, row: &Arc<Row>, band: u32) {
+        self.line().push_back((row.clone(), band));
+    }
+}
+
+impl Inner {
+    /// The backlog of a parity space.
+    pub fn backlog(&self) -> &Backlog {
+        &self.backlog
+    }
+
+    /// Bytes of a band that may change in place: more would not fit the journal with what else must.
+    pub fn most_in_place(&self) -> u64 {
+        self.backlog.journal.lock().expect("no panic while held").as_ref().map_or(0, |journal| journal.capacity() / 8)
+    }
+
+    /// Takes `data`, or nothing, for blocks of a row; durable when answered if asked for.
+    pub async fn enter(
+        &self,
+        row: &Arc<Row>,
+        part: &ChunkPart,
+        data: Option<IoSlice>,
+        durability: Durability,
+    ) -> Result<(), IoError> {
+        self.wait_for_room().await?;
+        let geometry = row.bands().geometry;
+        let start = (part.offset / BLOCK_BYTES) as u32;
+        let end = start + (part.len as u64 / BLOCK_BYTES) as u32;
+        let (first, last) = (geometry.band_of(start), geometry.band_of(end - 1));
+        let mut whole = Vec::new();
+        {
+            let mut guard = row.bands().lock();
+            let state = &mut *guard;
+            let stamp = self.backlog.draw_stamp();
+            for band in first..=last {
+                let from = start.max(band * geometry.band_blocks());
+                let to = end.min((band + 1) * geometry.band_blocks());
+                let content = match &data {
+                    Some(data) => Content::Bytes(data.slice(
+                        (from - start) as usize * BLOCK_BYTES as usize,
+                        (to - from) as usize * BLOCK_BYTES as usize,
+                    )),
+                    None => Content::Nothing,
+                };
+                let extent = Extent { len: to - from, content, stamp, logged: false, held: Vec::new() };
+                self.backlog.add(extent.bytes());
+                let dirty = state.dirty.entry(band).or_default();
+                self.backlog.take(dirty.insert(from, extent));
+                state.unlogged.insert(band);
+                if !std::mem::replace(&mut dirty.queued, true) {
+                    self.backlog.queue(row, band);
+                }
+                if dirty.blocks() == geometry.band_blocks() {
+                    whole.push(band);
+                }
+            }
+        }
+        self.touch(row);
+        for band in whole {
+            self.place_if_whole(row, band).await?;
+        }
+        match durability {
+            Durability::Cached => Ok(()),
+            Durability::Durable => self.make_durable(std::slice::from_ref(row), Some((first, last))).await,
+        }
+    }
+
+    /// Waits where too much is in memory; whoever comes first puts the oldest in place.
+    async fn wait_for_room(&self) -> Result<(), IoError> {
+        let soft = self.settings.backlog_bytes;
+        loop {
+            let (bytes, bands) = (self.backlog.bytes(), self.backlog.line().len());
+            if bytes <= soft && bands <= MOST_BANDS {
+                return Ok(());
+            }
+            let turn = if bytes <= 2 * soft && bands <= 2 * MOST_BANDS {
+                match self.backlog.placing.try_lock() {
+                    Ok(turn) => turn,
+                    Err(_) => return Ok(()),
+                }
+            } else {
+                self.backlog.placing.lock().await
+            };
+            if self.backlog.bytes() <= soft && self.backlog.line().len() <= MOST_BANDS {
+                return Ok(());
+            }
+            let worked = self.place_oldest().await?;
+            drop(turn);
+            if !worked || bytes <= 2 * soft {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Puts the bands at the front of the line in place; false if there are none.
+    async fn place_oldest(&self) -> Result<bool, IoError> {
+        let taken: Vec<(Arc<Row>, u32)> = {
+            let mut line = self.backlog.line();
+            let count = line.len().min(BATCH_BANDS);
+            line.drain(..count).collect()
+        };
+        if taken.is_empty() {
+            return Ok(false);
+        }
+        for (row, band) in &taken {
+            if let Some(dirty) = row.bands().lock().dirty.get_mut(band) {
+                dirty.queued = false;
+            }
+        }
+        self.place_bands(taken).await?;
+        Ok(true)
+    }
+
+    /// Puts bands in place, some at a time so that the journal has room for what is intended.
+    pub async fn place_bands(&self, mut bands: Vec<(Arc<Row>, u32)>) -> Result<(), IoError> {
+        bands.sort_by_key(|(row, band)| (row.chunk, *band));
+        bands.dedup_by_key(|(row, band)| (row.chunk, *band));
+        let most = self.most_in_place();
+        let mut bands = bands.into_iter().peekable();
+        while bands.peek().is_some() {
+            let (mut batch, mut bytes) = (Vec::new(), 0);
+            while let Some((row, band)) = bands.next_if(|_| bytes < most / 2) {
+                let waiting = row.bands().lock().dirty.get(&band).map_or(0, super::dirty::Dirty::blocks);
+                bytes += u64::from(waiting) * BLOCK_BYTES;
+                batch.push((row, band));
+            }
+            let result = self.place_batch(&batch).await;
+            if let Err(error) = result {
+                for (row, band) in batch.into_iter().chain(bands) {
+                    let queued = {
+                        let mut state = row.bands().lock();
+                        state.dirty.get_mut(&band).is_none_or(|dirty| std::mem::replace(&mut dirty.queued, true))
+                    };
+                    if !queued {
+                        self.backlog.queue(&row, band);
+                    }
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    async fn place_batch(&self, batch: &[(Arc<Row>, u32)]) -> Result<(), IoError> {
+        let most = self.most_in_place();
+        let mut placings = Vec::new();
+        for (row, band) in batch {
+            let turn = row.band_turn(*band).await;
+            placings.push(async move { row.plan(*band, turn, most).await });
+        }
+        let mut planned = Vec::new();
+        let mut failed = None;
+        for result in futures_util::future::join_all(placings).await {
+            match result {
+                Ok(placing) => planned.extend(placing),
+                Err(error) => failed = Some(error),
+            }
+        }
+        let done = self.carry_out(planned).await;
+        match failed {
+            Some(error) => Err(error),
+            None => done,
+        }
+    }
+
+    /// Puts everything in place that waits.
+    pub async fn place_all(&self) -> Result<(), IoError> {
+        let _turn = self.backlog.placing.lock().await;
+        while self.place_oldest().await? {}
+        Ok(())
+    }
+
+    /// Makes what was written to rows durable: in the journal, or in place with its maps. With `only`, of bands in a range.
+    pub async fn make_durable(&self, rows: &[Arc<Row>], only: Option<(u32, u32)>) -> Result<(), IoError> {
+        let journal = self.journal().await?;
+        loop {
+            let mut logging = Logging::default();
+            let limit = journal.capacity() / 16;
+            for row in rows {
+                logging.collect(row, only, limit);
+            }
+            let Logging { draft, extents, waits, full } = logging;
+            let idle = draft.entries.is_empty();
+            if !idle {
+                let bands: Vec<(Arc<Row>, u32)> = extents.iter().map(|(row, band, ..)| (row.clone(), *band)).collect();
+                if !self.reserve_log(&journal, draft.bytes()).await? {
+                    self.place_bands(bands).await?;
+                    continue;
+                }
+                let (record, end) = self.append_or_commit(draft).await?;
+                note_logged(&extents, &record, end);
+            }
+            for (row, band) in waits.iter() {
+                drop(row.shared_turn(*band).await);
+            }
+            if let Some((row, band)) = full {
+                self.place_bands(vec![(row, band)]).await?;
+                continue;
+            }
+            if idle && waits.is_empty() {
+                break;
+            }
+        }
+        self.commit_direct(rows, only).await
+    }
+
+    /// Sees to it that what is written may go to the journal: what it holds longest is put in place first. False where it is too
+    /// much for the journal at all.
+    async fn reserve_log(&self, journal: &Arc<Journal>, bytes: u64) -> Result<bool, IoError> {
+        let most = journal.capacity() / 6;
+        if bytes > most {
+            return Ok(false);
+        }
+        if journal.used() + bytes <= most {
+            return Ok(true);
+        }
+        let _turn = self.backlog.placing.lock().await;
+        while journal.held() + bytes > most {
+            let before = journal.oldest().map(|record| record.at);
+            if let Some(record) = journal.oldest() {
+                let mut bands = Vec::new();
+                for (chunk, band) in &record.bands {
+                    if let Some(row) = self.open_row(*chunk) {
+                        bands.push((row, *band));
+                    }
+                }
+                drop(record);
+                self.place_bands(bands).await?;
+            }
+            self.commit_all().await?;
+            if before.is_some() && journal.oldest().map(|record| record.at) == before {
+                return Err(IoError::new(IoErrorKind::NoSpace, format!("the journal of space {} does not empty", self.path())));
+            }
+        }
+        Ok(true)
+    }
+
+    /// Appends a record; where the log is full, after a commit, which lets go of what is in place.
+    pub async fn append_or_commit(&self, draft: Draft) -> Result<(Arc<Record>, u64), IoError> {
+        let journal = self.journal().await?;
+        if !journal.has_room(draft.bytes()) {
+            self.commit_all().await?;
+        }
+        self.append(&journal, draft).await
+    }
+}
+
+/// What a flush is about to put into the journal.
+#[derive(Default)]
+struct Logging {
+    draft: Draft,
+    /// Row, band, first block, length, stamp.
+    extents: Vec<(Arc<Row>, u32, u32, u32, u64)>,
+    /// Bands that are being put in place.
+    waits: Vec<(Arc<Row>, u32)>,
+    /// A band that waits with more than fits.
+    full: Option<(Arc<Row>, u32)>,
+}
+
+impl Logging {
+    fn collect(&mut self, row: &Arc<Row>, only: Option<(u32, u32)>, limit: u64) {
+        let mut guard = row.bands().lock();
+        let state = &mut *guard;
+        let (first, last) = only.unwrap_or((0, u32::MAX - 1));
+        let bands: Vec<u32> = state.unlogged.range(first..=last).copied().collect();
+        for band in bands {
+            let Some(dirty) = state.dirty.get(&band) else {
+                state.unlogged.remove(&band);
+                continue;
+            };
+            let placed = state.placing.get(&band).copied().unwrap_or(0);
+            let open = |extent: &Extent| !extent.logged && extent.stamp > placed;
+            if dirty.extents().any(|(_, extent)| !extent.logged && extent.stamp <= placed) {
+                self.waits.push((row.clone(), band));
+            }
+            let bytes: u64 = dirty.extents().filter(|(_, extent)| open(extent)).map(|(_, extent)| extent.bytes() as u64).sum();
+            let count = dirty.extents().filter(|(_, extent)| open(extent)).count();
+            if count == 0 {
+                if !dirty.extents().any(|(_, extent)| !extent.logged) {
+                    state.unlogged.remove(&band);
+                }
+                continue;
+            }
+            if bytes > limit || count > MOST_ENTRIES / 2 {
+                self.full.get_or_insert((row.clone(), band));
+                continue;
+            }
+            if self.draft.bytes() + bytes > 2 * limit || self.draft.entries.len() + count > MOST_ENTRIES {
+                return;
+            }
+            for (start, extent) in dirty.extents().filter(|(_, extent)| open(extent)) {
+                let blocks =
+                    Blocks { chunk: row.chunk, row: row.record.id, stamp: extent.stamp, start, len: extent.len };
+                match &extent.content {
+                    Content::Bytes(bytes) => self.draft.add(row.chunk, band, Entry::Written(blocks), [bytes.clone()]),
+                    Content::Nothing => self.draft.add(row.chunk, band, Entry::Emptied(blocks), []),
+                }
+                self.extents.push((row.clone(), band, start, extent.len, extent.stamp));
+            }
+        }
+    }
+}
+
+/// What was collected is in the journal, durably. Whatever replaced some of it meanwhile holds the record too.
+fn note_logged(extents: &[(Arc<Row>, u32, u32, u32, u64)], record: &Arc<Record>, end: u64) {
+    for (row, band, start, len, stamp) in extents {
+        let mut guard = row.bands().lock();
+        let state = &mut *guard;
+        state.logged.insert(*band, end);
+        if !state.uncommitted.held.last().is_some_and(|held| Arc::ptr_eq(held, record)) {
+            state.uncommitted.held.push(record.clone());
+        }
+        let Some(dirty) = state.dirty.get_mut(band) else { continue };
+        for (at, extent) in dirty.extents_mut() {
+            if at >= start + len || at + extent.len <= *start {
+                continue;
+            }
+            if extent.stamp == *stamp {
+                extent.logged = true;
+                extent.held = vec![(*stamp, record.clone())];
+            } else if extent.stamp > *stamp {
+                extent.hold(*stamp, record);
+            }
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! The bands of an open parity row in memory: where they are, what they hold, and what waits to be put there.
+//!
+//! Invariants:
+//! - `places` and `written` tell of what is in place; what a map on disk tells is what they told when a commit began, and was
+//!   durable by then.
+//! - A place is used anew only when no map on disk names it, no journal record is for it, and nobody reads it.
+//! - Who changes what is in the place of a band has its turn alone; who puts lost pieces together shares it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::Poll;
+
+use crate::block_set::BlockSet;
+use crate::column::MapOnDisk;
+use crate::range_queue::RangeQueue;
+use crate::row::Row;
+
+use super::band_map::{BandMap, NOWHERE, bands_of_map};
+use super::dirty::Dirty;
+use super::geometry::Geometry;
+use super::journal::Record;
+
+/// The bands of an open row.
+pub struct Bands {
+    /// Their measures.
+    pub geometry: Geometry,
+    /// What changes with every write.
+    state: Mutex<BandState>,
+    /// The maps on disk; held while they are written.
+    pub maps: tokio::sync::Mutex<Vec<MapOnDisk>>,
+}
+
+/// What is known of a row's bands.
+pub struct BandState {
+    /// The place of each band.
+    pub places: Vec<u16>,
+    /// Blocks that hold data in place.
+    pub written: BlockSet,
+    /// By band, what is not in place yet.
+    pub dirty: BTreeMap<u32, Dirty>,
+    /// Bands with extents that are only in memory, and perhaps others.
+    pub unlogged: BTreeSet<u32>,
+    /// By band, up to which stamp the extents are being put in place.
+    pub placing: BTreeMap<u32, u64>,
+    /// Bands that a slab which is not in step missed; on disk as well.
+    pub missed: BlockSet,
+    /// What the next commit makes last.
+    pub uncommitted: Uncommitted,
+    /// By band, where in the journal its last record ends.
+    pub logged: BTreeMap<u32, u64>,
+    lines: RangeQueue,
+    free: BTreeSet<u16>,
+    readers: Vec<u32>,
+}
+
+/// What happened since the last commit.
+pub struct Uncommitted {
+    /// Bands that changed in place or moved.
+    pub changed: BlockSet,
+    /// Of these, bands whose change is nowhere in the journal.
+    pub direct: BlockSet,
+    /// Maps that are not on disk as they should be.
+    pub behind: BTreeSet<u32>,
+    /// Places that bands left.
+    pub left: Vec<u16>,
+    /// Journal records that must stay until then.
+    pub held: Vec<Arc<Record>>,
+    /// By band, up to which stamp the journal's records do not count any more.
+    pub voids: BTreeMap<u32, u64>,
+    /// By band, up to which stamp what was written is in place.
+    pub placed: BTreeMap<u32, u64>,
+}
+
+/// The right to look at a band, or to change what is in its place.
+pub struct BandTurn {
+    row: Arc<Row>,
+    id: u64,
+}
+
+impl Drop for BandTurn {
+    fn drop(&mut self) {
+        self.row.bands().lock().lines.leave(self.id);
+    }
+}
+
+/// Keeps a place from being used anew.
+pub struct PlaceInUse {
+    row: Arc<Row>,
+    place: u16,
+}
+
+impl Drop for PlaceInUse {
+    fn drop(&mut self) {
+        self.row.bands().lock().readers[usize::from(self.place)] -= 1;
+    }
+}
+
+impl Uncommitted {
+    /// Nothing.
+    pub fn new(bands: u32) -> Self {
+        Self {
+            changed: BlockSet::new(bands),
+            direct: BlockSet::new(bands),
+            behind: BTreeSet::new(),
+            left: Vec::new(),
+            held: Vec::new(),
+            voids: BTreeMap::new(),
+            placed: BTreeMap::new(),
+        }
+    }
+
+    /// Whether there is nothing to commit.
+    pub fn is_empty(&self) -> bool {
+        self.changed.is_empty() && self.left.is_empty() && self.held.is_empty() && self.voids.is_empty() && self.behind.is_empty()
+    }
+
+    /// Puts back what an earlier commit took and did not carry through.
+    pub fn take_back(&mut self, earlier: Self) {
+        for (start, end) in earlier.changed.runs(0, earlier.changed.limit()) {
+            self.changed.insert(start, end);
+        }
+        for (start, end) in earlier.direct.runs(0, earlier.direct.limit()) {
+            self.direct.insert(start, end);
+        }
+        self.behind.extend(earlier.behind);
+        self.left.extend(earlier.left);
+        self.held.extend(earlier.held);
+        for (into, from) in [(&mut self.voids, earlier.voids), (&mut self.placed, earlier.placed)] {
+            for (band, stamp) in from {
+                let known = into.entry(band).or_default();
+                *known = (*known).max(stamp);
+            }
+        }
+    }
+}
+
+impl Bands {
+    /// The bands of a row that holds nothing.
+    pub fn new(geometry: Geometry, slabs: usize) -> Self {
+        let maps = geometry.bands.div_ceil(bands_of_map(&geometry)) as usize;
+        let state = BandState {
+            places: vec![NOWHERE; geometry.bands as usize],
+            written: BlockSet::new(geometry.blocks()),
+            dirty: BTreeMap::new(),
+            unlogged: BTreeSet::new(),
+            placing: BTreeMap::new(),
+            missed: BlockSet::new(geometry.bands),
+            uncommitted: Uncommitted::new(geometry.bands),
+            logged: BTreeMap::new(),
+            lines: RangeQueue::default(),
+            free: (0..geometry.places as u16).collect(),
+            readers: vec![0; geometry.places as usize],
+        };
+        let maps = vec![MapOnDisk { sequence: 0, slots: vec![1; slabs] }; maps];
+        Self { geometry, state: Mutex::new(state), maps: tokio::sync::Mutex::new(maps) }
+    }
+
+    /// Their state.
+    pub fn lock(&self) -> MutexGuard<'_, BandState> {
+        self.state.lock().expect("no panic while held")
+    }
+
+    /// The map that tells of a band.
+    pub fn map_of(&self, band: u32) -> u32 {
+        band / bands_of_map(&self.geometry)
+    }
+
+    /// The bands that a map tells of.
+    pub fn bands_in(&self, map: u32) -> (u32, u32) {
+        let each = bands_of_map(&self.geometry);
+        (map * each, ((map + 1) * each).min(self.geometry.bands))
+    }
+}
+
+impl Row {
+    /// Waits for the right to change what is in the place of a band.
+    pub async fn band_turn(self: &Arc<Self>, band: u32) -> BandTurn {
+        let entered = self.bands().lock().lines.enter(band, band + 1);
+        self.granted(entered).await
+    }
+
+    /// Waits until what is in the place of a band does not change, and keeps it so.
+    pub async fn shared_turn(self: &Arc<Self>, band: u32) -> BandTurn {
+        let entered = self.bands().lock().lines.enter_shared(band, band + 1);
+        self.granted(entered).await
+    }
+
+    async fn granted(self: &Arc<Self>, (id, granted): (u64, bool)) -> BandTurn {
+        let turn = BandTurn { row: self.clone(), id };
+        if !granted {
+            std::future::poll_fn(|context| match self.bands().lock().lines.poll(id, context.waker()) {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            })
+            .await;
+        }
+        turn
+    }
+}
+
+impl BandState {
+    /// Bands that somebody works on or waits for.
+    pub fn busy_bands(&self) -> Vec<u32> {
+        self.lines.ranges().flat_map(|(start, end)| start..end).collect()
+    }
+
+    /// Keeps the place of a band from being used anew while it is read.
+    pub fn use_place(&mut self, row: &Arc<Row>, place: u16) -> PlaceInUse {
+        self.readers[usize::from(place)] += 1;
+        PlaceInUse { row: row.clone(), place }
+    }
+
+    /// Takes a free place.
+    pub fn take_place(&mut self) -> Option<u16> {
+        let place = *self.free.iter().find(|place| self.readers[usize::from(**place)] == 0)?;
+        self.free.remove(&place);
+        Some(place)
+    }
+
+    /// Gives places back that nothing on disk names any more.
+    pub fn give_places(&mut self, places: impl IntoIterator<Item = u16>) {
+        self.free.extend(places);
+    }
+
+    /// Whether no block holds data and none is about to.
+    pub fn is_empty(&self) -> bool {
+        self.written.is_empty() && self.dirty.is_empty() && self.lines.is_empty()
+    }
+
+    /// Whether the disks hold all that is known here.
+    pub fn is_settled(&self) -> bool {
+        self.dirty.is_empty() && self.lines.is_empty() && self.uncommitted.is_empty() && self.missed.is_empty()
+    }
+
+    /// Takes over what a map on disk tells; false where it cannot be so.
+    pub fn load_map(&mut self, first: u32, end: u32, geometry: &Geometry, map: &BandMap) -> bool {
+        for band in first..end {
+            let index = (band - first) as usize;
+            let place = map.places[index];
+            if place != NOWHERE {
+                if !self.free.remove(&place) {
+                    return false;
+                }
+                self.places[band as usize] = place;
+            }
+            if map.missed[index / 64] >> (index % 64) & 1 == 1 {
+                self.missed.insert(band, band + 1);
+            }
+        }
+        let (start, limit) = (first * geometry.band_blocks(), end * geometry.band_blocks());
+        for (index, word) in map.written.iter().enumerate() {
+            let (mut bits, mut at) = (*word, start + index as u32 * 64);
+            while bits != 0 {
+                at += bits.trailing_zeros();
+                bits >>= bits.trailing_zeros();
+                let run = bits.trailing_ones();
+                if at + run > limit {
+                    return false;
+                }
+                self.written.insert(at, at + run);
+                at += run;
+                bits = bits.checked_shr(run).unwrap_or(0);
+            }
+        }
+        true
+    }
+}
+
+/// What a map is to tell of places and blocks.
+pub fn map_of_state(places: &[u16], written: &BlockSet, missed: &BlockSet, geometry: &Geometry, first: u32, end: u32) -> BandMap {
+    let mut map = BandMap::new();
+    for band in first..end {
+        let index = (band - first) as usize;
+        map.places[index] = places[band as usize];
+        map.missed[index / 64] |= u64::from(missed.contains(band)) << (index % 64);
+    }
+    let start = first * geometry.band_blocks();
+    for (from, to) in written.runs(start, end * geometry.band_blocks()) {
+        for block in from - start..to - start {
+            map.written[block as usize / 64] |= 1 << (block % 64);
+        }
+    }
+    map
+}

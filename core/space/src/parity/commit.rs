@@ -1,0 +1,199 @@
+//! Commits: the maps of a row are brought up to what is in place, and what the journal kept for that may go.
+//!
+//! Invariant: a map on disk tells only of data that is durable; the places that it does not name any more are used anew,
+//! and journal records let go, only once it is on every slab that takes writes and those that did not are recorded as stale.
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use holdfast_device::{Durability, IoError};
+use holdfast_pool::slab::map_at;
+
+use crate::block_set::BlockSet;
+use crate::row::Row;
+use crate::space::Inner;
+
+use super::band_map::Owner;
+use super::bands::{Uncommitted, map_of_state};
+use super::journal::Draft;
+use super::record::{Entry, MOST_ENTRIES};
+
+/// What was in place when a commit began.
+struct Snapshot {
+    places: Vec<u16>,
+    written: BlockSet,
+    work: Uncommitted,
+    /// Whether all maps are to be written.
+    all: bool,
+}
+
+impl Inner {
+    /// Commits rows that have a band, of those in a range, whose change is nowhere but in its place.
+    pub async fn commit_direct(&self, rows: &[Arc<Row>], only: Option<(u32, u32)>) -> Result<(), IoError> {
+        let _one = self.backlog().committing.lock().await;
+        let direct = |row: &&Arc<Row>| {
+            let (first, last) = only.unwrap_or((0, row.bands().geometry.bands - 1));
+            row.bands().lock().uncommitted.direct.contains_any(first, last + 1)
+        };
+        let rows: Vec<Arc<Row>> = rows.iter().filter(direct).cloned().collect();
+        if rows.is_empty() { Ok(()) } else { self.commit_held(&rows, false).await }
+    }
+
+    /// Commits a row.
+    pub async fn commit_row(&self, row: &Arc<Row>) -> Result<(), IoError> {
+        let _one = self.backlog().committing.lock().await;
+        self.commit_held(std::slice::from_ref(row), false).await
+    }
+
+    /// Commits a row with all its maps, so that a slab that joins gets them too.
+    pub async fn commit_whole(&self, row: &Arc<Row>) -> Result<(), IoError> {
+        let _one = self.backlog().committing.lock().await;
+        self.commit_held(std::slice::from_ref(row), true).await
+    }
+
+    /// Commits every open row that has something to commit, or marks that no slab needs any more.
+    pub async fn commit_all(&self) -> Result<(), IoError> {
+        let _one = self.backlog().committing.lock().await;
+        let needs = |row: &Arc<Row>| {
+            row.parity.is_some() && {
+                let state = row.bands().lock();
+                !state.uncommitted.is_empty() || (!state.missed.is_empty() && row.whole())
+            }
+        };
+        let rows: Vec<Arc<Row>> = self.open_rows().into_iter().filter(needs).collect();
+        self.commit_held(&rows, false).await
+    }
+
+    async fn commit_held(&self, rows: &[Arc<Row>], all: bool) -> Result<(), IoError> {
+        let mut snapshots: Vec<(&Arc<Row>, Snapshot)> = Vec::with_capacity(rows.len());
+        for row in rows {
+            let mut state = row.bands().lock();
+            let work = std::mem::replace(&mut state.uncommitted, Uncommitted::new(row.bands().geometry.bands));
+            snapshots.push((row, Snapshot { places: state.places.clone(), written: state.written.clone(), work, all }));
+        }
+        let result = self.commit_snapshots(&snapshots).await;
+        for (row, snapshot) in snapshots {
+            let mut guard = row.bands().lock();
+            let state = &mut *guard;
+            if result.is_err() {
+                state.uncommitted.take_back(snapshot.work);
+                continue;
+            }
+            state.give_places(snapshot.work.left);
+            for (band, stamp) in &snapshot.work.placed {
+                if let Some(dirty) = state.dirty.get_mut(band) {
+                    dirty.extents_mut().for_each(|(_, extent)| extent.held.retain(|(held, _)| held > stamp));
+                }
+            }
+        }
+        result
+    }
+
+    async fn commit_snapshots(&self, snapshots: &[(&Arc<Row>, Snapshot)]) -> Result<(), IoError> {
+        if snapshots.is_empty() {
+            return Ok(());
+        }
+        self.settle_disks().await?;
+        for (row, snapshot) in snapshots {
+            let written = row.write_band_maps(snapshot).await;
+            row.unless_gone(written)?;
+        }
+        self.write_voids(snapshots).await
+    }
+
+    /// Writes down which records of the journal do not count any more, where it still has them.
+    async fn write_voids(&self, snapshots: &[(&Arc<Row>, Snapshot)]) -> Result<(), IoError> {
+        if snapshots.iter().all(|(_, snapshot)| snapshot.work.voids.is_empty()) {
+            return Ok(());
+        }
+        let journal = self.journal().await?;
+        let mut draft = Draft::default();
+        for (row, snapshot) in snapshots {
+            for (band, stamp) in &snapshot.work.voids {
+                let logged = row.bands().lock().logged.get(band).copied();
+                if !logged.is_some_and(|end| journal.reaches(end)) {
+                    continue;
+                }
+                let void = Entry::Void { chunk: row.chunk, row: row.record.id, stamp: *stamp, band: *band };
+                draft.add(row.chunk, *band, void, []);
+                if draft.entries.len() == MOST_ENTRIES {
+                    self.append(&journal, std::mem::take(&mut draft)).await?;
+                }
+            }
+        }
+        if !draft.entries.is_empty() {
+            self.append(&journal, draft).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Row {
+    /// Which map of the row.
+    pub(super) fn band_map_owner(&self, map: u32) -> Owner {
+        Owner { pool: self.pool.id(), row: self.record.id, chunk: self.chunk, map }
+    }
+
+    /// Writes the maps that a commit changes to every slab that takes writes. While a slab is not in step they also tell which
+    /// bands it missed.
+    async fn write_band_maps(&self, snapshot: &Snapshot) -> Result<(), IoError> {
+        let bands = self.bands();
+        let mut slots = bands.maps.lock().await;
+        let changed = &snapshot.work.changed;
+        loop {
+            let whole = self.whole();
+            let mut missed = if whole { BlockSet::new(changed.limit()) } else { bands.lock().missed.clone() };
+            if !whole {
+                changed.runs(0, changed.limit()).for_each(|(start, end)| missed.insert(start, end));
+            }
+            for map in 0..slots.len() as u32 {
+                let (first, end) = bands.bands_in(map);
+                let marks = {
+                    let state = bands.lock();
+                    (first..end).any(|band| state.missed.contains(band) != missed.contains(band))
+                };
+                if snapshot.all || marks || snapshot.work.behind.contains(&map) {
+                    let content = map_of_state(&snapshot.places, &snapshot.written, &missed, &bands.geometry, first, end);
+                    self.write_band_map(map, &content, &mut slots[map as usize]).await?;
+                }
+            }
+            if whole && !self.whole() {
+                continue;
+            }
+            bands.lock().missed = missed;
+            return Ok(());
+        }
+    }
+
+    /// Writes a map to every slab that takes writes, durably.
+    pub(super) async fn write_band_map(
+        &self,
+        map: u32,
+        content: &super::band_map::BandMap,
+        place: &mut crate::column::MapOnDisk,
+    ) -> Result<(), IoError> {
+        let owner = self.band_map_owner(map);
+        place.sequence += 1;
+        let takes = |index: &usize| self.slabs[*index].usable() || self.slabs[*index].joining();
+        let targets: Vec<usize> = (0..self.slabs.len()).filter(takes).collect();
+        let started: Vec<_> = targets
+            .iter()
+            .map(|index| {
+                let slab = &self.slabs[*index];
+                let slot = &mut place.slots[*index];
+                *slot = 1 - *slot;
+                let offset = slab.start + map_at(map as usize, (*slot).into());
+                let block = content.seal(&owner, slab.disk.id, offset, place.sequence);
+                slab.disk.write(offset, block.freeze(), Durability::Durable)
+            })
+            .collect();
+        let mut missed: Vec<usize> = (0..self.slabs.len()).filter(|index| !targets.contains(index)).collect();
+        for (index, result) in targets.iter().zip(join_all(started).await) {
+            if let Err(error) = result {
+                self.write_failed(*index, &error).await?;
+                missed.push(*index);
+            }
+        }
+        self.confirm_missed(&missed).await
+    }
+}

@@ -1,0 +1,382 @@
+//! The journal of a parity space: a log that goes round in mirrored rows of its own, of as many copies as the layout bears
+//! losses and one more.
+//!
+//! A record stays in the log until nobody holds it: what it tells is durable in place, or in a later record. The log begins
+//! where its oldest held record does; an anchor says so, and is written before the space in front of it is used again.
+//!
+//! ```text
+//!  | anchor A | anchor B | ... free ... | oldest held record | ... | newest record | ... free ... |
+//! ```
+//!
+//! Invariant: every record from the place in the newest anchor to the head is whole on disk, and nothing behind the head is
+//! taken for a record: each refers to the one before it.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use holdfast_device::{Durability, IoBuf, IoError, IoErrorKind, IoSlice};
+use holdfast_model::wire::Crc32c;
+use holdfast_model::{BLOCK_BYTES, Uuid};
+
+use crate::row::Row;
+use crate::space::Inner;
+use crate::stripe::segments;
+
+use super::record::{Entry, Head, Place};
+
+/// Bytes before the log: two anchors.
+const ANCHOR_BYTES: u64 = 2 * BLOCK_BYTES;
+/// Bytes of the log that only commits use.
+const RESERVED_BYTES: u64 = 256 << 10;
+/// Small blocks of a record up to so many bytes are put together before they are written: a copy is cheaper than a request.
+const GATHER_BYTES: usize = 256 << 10;
+
+/// A record of the log. It stays there while anybody but the log itself holds it.
+#[derive(Debug)]
+pub struct Record {
+    /// Where it begins.
+    pub at: u64,
+    sequence: u64,
+    previous: u32,
+    /// Bands that it tells of: chunk and band.
+    pub bands: Vec<(u32, u32)>,
+}
+
+/// An open journal.
+pub struct Journal {
+    pool: Uuid,
+    space: Uuid,
+    id: u64,
+    rows: Vec<Arc<Row>>,
+    row_bytes: u64,
+    state: Mutex<Log>,
+    /// The checksum of the last record; held while one is written.
+    pub(super) appending: tokio::sync::Mutex<Chain>,
+}
+
+struct Log {
+    head: u64,
+    /// Where the newest anchor says that it begins.
+    tail: u64,
+    records: VecDeque<Arc<Record>>,
+}
+
+/// What the next record refers to.
+pub struct Chain {
+    pub(super) sequence: u64,
+    pub(super) previous: u32,
+    pub(super) anchor: u64,
+}
+
+/// A record that was found on disk.
+pub struct FoundRecord {
+    /// It; in the log while somebody holds it.
+    pub record: Arc<Record>,
+    /// What it tells.
+    pub entries: Vec<Entry>,
+    /// The blocks that it brings along.
+    pub blocks: IoSlice,
+    /// Where it ends.
+    pub end: u64,
+}
+
+/// A record to be written: entries, and what they bring along.
+#[derive(Default)]
+pub struct Draft {
+    /// What it tells.
+    pub entries: Vec<Entry>,
+    /// The blocks, in the order of the entries.
+    pub blocks: Vec<IoSlice>,
+    /// Bands that it tells of: chunk and band.
+    pub bands: Vec<(u32, u32)>,
+}
+
+impl Draft {
+    /// Adds an entry with its blocks.
+    pub fn add(&mut self, chunk: u32, band: u32, entry: Entry, blocks: impl IntoIterator<Item = IoSlice>) {
+        self.entries.push(entry);
+        self.blocks.extend(blocks);
+        if self.bands.last() != Some(&(chunk, band)) {
+            self.bands.push((chunk, band));
+        }
+    }
+
+    /// Bytes that it takes in the log.
+    pub fn bytes(&self) -> u64 {
+        let head = (128 + self.entries.len() as u64 * 64).next_multiple_of(BLOCK_BYTES);
+        head + self.blocks.iter().map(|slice| slice.len() as u64).sum::<u64>()
+    }
+}
+
+impl Journal {
+    /// A journal on its rows, with the log as it was found.
+    pub fn new(pool: Uuid, space: Uuid, rows: Vec<Arc<Row>>) -> Self {
+        let row_bytes = rows.iter().map(|row| row.data_bytes()).min().unwrap_or(0);
+        let id = rows.first().map_or(0, |row| row.record.id);
+        let log = Log { head: 0, tail: 0, records: VecDeque::new() };
+        let chain = Chain { sequence: 1, previous: 0, anchor: 0 };
+        Self { pool, space, id, rows, row_bytes, state: Mutex::new(log), appending: tokio::sync::Mutex::new(chain) }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Log> {
+        self.state.lock().expect("no panic while held")
+    }
+
+    /// Bytes that the log can take.
+    pub fn capacity(&self) -> u64 {
+        self.row_bytes * self.rows.len() as u64 - ANCHOR_BYTES
+    }
+
+    /// Bytes of all its rows.
+    pub fn size_bytes(&self) -> u64 {
+        self.row_bytes * self.rows.len() as u64
+    }
+
+    /// Bytes between the place in the newest anchor and the head.
+    pub fn used(&self) -> u64 {
+        let log = self.lock();
+        log.head - log.tail
+    }
+
+    /// Bytes between the oldest held record and the head.
+    pub fn held(&self) -> u64 {
+        let mut log = self.lock();
+        log.drop_done();
+        log.head - log.begin()
+    }
+
+    /// Whether a record of so many bytes fits, and what a commit must write after it.
+    pub fn has_room(&self, bytes: u64) -> bool {
+        self.held() + bytes + RESERVED_BYTES.min(self.capacity() / 16) <= self.capacity()
+    }
+
+    /// Whether a record that ends at `end` is still in the log.
+    pub fn reaches(&self, end: u64) -> bool {
+        end > self.lock().tail
+    }
+
+    /// The oldest record that somebody holds.
+    pub fn oldest(&self) -> Option<Arc<Record>> {
+        let mut log = self.lock();
+        log.drop_done();
+        log.records.front().cloned()
+    }
+
+    /// The place of a record.
+    fn place(&self, at: u64, sequence: u64, previous: u32) -> Place {
+        Place { pool: self.pool, space: self.space, journal: self.id, at, sequence, previous }
+    }
+
+    /// Where a stretch of the log is: its rows, offsets in them, and lengths.
+    fn stretches(&self, at: u64, len: u64) -> Vec<(&Arc<Row>, u64, usize)> {
+        let mut found = Vec::new();
+        let (mut at, mut left) = (at, len);
+        while left > 0 {
+            let offset = ANCHOR_BYTES + at % self.capacity();
+            let (row, within) = (offset / self.row_bytes, offset % self.row_bytes);
+            let part = left.min(self.row_bytes - within).min(self.capacity() - at % self.capacity());
+            found.push((&self.rows[row as usize], within, part as usize));
+            at += part;
+            left -= part;
+        }
+        found
+    }
+}
+
+impl Log {
+    /// Forgets records at the front that nobody holds.
+    fn drop_done(&mut self) {
+        while self.records.front().is_some_and(|record| Arc::strong_count(record) == 1) {
+            self.records.pop_front();
+        }
+    }
+
+    fn begin(&self) -> u64 {
+        self.records.front().map_or(self.head, |record| record.at)
+    }
+}
+
+impl Inner {
+    /// Appends a record, durably. Answers it, held by the caller.
+    ///
+    /// # Errors
+    /// `NoSpace` where the log has no room: what its oldest records tell must be put in place and committed first.
+    pub async fn append(&self, journal: &Journal, draft: Draft) -> Result<(Arc<Record>, u64), IoError> {
+        let mut chain = journal.appending.lock().await;
+        let len = draft.bytes();
+        self.make_room(journal, &mut chain, len).await?;
+        let (at, tail) = {
+            let log = journal.lock();
+            (log.head, log.tail)
+        };
+        let mut crc = Crc32c::new();
+        draft.blocks.iter().for_each(|slice| crc.add(slice));
+        let blocks = draft.blocks.iter().map(|slice| slice.len() as u64 / BLOCK_BYTES).sum::<u64>() as u32;
+        let head = Head { tail, blocks, crc: crc.value(), entries: draft.entries };
+        let (sealed, own) = journal.place(at, chain.sequence, chain.previous).seal(&head);
+        let mut parts = vec![sealed.freeze()];
+        parts.extend(draft.blocks);
+        let taken: u64 = parts.iter().map(|part| part.len() as u64).sum();
+        self.write_log(journal, at, parts).await?;
+        let record = Arc::new(Record { at, sequence: chain.sequence, previous: chain.previous, bands: draft.bands });
+        chain.sequence += 1;
+        chain.previous = own;
+        let mut log = journal.lock();
+        log.head = at + taken;
+        log.records.push_back(record.clone());
+        Ok((record, log.head))
+    }
+
+    /// Sees to it that the next `len` bytes of the log may be written.
+    async fn make_room(&self, journal: &Journal, chain: &mut Chain, len: u64) -> Result<(), IoError> {
+        let (room, reclaimable) = {
+            let mut log = journal.lock();
+            log.drop_done();
+            (journal.capacity() - (log.head - log.tail), log.begin() - log.tail)
+        };
+        if len > room || reclaimable > journal.capacity() / 4 {
+            self.move_anchor(journal, chain).await?;
+        }
+        let used = journal.used();
+        if used + len > journal.capacity() {
+            return Err(IoError::new(IoErrorKind::NoSpace, format!("{len} bytes in the journal of space {}", self.path())));
+        }
+        Ok(())
+    }
+
+    /// Writes down where the log begins now.
+    async fn move_anchor(&self, journal: &Journal, chain: &mut Chain) -> Result<(), IoError> {
+        let place = {
+            let mut log = journal.lock();
+            log.drop_done();
+            let (at, sequence, previous) = match log.records.front() {
+                Some(record) => (record.at, record.sequence, record.previous),
+                None => (log.head, chain.sequence, chain.previous),
+            };
+            journal.place(at, sequence, previous)
+        };
+        chain.anchor += 1;
+        let block = place.seal_anchor(chain.anchor).freeze();
+        let offset = chain.anchor % 2 * BLOCK_BYTES;
+        for segment in segments(journal.rows[0].shape(), offset, block.len()) {
+            self.write_segment(&journal.rows[0], &segment, block.clone(), Durability::Durable).await?;
+        }
+        journal.lock().tail = place.at;
+        Ok(())
+    }
+
+    /// Writes down where the log begins, so that the next start has less to read.
+    pub async fn trim_journal(&self, journal: &Journal) -> Result<(), IoError> {
+        let mut chain = journal.appending.lock().await;
+        if journal.used() > journal.held() {
+            self.move_anchor(journal, &mut chain).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes parts of the log one behind the other, durably.
+    async fn write_log(&self, journal: &Journal, at: u64, parts: Vec<IoSlice>) -> Result<(), IoError> {
+        let mut writes = Vec::new();
+        let mut at = at;
+        for part in gather(parts) {
+            let mut done = 0;
+            for (row, offset, len) in journal.stretches(at, part.len() as u64) {
+                let base = done;
+                for segment in segments(row.shape(), offset, len) {
+                    let data = part.slice(base + segment.at, segment.len);
+                    writes.push(async move { self.write_segment(row, &segment, data, Durability::Durable).await });
+                }
+                done += len;
+            }
+            at += part.len() as u64;
+        }
+        futures_util::future::join_all(writes).await.into_iter().collect()
+    }
+
+    /// Reads a stretch of the log.
+    async fn read_log(&self, journal: &Journal, at: u64, len: usize) -> Result<IoBuf, IoError> {
+        let mut whole = IoBuf::new(len);
+        let mut done = 0;
+        for (row, offset, len) in journal.stretches(at, len as u64) {
+            for segment in segments(row.shape(), offset, len) {
+                let data = self.read_segment(row, &segment, IoBuf::new(segment.len)).await?;
+                whole[done..done + data.len()].copy_from_slice(&data);
+                done += data.len();
+            }
+        }
+        Ok(whole)
+    }
+
+    /// Finds the log: from the place in the newest anchor on, record by record, while each is whole. `band_of` tells to which
+    /// band an entry belongs.
+    pub async fn read_journal(
+        &self,
+        journal: &Journal,
+        band_of: impl Fn(&Entry) -> (u32, u32),
+    ) -> Result<Vec<FoundRecord>, IoError> {
+        let mut records = Vec::new();
+        let mut chain = journal.appending.lock().await;
+        let mut start = journal.place(0, 1, 0);
+        let anchors: Vec<u8> = {
+            let mut bytes = Vec::new();
+            for segment in segments(journal.rows[0].shape(), 0, ANCHOR_BYTES as usize) {
+                let data = self.read_segment(&journal.rows[0], &segment, IoBuf::new(segment.len)).await?;
+                bytes.extend_from_slice(&data);
+            }
+            bytes
+        };
+        for block in anchors.chunks(BLOCK_BYTES as usize) {
+            if let Some((number, place)) = Place::open_anchor(journal.pool, journal.space, journal.id, block)
+                && number > chain.anchor
+            {
+                (chain.anchor, start) = (number, place);
+            }
+        }
+        let (mut at, mut left) = (start.at, journal.capacity());
+        (chain.sequence, chain.previous) = (start.sequence, start.previous);
+        while left >= BLOCK_BYTES {
+            let place = journal.place(at, chain.sequence, chain.previous);
+            let first = self.read_log(journal, at, BLOCK_BYTES as usize).await?;
+            let Some(head_bytes) = place.head_bytes(&first).filter(|bytes| *bytes as u64 <= left) else { break };
+            let head = self.read_log(journal, at, head_bytes).await?;
+            let Some((head, crc)) = place.open(&head) else { break };
+            let data_bytes = head.blocks as usize * BLOCK_BYTES as usize;
+            let whole = head_bytes as u64 + data_bytes as u64;
+            if whole > left {
+                break;
+            }
+            let data = self.read_log(journal, at + head_bytes as u64, data_bytes).await?;
+            let mut found_crc = Crc32c::new();
+            found_crc.add(&data);
+            if found_crc.value() != head.crc {
+                break;
+            }
+            let bands = head.entries.iter().map(&band_of).collect();
+            let record = Arc::new(Record { at, sequence: chain.sequence, previous: chain.previous, bands });
+            journal.lock().records.push_back(record.clone());
+            at += whole;
+            left -= whole;
+            chain.sequence += 1;
+            chain.previous = crc;
+            records.push(FoundRecord { record, entries: head.entries, blocks: data.freeze(), end: at });
+        }
+        let mut log = journal.lock();
+        (log.tail, log.head) = (start.at, at);
+        Ok(records)
+    }
+}
+
+/// Puts small neighbours together; long ones go as they are.
+fn gather(parts: Vec<IoSlice>) -> Vec<IoSlice> {
+    let total: usize = parts.iter().map(|part| part.len()).sum();
+    if parts.len() < 2 || total > GATHER_BYTES {
+        return parts;
+    }
+    let mut whole = IoBuf::new(total);
+    let mut at = 0;
+    for part in &parts {
+        whole[at..at + part.len()].copy_from_slice(part);
+        at += part.len();
+    }
+    vec![whole.freeze()]
+}

@@ -1,0 +1,196 @@
+//! Bands put in place: what a plan says is written, and then known.
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use holdfast_device::{Durability, IoError, IoErrorKind};
+
+use crate::row::Row;
+use crate::space::Inner;
+
+use super::band_map::NOWHERE;
+use super::journal::{Draft, Record};
+use super::plan::{Placing, Write};
+
+/// A write that fails for want of slabs in step is tried so often: the failed ones are recorded in between.
+const TRIES: u32 = 3;
+
+impl Inner {
+    /// Puts a band in place at once if it was written throughout, or if all of it is to hold nothing.
+    pub async fn place_if_whole(&self, row: &Arc<Row>, band: u32) -> Result<(), IoError> {
+        let turn = row.band_turn(band).await;
+        {
+            let state = row.bands().lock();
+            if state.dirty.get(&band).is_none_or(|dirty| dirty.blocks() < row.bands().geometry.band_blocks()) {
+                return Ok(());
+            }
+        }
+        match row.plan(band, turn, self.most_in_place()).await? {
+            Some(placing) => self.carry_out(vec![placing]).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Carries plans out: first what is intended in place goes to the journal, then everything to the slabs.
+    pub async fn carry_out(&self, placings: Vec<Placing>) -> Result<(), IoError> {
+        let mut draft = Draft::default();
+        placings.iter().for_each(|placing| placing.note(&mut draft));
+        let noted = if draft.entries.is_empty() { Ok(None) } else { self.append_or_commit(draft).await.map(Some) };
+        match noted {
+            Ok(record) => {
+                let done = placings.into_iter().map(|placing| self.carry_out_one(placing, record.as_ref()));
+                join_all(done).await.into_iter().collect()
+            }
+            Err(error) => {
+                for placing in &placings {
+                    placing.row.bands().lock().placing.remove(&placing.band);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    async fn carry_out_one(&self, mut placing: Placing, record: Option<&(Arc<Record>, u64)>) -> Result<(), IoError> {
+        let row = placing.row.clone();
+        let result = self.write_placing(&mut placing).await;
+        match result {
+            Ok(()) => {
+                self.note_placed(&placing, record);
+                self.touch(&row);
+                Ok(())
+            }
+            Err(error) => {
+                let mut state = row.bands().lock();
+                state.placing.remove(&placing.band);
+                if placing.moves && placing.place != NOWHERE {
+                    state.give_places([placing.place]);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    async fn write_placing(&self, placing: &mut Placing) -> Result<(), IoError> {
+        let row = placing.row.clone();
+        if placing.moves && placing.place != NOWHERE {
+            placing.place = NOWHERE;
+            let place = self.free_place(&row).await?;
+            placing.place = place;
+            let shift = u64::from(place) * u64::from(row.bands().geometry.depth) * holdfast_model::BLOCK_BYTES;
+            placing.writes.iter_mut().for_each(|(_, offset, _)| *offset += shift);
+        }
+        let mut tries = 0;
+        while let Err(error) = row.write_pieces(&placing.writes, Durability::Cached).await {
+            tries += 1;
+            if error.kind != IoErrorKind::Media || tries == TRIES || row.settle_group(0).await.is_err() {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// A free place of a row, by a commit if need be: that frees those that bands left.
+    async fn free_place(&self, row: &Arc<Row>) -> Result<u16, IoError> {
+        loop {
+            if let Some(place) = row.bands().lock().take_place() {
+                return Ok(place);
+            }
+            self.commit_row(row).await?;
+            if let Some(place) = row.bands().lock().take_place() {
+                return Ok(place);
+            }
+            // Whoever still reads one of the places is about to end.
+            self.pool.env().clock.sleep(std::time::Duration::from_micros(50)).await;
+        }
+    }
+
+    /// What was planned is in place.
+    fn note_placed(&self, placing: &Placing, record: Option<&(Arc<Record>, u64)>) {
+        let row = &placing.row;
+        let geometry = row.bands().geometry;
+        let band = placing.band;
+        let (start, end) = (band * geometry.band_blocks(), (band + 1) * geometry.band_blocks());
+        let mut guard = row.bands().lock();
+        let state = &mut *guard;
+        state.placing.remove(&band);
+        if placing.moves {
+            let left = std::mem::replace(&mut state.places[band as usize], placing.place);
+            if left != NOWHERE {
+                state.uncommitted.left.push(left);
+            }
+            state.written.remove(start, end);
+            if state.logged.contains_key(&band) {
+                state.uncommitted.voids.insert(band, placing.stamp);
+            }
+            if left != NOWHERE || placing.place != NOWHERE {
+                state.uncommitted.direct.insert(band, band + 1);
+            }
+        }
+        let mut differs = placing.moves;
+        for (from, to) in &placing.emptied {
+            differs |= state.written.contains_any(*from, *to);
+            state.written.remove(*from, *to);
+        }
+        for (from, to) in &placing.filled {
+            differs |= !state.written.contains_all(*from, *to);
+            state.written.insert(*from, *to);
+        }
+        state.uncommitted.changed.insert(band, band + 1);
+        state.uncommitted.placed.insert(band, placing.stamp);
+        if differs {
+            state.uncommitted.behind.insert(row.bands().map_of(band));
+        }
+        if let Some((record, end)) = record.filter(|_| !placing.intents.is_empty()) {
+            state.uncommitted.held.push(record.clone());
+            state.logged.insert(band, *end);
+        }
+        let mut freed = 0;
+        if let Some(dirty) = state.dirty.get_mut(&band) {
+            for extent in dirty.take_until(placing.stamp) {
+                freed += extent.bytes();
+                state.uncommitted.held.extend(extent.held.into_iter().map(|(_, record)| record));
+            }
+            if dirty.is_empty() {
+                state.dirty.remove(&band);
+            }
+        }
+        drop(guard);
+        self.backlog().take(freed);
+    }
+}
+
+impl Row {
+    /// Writes to every slab that takes writes, and sees to it that those which missed one are recorded as stale.
+    ///
+    /// # Errors
+    /// `Media` where too few slabs took it.
+    pub async fn write_pieces(&self, writes: &[Write], durability: Durability) -> Result<(), IoError> {
+        self.settle_group(0).await?;
+        let takes = |index: usize| self.slabs[index].usable() || self.slabs[index].joining();
+        let (given, passed): (Vec<&Write>, Vec<&Write>) = writes.iter().partition(|(index, ..)| takes(*index));
+        let started: Vec<_> = given
+            .iter()
+            .map(|(index, offset, data)| {
+                let slab = &self.slabs[*index];
+                (*index, slab.disk.write(slab.at(*offset), data.clone(), durability))
+            })
+            .collect();
+        let results = join_all(started.into_iter().map(|(index, write)| async move { (index, write.await) })).await;
+        let mut missed: Vec<usize> = passed.iter().map(|(index, ..)| *index).collect();
+        for (index, result) in results {
+            match result {
+                Ok(()) if durability == Durability::Cached => self.slabs[index].disk.note_written(),
+                Ok(()) => {}
+                Err(error) => {
+                    if !missed.contains(&index) {
+                        self.write_failed(index, &error).await?;
+                    }
+                    missed.push(index);
+                }
+            }
+        }
+        missed.sort_unstable();
+        missed.dedup();
+        self.confirm_missed(&missed).await
+    }
+}

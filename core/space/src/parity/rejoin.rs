@@ -1,0 +1,97 @@
+//! A slab of a parity row that was away, brought in step: what its bands missed is computed from the other slabs.
+//!
+//! While it joins it takes every write; the bands that it missed are computed one by one while their turn is held.
+
+use std::sync::Arc;
+
+use holdfast_device::{Durability, IoError};
+
+use crate::row::Row;
+use crate::space::Inner;
+
+use super::band_map::NOWHERE;
+use super::stripe::Rows;
+
+impl Inner {
+    /// Brings a joining slab in step. Answers whether it is; false where its disk went out meanwhile.
+    pub async fn join_bands(&self, row: &Arc<Row>, index: usize, outages: u32) -> Result<bool, IoError> {
+        let slab = &row.slabs[index];
+        row.settle_group(index).await?;
+        row.write_header(index).await?;
+        let bands: Vec<u32> = {
+            let state = row.bands().lock();
+            let runs = |set: &crate::block_set::BlockSet| set.runs(0, set.limit()).flat_map(|(start, end)| start..end).collect::<Vec<_>>();
+            let mut bands = runs(&state.missed);
+            bands.extend(runs(&state.uncommitted.changed));
+            bands.extend(state.busy_bands());
+            bands.sort_unstable();
+            bands.dedup();
+            bands
+        };
+        // A commit under way has taken what it works on: it is over before the rest is looked at.
+        let committed = {
+            drop(self.backlog().committing.lock().await);
+            let state = row.bands().lock();
+            state.missed.clone()
+        };
+        let missed = committed.runs(0, committed.limit()).flat_map(|(start, end)| start..end);
+        let mut bands: Vec<u32> = bands.into_iter().chain(missed).collect();
+        bands.sort_unstable();
+        bands.dedup();
+        for band in bands {
+            if slab.disk.outages() != outages {
+                return Ok(false);
+            }
+            let _turn = row.band_turn(band).await;
+            row.join_band(index, band).await?;
+        }
+        if let Err(error) = slab.disk.flush().await {
+            row.write_failed(index, &error).await?;
+            return Ok(false);
+        }
+        self.commit_whole(row).await?;
+        if slab.disk.outages() != outages {
+            return Ok(false);
+        }
+        Ok(self.pool.mark_in_step(self.record.id, row.chunk, index, &slab.disk, outages).await?)
+    }
+}
+
+impl Row {
+    /// Computes what a slab is to hold of a band and writes it. The turn of the band must be held.
+    async fn join_band(self: &Arc<Self>, index: usize, band: u32) -> Result<(), IoError> {
+        let geometry = self.bands().geometry;
+        let place = self.bands().lock().places[band as usize];
+        if place == NOWHERE {
+            return Ok(());
+        }
+        for stripe in band * geometry.stripes()..(band + 1) * geometry.stripes() {
+            let piece = (0..geometry.columns).find(|piece| geometry.column(stripe, *piece) == index).expect("each column has a piece");
+            for (start, end) in self.held_blocks(stripe, piece) {
+                let rows = Rows { stripe, place, within: start, len: end - start };
+                let bytes = self.load_pieces(rows, 1 << piece).await?.take(piece).freeze();
+                let slab = &self.slabs[index];
+                let offset = slab.at(geometry.offset(stripe, start, place));
+                if let Err(error) = slab.disk.write(offset, bytes, Durability::Durable).await {
+                    return self.write_failed(index, &error).await;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The blocks of a piece that count: those that hold data, or for parity those for which any data unit does.
+    pub(super) fn held_blocks(&self, stripe: u32, piece: usize) -> Vec<(u32, u32)> {
+        let geometry = self.bands().geometry;
+        let state = self.bands().lock();
+        let pieces = if piece < geometry.data { piece..piece + 1 } else { 0..geometry.data };
+        let mut held = crate::block_set::BlockSet::new(geometry.unit);
+        for piece in pieces {
+            let first = geometry.block(stripe, piece, 0);
+            for (start, end) in state.written.runs(first, first + geometry.unit) {
+                held.insert(start - first, end - first);
+            }
+        }
+        held.runs(0, geometry.unit).collect()
+    }
+}

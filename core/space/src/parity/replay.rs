@@ -1,0 +1,227 @@
+//! The journal read when a space is opened: what was intended in place is done again, and what was only written there waits
+//! in memory as before.
+//!
+//! Records are carried out in their order. An intent that was done already does no harm: whatever changed the same blocks
+//! later stands in the log behind it, or voids it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use holdfast_device::{Durability, IoError, IoErrorKind, IoSlice};
+use holdfast_model::BLOCK_BYTES;
+
+use crate::row::Row;
+use crate::space::Inner;
+
+use super::dirty::{Content, Extent};
+use super::geometry::Geometry;
+use super::journal::{FoundRecord, Journal};
+use super::record::{Blocks, Entry, Intent};
+
+impl Inner {
+    /// The journal, read and carried out if that was not done yet.
+    pub async fn journal(&self) -> Result<Arc<Journal>, IoError> {
+        let open = || self.backlog().journal.lock().expect("no panic while held").clone();
+        if let Some(journal) = open().filter(|_| self.backlog().ready.load(Ordering::Acquire)) {
+            return Ok(journal);
+        }
+        let _one = self.backlog().opening.lock().await;
+        if let Some(journal) = open().filter(|_| self.backlog().ready.load(Ordering::Acquire)) {
+            return Ok(journal);
+        }
+        let journal = self.open_journal().await?;
+        self.replay(&journal).await?;
+        *self.backlog().journal.lock().expect("no panic while held") = Some(journal.clone());
+        self.backlog().ready.store(true, Ordering::Release);
+        Ok(journal)
+    }
+
+    /// Whether requests may go on: a parity space serves nothing before its journal is carried out.
+    pub async fn ready(&self) -> Result<(), IoError> {
+        if self.record.shape.layout.parity() == 0 || self.backlog().ready.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.journal().await.map(drop)
+    }
+
+    pub(super) async fn open_journal(&self) -> Result<Arc<Journal>, IoError> {
+        let mut rows = Vec::new();
+        for (chunk, _) in self.pool.journal_rows(self.record.id) {
+            let row = self.row(chunk).await?.ok_or_else(|| self.no_journal())?;
+            row.ensure_headers().await?;
+            rows.push(row);
+        }
+        if rows.is_empty() {
+            return Err(self.no_journal());
+        }
+        Ok(Arc::new(Journal::new(self.pool.id(), self.record.uuid, rows)))
+    }
+
+    fn no_journal(&self) -> IoError {
+        IoError::new(IoErrorKind::Media, format!("space {} has lost its journal", self.path()))
+    }
+
+    async fn replay(&self, journal: &Arc<Journal>) -> Result<(), IoError> {
+        let unit = |chunk: u32, block: u32| {
+            let row = self.pool.row(self.record.id, chunk);
+            row.map_or((chunk, 0), |row| {
+                let geometry = Geometry::new(&row.shape, self.record.chunk_bytes, u64::MAX >> 8);
+                (chunk, geometry.band_of(block))
+            })
+        };
+        let band_of = |entry: &Entry| match entry {
+            Entry::Written(blocks) | Entry::Emptied(blocks) => unit(blocks.chunk, blocks.start),
+            Entry::Intent(intent) => (intent.chunk, intent.band),
+            Entry::Void { chunk, band, .. } => (*chunk, *band),
+        };
+        let records = self.read_journal(journal, band_of).await?;
+        let mut voids: HashMap<(u64, u32), u64> = HashMap::new();
+        for entry in records.iter().flat_map(|record| &record.entries) {
+            if let Entry::Void { row, stamp, band, .. } = entry {
+                let known = voids.entry((*row, *band)).or_default();
+                *known = (*known).max(*stamp);
+            }
+        }
+        for record in &records {
+            self.replay_record(record, &voids).await?;
+        }
+        Ok(())
+    }
+
+    async fn replay_record(&self, record: &FoundRecord, voids: &HashMap<(u64, u32), u64>) -> Result<(), IoError> {
+        let mut at = 0;
+        for (entry, (_, band)) in record.entries.iter().zip(&record.record.bands) {
+            let len = entry.blocks() as usize * BLOCK_BYTES as usize;
+            let blocks = record.blocks.slice(at, len);
+            at += len;
+            let (chunk, row, stamp) = match entry {
+                Entry::Written(blocks) | Entry::Emptied(blocks) => (blocks.chunk, blocks.row, blocks.stamp),
+                Entry::Intent(intent) => (intent.chunk, intent.row, intent.stamp),
+                Entry::Void { stamp, .. } => {
+                    self.backlog().pass_stamp(*stamp);
+                    continue;
+                }
+            };
+            self.backlog().pass_stamp(stamp);
+            if voids.get(&(row, *band)).is_some_and(|void| stamp <= *void) {
+                continue;
+            }
+            // The row may have been given back since.
+            if self.pool.row(self.record.id, chunk).is_none_or(|known| known.id != row) {
+                continue;
+            }
+            let Some(open) = self.row_if_any(chunk).await? else { continue };
+            match entry {
+                Entry::Written(found) => self.replay_blocks(&open, found, *band, Content::Bytes(blocks), record)?,
+                Entry::Emptied(found) => self.replay_blocks(&open, found, *band, Content::Nothing, record)?,
+                Entry::Intent(intent) => self.replay_intent(&open, intent, &blocks, record).await?,
+                Entry::Void { .. } => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Blocks that wait again to be put in place.
+    fn replay_blocks(
+        &self,
+        row: &Arc<Row>,
+        found: &Blocks,
+        band: u32,
+        content: Content,
+        record: &FoundRecord,
+    ) -> Result<(), IoError> {
+        let geometry = row.bands().geometry;
+        let end = found.start + found.len;
+        if end > geometry.blocks() || geometry.band_of(end - 1) != band {
+            return Err(self.bad_record(record));
+        }
+        let held = vec![(found.stamp, record.record.clone())];
+        let extent = Extent { len: found.len, content, stamp: found.stamp, logged: true, held };
+        let mut guard = row.bands().lock();
+        let state = &mut *guard;
+        state.logged.insert(band, record.end);
+        self.backlog().add(extent.bytes());
+        let dirty = state.dirty.entry(band).or_default();
+        self.backlog().take(dirty.insert(found.start, extent));
+        if !std::mem::replace(&mut dirty.queued, true) {
+            self.backlog().queue(row, band);
+        }
+        drop(guard);
+        self.touch(row);
+        Ok(())
+    }
+
+    /// What was about to change in place, done once more.
+    async fn replay_intent(
+        &self,
+        row: &Arc<Row>,
+        intent: &Intent,
+        blocks: &IoSlice,
+        record: &FoundRecord,
+    ) -> Result<(), IoError> {
+        let geometry = row.bands().geometry;
+        let data_mask = (1u64 << geometry.data) - 1;
+        let fits = intent.band < geometry.bands
+            && intent.stripe / geometry.stripes() == intent.band
+            && intent.within + intent.len <= geometry.unit
+            && u64::from(intent.filled | intent.emptied) & !data_mask == 0
+            && u32::from(intent.parity) < 1 << geometry.parity;
+        if !fits {
+            return Err(self.bad_record(record));
+        }
+        let _turn = row.band_turn(intent.band).await;
+        if row.bands().lock().places[intent.band as usize] != intent.place {
+            return Ok(());
+        }
+        let pieces = (0..geometry.data)
+            .filter(|piece| intent.filled >> piece & 1 == 1)
+            .chain((0..geometry.parity).filter(|index| intent.parity >> index & 1 == 1).map(|index| geometry.data + index));
+        let len = intent.len as usize * BLOCK_BYTES as usize;
+        let offset = geometry.offset(intent.stripe, intent.within, intent.place);
+        let writes: Vec<_> = pieces
+            .enumerate()
+            .map(|(at, piece)| (geometry.column(intent.stripe, piece), offset, blocks.slice(at * len, len)))
+            .collect();
+        row.write_pieces(&writes, Durability::Cached).await?;
+        let mut guard = row.bands().lock();
+        let state = &mut *guard;
+        for piece in 0..geometry.data {
+            let first = geometry.block(intent.stripe, piece, intent.within);
+            let (filled, emptied) = (intent.filled >> piece & 1 == 1, intent.emptied >> piece & 1 == 1);
+            if filled {
+                state.written.insert(first, first + intent.len);
+            }
+            if emptied {
+                state.written.remove(first, first + intent.len);
+            }
+            if (filled || emptied)
+                && let Some(dirty) = state.dirty.get_mut(&intent.band)
+            {
+                // What was written after the plan was made stands.
+                for (at, extent) in dirty.take(first, first + intent.len) {
+                    self.backlog().take(extent.bytes());
+                    if extent.stamp > intent.stamp {
+                        self.backlog().add(extent.bytes());
+                        dirty.insert(at, extent);
+                    }
+                }
+                if dirty.is_empty() {
+                    state.dirty.remove(&intent.band);
+                }
+            }
+        }
+        state.logged.insert(intent.band, record.end);
+        state.uncommitted.changed.insert(intent.band, intent.band + 1);
+        state.uncommitted.behind.insert(row.bands().map_of(intent.band));
+        state.uncommitted.held.push(record.record.clone());
+        drop(guard);
+        self.touch(row);
+        Ok(())
+    }
+
+    fn bad_record(&self, record: &FoundRecord) -> IoError {
+        let at = record.record.at;
+        IoError::new(IoErrorKind::Media, format!("the journal of space {} tells what cannot be at {at}", self.path()))
+    }
+}

@@ -1,0 +1,232 @@
+//! What a stripe holds in some of its blocks: read, and computed where it cannot be read.
+//!
+//! Blocks that were never written count as zeros whatever is on the disk, so that data that was there before, or went
+//! when it was discarded, is neither served nor mixed into parity.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use futures_util::future::join_all;
+use holdfast_device::{Durability, IoBuf, IoError, IoErrorKind};
+use holdfast_model::BLOCK_BYTES;
+use holdfast_parity::{Column, Kernel, Piece, Stripe};
+use holdfast_pool::Severity;
+
+use crate::row::Row;
+
+use super::geometry::Geometry;
+
+/// Some blocks of each unit of a stripe.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows {
+    /// The stripe.
+    pub stripe: u32,
+    /// The place of its band.
+    pub place: u16,
+    /// The first block of each unit.
+    pub within: u32,
+    /// How many.
+    pub len: u32,
+}
+
+/// What is known of a piece.
+enum Known {
+    Not,
+    Zeros,
+    Bytes(IoBuf),
+    Lost,
+}
+
+impl Known {
+    fn column(&self) -> Column<'_> {
+        match self {
+            Self::Bytes(bytes) => Column::Bytes(bytes),
+            Self::Zeros => Column::Zeros,
+            Self::Not | Self::Lost => Column::Lost,
+        }
+    }
+}
+
+/// Pieces of a stripe: data from 0, then P, then Q.
+pub struct Pieces {
+    known: Vec<Known>,
+    len: usize,
+}
+
+impl Pieces {
+    /// The bytes of a piece that was asked for; `None` for zeros.
+    pub fn bytes(&self, piece: usize) -> Option<&[u8]> {
+        match &self.known[piece] {
+            Known::Bytes(bytes) => Some(bytes),
+            Known::Zeros => None,
+            Known::Not | Known::Lost => unreachable!("piece {piece} was not asked for"),
+        }
+    }
+
+    /// Takes the bytes of a piece that was asked for.
+    pub fn take(&mut self, piece: usize) -> IoBuf {
+        match std::mem::replace(&mut self.known[piece], Known::Not) {
+            Known::Bytes(bytes) => bytes,
+            Known::Zeros => IoBuf::zeroed(self.len),
+            Known::Not | Known::Lost => unreachable!("piece {piece} was not asked for"),
+        }
+    }
+}
+
+/// Which piece the kernels call so.
+fn piece_of(index: usize, geometry: &Geometry) -> Piece {
+    match index.checked_sub(geometry.data) {
+        None => Piece::Data(index),
+        Some(0) => Piece::P,
+        Some(_) => Piece::Q,
+    }
+}
+
+impl Row {
+    /// Reads the `wanted` pieces of some blocks, a bit for each. Those on slabs that are not in step or fail are computed from the
+    /// others; what failed is rewritten. The turn of the band must be held, shared or alone.
+    ///
+    /// # Errors
+    /// More pieces are lost than parity makes good.
+    pub async fn load_pieces(self: &Arc<Self>, rows: Rows, wanted: u64) -> Result<Pieces, IoError> {
+        self.settle_group(0).await?;
+        let geometry = self.bands().geometry;
+        let bytes = rows.len as usize * BLOCK_BYTES as usize;
+        let mut pieces = Pieces { known: (0..geometry.columns).map(|_| Known::Not).collect(), len: bytes };
+        let holes: Vec<Vec<(u32, u32)>> = {
+            let state = self.bands().lock();
+            (0..geometry.data)
+                .map(|piece| {
+                    let first = geometry.block(rows.stripe, piece, rows.within);
+                    let mut holes = Vec::new();
+                    let mut at = first;
+                    while let Some(start) = state.written.next(at, first + rows.len, false) {
+                        at = state.written.next(start, first + rows.len, true).unwrap_or(first + rows.len);
+                        holes.push((start - first, at - first));
+                    }
+                    holes
+                })
+                .collect()
+        };
+        let unwritten = |piece: usize| holes.get(piece).is_some_and(|holes| holes.first() == Some(&(0, rows.len)));
+        if (0..geometry.data).all(unwritten) {
+            pieces.known.iter_mut().for_each(|known| *known = Known::Zeros);
+            return Ok(pieces);
+        }
+        for piece in (0..geometry.data).filter(|piece| unwritten(*piece)) {
+            pieces.known[piece] = Known::Zeros;
+        }
+        let mut failed = 0u64;
+        let mut first_error = None;
+        loop {
+            for piece in 0..geometry.columns {
+                let slab = &self.slabs[geometry.column(rows.stripe, piece)];
+                if matches!(pieces.known[piece], Known::Not) && !slab.usable() {
+                    pieces.known[piece] = Known::Lost;
+                }
+            }
+            let lost = |piece: &usize| matches!(pieces.known[*piece], Known::Lost);
+            let wants = |piece: &usize| wanted >> piece & 1 == 1;
+            let compute = (0..geometry.columns).any(|piece| wants(&piece) && lost(&piece));
+            let open = |piece: &usize| matches!(pieces.known[*piece], Known::Not);
+            let missing = (0..geometry.data).filter(lost).count();
+            let kept = (geometry.data..geometry.columns).filter(|piece| !lost(piece)).take(missing.max(1)).collect::<Vec<_>>();
+            let needed = |piece: &usize| wants(piece) || (compute && (*piece < geometry.data || kept.contains(piece)));
+            let read: Vec<usize> = (0..geometry.columns).filter(open).filter(needed).collect();
+            if read.is_empty() {
+                if compute {
+                    break;
+                }
+                return Ok(pieces);
+            }
+            let reads = read.iter().map(|piece| async {
+                let slab = &self.slabs[geometry.column(rows.stripe, *piece)];
+                let _under_way = slab.disk.enter();
+                slab.disk.read(slab.at(geometry.offset(rows.stripe, rows.within, rows.place)), IoBuf::new(bytes)).await
+            });
+            for (piece, result) in read.iter().zip(join_all(reads).await) {
+                match result {
+                    Ok(mut buf) => {
+                        for (start, end) in holes.get(*piece).into_iter().flatten() {
+                            buf[*start as usize * BLOCK_BYTES as usize..*end as usize * BLOCK_BYTES as usize].fill(0);
+                        }
+                        pieces.known[*piece] = Known::Bytes(buf);
+                    }
+                    Err(error) => {
+                        self.read_failed(geometry.column(rows.stripe, *piece), &error).await;
+                        if error.kind != IoErrorKind::Gone {
+                            failed |= 1 << piece;
+                        }
+                        first_error.get_or_insert(error);
+                        pieces.known[*piece] = Known::Lost;
+                    }
+                }
+            }
+        }
+        self.compute(&geometry, &mut pieces, wanted, &holes, first_error)?;
+        self.rewrite(&geometry, &rows, &pieces, failed & wanted).await;
+        Ok(pieces)
+    }
+
+    /// Computes lost pieces that are wanted.
+    fn compute(
+        &self,
+        geometry: &Geometry,
+        pieces: &mut Pieces,
+        wanted: u64,
+        holes: &[Vec<(u32, u32)>],
+        error: Option<IoError>,
+    ) -> Result<(), IoError> {
+        let lost: Vec<usize> = (0..geometry.columns)
+            .filter(|piece| wanted >> piece & 1 == 1 && matches!(pieces.known[*piece], Known::Lost))
+            .collect();
+        let mut made: Vec<IoBuf> = lost.iter().map(|_| IoBuf::new(pieces.len)).collect();
+        {
+            let data: Vec<Column<'_>> = pieces.known[..geometry.data].iter().map(Known::column).collect();
+            let parity = |index: usize| match pieces.known.get(geometry.data + index) {
+                Some(Known::Bytes(bytes)) => Some(&bytes[..]),
+                _ => None,
+            };
+            let stripe = Stripe { data: &data, p: parity(0), q: parity(1) };
+            if !stripe.is_recoverable() {
+                return Err(error.unwrap_or_else(|| self.too_few()));
+            }
+            for (piece, made) in lost.chunks(2).zip(made.chunks_mut(2)) {
+                let mut into: Vec<(Piece, &mut [u8])> =
+                    piece.iter().zip(made).map(|(piece, made)| (piece_of(*piece, geometry), &mut made[..])).collect();
+                Kernel::best().recover(&stripe, &mut into);
+            }
+        }
+        for (piece, mut bytes) in lost.into_iter().zip(made) {
+            for (start, end) in holes.get(piece).into_iter().flatten() {
+                bytes[*start as usize * BLOCK_BYTES as usize..*end as usize * BLOCK_BYTES as usize].fill(0);
+            }
+            pieces.known[piece] = Known::Bytes(bytes);
+        }
+        Ok(())
+    }
+
+    /// Rewrites pieces that could not be read, on disks that are still in service.
+    async fn rewrite(self: &Arc<Self>, geometry: &Geometry, rows: &Rows, pieces: &Pieces, failed: u64) {
+        for piece in (0..geometry.columns).filter(|piece| failed >> piece & 1 == 1) {
+            let index = geometry.column(rows.stripe, piece);
+            let slab = &self.slabs[index];
+            let Known::Bytes(bytes) = &pieces.known[piece] else { continue };
+            if !slab.usable() {
+                continue;
+            }
+            let offset = slab.at(geometry.offset(rows.stripe, rows.within, rows.place));
+            match slab.disk.write(offset, holdfast_device::IoSlice::padded(bytes), Durability::Durable).await {
+                Ok(()) => {
+                    slab.disk.counters.repaired.fetch_add(1, Ordering::Relaxed);
+                    let cause = format!("{} bytes that could not be read were computed from parity and rewritten", bytes.len());
+                    let object = format!("disk {}", slab.disk.id);
+                    self.pool.emit(Severity::Warning, object, cause, "watch the disk; replace it if errors go on");
+                }
+                Err(error) => {
+                    let _ = self.write_failed(index, &error).await;
+                }
+            }
+        }
+    }
+}
