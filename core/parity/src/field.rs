@@ -7,7 +7,7 @@
 const REMAINDER: u8 = 0x1D;
 
 /// The product of two elements, bit by bit.
-pub(crate) const fn multiply(a: u8, b: u8) -> u8 {
+const fn multiply(a: u8, b: u8) -> u8 {
     let (mut shifted, mut left, mut product) = (a, b, 0);
     while left != 0 {
         if left & 1 != 0 {
@@ -21,24 +21,19 @@ pub(crate) const fn multiply(a: u8, b: u8) -> u8 {
 }
 
 /// g to the power of `exponent`.
-pub(crate) const fn power(exponent: usize) -> u8 {
-    let (mut product, mut left) = (1, exponent % 255);
-    while left > 0 {
-        product = multiply(product, 2);
-        left -= 1;
-    }
-    product
+pub(crate) fn power(exponent: usize) -> u8 {
+    POWERS[exponent % 255]
 }
 
-/// The element whose product with `a`, which is not zero, is one.
-pub(crate) const fn inverse(a: u8) -> u8 {
-    assert!(a != 0, "zero has no inverse");
-    let (mut product, mut left) = (1, 254);
-    while left > 0 {
-        product = multiply(product, a);
-        left -= 1;
-    }
-    product
+/// What exponent of g gives `a`, which is not zero.
+fn logarithm(a: u8) -> usize {
+    debug_assert_ne!(a, 0, "zero is no power");
+    usize::from(LOGARITHMS[usize::from(a)])
+}
+
+/// `a` divided by `b`, neither of which is zero.
+pub(crate) fn quotient(a: u8, b: u8) -> u8 {
+    power(255 + logarithm(a) - logarithm(b))
 }
 
 /// A constant to multiply by.
@@ -82,7 +77,7 @@ impl Factor {
 
     /// The constant g^`exponent`.
     pub(crate) fn power(exponent: usize) -> &'static Self {
-        Self::of(POWERS[exponent % 255])
+        Self::of(power(exponent))
     }
 }
 
@@ -106,6 +101,17 @@ static POWERS: [u8; 255] = {
     powers
 };
 
+static LOGARITHMS: [u8; 256] = {
+    let mut logarithms = [0; 256];
+    let (mut exponent, mut value) = (0, 1);
+    while exponent < 255 {
+        logarithms[value as usize] = exponent;
+        value = multiply(value, 2);
+        exponent += 1;
+    }
+    logarithms
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,13 +121,15 @@ mod tests {
         let mut seen = [false; 256];
         (0..255).for_each(|exponent| seen[usize::from(power(exponent))] = true);
         assert!(!seen[0] && seen[1..].iter().all(|seen| *seen));
-        assert_eq!((power(0), power(1), power(8), power(254)), (1, 2, REMAINDER, inverse(2)));
+        assert_eq!((power(0), power(1), power(8), power(254)), (1, 2, REMAINDER, quotient(1, 2)));
     }
 
     #[test]
-    fn every_element_has_an_inverse() {
-        for value in 1..=255 {
-            assert_eq!(multiply(value, inverse(value)), 1, "{value}");
+    fn dividing_undoes_multiplying() {
+        for a in 1..=255 {
+            for b in 1..=255 {
+                assert_eq!(quotient(multiply(a, b), b), a, "{a} by {b}");
+            }
         }
     }
 
@@ -141,6 +149,10 @@ mod tests {
 
     #[test]
     fn powers_repeat_after_255() {
-        assert!((0..600).all(|exponent| Factor::power(exponent).value == power(exponent)));
+        let mut value = 1;
+        for exponent in 0..600 {
+            assert_eq!((power(exponent), Factor::power(exponent).value), (value, value), "{exponent}");
+            value = multiply(value, 2);
+        }
     }
 }

@@ -52,6 +52,12 @@ pub(crate) trait Lanes: Copy {
     /// Each byte times a constant.
     fn times(self, factor: &Factor) -> Self;
 
+    /// Each byte of two registers times a constant of its own, summed.
+    #[inline(always)]
+    fn mixed(self, factor: &Factor, other: Self, other_factor: &Factor) -> Self {
+        self.times(factor).plus(other.times(other_factor))
+    }
+
     /// Whether all bytes are zero.
     fn is_zero(self) -> bool;
 }

@@ -33,12 +33,55 @@ pub(crate) enum Value {
     Q,
     /// The one times the first constant plus the other times the second.
     Both(&'static Factor, &'static Factor),
+    /// The P sum without the output before.
+    Rest,
+}
+
+impl Value {
+    #[inline(always)]
+    fn of<V: Lanes, const N: usize>(self, p: [V; N], q: [V; N], before: [V; N]) -> [V; N] {
+        let mut value = before;
+        match self {
+            Self::P => value = p,
+            Self::Q => value = q,
+            Self::Both(a, b) => {
+                for i in 0..N {
+                    value[i] = p[i].mixed(a, q[i], b);
+                }
+            }
+            Self::Rest => {
+                for i in 0..N {
+                    value[i] = p[i].plus(before[i]);
+                }
+            }
+        }
+        value
+    }
 }
 
 struct Output<'a> {
     into: &'a mut [u8],
     value: Value,
     add: bool,
+}
+
+impl Output<'_> {
+    /// # Safety
+    /// As for [`Pass::step`].
+    #[inline(always)]
+    unsafe fn put<V: Lanes, const N: usize, const RAGGED: bool>(&mut self, mut value: [V; N], at: usize) {
+        // SAFETY: as for `step`.
+        unsafe {
+            if self.add {
+                for (i, value) in value.iter_mut().enumerate() {
+                    *value = value.plus(load::<V, RAGGED>(self.into, at + i * V::BYTES));
+                }
+            }
+            for (i, value) in value.into_iter().enumerate() {
+                store::<V, RAGGED>(value, self.into, at + i * V::BYTES);
+            }
+        }
+    }
 }
 
 /// Which of the two sums were not zero everywhere.
@@ -127,17 +170,19 @@ impl<'a, 'o> Pass<'a, 'o> {
         // SAFETY: the caller vouches for the processor; each step lies within the length.
         unsafe {
             let mut left = [V::zero(); 2];
+            // Taken out, so that the compiler knows them unchanged by what is written.
+            let mut outputs = std::mem::take(&mut self.outputs);
             let mut at = 0;
             while self.len - at >= N * V::BYTES {
-                self.step::<V, N, Q, false>(at, &mut left);
+                self.step::<V, N, Q, false>(at, &mut outputs, &mut left);
                 at += N * V::BYTES;
             }
             while self.len - at >= V::BYTES {
-                self.step::<V, 1, Q, false>(at, &mut left);
+                self.step::<V, 1, Q, false>(at, &mut outputs, &mut left);
                 at += V::BYTES;
             }
             if at < self.len {
-                self.step::<V, 1, Q, true>(at, &mut left);
+                self.step::<V, 1, Q, true>(at, &mut outputs, &mut left);
             }
             Differs { p: !left[0].is_zero(), q: !left[1].is_zero() }
         }
@@ -148,7 +193,12 @@ impl<'a, 'o> Pass<'a, 'o> {
     /// # Safety
     /// The processor has what `V` needs; without `RAGGED` the step lies within the length, with it `at` does.
     #[inline(always)]
-    unsafe fn step<V: Lanes, const N: usize, const Q: bool, const RAGGED: bool>(&mut self, at: usize, left: &mut [V; 2]) {
+    unsafe fn step<V: Lanes, const N: usize, const Q: bool, const RAGGED: bool>(
+        &self,
+        at: usize,
+        outputs: &mut [Option<Output>; 2],
+        left: &mut [V; 2],
+    ) {
         // SAFETY: all slices have the length of the pass, of which the caller keeps within.
         unsafe {
             let (mut p, mut q) = if V::CHEAP_PRODUCT {
@@ -156,28 +206,28 @@ impl<'a, 'o> Pass<'a, 'o> {
             } else {
                 self.sums_by_doubling::<V, N, Q, RAGGED>(at)
             };
+            // Plain loops: a closure would not be sure to run with the processor's features.
             if let Some(given) = self.p {
-                (0..N).for_each(|i| p[i] = p[i].plus(load::<V, RAGGED>(given, at + i * V::BYTES)));
+                for (i, p) in p.iter_mut().enumerate() {
+                    *p = p.plus(load::<V, RAGGED>(given, at + i * V::BYTES));
+                }
             }
             if Q && let Some(given) = self.q {
-                (0..N).for_each(|i| q[i] = q[i].plus(load::<V, RAGGED>(given, at + i * V::BYTES)));
-            }
-            if self.outputs[0].is_none() {
-                (0..N).for_each(|i| *left = [left[0].or(p[i]), left[1].or(q[i])]);
-            }
-            for output in self.outputs.iter_mut().flatten() {
-                let mut value = match output.value {
-                    Value::P => p,
-                    Value::Q => q,
-                    Value::Both(a, b) => std::array::from_fn(|i| p[i].times(a).plus(q[i].times(b))),
-                };
-                for (i, value) in value.iter_mut().enumerate() {
-                    let place = at + i * V::BYTES;
-                    if output.add {
-                        *value = value.plus(load::<V, RAGGED>(output.into, place));
-                    }
-                    store::<V, RAGGED>(*value, output.into, place);
+                for (i, q) in q.iter_mut().enumerate() {
+                    *q = q.plus(load::<V, RAGGED>(given, at + i * V::BYTES));
                 }
+            }
+            let [first, second] = outputs;
+            let Some(first) = first else {
+                for i in 0..N {
+                    *left = [left[0].or(p[i]), left[1].or(q[i])];
+                }
+                return;
+            };
+            let value = first.value.of(p, q, p);
+            first.put::<V, N, RAGGED>(value, at);
+            if let Some(second) = second {
+                second.put::<V, N, RAGGED>(second.value.of(p, q, value), at);
             }
         }
     }
@@ -255,10 +305,12 @@ impl<'a, 'o> Pass<'a, 'o> {
 /// Multiplies by g^`exponent`.
 #[inline(always)]
 fn raise<V: Lanes, const N: usize>(lanes: &mut [V; N], exponent: usize) {
-    match exponent {
-        0 => (),
-        1 => *lanes = lanes.map(V::doubled),
-        _ => *lanes = lanes.map(|one| one.times(Factor::power(exponent))),
+    for lanes in lanes {
+        match exponent {
+            0 => (),
+            1 => *lanes = lanes.doubled(),
+            _ => *lanes = lanes.times(Factor::power(exponent)),
+        }
     }
 }
 

@@ -10,7 +10,7 @@
 //!
 //! A lost P or Q is then the sum of the data, which is S or T with the share of the lost column.
 
-use crate::field::{Factor, inverse, power};
+use crate::field::{Factor, power, quotient};
 use crate::pass::{Pass, Value};
 use crate::{Kernel, MAX_COLUMNS};
 
@@ -88,16 +88,15 @@ impl Lost {
     #[track_caller]
     fn value(self, piece: Piece) -> Value {
         let one = Factor::power(0);
-        let over = |exponent: usize, x: usize, y: usize| {
-            Factor::of(crate::field::multiply(power(exponent), inverse(power(x) ^ power(y))))
-        };
+        let over = |exponent, x, y| Factor::of(quotient(power(exponent), power(x) ^ power(y)));
+        let inverse = |exponent| Factor::of(quotient(1, power(exponent)));
         match (self, piece) {
             (Self::None, Piece::P) => Value::P,
             (Self::None, Piece::Q) => Value::Q,
             (Self::ByP(x), Piece::Data(wanted)) if wanted == x => Value::P,
             (Self::ByP(x), Piece::Q) => Value::Both(Factor::power(x), one),
-            (Self::ByQ(x), Piece::Data(wanted)) if wanted == x => Value::Both(Factor::of(0), Factor::of(inverse(power(x)))),
-            (Self::ByQ(x), Piece::P) => Value::Both(one, Factor::of(inverse(power(x)))),
+            (Self::ByQ(x), Piece::Data(wanted)) if wanted == x => Value::Both(Factor::of(0), inverse(x)),
+            (Self::ByQ(x), Piece::P) => Value::Both(one, inverse(x)),
             (Self::Two(x, y), Piece::Data(wanted)) if wanted == x => Value::Both(over(y, x, y), over(0, x, y)),
             (Self::Two(x, y), Piece::Data(wanted)) if wanted == y => Value::Both(over(x, x, y), over(0, x, y)),
             (_, piece) => panic!("{piece:?} is wanted and not lost"),
@@ -130,14 +129,17 @@ impl Kernel {
         if let (Lost::ByQ(_) | Lost::Two(..), Some(q)) = (lost, stripe.q) {
             pass.given_q(q);
         }
-        for (piece, into) in wanted {
+        let both = matches!((lost, &*wanted), (Lost::Two(..), [(one, _), (other, _)]) if one != other);
+        for (place, (piece, into)) in wanted.iter_mut().enumerate() {
             let is_lost = match piece {
                 Piece::P => stripe.p.is_none(),
                 Piece::Q => stripe.q.is_none(),
                 Piece::Data(_) => true,
             };
             assert!(is_lost, "{piece:?} is wanted and not lost");
-            pass.output(into, lost.value(*piece), false);
+            let value = lost.value(*piece);
+            // Of two lost columns the second is what the first leaves of their sum.
+            pass.output(into, if both && place == 1 { Value::Rest } else { value }, false);
         }
         self.walk(&mut pass);
     }

@@ -4,7 +4,8 @@ use super::Lanes;
 use crate::field::Factor;
 
 const WORDS: usize = 4;
-const HIGHEST_BITS: u64 = 0x8080_8080_8080_8080;
+/// One in each byte.
+const EACH: u64 = u64::from_ne_bytes([1; 8]);
 
 /// Bytes in plain words, in memory order.
 #[derive(Clone, Copy)]
@@ -12,8 +13,11 @@ pub(crate) struct Words([u64; WORDS]);
 
 impl Words {
     #[inline(always)]
-    fn zip(self, other: Self, with: impl Fn(u64, u64) -> u64) -> Self {
-        Self(std::array::from_fn(|word| with(self.0[word], other.0[word])))
+    fn zip(mut self, other: Self, with: impl Fn(u64, u64) -> u64) -> Self {
+        for (word, other) in self.0.iter_mut().zip(other.0) {
+            *word = with(*word, other);
+        }
+        self
     }
 }
 
@@ -49,27 +53,35 @@ impl Lanes for Words {
     }
 
     #[inline(always)]
-    fn doubled(self) -> Self {
-        Self(self.0.map(|word| {
-            let carries = (word & HIGHEST_BITS) >> 7;
-            // Each carry becomes the remainder 0x1D in its own byte, without a multiplication, which few vectors have.
-            let remainders = carries ^ (carries << 2) ^ (carries << 3) ^ (carries << 4);
-            ((word & !HIGHEST_BITS) << 1) ^ remainders
-        }))
+    fn doubled(mut self) -> Self {
+        for word in &mut self.0 {
+            let carries = *word & (EACH * 0x80);
+            // A byte with its highest bit set becomes 0xFF here, any other zero; no multiplication, which few vectors have.
+            let spread = (carries << 1).wrapping_sub(carries >> 7);
+            *word = ((*word << 1) & (EACH * 0xFE)) ^ (spread & (EACH * 0x1D));
+        }
+        self
     }
 
     #[inline(always)]
     fn times(self, factor: &Factor) -> Self {
-        let mut product = Self([0; WORDS]);
-        let (mut doubled, mut left) = (self, factor.value);
-        while left != 0 {
-            if left & 1 != 0 {
-                product = product.plus(doubled);
+        self.mixed(factor, self, Factor::of(0))
+    }
+
+    #[inline(always)]
+    fn mixed(self, factor: &Factor, other: Self, other_factor: &Factor) -> Self {
+        // From the highest bit down, so that both share the doublings.
+        let mut sum = Self([0; WORDS]);
+        for bit in (0..8).rev() {
+            sum = sum.doubled();
+            if factor.value >> bit & 1 != 0 {
+                sum = sum.plus(self);
             }
-            doubled = doubled.doubled();
-            left >>= 1;
+            if other_factor.value >> bit & 1 != 0 {
+                sum = sum.plus(other);
+            }
         }
-        product
+        sum
     }
 
     #[inline(always)]
