@@ -30,6 +30,7 @@ lint: packages
 bench: packages
 	$(CARGO) build --release --package holdfast --package holdfast-tests --bins
 	@HOLDFAST_BIN=$(TARGET)/release/holdfast ROUNDS=$(ROUNDS) RUNTIME=$(RUNTIME) QUICK=$(QUICK) PIN=$(PIN) $(TARGET)/release/bench
+	@ROUNDS=$(ROUNDS) QUICK=$(QUICK) $(TARGET)/release/parity
 
 soak: packages
 	$(CARGO) build --workspace --all-targets --profile test
