@@ -39,14 +39,29 @@ pub enum Kind {
     SlabHeader = 4,
     /// Which blocks of a slab were written, and which regions are dirty.
     BlockMap = 5,
+    /// Where the bands of a parity row are.
+    BandMap = 6,
+    /// A record of a parity space's journal.
+    JournalRecord = 7,
+    /// Where that journal begins.
+    JournalAnchor = 8,
 }
 
 impl Kind {
     fn read(value: u16) -> Result<Self, WireError> {
-        [Self::Label, Self::Checkpoint, Self::Record, Self::SlabHeader, Self::BlockMap]
-            .into_iter()
-            .find(|kind| *kind as u16 == value)
-            .ok_or(WireError::Value("kind"))
+        [
+            Self::Label,
+            Self::Checkpoint,
+            Self::Record,
+            Self::SlabHeader,
+            Self::BlockMap,
+            Self::BandMap,
+            Self::JournalRecord,
+            Self::JournalAnchor,
+        ]
+        .into_iter()
+        .find(|kind| *kind as u16 == value)
+        .ok_or(WireError::Value("kind"))
     }
 }
 

@@ -173,6 +173,11 @@ impl Pool {
         self.state().config.disks.values().find(|record| record.id == id).cloned()
     }
 
+    /// What it remembers of the state of a disk.
+    pub fn disk_state(&self, index: u16) -> Option<DiskState> {
+        self.state().config.disks.get(&index).map(|record| record.state)
+    }
+
     /// Why it takes no changes, where it does not.
     pub fn refusal(&self) -> Option<String> {
         self.refusal.lock().expect("no panic while held").clone()
