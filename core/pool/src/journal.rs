@@ -162,6 +162,13 @@ pub(crate) fn bytes_of<'a>(rows: impl Iterator<Item = &'a RowRecord>) -> u64 {
     rows.map(|row| row.slab_data_bytes() * u64::from(row.shape.columns)).sum()
 }
 
+/// Whether rows are a journal of `bytes`, which they hold in whole stripes of equal rows.
+fn are_of(rows: &[(u32, RowRecord)], bytes: u64) -> bool {
+    let held = bytes_of(rows.iter().map(|(_, row)| row));
+    let step: u64 = rows.iter().map(|(_, row)| row.shape.stripe_bytes()).sum();
+    (held.saturating_sub(step) + 1..=held).contains(&bytes)
+}
+
 /// Refuses a size that a journal cannot be given.
 pub(crate) fn check_journal(path: &str, shape: &Shape, bytes: u64) -> Result<(), PoolError> {
     if shape.layout.parity() == 0 {
@@ -193,6 +200,11 @@ impl Pool {
         state.config.spaces.get(&space).map_or(0, |space| bytes_of(space.journal_rows().map(|(_, row)| row)))
     }
 
+    /// Whether a space has the journal that it would be given if this size were asked for: that, in whole stripes.
+    pub fn has_journal_of(&self, space: u32, bytes: u64) -> bool {
+        are_of(&self.journal_rows(space), bytes)
+    }
+
     /// Gives a space another journal, at once and as a whole; `None` if its journal has that size. The old one must be
     /// empty, its rows are given back: their units stay taken until the answer is dropped.
     ///
@@ -211,18 +223,12 @@ impl Pool {
             let mut state = self.state();
             let known = state.config.spaces.get(&space).ok_or_else(gone)?;
             let old: Vec<(u32, RowRecord)> = known.journal_rows().map(|(chunk, row)| (*chunk, row.clone())).collect();
-            let old_bytes = bytes_of(old.iter().map(|(_, row)| row));
-            if old_bytes == bytes {
+            if are_of(&old, bytes) {
                 return Ok(None);
             }
             let new = allot_journal(&mut state.config, &path, &record.shape, Some(bytes))?;
-            let release = |config: &mut Config| new.iter().for_each(|row| config.release(row));
-            if bytes_of(new.iter()) == old_bytes {
-                release(&mut state.config);
-                return Ok(None);
-            }
             if let Err(error) = check_room(&state, 0, &[(new.len() as u64, new[0].shape)]) {
-                release(&mut state.config);
+                new.iter().for_each(|row| state.config.release(row));
                 return Err(error);
             }
             (old, new)

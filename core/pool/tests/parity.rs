@@ -122,6 +122,8 @@ fn a_journal_is_replaced_as_a_whole() {
     let space = lab.space(&pool, SpaceSpec { journal_bytes: Some(32 * MIB), ..thin("vol", 1, 3) }).expect("it fits").id;
     assert_eq!(pool.journal_bytes(space), 32 * MIB);
     assert!(replace(&lab, &pool, space, 32 * MIB).expect("allowed").is_none());
+    assert!(pool.has_journal_of(space, 32 * MIB) && pool.has_journal_of(space, 32 * MIB - 1));
+    assert!(!pool.has_journal_of(space, 32 * MIB + 1) && !pool.has_journal_of(space, 32 * MIB - 2 * (256 << 10)));
     let old = pool.journal_rows(space);
     let freed = replace(&lab, &pool, space, 3 * GIB).expect("room").expect("another size");
     assert_eq!((freed.len(), pool.journal_bytes(space)), (1, 3 * GIB));

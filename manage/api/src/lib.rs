@@ -9,6 +9,7 @@ mod error;
 pub mod event;
 pub mod export;
 mod id;
+pub mod plan;
 pub mod pool;
 pub mod schema;
 pub mod space;
@@ -19,8 +20,9 @@ pub use error::{ApiError, Code, ErrorBody};
 pub use event::{Event, Severity};
 pub use export::{CreateExport, Export, ExportChanged, ExportCounters};
 pub use id::DiskRef;
+pub use plan::{SpaceOption, SpacePlan};
 pub use pool::{AddDisks, CreatePool, ImportPools, ImportedPool, Pool, PoolChanged, PoolHealth, PoolMember, PoolsImported};
-pub use space::{CreateSpace, GrowSpace, LayoutKind, Slab, Space, SpaceChanged, SpaceCounters, SpaceRow};
+pub use space::{CreateSpace, GrowSpace, LayoutKind, Slab, Space, SpaceChanged, SpaceCounters, SpaceJournal, SpaceRow};
 pub use status::{Condition, Daemon, ObjectHealth, Status};
 
 use serde::{Deserialize, Serialize};

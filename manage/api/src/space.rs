@@ -39,6 +39,13 @@ pub struct SpaceCounters {
     pub errors: u64,
 }
 
+/// The journal of a parity space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SpaceJournal {
+    /// Bytes that it has room for, each copy counted once.
+    pub size_bytes: u64,
+}
+
 /// A space.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Space {
@@ -50,7 +57,9 @@ pub struct Space {
     pub layout: LayoutKind,
     /// Disks that hold each block.
     pub copies: u8,
-    /// Stripe units side by side.
+    /// Columns of parity: 1 or 2 with parity, else 0.
+    pub parity: u8,
+    /// Stripe units side by side, those of parity included.
     pub columns: u16,
     /// Bytes of a stripe unit.
     pub interleave_bytes: u64,
@@ -63,9 +72,11 @@ pub struct Space {
     pub chunk_bytes: u64,
     /// Bytes of data that it has room for; less than its size while it is thin.
     pub allocated_bytes: u64,
-    /// Bytes that it takes of the pool, with every copy counted.
+    /// Bytes that it takes of the pool, with copies, parity and all else counted.
     pub raw_bytes: u64,
-    /// Bytes whose copies may differ if power fails now.
+    /// Its journal, where it has parity.
+    pub journal: Option<SpaceJournal>,
+    /// Bytes whose copies or parity may differ if power fails now.
     pub dirty_bytes: u64,
     /// Slabs whose content is not up to date.
     pub stale_slabs: u64,
@@ -92,7 +103,10 @@ pub struct CreateSpace {
     /// Copies of a mirror, 2 or 3; 2 if left out.
     #[serde(default)]
     pub copies: Option<u8>,
-    /// Stripe units side by side; chosen from the pool's disks if left out.
+    /// Columns of parity, 1 or 2; 1 if left out.
+    #[serde(default)]
+    pub parity: Option<u8>,
+    /// Stripe units side by side, those of parity included; chosen from the pool's disks if left out.
     #[serde(default)]
     pub columns: Option<u16>,
     /// Bytes of a stripe unit: a power of two, 4 KiB to 16 MiB; 256 KiB if left out.
@@ -103,6 +117,9 @@ pub struct CreateSpace {
     /// Whether it takes room only as it is written to.
     #[serde(default)]
     pub thin: bool,
+    /// Size of the journal of a parity space, 32 MiB to 100 GiB; chosen from the pool's disks if left out.
+    #[serde(default)]
+    pub journal_bytes: Option<u64>,
 }
 
 /// Makes a space larger.
@@ -146,9 +163,11 @@ pub struct Slab {
 pub struct SpaceRow {
     /// Which chunk.
     pub chunk: u64,
-    /// Where in the space it begins.
+    /// Whether it is part of the space's journal.
+    pub journal: bool,
+    /// Where in the space, or in its journal, it begins.
     pub offset_bytes: u64,
-    /// How much of the space it holds.
+    /// How much of it that is.
     pub length_bytes: u64,
     /// Its slabs.
     pub slabs: Vec<Slab>,

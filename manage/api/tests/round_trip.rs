@@ -2,7 +2,7 @@
 
 use holdfast_api::{
     AddDisks, ApiError, Code, CreateExport, CreateFileDisk, CreatePool, CreateSpace, ErrorBody, Event, GrowSpace, ImportPools,
-    LayoutKind, SetDisk, Severity, Space, WipeDisk,
+    LayoutKind, SetDisk, Severity, Space, SpaceOption, SpacePlan, WipeDisk,
 };
 use holdfast_model::{Health, Media, Provisioning, SpaceState, Usage};
 use serde::Serialize;
@@ -25,13 +25,46 @@ fn requests_and_answers_keep_their_shape() {
             name: "tank/vm".into(),
             layout: LayoutKind::Mirror,
             copies: Some(3),
+            parity: None,
             columns: None,
             interleave_bytes: Some(65536),
             size_bytes: 1 << 40,
             thin: true,
+            journal_bytes: None,
         },
-        json!({ "name": "tank/vm", "layout": "mirror", "copies": 3, "columns": null, "interleave_bytes": 65536,
-                "size_bytes": 1099511627776u64, "thin": true }),
+        json!({ "name": "tank/vm", "layout": "mirror", "copies": 3, "parity": null, "columns": null, "interleave_bytes": 65536,
+                "size_bytes": 1099511627776u64, "thin": true, "journal_bytes": null }),
+    );
+    round_trip(
+        &SpacePlan {
+            name: "tank/vm".into(),
+            size_bytes: 4096,
+            fits: true,
+            options: vec![SpaceOption {
+                chosen: true,
+                layout: LayoutKind::Parity,
+                copies: 1,
+                parity: 1,
+                columns: 3,
+                interleave_bytes: 65536,
+                usable_bytes: 20,
+                raw_bytes: 30,
+                unused_bytes: 1,
+                journal_bytes: 2,
+                efficiency_percent: 66.7,
+                survives_disks: 1,
+                full_stripe_cost: 1.5,
+                small_write_writes: 4,
+                small_write_reads: 2,
+                rebuild_reads: Some(2),
+            }],
+            notes: vec!["x".into()],
+        },
+        json!({ "name": "tank/vm", "size_bytes": 4096, "fits": true, "notes": ["x"], "options": [{
+                "chosen": true, "layout": "parity", "copies": 1, "parity": 1, "columns": 3, "interleave_bytes": 65536,
+                "usable_bytes": 20, "raw_bytes": 30, "unused_bytes": 1, "journal_bytes": 2, "efficiency_percent": 66.7,
+                "survives_disks": 1, "full_stripe_cost": 1.5, "small_write_writes": 4, "small_write_reads": 2,
+                "rebuild_reads": 2 }] }),
     );
     round_trip(
         &SetDisk { media: Some(Media::Ssd), enclosure: None, slot: None, usage: Some(Usage::HotSpare) },
@@ -60,6 +93,7 @@ fn requests_and_answers_keep_their_shape() {
             id: uuid::Uuid::from_u128(1),
             layout: LayoutKind::Simple,
             copies: 1,
+            parity: 0,
             columns: 2,
             interleave_bytes: 4096,
             provisioning: Provisioning::Thin,
@@ -67,6 +101,7 @@ fn requests_and_answers_keep_their_shape() {
             chunk_bytes: 4096,
             allocated_bytes: 0,
             raw_bytes: 0,
+            journal: None,
             dirty_bytes: 0,
             stale_slabs: 0,
             state: SpaceState::Resyncing,
@@ -74,9 +109,9 @@ fn requests_and_answers_keep_their_shape() {
             conditions: vec![],
             counters: Default::default(),
         },
-        json!({ "name": "tank/vm", "id": "00000000-0000-0000-0000-000000000001", "layout": "simple", "copies": 1, "columns": 2,
+        json!({ "name": "tank/vm", "id": "00000000-0000-0000-0000-000000000001", "layout": "simple", "copies": 1, "parity": 0, "columns": 2,
                 "interleave_bytes": 4096, "provisioning": "thin", "size_bytes": 8192, "chunk_bytes": 4096, "allocated_bytes": 0,
-                "raw_bytes": 0, "dirty_bytes": 0, "stale_slabs": 0, "state": "resyncing", "health": "healthy", "conditions": [],
+                "raw_bytes": 0, "journal": null, "dirty_bytes": 0, "stale_slabs": 0, "state": "resyncing", "health": "healthy", "conditions": [],
                 "counters": { "reads": 0, "read_bytes": 0, "writes": 0, "written_bytes": 0, "discards": 0,
                               "discarded_bytes": 0, "errors": 0 } }),
     );

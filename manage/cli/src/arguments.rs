@@ -241,6 +241,8 @@ pub enum LayoutWord {
     Simple,
     /// Striped over disks, two or three copies
     Mirror,
+    /// Striped over disks, one or two columns computed from the others
+    Parity,
 }
 
 /// What to do with spaces.
@@ -256,18 +258,27 @@ pub enum SpaceCommand {
         /// Copies of a mirror, 2 or 3; 2 if left out
         #[arg(long, value_name = "N")]
         copies: Option<u8>,
-        /// Stripe units side by side; chosen from the pool's disks if left out
+        /// Columns of parity, 1 or 2: so many disks may fail; 1 if left out
+        #[arg(long, value_name = "N")]
+        parity: Option<u8>,
+        /// Stripe units side by side, those of parity included; chosen from the pool's disks if left out
         #[arg(long, value_name = "N")]
         columns: Option<u16>,
         /// Size of a stripe unit; 256KiB if left out
         #[arg(long, value_name = "SIZE")]
         interleave: Option<ByteSize>,
+        /// Size of the journal of a parity space, 32MiB to 100GiB; chosen from the pool's disks if left out
+        #[arg(long, value_name = "SIZE")]
+        journal: Option<ByteSize>,
         /// Its size, for example 4GiB
         #[arg(long)]
         size: ByteSize,
         /// Take room only as it is written to
         #[arg(long)]
         thin: bool,
+        /// Show what it would be, with room and costs, beside what else it could be; make nothing
+        #[arg(long)]
+        dry_run: bool,
     },
     /// List all spaces
     List,

@@ -143,10 +143,12 @@ impl Showing {
             name: "tank/vm".into(),
             layout: LayoutKind::Mirror,
             copies: Some(2),
+            parity: None,
             columns: None,
             interleave_bytes: None,
             size_bytes: SPACE_SIZE.bytes(),
             thin: false,
+            journal_bytes: None,
         };
         self.client.post::<SpaceChanged>("/spaces", &request).await?;
         let request = CreateExport { space: "tank/vm".into(), name: None, read_only: false };

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use anyhow::Result;
 use comfy_table::{ContentArrangement, Table, presets};
 use holdfast_api::pool::PoolHealth;
-use holdfast_api::{Condition, Disk, Event, Export, Pool, Space, SpaceRow, Status, word};
+use holdfast_api::{Condition, Disk, Event, Export, LayoutKind, Pool, Space, SpacePlan, SpaceRow, Status, word};
 use holdfast_model::ByteSize;
 use serde::Serialize;
 
@@ -158,6 +158,16 @@ impl Shown for Pool {
     }
 }
 
+/// A layout as people call it.
+pub fn layout_text(layout: LayoutKind, copies: u8, parity: u8) -> String {
+    match (layout, parity) {
+        (LayoutKind::Simple, _) => "simple".into(),
+        (LayoutKind::Mirror, _) => format!("mirror of {copies} copies"),
+        (LayoutKind::Parity, 1) => "single parity".into(),
+        (LayoutKind::Parity, _) => "dual parity".into(),
+    }
+}
+
 impl Shown for Vec<Space> {
     fn text(&self) -> String {
         let rows = self.iter().map(|space| {
@@ -165,17 +175,31 @@ impl Shown for Vec<Space> {
                 space.name.clone(),
                 word(&space.layout),
                 space.copies.to_string(),
+                space.parity.to_string(),
                 space.columns.to_string(),
                 size(space.interleave_bytes),
                 word(&space.provisioning),
                 size(space.size_bytes),
                 size(space.allocated_bytes),
+                space.journal.map_or_else(|| "-".into(), |journal| size(journal.size_bytes)),
                 word(&space.state),
                 word(&space.health),
             ]
         });
-        let header =
-            ["SPACE", "LAYOUT", "COPIES", "COLUMNS", "INTERLEAVE", "PROVISIONING", "SIZE", "ALLOCATED", "STATE", "HEALTH"];
+        let header = [
+            "SPACE",
+            "LAYOUT",
+            "COPIES",
+            "PARITY",
+            "COLUMNS",
+            "INTERLEAVE",
+            "PROVISIONING",
+            "SIZE",
+            "ALLOCATED",
+            "JOURNAL",
+            "STATE",
+            "HEALTH",
+        ];
         table(&header, rows)
     }
 }
@@ -188,12 +212,14 @@ impl Shown for Space {
             ("id", self.id.to_string()),
             ("layout", word(&self.layout)),
             ("copies", self.copies.to_string()),
+            ("parity", self.parity.to_string()),
             ("columns", self.columns.to_string()),
             ("interleave", size(self.interleave_bytes)),
             ("provisioning", word(&self.provisioning)),
             ("size", size(self.size_bytes)),
             ("chunk", size(self.chunk_bytes)),
             ("allocated", format!("{}, on disks {}", size(self.allocated_bytes), size(self.raw_bytes))),
+            ("journal", self.journal.map_or_else(|| "-".into(), |journal| size(journal.size_bytes))),
             ("dirty", size(self.dirty_bytes)),
             ("stale slabs", self.stale_slabs.to_string()),
             ("state", word(&self.state)),
@@ -207,12 +233,48 @@ impl Shown for Space {
     }
 }
 
+impl Shown for SpacePlan {
+    fn text(&self) -> String {
+        let count = |number: u64, unit: &str| format!("{number} {unit}{}", if number == 1 { "" } else { "s" });
+        let rows = self.options.iter().map(|option| {
+            vec![
+                if option.chosen { "*".into() } else { "-".into() },
+                layout_text(option.layout, option.copies, option.parity),
+                option.columns.to_string(),
+                size(option.usable_bytes),
+                format!("{:.1} %", option.efficiency_percent),
+                match option.survives_disks {
+                    0 => "none".into(),
+                    disks => count(disks.into(), "disk"),
+                },
+                if option.journal_bytes == 0 { "-".into() } else { size(option.journal_bytes) },
+                format!("{:.2}", option.full_stripe_cost),
+                format!(
+                    "{}, {}",
+                    count(option.small_write_writes.into(), "write"),
+                    count(option.small_write_reads.into(), "read")
+                ),
+                option.rebuild_reads.map_or_else(|| "-".into(), |bytes| bytes.to_string()),
+            ]
+        });
+        let header =
+            ["*", "LAYOUT", "COLUMNS", "USABLE", "EFFICIENCY", "SURVIVES", "JOURNAL", "FULL STRIPE", "SMALL WRITE", "REBUILD"];
+        let mut text = table(&header, rows);
+        self.notes.iter().for_each(|note| text += &format!("\n! {note}"));
+        text + &format!(
+            "\n\nnothing is made; * is what {} would be. FULL STRIPE: bytes written to disks for each byte of a client's.\n\
+                 SMALL WRITE: what one small random write costs, its journal included. REBUILD: bytes read for each byte lost.",
+            self.name
+        )
+    }
+}
+
 impl Shown for Vec<SpaceRow> {
     fn text(&self) -> String {
         let rows = self.iter().flat_map(|row| {
             row.slabs.iter().map(move |slab| {
                 vec![
-                    row.chunk.to_string(),
+                    if row.journal { "journal".into() } else { row.chunk.to_string() },
                     size(row.offset_bytes),
                     slab.column.to_string(),
                     slab.copy.to_string(),

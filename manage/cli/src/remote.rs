@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use holdfast_api::{
     AddDisks, Changed, CreateExport, CreateFileDisk, CreatePool, CreateSpace, Disk, DiskChanged, Event, Export, ExportChanged,
-    GrowSpace, ImportPools, LayoutKind, Pool, PoolChanged, PoolsImported, SetDisk, Space, SpaceChanged, SpaceRow, Status,
-    WipeDisk,
+    GrowSpace, ImportPools, LayoutKind, Pool, PoolChanged, PoolsImported, SetDisk, Space, SpaceChanged, SpacePlan, SpaceRow,
+    Status, WipeDisk,
 };
 use holdfast_model::{ByteSize, SpacePath};
 use serde::Serialize;
 
 use crate::arguments::{DiskCommand, EventCommand, LayoutWord, NbdCommand, PoolCommand, SpaceCommand};
 use crate::client::{Client, segment};
-use crate::output::{Shown, print, print_json, print_line};
+use crate::output::{Shown, layout_text, print, print_json, print_line};
 
 /// A path as the daemon can use it, which has another working folder.
 fn absolute(path: &Path) -> Result<String> {
@@ -136,26 +136,32 @@ pub async fn space_command(client: &Client, json: bool, command: SpaceCommand) -
         SpaceCommand::List => print(json, &client.get::<Vec<Space>>("/spaces").await?),
         SpaceCommand::Show { space } => print(json, &client.get::<Space>(&space_path(&space)).await?),
         SpaceCommand::Map { space } => print(json, &client.get::<Vec<SpaceRow>>(&format!("{}/map", space_path(&space))).await?),
-        SpaceCommand::Create { space, layout, copies, columns, interleave, size, thin } => {
+        SpaceCommand::Create { space, layout, copies, parity, columns, interleave, journal, size, thin, dry_run } => {
             let request = CreateSpace {
                 name: space.to_string(),
                 layout: match layout {
                     LayoutWord::Simple => LayoutKind::Simple,
                     LayoutWord::Mirror => LayoutKind::Mirror,
+                    LayoutWord::Parity => LayoutKind::Parity,
                 },
                 copies,
+                parity,
                 columns,
                 interleave_bytes: interleave.map(ByteSize::bytes),
                 size_bytes: size.bytes(),
                 thin,
+                journal_bytes: journal.map(ByteSize::bytes),
             };
+            if dry_run {
+                return print(json, &client.post::<SpacePlan>("/spaces/plan", &request).await?);
+            }
             let answer: SpaceChanged = client.post("/spaces", &request).await?;
             let made = &answer.space;
             let done = format!(
                 "space {} has {}, {} with {} columns of {}",
                 made.name,
                 ByteSize(made.size_bytes),
-                if made.copies == 1 { "simple".into() } else { format!("mirror of {} copies", made.copies) },
+                layout_text(made.layout, made.copies, made.parity),
                 made.columns,
                 ByteSize(made.interleave_bytes)
             );

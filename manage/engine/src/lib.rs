@@ -5,6 +5,7 @@
 //!  disks.rs     what is there, what it carries, opening it   foreign.rs             what blkid says
 //!  pools.rs, disk_changes.rs, spaces.rs, exports.rs          the changes, each idempotent
 //!  import.rs    finding pools on disks                       watch.rs               disks that go and come
+//!  plan.rs      what a space would be
 //!  target.rs    a space as front ends see it                 view.rs                the same as the API shows it
 //!  events.rs, status.rs, metrics.rs                          what it tells
 //! ```
@@ -23,6 +24,7 @@ mod exports;
 mod foreign;
 mod import;
 mod metrics;
+mod plan;
 mod pools;
 mod settings;
 mod spaces;

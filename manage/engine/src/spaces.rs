@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use holdfast_api::{ApiError, Changed, CreateSpace, GrowSpace, LayoutKind, Slab, Space as SpaceView, SpaceChanged, SpaceRow};
 use holdfast_model::{ByteSize, DiskState, Layout, Provisioning, Shape, SpacePath};
-use holdfast_pool::{SpaceRecord, SpaceSpec};
+use holdfast_pool::{DiskStatus, SpaceRecord, SpaceSpec};
 use holdfast_space::Space;
 
 use crate::engine::{Engine, OpenPool};
@@ -39,9 +39,8 @@ impl Engine {
         let pools: Vec<Arc<OpenPool>> = self.live().pools.values().cloned().collect();
         let mut views = Vec::new();
         for open in pools {
-            let name = open.name();
             let spaces: Vec<Arc<Space>> = open.spaces().values().cloned().collect();
-            views.extend(spaces.iter().map(|space| crate::view::space(&name, space)));
+            views.extend(spaces.iter().map(|space| crate::view::space(&open, space)));
         }
         views.sort_by(|a, b| a.name.cmp(&b.name));
         views
@@ -53,8 +52,8 @@ impl Engine {
     /// If there is none.
     pub fn space(&self, path: &str) -> Answer<SpaceView> {
         let path = parse_path(path)?;
-        let (_, _, space) = self.space_at(&path)?;
-        Ok(crate::view::space(path.pool.as_str(), &space))
+        let (open, _, space) = self.space_at(&path)?;
+        Ok(crate::view::space(&open, &space))
     }
 
     /// Where every slab of a space lies.
@@ -62,10 +61,11 @@ impl Engine {
     /// # Errors
     /// If there is no such space.
     pub async fn space_map(&self, path: &str) -> Answer<Vec<SpaceRow>> {
-        let (_, _, space) = self.space_at(&parse_path(path)?)?;
+        let (open, id, space) = self.space_at(&parse_path(path)?)?;
         let rows = self.on_reactor(move || async move { space.map() }).await?;
-        let row = |row: holdfast_space::RowMap| SpaceRow {
+        let data = rows.into_iter().map(|row| SpaceRow {
             chunk: row.chunk.into(),
+            journal: false,
             offset_bytes: row.offset_bytes,
             length_bytes: row.len_bytes,
             slabs: row
@@ -81,8 +81,8 @@ impl Engine {
                     stale: slab.stale,
                 })
                 .collect(),
-        };
-        Ok(rows.into_iter().map(row).collect())
+        });
+        Ok(data.chain(crate::view::journal_map(&open, id)).collect())
     }
 
     /// Makes a space.
@@ -97,39 +97,25 @@ impl Engine {
         let path = parse_path(&request.name)?;
         let object = format!("space {path}");
         let open = self.pool_named(path.pool.as_str())?;
-        let layout = match (request.layout, request.copies) {
-            (LayoutKind::Simple, None | Some(1)) => Layout::Simple,
-            (LayoutKind::Simple, Some(copies)) => {
-                let message = format!("a simple space keeps one copy, not {copies}");
-                return Err(ApiError::invalid(object, message, "choose --layout mirror, or leave --copies out"));
-            }
-            (LayoutKind::Mirror, copies) => Layout::Mirror { copies: copies.unwrap_or(2) },
-            (LayoutKind::Parity, None) => Layout::Parity { parity: 1 },
-            (LayoutKind::Parity, Some(_)) => {
-                return Err(ApiError::invalid(object, "a parity space has no copies", "leave --copies out"));
-            }
-        };
-        let provisioning = if request.thin { Provisioning::Thin } else { Provisioning::Fixed };
+        let layout = layout_of(&object, &request)?;
         let existing = open.pool.spaces().into_iter().find(|record| record.name == path.space);
         if let Some(record) = existing {
-            same_parameters(&object, &record, layout, &request, provisioning)?;
+            same_parameters(&object, &open, &record, &request)?;
             let (_, _, space) = self.space_at(&path)?;
-            return Ok(SpaceChanged { changed: false, space: crate::view::space(path.pool.as_str(), &space) });
+            return Ok(SpaceChanged { changed: false, space: crate::view::space(&open, &space) });
         }
-        let disks = open.disk_statuses();
-        let eligible =
-            disks.iter().filter(|disk| disk.record.state == DiskState::Online && disk.record.usage.takes_slabs()).count();
+        let provisioning = provisioning_of(&request);
         let interleave = request.interleave_bytes.map(ByteSize);
-        let shape = Shape::choose(layout, request.columns, interleave, eligible)
+        let shape = Shape::choose(layout, request.columns, interleave, data_disks(&open))
             .map_err(|error| ApiError::invalid(&object, error.to_string(), "choose other parameters"))?;
-        let spec =
-            SpaceSpec { name: path.space.clone(), shape, provisioning, size_bytes: request.size_bytes, journal_bytes: None };
+        let (size_bytes, journal_bytes) = (request.size_bytes, request.journal_bytes);
+        let spec = SpaceSpec { name: path.space.clone(), shape, provisioning, size_bytes, journal_bytes };
         let pool = open.pool.clone();
         let made = self.on_reactor(move || async move { pool.create_space(spec).await }).await?;
         let record = made.map_err(|error| from_pool(&object, error))?;
         let space = self.open_space(&open, record.id).await?;
         self.note(&object, &format!("created, {} as {}", ByteSize(record.size_bytes), record.shape));
-        Ok(SpaceChanged { changed: true, space: crate::view::space(path.pool.as_str(), &space) })
+        Ok(SpaceChanged { changed: true, space: crate::view::space(&open, &space) })
     }
 
     /// Makes a space larger.
@@ -139,14 +125,14 @@ impl Engine {
     pub async fn grow_space(self: &Arc<Self>, path: String, request: GrowSpace) -> Answer<SpaceChanged> {
         self.change(move |engine| async move {
             let path = parse_path(&path)?;
-            let (_, _, space) = engine.space_at(&path)?;
+            let (open, _, space) = engine.space_at(&path)?;
             let (growing, size_bytes) = (space.clone(), request.size_bytes);
             let grown = engine.on_reactor(move || async move { growing.grow(size_bytes).await }).await?;
             let changed = grown.map_err(|error| from_pool(format!("space {path}"), error))?;
             if changed {
                 engine.note(&format!("space {path}"), &format!("grown to {}", ByteSize(size_bytes)));
             }
-            Ok(SpaceChanged { changed, space: crate::view::space(path.pool.as_str(), &space) })
+            Ok(SpaceChanged { changed, space: crate::view::space(&open, &space) })
         })
         .await
     }
@@ -197,13 +183,51 @@ impl Engine {
     }
 }
 
-fn same_parameters(
-    object: &str,
-    record: &SpaceRecord,
-    layout: Layout,
-    request: &CreateSpace,
-    provisioning: Provisioning,
-) -> Answer<()> {
+/// Disks in service that may hold data.
+pub(crate) fn data_disks(open: &OpenPool) -> usize {
+    let takes_slabs = |disk: &DiskStatus| disk.record.state == DiskState::Online && disk.record.usage.takes_slabs();
+    open.disk_statuses().iter().filter(|disk| takes_slabs(disk)).count()
+}
+
+/// The layout that a request asks for.
+pub(crate) fn layout_of(object: &str, request: &CreateSpace) -> Answer<Layout> {
+    let refuse = |message: String, next: &str| Err(ApiError::invalid(object, message, next));
+    if request.layout != LayoutKind::Parity {
+        let layout = holdfast_api::word(&request.layout);
+        if let Some(parity) = request.parity.filter(|parity| *parity > 0) {
+            return refuse(
+                format!("a {layout} space has no columns of parity, {parity} were asked for"),
+                "choose --layout parity, or leave --parity out",
+            );
+        }
+        if let Some(journal) = request.journal_bytes {
+            return refuse(
+                format!("a {layout} space has no journal, {} were asked for", ByteSize(journal)),
+                "choose --layout parity, or leave --journal out",
+            );
+        }
+    }
+    match (request.layout, request.copies) {
+        (LayoutKind::Simple, None | Some(1)) => Ok(Layout::Simple),
+        (LayoutKind::Simple, Some(copies)) => {
+            refuse(format!("a simple space keeps one copy, not {copies}"), "choose --layout mirror, or leave --copies out")
+        }
+        (LayoutKind::Mirror, copies) => Ok(Layout::Mirror { copies: copies.unwrap_or(2) }),
+        (LayoutKind::Parity, None | Some(1)) => Ok(Layout::Parity { parity: request.parity.unwrap_or(1) }),
+        (LayoutKind::Parity, Some(copies)) => refuse(
+            format!("a parity space keeps one copy and columns of parity, not {copies} copies"),
+            "choose --layout mirror, or --parity 1 or 2 and leave --copies out",
+        ),
+    }
+}
+
+fn provisioning_of(request: &CreateSpace) -> Provisioning {
+    if request.thin { Provisioning::Thin } else { Provisioning::Fixed }
+}
+
+/// Refuses a request for a space that is there with other parameters.
+pub(crate) fn same_parameters(object: &str, open: &OpenPool, record: &SpaceRecord, request: &CreateSpace) -> Answer<()> {
+    let (layout, provisioning) = (layout_of(object, request)?, provisioning_of(request));
     let shape = record.shape;
     let word = |provisioning: Provisioning| holdfast_api::word(&provisioning);
     if shape.layout != layout {
@@ -217,6 +241,10 @@ fn same_parameters(
     }
     if record.provisioning != provisioning {
         return Err(exists_with(object, "provisioning", word(record.provisioning), word(provisioning)));
+    }
+    if let Some(journal) = request.journal_bytes.filter(|journal| !open.pool.has_journal_of(record.id, *journal)) {
+        let has = ByteSize(open.pool.journal_bytes(record.id));
+        return Err(exists_with(object, "journal size", has, ByteSize(journal)));
     }
     if record.size_bytes != request.size_bytes {
         return Err(exists_with(object, "size", ByteSize(record.size_bytes), ByteSize(request.size_bytes)));

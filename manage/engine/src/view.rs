@@ -1,11 +1,14 @@
 //! What the floors below know, as the API shows it.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use holdfast_api::pool::PoolHealth;
-use holdfast_api::{Condition, Disk, DiskErrors, LayoutKind, Pool, PoolMember, Space, SpaceCounters};
+use holdfast_api::{
+    Condition, Disk, DiskErrors, LayoutKind, Pool, PoolMember, Slab, Space, SpaceCounters, SpaceJournal, SpaceRow,
+};
 use holdfast_model::{DiskState, Health, Layout, PoolState};
-use holdfast_pool::DiskStatus;
+use holdfast_pool::{DiskStatus, SlabPlace, UNIT_BYTES};
 
 use crate::disks::{Carries, Found};
 use crate::engine::{Engine, OfflinePool, OpenPool};
@@ -131,20 +134,55 @@ pub(crate) fn free_disk(found: Found) -> Disk {
     }
 }
 
+/// Where the slabs of a space's journal lie.
+pub(crate) fn journal_map(open: &OpenPool, space: u32) -> Vec<SpaceRow> {
+    let paths: BTreeMap<u16, String> =
+        open.disk_statuses().into_iter().map(|disk| (disk.record.index, disk.record.path)).collect();
+    let mut offset_bytes = 0;
+    let rows = open.pool.journal_rows(space).into_iter().map(|(chunk, row)| {
+        let copies = usize::from(row.shape.layout.copies());
+        let slab = |(index, place): (usize, &SlabPlace)| {
+            let disk = open.pool.disk(place.disk());
+            Slab {
+                column: (index / copies) as u16,
+                copy: (index % copies) as u8,
+                disk: disk.as_ref().map(|disk| disk.id).unwrap_or_default(),
+                path: paths.get(&place.disk()).cloned().unwrap_or_default(),
+                offset_bytes: disk.map_or(0, |disk| disk.area.unit_at(place.unit())),
+                length_bytes: u64::from(row.slab_units) * UNIT_BYTES,
+                stale: place.stale(),
+            }
+        };
+        let length_bytes = row.slab_data_bytes() * u64::from(row.shape.columns);
+        let slabs = row.slabs.iter().enumerate().map(slab).collect();
+        let shown = SpaceRow { chunk: chunk.into(), journal: true, offset_bytes, length_bytes, slabs };
+        offset_bytes += length_bytes;
+        shown
+    });
+    rows.collect()
+}
+
+/// The API's word for a layout.
+pub(crate) fn layout_kind(layout: Layout) -> LayoutKind {
+    match layout {
+        Layout::Simple => LayoutKind::Simple,
+        Layout::Mirror { .. } => LayoutKind::Mirror,
+        Layout::Parity { .. } => LayoutKind::Parity,
+    }
+}
+
 /// A space.
-pub(crate) fn space(pool: &str, space: &holdfast_space::Space) -> Space {
+pub(crate) fn space(open: &OpenPool, space: &holdfast_space::Space) -> Space {
     let record = space.record();
+    let journal_bytes = open.pool.journal_bytes(record.id);
     let (status, counters) = (space.status(), space.counters());
     let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     Space {
-        name: format!("{pool}/{}", record.name),
+        name: format!("{}/{}", open.name(), record.name),
         id: record.uuid,
-        layout: match record.shape.layout {
-            Layout::Simple => LayoutKind::Simple,
-            Layout::Mirror { .. } => LayoutKind::Mirror,
-            Layout::Parity { .. } => LayoutKind::Parity,
-        },
+        layout: layout_kind(record.shape.layout),
         copies: record.shape.layout.copies(),
+        parity: record.shape.layout.parity(),
         columns: record.shape.columns,
         interleave_bytes: record.shape.interleave.bytes(),
         provisioning: record.provisioning,
@@ -152,6 +190,7 @@ pub(crate) fn space(pool: &str, space: &holdfast_space::Space) -> Space {
         chunk_bytes: record.chunk_bytes,
         allocated_bytes: status.allocated_bytes,
         raw_bytes: status.raw_bytes,
+        journal: (journal_bytes > 0).then_some(SpaceJournal { size_bytes: journal_bytes }),
         dirty_bytes: status.dirty_bytes,
         stale_slabs: status.stale_slabs,
         state: status.state,

@@ -40,6 +40,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Engine>> {
         .routes(routes!(pools::export))
         .routes(routes!(pools::import))
         .routes(routes!(spaces::list, spaces::create))
+        .routes(routes!(spaces::plan))
         .routes(routes!(spaces::show, spaces::destroy))
         .routes(routes!(spaces::grow))
         .routes(routes!(spaces::map))

@@ -94,6 +94,14 @@ async fn a_life_of_a_pool_over_the_socket() {
     assert!(
         map.as_array().is_some_and(|rows| rows.iter().all(|row| row["slabs"].as_array().is_some_and(|slabs| slabs.len() == 2)))
     );
+    let request = json!({ "name": "tank/p", "layout": "parity", "size_bytes": 16 << 20 });
+    let (status, plan) = rig.ask("POST", "/spaces/plan", request.clone()).await;
+    assert_eq!((status, &plan["fits"], &plan["options"][0]["parity"]), (StatusCode::OK, &json!(true), &json!(1)), "{plan}");
+    assert_eq!(rig.ask("GET", "/spaces/tank/p", Value::Null).await.0, StatusCode::NOT_FOUND);
+    let (status, answer) = rig.ask("POST", "/spaces", request).await;
+    assert_eq!((status, &answer["space"]["columns"]), (StatusCode::CREATED, &json!(3)), "{answer}");
+    assert!(answer["space"]["journal"]["size_bytes"].as_u64().is_some_and(|bytes| bytes >= 1 << 20), "{answer}");
+    assert_eq!(rig.ask("DELETE", "/spaces/tank/p?confirm=true", Value::Null).await.0, StatusCode::OK);
     assert_eq!(rig.ask("POST", "/spaces/tank/vm/grow", json!({ "size_bytes": 24 << 20 })).await.0, StatusCode::OK);
     assert_eq!(rig.ask("POST", "/exports", json!({ "space": "tank/vm", "name": "x" })).await.0, StatusCode::CREATED);
     let (_, export) = rig.ask("GET", "/exports/x", Value::Null).await;
@@ -132,8 +140,10 @@ async fn every_refusal_has_the_error_body() {
         ("POST", "/pools", json!({ "name": 7 }), StatusCode::BAD_REQUEST),
         ("POST", "/pools", json!({ "name": "a", "disks": [], "bogus": 1 }), StatusCode::BAD_REQUEST),
         ("POST", "/pools", json!({ "name": "a b", "disks": ["/d"] }), StatusCode::BAD_REQUEST),
-        ("POST", "/spaces", json!({ "name": "a/b", "layout": "parity", "size_bytes": 1 }), StatusCode::BAD_REQUEST),
+        ("POST", "/spaces", json!({ "name": "a/b", "layout": "raid", "size_bytes": 1 }), StatusCode::BAD_REQUEST),
         ("POST", "/spaces", json!({ "name": "a/b", "layout": "simple", "size_bytes": -1 }), StatusCode::BAD_REQUEST),
+        ("POST", "/spaces/plan", json!({ "name": "a/b", "layout": "parity", "size_bytes": 1 }), StatusCode::NOT_FOUND),
+        ("POST", "/spaces/plan", json!({ "name": "a/b", "layout": "parity" }), StatusCode::BAD_REQUEST),
     ];
     for (method, path, body, expected) in cases {
         let shown: String = body.to_string().chars().take(60).collect();

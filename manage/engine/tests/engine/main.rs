@@ -2,4 +2,5 @@
 
 mod changes;
 mod life;
+mod parity;
 mod support;

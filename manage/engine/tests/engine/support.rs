@@ -74,11 +74,17 @@ pub fn mirror(name: &str, size_bytes: u64) -> CreateSpace {
         name: name.into(),
         layout: LayoutKind::Mirror,
         copies: None,
+        parity: None,
         columns: None,
         interleave_bytes: None,
         size_bytes,
         thin: false,
+        journal_bytes: None,
     }
+}
+
+pub fn parity(name: &str, parity: u8, size_bytes: u64) -> CreateSpace {
+    CreateSpace { layout: LayoutKind::Parity, parity: Some(parity), ..mirror(name, size_bytes) }
 }
 
 pub fn export(space: &str) -> CreateExport {

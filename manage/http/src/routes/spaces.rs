@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::http::StatusCode;
-use holdfast_api::{Changed, CreateSpace, ErrorBody, GrowSpace, Space, SpaceChanged, SpaceRow};
+use holdfast_api::{Changed, CreateSpace, ErrorBody, GrowSpace, Space, SpaceChanged, SpacePlan, SpaceRow};
 
 use super::{Confirm, OnEngine, made};
 use crate::refusal::{Answered, Body, InPath, InQuery};
@@ -23,6 +23,14 @@ pub(crate) async fn list(engine: OnEngine) -> Json<Vec<Space>> {
 pub(crate) async fn create(engine: OnEngine, Body(request): Body<CreateSpace>) -> Answered<(StatusCode, Json<SpaceChanged>)> {
     let answer = engine.create_space(request).await?;
     Ok(made(answer.changed, answer))
+}
+
+/// Shows what a space would be if it were made, and what else it could be. Nothing is made.
+#[utoipa::path(post, path = "/spaces/plan", tag = "spaces", operation_id = "space_plan", request_body = CreateSpace,
+    responses((status = 200, body = SpacePlan, description = "What would be made, and its alternatives."),
+        (status = "default", body = ErrorBody, description = "It could not be made.")))]
+pub(crate) async fn plan(engine: OnEngine, Body(request): Body<CreateSpace>) -> Answered<Json<SpacePlan>> {
+    Ok(Json(engine.plan_space(&request)?))
 }
 
 /// Shows a space.

@@ -1,0 +1,58 @@
+//! What a space would be, before it is made, beside what else it could be.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::space::LayoutKind;
+
+/// A space that could be made of the pool's free room now, and what it would cost.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct SpaceOption {
+    /// Whether it is the one that was asked for.
+    pub chosen: bool,
+    /// Its resilience.
+    pub layout: LayoutKind,
+    /// Disks that hold each block.
+    pub copies: u8,
+    /// Columns of parity.
+    pub parity: u8,
+    /// Stripe units side by side, those of parity included.
+    pub columns: u16,
+    /// Bytes of a stripe unit.
+    pub interleave_bytes: u64,
+    /// Bytes of data that fit.
+    pub usable_bytes: u64,
+    /// Bytes of the pool that they take, with copies, parity, heads, spare places and journal.
+    pub raw_bytes: u64,
+    /// Bytes of free room that no more data of it could use.
+    pub unused_bytes: u64,
+    /// Bytes of its journal, each copy counted once; 0 where it has none.
+    pub journal_bytes: u64,
+    /// Bytes of data for each hundred that they take, to one decimal.
+    pub efficiency_percent: f64,
+    /// Disks that may fail at once without loss.
+    pub survives_disks: u8,
+    /// Bytes written to disks for each byte that a client writes in full stripes, to two decimals.
+    pub full_stripe_cost: f64,
+    /// Writes to disks for one small random write, journal included.
+    pub small_write_writes: u16,
+    /// Reads from disks for one small random write.
+    pub small_write_reads: u16,
+    /// Bytes read to make one lost byte anew; nothing where it is lost for good.
+    pub rebuild_reads: Option<u16>,
+}
+
+/// What a space would be, and what else it could be. Nothing was made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct SpacePlan {
+    /// `POOL/SPACE`.
+    pub name: String,
+    /// The size that was asked for.
+    pub size_bytes: u64,
+    /// Whether the pool has room for all of it now.
+    pub fits: bool,
+    /// The one that was asked for, then the others.
+    pub options: Vec<SpaceOption>,
+    /// What to think of.
+    pub notes: Vec<String>,
+}
