@@ -14,6 +14,7 @@ pub mod pool;
 pub mod schema;
 pub mod space;
 pub mod status;
+pub mod verify;
 
 pub use disk::{CreateFileDisk, Disk, DiskChanged, DiskErrors, SetDisk, WipeDisk};
 pub use error::{ApiError, Code, ErrorBody};
@@ -24,6 +25,7 @@ pub use plan::{SpaceOption, SpacePlan};
 pub use pool::{AddDisks, CreatePool, ImportPools, ImportedPool, Pool, PoolChanged, PoolHealth, PoolMember, PoolsImported};
 pub use space::{CreateSpace, GrowSpace, LayoutKind, Slab, Space, SpaceChanged, SpaceCounters, SpaceJournal, SpaceRow};
 pub use status::{Condition, Daemon, ObjectHealth, Status};
+pub use verify::{Mismatch, SpaceVerified};
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

@@ -295,6 +295,11 @@ pub enum SpaceCommand {
         #[arg(long)]
         size: ByteSize,
     },
+    /// Compare all data of a space with their copies or parity, while it is in use; exit status 1 if any disagrees
+    Verify {
+        /// POOL/SPACE
+        space: SpacePath,
+    },
     /// Show where every slab of a space lies
     Map {
         /// POOL/SPACE

@@ -8,8 +8,8 @@ use std::io::{self, Write};
 use anyhow::Result;
 use comfy_table::{ContentArrangement, Table, presets};
 use holdfast_api::pool::PoolHealth;
-use holdfast_api::{Condition, Disk, Event, Export, LayoutKind, Pool, Space, SpacePlan, SpaceRow, Status, word};
-use holdfast_model::ByteSize;
+use holdfast_api::{Condition, Disk, Event, Export, LayoutKind, Pool, Space, SpacePlan, SpaceRow, SpaceVerified, Status, word};
+use holdfast_model::{BLOCK_BYTES, ByteSize};
 use serde::Serialize;
 
 /// Something that is shown as a table.
@@ -266,6 +266,33 @@ impl Shown for SpacePlan {
                  SMALL WRITE: what one small random write costs, its journal included. REBUILD: bytes read for each byte lost.",
             self.name
         )
+    }
+}
+
+impl Shown for SpaceVerified {
+    fn text(&self) -> String {
+        let rows = self.mismatches.iter().map(|found| {
+            vec![
+                found.offset_bytes.to_string(),
+                found.piece.clone(),
+                found.path.clone(),
+                found.disk_offset_bytes.to_string(),
+                size(found.length_bytes),
+            ]
+        });
+        let mut text = match self.mismatches.len() {
+            0 => String::new(),
+            _ => table(&["AT", "PIECE", "DISK", "DISK OFFSET", "LENGTH"], rows) + "\n",
+        };
+        let told = self.mismatches.iter().map(|found| found.length_bytes.div_ceil(BLOCK_BYTES)).sum::<u64>();
+        if told < self.mismatched_blocks {
+            text += &format!("... and {} blocks more\n", self.mismatched_blocks - told);
+        }
+        text += &format!("{} compared, {} blocks do not agree", size(self.checked_bytes), self.mismatched_blocks);
+        if self.unchecked_bytes > 0 {
+            text += &format!("; {} could not be compared, being out of step or unreadable", size(self.unchecked_bytes));
+        }
+        text
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use holdfast_api::{
     AddDisks, Changed, CreateExport, CreateFileDisk, CreatePool, CreateSpace, Disk, DiskChanged, Event, Export, ExportChanged,
     GrowSpace, ImportPools, LayoutKind, Pool, PoolChanged, PoolsImported, SetDisk, Space, SpaceChanged, SpacePlan, SpaceRow,
-    Status, WipeDisk,
+    SpaceVerified, Status, WipeDisk,
 };
 use holdfast_model::{ByteSize, SpacePath};
 use serde::Serialize;
@@ -171,6 +171,16 @@ pub async fn space_command(client: &Client, json: bool, command: SpaceCommand) -
             let path = format!("{}/grow", space_path(&space));
             let answer: SpaceChanged = client.post(&path, &GrowSpace { size_bytes: size.bytes() }).await?;
             tell(json, &answer, answer.changed, format!("space {} has {}", answer.space.name, ByteSize(answer.space.size_bytes)))
+        }
+        SpaceCommand::Verify { space } => {
+            let found: SpaceVerified = client.post(&format!("{}/verify", space_path(&space)), &()).await?;
+            print(json, &found)?;
+            match found.mismatched_blocks {
+                0 => Ok(()),
+                blocks => bail!(
+                    "space {space}: {blocks} blocks do not agree with their copies or parity; next: compare what lies there with a backup"
+                ),
+            }
         }
         SpaceCommand::Destroy { space, yes } => {
             tell_gone(json, &client.delete(&format!("{}?confirm={yes}", space_path(&space))).await?)

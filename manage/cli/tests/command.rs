@@ -146,6 +146,57 @@ fn a_script_makes_uses_and_removes_everything() {
 }
 
 #[test]
+fn a_parity_space_is_weighed_made_filled_and_verified() {
+    let daemon = Daemon::start();
+    let disks = ["d1", "d2", "d3", "d4"];
+    for disk in disks {
+        daemon.does(&["disk", "create-file", disk, "--size", "128MiB"]);
+    }
+    daemon.does(&[&["pool", "create", "tank", "--disk"], &disks[..]].concat());
+    let create = ["space", "create", "tank/p", "--layout", "parity", "--parity", "2", "--size", "16MiB"];
+    let plan = daemon.does(&[&create[..], &["--dry-run"]].concat());
+    assert_eq!((&plan["fits"], &plan["options"][0]["columns"]), (&true.into(), &4.into()), "{plan}");
+    let shown = daemon.run(&[&create[..], &["--dry-run"]].concat());
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.contains("dual parity") && shown.contains("mirror of 3 copies") && shown.contains("2 disks"), "{shown}");
+    assert_eq!(daemon.does(&["space", "list"]), serde_json::json!([]));
+    let made = daemon.does(&create);
+    assert_eq!((&made["space"]["parity"], &made["space"]["layout"]), (&2.into(), &"parity".into()));
+    assert_eq!(daemon.does(&create)["changed"], false);
+    let refusal = daemon.refuses(&["space", "create", "tank/m", "--layout", "mirror", "--parity", "1", "--size", "1MiB"]);
+    assert!(refusal.contains("no columns of parity") && refusal.contains("next: "), "{refusal}");
+    assert_eq!(daemon.does(&["space", "verify", "tank/p"])["mismatched_blocks"], 0);
+    if !Path::new("/usr/bin/nbdcopy").exists() {
+        return;
+    }
+    let export = daemon.does(&["nbd", "export", "tank/p"]);
+    let sample = daemon.folder.path().join("sample");
+    std::fs::write(&sample, (0..4u32 << 20).flat_map(u32::to_le_bytes).collect::<Vec<u8>>()).unwrap();
+    let copied =
+        Command::new("nbdcopy").arg("--flush").arg(&sample).arg(export["export"]["uris"][0].as_str().unwrap()).status().unwrap();
+    assert!(copied.success());
+    let whole = daemon.does(&["space", "verify", "tank/p"]);
+    assert_eq!((&whole["mismatched_blocks"], &whole["unchecked_bytes"]), (&0.into(), &0.into()), "{whole}");
+    assert!(whole["checked_bytes"].as_u64().is_some_and(|bytes| bytes >= 32 << 20), "data and as much parity: {whole}");
+
+    // Something writes past the daemon over all that one disk holds of the first row.
+    let map = daemon.does(&["space", "map", "tank/p"]);
+    let slab = &map[0]["slabs"][1];
+    let (start, len) = (slab["offset_bytes"].as_u64().unwrap() + 65536, slab["length_bytes"].as_u64().unwrap() - 65536);
+    let disk = std::fs::File::options().write(true).open(slab["path"].as_str().unwrap()).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&disk, &vec![0xa5; len as usize], start).unwrap();
+    let found = daemon.run(&["space", "verify", "tank/p", "--json"]);
+    assert_eq!(found.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&found.stderr).contains("do not agree"));
+    let found: Value = serde_json::from_slice(&found.stdout).unwrap();
+    assert!(found["mismatched_blocks"].as_u64().is_some_and(|blocks| blocks > 0), "{found}");
+    assert!(found["mismatches"][0]["path"].as_str().is_some_and(|path| path.starts_with('/')), "{found}");
+    let shown = daemon.run(&["space", "verify", "tank/p"]);
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.starts_with("AT ") && shown.contains("blocks do not agree"), "{shown}");
+}
+
+#[test]
 fn a_reader_that_goes_away_and_a_follower_are_no_trouble() {
     let mut daemon = Daemon::start();
     let socket = daemon.folder.path().join("api.sock");

@@ -5,7 +5,7 @@
 //!  disks.rs     what is there, what it carries, opening it   foreign.rs             what blkid says
 //!  pools.rs, disk_changes.rs, spaces.rs, exports.rs          the changes, each idempotent
 //!  import.rs    finding pools on disks                       watch.rs               disks that go and come
-//!  plan.rs      what a space would be
+//!  plan.rs      what a space would be                        verify.rs              whether copies and parity agree
 //!  target.rs    a space as front ends see it                 view.rs                the same as the API shows it
 //!  events.rs, status.rs, metrics.rs                          what it tells
 //! ```
@@ -31,6 +31,7 @@ mod spaces;
 mod state;
 mod status;
 mod target;
+mod verify;
 mod view;
 mod watch;
 mod witness;

@@ -44,6 +44,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Engine>> {
         .routes(routes!(spaces::show, spaces::destroy))
         .routes(routes!(spaces::grow))
         .routes(routes!(spaces::map))
+        .routes(routes!(spaces::verify))
         .routes(routes!(exports::list, exports::create))
         .routes(routes!(exports::show, exports::remove))
         .routes(routes!(events::list))

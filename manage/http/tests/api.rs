@@ -101,6 +101,9 @@ async fn a_life_of_a_pool_over_the_socket() {
     let (status, answer) = rig.ask("POST", "/spaces", request).await;
     assert_eq!((status, &answer["space"]["columns"]), (StatusCode::CREATED, &json!(3)), "{answer}");
     assert!(answer["space"]["journal"]["size_bytes"].as_u64().is_some_and(|bytes| bytes >= 1 << 20), "{answer}");
+    let (status, answer) = rig.ask("POST", "/spaces/tank/p/verify", Value::Null).await;
+    assert_eq!((status, &answer["mismatched_blocks"]), (StatusCode::OK, &json!(0)), "{answer}");
+    assert_eq!(rig.ask("POST", "/spaces/tank/none/verify", Value::Null).await.0, StatusCode::NOT_FOUND);
     assert_eq!(rig.ask("DELETE", "/spaces/tank/p?confirm=true", Value::Null).await.0, StatusCode::OK);
     assert_eq!(rig.ask("POST", "/spaces/tank/vm/grow", json!({ "size_bytes": 24 << 20 })).await.0, StatusCode::OK);
     assert_eq!(rig.ask("POST", "/exports", json!({ "space": "tank/vm", "name": "x" })).await.0, StatusCode::CREATED);

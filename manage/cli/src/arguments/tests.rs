@@ -37,6 +37,7 @@ const FORMS: &[&str] = &[
     "space show POOL/SPACE",
     "space grow POOL/SPACE --size 8GiB",
     "space map POOL/SPACE",
+    "space verify POOL/SPACE",
     "space destroy POOL/SPACE --yes",
     "nbd export POOL/SPACE",
     "nbd export POOL/SPACE --name NAME --read-only",

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::http::StatusCode;
-use holdfast_api::{Changed, CreateSpace, ErrorBody, GrowSpace, Space, SpaceChanged, SpacePlan, SpaceRow};
+use holdfast_api::{Changed, CreateSpace, ErrorBody, GrowSpace, Space, SpaceChanged, SpacePlan, SpaceRow, SpaceVerified};
 
 use super::{Confirm, OnEngine, made};
 use crate::refusal::{Answered, Body, InPath, InQuery};
@@ -66,6 +66,15 @@ pub(crate) async fn grow(
     Body(request): Body<GrowSpace>,
 ) -> Answered<Json<SpaceChanged>> {
     Ok(Json(engine.grow_space(format!("{pool}/{space}"), request).await?))
+}
+
+/// Compares all data of a space with their copies or parity, while it is in use. Answers when that is done; mends nothing.
+#[utoipa::path(post, path = "/spaces/{pool}/{space}/verify", tag = "spaces", operation_id = "space_verify",
+    params(("pool" = String, Path, description = "Name of the pool."), ("space" = String, Path, description = "Name of the space.")),
+    responses((status = 200, body = SpaceVerified, description = "What was found."),
+        (status = "default", body = ErrorBody, description = "Refused or failed.")))]
+pub(crate) async fn verify(engine: OnEngine, InPath((pool, space)): InPath<(String, String)>) -> Answered<Json<SpaceVerified>> {
+    Ok(Json(engine.verify_space(&format!("{pool}/{space}")).await?))
 }
 
 /// Shows where every slab of a space lies.
