@@ -378,7 +378,12 @@ impl Inner {
         self.shard(chunk).write().expect("no panic while held").freeing.remove(&chunk);
         if let Some(row) = row {
             match freed {
-                Ok(freed) => row.hold_freed(freed),
+                Ok(freed) => {
+                    if let Some(bands) = &row.parity {
+                        bands.forget();
+                    }
+                    row.hold_freed(freed);
+                }
                 Err(error) => {
                     row.touched.store(false, Ordering::Release);
                     self.touch(&row);

@@ -20,6 +20,13 @@ use super::dirty::{Content, Extent};
 use super::journal::{Draft, Journal, Record};
 use super::record::{Blocks, Entry, MOST_ENTRIES};
 
+/// The share of the journal that holds what is only written, at most: putting it in place takes up to three times as much.
+const LOG_SHARE: u64 = 6;
+/// The share of the journal that a band may take in a record of what is only written; a record takes twice that.
+const RECORD_SHARE: u64 = 64;
+/// How often the oldest record is looked at again before it counts as stuck, and how long each time at first.
+const TRIES: u32 = 100;
+const MOMENT: std::time::Duration = std::time::Duration::from_micros(200);
 /// Bands that are put in place together, at most.
 const BATCH_BANDS: usize = 64;
 /// Bands that may wait, whatever little memory they take.
@@ -33,6 +40,8 @@ pub struct Backlog {
     line: Mutex<VecDeque<(Arc<Row>, u32)>>,
     /// Held by whoever works on the line.
     placing: tokio::sync::Mutex<()>,
+    /// Held while a record of what is only in memory is put together and written.
+    logging: tokio::sync::Mutex<()>,
     /// Held while maps are written.
     pub(super) committing: tokio::sync::Mutex<()>,
     /// Held while the journal is opened or replaced.
@@ -249,47 +258,43 @@ impl Inner {
     pub async fn make_durable(&self, rows: &[Arc<Row>], only: Option<(u32, u32)>) -> Result<(), IoError> {
         let journal = self.journal().await?;
         loop {
-            let mut logging = Logging::default();
-            let limit = journal.capacity() / 16;
-            for row in rows {
-                logging.collect(row, only, limit);
-            }
-            let Logging { draft, extents, waits, full } = logging;
-            let idle = draft.entries.is_empty();
-            if !idle {
-                let bands: Vec<(Arc<Row>, u32)> = extents.iter().map(|(row, band, ..)| (row.clone(), *band)).collect();
-                if !self.reserve_log(&journal, draft.bytes()).await? {
-                    self.place_bands(bands).await?;
-                    continue;
-                }
-                let (record, end) = self.append_or_commit(draft).await?;
-                note_logged(&extents, &record, end);
-            }
-            for (row, band) in waits.iter() {
-                drop(row.shared_turn(*band).await);
-            }
-            if let Some((row, band)) = full {
-                self.place_bands(vec![(row, band)]).await?;
-                continue;
-            }
-            if idle && waits.is_empty() {
+            let one = self.backlog.logging.lock().await;
+            let unlogged = |row: &Arc<Row>| {
+                let (first, last) = only.unwrap_or((0, u32::MAX - 1));
+                row.bands().lock().unlogged.range(first..=last).next().is_some()
+            };
+            if !rows.iter().any(unlogged) {
                 break;
+            }
+            self.reserve_log(&journal).await?;
+            let mut logging = Logging::default();
+            rows.iter().for_each(|row| logging.collect(row, only, journal.capacity() / RECORD_SHARE));
+            let Logging { draft, extents, waits, full } = logging;
+            if !draft.entries.is_empty() {
+                let appended = self.append_or_commit(draft).await;
+                note_logged(&extents, appended.as_ref().ok());
+                appended?;
+            }
+            drop(one);
+            for (row, band) in waits {
+                drop(row.shared_turn(band).await);
+            }
+            if let Some(band) = full {
+                self.place_bands(vec![band]).await?;
             }
         }
         self.commit_direct(rows, only).await
     }
 
-    /// Sees to it that what is written may go to the journal: what it holds longest is put in place first. False where it is too
-    /// much for the journal at all.
-    async fn reserve_log(&self, journal: &Arc<Journal>, bytes: u64) -> Result<bool, IoError> {
-        let most = journal.capacity() / 6;
-        if bytes > most {
-            return Ok(false);
-        }
-        if journal.used() + bytes <= most {
-            return Ok(true);
+    /// Sees to it that a record of what is only in memory may go to the journal, and that there is room for all that is intended
+    /// when what it holds goes to its place: what the journal holds longest is put in place first.
+    async fn reserve_log(&self, journal: &Arc<Journal>) -> Result<(), IoError> {
+        let (bytes, most) = (2 * journal.capacity() / RECORD_SHARE, journal.capacity() / LOG_SHARE);
+        if journal.held() + bytes <= most {
+            return Ok(());
         }
         let _turn = self.backlog.placing.lock().await;
+        let mut tries = 0;
         while journal.held() + bytes > most {
             let before = journal.oldest().map(|record| record.at);
             if let Some(record) = journal.oldest() {
@@ -303,11 +308,17 @@ impl Inner {
                 self.place_bands(bands).await?;
             }
             self.commit_all().await?;
-            if before.is_some() && journal.oldest().map(|record| record.at) == before {
+            // Whoever works on the same bands may hold the record until the next commit.
+            let moved = before.is_none() || journal.oldest().map(|record| record.at) != before;
+            tries = if moved { 0 } else { tries + 1 };
+            if tries > 0 {
+                self.pool.env().clock.sleep(MOMENT * tries).await;
+            }
+            if tries == TRIES {
                 return Err(IoError::new(IoErrorKind::NoSpace, format!("the journal of space {} does not empty", self.path())));
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Appends a record; where the log is full, after a commit, which lets go of what is in place.
@@ -363,6 +374,7 @@ impl Logging {
             if self.draft.bytes() + bytes > 2 * limit || self.draft.entries.len() + count > MOST_ENTRIES {
                 return;
             }
+            state.logging.insert(band);
             for (start, extent) in dirty.extents().filter(|(_, extent)| open(extent)) {
                 let blocks =
                     Blocks { chunk: row.chunk, row: row.record.id, stamp: extent.stamp, start, len: extent.len };
@@ -376,15 +388,15 @@ impl Logging {
     }
 }
 
-/// What was collected is in the journal, durably. Whatever replaced some of it meanwhile holds the record too.
-fn note_logged(extents: &[(Arc<Row>, u32, u32, u32, u64)], record: &Arc<Record>, end: u64) {
+/// What was collected is in the journal, durably, if it got a record. Whatever replaced some of it meanwhile holds that too.
+fn note_logged(extents: &[(Arc<Row>, u32, u32, u32, u64)], record: Option<&(Arc<Record>, u64)>) {
     for (row, band, start, len, stamp) in extents {
         let mut guard = row.bands().lock();
         let state = &mut *guard;
-        state.logged.insert(*band, end);
-        if !state.uncommitted.held.last().is_some_and(|held| Arc::ptr_eq(held, record)) {
-            state.uncommitted.held.push(record.clone());
-        }
+        state.end_logging(*band);
+        let Some((record, end)) = record else { continue };
+        state.logged.insert(*band, *end);
+        state.hold(record);
         let Some(dirty) = state.dirty.get_mut(band) else { continue };
         for (at, extent) in dirty.extents_mut() {
             if at >= start + len || at + extent.len <= *start {

@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::task::Poll;
+use std::task::{Poll, Waker};
 
 use crate::block_set::BlockSet;
 use crate::column::MapOnDisk;
@@ -44,10 +44,16 @@ pub struct BandState {
     pub placing: BTreeMap<u32, u64>,
     /// Bands that a slab which is not in step missed; on disk as well.
     pub missed: BlockSet,
+    /// Bands of which something is on its way into the journal: what is put in place must come after it there.
+    pub logging: BTreeSet<u32>,
+    /// Bands that moved, and no map on disk says so yet.
+    pub moved: BlockSet,
     /// What the next commit makes last.
     pub uncommitted: Uncommitted,
     /// By band, where in the journal its last record ends.
     pub logged: BTreeMap<u32, u64>,
+    given_back: bool,
+    log_waiters: Vec<Waker>,
     lines: RangeQueue,
     free: BTreeSet<u16>,
     readers: Vec<u32>,
@@ -143,10 +149,14 @@ impl Bands {
             written: BlockSet::new(geometry.blocks()),
             dirty: BTreeMap::new(),
             unlogged: BTreeSet::new(),
+            logging: BTreeSet::new(),
+            log_waiters: Vec::new(),
             placing: BTreeMap::new(),
             missed: BlockSet::new(geometry.bands),
+            moved: BlockSet::new(geometry.bands),
             uncommitted: Uncommitted::new(geometry.bands),
             logged: BTreeMap::new(),
+            given_back: false,
             lines: RangeQueue::default(),
             free: (0..geometry.places as u16).collect(),
             readers: vec![0; geometry.places as usize],
@@ -158,6 +168,13 @@ impl Bands {
     /// Their state.
     pub fn lock(&self) -> MutexGuard<'_, BandState> {
         self.state.lock().expect("no panic while held")
+    }
+
+    /// The row is given back: what the journal has for it does not count any more.
+    pub fn forget(&self) {
+        let mut state = self.lock();
+        state.given_back = true;
+        state.uncommitted = Uncommitted::new(self.geometry.bands);
     }
 
     /// The map that tells of a band.
@@ -185,6 +202,19 @@ impl Row {
         self.granted(entered).await
     }
 
+    /// Waits until nothing of a band is on its way into the journal.
+    pub async fn log_done(&self, band: u32) {
+        std::future::poll_fn(|context| {
+            let mut state = self.bands().lock();
+            if state.logging.contains(&band) {
+                state.log_waiters.push(context.waker().clone());
+                return Poll::Pending;
+            }
+            Poll::Ready(())
+        })
+        .await;
+    }
+
     async fn granted(self: &Arc<Self>, (id, granted): (u64, bool)) -> BandTurn {
         let turn = BandTurn { row: self.clone(), id };
         if !granted {
@@ -202,6 +232,20 @@ impl BandState {
     /// Bands that somebody works on or waits for.
     pub fn busy_bands(&self) -> Vec<u32> {
         self.lines.ranges().flat_map(|(start, end)| start..end).collect()
+    }
+
+    /// Nothing of these bands is on its way into the journal any more.
+    pub fn end_logging(&mut self, band: u32) {
+        self.logging.remove(&band);
+        self.log_waiters.drain(..).for_each(Waker::wake);
+    }
+
+    /// Keeps a record of the journal until the next commit.
+    pub fn hold(&mut self, record: &Arc<Record>) {
+        let known = self.uncommitted.held.last().is_some_and(|held| Arc::ptr_eq(held, record));
+        if !known && !self.given_back {
+            self.uncommitted.held.push(record.clone());
+        }
     }
 
     /// Keeps the place of a band from being used anew while it is read.

@@ -72,6 +72,7 @@ impl Inner {
             snapshots.push((row, Snapshot { places: state.places.clone(), written: state.written.clone(), work, all }));
         }
         let result = self.commit_snapshots(&snapshots).await;
+        for (row, snap) in &snapshots { eprintln!("  COMMIT row {} {result:?} voids {:?} left {:?} missed {:?}", row.record.id, snap.work.voids, snap.work.left, row.bands().lock().missed); }
         for (row, snapshot) in snapshots {
             let mut guard = row.bands().lock();
             let state = &mut *guard;
@@ -80,6 +81,11 @@ impl Inner {
                 continue;
             }
             state.give_places(snapshot.work.left);
+            for (start, end) in snapshot.work.direct.runs(0, snapshot.work.direct.limit()) {
+                for band in (start..end).filter(|band| !state.uncommitted.direct.contains(*band)) {
+                    state.moved.remove(band, band + 1);
+                }
+            }
             for (band, stamp) in &snapshot.work.placed {
                 if let Some(dirty) = state.dirty.get_mut(band) {
                     dirty.extents_mut().for_each(|(_, extent)| extent.held.retain(|(held, _)| held > stamp));

@@ -46,11 +46,16 @@ pub struct Dirty {
 
 impl Extent {
     fn part(&self, skip: u32, len: u32) -> Self {
+        Self { held: self.held.clone(), ..self.view(skip, len) }
+    }
+
+    /// A part of it for those who only look: it keeps nothing in the journal.
+    fn view(&self, skip: u32, len: u32) -> Self {
         let content = match &self.content {
             Content::Bytes(bytes) => Content::Bytes(bytes.slice(bytes_of(skip), bytes_of(len))),
             Content::Nothing => Content::Nothing,
         };
-        Self { len, content, stamp: self.stamp, logged: self.logged, held: self.held.clone() }
+        Self { len, content, stamp: self.stamp, logged: self.logged, held: Vec::new() }
     }
 
     /// Keeps a record that has an earlier state of its blocks.
@@ -127,12 +132,12 @@ impl Dirty {
         freed
     }
 
-    /// The parts of extents that lie in a range, in order.
+    /// What lies in a range, in order, to look at.
     pub fn parts(&self, start: u32, end: u32) -> impl Iterator<Item = (u32, Extent)> {
         let before = self.extents.range(..start).next_back().filter(|(at, extent)| *at + extent.len > start);
         before.into_iter().chain(self.extents.range(start..end)).map(move |(at, extent)| {
             let (from, to) = ((*at).max(start), (at + extent.len).min(end));
-            (from, extent.part(from - at, to - from))
+            (from, extent.view(from - at, to - from))
         })
     }
 

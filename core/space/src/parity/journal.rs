@@ -209,6 +209,7 @@ impl Inner {
             let log = journal.lock();
             (log.head, log.tail)
         };
+        eprintln!("  APPEND at {at} seq {} tail {tail} {:?}", chain.sequence, draft.entries);
         let mut crc = Crc32c::new();
         draft.blocks.iter().for_each(|slice| crc.add(slice));
         let blocks = draft.blocks.iter().map(|slice| slice.len() as u64 / BLOCK_BYTES).sum::<u64>() as u32;
@@ -261,6 +262,7 @@ impl Inner {
         for segment in segments(journal.rows[0].shape(), offset, block.len()) {
             self.write_segment(&journal.rows[0], &segment, block.clone(), Durability::Durable).await?;
         }
+        eprintln!("  ANCHOR {} ", place.at);
         journal.lock().tail = place.at;
         Ok(())
     }

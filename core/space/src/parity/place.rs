@@ -33,13 +33,13 @@ impl Inner {
 
     /// Carries plans out: first what is intended in place goes to the journal, then everything to the slabs.
     pub async fn carry_out(&self, placings: Vec<Placing>) -> Result<(), IoError> {
-        let mut draft = Draft::default();
-        placings.iter().for_each(|placing| placing.note(&mut draft));
-        let noted = if draft.entries.is_empty() { Ok(None) } else { self.append_or_commit(draft).await.map(Some) };
-        match noted {
+        match self.note_intents(&placings).await {
             Ok(record) => {
-                let done = placings.into_iter().map(|placing| self.carry_out_one(placing, record.as_ref()));
-                join_all(done).await.into_iter().collect()
+                // Each holds the record until it is done, and none longer.
+                let each: Vec<_> =
+                    placings.into_iter().map(|placing| self.carry_out_one(placing, record.clone())).collect();
+                drop(record);
+                join_all(each).await.into_iter().collect()
             }
             Err(error) => {
                 for placing in &placings {
@@ -50,12 +50,25 @@ impl Inner {
         }
     }
 
-    async fn carry_out_one(&self, mut placing: Placing, record: Option<&(Arc<Record>, u64)>) -> Result<(), IoError> {
+    /// Writes down what is about to change in place. What is written down of a band counts for its place on disk, so that must be
+    /// known there.
+    async fn note_intents(&self, placings: &[Placing]) -> Result<Option<(Arc<Record>, u64)>, IoError> {
+        let mut draft = Draft::default();
+        for placing in placings.iter().filter(|placing| !placing.intents.is_empty()) {
+            if placing.row.bands().lock().moved.contains(placing.band) {
+                self.commit_row(&placing.row).await?;
+            }
+            placing.note(&mut draft);
+        }
+        if draft.entries.is_empty() { Ok(None) } else { self.append_or_commit(draft).await.map(Some) }
+    }
+
+    async fn carry_out_one(&self, mut placing: Placing, record: Option<(Arc<Record>, u64)>) -> Result<(), IoError> {
         let row = placing.row.clone();
         let result = self.write_placing(&mut placing).await;
         match result {
             Ok(()) => {
-                self.note_placed(&placing, record);
+                self.note_placed(&placing, record.as_ref());
                 self.touch(&row);
                 Ok(())
             }
@@ -112,6 +125,7 @@ impl Inner {
         let (start, end) = (band * geometry.band_blocks(), (band + 1) * geometry.band_blocks());
         let mut guard = row.bands().lock();
         let state = &mut *guard;
+        eprintln!("  PLACED row {} band {band} place {} moves {} stamp {} filled {:?} emptied {:?}", row.record.id, placing.place, placing.moves, placing.stamp, placing.filled, placing.emptied);
         state.placing.remove(&band);
         if placing.moves {
             let left = std::mem::replace(&mut state.places[band as usize], placing.place);
@@ -119,11 +133,13 @@ impl Inner {
                 state.uncommitted.left.push(left);
             }
             state.written.remove(start, end);
-            if state.logged.contains_key(&band) {
+            let logged = state.logged.contains_key(&band);
+            if logged {
                 state.uncommitted.voids.insert(band, placing.stamp);
             }
-            if left != NOWHERE || placing.place != NOWHERE {
+            if logged || left != NOWHERE || placing.place != NOWHERE {
                 state.uncommitted.direct.insert(band, band + 1);
+                state.moved.insert(band, band + 1);
             }
         }
         let mut differs = placing.moves;
@@ -141,7 +157,7 @@ impl Inner {
             state.uncommitted.behind.insert(row.bands().map_of(band));
         }
         if let Some((record, end)) = record.filter(|_| !placing.intents.is_empty()) {
-            state.uncommitted.held.push(record.clone());
+            state.hold(record);
             state.logged.insert(band, *end);
         }
         let mut freed = 0;

@@ -119,6 +119,7 @@ impl Row {
         let bands = self.bands();
         let geometry = bands.geometry;
         let (start, end) = (band * geometry.band_blocks(), (band + 1) * geometry.band_blocks());
+        self.log_done(band).await;
         let (mut extents, stamp, way) = {
             let mut state = bands.lock();
             let Some(dirty) = state.dirty.get(&band) else { return Ok(None) };

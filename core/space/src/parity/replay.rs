@@ -19,6 +19,9 @@ use super::geometry::Geometry;
 use super::journal::{FoundRecord, Journal};
 use super::record::{Blocks, Entry, Intent};
 
+/// By row and band, up to which stamp something is done with.
+type Stamps = HashMap<(u64, u32), u64>;
+
 impl Inner {
     /// The journal, read and carried out if that was not done yet.
     pub async fn journal(&self) -> Result<Arc<Journal>, IoError> {
@@ -76,7 +79,7 @@ impl Inner {
             Entry::Void { chunk, band, .. } => (*chunk, *band),
         };
         let records = self.read_journal(journal, band_of).await?;
-        let mut voids: HashMap<(u64, u32), u64> = HashMap::new();
+        let mut voids = Stamps::new();
         for entry in records.iter().flat_map(|record| &record.entries) {
             if let Entry::Void { row, stamp, band, .. } = entry {
                 let known = voids.entry((*row, *band)).or_default();
@@ -89,7 +92,8 @@ impl Inner {
         Ok(())
     }
 
-    async fn replay_record(&self, record: &FoundRecord, voids: &HashMap<(u64, u32), u64>) -> Result<(), IoError> {
+    async fn replay_record(&self, record: &FoundRecord, voids: &Stamps) -> Result<(), IoError> {
+        eprintln!("  REPLAY {:?}", record.entries);
         let mut at = 0;
         for (entry, (_, band)) in record.entries.iter().zip(&record.record.bands) {
             let len = entry.blocks() as usize * BLOCK_BYTES as usize;
@@ -172,6 +176,15 @@ impl Inner {
         }
         let _turn = row.band_turn(intent.band).await;
         if row.bands().lock().places[intent.band as usize] != intent.place {
+            // The band moved since, with all that was written to it until then.
+            let mut state = row.bands().lock();
+            if let Some(dirty) = state.dirty.get_mut(&intent.band) {
+                let done: usize = dirty.take_until(intent.stamp).iter().map(Extent::bytes).sum();
+                self.backlog().take(done);
+                if dirty.is_empty() {
+                    state.dirty.remove(&intent.band);
+                }
+            }
             return Ok(());
         }
         let pieces = (0..geometry.data)
@@ -214,7 +227,7 @@ impl Inner {
         state.logged.insert(intent.band, record.end);
         state.uncommitted.changed.insert(intent.band, intent.band + 1);
         state.uncommitted.behind.insert(row.bands().map_of(intent.band));
-        state.uncommitted.held.push(record.record.clone());
+        state.hold(&record.record);
         drop(guard);
         self.touch(row);
         Ok(())

@@ -242,6 +242,7 @@ impl Run {
     }
 
     fn crash(&self) {
+        eprintln!("CRASH");
         self.world.sim.cut_power();
         self.world.sim.restart();
         self.volumes.iter().for_each(|volume| volume.model.crash());
@@ -321,7 +322,9 @@ impl Run {
         let chunks = (offset / chunk_bytes) as u32..(offset + len as u64).div_ceil(chunk_bytes) as u32;
         let mapped = |space: &Space| chunks.clone().all(|chunk| space.pool().row(space.record().id, chunk).is_some());
         let had_room = mapped(space);
+        eprintln!("W begin {} +{} val {:?} dur {durable} space {}", offset/4096, len/4096, begun, space.record().name);
         let result = space.write(offset, data, durability).await;
+        eprintln!("W end {} {result:?}", offset/4096);
         volume.model.end(&begun, result.is_ok(), durable);
         if self.plan.clients == 1 && result.is_err() {
             assert!(!had_room && !mapped(space), "a write that needs no room was refused: {result:?}");
@@ -331,6 +334,7 @@ impl Run {
 
     async fn zero(&self, volume: &Volume, space: &Space, offset: u64, len: usize, random: &SimRandom) {
         let begun = volume.model.begin(offset, len, true);
+        eprintln!("Z begin {} +{} {begun:?}", offset/4096, len/4096);
         let durable = random.chance(1, 4);
         let durability = if durable { Durability::Durable } else { Durability::Cached };
         let result = if random.chance(1, 2) {
@@ -339,19 +343,23 @@ impl Run {
             let keep_room = random.chance(1, 4) && !volume.is_large();
             space.write_zeroes(offset, len as u64, durability, keep_room).await
         };
+        eprintln!("Z end {} +{} dur {durable} {result:?}  space {}", offset/4096, len/4096, space.record().name);
         volume.model.end(&begun, result.is_ok(), durable);
         self.judge("zero", result);
     }
 
     async fn read(&self, volume: &Volume, space: &Space, offset: u64, len: usize) {
         let reading = volume.model.begin_read(offset, len);
+        eprintln!("R begin {} +{} space {}", offset/4096, len/4096, space.record().name);
         let data = space.read(offset, IoBuf::new(len)).await.unwrap_or_else(|error| panic!("read failed: {error}"));
         volume.model.check_read(&reading, &data).unwrap_or_else(|why| panic!("{why}"));
     }
 
     async fn flush(&self, volume: &Volume, space: &Space) {
         let flush = volume.model.begin_flush();
+        eprintln!("F begin");
         space.flush().await.unwrap_or_else(|error| panic!("flush failed: {error}"));
+        eprintln!("F end");
         volume.model.end_flush(flush);
     }
 
@@ -400,7 +408,9 @@ impl Run {
 
     async fn tidy(&self, up: &Up) {
         for space in &up.spaces {
+            eprintln!("TIDY");
             space.tidy().await.expect("housekeeping works");
+            eprintln!("TIDY end");
         }
     }
 
@@ -433,6 +443,7 @@ impl Run {
     }
 
     async fn break_something(&self, up: &Up, random: &SimRandom) {
+        eprintln!("BREAK");
         let broken = self.bad.borrow().len();
         if broken >= self.tolerated() || (broken == 0 && !self.is_whole(up)) {
             return;
@@ -471,6 +482,7 @@ impl Run {
 
     /// Everything broken is made good, and every copy brought in step.
     async fn mend(&self, up: &Up, random: &SimRandom) {
+        eprintln!("MEND");
         if self.bad.borrow().is_empty() && random.chance(1, 2) {
             return;
         }
