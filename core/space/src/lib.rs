@@ -41,6 +41,6 @@ mod stripe;
 mod tidy;
 mod write;
 
-pub use parity::{Mismatch, Verified};
+pub use parity::{JournalStatus, Mismatch, Verified};
 pub use space::{Space, SpaceSettings};
 pub use status::{RowMap, SlabMap, SpaceCounters, SpaceStatus};

@@ -17,13 +17,7 @@ use crate::row::Row;
 
 impl Row {
     /// A row that was allotted just now: none of its blocks was written.
-    pub fn fresh(
-        pool: Arc<Pool>,
-        space: u32,
-        chunk: u32,
-        record: RowRecord,
-        chunk_bytes: u64,
-    ) -> Result<Arc<Self>, IoError> {
+    pub fn fresh(pool: Arc<Pool>, space: u32, chunk: u32, record: RowRecord, chunk_bytes: u64) -> Result<Arc<Self>, IoError> {
         Ok(Arc::new(Self::new(pool, space, chunk, record, chunk_bytes)?))
     }
 

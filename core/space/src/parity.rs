@@ -9,7 +9,7 @@
 //!  journal.rs   the log that goes round                        record.rs    its records as bytes
 //!  replay.rs    what a crash left in it                        stripe.rs    pieces, read or computed
 //!  rejoin.rs    a slab that was away                           verify.rs    data and parity compared
-//!  house.rs     what is done unasked
+//!  resize.rs    another journal                            house.rs     what is done unasked
 //! ```
 //!
 //! Invariant: whatever a crash cuts short, together with the loss of as many disks as there is parity, each block is
@@ -31,9 +31,11 @@ mod read;
 mod record;
 mod rejoin;
 mod replay;
+mod resize;
 mod stripe;
 mod verify;
 
 pub use bands::Bands;
 pub use geometry::Geometry;
+pub use resize::JournalStatus;
 pub use verify::{Mismatch, Verified};

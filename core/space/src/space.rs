@@ -339,6 +339,14 @@ impl Inner {
         self.shard(row.chunk).write().expect("no panic while held").open.insert(row.chunk, row);
     }
 
+    /// Closes rows that the space has no more.
+    pub fn forget_rows(&self, chunks: &[u32]) {
+        for chunk in chunks {
+            self.shard(*chunk).write().expect("no panic while held").open.remove(chunk);
+            self.touched.lock().expect("no panic while held").remove(chunk);
+        }
+    }
+
     /// All open rows.
     pub fn open_rows(&self) -> Vec<Arc<Row>> {
         let rows = |shard: &RwLock<Shard>| shard.read().expect("no panic while held").open.values().cloned().collect::<Vec<_>>();

@@ -114,7 +114,8 @@ impl Space {
             stale += bad_here;
             thin_rows += u64::from(bad_here > 0);
             let group = row.shape.group(0).len();
-            let lost = |slabs: &[holdfast_pool::SlabPlace]| group - slabs.iter().filter(|slab| bad(slab)).count() < row.shape.needed();
+            let lost =
+                |slabs: &[holdfast_pool::SlabPlace]| group - slabs.iter().filter(|slab| bad(slab)).count() < row.shape.needed();
             lost_rows += u64::from(row.slabs.chunks(group).any(lost));
         }
         let mut dirty = 0;

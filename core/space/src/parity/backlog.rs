@@ -81,6 +81,12 @@ impl Backlog {
         self.line.lock().expect("no panic while held")
     }
 
+    /// Another journal takes the place of the one that was used; where it could not be opened, the next request opens it.
+    pub fn replace_journal(&self, journal: Option<Arc<Journal>>) {
+        self.ready.store(journal.is_some(), Ordering::Release);
+        *self.journal.lock().expect("no panic while held") = journal;
+    }
+
     /// Puts a band at the end of the line.
     pub fn queue(&self, row: &Arc<Row>, band: u32) {
         self.line().push_back((row.clone(), band));
@@ -120,10 +126,9 @@ impl Inner {
                 let from = start.max(band * geometry.band_blocks());
                 let to = end.min((band + 1) * geometry.band_blocks());
                 let content = match &data {
-                    Some(data) => Content::Bytes(data.slice(
-                        (from - start) as usize * BLOCK_BYTES as usize,
-                        (to - from) as usize * BLOCK_BYTES as usize,
-                    )),
+                    Some(data) => Content::Bytes(
+                        data.slice((from - start) as usize * BLOCK_BYTES as usize, (to - from) as usize * BLOCK_BYTES as usize),
+                    ),
                     None => Content::Nothing,
                 };
                 let extent = Extent { len: to - from, content, stamp, logged: false, held: Vec::new() };
@@ -197,8 +202,8 @@ impl Inner {
 
     /// Puts bands in place, some at a time so that the journal has room for what is intended.
     pub async fn place_bands(&self, mut bands: Vec<(Arc<Row>, u32)>) -> Result<(), IoError> {
-        bands.sort_by_key(|(row, band)| (row.chunk, *band));
-        bands.dedup_by_key(|(row, band)| (row.chunk, *band));
+        bands.sort_by_key(|(row, band)| (row.chunk, row.record.id, *band));
+        bands.dedup_by_key(|(row, band)| (row.record.id, *band));
         let most = self.most_in_place();
         let mut bands = bands.into_iter().peekable();
         while bands.peek().is_some() {
@@ -327,7 +332,7 @@ impl Inner {
         if !journal.has_room(draft.bytes()) {
             self.commit_all().await?;
         }
-        self.append(&journal, draft).await
+        self.append(draft).await
     }
 }
 
@@ -376,8 +381,7 @@ impl Logging {
             }
             state.logging.insert(band);
             for (start, extent) in dirty.extents().filter(|(_, extent)| open(extent)) {
-                let blocks =
-                    Blocks { chunk: row.chunk, row: row.record.id, stamp: extent.stamp, start, len: extent.len };
+                let blocks = Blocks { chunk: row.chunk, row: row.record.id, stamp: extent.stamp, start, len: extent.len };
                 match &extent.content {
                     Content::Bytes(bytes) => self.draft.add(row.chunk, band, Entry::Written(blocks), [bytes.clone()]),
                     Content::Nothing => self.draft.add(row.chunk, band, Entry::Emptied(blocks), []),

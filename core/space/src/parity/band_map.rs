@@ -9,8 +9,8 @@
 //! ```
 
 use holdfast_device::IoBuf;
-use holdfast_model::wire::{Reader, Writer};
 use holdfast_model::Uuid;
+use holdfast_model::wire::{Reader, Writer};
 use holdfast_pool::Position;
 use holdfast_pool::frame::{Frame, Kind};
 

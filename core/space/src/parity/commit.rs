@@ -72,7 +72,6 @@ impl Inner {
             snapshots.push((row, Snapshot { places: state.places.clone(), written: state.written.clone(), work, all }));
         }
         let result = self.commit_snapshots(&snapshots).await;
-        for (row, snap) in &snapshots { eprintln!("  COMMIT row {} {result:?} voids {:?} left {:?} missed {:?}", row.record.id, snap.work.voids, snap.work.left, row.bands().lock().missed); }
         for (row, snapshot) in snapshots {
             let mut guard = row.bands().lock();
             let state = &mut *guard;
@@ -123,12 +122,12 @@ impl Inner {
                 let void = Entry::Void { chunk: row.chunk, row: row.record.id, stamp: *stamp, band: *band };
                 draft.add(row.chunk, *band, void, []);
                 if draft.entries.len() == MOST_ENTRIES {
-                    self.append(&journal, std::mem::take(&mut draft)).await?;
+                    self.append(std::mem::take(&mut draft)).await?;
                 }
             }
         }
         if !draft.entries.is_empty() {
-            self.append(&journal, draft).await?;
+            self.append(draft).await?;
         }
         Ok(())
     }

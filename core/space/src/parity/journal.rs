@@ -66,6 +66,8 @@ pub struct Chain {
     pub(super) sequence: u64,
     pub(super) previous: u32,
     pub(super) anchor: u64,
+    /// Another journal took its place.
+    pub(super) replaced: bool,
 }
 
 /// A record that was found on disk.
@@ -114,7 +116,7 @@ impl Journal {
         let row_bytes = rows.iter().map(|row| row.data_bytes()).min().unwrap_or(0);
         let id = rows.first().map_or(0, |row| row.record.id);
         let log = Log { head: 0, tail: 0, records: VecDeque::new() };
-        let chain = Chain { sequence: 1, previous: 0, anchor: 0 };
+        let chain = Chain { sequence: 1, previous: 0, anchor: 0, replaced: false };
         Self { pool, space, id, rows, row_bytes, state: Mutex::new(log), appending: tokio::sync::Mutex::new(chain) }
     }
 
@@ -125,6 +127,11 @@ impl Journal {
     /// Bytes that the log can take.
     pub fn capacity(&self) -> u64 {
         self.row_bytes * self.rows.len() as u64 - ANCHOR_BYTES
+    }
+
+    /// The chunks of its rows.
+    pub fn chunks(&self) -> Vec<u32> {
+        self.rows.iter().map(|row| row.chunk).collect()
     }
 
     /// Bytes of all its rows.
@@ -201,15 +208,21 @@ impl Inner {
     ///
     /// # Errors
     /// `NoSpace` where the log has no room: what its oldest records tell must be put in place and committed first.
-    pub async fn append(&self, journal: &Journal, draft: Draft) -> Result<(Arc<Record>, u64), IoError> {
+    pub async fn append(&self, draft: Draft) -> Result<(Arc<Record>, u64), IoError> {
+        let mut journal = self.journal().await?;
         let mut chain = journal.appending.lock().await;
+        while chain.replaced {
+            drop(chain);
+            journal = self.journal().await?;
+            chain = journal.appending.lock().await;
+        }
+        let journal = &*journal;
         let len = draft.bytes();
         self.make_room(journal, &mut chain, len).await?;
         let (at, tail) = {
             let log = journal.lock();
             (log.head, log.tail)
         };
-        eprintln!("  APPEND at {at} seq {} tail {tail} {:?}", chain.sequence, draft.entries);
         let mut crc = Crc32c::new();
         draft.blocks.iter().for_each(|slice| crc.add(slice));
         let blocks = draft.blocks.iter().map(|slice| slice.len() as u64 / BLOCK_BYTES).sum::<u64>() as u32;
@@ -262,7 +275,6 @@ impl Inner {
         for segment in segments(journal.rows[0].shape(), offset, block.len()) {
             self.write_segment(&journal.rows[0], &segment, block.clone(), Durability::Durable).await?;
         }
-        eprintln!("  ANCHOR {} ", place.at);
         journal.lock().tail = place.at;
         Ok(())
     }
@@ -270,7 +282,7 @@ impl Inner {
     /// Writes down where the log begins, so that the next start has less to read.
     pub async fn trim_journal(&self, journal: &Journal) -> Result<(), IoError> {
         let mut chain = journal.appending.lock().await;
-        if journal.used() > journal.held() {
+        if journal.used() > journal.held() && !chain.replaced {
             self.move_anchor(journal, &mut chain).await?;
         }
         Ok(())

@@ -36,8 +36,7 @@ impl Inner {
         match self.note_intents(&placings).await {
             Ok(record) => {
                 // Each holds the record until it is done, and none longer.
-                let each: Vec<_> =
-                    placings.into_iter().map(|placing| self.carry_out_one(placing, record.clone())).collect();
+                let each: Vec<_> = placings.into_iter().map(|placing| self.carry_out_one(placing, record.clone())).collect();
                 drop(record);
                 join_all(each).await.into_iter().collect()
             }
@@ -125,7 +124,6 @@ impl Inner {
         let (start, end) = (band * geometry.band_blocks(), (band + 1) * geometry.band_blocks());
         let mut guard = row.bands().lock();
         let state = &mut *guard;
-        eprintln!("  PLACED row {} band {band} place {} moves {} stamp {} filled {:?} emptied {:?}", row.record.id, placing.place, placing.moves, placing.stamp, placing.filled, placing.emptied);
         state.placing.remove(&band);
         if placing.moves {
             let left = std::mem::replace(&mut state.places[band as usize], placing.place);

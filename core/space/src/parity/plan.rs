@@ -100,9 +100,7 @@ impl Units {
     fn content(&self, piece: usize, start: u32, end: u32) -> Option<Content> {
         let (at, _, content) = self.extents[piece].iter().find(|(at, len, _)| *at <= start && end <= at + len)?;
         Some(match content {
-            Content::Bytes(bytes) => {
-                Content::Bytes(bytes.slice(bytes_of(start - at), bytes_of(end - start)))
-            }
+            Content::Bytes(bytes) => Content::Bytes(bytes.slice(bytes_of(start - at), bytes_of(end - start))),
             Content::Nothing => Content::Nothing,
         })
     }
@@ -295,7 +293,8 @@ impl Row {
         placing: &mut Placing,
     ) -> Result<(), IoError> {
         let contents: Vec<Option<Content>> = (0..geometry.data).map(|piece| units.content(piece, start, end)).collect();
-        let mask = |test: &dyn Fn(usize) -> bool| (0..geometry.data).filter(|piece| test(*piece)).fold(0u64, |mask, at| mask | 1 << at);
+        let mask =
+            |test: &dyn Fn(usize) -> bool| (0..geometry.data).filter(|piece| test(*piece)).fold(0u64, |mask, at| mask | 1 << at);
         let filled = mask(&|piece| matches!(contents[piece], Some(Content::Bytes(_))));
         let emptied = mask(&|piece| matches!(contents[piece], Some(Content::Nothing)));
         let written = {

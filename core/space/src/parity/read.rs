@@ -38,10 +38,8 @@ impl Inner {
             let (run, source) = sources.remove(0);
             row.read_run(run, source, buf).await?
         } else {
-            let pieces: Vec<(Run, Source, IoBuf)> = sources
-                .into_iter()
-                .map(|(run, source)| (run, source, buf.split_to(bytes_of(run.len))))
-                .collect();
+            let pieces: Vec<(Run, Source, IoBuf)> =
+                sources.into_iter().map(|(run, source)| (run, source, buf.split_to(bytes_of(run.len)))).collect();
             let reads = pieces.into_iter().map(|(run, source, piece)| row.read_run(run, source, piece));
             let pieces = join_all(reads).await.into_iter().collect::<Result<Vec<IoBuf>, IoError>>()?;
             gather(pieces, len)

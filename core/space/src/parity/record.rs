@@ -215,8 +215,7 @@ impl Place {
     pub fn open_anchor(pool: Uuid, space: Uuid, journal: u64, block: &[u8]) -> Option<(u64, Self)> {
         let (header, payload) = Frame::open_inline(block).ok()?;
         let frame = header.frame;
-        let own = (frame.kind, frame.pool, frame.disk, frame.position.generation)
-            == (Kind::JournalAnchor, pool, space, journal);
+        let own = (frame.kind, frame.pool, frame.disk, frame.position.generation) == (Kind::JournalAnchor, pool, space, journal);
         let number = Reader::new(payload).u64().ok()?;
         let (at, sequence, previous) = (frame.offset, frame.position.sequence, frame.previous);
         (own && at.is_multiple_of(BLOCK_BYTES)).then_some((number, Self { pool, space, journal, at, sequence, previous }))

@@ -20,7 +20,9 @@ impl Inner {
         row.write_header(index).await?;
         let bands: Vec<u32> = {
             let state = row.bands().lock();
-            let runs = |set: &crate::block_set::BlockSet| set.runs(0, set.limit()).flat_map(|(start, end)| start..end).collect::<Vec<_>>();
+            let runs = |set: &crate::block_set::BlockSet| {
+                set.runs(0, set.limit()).flat_map(|(start, end)| start..end).collect::<Vec<_>>()
+            };
             let mut bands = runs(&state.missed);
             bands.extend(runs(&state.uncommitted.changed));
             bands.extend(state.busy_bands());
@@ -66,7 +68,8 @@ impl Row {
             return Ok(());
         }
         for stripe in band * geometry.stripes()..(band + 1) * geometry.stripes() {
-            let piece = (0..geometry.columns).find(|piece| geometry.column(stripe, *piece) == index).expect("each column has a piece");
+            let piece =
+                (0..geometry.columns).find(|piece| geometry.column(stripe, *piece) == index).expect("each column has a piece");
             for (start, end) in self.held_blocks(stripe, piece) {
                 let rows = Rows { stripe, place, within: start, len: end - start };
                 let bytes = self.load_pieces(rows, 1 << piece).await?.take(piece).freeze();

@@ -93,7 +93,6 @@ impl Inner {
     }
 
     async fn replay_record(&self, record: &FoundRecord, voids: &Stamps) -> Result<(), IoError> {
-        eprintln!("  REPLAY {:?}", record.entries);
         let mut at = 0;
         for (entry, (_, band)) in record.entries.iter().zip(&record.record.bands) {
             let len = entry.blocks() as usize * BLOCK_BYTES as usize;

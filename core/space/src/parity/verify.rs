@@ -173,8 +173,12 @@ impl Inner {
         let (offset, len) = (u64::from(start) * BLOCK_BYTES, (end - start) as usize * BLOCK_BYTES as usize);
         let usable: Vec<usize> = row.copies_of(column).filter(|(_, slab)| slab.usable()).map(|(index, _)| index).collect();
         let reads = usable.iter().map(|index| row.slabs[*index].disk.read(row.slabs[*index].at(offset), IoBuf::new(len)));
-        let copies: Vec<(usize, IoBuf)> =
-            usable.iter().copied().zip(join_all(reads).await).filter_map(|(index, read)| read.ok().map(|buf| (index, buf))).collect();
+        let copies: Vec<(usize, IoBuf)> = usable
+            .iter()
+            .copied()
+            .zip(join_all(reads).await)
+            .filter_map(|(index, read)| read.ok().map(|buf| (index, buf)))
+            .collect();
         found.unchecked_bytes += ((row.copies() - copies.len()) * len) as u64;
         let Some(((_, first), others)) = copies.split_first() else { return };
         found.checked_bytes += (copies.len() * len) as u64;

@@ -242,7 +242,6 @@ impl Run {
     }
 
     fn crash(&self) {
-        eprintln!("CRASH");
         self.world.sim.cut_power();
         self.world.sim.restart();
         self.volumes.iter().for_each(|volume| volume.model.crash());
@@ -273,6 +272,10 @@ impl Run {
             return;
         }
         let disk = self.world.disk(random.range(0..self.plan.disks));
+        // One that is away is not repaired at the next import, so that damage to it would add up.
+        if !disk.is_present() {
+            return;
+        }
         let start = random.range(0..4u64 << 20) / 512 * 512;
         disk.corrupt(start..(start + random.range(1..64u64) * 512).min(4 << 20));
         if random.chance(1, 2) {
@@ -322,9 +325,7 @@ impl Run {
         let chunks = (offset / chunk_bytes) as u32..(offset + len as u64).div_ceil(chunk_bytes) as u32;
         let mapped = |space: &Space| chunks.clone().all(|chunk| space.pool().row(space.record().id, chunk).is_some());
         let had_room = mapped(space);
-        eprintln!("W begin {} +{} val {:?} dur {durable} space {}", offset/4096, len/4096, begun, space.record().name);
         let result = space.write(offset, data, durability).await;
-        eprintln!("W end {} {result:?}", offset/4096);
         volume.model.end(&begun, result.is_ok(), durable);
         if self.plan.clients == 1 && result.is_err() {
             assert!(!had_room && !mapped(space), "a write that needs no room was refused: {result:?}");
@@ -334,7 +335,6 @@ impl Run {
 
     async fn zero(&self, volume: &Volume, space: &Space, offset: u64, len: usize, random: &SimRandom) {
         let begun = volume.model.begin(offset, len, true);
-        eprintln!("Z begin {} +{} {begun:?}", offset/4096, len/4096);
         let durable = random.chance(1, 4);
         let durability = if durable { Durability::Durable } else { Durability::Cached };
         let result = if random.chance(1, 2) {
@@ -343,23 +343,19 @@ impl Run {
             let keep_room = random.chance(1, 4) && !volume.is_large();
             space.write_zeroes(offset, len as u64, durability, keep_room).await
         };
-        eprintln!("Z end {} +{} dur {durable} {result:?}  space {}", offset/4096, len/4096, space.record().name);
         volume.model.end(&begun, result.is_ok(), durable);
         self.judge("zero", result);
     }
 
     async fn read(&self, volume: &Volume, space: &Space, offset: u64, len: usize) {
         let reading = volume.model.begin_read(offset, len);
-        eprintln!("R begin {} +{} space {}", offset/4096, len/4096, space.record().name);
         let data = space.read(offset, IoBuf::new(len)).await.unwrap_or_else(|error| panic!("read failed: {error}"));
         volume.model.check_read(&reading, &data).unwrap_or_else(|why| panic!("{why}"));
     }
 
     async fn flush(&self, volume: &Volume, space: &Space) {
         let flush = volume.model.begin_flush();
-        eprintln!("F begin");
         space.flush().await.unwrap_or_else(|error| panic!("flush failed: {error}"));
-        eprintln!("F end");
         volume.model.end_flush(flush);
     }
 
@@ -385,7 +381,8 @@ impl Run {
                 0..=5 => self.break_something(&up, &random).await,
                 6..=9 => self.mend(&up, &random).await,
                 10..=15 => self.tidy(&up).await,
-                16..=17 => self.grow(&up, &random).await,
+                16 => self.grow(&up, &random).await,
+                17 => self.resize_journal(&up, &random).await,
                 18 => self.add_disk(&up, &random).await,
                 _ => {
                     for space in &up.spaces {
@@ -408,9 +405,7 @@ impl Run {
 
     async fn tidy(&self, up: &Up) {
         for space in &up.spaces {
-            eprintln!("TIDY");
             space.tidy().await.expect("housekeeping works");
-            eprintln!("TIDY end");
         }
     }
 
@@ -421,6 +416,19 @@ impl Run {
         match up.spaces[index].grow(wanted).await {
             Ok(_) => volume.note_size(wanted.max(volume.size_bytes.get())),
             Err(error) => assert_eq!(error.kind, PoolErrorKind::NoSpace, "grow failed: {error}"),
+        }
+    }
+
+    async fn resize_journal(&self, up: &Up, random: &SimRandom) {
+        let index = random.range(0..self.volumes.len());
+        let roomy = self.plan.disk_bytes > 1 << 30 || self.plan.may_be_full();
+        if roomy && self.volumes[index].plan.shape.layout.parity() > 0 {
+            let space = &up.spaces[index];
+            let size = random.range(32..=40u64) << 20;
+            match space.resize_journal(size).await {
+                Ok(_) => {}
+                Err(error) => assert_eq!(error.kind, IoErrorKind::NoSpace, "resize failed: {error}"),
+            }
         }
     }
 
@@ -443,7 +451,6 @@ impl Run {
     }
 
     async fn break_something(&self, up: &Up, random: &SimRandom) {
-        eprintln!("BREAK");
         let broken = self.bad.borrow().len();
         if broken >= self.tolerated() || (broken == 0 && !self.is_whole(up)) {
             return;
@@ -482,7 +489,6 @@ impl Run {
 
     /// Everything broken is made good, and every copy brought in step.
     async fn mend(&self, up: &Up, random: &SimRandom) {
-        eprintln!("MEND");
         if self.bad.borrow().is_empty() && random.chance(1, 2) {
             return;
         }
