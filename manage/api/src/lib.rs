@@ -23,7 +23,7 @@ pub use export::{CreateExport, Export, ExportChanged, ExportCounters};
 pub use id::DiskRef;
 pub use plan::{SpaceOption, SpacePlan};
 pub use pool::{AddDisks, CreatePool, ImportPools, ImportedPool, Pool, PoolChanged, PoolHealth, PoolMember, PoolsImported};
-pub use space::{CreateSpace, GrowSpace, LayoutKind, Slab, Space, SpaceChanged, SpaceCounters, SpaceJournal, SpaceRow};
+pub use space::{CreateSpace, GrowSpace, LayoutKind, SetSpace, Slab, Space, SpaceChanged, SpaceCounters, SpaceJournal, SpaceRow};
 pub use status::{Condition, Daemon, ObjectHealth, Status};
 pub use verify::{Mismatch, SpaceVerified};
 

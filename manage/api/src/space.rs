@@ -42,8 +42,12 @@ pub struct SpaceCounters {
 /// The journal of a parity space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SpaceJournal {
-    /// Bytes that it has room for, each copy counted once.
+    /// Its size, each copy counted once.
     pub size_bytes: u64,
+    /// Bytes of it that a crash would need now; nothing while it was not looked at since the daemon started.
+    pub used_bytes: Option<u64>,
+    /// Bytes written to the space that are in memory and not in place on the disks yet.
+    pub dirty_bytes: u64,
 }
 
 /// A space.
@@ -128,6 +132,15 @@ pub struct CreateSpace {
 pub struct GrowSpace {
     /// The new size, a multiple of 4 KiB.
     pub size_bytes: u64,
+}
+
+/// Changes what can be changed of a space in use; what is left out stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SetSpace {
+    /// The new size of the journal of a parity space, 32 MiB to 100 GiB.
+    #[serde(default)]
+    pub journal_bytes: Option<u64>,
 }
 
 /// The answer to a change of a space.

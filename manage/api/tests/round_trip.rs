@@ -2,7 +2,7 @@
 
 use holdfast_api::{
     AddDisks, ApiError, Code, CreateExport, CreateFileDisk, CreatePool, CreateSpace, ErrorBody, Event, GrowSpace, ImportPools,
-    LayoutKind, SetDisk, Severity, Space, SpaceOption, SpacePlan, WipeDisk,
+    LayoutKind, SetDisk, SetSpace, Severity, Space, SpaceOption, SpacePlan, WipeDisk,
 };
 use holdfast_model::{Health, Media, Provisioning, SpaceState, Usage};
 use serde::Serialize;
@@ -133,5 +133,6 @@ fn what_may_be_left_out_may_be_left_out_and_nothing_else_goes_in() {
     check::<CreateExport>(json!({ "space": "a/b" }));
     check::<CreateFileDisk>(json!({ "path": "/x", "size_bytes": 1 }));
     check::<SetDisk>(json!({}));
+    check::<SetSpace>(json!({}));
     check::<WipeDisk>(json!({}));
 }

@@ -287,6 +287,14 @@ pub enum SpaceCommand {
         /// POOL/SPACE
         space: SpacePath,
     },
+    /// Change the journal of a parity space while it is in use
+    Set {
+        /// POOL/SPACE
+        space: SpacePath,
+        /// Its new size, 32MiB to 100GiB
+        #[arg(long, value_name = "SIZE")]
+        journal: ByteSize,
+    },
     /// Make a space larger
     Grow {
         /// POOL/SPACE

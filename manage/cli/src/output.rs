@@ -8,7 +8,9 @@ use std::io::{self, Write};
 use anyhow::Result;
 use comfy_table::{ContentArrangement, Table, presets};
 use holdfast_api::pool::PoolHealth;
-use holdfast_api::{Condition, Disk, Event, Export, LayoutKind, Pool, Space, SpacePlan, SpaceRow, SpaceVerified, Status, word};
+use holdfast_api::{
+    Condition, Disk, Event, Export, LayoutKind, Pool, Space, SpaceJournal, SpacePlan, SpaceRow, SpaceVerified, Status, word,
+};
 use holdfast_model::{BLOCK_BYTES, ByteSize};
 use serde::Serialize;
 
@@ -168,6 +170,11 @@ pub fn layout_text(layout: LayoutKind, copies: u8, parity: u8) -> String {
     }
 }
 
+fn journal_text(journal: SpaceJournal) -> String {
+    let used = journal.used_bytes.map_or_else(|| "not looked at yet".into(), |used| format!("{} in use", size(used)));
+    format!("{}, {used}, {} not in place yet", size(journal.size_bytes), size(journal.dirty_bytes))
+}
+
 impl Shown for Vec<Space> {
     fn text(&self) -> String {
         let rows = self.iter().map(|space| {
@@ -219,7 +226,7 @@ impl Shown for Space {
             ("size", size(self.size_bytes)),
             ("chunk", size(self.chunk_bytes)),
             ("allocated", format!("{}, on disks {}", size(self.allocated_bytes), size(self.raw_bytes))),
-            ("journal", self.journal.map_or_else(|| "-".into(), |journal| size(journal.size_bytes))),
+            ("journal", self.journal.map_or_else(|| "-".into(), journal_text)),
             ("dirty", size(self.dirty_bytes)),
             ("stale slabs", self.stale_slabs.to_string()),
             ("state", word(&self.state)),

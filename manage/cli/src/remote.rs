@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use holdfast_api::{
     AddDisks, Changed, CreateExport, CreateFileDisk, CreatePool, CreateSpace, Disk, DiskChanged, Event, Export, ExportChanged,
-    GrowSpace, ImportPools, LayoutKind, Pool, PoolChanged, PoolsImported, SetDisk, Space, SpaceChanged, SpacePlan, SpaceRow,
-    SpaceVerified, Status, WipeDisk,
+    GrowSpace, ImportPools, LayoutKind, Pool, PoolChanged, PoolsImported, SetDisk, SetSpace, Space, SpaceChanged, SpacePlan,
+    SpaceRow, SpaceVerified, Status, WipeDisk,
 };
 use holdfast_model::{ByteSize, SpacePath};
 use serde::Serialize;
@@ -171,6 +171,12 @@ pub async fn space_command(client: &Client, json: bool, command: SpaceCommand) -
             let path = format!("{}/grow", space_path(&space));
             let answer: SpaceChanged = client.post(&path, &GrowSpace { size_bytes: size.bytes() }).await?;
             tell(json, &answer, answer.changed, format!("space {} has {}", answer.space.name, ByteSize(answer.space.size_bytes)))
+        }
+        SpaceCommand::Set { space, journal } => {
+            let request = SetSpace { journal_bytes: Some(journal.bytes()) };
+            let answer: SpaceChanged = client.patch(&space_path(&space), &request).await?;
+            let journal = ByteSize(answer.space.journal.map_or(0, |journal| journal.size_bytes));
+            tell(json, &answer, answer.changed, format!("space {} has a journal of {journal}", answer.space.name))
         }
         SpaceCommand::Verify { space } => {
             let found: SpaceVerified = client.post(&format!("{}/verify", space_path(&space)), &()).await?;

@@ -170,6 +170,11 @@ fn a_parity_space_is_weighed_made_filled_and_verified() {
         return;
     }
     let export = daemon.does(&["nbd", "export", "tank/p"]);
+    let set = daemon.does(&["space", "set", "tank/p", "--journal", "32MiB"]);
+    assert_eq!((&set["changed"], &set["space"]["journal"]["size_bytes"]), (&true.into(), &(32 << 20).into()), "{set}");
+    assert_eq!(daemon.does(&["space", "set", "tank/p", "--journal", "32MiB"])["changed"], false);
+    let refusal = daemon.refuses(&["space", "set", "tank/p", "--journal", "1MiB"]);
+    assert!(refusal.contains("from 32 MiB to 100 GiB"), "{refusal}");
     let sample = daemon.folder.path().join("sample");
     std::fs::write(&sample, (0..4u32 << 20).flat_map(u32::to_le_bytes).collect::<Vec<u8>>()).unwrap();
     let copied =

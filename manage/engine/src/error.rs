@@ -75,6 +75,15 @@ pub fn from_io(object: impl Into<String>, error: IoError) -> ApiError {
     ApiError::new(code, object, error.to_string(), "look at the disk and the daemon's events")
 }
 
+/// A space's error about itself.
+pub fn from_space(object: impl Into<String>, error: IoError) -> ApiError {
+    match error.kind {
+        IoErrorKind::Invalid => ApiError::invalid(object, error.context, ""),
+        IoErrorKind::NoSpace => ApiError::new(Code::NoSpace, object, error.context, "add disks to the pool, or ask for less"),
+        _ => from_io(object, error),
+    }
+}
+
 /// The reactors are stopping.
 pub fn stopping() -> ApiError {
     ApiError::new(Code::Conflict, "daemon", "the daemon is stopping", "ask again when it runs")

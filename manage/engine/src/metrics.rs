@@ -138,11 +138,14 @@ impl Engine {
         let mut allocated = Family::new(
             "holdfast_space_allocated_bytes",
             Kind::Gauge,
-            "Bytes taken of the pool, every copy counted.",
+            "Bytes taken of the pool, copies and parity counted.",
             &["space"],
         );
-        let mut dirty = Family::new("holdfast_space_dirty_bytes", Kind::Gauge, "Bytes whose copies may differ.", &["space"]);
+        let mut dirty =
+            Family::new("holdfast_space_dirty_bytes", Kind::Gauge, "Bytes whose copies or parity may differ.", &["space"]);
         let mut stale = Family::new("holdfast_space_stale_slabs", Kind::Gauge, "Slabs that are not up to date.", &["space"]);
+        let mut journal =
+            Family::new("holdfast_space_journal_bytes", Kind::Gauge, "Journals: size, in use, not in place.", &["space", "part"]);
         for space in self.spaces() {
             let (name, counters) = (space.name.as_str(), space.counters);
             operations.add(&[name, "read"], counters.reads);
@@ -156,8 +159,13 @@ impl Engine {
             allocated.add(&[name], space.raw_bytes);
             dirty.add(&[name], space.dirty_bytes);
             stale.add(&[name], space.stale_slabs);
+            if let Some(held) = space.journal {
+                journal.add(&[name, "size"], held.size_bytes);
+                journal.add(&[name, "used"], held.used_bytes.unwrap_or(0));
+                journal.add(&[name, "dirty"], held.dirty_bytes);
+            }
         }
-        vec![operations, bytes, errors, size, allocated, dirty, stale]
+        vec![operations, bytes, errors, size, allocated, dirty, stale, journal]
     }
 
     fn export_metrics(&self) -> Vec<Family> {

@@ -4,13 +4,15 @@
 
 use std::sync::Arc;
 
-use holdfast_api::{ApiError, Changed, CreateSpace, GrowSpace, LayoutKind, Slab, Space as SpaceView, SpaceChanged, SpaceRow};
+use holdfast_api::{
+    ApiError, Changed, CreateSpace, GrowSpace, LayoutKind, SetSpace, Slab, Space as SpaceView, SpaceChanged, SpaceRow,
+};
 use holdfast_model::{ByteSize, DiskState, Layout, Provisioning, Shape, SpacePath};
 use holdfast_pool::{DiskStatus, SpaceRecord, SpaceSpec};
 use holdfast_space::Space;
 
 use crate::engine::{Engine, OpenPool};
-use crate::error::{Answer, conflict, exists_with, from_pool, not_confirmed, not_found};
+use crate::error::{Answer, conflict, exists_with, from_pool, from_space, not_confirmed, not_found};
 
 /// A checked `POOL/SPACE`.
 pub(crate) fn parse_path(path: &str) -> Answer<SpacePath> {
@@ -131,6 +133,29 @@ impl Engine {
             let changed = grown.map_err(|error| from_pool(format!("space {path}"), error))?;
             if changed {
                 engine.note(&format!("space {path}"), &format!("grown to {}", ByteSize(size_bytes)));
+            }
+            Ok(SpaceChanged { changed, space: crate::view::space(&open, &space) })
+        })
+        .await
+    }
+
+    /// Changes what can be changed of a space in use.
+    ///
+    /// # Errors
+    /// If it has no journal, or the journal cannot have that size; nothing is changed then.
+    pub async fn set_space(self: &Arc<Self>, path: String, request: SetSpace) -> Answer<SpaceChanged> {
+        self.change(move |engine| async move {
+            let path = parse_path(&path)?;
+            let object = format!("space {path}");
+            let (open, id, space) = engine.space_at(&path)?;
+            let mut changed = false;
+            if let Some(bytes) = request.journal_bytes {
+                let resizing = space.clone();
+                let resized = engine.on_reactor(move || async move { resizing.resize_journal(bytes).await }).await?;
+                changed = resized.map_err(|error| from_space(&object, error))?;
+                if changed {
+                    engine.note(&object, &format!("its journal has {}", ByteSize(open.pool.journal_bytes(id))));
+                }
             }
             Ok(SpaceChanged { changed, space: crate::view::space(&open, &space) })
         })

@@ -174,7 +174,7 @@ pub(crate) fn layout_kind(layout: Layout) -> LayoutKind {
 /// A space.
 pub(crate) fn space(open: &OpenPool, space: &holdfast_space::Space) -> Space {
     let record = space.record();
-    let journal_bytes = open.pool.journal_bytes(record.id);
+    let (journal_bytes, journal) = (open.pool.journal_bytes(record.id), space.journal_status());
     let (status, counters) = (space.status(), space.counters());
     let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     Space {
@@ -190,7 +190,11 @@ pub(crate) fn space(open: &OpenPool, space: &holdfast_space::Space) -> Space {
         chunk_bytes: record.chunk_bytes,
         allocated_bytes: status.allocated_bytes,
         raw_bytes: status.raw_bytes,
-        journal: (journal_bytes > 0).then_some(SpaceJournal { size_bytes: journal_bytes }),
+        journal: (journal_bytes > 0).then_some(SpaceJournal {
+            size_bytes: journal_bytes,
+            used_bytes: journal.map(|journal| journal.used_bytes),
+            dirty_bytes: journal.map_or(0, |journal| journal.waiting_bytes),
+        }),
         dirty_bytes: status.dirty_bytes,
         stale_slabs: status.stale_slabs,
         state: status.state,

@@ -41,7 +41,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Engine>> {
         .routes(routes!(pools::import))
         .routes(routes!(spaces::list, spaces::create))
         .routes(routes!(spaces::plan))
-        .routes(routes!(spaces::show, spaces::destroy))
+        .routes(routes!(spaces::show, spaces::set, spaces::destroy))
         .routes(routes!(spaces::grow))
         .routes(routes!(spaces::map))
         .routes(routes!(spaces::verify))

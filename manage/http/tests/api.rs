@@ -101,6 +101,13 @@ async fn a_life_of_a_pool_over_the_socket() {
     let (status, answer) = rig.ask("POST", "/spaces", request).await;
     assert_eq!((status, &answer["space"]["columns"]), (StatusCode::CREATED, &json!(3)), "{answer}");
     assert!(answer["space"]["journal"]["size_bytes"].as_u64().is_some_and(|bytes| bytes >= 1 << 20), "{answer}");
+    let (status, answer) = rig.ask("PATCH", "/spaces/tank/p", json!({ "journal_bytes": 34 << 20 })).await;
+    assert_eq!(
+        (status, &answer["changed"], &answer["space"]["journal"]["size_bytes"]),
+        (StatusCode::OK, &json!(true), &json!(34 << 20)),
+        "{answer}"
+    );
+    assert_eq!(rig.ask("PATCH", "/spaces/tank/vm", json!({ "journal_bytes": 34 << 20 })).await.0, StatusCode::BAD_REQUEST);
     let (status, answer) = rig.ask("POST", "/spaces/tank/p/verify", Value::Null).await;
     assert_eq!((status, &answer["mismatched_blocks"]), (StatusCode::OK, &json!(0)), "{answer}");
     assert_eq!(rig.ask("POST", "/spaces/tank/none/verify", Value::Null).await.0, StatusCode::NOT_FOUND);

@@ -1,6 +1,6 @@
 //! Parity spaces through the engine: made, told of, and weighed against the other layouts before they are made.
 
-use holdfast_api::{Code, CreateSpace, LayoutKind, SetDisk, SpaceOption};
+use holdfast_api::{Code, CreateSpace, LayoutKind, SetDisk, SetSpace, SpaceOption};
 use holdfast_engine::Engine;
 use holdfast_model::{Health, Media, Usage};
 
@@ -53,6 +53,43 @@ async fn a_parity_space_is_made_once_and_tells_what_it_is() {
     );
     assert_eq!(names[2].1, space.journal.map(|journal| journal.size_bytes));
     assert!(engine.destroy_space("tank/dual".into(), true).await.unwrap().changed);
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_journal_is_exchanged_in_use_and_only_once() {
+    let rig = Rig::new();
+    let (engine, disks) = rig.with_disks(4).await;
+    engine.create_pool(pool("tank", &disks)).await.unwrap();
+    let thin = CreateSpace { thin: true, ..parity("tank/p", 1, 16 * MIB) };
+    engine.create_space(thin).await.unwrap();
+    engine.create_space(mirror("tank/vm", MIB)).await.unwrap();
+    let set = |space: &str, bytes| engine.set_space(space.into(), SetSpace { journal_bytes: Some(bytes) });
+    let free = engine.pool("tank").unwrap().free_bytes;
+    for bytes in [40 * MIB, 32 * MIB] {
+        let answer = set("tank/p", bytes).await.unwrap();
+        let journal = answer.space.journal.expect("it has parity");
+        assert!(answer.changed && journal.size_bytes == bytes && journal.dirty_bytes == 0, "{answer:?}");
+        assert!(!set("tank/p", bytes).await.unwrap().changed);
+        let map = engine.space_map("tank/p").await.unwrap();
+        let shown: u64 = map.iter().filter(|row| row.journal).map(|row| row.length_bytes).sum();
+        assert_eq!(shown, bytes);
+    }
+    assert!(!engine.set_space("tank/p".into(), SetSpace::default()).await.unwrap().changed, "nothing was asked for");
+    let kept = engine.pool("tank").unwrap();
+    assert!(kept.free_bytes < free, "a journal of 32 MiB is larger than the first one");
+    for (space, bytes, code) in [
+        ("tank/p", MIB, Code::Invalid),
+        ("tank/p", 101 << 30, Code::Invalid),
+        ("tank/p", 1 << 30, Code::NoSpace),
+        ("tank/vm", 32 * MIB, Code::Invalid),
+        ("tank/none", 32 * MIB, Code::NotFound),
+    ] {
+        let error = set(space, bytes).await.unwrap_err();
+        assert_eq!(error.code, code, "{error}");
+    }
+    let now = engine.pool("tank").unwrap();
+    assert_eq!((now.free_bytes, now.sequence), (kept.free_bytes, kept.sequence), "a refusal changes nothing");
     engine.shutdown().await;
 }
 

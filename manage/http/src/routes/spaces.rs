@@ -2,7 +2,9 @@
 
 use axum::Json;
 use axum::http::StatusCode;
-use holdfast_api::{Changed, CreateSpace, ErrorBody, GrowSpace, Space, SpaceChanged, SpacePlan, SpaceRow, SpaceVerified};
+use holdfast_api::{
+    Changed, CreateSpace, ErrorBody, GrowSpace, SetSpace, Space, SpaceChanged, SpacePlan, SpaceRow, SpaceVerified,
+};
 
 use super::{Confirm, OnEngine, made};
 use crate::refusal::{Answered, Body, InPath, InQuery};
@@ -53,6 +55,19 @@ pub(crate) async fn destroy(
     InQuery(query): InQuery<Confirm>,
 ) -> Answered<Json<Changed>> {
     Ok(Json(engine.destroy_space(format!("{pool}/{space}"), query.confirm).await?))
+}
+
+/// Changes what can be changed of a space in use.
+#[utoipa::path(patch, path = "/spaces/{pool}/{space}", tag = "spaces", operation_id = "space_set", request_body = SetSpace,
+    params(("pool" = String, Path, description = "Name of the pool."), ("space" = String, Path, description = "Name of the space.")),
+    responses((status = 200, body = SpaceChanged, description = "The space as it is now."),
+        (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
+pub(crate) async fn set(
+    engine: OnEngine,
+    InPath((pool, space)): InPath<(String, String)>,
+    Body(request): Body<SetSpace>,
+) -> Answered<Json<SpaceChanged>> {
+    Ok(Json(engine.set_space(format!("{pool}/{space}"), request).await?))
 }
 
 /// Makes a space larger. Clients see the new size when they connect anew.
