@@ -17,6 +17,9 @@ use super::dirty::{Content, Extent};
 use super::geometry::Run;
 use super::stripe::Rows;
 
+/// What waits in memory, by first block.
+type Waiting = Vec<(u32, Extent)>;
+
 /// Where the blocks of a run come from.
 enum Source {
     Zeros,
@@ -57,7 +60,7 @@ impl Inner {
 
 impl Row {
     /// What waits in memory for blocks, and where each run of them is in place.
-    fn sources(self: &Arc<Self>, start: u32, end: u32) -> (Vec<(u32, Extent)>, Vec<(Run, Source)>) {
+    fn sources(self: &Arc<Self>, start: u32, end: u32) -> (Waiting, Vec<(Run, Source)>) {
         let geometry = self.bands().geometry;
         let mut state = self.bands().lock();
         let mut waiting = Vec::new();
