@@ -17,8 +17,8 @@ pub const DEFAULT_SIMPLE_COLUMNS: u16 = 8;
 pub const DEFAULT_DUAL_PARITY_COLUMNS: u16 = 7;
 /// The most columns of a parity space, data and parity together.
 pub const MAX_PARITY_COLUMNS: u16 = 32;
-/// The most data in one stripe of a parity space.
-pub const MAX_PARITY_STRIPE: ByteSize = ByteSize::mib(256);
+/// The most data in one stripe of a parity space: one block of its band map tells of all of it.
+pub const MAX_PARITY_STRIPE: ByteSize = ByteSize::mib(64);
 /// A band of a parity row takes at least this much of each column.
 const LEAST_BAND_BYTES: u64 = 64 << 10;
 
@@ -307,9 +307,9 @@ mod tests {
         for (parity, columns) in [(1, 0), (1, 2), (1, 33), (2, 3), (2, 33)] {
             assert!(matches!(check(parity, columns, unit), Err(ShapeError::ParityColumns { .. })), "{parity} of {columns}");
         }
-        assert_eq!(check(1, 17, ByteSize::mib(16)), Ok(()));
-        let error = check(1, 18, ByteSize::mib(16)).expect_err("272 MiB").to_string();
-        assert!(error.contains("single parity of 18 columns with an interleave of 16 MiB has 272 MiB"), "{error}");
+        assert_eq!(check(1, 5, ByteSize::mib(16)), Ok(()));
+        let error = check(1, 6, ByteSize::mib(16)).expect_err("80 MiB").to_string();
+        assert!(error.contains("single parity of 6 columns with an interleave of 16 MiB has 80 MiB"), "{error}");
         assert_eq!(check(1, 3, ByteSize(3000)), Err(ShapeError::Interleave(ByteSize(3000))));
     }
 

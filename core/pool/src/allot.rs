@@ -134,7 +134,7 @@ mod tests {
             (parity(1, 3, unit), &real, ByteSize::kib(512 * 2 * 256), ByteSize::kib(520 * 256)),
             (parity(2, 7, unit), &real, ByteSize::kib(204 * 5 * 256), ByteSize::kib(208 * 256)),
             (parity(2, 32, unit), &real, ByteSize::kib(34 * 30 * 256), ByteSize::kib(36 * 256)),
-            (parity(1, 17, ByteSize::mib(16)), &real, ByteSize::mib(256), ByteSize::mib(48)),
+            (parity(1, 5, ByteSize::mib(16)), &real, ByteSize::mib(256), ByteSize::mib(96)),
         ] {
             assert_eq!(
                 (chunk_bytes(&shape, area), slab_bytes(&shape, chunk.bytes())),
