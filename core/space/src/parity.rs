@@ -9,7 +9,8 @@
 //!  journal.rs   the log that goes round                        record.rs    its records as bytes
 //!  replay.rs    what a crash left in it                        stripe.rs    pieces, read or computed
 //!  rejoin.rs    a slab that was away                           verify.rs    data and parity compared
-//!  resize.rs    another journal                            house.rs     what is done unasked
+//!  resize.rs    another journal                            spill.rs     a fast one takes what memory does not
+//!  house.rs     what is done unasked
 //! ```
 //!
 //! Invariant: whatever a crash cuts short, together with the loss of as many disks as there is parity, each block is
@@ -32,6 +33,7 @@ mod record;
 mod rejoin;
 mod replay;
 mod resize;
+mod spill;
 mod stripe;
 mod verify;
 

@@ -22,8 +22,6 @@ use super::record::{Blocks, Entry, MOST_ENTRIES};
 
 /// The share of the journal that holds what is only written, at most: putting it in place takes up to three times as much.
 const LOG_SHARE: u64 = 6;
-/// The share of the journal that a band may take in a record of what is only written; a record takes twice that.
-const RECORD_SHARE: u64 = 64;
 /// How often the oldest record is looked at again before it counts as stuck, and how long each time at first.
 const TRIES: u32 = 100;
 const MOMENT: std::time::Duration = std::time::Duration::from_micros(200);
@@ -38,10 +36,12 @@ pub struct Backlog {
     bytes: AtomicUsize,
     stamp: AtomicU64,
     line: Mutex<VecDeque<(Arc<Row>, u32)>>,
+    /// Bands that wait in the journal alone.
+    spilled: Mutex<Vec<(Arc<Row>, u32)>>,
     /// Held by whoever works on the line.
     placing: tokio::sync::Mutex<()>,
     /// Held while a record of what is only in memory is put together and written.
-    logging: tokio::sync::Mutex<()>,
+    pub(super) logging: tokio::sync::Mutex<()>,
     /// Held while maps are written.
     pub(super) committing: tokio::sync::Mutex<()>,
     /// Held while the journal is opened or replaced.
@@ -85,6 +85,17 @@ impl Backlog {
     pub fn replace_journal(&self, journal: Option<Arc<Journal>>) {
         self.ready.store(journal.is_some(), Ordering::Release);
         *self.journal.lock().expect("no panic while held") = journal;
+    }
+
+    /// Takes bands from the front of the line.
+    fn take_first(&self) -> Vec<(Arc<Row>, u32)> {
+        let mut line = self.line();
+        let count = line.len().min(BATCH_BANDS);
+        line.drain(..count).collect()
+    }
+
+    fn spilled(&self) -> std::sync::MutexGuard<'_, Vec<(Arc<Row>, u32)>> {
+        self.spilled.lock().expect("no panic while held")
     }
 
     /// Puts a band at the end of the line.
@@ -173,7 +184,7 @@ impl Inner {
             if self.backlog.bytes() <= soft && self.backlog.line().len() <= MOST_BANDS {
                 return Ok(());
             }
-            let worked = self.place_oldest().await?;
+            let worked = self.spill_oldest().await? || self.place_oldest().await?;
             drop(turn);
             if !worked || bytes <= 2 * soft {
                 return Ok(());
@@ -181,23 +192,42 @@ impl Inner {
         }
     }
 
+    /// Moves what waits at the front of the line to the journal, where that is faster and has room.
+    async fn spill_oldest(&self) -> Result<bool, IoError> {
+        let journal = self.journal().await?;
+        let fits = journal.held() + 2 * journal.record_share() <= journal.capacity() / LOG_SHARE;
+        let spills = self.backlog.line().front().is_some_and(|(row, _)| self.spills(&journal, row));
+        if !fits || !spills {
+            return Ok(false);
+        }
+        let taken = self.backlog.take_first();
+        self.backlog.spilled().extend(taken.iter().cloned());
+        self.spill(&journal, &taken).await?;
+        Ok(true)
+    }
+
     /// Puts the bands at the front of the line in place; false if there are none.
     async fn place_oldest(&self) -> Result<bool, IoError> {
-        let taken: Vec<(Arc<Row>, u32)> = {
-            let mut line = self.backlog.line();
-            let count = line.len().min(BATCH_BANDS);
-            line.drain(..count).collect()
-        };
+        let mut taken = self.backlog.take_first();
+        if taken.is_empty() {
+            let mut spilled = self.backlog.spilled();
+            let count = spilled.len().min(BATCH_BANDS);
+            taken.extend(spilled.drain(..count));
+        }
         if taken.is_empty() {
             return Ok(false);
         }
+        self.place_taken(taken).await?;
+        Ok(true)
+    }
+
+    async fn place_taken(&self, taken: Vec<(Arc<Row>, u32)>) -> Result<(), IoError> {
         for (row, band) in &taken {
             if let Some(dirty) = row.bands().lock().dirty.get_mut(band) {
                 dirty.queued = false;
             }
         }
-        self.place_bands(taken).await?;
-        Ok(true)
+        self.place_bands(taken).await
     }
 
     /// Puts bands in place, some at a time so that the journal has room for what is intended.
@@ -231,11 +261,10 @@ impl Inner {
     }
 
     async fn place_batch(&self, batch: &[(Arc<Row>, u32)]) -> Result<(), IoError> {
-        let most = self.most_in_place();
         let mut placings = Vec::new();
         for (row, band) in batch {
             let turn = row.band_turn(*band).await;
-            placings.push(async move { row.plan(*band, turn, most).await });
+            placings.push(async move { row.plan(self, *band, turn).await });
         }
         let mut planned = Vec::new();
         let mut failed = None;
@@ -255,6 +284,8 @@ impl Inner {
     /// Puts everything in place that waits.
     pub async fn place_all(&self) -> Result<(), IoError> {
         let _turn = self.backlog.placing.lock().await;
+        let spilled = std::mem::take(&mut *self.backlog.spilled());
+        self.place_taken(spilled).await?;
         while self.place_oldest().await? {}
         Ok(())
     }
@@ -273,7 +304,7 @@ impl Inner {
             }
             self.reserve_log(&journal).await?;
             let mut logging = Logging::default();
-            rows.iter().for_each(|row| logging.collect(row, only, journal.capacity() / RECORD_SHARE));
+            rows.iter().for_each(|row| logging.collect(row, only, journal.record_share()));
             let Logging { draft, extents, waits, full } = logging;
             if !draft.entries.is_empty() {
                 let appended = self.append_or_commit(draft).await;
@@ -294,7 +325,7 @@ impl Inner {
     /// Sees to it that a record of what is only in memory may go to the journal, and that there is room for all that is intended
     /// when what it holds goes to its place: what the journal holds longest is put in place first.
     async fn reserve_log(&self, journal: &Arc<Journal>) -> Result<(), IoError> {
-        let (bytes, most) = (2 * journal.capacity() / RECORD_SHARE, journal.capacity() / LOG_SHARE);
+        let (bytes, most) = (2 * journal.record_share(), journal.capacity() / LOG_SHARE);
         if journal.held() + bytes <= most {
             return Ok(());
         }
@@ -338,10 +369,10 @@ impl Inner {
 
 /// What a flush is about to put into the journal.
 #[derive(Default)]
-struct Logging {
-    draft: Draft,
+pub(super) struct Logging {
+    pub draft: Draft,
     /// Row, band, first block, length, stamp.
-    extents: Vec<(Arc<Row>, u32, u32, u32, u64)>,
+    pub extents: Vec<(Arc<Row>, u32, u32, u32, u64)>,
     /// Bands that are being put in place.
     waits: Vec<(Arc<Row>, u32)>,
     /// A band that waits with more than fits.
@@ -349,7 +380,7 @@ struct Logging {
 }
 
 impl Logging {
-    fn collect(&mut self, row: &Arc<Row>, only: Option<(u32, u32)>, limit: u64) {
+    pub fn collect(&mut self, row: &Arc<Row>, only: Option<(u32, u32)>, limit: u64) {
         let mut guard = row.bands().lock();
         let state = &mut *guard;
         let (first, last) = only.unwrap_or((0, u32::MAX - 1));
@@ -383,6 +414,7 @@ impl Logging {
             for (start, extent) in dirty.extents().filter(|(_, extent)| open(extent)) {
                 let blocks = Blocks { chunk: row.chunk, row: row.record.id, stamp: extent.stamp, start, len: extent.len };
                 match &extent.content {
+                    Content::Logged(_) => unreachable!("what is in the journal is logged"),
                     Content::Bytes(bytes) => self.draft.add(row.chunk, band, Entry::Written(blocks), [bytes.clone()]),
                     Content::Nothing => self.draft.add(row.chunk, band, Entry::Emptied(blocks), []),
                 }
@@ -393,7 +425,7 @@ impl Logging {
 }
 
 /// What was collected is in the journal, durably, if it got a record. Whatever replaced some of it meanwhile holds that too.
-fn note_logged(extents: &[(Arc<Row>, u32, u32, u32, u64)], record: Option<&(Arc<Record>, u64)>) {
+pub(super) fn note_logged(extents: &[(Arc<Row>, u32, u32, u32, u64)], record: Option<&(Arc<Record>, u64)>) {
     for (row, band, start, len, stamp) in extents {
         let mut guard = row.bands().lock();
         let state = &mut *guard;

@@ -16,6 +16,8 @@ use super::journal::Record;
 pub enum Content {
     /// These bytes.
     Bytes(IoSlice),
+    /// What the journal has from here on; the extent holds the record.
+    Logged(u64),
     /// Nothing: they read as zeros.
     Nothing,
 }
@@ -46,13 +48,21 @@ pub struct Dirty {
 
 impl Extent {
     fn part(&self, skip: u32, len: u32) -> Self {
-        Self { held: self.held.clone(), ..self.view(skip, len) }
+        Self { held: self.held.clone(), ..self.piece(skip, len) }
     }
 
-    /// A part of it for those who only look: it keeps nothing in the journal.
+    /// A part of it for those who only look: it keeps nothing in the journal but what it says.
     fn view(&self, skip: u32, len: u32) -> Self {
+        if matches!(self.content, Content::Logged(_)) {
+            return self.part(skip, len);
+        }
+        self.piece(skip, len)
+    }
+
+    fn piece(&self, skip: u32, len: u32) -> Self {
         let content = match &self.content {
             Content::Bytes(bytes) => Content::Bytes(bytes.slice(bytes_of(skip), bytes_of(len))),
+            Content::Logged(at) => Content::Logged(at + bytes_of(skip) as u64),
             Content::Nothing => Content::Nothing,
         };
         Self { len, content, stamp: self.stamp, logged: self.logged, held: Vec::new() }
@@ -67,14 +77,14 @@ impl Extent {
 
     /// Whether it holds data.
     pub fn holds(&self) -> bool {
-        matches!(self.content, Content::Bytes(_))
+        !matches!(self.content, Content::Nothing)
     }
 
     /// Bytes of memory that it holds.
     pub fn bytes(&self) -> usize {
         match &self.content {
             Content::Bytes(bytes) => bytes.len(),
-            Content::Nothing => 0,
+            Content::Logged(_) | Content::Nothing => 0,
         }
     }
 }

@@ -134,6 +134,17 @@ impl Journal {
         self.rows.iter().map(|row| row.chunk).collect()
     }
 
+    /// Bytes that a band may take in a record of what is only written; such a record takes twice that at most.
+    pub fn record_share(&self) -> u64 {
+        self.capacity() / 64
+    }
+
+    /// Whether it is on faster disks than the data may be: none of its disks rotates.
+    pub fn is_solid(&self) -> bool {
+        let solid = |slab: &crate::row::Slab| slab.disk.geometry().is_none_or(|geometry| !geometry.rotational);
+        self.rows.iter().all(|row| row.slabs.iter().all(solid))
+    }
+
     /// Bytes of all its rows.
     pub fn size_bytes(&self) -> u64 {
         self.row_bytes * self.rows.len() as u64
@@ -308,7 +319,7 @@ impl Inner {
     }
 
     /// Reads a stretch of the log.
-    async fn read_log(&self, journal: &Journal, at: u64, len: usize) -> Result<IoBuf, IoError> {
+    pub(super) async fn read_log(&self, journal: &Journal, at: u64, len: usize) -> Result<IoBuf, IoError> {
         let mut whole = IoBuf::new(len);
         let mut done = 0;
         for (row, offset, len) in journal.stretches(at, len as u64) {

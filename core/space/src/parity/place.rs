@@ -25,7 +25,7 @@ impl Inner {
                 return Ok(());
             }
         }
-        match row.plan(band, turn, self.most_in_place()).await? {
+        match row.plan(self, band, turn).await? {
             Some(placing) => self.carry_out(vec![placing]).await,
             None => Ok(()),
         }

@@ -13,6 +13,7 @@ use holdfast_model::BLOCK_BYTES;
 use holdfast_parity::{Change, Kernel};
 
 use crate::row::Row;
+use crate::space::Inner;
 
 use super::band_map::NOWHERE;
 use super::bands::BandTurn;
@@ -77,7 +78,7 @@ impl Units {
                     Content::Bytes(bytes) => Content::Bytes(
                         bytes.slice(run.at as usize * BLOCK_BYTES as usize, run.len as usize * BLOCK_BYTES as usize),
                     ),
-                    Content::Nothing => Content::Nothing,
+                    other => other.clone(),
                 };
                 let units = &mut stripes[(run.stripe - band * geometry.stripes()) as usize].1;
                 units.extents[run.piece].push((run.within, run.len, content));
@@ -101,7 +102,7 @@ impl Units {
         let (at, _, content) = self.extents[piece].iter().find(|(at, len, _)| *at <= start && end <= at + len)?;
         Some(match content {
             Content::Bytes(bytes) => Content::Bytes(bytes.slice(bytes_of(start - at), bytes_of(end - start))),
-            Content::Nothing => Content::Nothing,
+            other => other.clone(),
         })
     }
 }
@@ -111,9 +112,15 @@ fn bytes_of(blocks: u32) -> usize {
 }
 
 impl Row {
-    /// Plans what is to be done with a band whose turn is held; `None` where there is nothing. A band with more than `most` bytes
-    /// to write does not change in place.
-    pub async fn plan(self: &Arc<Self>, band: u32, turn: BandTurn, most: u64) -> Result<Option<Placing>, IoError> {
+    /// Plans what is to be done with a band whose turn is held; `None` where there is nothing. A band with more to write than
+    /// the journal takes does not change in place.
+    pub async fn plan(
+        self: &Arc<Self>,
+        space: &Inner,
+        band: u32,
+        turn: BandTurn,
+    ) -> Result<Option<Placing>, IoError> {
+        let most = space.most_in_place();
         let bands = self.bands();
         let geometry = bands.geometry;
         let (start, end) = (band * geometry.band_blocks(), (band + 1) * geometry.band_blocks());
@@ -124,7 +131,7 @@ impl Row {
             let extents: Vec<(u32, Extent)> = dirty.parts(start, end).collect();
             let Some(stamp) = extents.iter().map(|(_, extent)| extent.stamp).max() else { return Ok(None) };
             let whole = dirty.blocks() == geometry.band_blocks();
-            let filled = extents.iter().any(|(_, extent)| matches!(extent.content, Content::Bytes(_)));
+            let filled = extents.iter().any(|(_, extent)| extent.holds());
             let place = state.places[band as usize];
             let kept = || {
                 let covered: u32 = extents.iter().map(|(at, extent)| state.written.count_in(*at, at + extent.len)).sum();
@@ -142,9 +149,11 @@ impl Row {
             state.placing.insert(band, stamp);
             (extents, stamp, way)
         };
-        if let Way::Move(place) = way
-            && let Err(error) = self.add_rest(&geometry, band, place, &mut extents).await
-        {
+        let mut gathered = space.fetch(&mut extents).await;
+        if let (Way::Move(place), Ok(())) = (&way, &gathered) {
+            gathered = self.add_rest(&geometry, band, *place, &mut extents).await;
+        }
+        if let Err(error) = gathered {
             self.bands().lock().placing.remove(&band);
             return Err(error);
         }

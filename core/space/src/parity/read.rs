@@ -36,7 +36,7 @@ impl Inner {
         let start = (part.offset / BLOCK_BYTES) as u32;
         let end = start + (buf.len() as u64 / BLOCK_BYTES) as u32;
         let len = buf.len();
-        let (waiting, mut sources) = row.sources(start, end);
+        let (mut waiting, mut sources) = row.sources(start, end);
         let mut whole = if sources.len() == 1 {
             let (run, source) = sources.remove(0);
             row.read_run(run, source, buf).await?
@@ -47,11 +47,12 @@ impl Inner {
             let pieces = join_all(reads).await.into_iter().collect::<Result<Vec<IoBuf>, IoError>>()?;
             gather(pieces, len)
         };
+        self.fetch(&mut waiting).await?;
         for (at, extent) in waiting {
             let target = &mut whole[bytes_of(at - start)..bytes_of(at - start + extent.len)];
             match &extent.content {
                 Content::Bytes(bytes) => target.copy_from_slice(bytes),
-                Content::Nothing => target.fill(0),
+                Content::Logged(_) | Content::Nothing => target.fill(0),
             }
         }
         Ok(whole)

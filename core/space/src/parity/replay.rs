@@ -97,6 +97,7 @@ impl Inner {
         for (entry, (_, band)) in record.entries.iter().zip(&record.record.bands) {
             let len = entry.blocks() as usize * BLOCK_BYTES as usize;
             let blocks = record.blocks.slice(at, len);
+            let log_at = record.end - record.blocks.len() as u64 + at as u64;
             at += len;
             let (chunk, row, stamp) = match entry {
                 Entry::Written(blocks) | Entry::Emptied(blocks) => (blocks.chunk, blocks.row, blocks.stamp),
@@ -116,8 +117,8 @@ impl Inner {
             }
             let Some(open) = self.row_if_any(chunk).await? else { continue };
             match entry {
-                Entry::Written(found) => self.replay_blocks(&open, found, *band, Content::Bytes(blocks), record)?,
-                Entry::Emptied(found) => self.replay_blocks(&open, found, *band, Content::Nothing, record)?,
+                Entry::Written(found) => self.replay_blocks(&open, found, *band, Content::Bytes(blocks), log_at, record)?,
+                Entry::Emptied(found) => self.replay_blocks(&open, found, *band, Content::Nothing, log_at, record)?,
                 Entry::Intent(intent) => self.replay_intent(&open, intent, &blocks, record).await?,
                 Entry::Void { .. } => {}
             }
@@ -132,6 +133,7 @@ impl Inner {
         found: &Blocks,
         band: u32,
         content: Content,
+        at: u64,
         record: &FoundRecord,
     ) -> Result<(), IoError> {
         let geometry = row.bands().geometry;
@@ -139,6 +141,10 @@ impl Inner {
         if end > geometry.blocks() || geometry.band_of(end - 1) != band {
             return Err(self.bad_record(record));
         }
+        let content = match content {
+            Content::Bytes(_) if self.backlog().bytes() > self.settings.backlog_bytes => Content::Logged(at),
+            content => content,
+        };
         let held = vec![(found.stamp, record.record.clone())];
         let extent = Extent { len: found.len, content, stamp: found.stamp, logged: true, held };
         let mut guard = row.bands().lock();

@@ -20,6 +20,8 @@ pub struct Plan {
     pub tear_bytes: u32,
     pub latency: Latency,
     pub media: Media,
+    /// Disks of another kind than the others, for the journal.
+    pub solid: std::ops::Range<usize>,
     pub rounds: u32,
     pub clients: u32,
     pub requests: u32,
@@ -64,6 +66,7 @@ impl Plan {
             tear_bytes: if !large && random.chance(1, 2) { 512 } else { 4096 },
             latency,
             media,
+            solid: 0..if parity && media == Media::Hdd { random.range(0..4) } else { 0 },
             rounds: random.range(2..=5),
             clients: random.range(1..=4),
             requests: random.range(5..=40),
@@ -79,8 +82,8 @@ impl Plan {
             serial: format!("S{index}"),
             size_bytes: self.disk_bytes + random.range(0..16u64) * (1 << 20),
             tear_bytes: self.tear_bytes,
-            media: self.media,
-            latency: self.latency,
+            media: if self.solid.contains(&index) { Media::Ssd } else { self.media },
+            latency: if self.solid.contains(&index) { Latency::Ssd } else { self.latency },
             ..SimDiskSpec::default()
         }
     }

@@ -1,0 +1,66 @@
+//! A journal on faster disks than the data takes what memory has no room for: what waits is written down and forgotten, and
+//! read from there when it is asked for or put in place.
+
+use std::sync::Arc;
+
+use holdfast_device::IoError;
+use holdfast_model::BLOCK_BYTES;
+
+use crate::row::Row;
+use crate::space::Inner;
+
+use super::backlog::{Logging, note_logged};
+use super::dirty::{Content, Extent};
+use super::journal::Journal;
+
+impl Inner {
+    /// Whether what waits is better off in the journal than in its place: it is on solid disks, the row is not.
+    pub fn spills(&self, journal: &Journal, row: &Arc<Row>) -> bool {
+        let rotates = |slab: &crate::row::Slab| slab.disk.geometry().is_some_and(|geometry| geometry.rotational);
+        row.slabs.iter().any(rotates) && journal.is_solid()
+    }
+
+    /// Puts what waits of some bands into the journal and forgets it. The caller sees to it that there is room.
+    pub async fn spill(&self, journal: &Journal, bands: &[(Arc<Row>, u32)]) -> Result<(), IoError> {
+        let _one = self.backlog().logging.lock().await;
+        let mut logging = Logging::default();
+        for (row, band) in bands {
+            logging.collect(row, Some((*band, *band)), journal.record_share());
+        }
+        let Logging { draft, extents, .. } = logging;
+        if draft.entries.is_empty() {
+            return Ok(());
+        }
+        let lengths: Vec<u64> = draft.entries.iter().map(|entry| u64::from(entry.blocks()) * BLOCK_BYTES).collect();
+        let appended = self.append_or_commit(draft).await;
+        note_logged(&extents, appended.as_ref().ok());
+        let (_, end) = appended?;
+        let mut at = end - lengths.iter().sum::<u64>();
+        for ((row, band, start, len, stamp), length) in extents.iter().zip(lengths) {
+            let mut state = row.bands().lock();
+            let waiting = state.dirty.get_mut(band).into_iter().flat_map(super::dirty::Dirty::extents_mut);
+            for (first, extent) in waiting {
+                let within = first >= *start && first + extent.len <= start + len && extent.stamp == *stamp;
+                if within && matches!(extent.content, Content::Bytes(_)) {
+                    self.backlog().take(extent.bytes());
+                    extent.content = Content::Logged(at + u64::from(first - start) * BLOCK_BYTES);
+                }
+            }
+            drop(state);
+            at += length;
+        }
+        Ok(())
+    }
+
+    /// Reads what the journal has of extents.
+    pub async fn fetch(&self, extents: &mut [(u32, Extent)]) -> Result<(), IoError> {
+        for (_, extent) in extents {
+            if let Content::Logged(at) = extent.content {
+                let journal = self.journal().await?;
+                let bytes = self.read_log(&journal, at, extent.len as usize * BLOCK_BYTES as usize).await?;
+                extent.content = Content::Bytes(bytes.freeze());
+            }
+        }
+        Ok(())
+    }
+}
