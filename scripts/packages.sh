@@ -4,7 +4,7 @@ set -eu
 
 build="gcc g++ libc6-dev make ca-certificates git"
 clients="libnbd-bin nbdkit qemu-utils fio openssl"
-systems="util-linux mount e2fsprogs fuse3 postgresql-15"
+systems="util-linux mount e2fsprogs btrfs-progs fuse3 postgresql-15"
 oracles="libisal2"
 
 missing=""

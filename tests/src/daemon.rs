@@ -10,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 
 use crate::command::{Finished, run_with, wait_until};
+use crate::metrics::Metrics;
 use crate::scene::Scene;
 
 /// Lines of the log that a failing test prints.
@@ -91,6 +92,13 @@ impl Daemon {
         }
     }
 
+    /// Kills it while others here still ask it for something; it is cleared away by the next start.
+    pub fn strike(&self) {
+        if let Some(child) = &self.child {
+            let _ = rustix::process::kill_process(rustix::process::Pid::from_child(child), rustix::process::Signal::KILL);
+        }
+    }
+
     /// Asks it to end, and waits until it did.
     ///
     /// # Panics
@@ -169,6 +177,12 @@ impl Daemon {
         self.please(&[&["space", "create", path], options].concat());
         self.please(&["nbd", "export", path]);
         self.uri(path.rsplit('/').next().unwrap_or(path))
+    }
+
+    /// What it has counted so far.
+    #[track_caller]
+    pub fn metrics(&self) -> Metrics {
+        Metrics::read(&self.socket())
     }
 
     /// The URI of an export on the unix socket.

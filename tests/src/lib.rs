@@ -7,6 +7,8 @@
 //!   nbd.rs       a small NBD client that knows which of its requests were answered
 //!   load.rs      writes that remember what each block may hold, and hold the daemon to it
 //!   fio.rs       fio as a load and as a judge
+//!   losses.rs    disks that are pulled and put back
+//!   metrics.rs   what the daemon counts
 //!   process.rs   memory and processor time of a running process
 //! ```
 //!
@@ -16,6 +18,8 @@ pub mod command;
 pub mod daemon;
 pub mod fio;
 pub mod load;
+pub mod losses;
+pub mod metrics;
 pub mod nbd;
 pub mod process;
 pub mod random;

@@ -1,25 +1,40 @@
-//! Speed against named peers, in one run: Holdfast's spaces on disks of memory, `nbdkit file` and `qemu-nbd` on one raw file of
-//! memory, the same client for all. Prints Markdown.
+//! Speed against named peers, in one run: Holdfast's spaces on disks of memory; `nbdkit file` and `qemu-nbd` on one raw file of
+//! memory, the same client for all; and btrfs with parity on disks of memory, without a network between. Prints Markdown.
 //!
 //! ```text
-//!   HOLDFAST_BIN=holdfast ROUNDS=5 RUNTIME=2 QUICK=1 PIN=1 SUBJECTS=nbdkit,two-way PROFILES=database,restore DEPTHS=32 bench
+//!   HOLDFAST_BIN=holdfast ROUNDS=5 RUNTIME=2 QUICK=1 PIN=1 SUBJECTS=simple,parity1 PROFILES=database,restore DEPTHS=32 bench
+//!
+//!   settings.rs  what a run is told          subjects.rs  what is measured: peers.rs, btrfs.rs, spaces.rs
+//!   profiles.rs  the loads                   measure.rs   in turns; written.rs  and what reaches the disks
+//!   janitor.rs   takes everything away       report.rs    tables; demands.rs    and verdicts
 //! ```
 //!
 //! Invariant: subjects take turns within each round, so that a change of the machine's mood meets all of them; what is printed
 //! is the median over rounds.
 
+mod btrfs;
+mod demands;
+mod janitor;
 mod measure;
+mod peers;
 mod profiles;
 mod report;
 mod settings;
+mod spaces;
 mod subjects;
+mod written;
 
 use holdfast_tests::scene::Scene;
 
 fn main() {
     let settings = settings::Settings::from_environment();
     let scene = Scene::new();
-    let subjects = subjects::start(&scene, &settings);
+    let mut janitor = janitor::Janitor::new();
+    if scene.is_temporary() {
+        janitor.later(&format!("rm -rf --one-file-system '{}'", scene.dir().display()));
+    }
+    let (subjects, left_out) = subjects::start(&scene, &mut janitor, &settings);
     let samples = measure::run_all(&subjects, &settings);
-    report::print(&samples, &settings);
+    let written = written::run_all(&subjects, &settings);
+    report::print(&samples, &written, &left_out, &settings);
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use holdfast_tests::command::run;
-use holdfast_tests::fio::{fio_line, rates};
+use holdfast_tests::fio::rates;
 
 use crate::profiles::Profile;
 use crate::settings::Settings;
@@ -16,15 +16,16 @@ pub struct Sample {
     pub iops: f64,
     /// Bytes a second.
     pub bytes: f64,
-    /// Processor seconds of the server for each GiB.
+    /// Processor seconds of the server for each GiB; not a number if nobody knows them.
     pub seconds_per_gib: f64,
 }
 
 /// Samples by profile, depth and subject.
 pub type Samples = BTreeMap<(&'static str, u32, &'static str), Vec<Sample>>;
 
-fn turn(subject: &Subject, profile: &Profile, depth: u32, settings: &Settings) -> Sample {
-    let mut arguments = fio_line(&subject.uri);
+/// One turn.
+pub fn turn(subject: &Subject, profile: &Profile, depth: u32, settings: &Settings) -> Sample {
+    let mut arguments = subject.fio_line(profile);
     arguments.extend(profile.options.iter().map(|&option| option.to_owned()));
     arguments.extend([
         format!("--iodepth={depth}"),
@@ -59,6 +60,9 @@ pub fn run_all(subjects: &[Subject], settings: &Settings) -> Samples {
                 for place in 0..subjects.len() {
                     // Each round begins with another subject.
                     let subject = &subjects[(place + round) % subjects.len()];
+                    if !subject.takes_part(profile) {
+                        continue;
+                    }
                     let sample = turn(subject, profile, depth, settings);
                     samples.entry((profile.key, depth, subject.name)).or_default().push(sample);
                 }

@@ -1,132 +1,154 @@
-//! What is measured: servers that each hold the same number of bytes in memory, filled before the first turn.
+//! What is measured: each holds the same number of bytes in memory, and is filled before the first turn.
 //!
-//! Invariant: every server ends with this process.
+//! Invariant: every subject ends with this process.
 
-use std::process::{Child, Command, Stdio};
+use std::fs::File;
+use std::io::Write;
 
-use holdfast_tests::command::{run, wait_until};
-use holdfast_tests::daemon::Daemon;
+use holdfast_tests::command::run;
+use holdfast_tests::fio::fio_line;
 use holdfast_tests::process::processor_ticks;
 use holdfast_tests::random::bytes;
 use holdfast_tests::scene::{Scene, free_bytes};
 
+use crate::btrfs::Btrfs;
+use crate::janitor::Janitor;
+use crate::peers::Peer;
+use crate::profiles::Profile;
 use crate::settings::Settings;
+use crate::spaces::{Shape, Space};
 
 /// The peers, then the spaces.
-pub const SUBJECTS: &[&str] = &["nbdkit", "qemu-nbd", "simple", "two-way", "three-way"];
-/// Those that the ratios are against.
-pub const PEERS: &[&str] = &["nbdkit", "qemu-nbd"];
-const DISKS: usize = 8;
+pub const SUBJECTS: &[&str] = &[
+    "nbdkit",
+    "qemu-nbd",
+    "btrfs-raid5",
+    "btrfs-raid6",
+    "simple",
+    "two-way",
+    "three-way",
+    "parity1",
+    "parity2",
+    "parity1-degraded",
+    "parity2-degraded",
+];
 
-/// A server of one export.
+/// Something that is measured.
 pub struct Subject {
     /// Its name.
     pub name: &'static str,
-    /// Where its export is.
-    pub uri: String,
-    server: Server,
+    /// What does the work.
+    pub server: Server,
 }
 
-enum Server {
-    Peer(Child),
-    Holdfast(Daemon),
+/// What does the work.
+pub enum Server {
+    /// A server of a raw file.
+    Peer(Peer),
+    /// A file system of the kernel.
+    Btrfs(Btrfs),
+    /// A daemon with one space.
+    Space(Space),
 }
 
 impl Subject {
-    /// The process that serves.
-    pub fn pid(&self) -> u32 {
+    /// The process that serves; none if the kernel does.
+    fn pid(&self) -> Option<u32> {
         match &self.server {
-            Server::Peer(child) => child.id(),
-            Server::Holdfast(daemon) => daemon.pid(),
+            Server::Peer(peer) => Some(peer.pid()),
+            Server::Space(space) => Some(space.daemon.pid()),
+            Server::Btrfs(_) => None,
         }
     }
 
-    /// Processor seconds that it has taken so far.
+    /// Processor seconds that it has taken so far; none if nobody knows.
     pub fn processor_seconds(&self) -> f64 {
-        processor_ticks(self.pid()) as f64 / 100.0
+        self.pid().map_or(f64::NAN, |pid| processor_ticks(pid) as f64 / 100.0)
     }
-}
 
-impl Drop for Subject {
-    fn drop(&mut self) {
-        if let Server::Peer(child) = &mut self.server {
-            let _ = child.kill();
-            let _ = child.wait();
+    /// Whether it takes a turn at `profile`.
+    pub fn takes_part(&self, profile: &Profile) -> bool {
+        match &self.server {
+            Server::Space(space) => space.shape.lost == 0 || profile.key == "streaming",
+            _ => true,
         }
     }
-}
 
-fn peer(scene: &Scene, name: &'static str, settings: &Settings) -> Subject {
-    let (file, socket) = (scene.path(&format!("{name}.raw")), scene.path(&format!("{name}.sock")));
-    std::fs::File::create(&file).and_then(|file| file.set_len(settings.size_bytes)).expect("a raw file can be made");
-    let arguments: Vec<&str> = match name {
-        "nbdkit" => vec!["nbdkit", "--foreground", "--unix", &socket, "file", &file],
-        _ => vec![
-            "qemu-nbd",
-            "--persistent",
-            "--shared=16",
-            "--format=raw",
-            "--cache=writeback",
-            "--aio=io_uring",
-            "--discard=unmap",
-            "--socket",
-            &socket,
-            &file,
-        ],
-    };
-    let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL"]).args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
-    let child = command.spawn().expect("setpriv of util-linux can be run");
-    wait_until(name, 20, || std::path::Path::new(&socket).exists());
-    Subject { name, uri: format!("nbd+unix:///?socket={socket}"), server: Server::Peer(child) }
-}
-
-fn holdfast(scene: &Scene, name: &'static str, settings: &Settings) -> Subject {
-    let daemon = Daemon::start_with(scene, name, &[]);
-    let folder = scene.folder(&format!("{name}-disks"));
-    let disks: Vec<_> = (0..DISKS).map(|number| format!("{folder}/disk{number}")).collect();
-    for disk in &disks {
-        daemon.please(&["disk", "create-file", disk, "--size", "1GiB"]);
+    /// Arguments of fio that reach it.
+    pub fn fio_line(&self, profile: &Profile) -> Vec<String> {
+        match &self.server {
+            Server::Peer(peer) => fio_line(&peer.uri),
+            Server::Space(space) => fio_line(&space.uri),
+            Server::Btrfs(btrfs) => btrfs.fio_line(profile),
+        }
     }
-    let paths: Vec<&str> = disks.iter().map(String::as_str).collect();
-    daemon.please(&[&["pool", "create", "tank", "--disk"], &paths[..]].concat());
-    let layout: &[&str] = match name {
-        "simple" => &["--layout", "simple", "--columns", "8"],
-        "two-way" => &["--layout", "mirror"],
-        _ => &["--layout", "mirror", "--copies", "3"],
-    };
-    let uri = daemon.space("tank/space", &[layout, &["--size", &settings.size_bytes.to_string()]].concat());
-    Subject { name, uri, server: Server::Holdfast(daemon) }
+
+    fn fill(&self, image: &str) {
+        match &self.server {
+            Server::Peer(peer) => run("nbdcopy", &["--flush", image, &peer.uri]).succeeded(),
+            Server::Space(space) => run("nbdcopy", &["--flush", image, &space.uri]).succeeded(),
+            Server::Btrfs(btrfs) => btrfs.fill(image),
+        };
+    }
 }
 
-/// Starts and fills every subject that the settings name.
-pub fn start(scene: &Scene, settings: &Settings) -> Vec<Subject> {
-    // Peers and a simple space hold each byte once, mirrors two and three times; the client's file is one more.
-    let copies: u64 = 9;
-    assert!(
-        free_bytes(scene.dir()) > copies * settings.size_bytes,
-        "{} has too little room: {} MiB are wanted; set SIZE_MIB lower",
-        scene.dir().display(),
-        (copies * settings.size_bytes) >> 20
-    );
-    let fill = scene.path("fill");
+/// Bytes of memory that a subject takes for each byte that it serves.
+fn memory_ratio(name: &str) -> f64 {
+    match name {
+        "btrfs-raid5" => 8.0 / 7.0,
+        "btrfs-raid6" => 8.0 / 6.0,
+        _ => Shape::named(name).map_or(1.0, Shape::full_write),
+    }
+}
+
+fn image(scene: &Scene, size_bytes: u64) -> String {
+    let path = scene.path("fill");
     let chunk = bytes(1, 64 << 20);
-    let copies = (settings.size_bytes as usize).div_ceil(chunk.len());
-    let mut data = Vec::with_capacity(copies * chunk.len());
-    (0..copies).for_each(|_| data.extend_from_slice(&chunk));
-    data.truncate(settings.size_bytes as usize);
-    std::fs::write(&fill, data).expect("a file can be written");
-    let subjects: Vec<_> = settings
-        .subjects
-        .iter()
-        .map(|&name| if PEERS.contains(&name) { peer(scene, name, settings) } else { holdfast(scene, name, settings) })
-        .collect();
-    for subject in &subjects {
-        run("nbdcopy", &["--flush", &fill, &subject.uri]).succeeded();
-        if settings.pin {
-            run("taskset", &["--all-tasks", "--cpu-list", "--pid", "0", &subject.pid().to_string()]).succeeded();
-        }
+    let mut file = File::create(&path).expect("a file can be made");
+    let mut left = size_bytes as usize;
+    while left > 0 {
+        let len = left.min(chunk.len());
+        file.write_all(&chunk[..len]).expect("a file can be written");
+        left -= len;
     }
-    let _ = std::fs::remove_file(fill);
-    subjects
+    path
+}
+
+/// Starts and fills every subject that the settings name; says which are left out, and why.
+pub fn start(scene: &Scene, janitor: &mut Janitor, settings: &Settings) -> (Vec<Subject>, Vec<String>) {
+    // The client's file is one more; journals, metadata and what waits take a little.
+    let ratio: f64 = 1.25 + settings.subjects.iter().map(|name| memory_ratio(name) * 1.05).sum::<f64>();
+    let room = (ratio * settings.size_bytes as f64) as u64;
+    assert!(
+        free_bytes(scene.dir()) > room,
+        "{} has too little room: {} MiB are wanted; set SIZE_MIB lower, or SUBJECTS to fewer",
+        scene.dir().display(),
+        room >> 20
+    );
+    let image = image(scene, settings.size_bytes);
+    let (mut subjects, mut left_out) = (Vec::new(), Vec::new());
+    for &name in &settings.subjects {
+        let server = match Shape::named(name) {
+            Some(shape) => Server::Space(Space::start(scene, shape, settings)),
+            None if name.starts_with("btrfs") => match Btrfs::start(scene, janitor, name, settings) {
+                Ok(btrfs) => Server::Btrfs(btrfs),
+                Err(reason) => {
+                    left_out.push(format!("{name} is left out: {reason}"));
+                    continue;
+                }
+            },
+            None => Server::Peer(Peer::start(scene, name, settings)),
+        };
+        let mut subject = Subject { name, server };
+        subject.fill(&image);
+        if let (true, Some(pid)) = (settings.pin, subject.pid()) {
+            run("taskset", &["--all-tasks", "--cpu-list", "--pid", "0", &pid.to_string()]).succeeded();
+        }
+        if let Server::Space(space) = &mut subject.server {
+            space.lose_disks();
+        }
+        subjects.push(subject);
+    }
+    let _ = std::fs::remove_file(image);
+    (subjects, left_out)
 }
