@@ -147,7 +147,10 @@ impl Load {
             match random.below(20) {
                 0..=11 => self.write(&mut client, region, blocks, false)?,
                 12 | 13 => self.write(&mut client, region, blocks, true)?,
-                14 => self.zero(&mut client, region, blocks)?,
+                14 => {
+                    let discard = random.below(2) == 0;
+                    self.zero(&mut client, region, blocks, discard)?;
+                }
                 15..=17 => self.read(&mut client, region, blocks)?,
                 _ => {
                     self.flush(&mut client)?;
@@ -182,17 +185,21 @@ impl Load {
         Ok(())
     }
 
-    fn zero(&self, client: &mut Client, region: usize, blocks: std::ops::Range<u64>) -> Result<(), NbdError> {
+    /// Zeros, by a write of them or by a discard: both read as zeros from then on.
+    fn zero(&self, client: &mut Client, region: usize, blocks: std::ops::Range<u64>, discard: bool) -> Result<(), NbdError> {
         let range = blocks.start as usize..blocks.end as usize;
         let first = {
             let mut region = lock(&self.regions[region]);
             region.blocks[range.clone()].iter_mut().for_each(|history| history.issue(ZEROS));
             region.first
         };
-        client.write_zeroes(
-            (first + blocks.start) * BLOCK_BYTES as u64,
-            ((blocks.end - blocks.start) * BLOCK_BYTES as u64) as u32,
-        )?;
+        let offset = (first + blocks.start) * BLOCK_BYTES as u64;
+        let len = ((blocks.end - blocks.start) * BLOCK_BYTES as u64) as u32;
+        if discard {
+            client.trim(offset, len)?
+        } else {
+            client.write_zeroes(offset, len)?
+        }
         lock(&self.regions[region]).blocks[range].iter_mut().for_each(History::answer);
         Ok(())
     }

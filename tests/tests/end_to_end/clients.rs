@@ -9,10 +9,11 @@ use holdfast_tests::random::bytes;
 use holdfast_tests::scene::Scene;
 use serde_json::Value;
 
-const SPACE_BYTES: usize = 96 << 20;
+/// What the clients expect of the space `vm`.
+pub const SPACE_BYTES: usize = 96 << 20;
 
 /// A file of random data with holes, as large as the space.
-fn image(scene: &Scene) -> String {
+pub fn image(scene: &Scene) -> String {
     let path = scene.path("image");
     let mut data = bytes(1, SPACE_BYTES);
     data[8 << 20..24 << 20].fill(0);
@@ -63,39 +64,41 @@ fn nbdinfo_sees_the_export_its_flags_and_its_holes() {
     assert!(holes(&after) > 0 && holes(&after) < SPACE_BYTES as u64, "{after:?}");
 }
 
-#[test]
-fn nbdcopy_brings_an_image_in_and_out() {
-    let scene = Scene::new();
-    let daemon = Daemon::start_tcp(&scene, &[]);
-    let uri = mirror(&daemon, &scene);
-    let image = image(&scene);
+/// `nbdcopy` brings an image in and out, over both kinds of socket, and leaves it in the space.
+pub fn copies(daemon: &Daemon, scene: &Scene, uri: &str) {
+    let image = image(scene);
     let out = scene.path("out");
-    run("nbdcopy", &["--flush", "--connections=4", &image, &uri]).succeeded();
-    run("nbdcopy", &["--connections=4", &uri, &out]).succeeded();
+    run("nbdcopy", &["--flush", "--connections=4", &image, uri]).succeeded();
+    run("nbdcopy", &["--connections=4", uri, &out]).succeeded();
     same(&image, &out);
     let tcp = daemon.tcp_uri("vm");
     run("nbdcopy", &["--connections=2", "--requests=16", &tcp, &out]).succeeded();
     same(&image, &out);
     std::fs::write(&image, bytes(2, SPACE_BYTES)).expect("an image can be written");
     run("nbdcopy", &["--flush", "--connections=2", &image, &tcp]).succeeded();
-    run("nbdcopy", &[&uri, &out]).succeeded();
+    run("nbdcopy", &[uri, &out]).succeeded();
     same(&image, &out);
 }
 
 #[test]
-fn qemu_img_converts_compares_and_maps() {
+fn nbdcopy_brings_an_image_in_and_out() {
     let scene = Scene::new();
     let daemon = Daemon::start_tcp(&scene, &[]);
     let uri = mirror(&daemon, &scene);
-    let image = image(&scene);
-    run("qemu-img", &["convert", "-n", "-W", "-m", "8", "-f", "raw", "-O", "raw", &image, &uri]).succeeded();
-    run("qemu-img", &["compare", "-f", "raw", "-F", "raw", &image, &uri]).succeeded();
+    copies(&daemon, &scene, &uri);
+}
+
+/// `qemu-img` converts an image into the space and back, compares and maps.
+pub fn converts(daemon: &Daemon, scene: &Scene, uri: &str) {
+    let image = image(scene);
+    run("qemu-img", &["convert", "-n", "-W", "-m", "8", "-f", "raw", "-O", "raw", &image, uri]).succeeded();
+    run("qemu-img", &["compare", "-f", "raw", "-F", "raw", &image, uri]).succeeded();
     run("qemu-img", &["compare", "-f", "raw", "-F", "raw", &image, &daemon.tcp_uri("vm")]).succeeded();
     let back = scene.path("back.qcow2");
-    run("qemu-img", &["convert", "-f", "raw", "-O", "qcow2", &uri, &back]).succeeded();
+    run("qemu-img", &["convert", "-f", "raw", "-O", "qcow2", uri, &back]).succeeded();
     run("qemu-img", &["compare", "-f", "raw", "-F", "qcow2", &image, &back]).succeeded();
     let map: Vec<Value> =
-        serde_json::from_str(&run("qemu-img", &["map", "--output=json", "-f", "raw", &uri]).succeeded()).expect("JSON");
+        serde_json::from_str(&run("qemu-img", &["map", "--output=json", "-f", "raw", uri]).succeeded()).expect("JSON");
     assert!(map.iter().any(|run| run["data"] == true), "{map:?}");
     let covered: u64 = map.iter().filter_map(|run| run["length"].as_u64()).sum();
     assert_eq!(covered, SPACE_BYTES as u64);
@@ -107,14 +110,19 @@ fn qemu_img_converts_compares_and_maps() {
             file.write_all_at(b"different", 50 << 20)
         })
         .expect("an image can be changed");
-    run("qemu-img", &["compare", "-f", "raw", "-F", "raw", &image, &uri]).refused();
+    run("qemu-img", &["compare", "-f", "raw", "-F", "raw", &image, uri]).refused();
 }
 
 #[test]
-fn qemu_io_reads_what_it_wrote() {
+fn qemu_img_converts_compares_and_maps() {
     let scene = Scene::new();
-    let daemon = Daemon::start(&scene);
+    let daemon = Daemon::start_tcp(&scene, &[]);
     let uri = mirror(&daemon, &scene);
+    converts(&daemon, &scene, &uri);
+}
+
+/// `qemu-io` reads what it wrote: requests of every kind, aligned and not.
+pub fn reads_and_writes(uri: &str) {
     let steps = [
         "write -P 17 0 1M",
         "read -P 17 0 1M",
@@ -143,10 +151,17 @@ fn qemu_io_reads_what_it_wrote() {
         "flush",
     ];
     let commands: Vec<&str> = steps.iter().flat_map(|step| ["-c", step]).collect();
-    let printed = run("qemu-io", &[&["-f", "raw", "-t", "none"], &commands[..], &[&uri]].concat()).succeeded();
+    let printed = run("qemu-io", &[&["-f", "raw", "-t", "none"], &commands[..], &[uri]].concat()).succeeded();
     assert!(!printed.contains("failed") && !printed.contains("rror"), "{printed}");
-    run("qemu-io", &["-f", "raw", "-c", "read -P 119 8M 1M", "-c", "read -P 34 262000 777", &uri]).succeeded();
-    run("qemu-io", &["-f", "raw", "-c", "write 96M 4k", &uri]).refused();
+    run("qemu-io", &["-f", "raw", "-c", "read -P 119 8M 1M", "-c", "read -P 34 262000 777", uri]).succeeded();
+    run("qemu-io", &["-f", "raw", "-c", "write 96M 4k", uri]).refused();
+}
+
+#[test]
+fn qemu_io_reads_what_it_wrote() {
+    let scene = Scene::new();
+    let daemon = Daemon::start(&scene);
+    reads_and_writes(&mirror(&daemon, &scene));
 }
 
 #[test]

@@ -9,11 +9,13 @@ use holdfast_tests::load::Load;
 use holdfast_tests::random::Random;
 use holdfast_tests::scene::Scene;
 
-const SPACE_BYTES: u64 = 64 << 20;
-const CLIENTS: usize = 6;
+/// What the load is made for.
+pub const SPACE_BYTES: u64 = 64 << 20;
+/// Clients of the load.
+pub const CLIENTS: usize = 6;
 
 /// Rounds of killing: 20, or `HOLDFAST_KILLS`.
-fn rounds() -> u64 {
+pub fn rounds() -> u64 {
     std::env::var("HOLDFAST_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(20)
 }
 
@@ -107,14 +109,13 @@ fn kill_under_load_while_disks_come_and_go() {
 }
 
 /// fio writes one block after the other and flushes; what it wrote long before the kill verifies.
-#[test]
-fn kill_under_fio_leaves_what_fio_verifies() {
+pub fn kill_under_fio(disks: usize, layout: &[&str], rounds: u64) {
     const MIB: u64 = 1 << 20;
     let scene = Scene::new();
     let mut daemon = Daemon::start(&scene);
-    daemon.pool(&scene, "tank", 4, "256MiB");
-    let uri = daemon.space("tank/vm", &["--layout", "mirror", "--size", "64MiB"]);
-    for round in 0..4u64 {
+    daemon.pool(&scene, "tank", disks, "256MiB");
+    let uri = daemon.space("tank/vm", &[layout, &["--size", "64MiB"]].concat());
+    for round in 0..rounds {
         let seed = format!("--randseed={}", round + 1);
         let job = ["--rw=write", "--bs=16k", "--iodepth=1", "--fsync=8", "--verify=crc32c", "--verify_fatal=1", &seed];
         let load = fio::start(&uri, &[&job[..], &["--size=64m", "--do_verify=0", "--rate=16m"]].concat());
@@ -127,6 +128,11 @@ fn kill_under_fio_leaves_what_fio_verifies() {
         fio::fio(&uri, &["--rw=read", "--bs=16k", "--iodepth=8", "--verify=crc32c", "--verify_fatal=1", &seed, &size])
             .succeeded();
     }
+}
+
+#[test]
+fn kill_under_fio_leaves_what_fio_verifies() {
+    kill_under_fio(4, &["--layout", "mirror"], 4);
 }
 
 /// An orderly end answers what is under way: nothing that was acknowledged is missing, flushed or not.

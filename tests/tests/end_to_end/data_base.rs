@@ -1,4 +1,4 @@
-//! PostgreSQL on ext4 on a loop device over `nbdfuse` over a mirror: the daemon is killed, and every committed row is there.
+//! PostgreSQL on ext4 on a loop device over `nbdfuse` over a space: the daemon is killed, and every committed row is there.
 
 use std::collections::HashSet;
 use std::fs::{File, Permissions};
@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use holdfast_tests::command::{Finished, run, wait_until};
 use holdfast_tests::daemon::Daemon;
+use holdfast_tests::losses::take;
 use holdfast_tests::scene::Scene;
 
 const WRITERS: u64 = 2;
@@ -194,14 +195,14 @@ impl Server {
     }
 }
 
-#[test]
-fn postgresql_recovers_with_every_committed_row_after_the_daemon_is_killed() {
+/// The daemon is killed after `seconds` of load, and the first `lost` disks of its pool are gone when it is started again.
+fn recovers(disks: (usize, &str), layout: &[&str], seconds: u64, lost: usize) {
     demand();
     let scene = Scene::new();
     std::fs::set_permissions(scene.dir(), Permissions::from_mode(0o755)).expect("a folder of ours");
     let mut daemon = Daemon::start(&scene);
-    daemon.pool(&scene, "tank", 4, "512MiB");
-    let uri = daemon.space("tank/base", &["--layout", "mirror", "--size", "512MiB", "--thin"]);
+    let disks = daemon.pool(&scene, "tank", disks.0, disks.1);
+    let uri = daemon.space("tank/base", &[layout, &["--size", "512MiB", "--thin"]].concat());
     let mut mount = Mount::new(&scene);
     let device = mount.attach(&uri);
     run("mkfs.ext4", &["-q", &device]).succeeded();
@@ -218,7 +219,7 @@ fn postgresql_recovers_with_every_committed_row_after_the_daemon_is_killed() {
     let recorded = |writers: &[(Child, String)]| {
         writers.iter().map(|(_, path)| std::fs::metadata(path).map_or(0, |file| file.len())).collect::<Vec<_>>()
     };
-    std::thread::sleep(Duration::from_secs(6));
+    std::thread::sleep(Duration::from_secs(seconds));
     daemon.kill();
     println!("recorded at the kill: {:?} bytes", recorded(&writers));
     let _ = load.kill();
@@ -233,6 +234,7 @@ fn postgresql_recovers_with_every_committed_row_after_the_daemon_is_killed() {
     assert!(committed.len() > 20, "only {} rows were committed before the kill", committed.len());
     mount.detach();
 
+    disks[..lost].iter().for_each(|disk| take(disk));
     daemon.start_again();
     let device = mount.attach(&uri);
     // The journal is replayed; what e2fsck corrects beyond that would be a loss.
@@ -253,4 +255,14 @@ fn postgresql_recovers_with_every_committed_row_after_the_daemon_is_killed() {
     assert!(server.stop("fast"), "PostgreSQL ends");
     mount.detach();
     daemon.end();
+}
+
+#[test]
+fn postgresql_recovers_with_every_committed_row_after_the_daemon_is_killed() {
+    recovers((4, "512MiB"), &["--layout", "mirror"], 6, 0);
+}
+
+#[test]
+fn postgresql_on_dual_parity_recovers_with_every_committed_row_though_two_disks_are_gone_as_well() {
+    recovers((7, "256MiB"), &["--layout", "parity", "--parity", "2"], 5, 2);
 }

@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use holdfast_tests::command::{run, wait_until};
+use holdfast_tests::command::run;
 use holdfast_tests::daemon::Daemon;
 use holdfast_tests::fio;
+use holdfast_tests::losses::{away, pull};
 use holdfast_tests::random::{Random, bytes};
 use holdfast_tests::scene::Scene;
 
@@ -26,15 +27,6 @@ fn tree(scene: &Scene) -> String {
     root
 }
 
-fn lose(disk: &str, daemon: &Daemon, missing: usize) {
-    std::fs::rename(disk, format!("{disk}.away")).expect("a disk can be moved away");
-    wait_until("the pool misses the disk", 20, || {
-        let pool = daemon.json(&["pool", "show", "tank"]);
-        let states = pool["disks"].as_array().map_or(0, |disks| disks.iter().filter(|disk| disk["state"] != "online").count());
-        pool["state"] == "degraded" && states == missing
-    });
-}
-
 #[test]
 fn an_ext4_image_survives_the_loss_of_two_of_eight_disks_under_load() {
     let scene = Scene::new();
@@ -53,10 +45,10 @@ fn an_ext4_image_survives_the_loss_of_two_of_eight_disks_under_load() {
         ["--rw=randrw", "--bs=8k", "--iodepth=8", "--size=96m", "--verify=crc32c", "--verify_fatal=1", "--verify_backlog=64"];
     let mut load = fio::start(&busy, &[&job[..], &["--time_based", "--runtime=25", "--rate=30m"]].concat());
     std::thread::sleep(Duration::from_secs(2));
-    lose(&disks[2], &daemon, 1);
+    pull(&daemon, "tank", &disks[2]);
     run("nbdcopy", &["--connections=4", &files, &out]).succeeded();
     run("cmp", &[&image, &out]).succeeded();
-    lose(&disks[6], &daemon, 2);
+    pull(&daemon, "tank", &disks[6]);
     if !load.runs() {
         panic!("the load ended while disks went away: {}", load.finish());
     }
@@ -69,7 +61,7 @@ fn an_ext4_image_survives_the_loss_of_two_of_eight_disks_under_load() {
     for disk in [&disks[2], &disks[6]] {
         assert!(events.contains(disk.as_str()), "no event names {disk}: {events}");
     }
-    assert!(Path::new(&format!("{}.away", disks[2])).exists());
+    assert!(Path::new(&away(&disks[2])).exists());
     let space = daemon.json(&["space", "show", "tank/files"]);
     assert_eq!(space["state"], "degraded", "{space}");
     assert!(space["conditions"][0]["next_action"].as_str().is_some_and(|text| !text.is_empty()), "{space}");

@@ -3,26 +3,9 @@
 use holdfast_tests::command::{run, wait_until};
 use holdfast_tests::daemon::Daemon;
 use holdfast_tests::fio;
+use holdfast_tests::losses::{give, pull, put_back, take};
 use holdfast_tests::random::bytes;
 use holdfast_tests::scene::Scene;
-
-fn away(disk: &str) -> String {
-    format!("{disk}.away")
-}
-
-fn pull(daemon: &Daemon, disk: &str) {
-    std::fs::rename(disk, away(disk)).expect("a disk can be moved away");
-    wait_until("the pool misses the disk", 20, || daemon.json(&["pool", "show", "tank"])["state"] == "degraded");
-}
-
-fn put_back(daemon: &Daemon, disk: &str) {
-    std::fs::rename(away(disk), disk).expect("a disk can be moved back");
-    wait_until("all is in step", 60, || {
-        let pool = daemon.json(&["pool", "show", "tank"]);
-        let space = daemon.json(&["space", "show", "tank/vm"]);
-        pool["state"] == "ok" && space["state"] == "ok" && space["stale_slabs"] == 0
-    });
-}
 
 #[test]
 fn a_disk_that_was_away_is_brought_in_step_before_it_is_believed() {
@@ -36,23 +19,23 @@ fn a_disk_that_was_away_is_brought_in_step_before_it_is_believed() {
     run("nbdcopy", &["--flush", &first, &uri]).succeeded();
 
     for disk in &disks {
-        pull(&daemon, disk);
+        pull(&daemon, "tank", disk);
         let space = daemon.json(&["space", "show", "tank/vm"]);
         run("nbdcopy", &["--flush", &second, &uri]).succeeded();
         run("nbdcopy", &[&uri, &out]).succeeded();
         run("cmp", &[&second, &out]).succeeded();
         assert!(space["state"] == "degraded" || space["state"] == "ok", "{space}");
-        put_back(&daemon, disk);
+        put_back(&daemon, "tank/vm", &[disk]);
         std::fs::copy(&second, &first).expect("a file can be copied");
         std::fs::write(&second, bytes(disk.len() as u64 + u64::from(disk.as_bytes()[disk.len() - 5]), 64 << 20))
             .expect("an image can be written");
     }
     // Each disk in turn carries its share alone.
     for disk in &disks {
-        pull(&daemon, disk);
+        pull(&daemon, "tank", disk);
         run("nbdcopy", &[&uri, &out]).succeeded();
         run("cmp", &[&first, &out]).succeeded();
-        put_back(&daemon, disk);
+        put_back(&daemon, "tank/vm", &[disk]);
     }
     let events = daemon.json(&["event", "list"]);
     let lost = events
@@ -81,9 +64,9 @@ fn a_disk_that_comes_back_under_load_disturbs_nobody() {
     ];
     let load = fio::start(&uri, &[&job[..], &["--time_based", "--runtime=12", "--rate=30m"]].concat());
     for disk in &disks[..2] {
-        pull(&daemon, disk);
+        pull(&daemon, "tank", disk);
         std::thread::sleep(std::time::Duration::from_secs(1));
-        put_back(&daemon, disk);
+        put_back(&daemon, "tank/vm", &[disk]);
     }
     load.finish();
     fio::verify(&uri, &["--size=64m"]);
@@ -100,16 +83,16 @@ fn a_disk_that_was_away_while_the_daemon_was_down_is_not_believed() {
     std::fs::write(&new, bytes(2, 64 << 20)).expect("an image can be written");
     run("nbdcopy", &["--flush", &old, &uri]).succeeded();
     daemon.end();
-    std::fs::rename(&disks[1], away(&disks[1])).expect("a disk can be moved away");
+    take(&disks[1]);
     daemon.start_again();
     run("nbdcopy", &["--flush", &new, &uri]).succeeded();
     daemon.end();
-    std::fs::rename(away(&disks[1]), &disks[1]).expect("a disk can be moved back");
+    give(&disks[1]);
     daemon.start_again();
     run("nbdcopy", &[&uri, &out]).succeeded();
     run("cmp", &[&new, &out]).succeeded();
     wait_until("all is in step", 60, || daemon.json(&["space", "show", "tank/vm"])["state"] == "ok");
-    pull(&daemon, &disks[0]);
+    pull(&daemon, "tank", &disks[0]);
     run("nbdcopy", &[&uri, &out]).succeeded();
     run("cmp", &[&new, &out]).succeeded();
 }

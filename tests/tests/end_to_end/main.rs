@@ -9,4 +9,5 @@ mod file_system;
 mod footprint;
 mod life;
 mod losses;
+mod parity;
 mod tls;
