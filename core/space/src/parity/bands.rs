@@ -266,6 +266,15 @@ impl BandState {
         self.free.extend(places);
     }
 
+    /// What the journal has for a band in a place that it left does not count; the place is free once the journal says so.
+    pub fn keep_void(&mut self, band: u32, stamp: u64, place: u16) {
+        let known = self.uncommitted.voids.entry(band).or_default();
+        *known = (*known).max(stamp);
+        if self.free.remove(&place) {
+            self.uncommitted.left.push(place);
+        }
+    }
+
     /// Whether no block holds data and none is about to.
     pub fn is_empty(&self) -> bool {
         self.written.is_empty() && self.dirty.is_empty() && self.lines.is_empty()

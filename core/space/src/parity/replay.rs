@@ -181,8 +181,10 @@ impl Inner {
         }
         let _turn = row.band_turn(intent.band).await;
         if row.bands().lock().places[intent.band as usize] != intent.place {
-            // The band moved since, with all that was written to it until then.
-            let mut state = row.bands().lock();
+            // The band moved since, with all that was written to it until then. The commit that moved it may not have said so in
+            // the journal: until that is made good nothing may be put in the place that the intent is for.
+            let mut guard = row.bands().lock();
+            let state = &mut *guard;
             if let Some(dirty) = state.dirty.get_mut(&intent.band) {
                 let done: usize = dirty.take_until(intent.stamp).iter().map(Extent::bytes).sum();
                 self.backlog().take(done);
@@ -190,6 +192,10 @@ impl Inner {
                     state.dirty.remove(&intent.band);
                 }
             }
+            state.logged.insert(intent.band, record.end);
+            state.keep_void(intent.band, intent.stamp, intent.place);
+            drop(guard);
+            self.touch(row);
             return Ok(());
         }
         let pieces = (0..geometry.data)

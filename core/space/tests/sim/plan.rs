@@ -55,6 +55,7 @@ impl Plan {
             })
             .collect();
         let (latency, media) = match random.range(0..6u32) {
+            _ if parity && random.chance(1, 4) => (Latency::None, Media::Hdd),
             0 => (Latency::Ssd, Media::Ssd),
             1 => (Latency::Hdd10k, Media::Hdd),
             _ => (Latency::None, if random.chance(1, 4) { Media::Hdd } else { Media::Ssd }),
