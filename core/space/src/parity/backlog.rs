@@ -197,6 +197,8 @@ impl Inner {
         let journal = self.journal().await?;
         let fits = journal.held() + 2 * journal.record_share() <= journal.capacity() / LOG_SHARE;
         let spills = self.backlog.line().front().is_some_and(|(row, _)| self.spills(&journal, row));
+        // Whoever holds this may wait for the line, which is held here.
+        let Ok(_one) = self.backlog.logging.try_lock() else { return Ok(false) };
         if !fits || !spills {
             return Ok(false);
         }

@@ -11,6 +11,7 @@ use crate::space::Inner;
 use super::band_map::NOWHERE;
 use super::journal::{Draft, Record};
 use super::plan::{Placing, Write};
+use super::record::MOST_ENTRIES;
 
 /// A write that fails for want of slabs in step is tried so often: the failed ones are recorded in between.
 const TRIES: u32 = 3;
@@ -31,8 +32,24 @@ impl Inner {
         }
     }
 
-    /// Carries plans out: first what is intended in place goes to the journal, then everything to the slabs.
+    /// Carries plans out, as many at a time as one record may tell of. One that fails keeps no other from being done.
     pub async fn carry_out(&self, placings: Vec<Placing>) -> Result<(), IoError> {
+        let most = self.most_recorded();
+        let (mut result, mut group, mut entries, mut bytes) = (Ok(()), Vec::new(), 0, 0);
+        for placing in placings {
+            let (more, more_bytes) = (placing.intents.len(), placing.recorded_bytes());
+            if !group.is_empty() && (entries + more > MOST_ENTRIES || bytes + more_bytes > most) {
+                result = self.carry_out_together(std::mem::take(&mut group)).await.and(result);
+                (entries, bytes) = (0, 0);
+            }
+            (entries, bytes) = (entries + more, bytes + more_bytes);
+            group.push(placing);
+        }
+        self.carry_out_together(group).await.and(result)
+    }
+
+    /// Carries plans out: first what is intended in place goes to the journal, then everything to the slabs.
+    async fn carry_out_together(&self, placings: Vec<Placing>) -> Result<(), IoError> {
         match self.note_intents(&placings).await {
             Ok(record) => {
                 // Each holds the record until it is done, and none longer.

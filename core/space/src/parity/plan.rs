@@ -386,6 +386,11 @@ impl Row {
 }
 
 impl Placing {
+    /// Bytes of the blocks that a record brings along for it.
+    pub fn recorded_bytes(&self) -> u64 {
+        self.intents.iter().flat_map(|(_, blocks)| blocks).map(|block| block.len() as u64).sum()
+    }
+
     /// Adds what it intends to a record.
     pub fn note(&self, draft: &mut Draft) {
         for (intent, blocks) in &self.intents {

@@ -20,9 +20,9 @@ impl Inner {
         row.slabs.iter().any(rotates) && journal.is_solid()
     }
 
-    /// Puts what waits of some bands into the journal and forgets it. The caller sees to it that there is room.
+    /// Puts what waits of some bands into the journal and forgets it. The caller sees to it that there is room, and that nobody
+    /// else puts a record together.
     pub async fn spill(&self, journal: &Journal, bands: &[(Arc<Row>, u32)]) -> Result<(), IoError> {
-        let _one = self.backlog().logging.lock().await;
         let mut logging = Logging::default();
         for (row, band) in bands {
             logging.collect(row, Some((*band, *band)), journal.record_share());

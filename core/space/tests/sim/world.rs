@@ -80,7 +80,8 @@ impl World {
     /// A disk as the prober finds it.
     pub fn candidate(&self, index: usize) -> Candidate {
         let disk = self.disk(index);
-        let info = DiskInfo { path: format!("/sim/{index}"), serial: disk.spec().serial.clone(), ..DiskInfo::default() };
+        let (serial, media) = (disk.spec().serial.clone(), disk.spec().media);
+        let info = DiskInfo { path: format!("/sim/{index}"), serial, media, ..DiskInfo::default() };
         Candidate { device: disk.clone(), info }
     }
 
