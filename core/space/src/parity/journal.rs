@@ -22,7 +22,7 @@ use crate::row::Row;
 use crate::space::Inner;
 use crate::stripe::segments;
 
-use super::record::{Entry, Head, Place};
+use super::record::{Entry, Head, MOST_ENTRIES, MOST_RECORD_BYTES, Place};
 
 /// Bytes before the log: two anchors.
 const ANCHOR_BYTES: u64 = 2 * BLOCK_BYTES;
@@ -136,7 +136,7 @@ impl Journal {
 
     /// Bytes that a band may take in a record of what is only written; such a record takes twice that at most.
     pub fn record_share(&self) -> u64 {
-        self.capacity() / 64
+        (self.capacity() / 64).min(MOST_RECORD_BYTES / 4)
     }
 
     /// Whether it is on faster disks than the data may be: none of its disks rotates.
@@ -229,6 +229,11 @@ impl Inner {
         }
         let journal = &*journal;
         let len = draft.bytes();
+        let brought = draft.blocks.iter().map(|slice| slice.len() as u64).sum::<u64>();
+        if draft.entries.len() > MOST_ENTRIES || brought > MOST_RECORD_BYTES {
+            // Whoever reads the journal would take it for the end of the log.
+            return Err(IoError::invalid(format!("a record of {brought} bytes in the journal of space {}", self.path())));
+        }
         self.make_room(journal, &mut chain, len).await?;
         let (at, tail) = {
             let log = journal.lock();

@@ -114,12 +114,7 @@ fn bytes_of(blocks: u32) -> usize {
 impl Row {
     /// Plans what is to be done with a band whose turn is held; `None` where there is nothing. A band with more to write than
     /// the journal takes does not change in place.
-    pub async fn plan(
-        self: &Arc<Self>,
-        space: &Inner,
-        band: u32,
-        turn: BandTurn,
-    ) -> Result<Option<Placing>, IoError> {
+    pub async fn plan(self: &Arc<Self>, space: &Inner, band: u32, turn: BandTurn) -> Result<Option<Placing>, IoError> {
         let most = space.most_in_place();
         let bands = self.bands();
         let geometry = bands.geometry;

@@ -17,6 +17,8 @@ use holdfast_pool::frame::{Frame, HEADER_BYTES, Kind};
 pub const MOST_ENTRIES: usize = 4096;
 /// The most blocks that a record brings along.
 pub const MOST_BLOCKS: u32 = 16_384;
+/// Bytes of these.
+pub const MOST_RECORD_BYTES: u64 = MOST_BLOCKS as u64 * BLOCK_BYTES;
 
 /// Blocks of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 
 mod extents;
 mod model;
+mod parity;
 mod plan;
 mod scenarios;
 mod simulate;
