@@ -18,7 +18,7 @@ use crate::stripe::ChunkPart;
 
 use super::dirty::{Content, Extent};
 use super::journal::{Draft, Journal, Record};
-use super::record::{Blocks, Entry, MOST_ENTRIES};
+use super::record::{Blocks, Entry, MOST_ENTRIES, MOST_RECORD_BYTES};
 
 /// The share of the journal that holds what is only written, at most: putting it in place takes up to three times as much.
 const LOG_SHARE: u64 = 6;
@@ -110,9 +110,20 @@ impl Inner {
         &self.backlog
     }
 
-    /// Bytes of a band that may change in place: more would not fit the journal with what else must.
+    /// Bytes that the journal can take.
+    fn journal_bytes(&self) -> u64 {
+        self.backlog.journal.lock().expect("no panic while held").as_ref().map_or(0, |journal| journal.capacity())
+    }
+
+    /// Bytes of a band that may change in place: with its parity, up to three times as much, more would not fit a record, or the
+    /// journal with what else must.
     pub fn most_in_place(&self) -> u64 {
-        self.backlog.journal.lock().expect("no panic while held").as_ref().map_or(0, |journal| journal.capacity() / 8)
+        (self.journal_bytes() / 8).min(MOST_RECORD_BYTES / 4)
+    }
+
+    /// Bytes of blocks that a record of several bands may bring along.
+    pub fn most_recorded(&self) -> u64 {
+        (self.journal_bytes() / 4).min(MOST_RECORD_BYTES)
     }
 
     /// Takes `data`, or nothing, for blocks of a row; durable when answered if asked for.
@@ -240,7 +251,7 @@ impl Inner {
         let mut bands = bands.into_iter().peekable();
         while bands.peek().is_some() {
             let (mut batch, mut bytes) = (Vec::new(), 0);
-            while let Some((row, band)) = bands.next_if(|_| bytes < most / 2) {
+            while let Some((row, band)) = bands.next_if(|_| batch.is_empty() || bytes < most / 2) {
                 let waiting = row.bands().lock().dirty.get(&band).map_or(0, super::dirty::Dirty::blocks);
                 bytes += u64::from(waiting) * BLOCK_BYTES;
                 batch.push((row, band));
