@@ -260,13 +260,17 @@ impl Row {
         units: &[(u32, Units)],
         placing: &mut Placing,
     ) -> Result<(), IoError> {
+        let takes = |column: &usize| self.slabs[*column].usable() || self.slabs[*column].joining();
+        let left_out: Vec<usize> = (0..geometry.columns).filter(|column| !takes(column)).collect();
+        // A slab whose parity the journal leaves out must be known as stale before the journal tells of the rest.
+        self.confirm_missed(&left_out).await?;
         for (stripe, units) in units {
             let mut borders = units.borders();
             self.add_written_borders(geometry, *stripe, &mut borders);
             for range in borders.windows(2) {
                 let touched = (0..geometry.data).any(|piece| units.content(piece, range[0], range[1]).is_some());
                 if touched {
-                    self.plan_range(geometry, *stripe, units, (range[0], range[1]), placing).await?;
+                    self.plan_range(geometry, *stripe, units, (range[0], range[1]), &left_out, placing).await?;
                 }
             }
         }
@@ -294,6 +298,7 @@ impl Row {
         stripe: u32,
         units: &Units,
         (start, end): (u32, u32),
+        left_out: &[usize],
         placing: &mut Placing,
     ) -> Result<(), IoError> {
         let contents: Vec<Option<Content>> = (0..geometry.data).map(|piece| units.content(piece, start, end)).collect();
@@ -305,11 +310,8 @@ impl Row {
             let state = self.bands().lock();
             mask(&|piece| state.written.contains(geometry.block(stripe, piece, start)))
         };
-        let takes = |piece: usize| {
-            let slab = &self.slabs[geometry.column(stripe, piece)];
-            slab.usable() || slab.joining()
-        };
-        let parity: Vec<usize> = (geometry.data..geometry.columns).filter(|piece| takes(*piece)).collect();
+        let takes = |piece: &usize| !left_out.contains(&geometry.column(stripe, *piece));
+        let parity: Vec<usize> = (geometry.data..geometry.columns).filter(takes).collect();
         let remains = (written & !emptied) | filled;
         let parity = if remains == 0 { Vec::new() } else { parity };
         let rows = Rows { stripe, place: placing.place, within: start, len: end - start };
