@@ -90,6 +90,10 @@ impl Row {
 
     /// Brings a stale slab in step. Answers whether it is; false where its disk went out meanwhile.
     pub async fn rejoin(self: &Arc<Self>, space: &Inner, index: usize) -> Result<bool, IoError> {
+        if self.parity.is_some() {
+            // What the journal intends must be in place before anything is computed from it.
+            space.ready().await?;
+        }
         self.refresh();
         let slab = &self.slabs[index];
         if slab.usable() {

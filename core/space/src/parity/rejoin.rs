@@ -2,6 +2,7 @@
 //!
 //! While it joins it takes every write; the bands that it missed are computed one by one while their turn is held.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use holdfast_device::{Durability, IoError};
@@ -18,28 +19,14 @@ impl Inner {
         let slab = &row.slabs[index];
         row.settle_group(index).await?;
         row.write_header(index).await?;
-        let bands: Vec<u32> = {
+        // A commit under way has taken what it works on: it is over before anything is looked at.
+        let bands: BTreeSet<u32> = {
+            let _one = self.backlog().committing.lock().await;
             let state = row.bands().lock();
-            let runs = |set: &crate::block_set::BlockSet| {
-                set.runs(0, set.limit()).flat_map(|(start, end)| start..end).collect::<Vec<_>>()
-            };
-            let mut bands = runs(&state.missed);
-            bands.extend(runs(&state.uncommitted.changed));
-            bands.extend(state.busy_bands());
-            bands.sort_unstable();
-            bands.dedup();
-            bands
+            let changed = [&state.missed, &state.uncommitted.changed];
+            let runs = changed.into_iter().flat_map(|set| set.runs(0, set.limit())).flat_map(|(start, end)| start..end);
+            runs.chain(state.busy_bands()).collect()
         };
-        // A commit under way has taken what it works on: it is over before the rest is looked at.
-        let committed = {
-            drop(self.backlog().committing.lock().await);
-            let state = row.bands().lock();
-            state.missed.clone()
-        };
-        let missed = committed.runs(0, committed.limit()).flat_map(|(start, end)| start..end);
-        let mut bands: Vec<u32> = bands.into_iter().chain(missed).collect();
-        bands.sort_unstable();
-        bands.dedup();
         for band in bands {
             if slab.disk.outages() != outages {
                 return Ok(false);
