@@ -423,7 +423,7 @@ impl Inner {
                 let idle = excess > 0
                     && Arc::strong_count(row) == 1
                     && row.users.load(Ordering::Acquire) == 0
-                    && row.parity.as_ref().is_none_or(|bands| bands.lock().is_settled())
+                    && row.parity.as_ref().is_none_or(|bands| self.may_forget(bands))
                     && row.columns.iter().all(|column| column.lock().is_settled());
                 excess -= usize::from(idle);
                 !idle

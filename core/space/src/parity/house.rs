@@ -4,7 +4,18 @@ use holdfast_device::IoError;
 
 use crate::space::Inner;
 
+use super::bands::Bands;
+
 impl Inner {
+    /// Whether a row with these bands may be closed. What the log still has for them must be void when one moves, so they stay
+    /// known until the log has gone past it.
+    pub fn may_forget(&self, bands: &Bands) -> bool {
+        let state = bands.lock();
+        let journal = self.backlog().journal.lock().expect("no panic while held");
+        let gone = |end: &u64| journal.as_ref().is_some_and(|journal| !journal.reaches(*end));
+        state.is_settled() && state.logged.values().all(gone)
+    }
+
     /// One pass of the housekeeping.
     pub async fn tidy_bands(&self) -> Result<(), IoError> {
         if self.record.shape.layout.parity() == 0 {
