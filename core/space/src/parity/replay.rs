@@ -116,6 +116,9 @@ impl Inner {
                 continue;
             }
             let Some(open) = self.row_if_any(chunk).await? else { continue };
+            if open.parity.is_none() {
+                return Err(self.bad_record(record));
+            }
             match entry {
                 Entry::Written(found) => self.replay_blocks(&open, found, *band, Content::Bytes(blocks), log_at, record)?,
                 Entry::Emptied(found) => self.replay_blocks(&open, found, *band, Content::Nothing, log_at, record)?,
@@ -173,6 +176,7 @@ impl Inner {
         let data_mask = (1u64 << geometry.data) - 1;
         let fits = intent.band < geometry.bands
             && intent.stripe / geometry.stripes() == intent.band
+            && u32::from(intent.place) < geometry.places
             && intent.within + intent.len <= geometry.unit
             && u64::from(intent.filled | intent.emptied) & !data_mask == 0
             && u32::from(intent.parity) < 1 << geometry.parity;
