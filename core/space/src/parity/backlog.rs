@@ -22,8 +22,10 @@ use super::record::{Blocks, Entry, MOST_ENTRIES, MOST_RECORD_BYTES};
 
 /// The share of the journal that holds what is only written, at most: putting it in place takes up to three times as much.
 const LOG_SHARE: u64 = 6;
+/// The share of the journal that may be held before anything else is put in place: the rest is for what that intends.
+const HELD_SHARE: u64 = 3;
 /// How often the oldest record is looked at again before it counts as stuck, and how long each time at first.
-const TRIES: u32 = 100;
+const TRIES: u32 = 300;
 const MOMENT: std::time::Duration = std::time::Duration::from_micros(200);
 /// Bands that are put in place together, at most.
 const BATCH_BANDS: usize = 64;
@@ -39,7 +41,7 @@ pub struct Backlog {
     /// Bands that wait in the journal alone.
     spilled: Mutex<Vec<(Arc<Row>, u32)>>,
     /// Held by whoever works on the line.
-    placing: tokio::sync::Mutex<()>,
+    pub(super) placing: tokio::sync::Mutex<()>,
     /// Held while a record of what is only in memory is put together and written.
     pub(super) logging: tokio::sync::Mutex<()>,
     /// Held while maps are written.
@@ -244,7 +246,11 @@ impl Inner {
     }
 
     /// Puts bands in place, some at a time so that the journal has room for what is intended.
-    pub async fn place_bands(&self, mut bands: Vec<(Arc<Row>, u32)>) -> Result<(), IoError> {
+    pub async fn place_bands(&self, bands: Vec<(Arc<Row>, u32)>) -> Result<(), IoError> {
+        self.place_batches(bands, true).await
+    }
+
+    async fn place_batches(&self, mut bands: Vec<(Arc<Row>, u32)>, drains: bool) -> Result<(), IoError> {
         bands.sort_by_key(|(row, band)| (row.chunk, row.record.id, *band));
         bands.dedup_by_key(|(row, band)| (row.record.id, *band));
         let most = self.most_in_place();
@@ -256,7 +262,17 @@ impl Inner {
                 bytes += u64::from(waiting) * BLOCK_BYTES;
                 batch.push((row, band));
             }
-            let result = self.place_batch(&batch).await;
+            let drained = match drains {
+                true => {
+                    let journal = self.journal().await?;
+                    Box::pin(self.drain_log(&journal, journal.capacity() / HELD_SHARE)).await
+                }
+                false => Ok(()),
+            };
+            let result = match drained {
+                Ok(()) => self.place_batch(&batch).await,
+                error => error,
+            };
             if let Err(error) = result {
                 for (row, band) in batch.into_iter().chain(bands) {
                     let queued = {
@@ -297,42 +313,62 @@ impl Inner {
     /// Puts everything in place that waits.
     pub async fn place_all(&self) -> Result<(), IoError> {
         let _turn = self.backlog.placing.lock().await;
+        self.place_waiting().await
+    }
+
+    /// Puts everything in place that waits by now, for whoever has the turn.
+    pub async fn place_waiting(&self) -> Result<(), IoError> {
         let spilled = std::mem::take(&mut *self.backlog.spilled());
         self.place_taken(spilled).await?;
-        while self.place_oldest().await? {}
+        let mut left = self.backlog.line().len();
+        while left > 0 && self.place_oldest().await? {
+            left = left.saturating_sub(BATCH_BANDS);
+        }
         Ok(())
     }
 
     /// Makes what was written to rows durable: in the journal, or in place with its maps. With `only`, of bands in a range.
     pub async fn make_durable(&self, rows: &[Arc<Row>], only: Option<(u32, u32)>) -> Result<(), IoError> {
         let journal = self.journal().await?;
-        loop {
+        // What is written meanwhile is not waited for: under load that would have no end.
+        let mut left: Vec<(Arc<Row>, u32)> = rows.iter().flat_map(|row| row.unlogged_bands(only)).collect();
+        while !left.is_empty() {
             let one = self.backlog.logging.lock().await;
-            let unlogged = |row: &Arc<Row>| {
-                let (first, last) = only.unwrap_or((0, u32::MAX - 1));
-                row.bands().lock().unlogged.range(first..=last).next().is_some()
-            };
-            if !rows.iter().any(unlogged) {
-                break;
-            }
             self.reserve_log(&journal).await?;
-            let mut logging = Logging::default();
-            rows.iter().for_each(|row| logging.collect(row, only, journal.record_share()));
-            let Logging { draft, extents, waits, full } = logging;
-            if !draft.entries.is_empty() {
-                let appended = self.append_or_commit(draft).await;
-                note_logged(&extents, appended.as_ref().ok());
-                appended?;
+            let (mut logging, mut later, mut waits, mut full) = (Logging::default(), Vec::new(), Vec::new(), None);
+            for (row, band) in left {
+                match logging.collect(&row, band, journal.record_share()) {
+                    Collected::Done => {}
+                    Collected::Placing(stamp) => waits.push((row, band, stamp)),
+                    Collected::TooMuch if full.is_none() => full = Some((row, band)),
+                    Collected::TooMuch | Collected::NoRoom => later.push((row, band)),
+                }
             }
+            self.log(logging).await?;
             drop(one);
-            for (row, band) in waits {
+            for (row, band, stamp) in waits {
                 drop(row.shared_turn(band).await);
+                if row.bands().lock().in_place.get(&band).is_none_or(|placed| *placed < stamp) {
+                    later.push((row, band));
+                }
             }
             if let Some(band) = full {
                 self.place_bands(vec![band]).await?;
             }
+            left = later;
         }
         self.commit_direct(rows, only).await
+    }
+
+    /// Writes what was collected to the journal. Answers where the record ends, if there was anything.
+    pub(super) async fn log(&self, logging: Logging) -> Result<Option<u64>, IoError> {
+        let Logging { draft, extents } = logging;
+        if draft.entries.is_empty() {
+            return Ok(None);
+        }
+        let appended = self.append_or_commit(draft).await;
+        note_logged(&extents, appended.as_ref().ok());
+        appended.map(|(_, end)| Some(end))
     }
 
     /// Sees to it that a record of what is only in memory may go to the journal, and that there is room for all that is intended
@@ -343,8 +379,14 @@ impl Inner {
             return Ok(());
         }
         let _turn = self.backlog.placing.lock().await;
+        self.drain_log(journal, most - bytes).await
+    }
+
+    /// Puts in place what the log holds longest, until it holds no more than `most` bytes. What that intends takes up to three times
+    /// as much of the log before the first of it is done with.
+    async fn drain_log(&self, journal: &Arc<Journal>, most: u64) -> Result<(), IoError> {
         let mut tries = 0;
-        while journal.held() + bytes > most {
+        while journal.held() > most {
             let before = journal.oldest().map(|record| record.at);
             if let Some(record) = journal.oldest() {
                 let mut bands = Vec::new();
@@ -354,7 +396,7 @@ impl Inner {
                     }
                 }
                 drop(record);
-                self.place_bands(bands).await?;
+                self.place_batches(bands, false).await?;
             }
             self.commit_all().await?;
             // Whoever works on the same bands may hold the record until the next commit.
@@ -372,11 +414,17 @@ impl Inner {
 
     /// Appends a record; where the log is full, after a commit, which lets go of what is in place.
     pub async fn append_or_commit(&self, draft: Draft) -> Result<(Arc<Record>, u64), IoError> {
-        let journal = self.journal().await?;
-        if !journal.has_room(draft.bytes()) {
+        for tries in 0..TRIES {
+            if let Some(appended) = self.append(&draft, false).await? {
+                return Ok(appended);
+            }
+            if tries > 0 {
+                // Whoever is about to put in place what it intends holds the room until the next commit.
+                self.pool.env().clock.sleep(MOMENT * tries).await;
+            }
             self.commit_all().await?;
         }
-        self.append(draft).await
+        Err(IoError::new(IoErrorKind::NoSpace, format!("{} bytes in the journal of space {}", draft.bytes(), self.path())))
     }
 }
 
@@ -386,59 +434,69 @@ pub(super) struct Logging {
     pub draft: Draft,
     /// Row, band, first block, length, stamp.
     pub extents: Vec<(Arc<Row>, u32, u32, u32, u64)>,
-    /// Bands that are being put in place.
-    waits: Vec<(Arc<Row>, u32)>,
-    /// A band that waits with more than fits.
-    full: Option<(Arc<Row>, u32)>,
+}
+
+/// What becomes of what is only in memory of a band.
+pub(super) enum Collected {
+    /// It goes into the record, or there is none.
+    Done,
+    /// So it does, but for what is being put in place, up to a stamp.
+    Placing(u64),
+    /// It is more than fits a record.
+    TooMuch,
+    /// It does not fit this record.
+    NoRoom,
+}
+
+impl Row {
+    /// Bands of a row with something that is only in memory, of those in a range.
+    fn unlogged_bands(self: &Arc<Self>, only: Option<(u32, u32)>) -> Vec<(Arc<Self>, u32)> {
+        let (first, last) = only.unwrap_or((0, u32::MAX));
+        let mut guard = self.bands().lock();
+        let state = &mut *guard;
+        let open = |band: &u32| state.dirty.get(band).is_some_and(|dirty| dirty.extents().any(|(_, extent)| !extent.logged));
+        let (found, done): (Vec<u32>, Vec<u32>) = state.unlogged.range(first..=last).copied().partition(open);
+        state.unlogged.retain(|band| !done.contains(band));
+        found.into_iter().map(|band| (self.clone(), band)).collect()
+    }
 }
 
 impl Logging {
-    pub fn collect(&mut self, row: &Arc<Row>, only: Option<(u32, u32)>, limit: u64) {
+    /// Collects what is only in memory of a band. Where it is being put in place, that counts as well once it is there.
+    pub fn collect(&mut self, row: &Arc<Row>, band: u32, limit: u64) -> Collected {
         let mut guard = row.bands().lock();
         let state = &mut *guard;
-        let (first, last) = only.unwrap_or((0, u32::MAX - 1));
-        let bands: Vec<u32> = state.unlogged.range(first..=last).copied().collect();
-        for band in bands {
-            let Some(dirty) = state.dirty.get(&band) else {
-                state.unlogged.remove(&band);
-                continue;
-            };
-            let placed = state.placing.get(&band).copied().unwrap_or(0);
-            let open = |extent: &Extent| !extent.logged && extent.stamp > placed;
-            if dirty.extents().any(|(_, extent)| !extent.logged && extent.stamp <= placed) {
-                self.waits.push((row.clone(), band));
-            }
-            let bytes: u64 = dirty.extents().filter(|(_, extent)| open(extent)).map(|(_, extent)| extent.bytes() as u64).sum();
-            let count = dirty.extents().filter(|(_, extent)| open(extent)).count();
-            if count == 0 {
-                if !dirty.extents().any(|(_, extent)| !extent.logged) {
-                    state.unlogged.remove(&band);
-                }
-                continue;
-            }
-            if bytes > limit || count > MOST_ENTRIES / 2 {
-                self.full.get_or_insert((row.clone(), band));
-                continue;
-            }
-            if self.draft.bytes() + bytes > 2 * limit || self.draft.entries.len() + count > MOST_ENTRIES {
-                return;
-            }
-            state.logging.insert(band);
-            for (start, extent) in dirty.extents().filter(|(_, extent)| open(extent)) {
-                let blocks = Blocks { chunk: row.chunk, row: row.record.id, stamp: extent.stamp, start, len: extent.len };
-                match &extent.content {
-                    Content::Logged(_) => unreachable!("what is in the journal is logged"),
-                    Content::Bytes(bytes) => self.draft.add(row.chunk, band, Entry::Written(blocks), [bytes.clone()]),
-                    Content::Nothing => self.draft.add(row.chunk, band, Entry::Emptied(blocks), []),
-                }
-                self.extents.push((row.clone(), band, start, extent.len, extent.stamp));
-            }
+        let Some(dirty) = state.dirty.get(&band) else { return Collected::Done };
+        let placing = state.placing.get(&band).copied().unwrap_or(0);
+        let (placed, open): (Vec<_>, Vec<_>) =
+            dirty.extents().filter(|(_, extent)| !extent.logged).partition(|(_, extent)| extent.stamp <= placing);
+        let done = if placed.is_empty() { Collected::Done } else { Collected::Placing(placing) };
+        if open.is_empty() {
+            return done;
         }
+        let bytes: u64 = open.iter().map(|(_, extent)| extent.bytes() as u64).sum();
+        if bytes > limit || open.len() > MOST_ENTRIES / 2 {
+            return Collected::TooMuch;
+        }
+        if self.draft.bytes() + bytes > 2 * limit || self.draft.entries.len() + open.len() > MOST_ENTRIES {
+            return Collected::NoRoom;
+        }
+        state.logging.insert(band);
+        for (start, extent) in open {
+            let blocks = Blocks { chunk: row.chunk, row: row.record.id, stamp: extent.stamp, start, len: extent.len };
+            match &extent.content {
+                Content::Logged(_) => unreachable!("what is in the journal is logged"),
+                Content::Bytes(bytes) => self.draft.add(row.chunk, band, Entry::Written(blocks), [bytes.clone()]),
+                Content::Nothing => self.draft.add(row.chunk, band, Entry::Emptied(blocks), []),
+            }
+            self.extents.push((row.clone(), band, start, extent.len, extent.stamp));
+        }
+        done
     }
 }
 
 /// What was collected is in the journal, durably, if it got a record. Whatever replaced some of it meanwhile holds that too.
-pub(super) fn note_logged(extents: &[(Arc<Row>, u32, u32, u32, u64)], record: Option<&(Arc<Record>, u64)>) {
+fn note_logged(extents: &[(Arc<Row>, u32, u32, u32, u64)], record: Option<&(Arc<Record>, u64)>) {
     for (row, band, start, len, stamp) in extents {
         let mut guard = row.bands().lock();
         let state = &mut *guard;

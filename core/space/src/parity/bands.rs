@@ -52,6 +52,8 @@ pub struct BandState {
     pub uncommitted: Uncommitted,
     /// By band, where in the journal its last record ends.
     pub logged: BTreeMap<u32, u64>,
+    /// By band, up to which stamp what was written since the row was opened is in place.
+    pub in_place: BTreeMap<u32, u64>,
     given_back: bool,
     log_waiters: Vec<Waker>,
     lines: RangeQueue,
@@ -156,6 +158,7 @@ impl Bands {
             moved: BlockSet::new(geometry.bands),
             uncommitted: Uncommitted::new(geometry.bands),
             logged: BTreeMap::new(),
+            in_place: BTreeMap::new(),
             given_back: false,
             lines: RangeQueue::default(),
             free: (0..geometry.places as u16).collect(),

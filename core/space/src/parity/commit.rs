@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use holdfast_device::{Durability, IoError};
+use holdfast_device::{Durability, IoError, IoErrorKind};
 use holdfast_pool::slab::map_at;
 
 use crate::block_set::BlockSet;
@@ -106,6 +106,11 @@ impl Inner {
         self.write_voids(snapshots).await
     }
 
+    async fn append_void(&self, draft: &Draft) -> Result<(), IoError> {
+        let full = || IoError::new(IoErrorKind::NoSpace, format!("the journal of space {} is full", self.path()));
+        self.append(draft, true).await?.map(drop).ok_or_else(full)
+    }
+
     /// Writes down which records of the journal do not count any more, where it still has them.
     async fn write_voids(&self, snapshots: &[(&Arc<Row>, Snapshot)]) -> Result<(), IoError> {
         if snapshots.iter().all(|(_, snapshot)| snapshot.work.voids.is_empty()) {
@@ -122,12 +127,12 @@ impl Inner {
                 let void = Entry::Void { chunk: row.chunk, row: row.record.id, stamp: *stamp, band: *band };
                 draft.add(row.chunk, *band, void, []);
                 if draft.entries.len() == MOST_ENTRIES {
-                    self.append(std::mem::take(&mut draft)).await?;
+                    self.append_void(&std::mem::take(&mut draft)).await?;
                 }
             }
         }
         if !draft.entries.is_empty() {
-            self.append(draft).await?;
+            self.append_void(&draft).await?;
         }
         Ok(())
     }

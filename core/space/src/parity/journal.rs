@@ -14,7 +14,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use holdfast_device::{Durability, IoBuf, IoError, IoErrorKind, IoSlice};
+use holdfast_device::{Durability, IoBuf, IoError, IoSlice};
 use holdfast_model::wire::Crc32c;
 use holdfast_model::{BLOCK_BYTES, Uuid};
 
@@ -26,6 +26,8 @@ use super::record::{Entry, Head, MOST_ENTRIES, MOST_RECORD_BYTES, Place};
 
 /// Bytes before the log: two anchors.
 const ANCHOR_BYTES: u64 = 2 * BLOCK_BYTES;
+/// Bytes of the log that nobody needs any more and that the next start would read all the same, at most.
+const MOST_UNUSED_BYTES: u64 = 64 << 20;
 /// Bytes of the log that only commits use.
 const RESERVED_BYTES: u64 = 256 << 10;
 /// Small blocks of a record up to so many bytes are put together before they are written: a copy is cheaper than a request.
@@ -105,7 +107,7 @@ impl Draft {
 
     /// Bytes that it takes in the log.
     pub fn bytes(&self) -> u64 {
-        let head = (128 + self.entries.len() as u64 * 64).next_multiple_of(BLOCK_BYTES);
+        let head = (128 + self.entries.iter().map(Entry::bytes).sum::<u64>()).next_multiple_of(BLOCK_BYTES);
         head + self.blocks.iter().map(|slice| slice.len() as u64).sum::<u64>()
     }
 }
@@ -163,11 +165,6 @@ impl Journal {
         log.head - log.begin()
     }
 
-    /// Whether a record of so many bytes fits, and what a commit must write after it.
-    pub fn has_room(&self, bytes: u64) -> bool {
-        self.held() + bytes + RESERVED_BYTES.min(self.capacity() / 16) <= self.capacity()
-    }
-
     /// Whether a record that ends at `end` is still in the log.
     pub fn reaches(&self, end: u64) -> bool {
         end > self.lock().tail
@@ -215,11 +212,9 @@ impl Log {
 }
 
 impl Inner {
-    /// Appends a record, durably. Answers it, held by the caller.
-    ///
-    /// # Errors
-    /// `NoSpace` where the log has no room: what its oldest records tell must be put in place and committed first.
-    pub async fn append(&self, draft: Draft) -> Result<(Arc<Record>, u64), IoError> {
+    /// Appends a record, durably. Answers it, held by the caller; `None` where the log has no room for it, and for what commits
+    /// need unless it is one of theirs: what the oldest records tell must be put in place and committed first.
+    pub async fn append(&self, draft: &Draft, commits: bool) -> Result<Option<(Arc<Record>, u64)>, IoError> {
         let mut journal = self.journal().await?;
         let mut chain = journal.appending.lock().await;
         while chain.replaced {
@@ -234,7 +229,10 @@ impl Inner {
             // Whoever reads the journal would take it for the end of the log.
             return Err(IoError::invalid(format!("a record of {brought} bytes in the journal of space {}", self.path())));
         }
-        self.make_room(journal, &mut chain, len).await?;
+        let reserved = if commits { 0 } else { RESERVED_BYTES.min(journal.capacity() / 16) };
+        if !self.make_room(journal, &mut chain, len + reserved).await? {
+            return Ok(None);
+        }
         let (at, tail) = {
             let log = journal.lock();
             (log.head, log.tail)
@@ -242,36 +240,32 @@ impl Inner {
         let mut crc = Crc32c::new();
         draft.blocks.iter().for_each(|slice| crc.add(slice));
         let blocks = draft.blocks.iter().map(|slice| slice.len() as u64 / BLOCK_BYTES).sum::<u64>() as u32;
-        let head = Head { tail, blocks, crc: crc.value(), entries: draft.entries };
+        let head = Head { tail, blocks, crc: crc.value(), entries: draft.entries.clone() };
         let (sealed, own) = journal.place(at, chain.sequence, chain.previous).seal(&head);
         let mut parts = vec![sealed.freeze()];
-        parts.extend(draft.blocks);
+        parts.extend(draft.blocks.iter().cloned());
         let taken: u64 = parts.iter().map(|part| part.len() as u64).sum();
         self.write_log(journal, at, parts).await?;
-        let record = Arc::new(Record { at, sequence: chain.sequence, previous: chain.previous, bands: draft.bands });
+        let record = Arc::new(Record { at, sequence: chain.sequence, previous: chain.previous, bands: draft.bands.clone() });
         chain.sequence += 1;
         chain.previous = own;
         let mut log = journal.lock();
         log.head = at + taken;
         log.records.push_back(record.clone());
-        Ok((record, log.head))
+        Ok(Some((record, log.head)))
     }
 
-    /// Sees to it that the next `len` bytes of the log may be written.
-    async fn make_room(&self, journal: &Journal, chain: &mut Chain, len: u64) -> Result<(), IoError> {
+    /// Sees to it that the next `len` bytes of the log may be written; false where they may not yet.
+    async fn make_room(&self, journal: &Journal, chain: &mut Chain, len: u64) -> Result<bool, IoError> {
         let (room, reclaimable) = {
             let mut log = journal.lock();
             log.drop_done();
             (journal.capacity() - (log.head - log.tail), log.begin() - log.tail)
         };
-        if len > room || reclaimable > journal.capacity() / 4 {
+        if (len > room && reclaimable > 0) || reclaimable > (journal.capacity() / 4).min(MOST_UNUSED_BYTES) {
             self.move_anchor(journal, chain).await?;
         }
-        let used = journal.used();
-        if used + len > journal.capacity() {
-            return Err(IoError::new(IoErrorKind::NoSpace, format!("{len} bytes in the journal of space {}", self.path())));
-        }
-        Ok(())
+        Ok(journal.used() + len <= journal.capacity())
     }
 
     /// Writes down where the log begins now.

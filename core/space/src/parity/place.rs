@@ -168,6 +168,7 @@ impl Inner {
         }
         state.uncommitted.changed.insert(band, band + 1);
         state.uncommitted.placed.insert(band, placing.stamp);
+        state.in_place.insert(band, placing.stamp);
         if differs {
             state.uncommitted.behind.insert(row.bands().map_of(band));
         }

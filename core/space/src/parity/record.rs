@@ -20,6 +20,9 @@ pub const MOST_BLOCKS: u32 = 16_384;
 /// Bytes of these.
 pub const MOST_RECORD_BYTES: u64 = MOST_BLOCKS as u64 * BLOCK_BYTES;
 
+/// The most that offsets, stamps and numbers reach: nobody writes so much, and what is added to them fits.
+const MOST_COUNT: u64 = 1 << 62;
+
 /// Blocks of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocks {
@@ -94,6 +97,15 @@ impl Entry {
         }
     }
 
+    /// Bytes that it takes in the head of a record.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Self::Written(_) | Self::Emptied(_) => 29,
+            Self::Intent(_) => 48,
+            Self::Void { .. } => 25,
+        }
+    }
+
     fn write(&self, writer: &mut Writer) {
         match self {
             Self::Written(blocks) | Self::Emptied(blocks) => {
@@ -114,6 +126,9 @@ impl Entry {
     fn read(reader: &mut Reader<'_>) -> Result<Self, WireError> {
         let tag = reader.u8()?;
         let (chunk, row, stamp) = (reader.u32()?, reader.u64()?, reader.u64()?);
+        if stamp > MOST_COUNT {
+            return Err(WireError::Value("stamp"));
+        }
         match tag {
             1 | 2 => {
                 let blocks = Blocks { chunk, row, stamp, start: reader.u32()?, len: reader.u32()? };
@@ -220,7 +235,9 @@ impl Place {
         let own = (frame.kind, frame.pool, frame.disk, frame.position.generation) == (Kind::JournalAnchor, pool, space, journal);
         let number = Reader::new(payload).u64().ok()?;
         let (at, sequence, previous) = (frame.offset, frame.position.sequence, frame.previous);
-        (own && at.is_multiple_of(BLOCK_BYTES)).then_some((number, Self { pool, space, journal, at, sequence, previous }))
+        let counts = [number, at, sequence].iter().all(|count| *count <= MOST_COUNT);
+        (own && counts && at.is_multiple_of(BLOCK_BYTES))
+            .then_some((number, Self { pool, space, journal, at, sequence, previous }))
     }
 }
 
@@ -265,6 +282,15 @@ mod tests {
             Place { space: Uuid::nil(), ..place() },
         ];
         assert!(other.iter().all(|place| place.open(&block).is_none()));
+    }
+
+    #[test]
+    fn entries_are_as_long_as_they_say() {
+        for entry in head().entries {
+            let mut writer = Writer::new();
+            entry.write(&mut writer);
+            assert_eq!(writer.len() as u64, entry.bytes());
+        }
     }
 
     #[test]

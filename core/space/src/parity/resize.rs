@@ -49,8 +49,11 @@ impl Space {
             return Ok(false);
         }
         let old = inner.journal().await?;
+        // Nobody writes down anything new meanwhile, so what the journal holds comes to an end.
+        let _one = inner.backlog().logging.lock().await;
+        let _turn = inner.backlog().placing.lock().await;
         loop {
-            inner.place_all().await?;
+            inner.place_waiting().await?;
             inner.commit_all().await?;
             let mut chain = old.appending.lock().await;
             if chain.replaced {
@@ -64,6 +67,9 @@ impl Space {
             }
             let Some(freed) = inner.pool.replace_journal(inner.record.id, bytes).await? else { return Ok(false) };
             chain.replaced = true;
+            for row in inner.open_rows().iter().filter(|row| row.parity.is_some()) {
+                row.bands().lock().logged.clear();
+            }
             let opened = inner.open_journal().await;
             let fresh: Option<Arc<Journal>> = opened.as_ref().ok().cloned();
             inner.backlog().replace_journal(fresh);

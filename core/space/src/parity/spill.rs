@@ -9,7 +9,7 @@ use holdfast_model::BLOCK_BYTES;
 use crate::row::Row;
 use crate::space::Inner;
 
-use super::backlog::{Logging, note_logged};
+use super::backlog::Logging;
 use super::dirty::{Content, Extent};
 use super::journal::Journal;
 
@@ -25,16 +25,11 @@ impl Inner {
     pub async fn spill(&self, journal: &Journal, bands: &[(Arc<Row>, u32)]) -> Result<(), IoError> {
         let mut logging = Logging::default();
         for (row, band) in bands {
-            logging.collect(row, Some((*band, *band)), journal.record_share());
+            logging.collect(row, *band, journal.record_share());
         }
-        let Logging { draft, extents, .. } = logging;
-        if draft.entries.is_empty() {
-            return Ok(());
-        }
+        let (draft, extents) = (&logging.draft, logging.extents.clone());
         let lengths: Vec<u64> = draft.entries.iter().map(|entry| u64::from(entry.blocks()) * BLOCK_BYTES).collect();
-        let appended = self.append_or_commit(draft).await;
-        note_logged(&extents, appended.as_ref().ok());
-        let (_, end) = appended?;
+        let Some(end) = self.log(logging).await? else { return Ok(()) };
         let mut at = end - lengths.iter().sum::<u64>();
         for ((row, band, start, len, stamp), length) in extents.iter().zip(lengths) {
             let mut state = row.bands().lock();
