@@ -456,7 +456,7 @@ impl Row {
         let state = &mut *guard;
         let open = |band: &u32| state.dirty.get(band).is_some_and(|dirty| dirty.extents().any(|(_, extent)| !extent.logged));
         let (found, done): (Vec<u32>, Vec<u32>) = state.unlogged.range(first..=last).copied().partition(open);
-        state.unlogged.retain(|band| !done.contains(band));
+        state.unlogged.retain(|band| done.binary_search(band).is_err());
         found.into_iter().map(|band| (self.clone(), band)).collect()
     }
 }

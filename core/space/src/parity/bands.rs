@@ -19,6 +19,7 @@ use super::band_map::{BandMap, NOWHERE, bands_of_map};
 use super::dirty::Dirty;
 use super::geometry::Geometry;
 use super::journal::Record;
+use super::plan::Write;
 
 /// The bands of an open row.
 pub struct Bands {
@@ -54,11 +55,28 @@ pub struct BandState {
     pub logged: BTreeMap<u32, u64>,
     /// By band, up to which stamp what was written since the row was opened is in place.
     pub in_place: BTreeMap<u32, u64>,
+    /// Changes in place that were cut short: stripes may be half written, and nothing may be computed from them.
+    pub torn: BTreeMap<u32, Torn>,
     given_back: bool,
     log_waiters: Vec<Waker>,
     lines: RangeQueue,
     free: BTreeSet<u16>,
     readers: Vec<u32>,
+}
+
+/// A change in place that was cut short. It is done again before anything else happens to the band.
+#[derive(Clone)]
+pub struct Torn {
+    /// Everything written until then is in it.
+    pub stamp: u64,
+    /// What to write.
+    pub writes: Vec<Write>,
+    /// Blocks that hold data then.
+    pub filled: Vec<(u32, u32)>,
+    /// Blocks that hold nothing then.
+    pub emptied: Vec<(u32, u32)>,
+    /// The record that tells of it, for a crash before that, and where it ends.
+    pub record: (Arc<Record>, u64),
 }
 
 /// What happened since the last commit.
@@ -159,6 +177,7 @@ impl Bands {
             uncommitted: Uncommitted::new(geometry.bands),
             logged: BTreeMap::new(),
             in_place: BTreeMap::new(),
+            torn: BTreeMap::new(),
             given_back: false,
             lines: RangeQueue::default(),
             free: (0..geometry.places as u16).collect(),

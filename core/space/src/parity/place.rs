@@ -9,12 +9,26 @@ use crate::row::Row;
 use crate::space::Inner;
 
 use super::band_map::NOWHERE;
+use super::bands::Torn;
 use super::journal::{Draft, Record};
 use super::plan::{Placing, Write};
 use super::record::MOST_ENTRIES;
 
 /// A write that fails for want of slabs in step is tried so often: the failed ones are recorded in between.
 const TRIES: u32 = 3;
+
+/// What is in place of a band now.
+struct Placed<'a> {
+    band: u32,
+    /// Everything written until then.
+    stamp: u64,
+    /// Where, if it moved.
+    place: Option<u16>,
+    /// Blocks that hold data now.
+    filled: &'a [(u32, u32)],
+    /// Blocks that hold nothing now.
+    emptied: &'a [(u32, u32)],
+}
 
 impl Inner {
     /// Puts a band in place at once if it was written throughout, or if all of it is to hold nothing.
@@ -84,19 +98,38 @@ impl Inner {
         let result = self.write_placing(&mut placing).await;
         match result {
             Ok(()) => {
-                self.note_placed(&placing, record.as_ref());
+                let Placing { band, stamp, place, ref filled, ref emptied, .. } = placing;
+                let place = placing.moves.then_some(place);
+                let record = record.as_ref().filter(|_| !placing.intents.is_empty());
+                self.note_placed(&row, &Placed { band, stamp, place, filled, emptied }, record);
                 self.touch(&row);
                 Ok(())
             }
             Err(error) => {
+                let Placing { band, stamp, place, moves, writes, filled, emptied, _turn, .. } = placing;
                 let mut state = row.bands().lock();
-                state.placing.remove(&placing.band);
-                if placing.moves && placing.place != NOWHERE {
-                    state.give_places([placing.place]);
+                state.placing.remove(&band);
+                if moves && place != NOWHERE {
+                    state.give_places([place]);
+                }
+                if let Some(record) = record.filter(|_| !moves) {
+                    state.logged.insert(band, record.1);
+                    state.torn.insert(band, Torn { stamp, writes, filled, emptied, record });
                 }
                 Err(error)
             }
         }
+    }
+
+    /// Does a change in place again that was cut short. The turn of the band must be held alone.
+    pub async fn finish_torn(&self, row: &Arc<Row>, band: u32) -> Result<(), IoError> {
+        let Some(torn) = row.bands().lock().torn.get(&band).cloned() else { return Ok(()) };
+        row.write_pieces(&torn.writes, Durability::Cached).await?;
+        let Torn { stamp, filled, emptied, record, .. } = torn;
+        self.note_placed(row, &Placed { band, stamp, place: None, filled: &filled, emptied: &emptied }, Some(&record));
+        row.bands().lock().torn.remove(&band);
+        self.touch(row);
+        Ok(())
     }
 
     async fn write_placing(&self, placing: &mut Placing) -> Result<(), IoError> {
@@ -134,51 +167,50 @@ impl Inner {
     }
 
     /// What was planned is in place.
-    fn note_placed(&self, placing: &Placing, record: Option<&(Arc<Record>, u64)>) {
-        let row = &placing.row;
+    fn note_placed(&self, row: &Arc<Row>, placed: &Placed<'_>, record: Option<&(Arc<Record>, u64)>) {
         let geometry = row.bands().geometry;
-        let band = placing.band;
+        let Placed { band, stamp, place, filled, emptied } = *placed;
         let (start, end) = (band * geometry.band_blocks(), (band + 1) * geometry.band_blocks());
         let mut guard = row.bands().lock();
         let state = &mut *guard;
         state.placing.remove(&band);
-        if placing.moves {
-            let left = std::mem::replace(&mut state.places[band as usize], placing.place);
+        if let Some(place) = place {
+            let left = std::mem::replace(&mut state.places[band as usize], place);
             if left != NOWHERE {
                 state.uncommitted.left.push(left);
             }
             state.written.remove(start, end);
             let logged = state.logged.contains_key(&band);
             if logged {
-                state.uncommitted.voids.insert(band, placing.stamp);
+                state.uncommitted.voids.insert(band, stamp);
             }
-            if logged || left != NOWHERE || placing.place != NOWHERE {
+            if logged || left != NOWHERE || place != NOWHERE {
                 state.uncommitted.direct.insert(band, band + 1);
                 state.moved.insert(band, band + 1);
             }
         }
-        let mut differs = placing.moves;
-        for (from, to) in &placing.emptied {
+        let mut differs = place.is_some();
+        for (from, to) in emptied {
             differs |= state.written.contains_any(*from, *to);
             state.written.remove(*from, *to);
         }
-        for (from, to) in &placing.filled {
+        for (from, to) in filled {
             differs |= !state.written.contains_all(*from, *to);
             state.written.insert(*from, *to);
         }
         state.uncommitted.changed.insert(band, band + 1);
-        state.uncommitted.placed.insert(band, placing.stamp);
-        state.in_place.insert(band, placing.stamp);
+        state.uncommitted.placed.insert(band, stamp);
+        state.in_place.insert(band, stamp);
         if differs {
             state.uncommitted.behind.insert(row.bands().map_of(band));
         }
-        if let Some((record, end)) = record.filter(|_| !placing.intents.is_empty()) {
+        if let Some((record, end)) = record {
             state.hold(record);
             state.logged.insert(band, *end);
         }
         let mut freed = 0;
         if let Some(dirty) = state.dirty.get_mut(&band) {
-            for extent in dirty.take_until(placing.stamp) {
+            for extent in dirty.take_until(stamp) {
                 freed += extent.bytes();
                 state.uncommitted.held.extend(extent.held.into_iter().map(|(_, record)| record));
             }

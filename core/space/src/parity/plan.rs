@@ -120,6 +120,7 @@ impl Row {
         let geometry = bands.geometry;
         let (start, end) = (band * geometry.band_blocks(), (band + 1) * geometry.band_blocks());
         self.log_done(band).await;
+        space.finish_torn(self, band).await?;
         let (mut extents, stamp, way) = {
             let mut state = bands.lock();
             let Some(dirty) = state.dirty.get(&band) else { return Ok(None) };

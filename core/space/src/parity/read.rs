@@ -39,11 +39,11 @@ impl Inner {
         let (mut waiting, mut sources) = row.sources(start, end);
         let mut whole = if sources.len() == 1 {
             let (run, source) = sources.remove(0);
-            row.read_run(run, source, buf).await?
+            row.read_run(self, run, source, buf).await?
         } else {
             let pieces: Vec<(Run, Source, IoBuf)> =
                 sources.into_iter().map(|(run, source)| (run, source, buf.split_to(bytes_of(run.len)))).collect();
-            let reads = pieces.into_iter().map(|(run, source, piece)| row.read_run(run, source, piece));
+            let reads = pieces.into_iter().map(|(run, source, piece)| row.read_run(self, run, source, piece));
             let pieces = join_all(reads).await.into_iter().collect::<Result<Vec<IoBuf>, IoError>>()?;
             gather(pieces, len)
         };
@@ -120,7 +120,7 @@ impl Row {
         found
     }
 
-    async fn read_run(self: &Arc<Self>, run: Run, source: Source, mut buf: IoBuf) -> Result<IoBuf, IoError> {
+    async fn read_run(self: &Arc<Self>, space: &Inner, run: Run, source: Source, mut buf: IoBuf) -> Result<IoBuf, IoError> {
         let Source::Place { place, holes, in_use } = source else {
             buf.fill(0);
             return Ok(buf);
@@ -142,15 +142,23 @@ impl Row {
         }
         // Who changes the band may wait for a place that nobody reads.
         drop(in_use);
-        self.read_lost(run).await
+        self.read_lost(space, run).await
     }
 
     /// What a run holds now that cannot be read where it is.
-    async fn read_lost(self: &Arc<Self>, run: Run) -> Result<IoBuf, IoError> {
+    async fn read_lost(self: &Arc<Self>, space: &Inner, run: Run) -> Result<IoBuf, IoError> {
         let geometry = self.bands().geometry;
         let first = geometry.block(run.stripe, run.piece, run.within);
-        let _turn = self.shared_turn(geometry.band_of(first)).await;
-        let place = self.bands().lock().places[geometry.band_of(first) as usize];
+        let band = geometry.band_of(first);
+        let mut _turn = self.shared_turn(band).await;
+        while self.bands().lock().torn.contains_key(&band) {
+            drop(_turn);
+            let alone = self.band_turn(band).await;
+            space.finish_torn(self, band).await?;
+            drop(alone);
+            _turn = self.shared_turn(band).await;
+        }
+        let place = self.bands().lock().places[band as usize];
         if place == NOWHERE {
             return Ok(IoBuf::zeroed(bytes_of(run.len)));
         }

@@ -25,13 +25,14 @@ impl Inner {
             let state = row.bands().lock();
             let changed = [&state.missed, &state.uncommitted.changed];
             let runs = changed.into_iter().flat_map(|set| set.runs(0, set.limit())).flat_map(|(start, end)| start..end);
-            runs.chain(state.busy_bands()).collect()
+            runs.chain(state.busy_bands()).chain(state.torn.keys().copied()).collect()
         };
         for band in bands {
             if slab.disk.outages() != outages {
                 return Ok(false);
             }
             let _turn = row.band_turn(band).await;
+            self.finish_torn(row, band).await?;
             row.join_band(index, band).await?;
         }
         if let Err(error) = slab.disk.flush().await {

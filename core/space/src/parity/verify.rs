@@ -83,8 +83,14 @@ impl Inner {
         let geometry = row.bands().geometry;
         for band in 0..geometry.bands {
             let _turn = row.shared_turn(band).await;
-            let place = row.bands().lock().places[band as usize];
-            if place == NOWHERE {
+            let (place, torn) = {
+                let state = row.bands().lock();
+                (state.places[band as usize], state.torn.contains_key(&band))
+            };
+            if torn {
+                found.unchecked_bytes += u64::from(geometry.depth) * BLOCK_BYTES * geometry.columns as u64;
+            }
+            if place == NOWHERE || torn {
                 continue;
             }
             for stripe in band * geometry.stripes()..(band + 1) * geometry.stripes() {

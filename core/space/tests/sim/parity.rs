@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
-use holdfast_device::sim::{Sim, SimDiskSpec};
+use holdfast_device::sim::{Disappearance, Sim, SimDisk, SimDiskSpec};
 use holdfast_device::{Durability, IoBuf, IoSlice};
-use holdfast_model::{BLOCK_BYTES, ByteSize, Layout, Provisioning, Shape};
+use holdfast_model::{BLOCK_BYTES, ByteSize, DiskState, Layout, Provisioning, Shape};
+use holdfast_pool::frame::{Frame, Kind};
 use holdfast_pool::{Pool, SpaceSpec};
 use holdfast_space::{Space, SpaceSettings};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
 
 use crate::world::World;
 
@@ -104,4 +107,136 @@ fn single_blocks_of_many_bands_outlast_a_crash() {
         assert_eq!(space.verify().await.expect("it can be read").mismatched_blocks, 0);
     });
     done.expect("no power cut is planned");
+}
+
+/// A stripe of which only some slabs took a change is not computed from, and not changed by difference, before the rest is
+/// written too.
+#[test]
+fn a_change_in_place_that_was_cut_short_is_finished_first() {
+    for seed in 0..120 {
+        let world = machine(seed, 4, 64 << 20);
+        let (pool, space) = create(&world, parity(1, 4, ByteSize::kib(64)), 1 << 20, SpaceSettings::default());
+        let (first, second) = (world.disk(0), world.disk(1));
+        let candidates = world.candidates();
+        let (sim, random) = (world.sim.clone(), world.sim.random());
+        let clock = world.sim.clock();
+        let done = world.sim.run(async move {
+            for block in 0..48u64 {
+                space.write(block * BLOCK_BYTES, data(block as u8 + 1, 1), Durability::Cached).await.expect("room is there");
+            }
+            space.tidy().await.expect("housekeeping works");
+            out(&pool, &first).await;
+            for block in [3u64, 20] {
+                space.write(block * BLOCK_BYTES, data(100 + block as u8, 1), Durability::Cached).await.expect("one may be out");
+            }
+            let tidied = space.clone();
+            let tidy = sim.spawn_handle(async move { tidied.tidy().await });
+            clock.sleep(std::time::Duration::from_micros(random.range(0..60))).await;
+            second.disappear(Disappearance::Cable);
+            let _ = tidy.await;
+            second.reappear();
+            let member = pool.disks().into_iter().find(|disk| disk.record.serial == "S1").expect("a member");
+            if member.record.state != DiskState::Online {
+                pool.disk_back(candidates[1].clone()).await.expect("a member");
+            }
+            let expect = |block: u64| if [3, 20].contains(&block) { 100 + block as u8 } else { block as u8 + 1 };
+            for block in 0..48u64 {
+                assert_eq!(byte_at(&space, block * BLOCK_BYTES).await, expect(block), "seed {seed} block {block}");
+            }
+            space.tidy().await.expect("housekeeping works");
+            first.reappear();
+            pool.disk_back(candidates[0].clone()).await.expect("a member");
+            space.tidy().await.expect("housekeeping works");
+            for block in 0..48u64 {
+                assert_eq!(byte_at(&space, block * BLOCK_BYTES).await, expect(block), "seed {seed} block {block}");
+            }
+            assert_eq!(space.verify().await.expect("it can be read").mismatched_blocks, 0, "seed {seed}");
+        });
+        done.expect("no power cut is planned");
+    }
+}
+
+async fn out(pool: &Pool, disk: &SimDisk) {
+    let serial = disk.spec().serial.clone();
+    let member = pool.disks().into_iter().find(|member| member.record.serial == serial).expect("a member");
+    disk.disappear(Disappearance::Cable);
+    pool.disk_out(member.record.index, DiskState::Missing, "pulled").await.expect("a quorum is there");
+}
+
+/// Maps, anchors and records that are sealed well and tell nonsense end in an error or in something older, never in a panic.
+#[test]
+fn hostile_maps_and_journals_are_survived() {
+    for seed in 0..80 {
+        let world = machine(seed, 5, 64 << 20);
+        let settings = SpaceSettings { backlog_bytes: 64 << 10, ..SpaceSettings::default() };
+        let shape = parity(1 + (seed % 2) as u8, 5, ByteSize::kib(16 << (seed % 3)));
+        let (_pool, space) = create(&world, shape, 8 << 20, settings);
+        let random = world.sim.random();
+        let done = world.sim.run(async move {
+            for step in 0..60u64 {
+                let (offset, blocks) = (random.range(0..2000u64) * BLOCK_BYTES, random.range(1..48usize));
+                match step % 8 {
+                    0 => space.discard(offset, blocks as u64 * BLOCK_BYTES, Durability::Durable).await.expect("discards"),
+                    1..4 => space.write(offset, data(step as u8, blocks), Durability::Durable).await.expect("has room"),
+                    _ => space.write(offset, data(step as u8, blocks), Durability::Cached).await.expect("has room"),
+                }
+            }
+        });
+        done.expect("no power cut is planned");
+        world.sim.kill();
+        let spoiled: usize = world.disks().iter().map(|disk| spoil(disk, seed)).sum();
+        assert!(spoiled > 0, "there is something to spoil");
+        let import = world.import();
+        let opened = world.sim.run(async move {
+            let pool = import.await.expect("its own log is whole");
+            let space = Space::open(pool.clone(), pool.spaces()[0].id, SpaceSettings::default()).expect("it is there");
+            for _ in 0..2 {
+                for start in 0..8u64 {
+                    let _ = space.read(start << 20, IoBuf::new(1 << 20)).await;
+                }
+                for block in 0..40u64 {
+                    let _ = space.write(block * 53 * BLOCK_BYTES, data(9, 3), Durability::Durable).await;
+                }
+                let _ = space.discard(1 << 20, 3 << 20, Durability::Durable).await;
+                let _ = space.tidy().await;
+            }
+            let _ = space.verify().await;
+            let _ = space.close().await;
+        });
+        opened.expect("no power cut is planned");
+    }
+}
+
+/// Changes what maps, anchors and records of a disk tell, and seals them again. Copies are changed alike.
+fn spoil(disk: &SimDisk, seed: u64) -> usize {
+    let mut spoiled = 0;
+    for offset in (0..disk.spec().size_bytes).step_by(BLOCK) {
+        let block = disk.peek(offset, BLOCK);
+        let Ok((header, payload)) = Frame::open_inline(&block) else { continue };
+        let mut random = SmallRng::seed_from_u64(seed << 32 | u64::from(header.payload_crc));
+        let likely = match header.frame.kind {
+            Kind::BandMap => 0.1,
+            Kind::JournalRecord => 0.4,
+            Kind::JournalAnchor => 0.3,
+            _ => continue,
+        };
+        if !random.random_bool(likely) {
+            continue;
+        }
+        let (mut frame, mut payload) = (header.frame, payload.to_vec());
+        for _ in 0..random.random_range(1..4) {
+            let at = random.random_range(0..payload.len());
+            let len = random.random_range(1..=8.min(payload.len() - at));
+            let byte = [0, 1, 0x7f, 0xff, random.random()][random.random_range(0..5)];
+            payload[at..at + len].fill(byte);
+        }
+        if frame.kind == Kind::JournalAnchor {
+            let extremes = [0, BLOCK_BYTES, 1 << 20, 1 << 61, 1 << 62, u64::MAX / BLOCK_BYTES * BLOCK_BYTES, u64::MAX];
+            frame.offset = extremes[random.random_range(0..extremes.len())];
+            frame.position.sequence = extremes[random.random_range(0..extremes.len())];
+        }
+        disk.poke(offset, &frame.seal(&payload));
+        spoiled += 1;
+    }
+    spoiled
 }
