@@ -120,7 +120,8 @@ fn stress(name: &str, options: &FileOptions, layout: Layout) {
     let (first, second) = (start("first"), start("second"));
     let made = first.call(move || async move {
         let pool = Pool::create(env(1), "tank".parse().expect("a name"), disks).await.expect("a pool");
-        let shape = Shape { layout, columns: 2.min(5 / u16::from(layout.copies())), interleave: ByteSize::kib(64) };
+        let columns = if layout.parity() > 0 { 4 } else { 2.min(5 / u16::from(layout.copies())) };
+        let shape = Shape { layout, columns, interleave: ByteSize::kib(64) };
         let size_bytes = BLOCKS * BLOCK_BYTES;
         let spec = SpaceSpec {
             name: "vol".parse().expect("a name"),
@@ -130,7 +131,7 @@ fn stress(name: &str, options: &FileOptions, layout: Layout) {
             journal_bytes: None,
         };
         let record = pool.create_space(spec).await.expect("a space");
-        let settings = SpaceSettings { open_rows: 4, tidy_every: Duration::from_millis(5), ..SpaceSettings::default() };
+        let settings = SpaceSettings { open_rows: 4, tidy_every: Duration::from_millis(5), backlog_bytes: 1 << 20 };
         let space = Space::open(pool.clone(), record.id, settings).expect("it opens");
         reactor::spawn_local(space.clone().maintain());
         (pool, space)
@@ -208,6 +209,17 @@ fn two_reactors_share_a_mirror() {
 #[test]
 fn two_reactors_share_three_copies_through_a_ring() {
     stress("ring", &FileOptions { force_buffered: true, ..FileOptions::default() }, Layout::Mirror { copies: 3 });
+}
+
+#[test]
+fn two_reactors_share_parity() {
+    stress("parity", &FileOptions::default(), Layout::Parity { parity: 1 });
+}
+
+#[test]
+fn two_reactors_share_double_parity_through_a_ring() {
+    let options = FileOptions { force_buffered: true, ..FileOptions::default() };
+    stress("double", &options, Layout::Parity { parity: 2 });
 }
 
 #[test]
