@@ -57,11 +57,28 @@ fn fio_verifies_spaces_of_parity_over_several_connections() {
         let four = ["--numjobs=4", "--size=16m", "--offset_increment=16m"];
         fio::verify(&uri, &[&four[..], &["--bs=4k", "--fsync=64"]].concat());
         fio::verify(&uri, &[&four[..], &["--bsrange=4k-512k", "--fsync=16"]].concat());
+        fio::verify(&uri, &[&four[..], &["--bsrange=512-24k", "--bs_unaligned"]].concat());
         fio::verify(&uri, &["--rw=write", "--size=64m", "--bs=2m", "--iodepth=4"]);
         agrees(&daemon, &path);
     }
     let states = daemon.json(&["space", "list"]);
     assert!(states.as_array().is_some_and(|spaces| spaces.iter().all(|space| space["state"] == "ok")), "{states}");
+}
+
+/// Small durable writes, then others that nobody flushes: the journal fills, and must empty again.
+#[test]
+fn a_full_journal_of_dual_parity_empties_again() {
+    let scene = Scene::new();
+    let daemon = Daemon::start(&scene);
+    daemon.pool(&scene, "tank", 8, "256MiB");
+    let options = [DUAL, &["--columns", "5", "--interleave", "16KiB", "--thin", "--size", "64MiB"]].concat();
+    let uri = daemon.space("tank/vm", &options);
+    let four = ["--numjobs=4", "--size=16m", "--offset_increment=16m"];
+    for _ in 0..4 {
+        fio::verify(&uri, &[&four[..], &["--bs=4k", "--fsync=64"]].concat());
+        fio::verify(&uri, &[&four[..], &["--bs=16k"]].concat());
+    }
+    agrees(&daemon, "tank/vm");
 }
 
 #[test]
