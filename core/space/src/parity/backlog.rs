@@ -329,11 +329,12 @@ impl Inner {
 
     /// Makes what was written to rows durable: in the journal, or in place with its maps. With `only`, of bands in a range.
     pub async fn make_durable(&self, rows: &[Arc<Row>], only: Option<(u32, u32)>) -> Result<(), IoError> {
-        let journal = self.journal().await?;
         // What is written meanwhile is not waited for: under load that would have no end.
         let mut left: Vec<(Arc<Row>, u32)> = rows.iter().flat_map(|row| row.unlogged_bands(only)).collect();
         while !left.is_empty() {
             let one = self.backlog.logging.lock().await;
+            // None takes its place while this is held.
+            let journal = self.journal().await?;
             self.reserve_log(&journal).await?;
             let (mut logging, mut later, mut waits, mut full) = (Logging::default(), Vec::new(), Vec::new(), None);
             for (row, band) in left {
