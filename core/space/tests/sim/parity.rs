@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use holdfast_device::sim::{Disappearance, Sim, SimDisk, SimDiskSpec};
+use holdfast_device::sim::{Disappearance, Latency, Sim, SimDisk, SimDiskSpec};
 use holdfast_device::{Durability, IoBuf, IoSlice};
 use holdfast_model::{BLOCK_BYTES, ByteSize, DiskState, Layout, Provisioning, Shape};
 use holdfast_pool::frame::{Frame, Kind};
@@ -16,11 +16,21 @@ use crate::world::World;
 const BLOCK: usize = BLOCK_BYTES as usize;
 
 fn machine(seed: u64, disks: usize, disk_bytes: u64) -> World {
+    machine_of(seed, disks, disk_bytes, Latency::None)
+}
+
+/// One whose disks take their time, so that something can happen meanwhile.
+fn slow_machine(seed: u64, disks: usize, disk_bytes: u64) -> World {
+    machine_of(seed, disks, disk_bytes, Latency::Ssd)
+}
+
+fn machine_of(seed: u64, disks: usize, disk_bytes: u64, latency: Latency) -> World {
     let spec = |index| SimDiskSpec {
         name: format!("disk{index}"),
         serial: format!("S{index}"),
         size_bytes: disk_bytes,
         tear_bytes: 4096,
+        latency,
         ..SimDiskSpec::default()
     };
     let sim = Sim::new(seed);
@@ -114,7 +124,7 @@ fn single_blocks_of_many_bands_outlast_a_crash() {
 #[test]
 fn a_change_in_place_that_was_cut_short_is_finished_first() {
     for seed in 0..120 {
-        let world = machine(seed, 4, 64 << 20);
+        let world = slow_machine(seed, 4, 64 << 20);
         let (pool, space) = create(&world, parity(1, 4, ByteSize::kib(64)), 1 << 20, SpaceSettings::default());
         let (first, second) = (world.disk(0), world.disk(1));
         let candidates = world.candidates();
@@ -131,7 +141,7 @@ fn a_change_in_place_that_was_cut_short_is_finished_first() {
             }
             let tidied = space.clone();
             let tidy = sim.spawn_handle(async move { tidied.tidy().await });
-            clock.sleep(std::time::Duration::from_micros(random.range(0..60))).await;
+            clock.sleep(std::time::Duration::from_micros(random.range(0..1500))).await;
             second.disappear(Disappearance::Cable);
             let _ = tidy.await;
             second.reappear();
