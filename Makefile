@@ -31,6 +31,7 @@ bench: packages
 	$(CARGO) build --release --package holdfast --package holdfast-tests --bins
 	@HOLDFAST_BIN=$(TARGET)/release/holdfast ROUNDS=$(ROUNDS) RUNTIME=$(RUNTIME) QUICK=$(QUICK) PIN=$(PIN) $(TARGET)/release/bench
 	@ROUNDS=$(ROUNDS) QUICK=$(QUICK) $(TARGET)/release/parity
+	@$(TARGET)/release/simulated
 
 soak: packages
 	$(CARGO) build --workspace --all-targets --profile test
