@@ -194,6 +194,16 @@ impl Frame {
     }
 }
 
+impl Frame {
+    /// Reads a block whose payload is inline and that is this frame's: of its kind, for its pool, disk, offset and generation.
+    /// Answers the block's own sequence and its payload; `None` if it is anything else.
+    pub fn open_own<'a>(&self, block: &'a [u8]) -> Option<(u64, &'a [u8])> {
+        let (header, payload) = Self::open_inline(block).ok()?;
+        let owner = |frame: &Self| (frame.kind, frame.pool, frame.disk, frame.offset, frame.position.generation);
+        (owner(&header.frame) == owner(self)).then_some((header.frame.position.sequence, payload))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -220,6 +230,21 @@ mod tests {
             bad[bit / 8] ^= 1 << (bit % 8);
             assert!(Frame::open_inline(&bad).is_err(), "bit {bit}");
         }
+    }
+
+    #[test]
+    fn a_block_is_its_owners_whatever_its_sequence() {
+        let block = frame().seal(&[7]);
+        let sequence = |sequence| Frame { position: Position { generation: 3, sequence }, ..frame() };
+        assert_eq!(sequence(9).open_own(&block), Some((4, [7].as_slice())));
+        let others = [
+            Frame { kind: Kind::Label, ..frame() },
+            Frame { pool: Uuid::nil(), ..frame() },
+            Frame { disk: Uuid::nil(), ..frame() },
+            Frame { offset: 0, ..frame() },
+            Frame { position: Position { generation: 4, sequence: 4 }, ..frame() },
+        ];
+        assert!(others.iter().all(|other| other.open_own(&block).is_none()));
     }
 
     proptest::proptest! {

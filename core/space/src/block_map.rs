@@ -43,6 +43,13 @@ pub struct MapOwner {
     pub map: u16,
 }
 
+impl MapOwner {
+    fn frame(&self, disk: Uuid, offset: u64, sequence: u64) -> Frame {
+        let position = Position { generation: self.row, sequence };
+        Frame { kind: Kind::BlockMap, pool: self.pool, disk, offset, position, previous: 0 }
+    }
+}
+
 /// The content of a map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapBits {
@@ -60,28 +67,22 @@ impl MapBits {
         for word in self.dirty.iter().chain(&self.written) {
             writer.u64(*word);
         }
-        let position = Position { generation: owner.row, sequence };
-        let frame = Frame { kind: Kind::BlockMap, pool: owner.pool, disk, offset, position, previous: 0 };
-        frame.seal(&writer.into_bytes())
+        owner.frame(disk, offset, sequence).seal(&writer.into_bytes())
     }
 
     /// Reads a block that was written for this owner, disk and offset; `None` if it is anything else.
     pub fn open(block: &[u8], owner: &MapOwner, disk: Uuid, offset: u64) -> Option<(u64, Self)> {
-        let (header, payload) = Frame::open_inline(block).ok()?;
-        let frame = header.frame;
+        let (sequence, payload) = owner.frame(disk, offset, 0).open_own(block)?;
         let mut reader = Reader::new(payload);
         let place = (reader.u32().ok()?, reader.u16().ok()?, reader.u16().ok()?);
-        let own = (frame.kind, frame.pool, frame.disk, frame.offset, frame.position.generation)
-            == (Kind::BlockMap, owner.pool, disk, offset, owner.row)
-            && place == (owner.chunk, owner.column, owner.map);
-        if !own {
+        if place != (owner.chunk, owner.column, owner.map) {
             return None;
         }
         let mut bits = Self { dirty: [0; DIRTY_WORDS], written: [0; WRITTEN_WORDS] };
         for word in bits.dirty.iter_mut().chain(&mut bits.written) {
             *word = reader.u64().ok()?;
         }
-        Some((frame.position.sequence, bits))
+        Some((sequence, bits))
     }
 }
 

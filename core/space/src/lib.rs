@@ -7,7 +7,7 @@
 //! ```text
 //!  space.rs      the virtual disk: open, close, grow          extents.rs   what is written and what is not
 //!  stripe.rs     offset -> chunk, column, offset in column
-//!  row.rs        an open row: its slabs and which are in step; open.rs: how it is found on disk
+//!  row.rs        an open row: its slabs and which are in step; open.rs, heads.rs: how it is found on disk
 //!  column.rs     the state of a column in memory: written blocks, dirty regions, running writes
 //!  block_map.rs  the same on disk
 //!  read.rs  write.rs  discard.rs  flush.rs                    one file per kind of request
@@ -29,6 +29,7 @@ mod column;
 mod discard;
 mod extents;
 mod flush;
+mod heads;
 mod open;
 mod parity;
 mod range_queue;

@@ -42,6 +42,13 @@ pub struct Owner {
     pub map: u32,
 }
 
+impl Owner {
+    fn frame(&self, disk: Uuid, offset: u64, sequence: u64) -> Frame {
+        let position = Position { generation: self.row, sequence };
+        Frame { kind: Kind::BandMap, pool: self.pool, disk, offset, position, previous: 0 }
+    }
+}
+
 /// The content of a map. Bits and places are counted from the map's first band.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BandMap {
@@ -72,21 +79,14 @@ impl BandMap {
         for word in &self.written {
             writer.u64(*word);
         }
-        let position = Position { generation: owner.row, sequence };
-        let frame = Frame { kind: Kind::BandMap, pool: owner.pool, disk, offset, position, previous: 0 };
-        frame.seal(&writer.into_bytes())
+        owner.frame(disk, offset, sequence).seal(&writer.into_bytes())
     }
 
     /// Reads a block that was written for this owner, disk and offset; `None` if it is anything else.
     pub fn open(block: &[u8], owner: &Owner, disk: Uuid, offset: u64) -> Option<(u64, Self)> {
-        let (header, payload) = Frame::open_inline(block).ok()?;
-        let frame = header.frame;
+        let (sequence, payload) = owner.frame(disk, offset, 0).open_own(block)?;
         let mut reader = Reader::new(payload);
-        let place = (reader.u32().ok()?, reader.u32().ok()?);
-        let own = (frame.kind, frame.pool, frame.disk, frame.offset, frame.position.generation)
-            == (Kind::BandMap, owner.pool, disk, offset, owner.row)
-            && place == (owner.chunk, owner.map);
-        if !own {
+        if (reader.u32().ok()?, reader.u32().ok()?) != (owner.chunk, owner.map) {
             return None;
         }
         let mut map = Self::new();
@@ -99,7 +99,7 @@ impl BandMap {
         for word in &mut map.written {
             *word = reader.u64().ok()?;
         }
-        Some((frame.position.sequence, map))
+        Some((sequence, map))
     }
 }
 
