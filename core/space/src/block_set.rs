@@ -87,12 +87,26 @@ impl BlockSet {
         }
     }
 
+    /// Puts every block of another set in.
+    pub fn insert_all(&mut self, other: &Self) {
+        other.runs(0, other.limit).for_each(|(start, end)| self.insert(start, end));
+    }
+
     /// Runs of blocks within the range that are in, in order.
     pub fn runs(&self, start: u32, end: u32) -> impl Iterator<Item = (u32, u32)> {
+        self.runs_of(start, end, true)
+    }
+
+    /// Runs of blocks within the range that are out, in order.
+    pub fn gaps(&self, start: u32, end: u32) -> impl Iterator<Item = (u32, u32)> {
+        self.runs_of(start, end, false)
+    }
+
+    fn runs_of(&self, start: u32, end: u32, inside: bool) -> impl Iterator<Item = (u32, u32)> {
         let mut at = start;
         std::iter::from_fn(move || {
-            let first = self.next(at, end, true)?;
-            at = self.next(first, end, false).unwrap_or(end);
+            let first = self.next(at, end, inside)?;
+            at = self.next(first, end, !inside).unwrap_or(end);
             Some((first, at))
         })
     }
@@ -122,15 +136,8 @@ impl BlockSet {
 
     /// Puts in every block whose bit in word `index` is set; bits beyond the limit are left out.
     pub fn insert_word(&mut self, index: usize, bits: u64) {
-        let first = index as u32 * 64;
-        let (mut at, mut bits) = (first, bits);
-        while bits != 0 {
-            at += bits.trailing_zeros();
-            bits >>= bits.trailing_zeros();
-            let run = bits.trailing_ones();
-            self.insert(at.min(self.limit), (at + run).min(self.limit));
-            at += run;
-            bits = bits.checked_shr(run).unwrap_or(0);
+        for (start, end) in runs_of_word(index as u32 * 64, bits) {
+            self.insert(start.min(self.limit), end.min(self.limit));
         }
     }
 
@@ -147,6 +154,22 @@ impl BlockSet {
             self.words = None;
         }
     }
+}
+
+/// The runs of set bits of a word whose lowest bit is block `first`.
+pub fn runs_of_word(first: u32, bits: u64) -> impl Iterator<Item = (u32, u32)> {
+    let (mut at, mut bits) = (first, bits);
+    std::iter::from_fn(move || {
+        if bits == 0 {
+            return None;
+        }
+        let start = at + bits.trailing_zeros();
+        bits >>= bits.trailing_zeros();
+        let run = bits.trailing_ones();
+        at = start + run;
+        bits = bits.checked_shr(run).unwrap_or(0);
+        Some((start, at))
+    })
 }
 
 /// The words that a range touches, with the bits of each.
@@ -184,6 +207,12 @@ mod tests {
                 }
                 let from_runs: Vec<u32> = set.runs(0, limit).flat_map(|(start, end)| start..end).collect();
                 assert_eq!(from_runs, plain.iter().copied().collect::<Vec<_>>(), "seed {seed}");
+                let from_gaps: Vec<u32> = set.gaps(0, limit).flat_map(|(start, end)| start..end).collect();
+                assert_eq!(from_gaps, (0..limit).filter(|block| !plain.contains(block)).collect::<Vec<_>>(), "seed {seed}");
+                let mut both = BlockSet::new(limit);
+                both.insert(start, end);
+                both.insert_all(&set);
+                assert_eq!(both.count() as usize, plain.union(&(start..end).collect()).count(), "seed {seed}");
                 assert_eq!(set.count() as usize, plain.len());
                 assert_eq!(set.count_in(start, end) as usize, plain.range(start..end).count());
                 let mut copy = BlockSet::new(limit);

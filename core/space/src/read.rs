@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures_util::future::join_all;
-use holdfast_device::{Durability, IoBuf, IoError, IoErrorKind};
+use holdfast_device::{Durability, IoBuf, IoError, IoErrorKind, IoSlice};
 use holdfast_model::{BLOCK_BYTES, DiskState};
 use holdfast_pool::Severity;
 
@@ -93,24 +93,24 @@ impl Row {
         for index in failed.iter().copied().filter(|index| self.slabs[*index].usable()) {
             let Some(good) = self.choose_copy(column, offset, failed) else { break };
             let Ok(data) = self.slabs[good].disk.read(self.slabs[good].at(offset), IoBuf::new(len)).await else { break };
-            let slab = &self.slabs[index];
-            match slab.disk.write(slab.at(offset), data.freeze(), Durability::Durable).await {
-                Ok(()) => {
-                    slab.disk.counters.repaired.fetch_add(1, Ordering::Relaxed);
-                    let cause = format!("{len} bytes that could not be read were rewritten from another copy");
-                    self.pool.emit(
-                        Severity::Warning,
-                        format!("disk {}", slab.disk.id),
-                        cause,
-                        "watch the disk; replace it if errors go on",
-                    );
-                }
-                Err(error) => {
-                    let _ = self.write_failed(index, &error).await;
-                }
-            }
+            self.rewrite_failed(index, offset, data.freeze(), "were rewritten from another copy").await;
         }
         drop(turn);
+    }
+
+    /// Rewrites what a slab could not read, and tells so.
+    pub async fn rewrite_failed(&self, index: usize, offset: u64, data: IoSlice, how: &str) {
+        let (slab, len) = (&self.slabs[index], data.len());
+        match slab.disk.write(slab.at(offset), data, Durability::Durable).await {
+            Ok(()) => {
+                slab.disk.counters.repaired.fetch_add(1, Ordering::Relaxed);
+                let (object, cause) = (format!("disk {}", slab.disk.id), format!("{len} bytes that could not be read {how}"));
+                self.pool.emit(Severity::Warning, object, cause, "watch the disk; replace it if errors go on");
+            }
+            Err(error) => {
+                let _ = self.write_failed(index, &error).await;
+            }
+        }
     }
 }
 

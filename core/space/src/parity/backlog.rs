@@ -17,6 +17,7 @@ use crate::space::Inner;
 use crate::stripe::ChunkPart;
 
 use super::dirty::{Content, Extent};
+use super::geometry::bytes_of;
 use super::journal::{Draft, Journal, Record};
 use super::record::{Blocks, Entry, MOST_ENTRIES, MOST_RECORD_BYTES};
 
@@ -150,9 +151,7 @@ impl Inner {
                 let from = start.max(band * geometry.band_blocks());
                 let to = end.min((band + 1) * geometry.band_blocks());
                 let content = match &data {
-                    Some(data) => Content::Bytes(
-                        data.slice((from - start) as usize * BLOCK_BYTES as usize, (to - from) as usize * BLOCK_BYTES as usize),
-                    ),
+                    Some(data) => Content::Bytes(data.slice(bytes_of(from - start), bytes_of(to - from))),
                     None => Content::Nothing,
                 };
                 let extent = Extent { len: to - from, content, stamp, logged: false, held: Vec::new() };

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 
-use crate::block_set::BlockSet;
+use crate::block_set::{BlockSet, runs_of_word};
 use crate::column::MapOnDisk;
 use crate::range_queue::RangeQueue;
 use crate::row::Row;
@@ -142,12 +142,8 @@ impl Uncommitted {
 
     /// Puts back what an earlier commit took and did not carry through.
     pub fn take_back(&mut self, earlier: Self) {
-        for (start, end) in earlier.changed.runs(0, earlier.changed.limit()) {
-            self.changed.insert(start, end);
-        }
-        for (start, end) in earlier.direct.runs(0, earlier.direct.limit()) {
-            self.direct.insert(start, end);
-        }
+        self.changed.insert_all(&earlier.changed);
+        self.direct.insert_all(&earlier.direct);
         self.behind.extend(earlier.behind);
         self.left.extend(earlier.left);
         self.held.extend(earlier.held);
@@ -297,6 +293,11 @@ impl BandState {
         }
     }
 
+    /// Of so many blocks from `first` on, those that hold nothing in place, counted from there.
+    pub fn holes(&self, first: u32, len: u32) -> Vec<(u32, u32)> {
+        self.written.gaps(first, first + len).map(|(start, end)| (start - first, end - first)).collect()
+    }
+
     /// Whether no block holds data and none is about to.
     pub fn is_empty(&self) -> bool {
         self.written.is_empty() && self.dirty.is_empty() && self.lines.is_empty()
@@ -324,17 +325,11 @@ impl BandState {
         }
         let (start, limit) = (first * geometry.band_blocks(), end * geometry.band_blocks());
         for (index, word) in map.written.iter().enumerate() {
-            let (mut bits, mut at) = (*word, start + index as u32 * 64);
-            while bits != 0 {
-                at += bits.trailing_zeros();
-                bits >>= bits.trailing_zeros();
-                let run = bits.trailing_ones();
-                if at + run > limit {
+            for (from, to) in runs_of_word(start + index as u32 * 64, *word) {
+                if to > limit {
                     return false;
                 }
-                self.written.insert(at, at + run);
-                at += run;
-                bits = bits.checked_shr(run).unwrap_or(0);
+                self.written.insert(from, to);
             }
         }
         true

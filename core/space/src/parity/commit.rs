@@ -154,7 +154,7 @@ impl Row {
             let whole = self.whole();
             let mut missed = if whole { BlockSet::new(changed.limit()) } else { bands.lock().missed.clone() };
             if !whole {
-                changed.runs(0, changed.limit()).for_each(|(start, end)| missed.insert(start, end));
+                missed.insert_all(changed);
             }
             for map in 0..slots.len() as u32 {
                 let (first, end) = bands.bands_in(map);

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use holdfast_device::IoSlice;
-use holdfast_model::BLOCK_BYTES;
 
+use super::geometry::bytes_of;
 use super::journal::Record;
 
 /// What blocks are to hold.
@@ -20,6 +20,17 @@ pub enum Content {
     Logged(u64),
     /// Nothing: they read as zeros.
     Nothing,
+}
+
+impl Content {
+    /// That of `len` blocks after the first `skip`.
+    pub fn part(&self, skip: u32, len: u32) -> Self {
+        match self {
+            Self::Bytes(bytes) => Self::Bytes(bytes.slice(bytes_of(skip), bytes_of(len))),
+            Self::Logged(at) => Self::Logged(at + bytes_of(skip) as u64),
+            Self::Nothing => Self::Nothing,
+        }
+    }
 }
 
 /// Blocks that were written.
@@ -60,12 +71,7 @@ impl Extent {
     }
 
     fn piece(&self, skip: u32, len: u32) -> Self {
-        let content = match &self.content {
-            Content::Bytes(bytes) => Content::Bytes(bytes.slice(bytes_of(skip), bytes_of(len))),
-            Content::Logged(at) => Content::Logged(at + bytes_of(skip) as u64),
-            Content::Nothing => Content::Nothing,
-        };
-        Self { len, content, stamp: self.stamp, logged: self.logged, held: Vec::new() }
+        Self { len, content: self.content.part(skip, len), stamp: self.stamp, logged: self.logged, held: Vec::new() }
     }
 
     /// Keeps a record that has an earlier state of its blocks.
@@ -87,10 +93,6 @@ impl Extent {
             Content::Logged(_) | Content::Nothing => 0,
         }
     }
-}
-
-fn bytes_of(blocks: u32) -> usize {
-    blocks as usize * BLOCK_BYTES as usize
 }
 
 impl Dirty {

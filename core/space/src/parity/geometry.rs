@@ -13,6 +13,16 @@
 
 use holdfast_model::{BLOCK_BYTES, Shape};
 
+/// Bytes of so many blocks.
+pub fn bytes_of(blocks: u32) -> usize {
+    blocks as usize * BLOCK_BYTES as usize
+}
+
+/// Zeroes ranges of blocks of what was read.
+pub fn clear(buf: &mut [u8], blocks: &[(u32, u32)]) {
+    blocks.iter().for_each(|(start, end)| buf[bytes_of(*start)..bytes_of(*end)].fill(0));
+}
+
 /// The measures of a parity row. Lengths are in blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {

@@ -22,6 +22,7 @@ use crate::row::Row;
 use crate::space::Inner;
 use crate::stripe::segments;
 
+use super::geometry::bytes_of;
 use super::record::{Entry, Head, MOST_ENTRIES, MOST_RECORD_BYTES, Place};
 
 /// Bytes before the log: two anchors.
@@ -364,7 +365,7 @@ impl Inner {
             let Some(head_bytes) = place.head_bytes(&first).filter(|bytes| *bytes as u64 <= left) else { break };
             let head = self.read_log(journal, at, head_bytes).await?;
             let Some((head, crc)) = place.open(&head) else { break };
-            let data_bytes = head.blocks as usize * BLOCK_BYTES as usize;
+            let data_bytes = bytes_of(head.blocks);
             let whole = head_bytes as u64 + data_bytes as u64;
             if whole > left {
                 break;

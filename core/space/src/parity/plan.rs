@@ -18,7 +18,7 @@ use crate::space::Inner;
 use super::band_map::NOWHERE;
 use super::bands::BandTurn;
 use super::dirty::{Content, Extent};
-use super::geometry::Geometry;
+use super::geometry::{Geometry, bytes_of};
 use super::journal::Draft;
 use super::record::{Entry, Intent};
 use super::stripe::Rows;
@@ -74,12 +74,7 @@ impl Units {
             .collect();
         for (start, extent) in extents {
             for run in geometry.runs(*start, start + extent.len) {
-                let content = match &extent.content {
-                    Content::Bytes(bytes) => Content::Bytes(
-                        bytes.slice(run.at as usize * BLOCK_BYTES as usize, run.len as usize * BLOCK_BYTES as usize),
-                    ),
-                    other => other.clone(),
-                };
+                let content = extent.content.part(run.at, run.len);
                 let units = &mut stripes[(run.stripe - band * geometry.stripes()) as usize].1;
                 units.extents[run.piece].push((run.within, run.len, content));
             }
@@ -100,15 +95,8 @@ impl Units {
     /// What a unit gets in a range between borders; `None` where it is not touched.
     fn content(&self, piece: usize, start: u32, end: u32) -> Option<Content> {
         let (at, _, content) = self.extents[piece].iter().find(|(at, len, _)| *at <= start && end <= at + len)?;
-        Some(match content {
-            Content::Bytes(bytes) => Content::Bytes(bytes.slice(bytes_of(start - at), bytes_of(end - start))),
-            other => other.clone(),
-        })
+        Some(content.part(start - at, end - start))
     }
-}
-
-fn bytes_of(blocks: u32) -> usize {
-    blocks as usize * BLOCK_BYTES as usize
 }
 
 impl Row {
@@ -232,13 +220,7 @@ impl Row {
         for range in borders.windows(2) {
             let (start, end) = (range[0], range[1]);
             let contents: Vec<Option<Content>> = (0..geometry.data).map(|piece| units.content(piece, start, end)).collect();
-            let data: Vec<Option<&[u8]>> = contents
-                .iter()
-                .map(|content| match content {
-                    Some(Content::Bytes(bytes)) => Some(&bytes[..]),
-                    _ => None,
-                })
-                .collect();
+            let data: Vec<Option<&[u8]>> = contents.iter().map(bytes_in).collect();
             let within = bytes_of(start - first)..bytes_of(end - first);
             encode(&data, parity.iter_mut().map(|buf| &mut buf[within.clone()]));
         }

@@ -14,7 +14,7 @@ use crate::stripe::ChunkPart;
 use super::band_map::NOWHERE;
 use super::bands::PlaceInUse;
 use super::dirty::{Content, Extent};
-use super::geometry::Run;
+use super::geometry::{Run, bytes_of, clear};
 use super::stripe::Rows;
 
 /// What waits in memory, by first block.
@@ -24,10 +24,6 @@ type Waiting = Vec<(u32, Extent)>;
 enum Source {
     Zeros,
     Place { place: u16, holes: Vec<(u32, u32)>, in_use: PlaceInUse },
-}
-
-fn bytes_of(blocks: u32) -> usize {
-    blocks as usize * BLOCK_BYTES as usize
 }
 
 impl Inner {
@@ -76,18 +72,11 @@ impl Row {
         for run in geometry.runs(start, end) {
             let first = start + run.at;
             let place = state.places[geometry.band_of(first) as usize];
-            let held = state.written.count_in(first, first + run.len);
-            let source = if held == 0 || place == NOWHERE || (!waiting.is_empty() && covered(first, first + run.len)) {
+            let holes = state.holes(first, run.len);
+            let empty = place == NOWHERE || holes.first() == Some(&(0, run.len));
+            let source = if empty || (!waiting.is_empty() && covered(first, first + run.len)) {
                 Source::Zeros
             } else {
-                let mut holes = Vec::new();
-                if held < run.len {
-                    let mut at = first;
-                    while let Some(hole) = state.written.next(at, first + run.len, false) {
-                        at = state.written.next(hole, first + run.len, true).unwrap_or(first + run.len);
-                        holes.push((hole - first, at - first));
-                    }
-                }
                 Source::Place { place, holes, in_use: state.use_place(self, place) }
             };
             sources.push((run, source));
@@ -134,7 +123,7 @@ impl Row {
             drop(under_way);
             match result {
                 Ok(mut buf) => {
-                    holes.iter().for_each(|(start, end)| buf[bytes_of(*start)..bytes_of(*end)].fill(0));
+                    clear(&mut buf, &holes);
                     return Ok(buf);
                 }
                 Err(error) => self.read_failed(index, &error).await,

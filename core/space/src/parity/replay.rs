@@ -9,13 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use holdfast_device::{Durability, IoError, IoErrorKind, IoSlice};
-use holdfast_model::BLOCK_BYTES;
 
 use crate::row::Row;
 use crate::space::Inner;
 
 use super::dirty::{Content, Extent};
-use super::geometry::Geometry;
+use super::geometry::{Geometry, bytes_of};
 use super::journal::{FoundRecord, Journal};
 use super::record::{Blocks, Entry, Intent};
 
@@ -95,7 +94,7 @@ impl Inner {
     async fn replay_record(&self, record: &FoundRecord, voids: &Stamps) -> Result<(), IoError> {
         let mut at = 0;
         for (entry, (_, band)) in record.entries.iter().zip(&record.record.bands) {
-            let len = entry.blocks() as usize * BLOCK_BYTES as usize;
+            let len = bytes_of(entry.blocks());
             let blocks = record.blocks.slice(at, len);
             let log_at = record.end - record.blocks.len() as u64 + at as u64;
             at += len;
@@ -205,7 +204,7 @@ impl Inner {
         let pieces = (0..geometry.data)
             .filter(|piece| intent.filled >> piece & 1 == 1)
             .chain((0..geometry.parity).filter(|index| intent.parity >> index & 1 == 1).map(|index| geometry.data + index));
-        let len = intent.len as usize * BLOCK_BYTES as usize;
+        let len = bytes_of(intent.len);
         let offset = geometry.offset(intent.stripe, intent.within, intent.place);
         let writes: Vec<_> = pieces
             .enumerate()

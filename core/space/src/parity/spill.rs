@@ -11,6 +11,7 @@ use crate::space::Inner;
 
 use super::backlog::Logging;
 use super::dirty::{Content, Extent};
+use super::geometry::bytes_of;
 use super::journal::Journal;
 
 impl Inner {
@@ -52,7 +53,7 @@ impl Inner {
         for (_, extent) in extents {
             if let Content::Logged(at) = extent.content {
                 let journal = self.journal().await?;
-                let bytes = self.read_log(&journal, at, extent.len as usize * BLOCK_BYTES as usize).await?;
+                let bytes = self.read_log(&journal, at, bytes_of(extent.len)).await?;
                 extent.content = Content::Bytes(bytes.freeze());
             }
         }

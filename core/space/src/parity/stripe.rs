@@ -4,17 +4,14 @@
 //! when it was discarded, is neither served nor mixed into parity.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use futures_util::future::join_all;
-use holdfast_device::{Durability, IoBuf, IoError, IoErrorKind};
-use holdfast_model::BLOCK_BYTES;
+use holdfast_device::{IoBuf, IoError, IoErrorKind, IoSlice};
 use holdfast_parity::{Column, Kernel, Piece, Stripe};
-use holdfast_pool::Severity;
 
 use crate::row::Row;
 
-use super::geometry::Geometry;
+use super::geometry::{Geometry, bytes_of, clear};
 
 /// Some blocks of each unit of a stripe.
 #[derive(Clone, Copy, Debug)]
@@ -91,22 +88,11 @@ impl Row {
     pub async fn load_pieces(self: &Arc<Self>, rows: Rows, wanted: u64) -> Result<Pieces, IoError> {
         self.settle_group(0).await?;
         let geometry = self.bands().geometry;
-        let bytes = rows.len as usize * BLOCK_BYTES as usize;
+        let bytes = bytes_of(rows.len);
         let mut pieces = Pieces { known: (0..geometry.columns).map(|_| Known::Not).collect(), len: bytes };
         let holes: Vec<Vec<(u32, u32)>> = {
             let state = self.bands().lock();
-            (0..geometry.data)
-                .map(|piece| {
-                    let first = geometry.block(rows.stripe, piece, rows.within);
-                    let mut holes = Vec::new();
-                    let mut at = first;
-                    while let Some(start) = state.written.next(at, first + rows.len, false) {
-                        at = state.written.next(start, first + rows.len, true).unwrap_or(first + rows.len);
-                        holes.push((start - first, at - first));
-                    }
-                    holes
-                })
-                .collect()
+            (0..geometry.data).map(|piece| state.holes(geometry.block(rows.stripe, piece, rows.within), rows.len)).collect()
         };
         let unwritten = |piece: usize| holes.get(piece).is_some_and(|holes| holes.first() == Some(&(0, rows.len)));
         if (0..geometry.data).all(unwritten) {
@@ -147,9 +133,7 @@ impl Row {
             for (piece, result) in read.iter().zip(join_all(reads).await) {
                 match result {
                     Ok(mut buf) => {
-                        for (start, end) in holes.get(*piece).into_iter().flatten() {
-                            buf[*start as usize * BLOCK_BYTES as usize..*end as usize * BLOCK_BYTES as usize].fill(0);
-                        }
+                        clear(&mut buf, holes.get(*piece).map_or(&[], Vec::as_slice));
                         pieces.known[*piece] = Known::Bytes(buf);
                     }
                     Err(error) => {
@@ -198,9 +182,7 @@ impl Row {
             }
         }
         for (piece, mut bytes) in lost.into_iter().zip(made) {
-            for (start, end) in holes.get(piece).into_iter().flatten() {
-                bytes[*start as usize * BLOCK_BYTES as usize..*end as usize * BLOCK_BYTES as usize].fill(0);
-            }
+            clear(&mut bytes, holes.get(piece).map_or(&[], Vec::as_slice));
             pieces.known[piece] = Known::Bytes(bytes);
         }
         Ok(())
@@ -210,22 +192,10 @@ impl Row {
     async fn rewrite(self: &Arc<Self>, geometry: &Geometry, rows: &Rows, pieces: &Pieces, failed: u64) {
         for piece in (0..geometry.columns).filter(|piece| failed >> piece & 1 == 1) {
             let index = geometry.column(rows.stripe, piece);
-            let slab = &self.slabs[index];
             let Known::Bytes(bytes) = &pieces.known[piece] else { continue };
-            if !slab.usable() {
-                continue;
-            }
-            let offset = slab.at(geometry.offset(rows.stripe, rows.within, rows.place));
-            match slab.disk.write(offset, holdfast_device::IoSlice::padded(bytes), Durability::Durable).await {
-                Ok(()) => {
-                    slab.disk.counters.repaired.fetch_add(1, Ordering::Relaxed);
-                    let cause = format!("{} bytes that could not be read were computed from parity and rewritten", bytes.len());
-                    let object = format!("disk {}", slab.disk.id);
-                    self.pool.emit(Severity::Warning, object, cause, "watch the disk; replace it if errors go on");
-                }
-                Err(error) => {
-                    let _ = self.write_failed(index, &error).await;
-                }
+            if self.slabs[index].usable() {
+                let offset = geometry.offset(rows.stripe, rows.within, rows.place);
+                self.rewrite_failed(index, offset, IoSlice::padded(bytes), "were computed from parity and rewritten").await;
             }
         }
     }

@@ -13,6 +13,7 @@ use crate::row::Row;
 use crate::space::{Inner, Space};
 
 use super::band_map::NOWHERE;
+use super::geometry::{bytes_of, clear};
 
 /// Mismatches that are told one by one.
 const MOST_TOLD: usize = 1000;
@@ -103,7 +104,7 @@ impl Inner {
 
     async fn verify_stripe(&self, row: &Arc<Row>, stripe: u32, place: u16, (start, end): (u32, u32), found: &mut Verified) {
         let geometry = row.bands().geometry;
-        let len = (end - start) as usize * BLOCK_BYTES as usize;
+        let len = bytes_of(end - start);
         let bytes = (len * geometry.columns) as u64;
         if !row.whole() {
             found.unchecked_bytes += bytes;
@@ -122,16 +123,12 @@ impl Inner {
         {
             let state = row.bands().lock();
             for (piece, buf) in pieces.iter_mut().enumerate().take(geometry.data) {
-                let first = geometry.block(stripe, piece, start);
-                for block in (first..first + (end - start)).filter(|block| !state.written.contains(*block)) {
-                    let at = (block - first) as usize * BLOCK_BYTES as usize;
-                    buf[at..at + BLOCK_BYTES as usize].fill(0);
-                }
+                clear(buf, &state.holes(geometry.block(stripe, piece, start), end - start));
             }
         }
         found.checked_bytes += bytes;
         for block in 0..end - start {
-            let range = block as usize * BLOCK_BYTES as usize..(block as usize + 1) * BLOCK_BYTES as usize;
+            let range = bytes_of(block)..bytes_of(block + 1);
             let data: Vec<Option<&[u8]>> = pieces[..geometry.data].iter().map(|buf| Some(&buf[range.clone()])).collect();
             let p = &pieces[geometry.data][range.clone()];
             let agrees = match pieces.get(geometry.data + 1) {
@@ -176,7 +173,7 @@ impl Inner {
     }
 
     async fn verify_run(&self, row: &Arc<Row>, column: usize, start: u32, end: u32, found: &mut Verified) {
-        let (offset, len) = (u64::from(start) * BLOCK_BYTES, (end - start) as usize * BLOCK_BYTES as usize);
+        let (offset, len) = (u64::from(start) * BLOCK_BYTES, bytes_of(end - start));
         let usable: Vec<usize> = row.copies_of(column).filter(|(_, slab)| slab.usable()).map(|(index, _)| index).collect();
         let reads = usable.iter().map(|index| row.slabs[*index].disk.read(row.slabs[*index].at(offset), IoBuf::new(len)));
         let copies: Vec<(usize, IoBuf)> = usable
@@ -189,11 +186,11 @@ impl Inner {
         let Some(((_, first), others)) = copies.split_first() else { return };
         found.checked_bytes += (copies.len() * len) as u64;
         for (index, other) in others {
-            for block in 0..(end - start) as usize {
-                let range = block * BLOCK_BYTES as usize..(block + 1) * BLOCK_BYTES as usize;
+            for block in 0..end - start {
+                let range = bytes_of(block)..bytes_of(block + 1);
                 if first[range.clone()] != other[range] {
                     let slab = &row.slabs[*index];
-                    let at = offset + block as u64 * BLOCK_BYTES;
+                    let at = offset + u64::from(block) * BLOCK_BYTES;
                     found.add(Mismatch {
                         offset_bytes: u64::from(row.chunk) * self.record.chunk_bytes
                             + crate::stripe::offset_in_chunk(row.shape(), column, at),
