@@ -6,9 +6,10 @@
 //! first, where memory or journal get scarce, and by the housekeeping. A flush puts into the journal what is only in memory.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use arc_swap::ArcSwapOption;
 use holdfast_device::{Durability, IoError, IoErrorKind, IoSlice};
 use holdfast_model::BLOCK_BYTES;
 
@@ -16,6 +17,7 @@ use crate::row::Row;
 use crate::space::Inner;
 use crate::stripe::ChunkPart;
 
+use super::bands::BandState;
 use super::dirty::{Content, Extent};
 use super::geometry::bytes_of;
 use super::journal::{Draft, Journal, Record};
@@ -27,7 +29,7 @@ const LOG_SHARE: u64 = 6;
 const HELD_SHARE: u64 = 3;
 /// How often the oldest record is looked at again before it counts as stuck, and how long each time at first.
 const TRIES: u32 = 300;
-const MOMENT: std::time::Duration = std::time::Duration::from_micros(200);
+pub(super) const MOMENT: std::time::Duration = std::time::Duration::from_micros(200);
 /// Bands that are put in place together, at most.
 const BATCH_BANDS: usize = 64;
 /// Bands that may wait, whatever little memory they take.
@@ -49,9 +51,8 @@ pub struct Backlog {
     pub(super) committing: tokio::sync::Mutex<()>,
     /// Held while the journal is opened or replaced.
     pub(super) opening: tokio::sync::Mutex<()>,
-    /// Whether the journal was read since the space was opened.
-    pub(super) ready: AtomicBool,
-    pub(super) journal: Mutex<Option<Arc<Journal>>>,
+    /// The journal, once it was read and carried out.
+    pub(super) journal: ArcSwapOption<Journal>,
 }
 
 impl Backlog {
@@ -84,12 +85,6 @@ impl Backlog {
         self.line.lock().expect("no panic while held")
     }
 
-    /// Another journal takes the place of the one that was used; where it could not be opened, the next request opens it.
-    pub fn replace_journal(&self, journal: Option<Arc<Journal>>) {
-        self.ready.store(journal.is_some(), Ordering::Release);
-        *self.journal.lock().expect("no panic while held") = journal;
-    }
-
     /// Takes bands from the front of the line.
     fn take_first(&self) -> Vec<(Arc<Row>, u32)> {
         let mut line = self.line();
@@ -101,6 +96,28 @@ impl Backlog {
         self.spilled.lock().expect("no panic while held")
     }
 
+    /// Puts an extent into a band, and the band into the line if it does not wait there. Answers how many blocks of it wait.
+    pub fn put(&self, row: &Arc<Row>, state: &mut BandState, band: u32, start: u32, extent: Extent) -> u32 {
+        self.add(extent.bytes());
+        let dirty = state.dirty.entry(band).or_default();
+        self.take(dirty.insert(start, extent));
+        if !std::mem::replace(&mut dirty.queued, true) {
+            self.queue(row, band);
+        }
+        dirty.blocks()
+    }
+
+    /// Takes out what was written to a band up to a stamp: it is in place, or does not count any more.
+    pub fn take_until(&self, state: &mut BandState, band: u32, stamp: u64) -> Vec<Extent> {
+        let Some(dirty) = state.dirty.get_mut(&band) else { return Vec::new() };
+        let done = dirty.take_until(stamp);
+        if dirty.is_empty() {
+            state.dirty.remove(&band);
+        }
+        self.take(done.iter().map(Extent::bytes).sum());
+        done
+    }
+
     /// Puts a band at the end of the line.
     pub fn queue(&self, row: &Arc<Row>, band: u32) {
         self.line().push_back((row.clone(), band));
@@ -108,14 +125,9 @@ impl Backlog {
 }
 
 impl Inner {
-    /// The backlog of a parity space.
-    pub fn backlog(&self) -> &Backlog {
-        &self.backlog
-    }
-
     /// Bytes that the journal can take.
     fn journal_bytes(&self) -> u64 {
-        self.backlog.journal.lock().expect("no panic while held").as_ref().map_or(0, |journal| journal.capacity())
+        self.backlog.journal.load().as_ref().map_or(0, |journal| journal.capacity())
     }
 
     /// Bytes of a band that may change in place: with its parity, up to three times as much, more would not fit a record, or the
@@ -155,14 +167,8 @@ impl Inner {
                     None => Content::Nothing,
                 };
                 let extent = Extent { len: to - from, content, stamp, logged: false, held: Vec::new() };
-                self.backlog.add(extent.bytes());
-                let dirty = state.dirty.entry(band).or_default();
-                self.backlog.take(dirty.insert(from, extent));
                 state.unlogged.insert(band);
-                if !std::mem::replace(&mut dirty.queued, true) {
-                    self.backlog.queue(row, band);
-                }
-                if dirty.blocks() == geometry.band_blocks() {
+                if self.backlog.put(row, state, band, from, extent) == geometry.band_blocks() {
                     whole.push(band);
                 }
             }
@@ -387,17 +393,12 @@ impl Inner {
     async fn drain_log(&self, journal: &Arc<Journal>, most: u64) -> Result<(), IoError> {
         let mut tries = 0;
         while journal.held() > most {
-            let before = journal.oldest().map(|record| record.at);
-            if let Some(record) = journal.oldest() {
-                let mut bands = Vec::new();
-                for (chunk, band) in &record.bands {
-                    if let Some(row) = self.open_row(*chunk) {
-                        bands.push((row, *band));
-                    }
-                }
-                drop(record);
-                self.place_batches(bands, false).await?;
-            }
+            let oldest = journal.oldest();
+            let before = oldest.as_ref().map(|record| record.at);
+            let bands = oldest.iter().flat_map(|record| &record.bands);
+            let bands = bands.filter_map(|(chunk, band)| self.open_row(*chunk).map(|row| (row, *band))).collect();
+            drop(oldest);
+            self.place_batches(bands, false).await?;
             self.commit_all().await?;
             // Whoever works on the same bands may hold the record until the next commit.
             let moved = before.is_none() || journal.oldest().map(|record| record.at) != before;

@@ -30,44 +30,43 @@ struct Snapshot {
 impl Inner {
     /// Commits rows that have a band, of those in a range, whose change is nowhere but in its place.
     pub async fn commit_direct(&self, rows: &[Arc<Row>], only: Option<(u32, u32)>) -> Result<(), IoError> {
-        let _one = self.backlog().committing.lock().await;
+        let _one = self.backlog.committing.lock().await;
         let direct = |row: &&Arc<Row>| {
             let (first, last) = only.unwrap_or((0, row.bands().geometry.bands - 1));
             row.bands().lock().uncommitted.direct.contains_any(first, last + 1)
         };
         let rows: Vec<Arc<Row>> = rows.iter().filter(direct).cloned().collect();
-        if rows.is_empty() { Ok(()) } else { self.commit_held(&rows, false).await }
+        self.commit_held(&rows, false).await
     }
 
     /// Commits a row.
     pub async fn commit_row(&self, row: &Arc<Row>) -> Result<(), IoError> {
-        let _one = self.backlog().committing.lock().await;
+        let _one = self.backlog.committing.lock().await;
         self.commit_held(std::slice::from_ref(row), false).await
     }
 
     /// Commits a row with all its maps, so that a slab that joins gets them too.
     pub async fn commit_whole(&self, row: &Arc<Row>) -> Result<(), IoError> {
-        let _one = self.backlog().committing.lock().await;
+        let _one = self.backlog.committing.lock().await;
         self.commit_held(std::slice::from_ref(row), true).await
     }
 
-    /// Commits every open row that has something to commit, or marks that no slab needs any more.
+    /// Commits every open row.
     pub async fn commit_all(&self) -> Result<(), IoError> {
-        let _one = self.backlog().committing.lock().await;
-        let needs = |row: &Arc<Row>| {
-            row.parity.is_some() && {
-                let state = row.bands().lock();
-                !state.uncommitted.is_empty() || (!state.missed.is_empty() && row.whole())
-            }
-        };
-        let rows: Vec<Arc<Row>> = self.open_rows().into_iter().filter(needs).collect();
+        let _one = self.backlog.committing.lock().await;
+        let rows: Vec<Arc<Row>> = self.open_rows().into_iter().filter(|row| row.parity.is_some()).collect();
         self.commit_held(&rows, false).await
     }
 
+    /// Commits those rows that have something to commit, or marks that no slab needs any more; with `all`, each with all its maps.
     async fn commit_held(&self, rows: &[Arc<Row>], all: bool) -> Result<(), IoError> {
         let mut snapshots: Vec<(&Arc<Row>, Snapshot)> = Vec::with_capacity(rows.len());
         for row in rows {
             let mut state = row.bands().lock();
+            let marked = !state.missed.is_empty() && row.whole();
+            if !all && !marked && state.uncommitted.is_empty() {
+                continue;
+            }
             let work = std::mem::replace(&mut state.uncommitted, Uncommitted::new(row.bands().geometry.bands));
             snapshots.push((row, Snapshot { places: state.places.clone(), written: state.written.clone(), work, all }));
         }

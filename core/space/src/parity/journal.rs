@@ -109,7 +109,12 @@ impl Draft {
     /// Bytes that it takes in the log.
     pub fn bytes(&self) -> u64 {
         let head = (128 + self.entries.iter().map(Entry::bytes).sum::<u64>()).next_multiple_of(BLOCK_BYTES);
-        head + self.blocks.iter().map(|slice| slice.len() as u64).sum::<u64>()
+        head + self.brought()
+    }
+
+    /// Bytes of the blocks that it brings along.
+    fn brought(&self) -> u64 {
+        self.blocks.iter().map(|slice| slice.len() as u64).sum()
     }
 }
 
@@ -225,7 +230,7 @@ impl Inner {
         }
         let journal = &*journal;
         let len = draft.bytes();
-        let brought = draft.blocks.iter().map(|slice| slice.len() as u64).sum::<u64>();
+        let brought = draft.brought();
         if draft.entries.len() > MOST_ENTRIES || brought > MOST_RECORD_BYTES {
             // Whoever reads the journal would take it for the end of the log.
             return Err(IoError::invalid(format!("a record of {brought} bytes in the journal of space {}", self.path())));
@@ -240,12 +245,11 @@ impl Inner {
         };
         let mut crc = Crc32c::new();
         draft.blocks.iter().for_each(|slice| crc.add(slice));
-        let blocks = draft.blocks.iter().map(|slice| slice.len() as u64 / BLOCK_BYTES).sum::<u64>() as u32;
-        let head = Head { tail, blocks, crc: crc.value(), entries: draft.entries.clone() };
+        let head = Head { tail, blocks: (brought / BLOCK_BYTES) as u32, crc: crc.value(), entries: draft.entries.clone() };
         let (sealed, own) = journal.place(at, chain.sequence, chain.previous).seal(&head);
         let mut parts = vec![sealed.freeze()];
         parts.extend(draft.blocks.iter().cloned());
-        let taken: u64 = parts.iter().map(|part| part.len() as u64).sum();
+        let taken = parts[0].len() as u64 + brought;
         self.write_log(journal, at, parts).await?;
         let record = Arc::new(Record { at, sequence: chain.sequence, previous: chain.previous, bands: draft.bands.clone() });
         chain.sequence += 1;
@@ -320,9 +324,14 @@ impl Inner {
 
     /// Reads a stretch of the log.
     pub(super) async fn read_log(&self, journal: &Journal, at: u64, len: usize) -> Result<IoBuf, IoError> {
-        let mut whole = IoBuf::new(len);
+        self.read_range(journal.stretches(at, len as u64)).await
+    }
+
+    /// Reads stretches of rows, one behind the other.
+    async fn read_range(&self, stretches: Vec<(&Arc<Row>, u64, usize)>) -> Result<IoBuf, IoError> {
+        let mut whole = IoBuf::new(stretches.iter().map(|(.., len)| len).sum());
         let mut done = 0;
-        for (row, offset, len) in journal.stretches(at, len as u64) {
+        for (row, offset, len) in stretches {
             for segment in segments(row.shape(), offset, len) {
                 let data = self.read_segment(row, &segment, IoBuf::new(segment.len)).await?;
                 whole[done..done + data.len()].copy_from_slice(&data);
@@ -342,14 +351,7 @@ impl Inner {
         let mut records = Vec::new();
         let mut chain = journal.appending.lock().await;
         let mut start = journal.place(0, 1, 0);
-        let anchors: Vec<u8> = {
-            let mut bytes = Vec::new();
-            for segment in segments(journal.rows[0].shape(), 0, ANCHOR_BYTES as usize) {
-                let data = self.read_segment(&journal.rows[0], &segment, IoBuf::new(segment.len)).await?;
-                bytes.extend_from_slice(&data);
-            }
-            bytes
-        };
+        let anchors = self.read_range(vec![(&journal.rows[0], 0, ANCHOR_BYTES as usize)]).await?;
         for block in anchors.chunks(BLOCK_BYTES as usize) {
             if let Some((number, place)) = Place::open_anchor(journal.pool, journal.space, journal.id, block)
                 && number > chain.anchor

@@ -11,7 +11,7 @@ use crate::space::Inner;
 use super::band_map::NOWHERE;
 use super::bands::Torn;
 use super::journal::{Draft, Record};
-use super::plan::{Placing, Write};
+use super::plan::{Goal, Placing, Write};
 use super::record::MOST_ENTRIES;
 
 /// A write that fails for want of slabs in step is tried so often: the failed ones are recorded in between.
@@ -95,24 +95,19 @@ impl Inner {
 
     async fn carry_out_one(&self, mut placing: Placing, record: Option<(Arc<Record>, u64)>) -> Result<(), IoError> {
         let row = placing.row.clone();
-        let result = self.write_placing(&mut placing).await;
-        match result {
-            Ok(()) => {
-                let Placing { band, stamp, place, ref filled, ref emptied, .. } = placing;
-                let place = placing.moves.then_some(place);
+        match self.write_placing(&mut placing).await {
+            Ok(place) => {
+                let Placing { band, stamp, ref filled, ref emptied, .. } = placing;
                 let record = record.as_ref().filter(|_| !placing.intents.is_empty());
                 self.note_placed(&row, &Placed { band, stamp, place, filled, emptied }, record);
                 self.touch(&row);
                 Ok(())
             }
             Err(error) => {
-                let Placing { band, stamp, place, moves, writes, filled, emptied, _turn, .. } = placing;
+                let Placing { band, stamp, goal, writes, filled, emptied, _turn, .. } = placing;
                 let mut state = row.bands().lock();
                 state.placing.remove(&band);
-                if moves && place != NOWHERE {
-                    state.give_places([place]);
-                }
-                if let Some(record) = record.filter(|_| !moves) {
+                if let Some(record) = record.filter(|_| goal == Goal::Same) {
                     state.logged.insert(band, record.1);
                     state.torn.insert(band, Torn { stamp, writes, filled, emptied, record });
                 }
@@ -132,17 +127,28 @@ impl Inner {
         Ok(())
     }
 
-    async fn write_placing(&self, placing: &mut Placing) -> Result<(), IoError> {
-        let row = placing.row.clone();
-        if placing.moves && placing.place != NOWHERE {
-            placing.place = NOWHERE;
-            let place = self.free_place(&row).await?;
-            placing.place = place;
-            let shift = u64::from(place) * u64::from(row.bands().geometry.depth) * holdfast_model::BLOCK_BYTES;
-            placing.writes.iter_mut().for_each(|(_, offset, _)| *offset += shift);
+    /// Writes what is planned. Answers the band's place, if it moved.
+    async fn write_placing(&self, placing: &mut Placing) -> Result<Option<u16>, IoError> {
+        let row = &placing.row;
+        match placing.goal {
+            Goal::Nowhere => Ok(Some(NOWHERE)),
+            Goal::Same => self.write_planned(row, &placing.writes).await.map(|()| None),
+            Goal::Fresh => {
+                let place = self.free_place(row).await?;
+                let shift = u64::from(place) * u64::from(row.bands().geometry.depth) * holdfast_model::BLOCK_BYTES;
+                placing.writes.iter_mut().for_each(|(_, offset, _)| *offset += shift);
+                let written = self.write_planned(row, &placing.writes).await;
+                if written.is_err() {
+                    row.bands().lock().give_places([place]);
+                }
+                written.map(|()| Some(place))
+            }
         }
+    }
+
+    async fn write_planned(&self, row: &Row, writes: &[Write]) -> Result<(), IoError> {
         let mut tries = 0;
-        while let Err(error) = row.write_pieces(&placing.writes, Durability::Cached).await {
+        while let Err(error) = row.write_pieces(writes, Durability::Cached).await {
             tries += 1;
             if error.kind != IoErrorKind::Media || tries == TRIES || row.settle_group(0).await.is_err() {
                 return Err(error);
@@ -208,18 +214,9 @@ impl Inner {
             state.hold(record);
             state.logged.insert(band, *end);
         }
-        let mut freed = 0;
-        if let Some(dirty) = state.dirty.get_mut(&band) {
-            for extent in dirty.take_until(stamp) {
-                freed += extent.bytes();
-                state.uncommitted.held.extend(extent.held.into_iter().map(|(_, record)| record));
-            }
-            if dirty.is_empty() {
-                state.dirty.remove(&band);
-            }
-        }
-        drop(guard);
-        self.backlog().take(freed);
+        let done = self.backlog.take_until(state, band, stamp);
+        let held = done.into_iter().flat_map(|extent| extent.held).map(|(_, record)| record);
+        state.uncommitted.held.extend(held);
     }
 }
 

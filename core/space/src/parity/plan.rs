@@ -26,6 +26,17 @@ use super::stripe::Rows;
 /// A block for a slab: its column, where in it, and what.
 pub type Write = (usize, u64, IoSlice);
 
+/// Where a band is when it is put in place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Goal {
+    /// It holds nothing, and needs no place.
+    Nowhere,
+    /// In a place of its own; what is to be written counts as for place 0.
+    Fresh,
+    /// Where it was.
+    Same,
+}
+
 /// What is to be done with a band, whose turn is held.
 pub struct Placing {
     /// The row.
@@ -34,8 +45,8 @@ pub struct Placing {
     pub band: u32,
     /// Everything written until then is in the plan.
     pub stamp: u64,
-    /// The place that the band has when it is done.
-    pub place: u16,
+    /// Where the band is when it is done.
+    pub goal: Goal,
     /// What to write.
     pub writes: Vec<Write>,
     /// What to write down before.
@@ -44,8 +55,6 @@ pub struct Placing {
     pub filled: Vec<(u32, u32)>,
     /// Blocks that hold nothing then.
     pub emptied: Vec<(u32, u32)>,
-    /// Whether it moves to a place of its own, so that nothing in the old one counts.
-    pub moves: bool,
     /// Held until it is done.
     pub _turn: BandTurn,
 }
@@ -149,12 +158,15 @@ impl Row {
             row: self.clone(),
             band,
             stamp,
-            place: NOWHERE,
+            goal: match way {
+                Way::Nothing | Way::Empty => Goal::Nowhere,
+                Way::Fresh | Way::Move(_) => Goal::Fresh,
+                Way::InPlace(_) => Goal::Same,
+            },
             writes: Vec::new(),
             intents: Vec::new(),
             filled: ranges(true),
             emptied: ranges(false),
-            moves: !matches!(way, Way::InPlace(_)),
             _turn: turn,
         };
         let units = Units::of_band(&geometry, band, &extents);
@@ -166,17 +178,11 @@ impl Row {
                 }
                 Ok(())
             }
-            Way::InPlace(place) => {
-                placing.place = place;
-                self.plan_in_place(&geometry, &units, &mut placing).await
-            }
+            Way::InPlace(place) => self.plan_in_place(&geometry, place, &units, &mut placing).await,
         };
         if let Err(error) = planned {
             self.bands().lock().placing.remove(&band);
             return Err(error);
-        }
-        if matches!(way, Way::Fresh | Way::Move(_)) {
-            placing.place = 0;
         }
         Ok(Some(placing))
     }
@@ -240,6 +246,7 @@ impl Row {
     async fn plan_in_place(
         self: &Arc<Self>,
         geometry: &Geometry,
+        place: u16,
         units: &[(u32, Units)],
         placing: &mut Placing,
     ) -> Result<(), IoError> {
@@ -253,7 +260,8 @@ impl Row {
             for range in borders.windows(2) {
                 let touched = (0..geometry.data).any(|piece| units.content(piece, range[0], range[1]).is_some());
                 if touched {
-                    self.plan_range(geometry, *stripe, units, (range[0], range[1]), &left_out, placing).await?;
+                    let rows = Rows { stripe: *stripe, place, within: range[0], len: range[1] - range[0] };
+                    self.plan_range(geometry, rows, units, &left_out, placing).await?;
                 }
             }
         }
@@ -278,12 +286,13 @@ impl Row {
     async fn plan_range(
         self: &Arc<Self>,
         geometry: &Geometry,
-        stripe: u32,
+        rows: Rows,
         units: &Units,
-        (start, end): (u32, u32),
         left_out: &[usize],
         placing: &mut Placing,
     ) -> Result<(), IoError> {
+        let Rows { stripe, place, within: start, len } = rows;
+        let end = start + len;
         let contents: Vec<Option<Content>> = (0..geometry.data).map(|piece| units.content(piece, start, end)).collect();
         let mask =
             |test: &dyn Fn(usize) -> bool| (0..geometry.data).filter(|piece| test(*piece)).fold(0u64, |mask, at| mask | 1 << at);
@@ -297,7 +306,6 @@ impl Row {
         let parity: Vec<usize> = (geometry.data..geometry.columns).filter(takes).collect();
         let remains = (written & !emptied) | filled;
         let parity = if remains == 0 { Vec::new() } else { parity };
-        let rows = Rows { stripe, place: placing.place, within: start, len: end - start };
         let parity_mask = parity.iter().fold(0u64, |mask, piece| mask | 1 << piece);
         let changed = filled | emptied;
         let by_change = (written & changed) | parity_mask;
@@ -322,7 +330,7 @@ impl Row {
             let data: Vec<Option<&[u8]>> = (0..geometry.data)
                 .map(|piece| if anew >> piece & 1 == 1 { old.bytes(piece) } else { bytes_in(&contents[piece]) })
                 .collect();
-            let mut all: Vec<IoBuf> = (0..geometry.parity).map(|_| IoBuf::new(bytes_of(end - start))).collect();
+            let mut all: Vec<IoBuf> = (0..geometry.parity).map(|_| IoBuf::new(bytes_of(len))).collect();
             encode(&data, all.iter_mut().map(|buf| &mut buf[..]));
             let kept = |(index, buf): (usize, IoBuf)| parity.contains(&(geometry.data + index)).then_some(buf);
             all.into_iter().enumerate().filter_map(kept).collect()
@@ -337,7 +345,7 @@ impl Row {
         blocks.extend(made.into_iter().map(IoBuf::freeze));
         let filled_pieces = (0..geometry.data).filter(|piece| filled >> piece & 1 == 1);
         for (piece, bytes) in filled_pieces.chain(parity.iter().copied()).zip(&blocks) {
-            let offset = geometry.offset(stripe, start, placing.place);
+            let offset = geometry.offset(stripe, start, place);
             placing.writes.push((geometry.column(stripe, piece), offset, bytes.clone()));
         }
         let intent = Intent {
@@ -345,10 +353,10 @@ impl Row {
             row: self.record.id,
             stamp: placing.stamp,
             band: placing.band,
-            place: placing.place,
+            place,
             stripe,
             within: start,
-            len: end - start,
+            len,
             filled: filled as u32,
             emptied: emptied as u32,
             parity: (parity_mask >> geometry.data) as u8,

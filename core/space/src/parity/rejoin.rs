@@ -21,7 +21,7 @@ impl Inner {
         row.write_header(index).await?;
         // A commit under way has taken what it works on: it is over before anything is looked at.
         let bands: BTreeSet<u32> = {
-            let _one = self.backlog().committing.lock().await;
+            let _one = self.backlog.committing.lock().await;
             let state = row.bands().lock();
             let changed = [&state.missed, &state.uncommitted.changed];
             let runs = changed.into_iter().flat_map(|set| set.runs(0, set.limit())).flat_map(|(start, end)| start..end);

@@ -6,7 +6,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use holdfast_device::{Durability, IoError, IoErrorKind, IoSlice};
 
@@ -24,24 +23,22 @@ type Stamps = HashMap<(u64, u32), u64>;
 impl Inner {
     /// The journal, read and carried out if that was not done yet.
     pub async fn journal(&self) -> Result<Arc<Journal>, IoError> {
-        let open = || self.backlog().journal.lock().expect("no panic while held").clone();
-        if let Some(journal) = open().filter(|_| self.backlog().ready.load(Ordering::Acquire)) {
+        if let Some(journal) = self.backlog.journal.load_full() {
             return Ok(journal);
         }
-        let _one = self.backlog().opening.lock().await;
-        if let Some(journal) = open().filter(|_| self.backlog().ready.load(Ordering::Acquire)) {
+        let _one = self.backlog.opening.lock().await;
+        if let Some(journal) = self.backlog.journal.load_full() {
             return Ok(journal);
         }
         let journal = self.open_journal().await?;
         self.replay(&journal).await?;
-        *self.backlog().journal.lock().expect("no panic while held") = Some(journal.clone());
-        self.backlog().ready.store(true, Ordering::Release);
+        self.backlog.journal.store(Some(journal.clone()));
         Ok(journal)
     }
 
     /// Whether requests may go on: a parity space serves nothing before its journal is carried out.
     pub async fn ready(&self) -> Result<(), IoError> {
-        if self.record.shape.layout.parity() == 0 || self.backlog().ready.load(Ordering::Acquire) {
+        if self.record.shape.layout.parity() == 0 || self.backlog.journal.load().is_some() {
             return Ok(());
         }
         self.journal().await.map(drop)
@@ -102,11 +99,11 @@ impl Inner {
                 Entry::Written(blocks) | Entry::Emptied(blocks) => (blocks.chunk, blocks.row, blocks.stamp),
                 Entry::Intent(intent) => (intent.chunk, intent.row, intent.stamp),
                 Entry::Void { stamp, .. } => {
-                    self.backlog().pass_stamp(*stamp);
+                    self.backlog.pass_stamp(*stamp);
                     continue;
                 }
             };
-            self.backlog().pass_stamp(stamp);
+            self.backlog.pass_stamp(stamp);
             if voids.get(&(row, *band)).is_some_and(|void| stamp <= *void) {
                 continue;
             }
@@ -144,7 +141,7 @@ impl Inner {
             return Err(self.bad_record(record));
         }
         let content = match content {
-            Content::Bytes(_) if self.backlog().bytes() > self.settings.backlog_bytes => Content::Logged(at),
+            Content::Bytes(_) if self.backlog.bytes() > self.settings.backlog_bytes => Content::Logged(at),
             content => content,
         };
         let held = vec![(found.stamp, record.record.clone())];
@@ -152,12 +149,7 @@ impl Inner {
         let mut guard = row.bands().lock();
         let state = &mut *guard;
         state.logged.insert(band, record.end);
-        self.backlog().add(extent.bytes());
-        let dirty = state.dirty.entry(band).or_default();
-        self.backlog().take(dirty.insert(found.start, extent));
-        if !std::mem::replace(&mut dirty.queued, true) {
-            self.backlog().queue(row, band);
-        }
+        self.backlog.put(row, state, band, found.start, extent);
         drop(guard);
         self.touch(row);
         Ok(())
@@ -188,13 +180,7 @@ impl Inner {
             // the journal: until that is made good nothing may be put in the place that the intent is for.
             let mut guard = row.bands().lock();
             let state = &mut *guard;
-            if let Some(dirty) = state.dirty.get_mut(&intent.band) {
-                let done: usize = dirty.take_until(intent.stamp).iter().map(Extent::bytes).sum();
-                self.backlog().take(done);
-                if dirty.is_empty() {
-                    state.dirty.remove(&intent.band);
-                }
-            }
+            self.backlog.take_until(state, intent.band, intent.stamp);
             state.logged.insert(intent.band, record.end);
             state.keep_void(intent.band, intent.stamp, intent.place);
             drop(guard);
@@ -227,9 +213,9 @@ impl Inner {
             {
                 // What was written after the plan was made stands.
                 for (at, extent) in dirty.take(first, first + intent.len) {
-                    self.backlog().take(extent.bytes());
+                    self.backlog.take(extent.bytes());
                     if extent.stamp > intent.stamp {
-                        self.backlog().add(extent.bytes());
+                        self.backlog.add(extent.bytes());
                         dirty.insert(at, extent);
                     }
                 }

@@ -3,16 +3,11 @@
 //! Invariant: a journal is replaced while it holds nothing that counts, in one change of the pool, and nobody writes to it
 //! meanwhile: a crash finds the one or the other.
 
-use std::sync::Arc;
-
 use holdfast_device::IoError;
 
 use crate::space::Space;
 
-use super::journal::Journal;
-
-/// How long to wait for requests that use the journal.
-const MOMENT: std::time::Duration = std::time::Duration::from_micros(200);
+use super::backlog::MOMENT;
 
 /// How full a journal is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,11 +23,11 @@ pub struct JournalStatus {
 impl Space {
     /// How full its journal is; `None` where it has none, or was not used since it was opened.
     pub fn journal_status(&self) -> Option<JournalStatus> {
-        let journal = self.inner.backlog().journal.lock().expect("no panic while held").clone()?;
+        let journal = self.inner.backlog.journal.load_full()?;
         Some(JournalStatus {
             size_bytes: journal.size_bytes(),
             used_bytes: journal.held(),
-            waiting_bytes: self.inner.backlog().bytes() as u64,
+            waiting_bytes: self.inner.backlog.bytes() as u64,
         })
     }
 
@@ -50,8 +45,8 @@ impl Space {
         }
         let old = inner.journal().await?;
         // Nobody writes down anything new meanwhile, so what the journal holds comes to an end.
-        let _one = inner.backlog().logging.lock().await;
-        let _turn = inner.backlog().placing.lock().await;
+        let _one = inner.backlog.logging.lock().await;
+        let _turn = inner.backlog.placing.lock().await;
         loop {
             inner.place_waiting().await?;
             inner.commit_all().await?;
@@ -71,8 +66,8 @@ impl Space {
                 row.bands().lock().logged.clear();
             }
             let opened = inner.open_journal().await;
-            let fresh: Option<Arc<Journal>> = opened.as_ref().ok().cloned();
-            inner.backlog().replace_journal(fresh);
+            // Where it could not be opened, the next request opens it.
+            inner.backlog.journal.store(opened.as_ref().ok().cloned());
             drop(chain);
             inner.forget_rows(&old.chunks());
             drop(freed);

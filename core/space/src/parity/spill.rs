@@ -38,7 +38,7 @@ impl Inner {
             for (first, extent) in waiting {
                 let within = first >= *start && first + extent.len <= start + len && extent.stamp == *stamp;
                 if within && matches!(extent.content, Content::Bytes(_)) {
-                    self.backlog().take(extent.bytes());
+                    self.backlog.take(extent.bytes());
                     extent.content = Content::Logged(at + u64::from(first - start) * BLOCK_BYTES);
                 }
             }
