@@ -12,6 +12,9 @@ use crate::block_map::{DIRTY_WORDS, MAP_BLOCKS, MAP_REGIONS, MapBits, REGION_BLO
 use crate::block_set::BlockSet;
 use crate::range_queue::RangeQueue;
 
+/// Regions that are marked at once although one of them is written.
+const MARKED_AHEAD: u32 = 64;
+
 /// A column of an open row.
 pub struct Column {
     /// What changes with every write.
@@ -214,6 +217,15 @@ impl ColumnState {
     /// Whether a map on disk does not yet hold all that it should.
     pub fn is_behind(&self, map: usize) -> bool {
         self.maps[map].on_disk < self.maps[map].changed
+    }
+
+    /// Asks for regions of one map to be marked, and for their neighbours with them: about as many as the map has marked
+    /// already, so that writes scattered over a column need few marks, and at most [`MARKED_AHEAD`].
+    pub fn want_around(&mut self, regions: Blocks) {
+        let first = regions.start / MAP_REGIONS * MAP_REGIONS;
+        let end = (first + MAP_REGIONS).min(self.wanted.limit());
+        let window = self.marked.count_in(first, end).next_power_of_two().min(MARKED_AHEAD);
+        self.wanted.insert((regions.start / window * window).max(first), regions.end.next_multiple_of(window).min(end));
     }
 
     /// What the map on disk is to hold.

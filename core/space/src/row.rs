@@ -372,7 +372,7 @@ impl Row {
                 let mut state = self.columns[column].lock();
                 let missing = !state.marked.contains_all(start, end);
                 if missing {
-                    state.wanted.insert(start, end);
+                    state.want_around(Blocks { start, end });
                 } else {
                     state.wanted.remove(start, end);
                 }
