@@ -31,6 +31,7 @@ mod extents;
 mod flush;
 mod heads;
 mod open;
+mod pace;
 mod parity;
 mod range_queue;
 mod read;
@@ -42,6 +43,7 @@ mod stripe;
 mod tidy;
 mod write;
 
+pub use pace::{Ended, Pace, Stopped, Unlimited};
 pub use parity::{JournalStatus, Mismatch, Verified};
 pub use space::{Space, SpaceSettings};
 pub use status::{RowMap, SlabMap, SpaceCounters, SpaceStatus};
