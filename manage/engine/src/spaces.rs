@@ -267,7 +267,7 @@ pub(crate) fn same_parameters(object: &str, open: &OpenPool, record: &SpaceRecor
     if record.provisioning != provisioning {
         return Err(exists_with(object, "provisioning", word(record.provisioning), word(provisioning)));
     }
-    if let Some(journal) = request.journal_bytes.filter(|journal| !open.pool.has_journal_of(record.id, *journal)) {
+    if let Some(journal) = request.journal_bytes.filter(|journal| !open.pool.has_journal_of(record.id, Some(*journal))) {
         let has = ByteSize(open.pool.journal_bytes(record.id));
         return Err(exists_with(object, "journal size", has, ByteSize(journal)));
     }

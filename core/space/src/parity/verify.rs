@@ -112,7 +112,7 @@ impl Inner {
         }
         let offset = geometry.offset(stripe, start, place);
         let reads = (0..geometry.columns).map(|piece| {
-            let slab = &row.slabs[geometry.column(stripe, piece)];
+            let slab = row.slabs.get(geometry.column(stripe, piece));
             slab.disk.read(slab.at(offset), IoBuf::new(len))
         });
         let pieces: Result<Vec<IoBuf>, IoError> = join_all(reads).await.into_iter().collect();
@@ -139,7 +139,7 @@ impl Inner {
                 None => vec![Kernel::best().check_p(&data, p)],
             };
             for (index, _) in agrees.iter().enumerate().filter(|(_, agrees)| !**agrees) {
-                let slab = &row.slabs[geometry.column(stripe, geometry.data + index)];
+                let slab = row.slabs.get(geometry.column(stripe, geometry.data + index));
                 let first = geometry.block(stripe, 0, start + block);
                 found.add(Mismatch {
                     offset_bytes: u64::from(row.chunk) * self.record.chunk_bytes + u64::from(first) * BLOCK_BYTES,
@@ -175,7 +175,7 @@ impl Inner {
     async fn verify_run(&self, row: &Arc<Row>, column: usize, start: u32, end: u32, found: &mut Verified) {
         let (offset, len) = (u64::from(start) * BLOCK_BYTES, bytes_of(end - start));
         let usable: Vec<usize> = row.copies_of(column).filter(|(_, slab)| slab.usable()).map(|(index, _)| index).collect();
-        let reads = usable.iter().map(|index| row.slabs[*index].disk.read(row.slabs[*index].at(offset), IoBuf::new(len)));
+        let reads = usable.iter().map(|index| row.slabs.get(*index).disk.read(row.slabs.get(*index).at(offset), IoBuf::new(len)));
         let copies: Vec<(usize, IoBuf)> = usable
             .iter()
             .copied()
@@ -189,7 +189,7 @@ impl Inner {
             for block in 0..end - start {
                 let range = bytes_of(block)..bytes_of(block + 1);
                 if first[range.clone()] != other[range] {
-                    let slab = &row.slabs[*index];
+                    let slab = row.slabs.get(*index);
                     let at = offset + u64::from(block) * BLOCK_BYTES;
                     found.add(Mismatch {
                         offset_bytes: u64::from(row.chunk) * self.record.chunk_bytes
