@@ -13,6 +13,7 @@
 //!  read.rs  write.rs  discard.rs  flush.rs                    one file per kind of request
 //!  parity.rs     rows that keep parity instead of copies
 //!  resync.rs     copies brought back in step                  tidy.rs      housekeeping
+//!  scrub.rs      copies, or data and parity, compared          pace.rs      how fast long work may go
 //! ```
 //!
 //! Invariants:
@@ -37,6 +38,7 @@ mod range_queue;
 mod read;
 mod resync;
 mod row;
+mod scrub;
 mod space;
 mod status;
 mod stripe;
@@ -44,6 +46,7 @@ mod tidy;
 mod write;
 
 pub use pace::{Ended, Pace, Stopped, Unlimited};
-pub use parity::{JournalStatus, Mismatch, Verified};
+pub use parity::JournalStatus;
+pub use scrub::{Mismatch, Verified};
 pub use space::{Space, SpaceSettings};
 pub use status::{RowMap, SlabMap, SpaceCounters, SpaceStatus};
