@@ -10,7 +10,7 @@ const MOST_TOLD: usize = 1000;
 pub struct Mismatch {
     /// Where the data that it protects begins in the space.
     pub offset_bytes: u64,
-    /// What disagrees: `P`, `Q` or a copy.
+    /// What is wrong, or else does not agree with the others: `data`, `P`, `Q` or a copy.
     pub piece: String,
     /// The disk that holds it.
     pub disk: Uuid,
