@@ -1,4 +1,4 @@
-//! The scrub of a space: all of it is read, and what does not agree is told.
+//! The scrub of a space: all of it is read, what is known to be wrong is made good, and what was found is told.
 //!
 //! Invariant: of what is found, at most [`TOLD`] pieces become events; the result counts all.
 
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use holdfast_api::{JobChanged, Severity, StartJob};
 use holdfast_model::{ByteSize, Uuid};
-use holdfast_space::{Ended, Mismatch, Pace};
+use holdfast_space::{Ended, Mismatch, Pace, Verified};
 
 use super::spec::{Finding, JobSpec, Outcome, Site, SpaceRef};
 use crate::engine::Engine;
@@ -43,20 +43,36 @@ pub(super) async fn run(site: &Site, pace: &dyn Pace) -> Result<Outcome, Ended> 
     let found = site.space.scrub(pace).await?;
     let paths: HashMap<Uuid, String> =
         site.open.disk_statuses().into_iter().map(|disk| (disk.record.id, disk.record.path)).collect();
+    let (severity, next_action) = match found.unrepaired_blocks {
+        0 => (Severity::Warning, "watch the disk; replace it if this goes on"),
+        _ => (Severity::Error, "where it was not made good, compare what lies there with a backup"),
+    };
     let told = |mismatch: &Mismatch| Finding {
-        severity: Severity::Error,
+        severity,
         cause: format!(
-            "scrub: {} at {} does not agree with what it goes with (disk {}, at {})",
+            "scrub: {} at {} did not agree with what it goes with (disk {}, at {})",
             mismatch.piece,
             mismatch.offset_bytes,
             paths.get(&mismatch.disk).map_or("gone", String::as_str),
             mismatch.disk_offset_bytes
         ),
-        next_action: "compare what lies there with a backup".into(),
+        next_action: next_action.into(),
     };
-    let mut result = format!("{} compared, {} blocks do not agree", ByteSize(found.checked_bytes), found.mismatched_blocks);
+    Ok(Outcome { result: result(&found), findings: found.mismatches.iter().take(TOLD).map(told).collect() })
+}
+
+fn result(found: &Verified) -> String {
+    let wrong = found.repaired_blocks + found.unrepaired_blocks;
+    let mut text = format!("{} compared", ByteSize(found.checked_bytes));
+    text += &match wrong {
+        0 => ", all agree".into(),
+        _ => format!(
+            "; of {wrong} blocks that did not agree or could not be read, {} were made good and {} left as they are",
+            found.repaired_blocks, found.unrepaired_blocks
+        ),
+    };
     if found.unchecked_bytes > 0 {
-        result += &format!("; {} could not be compared", ByteSize(found.unchecked_bytes));
+        text += &format!("; {} could not be compared", ByteSize(found.unchecked_bytes));
     }
-    Ok(Outcome { result, findings: found.mismatches.iter().take(TOLD).map(told).collect() })
+    text
 }
