@@ -33,7 +33,12 @@ fn logarithm(a: u8) -> usize {
 
 /// `a` divided by `b`, neither of which is zero.
 pub(crate) fn quotient(a: u8, b: u8) -> u8 {
-    power(255 + logarithm(a) - logarithm(b))
+    power(exponent(a, b))
+}
+
+/// What exponent of g, below 255, gives `a` divided by `b`, neither of which is zero.
+pub(crate) fn exponent(a: u8, b: u8) -> usize {
+    (255 + logarithm(a) - logarithm(b)) % 255
 }
 
 /// A constant to multiply by.

@@ -15,10 +15,10 @@
 //! cache lines at a time, so a caller need not cut long pieces up.
 //!
 //! ```text
-//!   encode · update · recover     what is asked for
-//!   pass                          one walk: two sums, and what is made of them
-//!   lanes                         a register of bytes: AVX-512 with GFNI, AVX2 with or without, portable
-//!   field                         the arithmetic of single bytes, at build time
+//!   encode · update · recover · locate   what is asked for
+//!   pass                                 one walk: two sums, and what is made of them
+//!   lanes                                a register of bytes: AVX-512 with GFNI, AVX2 with or without, portable
+//!   field                                the arithmetic of single bytes, at build time
 //! ```
 //!
 //! One invariant: every kernel gives the same bytes.
@@ -27,12 +27,14 @@ mod encode;
 mod field;
 mod kernel;
 mod lanes;
+mod locate;
 mod pass;
 mod recover;
 mod update;
 
 pub use encode::Agreement;
 pub use kernel::Kernel;
+pub use locate::Fault;
 pub use recover::{Column, Piece, Stripe};
 pub use update::Change;
 

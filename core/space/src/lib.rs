@@ -15,6 +15,7 @@
 //!  resync.rs     copies brought back in step                  tidy.rs      housekeeping
 //!  relocate.rs   a chunk moved to another row                 reshape.rs   another shape, other disks
 //!  rebuild.rs    lost slabs made anew on other disks
+//!  scrub.rs      copies, or data and parity, compared          pace.rs      how fast long work may go
 //! ```
 //!
 //! Invariants:
@@ -42,6 +43,7 @@ mod relocate;
 mod reshape;
 mod resync;
 mod row;
+mod scrub;
 mod slab;
 mod space;
 mod status;
@@ -50,6 +52,7 @@ mod tidy;
 mod write;
 
 pub use pace::{Ended, Pace, Stopped, Unlimited};
-pub use parity::{JournalStatus, Mismatch, Verified};
+pub use parity::JournalStatus;
+pub use scrub::{Mismatch, Verified};
 pub use space::{Space, SpaceSettings};
 pub use status::{RowMap, SlabMap, SpaceCounters, SpaceStatus};

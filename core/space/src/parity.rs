@@ -8,9 +8,8 @@
 //!  commit.rs    maps brought up to what is in place            read.rs      reads
 //!  journal.rs   the log that goes round                        record.rs    its records as bytes
 //!  replay.rs    what a crash left in it                        stripe.rs    pieces, read or computed
-//!  rejoin.rs    a slab that was away                           verify.rs    data and parity compared
-//!  resize.rs    another journal                            spill.rs     a fast one takes what memory does not
-//!  house.rs     what is done unasked
+//!  rejoin.rs    a slab that was away                           spill.rs     a fast journal takes what memory does not
+//!  resize.rs    another journal                            house.rs     what is done unasked
 //! ```
 //!
 //! Invariant: whatever a crash cuts short, together with the loss of as many disks as there is parity, each block is
@@ -35,9 +34,9 @@ mod replay;
 mod resize;
 mod spill;
 mod stripe;
-mod verify;
 
+pub use band_map::NOWHERE;
 pub use bands::Bands;
-pub use geometry::Geometry;
+pub use geometry::{Geometry, bytes_of};
 pub use resize::JournalStatus;
-pub use verify::{Mismatch, Verified};
+pub use stripe::{Pieces, Rows, index_of, piece_of};

@@ -101,16 +101,23 @@ impl Row {
 
     /// Rewrites what a slab could not read, and tells so.
     pub async fn rewrite_failed(&self, index: usize, offset: u64, data: IoSlice, how: &str) {
-        let (slab, len) = (self.slabs.get(index), data.len());
+        let len = data.len();
+        if let Ok(true) = self.rewrite(index, offset, data).await {
+            let (object, cause) =
+                (format!("disk {}", self.slabs.get(index).disk.id), format!("{len} bytes that could not be read {how}"));
+            self.pool.emit(Severity::Warning, object, cause, "watch the disk; replace it if errors go on");
+        }
+    }
+
+    /// Writes what a slab should hold, durably. Answers whether it took it; one that does not is dealt with as after any write.
+    pub async fn rewrite(&self, index: usize, offset: u64, data: IoSlice) -> Result<bool, IoError> {
+        let slab = self.slabs.get(index);
         match slab.disk.write(slab.at(offset), data, Durability::Durable).await {
             Ok(()) => {
                 slab.disk.counters.repaired.fetch_add(1, Ordering::Relaxed);
-                let (object, cause) = (format!("disk {}", slab.disk.id), format!("{len} bytes that could not be read {how}"));
-                self.pool.emit(Severity::Warning, object, cause, "watch the disk; replace it if errors go on");
+                Ok(true)
             }
-            Err(error) => {
-                let _ = self.write_failed(index, &slab, &error).await;
-            }
+            Err(error) => self.write_failed(index, &slab, &error).await.map(|()| false),
         }
     }
 }

@@ -196,6 +196,7 @@ impl Engine {
             let next = served.iter().map(|name| format!("'holdfast nbd unexport {name}'")).collect::<Vec<_>>().join(", ");
             return Err(conflict(object, format!("it is exported to clients as {}", served.join(", ")), format!("{next} first")));
         }
+        self.cancel_jobs_of(open.pool.id(), Some(record.uuid)).await?;
         self.close_space(&open, record.id).await?;
         let pool = open.pool.clone();
         let destroyed = self.on_reactor(move || async move { pool.destroy_space(record.id).await }).await?;

@@ -3,6 +3,7 @@
 mod checks;
 #[cfg(not(miri))]
 mod isal;
+mod locate;
 #[cfg(not(miri))]
 mod oracle;
 mod reference;

@@ -72,7 +72,7 @@ impl Row {
     }
 
     /// The blocks of a piece that count: those that hold data, or for parity those for which any data unit does.
-    pub(super) fn held_blocks(&self, stripe: u32, piece: usize) -> Vec<(u32, u32)> {
+    pub fn held_blocks(&self, stripe: u32, piece: usize) -> Vec<(u32, u32)> {
         let geometry = self.bands().geometry;
         let state = self.bands().lock();
         let pieces = if piece < geometry.data { piece..piece + 1 } else { 0..geometry.data };

@@ -3,8 +3,6 @@
 //! Blocks that were never written count as zeros whatever is on the disk, so that data that was there before, or went
 //! when it was discarded, is neither served nor mixed into parity.
 
-use std::sync::Arc;
-
 use futures_util::future::join_all;
 use holdfast_device::{IoBuf, IoError, IoErrorKind, IoSlice};
 use holdfast_parity::{Column, Kernel, Piece, Stripe};
@@ -47,7 +45,12 @@ impl Known {
 /// Pieces of a stripe: data from 0, then P, then Q.
 pub struct Pieces {
     known: Vec<Known>,
+    /// Blocks of each data piece that hold nothing.
+    holes: Vec<Vec<(u32, u32)>>,
     len: usize,
+    /// Pieces that could not be read though their disks are there, a bit for each.
+    failed: u64,
+    error: Option<IoError>,
 }
 
 impl Pieces {
@@ -68,14 +71,38 @@ impl Pieces {
             Known::Not | Known::Lost => unreachable!("piece {piece} was not asked for"),
         }
     }
+
+    /// Blocks of a piece that hold nothing; parity has none.
+    pub fn holes(&self, piece: usize) -> &[(u32, u32)] {
+        self.holes.get(piece).map_or(&[], Vec::as_slice)
+    }
+
+    /// Pieces that could not be read though their disks are there.
+    pub fn failed(&self) -> Vec<usize> {
+        (0..self.known.len()).filter(|piece| self.failed >> piece & 1 == 1).collect()
+    }
+
+    /// How many pieces were not read, for whatever reason, and are not computed yet.
+    pub fn lost(&self) -> usize {
+        self.known.iter().filter(|known| matches!(known, Known::Lost)).count()
+    }
 }
 
 /// Which piece the kernels call so.
-fn piece_of(index: usize, geometry: &Geometry) -> Piece {
+pub fn piece_of(index: usize, geometry: &Geometry) -> Piece {
     match index.checked_sub(geometry.data) {
         None => Piece::Data(index),
         Some(0) => Piece::P,
         Some(_) => Piece::Q,
+    }
+}
+
+/// The number of a piece, as [`piece_of`] takes it.
+pub fn index_of(piece: Piece, geometry: &Geometry) -> usize {
+    match piece {
+        Piece::Data(index) => index,
+        Piece::P => geometry.data,
+        Piece::Q => geometry.data + 1,
     }
 }
 
@@ -85,25 +112,37 @@ impl Row {
     ///
     /// # Errors
     /// More pieces are lost than parity makes good.
-    pub async fn load_pieces(self: &Arc<Self>, rows: Rows, wanted: u64) -> Result<Pieces, IoError> {
+    pub async fn load_pieces(&self, rows: Rows, wanted: u64) -> Result<Pieces, IoError> {
+        let mut pieces = self.read_pieces(rows, wanted).await?;
+        self.compute(&mut pieces, wanted)?;
+        self.rewrite_pieces(&rows, &pieces, wanted).await;
+        Ok(pieces)
+    }
+
+    /// Reads the `wanted` pieces of some blocks, and what it takes to compute those of them that are lost.
+    ///
+    /// # Errors
+    /// Too few slabs are in step.
+    pub async fn read_pieces(&self, rows: Rows, wanted: u64) -> Result<Pieces, IoError> {
         self.settle_group(0).await?;
         let geometry = self.bands().geometry;
         let bytes = bytes_of(rows.len);
-        let mut pieces = Pieces { known: (0..geometry.columns).map(|_| Known::Not).collect(), len: bytes };
         let holes: Vec<Vec<(u32, u32)>> = {
             let state = self.bands().lock();
             (0..geometry.data).map(|piece| state.holes(geometry.block(rows.stripe, piece, rows.within), rows.len)).collect()
         };
-        let unwritten = |piece: usize| holes.get(piece).is_some_and(|holes| holes.first() == Some(&(0, rows.len)));
-        if (0..geometry.data).all(unwritten) {
+        let known = (0..geometry.columns).map(|_| Known::Not).collect();
+        let mut pieces = Pieces { known, holes, len: bytes, failed: 0, error: None };
+        let unwritten = |pieces: &Pieces, piece: usize| pieces.holes(piece).first() == Some(&(0, rows.len));
+        if (0..geometry.data).all(|piece| unwritten(&pieces, piece)) {
             pieces.known.iter_mut().for_each(|known| *known = Known::Zeros);
             return Ok(pieces);
         }
-        for piece in (0..geometry.data).filter(|piece| unwritten(*piece)) {
-            pieces.known[piece] = Known::Zeros;
+        for piece in 0..geometry.data {
+            if unwritten(&pieces, piece) {
+                pieces.known[piece] = Known::Zeros;
+            }
         }
-        let mut failed = 0u64;
-        let mut first_error = None;
         loop {
             for piece in 0..geometry.columns {
                 let slab = self.slabs.get(geometry.column(rows.stripe, piece));
@@ -120,9 +159,6 @@ impl Row {
             let needed = |piece: &usize| wants(piece) || (compute && (*piece < geometry.data || kept.contains(piece)));
             let read: Vec<usize> = (0..geometry.columns).filter(open).filter(needed).collect();
             if read.is_empty() {
-                if compute {
-                    break;
-                }
                 return Ok(pieces);
             }
             let reads = read.iter().map(|piece| async {
@@ -138,37 +174,34 @@ impl Row {
             for (piece, (slab, result)) in read.iter().zip(join_all(reads).await) {
                 match result {
                     Ok(mut buf) => {
-                        clear(&mut buf, holes.get(*piece).map_or(&[], Vec::as_slice));
+                        clear(&mut buf, pieces.holes(*piece));
                         pieces.known[*piece] = Known::Bytes(buf);
                     }
                     Err(error) => {
                         self.read_failed(&slab, &error).await;
                         if error.kind != IoErrorKind::Gone {
-                            failed |= 1 << piece;
+                            pieces.failed |= 1 << piece;
                         }
-                        first_error.get_or_insert(error);
+                        pieces.error.get_or_insert(error);
                         pieces.known[*piece] = Known::Lost;
                     }
                 }
             }
         }
-        self.compute(&geometry, &mut pieces, wanted, &holes, first_error)?;
-        self.rewrite(&geometry, &rows, &pieces, failed & wanted).await;
-        Ok(pieces)
     }
 
     /// Computes lost pieces that are wanted.
-    fn compute(
-        &self,
-        geometry: &Geometry,
-        pieces: &mut Pieces,
-        wanted: u64,
-        holes: &[Vec<(u32, u32)>],
-        error: Option<IoError>,
-    ) -> Result<(), IoError> {
+    ///
+    /// # Errors
+    /// More pieces are lost than parity makes good.
+    pub fn compute(&self, pieces: &mut Pieces, wanted: u64) -> Result<(), IoError> {
+        let geometry = &self.bands().geometry;
         let lost: Vec<usize> = (0..geometry.columns)
             .filter(|piece| wanted >> piece & 1 == 1 && matches!(pieces.known[*piece], Known::Lost))
             .collect();
+        if lost.is_empty() {
+            return Ok(());
+        }
         let mut made: Vec<IoBuf> = lost.iter().map(|_| IoBuf::new(pieces.len)).collect();
         {
             let data: Vec<Column<'_>> = pieces.known[..geometry.data].iter().map(Known::column).collect();
@@ -178,7 +211,7 @@ impl Row {
             };
             let stripe = Stripe { data: &data, p: parity(0), q: parity(1) };
             if !stripe.is_recoverable() {
-                return Err(error.unwrap_or_else(|| self.too_few()));
+                return Err(pieces.error.take().unwrap_or_else(|| self.too_few()));
             }
             for (piece, made) in lost.chunks(2).zip(made.chunks_mut(2)) {
                 let mut into: Vec<(Piece, &mut [u8])> =
@@ -187,15 +220,16 @@ impl Row {
             }
         }
         for (piece, mut bytes) in lost.into_iter().zip(made) {
-            clear(&mut bytes, holes.get(piece).map_or(&[], Vec::as_slice));
+            clear(&mut bytes, pieces.holes(piece));
             pieces.known[piece] = Known::Bytes(bytes);
         }
         Ok(())
     }
 
-    /// Rewrites pieces that could not be read, on disks that are still in service.
-    async fn rewrite(self: &Arc<Self>, geometry: &Geometry, rows: &Rows, pieces: &Pieces, failed: u64) {
-        for piece in (0..geometry.columns).filter(|piece| failed >> piece & 1 == 1) {
+    /// Rewrites wanted pieces that could not be read, on disks that are still in service.
+    async fn rewrite_pieces(&self, rows: &Rows, pieces: &Pieces, wanted: u64) {
+        let geometry = self.bands().geometry;
+        for piece in pieces.failed().into_iter().filter(|piece| wanted >> piece & 1 == 1) {
             let index = geometry.column(rows.stripe, piece);
             let Known::Bytes(bytes) = &pieces.known[piece] else { continue };
             if self.slabs.get(index).usable() {

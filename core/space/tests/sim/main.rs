@@ -6,7 +6,9 @@ mod model;
 mod parity;
 mod plan;
 mod scenarios;
+mod scrub;
 mod simulate;
+mod spoil;
 mod threads;
 mod world;
 

@@ -17,6 +17,7 @@ use holdfast_space::{Ended, Space, SpaceSettings, Unlimited};
 
 use crate::model::Model;
 use crate::plan::{Family, Plan, SpacePlan, draw_provisioning, draw_shape};
+use crate::spoil::{Spoiled, is_told, spoil};
 use crate::world::World;
 
 /// Steps of one run beyond which it counts as hanging.
@@ -390,7 +391,7 @@ impl Run {
                 18 => self.add_disk(&up, &random).await,
                 _ => {
                     for space in &up.spaces {
-                        self.verify(space).await;
+                        if random.chance(1, 2) { self.verify(space).await } else { self.scrub(space).await }
                     }
                 }
             }
@@ -405,6 +406,30 @@ impl Run {
     async fn verify(&self, space: &Space) {
         let found = space.verify().await.expect("everything can be read");
         assert_eq!(found.mismatched_blocks, 0, "{found:?}");
+    }
+
+    /// Nothing is taken for wrong that is right, whatever else is going on.
+    async fn scrub(&self, space: &Space) {
+        let found = space.scrub(&Unlimited).await.expect("everything can be read");
+        assert_eq!(found.mismatched_blocks, 0, "{found:?}");
+    }
+
+    /// What is spoiled silently is healed where that can be told, and else reported and left as it is.
+    async fn spoil(&self, volume: &Volume, space: &Space, random: &SimRandom) {
+        let spoiled = spoil(&self.world, space, random);
+        let known = space.verify().await.expect("everything can be read");
+        let found = space.scrub(&Unlimited).await.expect("everything can be read");
+        assert_eq!(found.mismatched_blocks, known.mismatched_blocks, "{found:?}");
+        let told = is_told(volume.plan.shape.layout);
+        assert_eq!(if told { found.repaired_blocks } else { found.unrepaired_blocks }, found.mismatched_blocks, "{found:?}");
+        if !told {
+            assert!(spoiled.iter().all(Spoiled::is_untouched), "what cannot be told is left");
+            spoiled.iter().for_each(Spoiled::undo);
+        }
+        for range in volume.model.known(64 << 10) {
+            let len = (range.end - range.start) as usize;
+            self.read(volume, space, range.start, len).await;
+        }
     }
 
     async fn tidy(&self, up: &Up) {
@@ -571,8 +596,11 @@ impl Run {
                 }
             }
             assert!(run.is_whole(&up), "every copy comes in step: {:?}", up.spaces[0].status());
-            for space in &up.spaces {
+            for (volume, space) in run.volumes.iter().zip(&up.spaces) {
                 space.close().await.expect("closes");
+                run.world.compare_copies(space).await;
+                run.verify(space).await;
+                run.spoil(volume, space, &random).await;
                 run.world.compare_copies(space).await;
                 run.verify(space).await;
             }

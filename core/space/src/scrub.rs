@@ -1,0 +1,148 @@
+//! Data and parity, or the copies of a mirror, compared while the space is in use; what is told wrong is made good.
+//!
+//! | layout | what is wrong is told | else |
+//! | --- | --- | --- |
+//! | two copies | where one of them cannot be read | they are left as they are |
+//! | three copies | by the two that agree | the same |
+//! | one parity | where one piece cannot be read | the same |
+//! | two parities | by both, where one piece is wrong; where up to two cannot be read | the same |
+//!
+//! Invariants:
+//! - Each step takes the turn of its blocks and gives it back: no write is under way in what is compared, and nobody waits for
+//!   long, however slow the pace is.
+//! - Only slabs in step say what is right, and only such are written. Nothing is told of a region that is dirty since a crash, or of a
+//!   band whose change was cut short.
+//! - A block is rewritten only with what all the others of its row say, and then they all agree.
+
+mod bands;
+mod copies;
+mod found;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use holdfast_device::{IoError, IoSlice};
+use holdfast_model::{BLOCK_BYTES, Layout, Uuid};
+use holdfast_pool::slab::HEAD_BYTES;
+use holdfast_pool::{RowRecord, Severity, UNIT_BYTES};
+
+use crate::pace::{Ended, Pace, Unlimited};
+use crate::parity::Geometry;
+use crate::row::Row;
+use crate::space::{Inner, Space};
+
+pub use found::{Mismatch, Verified};
+
+/// Bytes that a step reads, about.
+const STEP_BYTES: u64 = 1 << 20;
+
+/// A walk over a space.
+struct Scrub<'a> {
+    inner: &'a Inner,
+    pace: &'a dyn Pace,
+    /// Whether it makes good what it can.
+    mends: bool,
+    found: Verified,
+    /// By disk, blocks of the row at hand that were made good.
+    mended: BTreeMap<Uuid, u64>,
+}
+
+impl Space {
+    /// Compares data and parity, or copies, throughout, and changes nothing. Writes go on meanwhile.
+    ///
+    /// # Errors
+    /// A row that cannot be opened.
+    pub async fn verify(&self) -> Result<Verified, IoError> {
+        match self.walk(&Unlimited, false).await {
+            Ok(found) => Ok(found),
+            Err(Ended::Failed(error)) => Err(error),
+            Err(Ended::Stopped) => unreachable!("nobody stops it"),
+        }
+    }
+
+    /// Compares as [`Space::verify`] does, at a given pace, and makes good what is told wrong or cannot be read.
+    ///
+    /// # Errors
+    /// The pace says that it is to end, a row cannot be opened, or the pool cannot write down that a slab failed.
+    pub async fn scrub(&self, pace: &dyn Pace) -> Result<Verified, Ended> {
+        self.walk(pace, true).await
+    }
+
+    /// Bytes that a scrub goes over, and tells its pace as done. Of these it reads those that hold something.
+    pub fn scrub_bytes(&self) -> u64 {
+        let inner = &self.inner;
+        inner.pool.rows(inner.record.id).iter().map(|(_, row)| row_bytes(row, inner.record.chunk_bytes)).sum()
+    }
+
+    async fn walk(&self, pace: &dyn Pace, mends: bool) -> Result<Verified, Ended> {
+        let inner = &self.inner;
+        inner.ready().await?;
+        let mut scrub = Scrub { inner, pace, mends, found: Verified::default(), mended: BTreeMap::new() };
+        let mut next = inner.next_chunk(0);
+        while let Some(chunk) = next {
+            if let Some(row) = inner.row_if_any(chunk).await? {
+                scrub.row(&row).await?;
+            }
+            next = inner.next_chunk(chunk + 1);
+        }
+        Ok(scrub.found)
+    }
+}
+
+impl Scrub<'_> {
+    async fn row(&mut self, row: &Arc<Row>) -> Result<(), Ended> {
+        let known = self.found.unrepaired_blocks;
+        let looked = match row.shape().layout {
+            Layout::Simple => Ok(()),
+            Layout::Mirror { .. } => self.copies(row).await,
+            Layout::Parity { .. } => self.bands(row).await,
+        };
+        for (disk, blocks) in std::mem::take(&mut self.mended) {
+            let cause =
+                format!("{blocks} blocks of space {} were wrong or could not be read, and were rewritten", self.inner.path());
+            self.inner.pool.emit(Severity::Warning, format!("disk {disk}"), cause, "watch the disk; replace it if errors go on");
+        }
+        let unrepaired = self.found.unrepaired_blocks - known;
+        if self.mends && unrepaired > 0 {
+            let cause = format!(
+                "{unrepaired} blocks of chunk {} do not agree or cannot be read, and what is right cannot be told",
+                row.chunk
+            );
+            let next = "'space verify' shows where; compare what lies there with a backup";
+            self.inner.pool.emit(Severity::Error, format!("space {}", self.inner.path()), cause, next);
+        }
+        looked
+    }
+
+    /// Writes what a slab should hold, in blocks that it holds otherwise or cannot read. The turn of the blocks must be held, alone.
+    async fn mend(&mut self, row: &Row, index: usize, offset: u64, data: IoSlice) -> Result<(), Ended> {
+        let blocks = data.len() as u64 / BLOCK_BYTES;
+        let may = self.mends && row.slabs.get(index).usable() && self.inner.pool.refusal().is_none();
+        if may && row.rewrite(index, offset, data).await? {
+            self.found.repaired_blocks += blocks;
+            *self.mended.entry(row.slabs.get(index).disk.id).or_default() += blocks;
+        } else {
+            self.found.unrepaired_blocks += blocks;
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of a row that are compared with one another, where all of it holds something.
+fn row_bytes(row: &RowRecord, chunk_bytes: u64) -> u64 {
+    let slab_bytes = u64::from(row.slab_units) * UNIT_BYTES - HEAD_BYTES;
+    match row.shape.layout {
+        Layout::Simple => 0,
+        Layout::Mirror { .. } => slab_bytes * row.slabs.len() as u64,
+        Layout::Parity { .. } => {
+            let geometry = Geometry::new(&row.shape, chunk_bytes, slab_bytes);
+            u64::from(geometry.bands) * u64::from(geometry.depth) * BLOCK_BYTES * row.slabs.len() as u64
+        }
+    }
+}
+
+/// Two parts of a run of blocks, the first to be taken first.
+fn halves(start: u32, end: u32) -> [(u32, u32); 2] {
+    let middle = start + (end - start) / 2;
+    [(middle, end), (start, middle)]
+}

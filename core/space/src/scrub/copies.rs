@@ -1,0 +1,158 @@
+//! The copies of a mirror, compared: what more than half of them say is right.
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use holdfast_device::{IoBuf, IoErrorKind, IoSlice};
+use holdfast_model::BLOCK_BYTES;
+
+use crate::block_map::{REGION_BLOCKS, REGION_BYTES};
+use crate::column::Blocks;
+use crate::pace::Ended;
+use crate::parity::bytes_of;
+use crate::row::Row;
+use crate::stripe::offset_in_chunk;
+
+use super::found::Mismatch;
+use super::{STEP_BYTES, Scrub, halves};
+
+/// What the copies of a run of blocks hold.
+struct Copies {
+    /// The slabs that could be read, and what they hold.
+    read: Vec<(usize, IoSlice)>,
+    /// Slabs in step that could not.
+    failed: Vec<usize>,
+}
+
+impl Copies {
+    fn block(&self, copy: usize, block: u32) -> &[u8] {
+        &self.read[copy].1[bytes_of(block)..bytes_of(block + 1)]
+    }
+
+    /// Which of those read holds what more than half of `copies` hold.
+    fn right(&self, block: u32, copies: usize) -> Option<usize> {
+        let alike =
+            |copy: &usize| (0..self.read.len()).filter(|other| self.block(*other, block) == self.block(*copy, block)).count();
+        (0..self.read.len()).find(|copy| alike(copy) * 2 > copies)
+    }
+
+    fn agree(&self) -> bool {
+        self.read.iter().all(|(_, data)| data[..] == self.read[0].1[..])
+    }
+}
+
+impl Scrub<'_> {
+    /// Compares the copies of a row.
+    pub(super) async fn copies(&mut self, row: &Arc<Row>) -> Result<(), Ended> {
+        let copies = row.copies() as u64;
+        let step = (STEP_BYTES / (REGION_BYTES * copies)).max(1) as u32 * REGION_BLOCKS;
+        for column in 0..row.columns.len() {
+            let blocks = row.columns[column].lock().blocks();
+            for start in (0..blocks).step_by(step as usize) {
+                let end = (start + step).min(blocks);
+                let mut left = vec![(start, end)];
+                while let Some((start, end)) = left.pop() {
+                    let held = row.columns[column].lock().written.count_in(start, end);
+                    if held > 0 {
+                        self.pace.step(bytes_of(held) as u64 * copies).await?;
+                        self.column(row, column, Blocks { start, end }, &mut left).await?;
+                    }
+                }
+                self.pace.done(bytes_of(end - start) as u64 * copies);
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares blocks of a column; those that are to be looked at again in smaller pieces are left.
+    async fn column(&mut self, row: &Arc<Row>, column: usize, blocks: Blocks, left: &mut Vec<(u32, u32)>) -> Result<(), Ended> {
+        row.resync(column, blocks.regions()).await?;
+        let _turn = row.turn(column, blocks).await;
+        let runs: Vec<(u32, u32)> = row.columns[column].lock().written.runs(blocks.start, blocks.end).collect();
+        for (start, end) in runs {
+            let copies = self.read(row, column, Blocks { start, end }).await;
+            if !copies.failed.is_empty() && end - start > 1 {
+                left.extend(halves(start, end));
+            } else {
+                self.compare(row, column, Blocks { start, end }, &copies).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn read(&self, row: &Row, column: usize, Blocks { start, end }: Blocks) -> Copies {
+        let (offset, len) = (u64::from(start) * BLOCK_BYTES, bytes_of(end - start));
+        let usable: Vec<_> = row.copies_of(column).filter(|(_, slab)| slab.usable()).collect();
+        let reads = usable.iter().map(|(_, slab)| slab.disk.read(slab.at(offset), IoBuf::new(len)));
+        let mut copies = Copies { read: Vec::new(), failed: Vec::new() };
+        let reads = join_all(reads).await;
+        for ((index, slab), read) in usable.into_iter().zip(reads) {
+            match read {
+                Ok(data) => copies.read.push((index, data.freeze())),
+                Err(error) => {
+                    row.read_failed(&slab, &error).await;
+                    if error.kind != IoErrorKind::Gone {
+                        copies.failed.push(index);
+                    }
+                }
+            }
+        }
+        copies
+    }
+
+    /// Compares what was read of blocks of a column. Their turn must be held.
+    async fn compare(&mut self, row: &Row, column: usize, blocks: Blocks, copies: &Copies) -> Result<(), Ended> {
+        let len = bytes_of(blocks.end - blocks.start) as u64;
+        let compared = if copies.read.len() > 1 { copies.read.len() as u64 } else { 0 };
+        self.found.checked_bytes += compared * len;
+        self.found.unchecked_bytes += (row.copies() as u64 - compared) * len;
+        if !copies.agree() {
+            return self.mend_odd(row, column, blocks, copies).await;
+        }
+        for index in &copies.failed {
+            match copies.read.first() {
+                Some((_, data)) => self.mend(row, *index, u64::from(blocks.start) * BLOCK_BYTES, data.clone()).await?,
+                None => self.found.unrepaired_blocks += 1,
+            }
+        }
+        Ok(())
+    }
+
+    /// Rewrites the copies of blocks that are not what more than half of them are.
+    async fn mend_odd(&mut self, row: &Row, column: usize, blocks: Blocks, copies: &Copies) -> Result<(), Ended> {
+        // Copies to be rewritten, from which one, and the blocks.
+        let mut wrong: Vec<(usize, usize, u32, u32)> = Vec::new();
+        for block in 0..blocks.end - blocks.start {
+            let right = copies.right(block, row.copies());
+            let odd = |copy: &usize| copies.block(*copy, block) != copies.block(right.unwrap_or(0), block);
+            for copy in (0..copies.read.len()).filter(odd) {
+                self.note_copy(row, column, copies.read[copy].0, blocks.start + block);
+                match (right, wrong.last_mut()) {
+                    (None, _) => self.found.unrepaired_blocks += 1,
+                    (Some(right), Some((target, source, _, end))) if (*target, *source, *end) == (copy, right, block) => {
+                        *end += 1
+                    }
+                    (Some(right), _) => wrong.push((copy, right, block, block + 1)),
+                }
+            }
+        }
+        for (target, source, start, end) in wrong {
+            let offset = u64::from(blocks.start + start) * BLOCK_BYTES;
+            let data = copies.read[source].1.slice(bytes_of(start), bytes_of(end - start));
+            self.mend(row, copies.read[target].0, offset, data).await?;
+        }
+        self.found.unrepaired_blocks += copies.failed.len() as u64;
+        Ok(())
+    }
+
+    fn note_copy(&mut self, row: &Row, column: usize, index: usize, block: u32) {
+        let (slab, at) = (row.slabs.get(index), u64::from(block) * BLOCK_BYTES);
+        self.found.add(Mismatch {
+            offset_bytes: u64::from(row.chunk) * self.inner.record.chunk_bytes + offset_in_chunk(row.shape(), column, at),
+            piece: format!("copy {}", index % row.copies()),
+            disk: slab.disk.id,
+            disk_offset_bytes: slab.at(at),
+            len_bytes: BLOCK_BYTES,
+        });
+    }
+}

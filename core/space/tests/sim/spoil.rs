@@ -1,0 +1,78 @@
+//! Silent corruption: slabs that hold something else than was written, and read as if nothing were wrong.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use holdfast_device::sim::{SimDisk, SimRandom};
+use holdfast_model::{BLOCK_BYTES, Layout};
+use holdfast_pool::slab::HEAD_BYTES;
+use holdfast_space::Space;
+
+use crate::world::World;
+
+/// A block that was changed.
+pub struct Spoiled {
+    disk: Arc<SimDisk>,
+    at: u64,
+    before: Vec<u8>,
+    after: Vec<u8>,
+}
+
+impl Spoiled {
+    /// Changes something of a block of a disk.
+    pub fn block(disk: &Arc<SimDisk>, at: u64, random: &SimRandom) -> Self {
+        let before = disk.peek(at, BLOCK_BYTES as usize);
+        let mut after = before.clone();
+        let start = random.range(0..after.len());
+        let len = [1, 16, 512, after.len()][random.range(0..4usize)].min(after.len() - start);
+        after[start..start + len].iter_mut().for_each(|byte| *byte ^= random.range(1..=255u8));
+        disk.poke(at, &after);
+        Self { disk: disk.clone(), at, before, after }
+    }
+
+    /// Whether it is as it was before.
+    pub fn is_healed(&self) -> bool {
+        self.disk.peek(self.at, self.before.len()) == self.before
+    }
+
+    /// Whether it is as it was spoiled.
+    pub fn is_untouched(&self) -> bool {
+        self.disk.peek(self.at, self.after.len()) == self.after
+    }
+
+    /// Makes it what it was.
+    pub fn undo(&self) {
+        self.disk.poke(self.at, &self.before);
+    }
+}
+
+/// Spoils blocks of a space that is at rest: of those that go together, one at most.
+pub fn spoil(world: &World, space: &Space, random: &SimRandom) -> Vec<Spoiled> {
+    let rows = space.map();
+    let group = match space.record().shape.layout {
+        Layout::Parity { .. } => usize::MAX,
+        layout => usize::from(layout.copies()),
+    };
+    let mut taken: BTreeMap<(u32, usize, u64), usize> = BTreeMap::new();
+    let mut spoiled = Vec::new();
+    for _ in 0..random.range(1..40u32) {
+        let Some(row) = random.pick(&rows) else { break };
+        let index = random.range(0..row.slabs.len());
+        let slab = &row.slabs[index];
+        let blocks = (slab.len_bytes - HEAD_BYTES) / BLOCK_BYTES;
+        let first = random.range(0..blocks);
+        for block in first..(first + random.range(1..20u64)).min(blocks) {
+            if taken.insert((row.chunk, index / group, block), index).is_some() {
+                break;
+            }
+            let disk = world.disk(slab.path.trim_start_matches("/sim/").parse().expect("a number"));
+            spoiled.push(Spoiled::block(&disk, slab.offset_bytes + HEAD_BYTES + block * BLOCK_BYTES, random));
+        }
+    }
+    spoiled
+}
+
+/// Whether a scrub tells what is wrong where one piece or copy is.
+pub fn is_told(layout: Layout) -> bool {
+    matches!(layout, Layout::Mirror { copies: 3 } | Layout::Parity { parity: 2 })
+}
