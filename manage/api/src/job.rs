@@ -11,6 +11,12 @@ use crate::error::ApiError;
 pub enum JobKind {
     /// Reads all data of a space with their copies or parity, and mends what can be mended.
     Scrub,
+    /// Moves all of a space to another shape.
+    Convert,
+    /// Rebuilds what a space lost with disks on others.
+    Repair,
+    /// Moves all data off a disk.
+    Evacuate,
 }
 
 /// How far a job is.
@@ -58,7 +64,7 @@ pub struct Job {
     pub id: u64,
     /// What it does.
     pub kind: JobKind,
-    /// What it does that to: `POOL/SPACE`.
+    /// What it does that to: `POOL/SPACE`, or `POOL/disk PATH`.
     pub object: String,
     /// How far it is.
     pub state: JobState,

@@ -25,7 +25,9 @@ pub use id::DiskRef;
 pub use job::{Job, JobChanged, JobKind, JobPriority, JobState, SetJob, StartJob};
 pub use plan::{SpaceOption, SpacePlan};
 pub use pool::{AddDisks, CreatePool, ImportPools, ImportedPool, Pool, PoolChanged, PoolHealth, PoolMember, PoolsImported};
-pub use space::{CreateSpace, GrowSpace, LayoutKind, SetSpace, Slab, Space, SpaceChanged, SpaceCounters, SpaceJournal, SpaceRow};
+pub use space::{
+    ConvertSpace, CreateSpace, GrowSpace, LayoutKind, SetSpace, Slab, Space, SpaceChanged, SpaceCounters, SpaceJournal, SpaceRow,
+};
 pub use status::{Condition, Daemon, ObjectHealth, Status};
 pub use verify::{Mismatch, SpaceVerified};
 

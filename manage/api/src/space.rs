@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use crate::job::JobPriority;
 use crate::schema;
 use crate::status::Condition;
 
@@ -141,6 +142,38 @@ pub struct SetSpace {
     /// The new size of the journal of a parity space, 32 MiB to 100 GiB.
     #[serde(default)]
     pub journal_bytes: Option<u64>,
+}
+
+/// Gives a space another shape, while it is in use.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ConvertSpace {
+    /// Its resilience from now on.
+    pub layout: LayoutKind,
+    /// Copies of a mirror, 2 or 3; 2 if left out.
+    #[serde(default)]
+    pub copies: Option<u8>,
+    /// Columns of parity, 1 or 2; 1 if left out.
+    #[serde(default)]
+    pub parity: Option<u8>,
+    /// Stripe units side by side, those of parity included; chosen from the pool's disks if left out.
+    #[serde(default)]
+    pub columns: Option<u16>,
+    /// Bytes of a stripe unit: a power of two, 4 KiB to 16 MiB; as it is if left out.
+    #[serde(default)]
+    pub interleave_bytes: Option<u64>,
+    /// Size of the journal that a parity space gets if it has none, 32 MiB to 100 GiB; chosen from the pool's disks if left out.
+    #[serde(default)]
+    pub journal_bytes: Option<u64>,
+    /// Whether it takes room only as it is written to; as it is if left out.
+    #[serde(default)]
+    pub thin: Option<bool>,
+    /// How much the job makes way for clients.
+    #[serde(default)]
+    pub priority: Option<JobPriority>,
+    /// Bytes that the job does in a second at most; 0 for no cap.
+    #[serde(default)]
+    pub cap_bytes_per_second: Option<u64>,
 }
 
 /// The answer to a change of a space.

@@ -1,9 +1,9 @@
 //! What is sent is what is received, and a request with a field that nobody knows is refused.
 
 use holdfast_api::{
-    AddDisks, ApiError, Code, CreateExport, CreateFileDisk, CreatePool, CreateSpace, ErrorBody, Event, GrowSpace, ImportPools,
-    Job, JobKind, JobPriority, JobState, LayoutKind, SetDisk, SetJob, SetSpace, Severity, Space, SpaceOption, SpacePlan,
-    StartJob, WipeDisk,
+    AddDisks, ApiError, Code, ConvertSpace, CreateExport, CreateFileDisk, CreatePool, CreateSpace, ErrorBody, Event, GrowSpace,
+    ImportPools, Job, JobKind, JobPriority, JobState, LayoutKind, SetDisk, SetJob, SetSpace, Severity, Space, SpaceOption,
+    SpacePlan, StartJob, WipeDisk,
 };
 use holdfast_model::{Health, Media, Provisioning, SpaceState, Usage};
 use serde::Serialize;
@@ -153,6 +153,7 @@ fn what_may_be_left_out_may_be_left_out_and_nothing_else_goes_in() {
     check::<AddDisks>(json!({ "disks": [] }));
     check::<ImportPools>(json!({}));
     check::<CreateSpace>(json!({ "name": "a/b", "layout": "simple", "size_bytes": 1 }));
+    check::<ConvertSpace>(json!({ "layout": "parity" }));
     check::<GrowSpace>(json!({ "size_bytes": 1 }));
     check::<CreateExport>(json!({ "space": "a/b" }));
     check::<CreateFileDisk>(json!({ "path": "/x", "size_bytes": 1 }));

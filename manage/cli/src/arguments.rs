@@ -172,6 +172,14 @@ pub enum DiskCommand {
         #[arg(long, value_parser = parse_usage)]
         usage: Option<Usage>,
     },
+    /// Retire a disk of a pool and move all data off it, as a job
+    Evacuate {
+        /// Path, serial number or id
+        #[arg(value_hint = ValueHint::FilePath)]
+        disk: String,
+        #[command(flatten)]
+        start: StartOptions,
+    },
     /// Make a disk of no pool blank
     Wipe {
         /// Path, serial number or id
@@ -322,6 +330,22 @@ pub enum SpaceCommand {
         #[command(flatten)]
         start: StartOptions,
     },
+    /// Rebuild what a space lost with disks on others, as a job, while it is in use
+    Repair {
+        /// POOL/SPACE
+        space: SpacePath,
+        #[command(flatten)]
+        start: StartOptions,
+    },
+    /// Give a space another shape, as a job, while it is in use
+    Convert {
+        /// POOL/SPACE
+        space: SpacePath,
+        #[command(flatten)]
+        shape: ConvertOptions,
+        #[command(flatten)]
+        start: StartOptions,
+    },
     /// Show where every slab of a space lies
     Map {
         /// POOL/SPACE
@@ -358,6 +382,35 @@ pub enum NbdCommand {
         /// Its name
         name: String,
     },
+}
+
+/// What a space shall become.
+#[derive(Args, Debug)]
+pub struct ConvertOptions {
+    /// Its resilience from now on
+    #[arg(long)]
+    pub layout: LayoutWord,
+    /// Copies of a mirror, 2 or 3; 2 if left out
+    #[arg(long, value_name = "N")]
+    pub copies: Option<u8>,
+    /// Columns of parity, 1 or 2: so many disks may fail; 1 if left out
+    #[arg(long, value_name = "N")]
+    pub parity: Option<u8>,
+    /// Stripe units side by side, those of parity included; chosen from the pool's disks if left out
+    #[arg(long, value_name = "N")]
+    pub columns: Option<u16>,
+    /// Size of a stripe unit; as it is if left out
+    #[arg(long, value_name = "SIZE")]
+    pub interleave: Option<ByteSize>,
+    /// Size of the journal if it gets one, 32MiB to 100GiB; chosen from the pool's disks if left out
+    #[arg(long, value_name = "SIZE")]
+    pub journal: Option<ByteSize>,
+    /// Take room only as it is written to
+    #[arg(long, conflicts_with = "fixed")]
+    pub thin: bool,
+    /// Take all its room at the end
+    #[arg(long)]
+    pub fixed: bool,
 }
 
 /// How a job is begun.

@@ -7,9 +7,10 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use holdfast_api::{Job, JobChanged, JobState, SetJob, StartJob, word};
+use holdfast_api::{ConvertSpace, Job, JobChanged, JobState, SetJob, StartJob, word};
+use holdfast_model::ByteSize;
 
-use crate::arguments::{JobCommand, StartOptions};
+use crate::arguments::{ConvertOptions, JobCommand, StartOptions};
 use crate::client::Client;
 use crate::output::{job_line, print};
 use crate::remote::tell;
@@ -47,8 +48,29 @@ async fn change(client: &Client, json: bool, id: u64, verb: &str) -> Result<()> 
 pub async fn start(client: &Client, json: bool, path: &str, options: StartOptions) -> Result<()> {
     let request = StartJob { priority: options.priority, cap_bytes_per_second: options.cap.map(|cap| cap.0) };
     let answer: JobChanged = client.post(path, &request).await?;
+    begun(client, json, answer, options.wait).await
+}
+
+/// Asks for the conversion of the space at `path`, and follows it if that is wanted.
+pub async fn convert(client: &Client, json: bool, path: &str, shape: ConvertOptions, options: StartOptions) -> Result<()> {
+    let request = ConvertSpace {
+        layout: shape.layout.into(),
+        copies: shape.copies,
+        parity: shape.parity,
+        columns: shape.columns,
+        interleave_bytes: shape.interleave.map(ByteSize::bytes),
+        journal_bytes: shape.journal.map(ByteSize::bytes),
+        thin: (shape.thin || shape.fixed).then_some(shape.thin),
+        priority: options.priority,
+        cap_bytes_per_second: options.cap.map(|cap| cap.0),
+    };
+    let answer: JobChanged = client.post(path, &request).await?;
+    begun(client, json, answer, options.wait).await
+}
+
+async fn begun(client: &Client, json: bool, answer: JobChanged, wait: bool) -> Result<()> {
     let job = &answer.job;
-    if options.wait {
+    if wait {
         return watch(client, json, job.id).await;
     }
     let done = format!("job {}, {} of {}, is {}", job.id, word(&job.kind), job.object, word(&job.state));

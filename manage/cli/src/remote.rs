@@ -34,6 +34,16 @@ fn disks(texts: &[String]) -> Result<Vec<String>> {
     texts.iter().map(|text| disk(text)).collect()
 }
 
+impl From<LayoutWord> for LayoutKind {
+    fn from(word: LayoutWord) -> Self {
+        match word {
+            LayoutWord::Simple => Self::Simple,
+            LayoutWord::Mirror => Self::Mirror,
+            LayoutWord::Parity => Self::Parity,
+        }
+    }
+}
+
 fn space_path(space: &SpacePath) -> String {
     format!("/spaces/{}/{}", segment(space.pool.as_str()), segment(space.space.as_str()))
 }
@@ -70,6 +80,9 @@ pub async fn disk_command(client: &Client, json: bool, command: DiskCommand) -> 
             let request = SetDisk { media, enclosure, slot, usage };
             let answer: DiskChanged = client.patch(&format!("/disks/{}", segment(&disk(&name)?)), &request).await?;
             tell(json, &answer, answer.changed, format!("disk {} is set", answer.disk.path))
+        }
+        DiskCommand::Evacuate { disk: name, start } => {
+            jobs::start(client, json, &format!("/disks/{}/evacuate", segment(&disk(&name)?)), start).await
         }
         DiskCommand::Wipe { disk: name, force } => {
             let path = format!("/disks/{}/wipe", segment(&disk(&name)?));
@@ -140,11 +153,7 @@ pub async fn space_command(client: &Client, json: bool, command: SpaceCommand) -
         SpaceCommand::Create { space, layout, copies, parity, columns, interleave, journal, size, thin, dry_run } => {
             let request = CreateSpace {
                 name: space.to_string(),
-                layout: match layout {
-                    LayoutWord::Simple => LayoutKind::Simple,
-                    LayoutWord::Mirror => LayoutKind::Mirror,
-                    LayoutWord::Parity => LayoutKind::Parity,
-                },
+                layout: layout.into(),
                 copies,
                 parity,
                 columns,
@@ -190,6 +199,12 @@ pub async fn space_command(client: &Client, json: bool, command: SpaceCommand) -
             }
         }
         SpaceCommand::Scrub { space, start } => jobs::start(client, json, &format!("{}/scrub", space_path(&space)), start).await,
+        SpaceCommand::Repair { space, start } => {
+            jobs::start(client, json, &format!("{}/repair", space_path(&space)), start).await
+        }
+        SpaceCommand::Convert { space, shape, start } => {
+            jobs::convert(client, json, &format!("{}/convert", space_path(&space)), shape, start).await
+        }
         SpaceCommand::Destroy { space, yes } => {
             tell_gone(json, &client.delete(&format!("{}?confirm={yes}", space_path(&space))).await?)
         }

@@ -49,7 +49,7 @@ impl Engine {
     }
 
     /// The member of a pool that a person names; `path` is what its name was resolved to.
-    fn member(&self, disk: &DiskRef, path: &str) -> Option<(Arc<OpenPool>, Uuid)> {
+    pub(crate) fn member(&self, disk: &DiskRef, path: &str) -> Option<(Arc<OpenPool>, Uuid)> {
         let real = real_path(path);
         let live = self.live();
         live.pools.values().find_map(|open| {

@@ -4,7 +4,7 @@
 //!   requests.rs   what is asked of jobs          runner.rs     queued ─▶ working ─▶ ended; stopping without an end
 //!   table.rs      jobs.json                      schedule.rs   what is asked for by the calendar
 //!   control.rs    gate, share and cap            progress.rs   bytes done, and how fast
-//!   spec.rs       the kinds, one file each: scrub.rs
+//!   spec.rs       the kinds, one file each: scrub.rs, convert.rs, repair.rs, evacuate.rs
 //! ```
 //!
 //! A job works as a task on a reactor and asks its [`Control`] before each step. A job that is paused keeps its task, and
@@ -14,7 +14,10 @@
 //! most [`RUNNING_PER_POOL`] jobs run; at no time do two tasks do the same work.
 
 mod control;
+mod convert;
+mod evacuate;
 mod progress;
+mod repair;
 mod requests;
 mod runner;
 mod schedule;
@@ -34,6 +37,7 @@ use crate::error::Answer;
 use crate::events::EventLog;
 use crate::state::{StateError, read_versioned, write_json};
 use control::Control;
+use spec::JobSpec;
 use table::Table;
 
 pub(crate) use runner::run;
@@ -143,6 +147,11 @@ impl Jobs {
         if inner.unsaved {
             self.save(&mut inner);
         }
+    }
+
+    /// The number of the job that does this already.
+    fn like(&self, spec: &JobSpec) -> Option<u64> {
+        self.inner().table.jobs.iter().find(|record| record.spec.is_like(spec)).map(|record| record.id)
     }
 
     /// Jobs in the order of their numbers: all that have not ended, and the last that have.

@@ -53,8 +53,7 @@ impl Engine {
 
     /// Queues a job, unless the same has not ended yet. No other change may be under way.
     pub(super) fn add_job(&self, spec: JobSpec, request: StartJob) -> Answer<JobChanged> {
-        let there = self.jobs.inner().table.jobs.iter().find(|record| record.spec.is_like(&spec)).map(|record| record.id);
-        if let Some(id) = there {
+        if let Some(id) = self.jobs.like(&spec) {
             return Ok(JobChanged { changed: false, job: self.job(id)? });
         }
         let (priority, cap) = (request.priority.unwrap_or_default(), request.cap_bytes_per_second.and_then(cap));
@@ -157,7 +156,8 @@ impl Engine {
 
     /// Cancels all jobs of a pool, or those of one space of it.
     pub(crate) async fn cancel_jobs_of(&self, pool: Uuid, space: Option<Uuid>) -> Answer<()> {
-        let of = |spec: &JobSpec| spec.pool() == pool && space.is_none_or(|space| spec.space_id() == space);
+        let of =
+            |spec: &JobSpec| spec.pool() == pool && space.is_none_or(|space| spec.space().is_some_and(|of| of.space == space));
         self.cancel_jobs(|record| of(&record.spec)).await
     }
 

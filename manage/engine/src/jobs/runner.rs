@@ -30,7 +30,7 @@ type Brought = Result<Result<Outcome, Ended>, ReactorGone>;
 /// Where the work of a job can be done now.
 enum Place {
     At(Site),
-    /// Not now: its pool is away, or its space is not open.
+    /// Not now: its pool is away, or a space is not open.
     Nowhere,
     /// Its space is gone from the pool.
     Gone(ApiError),
@@ -110,13 +110,13 @@ impl Engine {
     fn place(&self, spec: &JobSpec) -> Place {
         let live = self.live();
         let Some(open) = live.pools.values().find(|open| open.pool.id() == spec.pool()) else { return Place::Nowhere };
-        let there = |record: &holdfast_pool::SpaceRecord| record.uuid == spec.space_id();
-        let space = open.spaces().values().find(|space| there(&space.record())).cloned();
-        match space {
-            Some(space) => Place::At(Site { open: open.clone(), space }),
-            None if open.pool.spaces().iter().any(there) => Place::Nowhere,
-            None => Place::Gone(not_found(format!("space {}", spec.object()), "ask for the work on a space that is there")),
+        let wanted = |record: &holdfast_pool::SpaceRecord| spec.space().is_none_or(|space| space.space == record.uuid);
+        let spaces: Vec<_> = open.spaces().values().filter(|space| wanted(&space.record())).cloned().collect();
+        let there = open.pool.spaces().iter().filter(|record| wanted(record)).count();
+        if there == 0 && spec.space().is_some() {
+            return Place::Gone(not_found(spec.subject(), "ask for the work on what is there"));
         }
+        if spaces.len() < there { Place::Nowhere } else { Place::At(Site { open: open.clone(), spaces }) }
     }
 
     fn spawn_job(&self, record: &Record, site: Site) -> Task {
@@ -189,18 +189,18 @@ impl Jobs {
         let Some(task) = inner.tasks.remove(&id) else { return };
         let Some(record) = inner.table.job(id) else { return };
         record.note(&task.control);
-        let space = format!("space {}", record.spec.object());
+        let subject = record.spec.subject();
         match brought {
             Ok(Ok(outcome)) => {
                 for found in &outcome.findings {
-                    self.events.emit(found.severity, &space, &found.cause, &found.next_action);
+                    self.events.emit(found.severity, &subject, &found.cause, &found.next_action);
                 }
                 self.succeed(&mut inner, id, outcome.result);
             }
-            Ok(Err(Ended::Failed(error))) => self.fail(&mut inner, id, from_space(space, error)),
+            Ok(Err(Ended::Failed(error))) => self.fail(&mut inner, id, from_space(subject, error)),
             Err(ReactorGone) if stopping => return,
             Err(ReactorGone) => {
-                let error = ApiError::new(Code::Failed, space, "the work broke off", "see the daemon's log");
+                let error = ApiError::new(Code::Failed, subject, "the work broke off", "see the daemon's log");
                 self.fail(&mut inner, id, error);
             }
             Ok(Err(Ended::Stopped)) if record.state == JobState::Running => record.state = JobState::Queued,

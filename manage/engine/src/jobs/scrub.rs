@@ -35,12 +35,15 @@ impl Engine {
 
 /// Bytes that a scrub goes over.
 pub(super) fn total_bytes(site: &Site) -> u64 {
-    site.space.scrub_bytes()
+    site.spaces.iter().map(|space| space.scrub_bytes()).sum()
 }
 
 /// Scrubs.
 pub(super) async fn run(site: &Site, pace: &dyn Pace) -> Result<Outcome, Ended> {
-    let found = site.space.scrub(pace).await?;
+    let mut found = Verified::default();
+    for space in &site.spaces {
+        found = space.scrub(pace).await?;
+    }
     let paths: HashMap<Uuid, String> =
         site.open.disk_statuses().into_iter().map(|disk| (disk.record.id, disk.record.path)).collect();
     let (severity, next_action) = match found.unrepaired_blocks {

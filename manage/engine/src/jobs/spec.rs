@@ -5,11 +5,11 @@
 use std::sync::Arc;
 
 use holdfast_api::{JobKind, Severity};
-use holdfast_model::Uuid;
+use holdfast_model::{Provisioning, Uuid};
 use holdfast_space::{Ended, Pace, Space};
 use serde::{Deserialize, Serialize};
 
-use super::scrub;
+use super::{convert, evacuate, repair, scrub};
 use crate::engine::OpenPool;
 
 /// A space that a job works on.
@@ -23,20 +23,43 @@ pub(crate) struct SpaceRef {
     pub(crate) path: String,
 }
 
+/// A disk of a pool that a job works on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct MemberRef {
+    /// The pool's id.
+    pub(crate) pool: Uuid,
+    /// The disk's id in the pool.
+    pub(crate) disk: Uuid,
+    /// `POOL/disk PATH`, for people.
+    pub(crate) path: String,
+}
+
 /// What a job does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub(crate) enum JobSpec {
     /// Reads all data of a space with their copies or parity.
     Scrub(SpaceRef),
+    /// Moves the rows of a space to the shape that the pool knows for it.
+    Convert {
+        /// The space.
+        #[serde(flatten)]
+        space: SpaceRef,
+        /// Whether it has all its rows in the end.
+        provisioning: Provisioning,
+    },
+    /// Rebuilds what a space lost with disks on others.
+    Repair(SpaceRef),
+    /// Moves all data off a disk.
+    Evacuate(MemberRef),
 }
 
 /// Where a job works.
 pub(super) struct Site {
     /// The pool, in service.
     pub(super) open: Arc<OpenPool>,
-    /// The space.
-    pub(super) space: Arc<Space>,
+    /// The space, or all those of the pool.
+    pub(super) spaces: Vec<Arc<Space>>,
 }
 
 /// Something that a job found, for its owner to hear.
@@ -55,44 +78,60 @@ pub(super) struct Outcome {
 }
 
 impl JobSpec {
-    fn space(&self) -> &SpaceRef {
-        match self {
-            Self::Scrub(space) => space,
-        }
-    }
-
     /// What kind of work it is.
     pub(super) fn kind(&self) -> JobKind {
         match self {
             Self::Scrub(_) => JobKind::Scrub,
+            Self::Convert { .. } => JobKind::Convert,
+            Self::Repair(_) => JobKind::Repair,
+            Self::Evacuate(_) => JobKind::Evacuate,
+        }
+    }
+
+    /// The space that it is done to, where it is one.
+    pub(super) fn space(&self) -> Option<&SpaceRef> {
+        match self {
+            Self::Scrub(space) | Self::Convert { space, .. } | Self::Repair(space) => Some(space),
+            Self::Evacuate(_) => None,
+        }
+    }
+
+    /// What it is done to: `POOL/SPACE`, or `POOL/disk PATH`.
+    pub(super) fn object(&self) -> &str {
+        match self {
+            Self::Scrub(space) | Self::Convert { space, .. } | Self::Repair(space) => &space.path,
+            Self::Evacuate(member) => &member.path,
+        }
+    }
+
+    /// The id of the pool that it is done in.
+    pub(super) fn pool(&self) -> Uuid {
+        match self {
+            Self::Scrub(space) | Self::Convert { space, .. } | Self::Repair(space) => space.pool,
+            Self::Evacuate(member) => member.pool,
+        }
+    }
+
+    /// What it is done to, as events call that.
+    pub(super) fn subject(&self) -> String {
+        match self {
+            Self::Scrub(space) | Self::Convert { space, .. } | Self::Repair(space) => format!("space {}", space.path),
+            Self::Evacuate(member) => format!("disk {}", member.disk),
         }
     }
 
     /// Whether this is the same kind of work on the same object.
     pub(super) fn is_like(&self, other: &Self) -> bool {
-        let key = |spec: &Self| (spec.kind(), spec.pool(), spec.object().to_string());
-        key(self) == key(other)
-    }
-
-    /// What it is done to: `POOL/SPACE`.
-    pub(super) fn object(&self) -> &str {
-        &self.space().path
-    }
-
-    /// The id of the pool that it is done in.
-    pub(super) fn pool(&self) -> Uuid {
-        self.space().pool
-    }
-
-    /// The id of the space that it is done to.
-    pub(super) fn space_id(&self) -> Uuid {
-        self.space().space
+        (self.kind(), self.pool(), self.object()) == (other.kind(), other.pool(), other.object())
     }
 
     /// Bytes that its work goes over.
     pub(super) fn total_bytes(&self, site: &Site) -> u64 {
         match self {
             Self::Scrub(_) => scrub::total_bytes(site),
+            Self::Convert { .. } => convert::total_bytes(site),
+            Self::Repair(_) => repair::total_bytes(site),
+            Self::Evacuate(member) => evacuate::total_bytes(site, member.disk),
         }
     }
 
@@ -100,6 +139,9 @@ impl JobSpec {
     pub(super) async fn run(&self, site: &Site, pace: &dyn Pace) -> Result<Outcome, Ended> {
         match self {
             Self::Scrub(_) => scrub::run(site, pace).await,
+            Self::Convert { provisioning, .. } => convert::run(site, *provisioning, pace).await,
+            Self::Repair(_) => repair::run(site, pace).await,
+            Self::Evacuate(member) => evacuate::run(site, member.disk, pace).await,
         }
     }
 }

@@ -141,8 +141,9 @@ impl Table {
         let mut record = self.jobs.remove(at);
         record.state = state;
         record.ended = Some(now());
-        let JobSpec::Scrub(space) = &record.spec;
-        self.scrubbed.insert(space.space, Scrubbed { pool: space.pool, at: Timestamp::now() });
+        if let JobSpec::Scrub(space) = &record.spec {
+            self.scrubbed.insert(space.space, Scrubbed { pool: space.pool, at: Timestamp::now() });
+        }
         self.ended.push_back(record);
         let excess = self.ended.len().saturating_sub(HISTORY);
         self.ended.drain(..excess);

@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use holdfast_api::{CreateFileDisk, CreatePool, CreateSpace, JobKind, JobPriority, LayoutKind, SetJob, Severity, StartJob};
+use holdfast_api::{
+    AddDisks, ConvertSpace, CreateFileDisk, CreatePool, CreateSpace, JobKind, JobPriority, LayoutKind, SetJob, Severity, StartJob,
+};
 use holdfast_device::{Durability, IoBuf};
 use holdfast_model::ByteSize;
 
@@ -68,6 +70,11 @@ async fn make_full(engine: &Arc<Engine>, name: &str) {
         journal_bytes: None,
     };
     engine.create_space(request).await.unwrap();
+    fill(engine, name).await;
+}
+
+/// Writes all of a space of 16 MiB, each MiB with its number.
+async fn fill(engine: &Arc<Engine>, name: &str) {
     let (_, _, space) = engine.space_at(&name.parse().unwrap()).unwrap();
     let written = engine.on_reactor(move || async move {
         for at in 0..16 {
@@ -329,6 +336,86 @@ async fn until_empty(engine: &Engine) {
         assert!(begun.elapsed() < Duration::from_secs(5), "a space that is gone is forgotten");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+async fn holds_what_was_written(engine: &Arc<Engine>, name: &str) {
+    let (_, _, space) = engine.space_at(&name.parse().unwrap()).unwrap();
+    let read = engine.on_reactor(move || async move {
+        for at in 0..16 {
+            let data = space.read(at * MIB, IoBuf::new(MIB as usize)).await?;
+            assert!(data.iter().all(|byte| *byte == at as u8 + 1), "MiB {at} is not what was written");
+        }
+        Ok::<_, holdfast_device::IoError>(())
+    });
+    read.await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_space_is_converted_while_it_keeps_its_data() {
+    let rig = Rig::new();
+    let engine = rig.with_spaces(&["tank/a"]).await;
+    let request = ConvertSpace {
+        layout: LayoutKind::Parity,
+        copies: None,
+        parity: None,
+        columns: None,
+        interleave_bytes: None,
+        journal_bytes: None,
+        thin: None,
+        priority: None,
+        cap_bytes_per_second: Some(1),
+    };
+    let begun = engine.convert_space("tank/a".into(), request.clone()).await.unwrap();
+    assert!(begun.changed && begun.job.kind == JobKind::Convert && begun.job.total_bytes >= 16 * MIB, "{begun:?}");
+    assert!(!engine.convert_space("tank/a".into(), request.clone()).await.unwrap().changed);
+    let other = ConvertSpace { layout: LayoutKind::Simple, ..request };
+    let refused = engine.convert_space("tank/a".into(), other).await.unwrap_err();
+    assert!(refused.code == Code::Conflict && refused.next_action.contains("job cancel 1"), "{refused}");
+    let id = begun.job.id;
+    engine.set_job(id, SetJob { cap_bytes_per_second: Some(0), ..SetJob::default() }).unwrap();
+    until_in(&engine, id, JobState::Done).await;
+    assert_eq!(engine.space("tank/a").unwrap().layout, LayoutKind::Parity);
+    holds_what_was_written(&engine, "tank/a").await;
+    assert_eq!(engine.verify_space("tank/a").await.unwrap().mismatched_blocks, 0);
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_is_evacuated_and_a_lost_one_repaired() {
+    let rig = Rig::new();
+    let engine = rig.with_spaces(&["tank/a", "tank/b"]).await;
+    let spare: Vec<String> = (4..=5).map(|number| rig.path(&format!("d{number}")).display().to_string()).collect();
+    for path in &spare {
+        engine.create_file_disk(CreateFileDisk { path: path.clone(), size_bytes: 128 * MIB }).await.unwrap();
+    }
+    engine.add_disks("tank".into(), AddDisks { disks: spare, force: false }).await.unwrap();
+    let disk = rig.path("d1").display().to_string();
+    let job = engine.evacuate_disk(disk.clone(), StartJob::default()).await.unwrap().job;
+    assert_eq!((job.kind, job.object), (JobKind::Evacuate, format!("tank/disk {disk}")));
+    until_in(&engine, job.id, JobState::Done).await;
+    for space in ["tank/a", "tank/b"] {
+        let rows = engine.space_map(space).await.unwrap();
+        assert!(rows.iter().all(|row| row.slabs.iter().all(|slab| slab.path != disk)), "{rows:?}");
+        holds_what_was_written(&engine, space).await;
+    }
+    assert_eq!(engine.disk(&holdfast_api::DiskRef::new(&disk)).await.unwrap().usage, Some(holdfast_model::Usage::Retired));
+
+    let lost = engine.space_map("tank/a").await.unwrap()[0].slabs[0].path.clone();
+    std::fs::rename(&lost, rig.path("lost")).unwrap();
+    let begun = Instant::now();
+    while engine.space("tank/a").unwrap().stale_slabs == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(20), "the loss is not noticed");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    // A write, so that what the lost disk misses is written down.
+    fill(&engine, "tank/a").await;
+    let job = engine.repair_space("tank/a".into(), StartJob::default()).await.unwrap().job;
+    let done = until_in(&engine, job.id, JobState::Done).await;
+    assert!(done.total_bytes > 0, "{done:?}");
+    let rows = engine.space_map("tank/a").await.unwrap();
+    assert!(rows.iter().all(|row| row.slabs.iter().all(|slab| slab.path != lost && !slab.stale)), "{rows:?}");
+    holds_what_was_written(&engine, "tank/a").await;
+    engine.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::http::StatusCode;
-use holdfast_api::{ErrorBody, Job, JobChanged, JobState, SetJob, StartJob};
+use holdfast_api::{ConvertSpace, ErrorBody, Job, JobChanged, JobState, SetJob, StartJob};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -84,6 +84,51 @@ pub(crate) async fn scrub(
     Body(request): Body<StartJob>,
 ) -> Answered<(StatusCode, Json<JobChanged>)> {
     let answer = engine.scrub_space(format!("{pool}/{space}"), request).await?;
+    Ok(taken(answer))
+}
+
+/// Gives a space another shape while it is in use. Answers with the job that moves its rows.
+#[utoipa::path(post, path = "/spaces/{pool}/{space}/convert", tag = "jobs", operation_id = "space_convert", request_body = ConvertSpace,
+    params(("pool" = String, Path, description = "Name of the pool."), ("space" = String, Path, description = "Name of the space.")),
+    responses((status = 202, body = JobChanged, description = "The job is queued."),
+        (status = 200, body = JobChanged, description = "It was there already."),
+        (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
+pub(crate) async fn convert(
+    engine: OnEngine,
+    InPath((pool, space)): InPath<(String, String)>,
+    Body(request): Body<ConvertSpace>,
+) -> Answered<(StatusCode, Json<JobChanged>)> {
+    let answer = engine.convert_space(format!("{pool}/{space}"), request).await?;
+    Ok(taken(answer))
+}
+
+/// Rebuilds what a space lost with disks on other disks. Answers with the job that does it.
+#[utoipa::path(post, path = "/spaces/{pool}/{space}/repair", tag = "jobs", operation_id = "space_repair", request_body = StartJob,
+    params(("pool" = String, Path, description = "Name of the pool."), ("space" = String, Path, description = "Name of the space.")),
+    responses((status = 202, body = JobChanged, description = "The job is queued."),
+        (status = 200, body = JobChanged, description = "It was there already."),
+        (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
+pub(crate) async fn repair(
+    engine: OnEngine,
+    InPath((pool, space)): InPath<(String, String)>,
+    Body(request): Body<StartJob>,
+) -> Answered<(StatusCode, Json<JobChanged>)> {
+    let answer = engine.repair_space(format!("{pool}/{space}"), request).await?;
+    Ok(taken(answer))
+}
+
+/// Retires a disk and moves all data off it. Answers with the job that does it.
+#[utoipa::path(post, path = "/disks/{disk}/evacuate", tag = "jobs", operation_id = "disk_evacuate", request_body = StartJob,
+    params(("disk" = String, Path, description = "Path (percent-encoded), serial number or id.")),
+    responses((status = 202, body = JobChanged, description = "The job is queued."),
+        (status = 200, body = JobChanged, description = "It was there already."),
+        (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
+pub(crate) async fn evacuate(
+    engine: OnEngine,
+    InPath(disk): InPath<String>,
+    Body(request): Body<StartJob>,
+) -> Answered<(StatusCode, Json<JobChanged>)> {
+    let answer = engine.evacuate_disk(disk, request).await?;
     Ok(taken(answer))
 }
 

@@ -1,0 +1,45 @@
+//! The repair of a space: what it lost with disks is made anew on others.
+
+use std::sync::Arc;
+
+use holdfast_api::{JobChanged, StartJob};
+use holdfast_space::{Ended, Pace};
+
+use super::spec::{JobSpec, Outcome, Site, SpaceRef};
+use crate::engine::Engine;
+use crate::error::Answer;
+use crate::spaces::parse_path;
+
+impl Engine {
+    /// Rebuilds what a space lost: answers with the job that does it, the one that is there already if there is one.
+    ///
+    /// # Errors
+    /// If there is no such space, or the job cannot be written down.
+    pub async fn repair_space(self: &Arc<Self>, path: String, request: StartJob) -> Answer<JobChanged> {
+        self.change(move |engine| async move {
+            let path = parse_path(&path)?;
+            let (open, _, space) = engine.space_at(&path)?;
+            let space = SpaceRef { pool: open.pool.id(), space: space.record().uuid, path: path.to_string() };
+            engine.add_job(JobSpec::Repair(space), request)
+        })
+        .await
+    }
+}
+
+/// Bytes that a repair writes.
+pub(super) fn total_bytes(site: &Site) -> u64 {
+    site.spaces.iter().map(|space| space.bytes_to_rebuild()).sum()
+}
+
+/// Repairs.
+pub(super) async fn run(site: &Site, pace: &dyn Pace) -> Result<Outcome, Ended> {
+    for space in &site.spaces {
+        space.rebuild(pace).await?;
+    }
+    let left: u64 = site.spaces.iter().map(|space| space.status().stale_slabs).sum();
+    let result = match left {
+        0 => "all of it is protected again".into(),
+        _ => format!("what was lost is rebuilt; {left} slabs are not in step yet"),
+    };
+    Ok(Outcome { result, findings: Vec::new() })
+}
