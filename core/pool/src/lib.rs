@@ -27,6 +27,7 @@ mod codec;
 mod commit;
 mod config;
 mod disk;
+mod enclosures;
 mod error;
 mod event;
 mod extents;

@@ -53,7 +53,7 @@ fn story<F: Future<Output = ()> + 'static>(
         let pool = create.await;
         let name = "vol".parse().expect("a name");
         let provisioning = Provisioning::Thin;
-        let spec = SpaceSpec { name, shape, provisioning, size_bytes: 2 << 20, journal_bytes: None };
+        let spec = SpaceSpec { name, shape, provisioning, size_bytes: 2 << 20, journal_bytes: None, enclosure_aware: false };
         let record = pool.create_space(spec).await.expect("a thin space takes no room");
         let space = Space::open(pool.clone(), record.id, SpaceSettings::default()).expect("just made");
         for block in 0..BLOCKS {
