@@ -27,7 +27,7 @@ use holdfast_pool::slab::HEAD_BYTES;
 use holdfast_pool::{RowRecord, Severity, UNIT_BYTES};
 
 use crate::pace::{Ended, Pace, Unlimited};
-use crate::parity::Geometry;
+use crate::parity::{Geometry, Journal};
 use crate::row::Row;
 use crate::space::{Inner, Space};
 
@@ -45,10 +45,12 @@ struct Scrub<'a> {
     found: Verified,
     /// By disk, blocks of the row at hand that were made good.
     mended: BTreeMap<Uuid, u64>,
+    /// The journal that the row at hand belongs to.
+    journal: Option<Arc<Journal>>,
 }
 
 impl Space {
-    /// Compares data and parity, or copies, throughout, and changes nothing. Writes go on meanwhile.
+    /// Compares data and parity, or copies, throughout, its journal's among them, and changes nothing. Writes go on meanwhile.
     ///
     /// # Errors
     /// A row that cannot be opened.
@@ -71,19 +73,27 @@ impl Space {
     /// Bytes that a scrub goes over, and tells its pace as done. Of these it reads those that hold something.
     pub fn scrub_bytes(&self) -> u64 {
         let inner = &self.inner;
-        inner.pool.rows(inner.record.id).iter().map(|(_, row)| row_bytes(row, inner.record.chunk_bytes)).sum()
+        let (rows, journal) = (inner.pool.rows(inner.record.id), inner.pool.journal_rows(inner.record.id));
+        rows.iter().chain(&journal).map(|(_, row)| row_bytes(row, inner.record.chunk_bytes)).sum()
     }
 
     async fn walk(&self, pace: &dyn Pace, mends: bool) -> Result<Verified, Ended> {
         let inner = &self.inner;
         inner.ready().await?;
-        let mut scrub = Scrub { inner, pace, mends, found: Verified::default(), mended: BTreeMap::new() };
+        let mut scrub = Scrub { inner, pace, mends, found: Verified::default(), mended: BTreeMap::new(), journal: None };
         let mut next = inner.next_chunk(0);
         while let Some(chunk) = next {
             if let Some(row) = inner.row_if_any(chunk).await? {
                 scrub.row(&row).await?;
             }
             next = inner.next_chunk(chunk + 1);
+        }
+        if inner.record.shape.layout.parity() > 0 {
+            let journal = inner.journal().await?;
+            scrub.journal = Some(journal.clone());
+            for row in journal.rows() {
+                scrub.row(row).await?;
+            }
         }
         Ok(scrub.found)
     }
