@@ -62,7 +62,7 @@ impl Pool {
         let journal = if shape.layout.parity() > 0 {
             // Its units are taken to see what is left, and given back before anybody can look.
             let next_row = state.config.next_row;
-            let journal = allot_journal(&mut state.config, &path, shape, enclosure_aware, journal_bytes);
+            let journal = allot_journal(&mut state.config, &path, shape.layout.parity() + 1, enclosure_aware, journal_bytes);
             state.config.next_row = next_row;
             journal?
         } else {

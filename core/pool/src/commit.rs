@@ -15,7 +15,7 @@ use holdfast_model::DiskState;
 use holdfast_model::wire::Writer;
 use tokio::sync::oneshot;
 
-use crate::config::{Change, Config, DiskRecord, SpaceRecord};
+use crate::config::{Change, Config, DiskRecord, RowRecord, SpaceRecord};
 use crate::disk::PoolDisk;
 use crate::event::{Severity, WitnessRecord};
 use crate::frame::Position;
@@ -31,8 +31,12 @@ pub(crate) enum Guard {
     None,
     /// The disk has not gone out since its outage count was this.
     StillIn(Arc<OutageMark>),
-    /// As above, and the pool has it written down as in service.
-    InService(Arc<OutageMark>),
+    /// The same of several disks, which the pool has written down as in service.
+    AllInService(Arc<[OutageMark]>),
+    /// The same of the disk of a slab: space, chunk, index in the row.
+    SlabInService(Arc<OutageMark>, u32, u32, usize),
+    /// The row of a chunk of a space is as told.
+    RowIs(u32, u32, Box<RowRecord>),
     /// The disk's outage is not written down yet.
     NotRecorded(u16),
     /// The disk's record is still this one.
@@ -149,7 +153,7 @@ impl Pool {
             batch.changes.iter().for_each(|change| record.touched.add(change));
             if !apart || record.bytes >= MOST_RECORD_BYTES {
                 later.push_back(batch);
-            } else if self.holds(&batch.guard) && batch.changes.iter().all(|change| self.state().config.takes(change)) {
+            } else if self.holds(&batch.guard) && self.state().config.takes_all(&batch.changes) {
                 record.take(batch);
             } else {
                 batch.answer(Ok(false));
@@ -164,13 +168,21 @@ impl Pool {
     }
 
     fn holds(&self, guard: &Guard) -> bool {
-        let recorded = |index| self.state().config.disks.get(index).is_some_and(|record| record.state == DiskState::Online);
+        let state = self.state();
+        let recorded = |index: &u16| state.config.disks.get(index).is_some_and(|record| record.state == DiskState::Online);
+        let in_service = |mark: &OutageMark| mark.disk.outages() == mark.outages && recorded(&mark.disk.index);
+        let row = |space, chunk| state.config.spaces.get(space).and_then(|space| space.rows.get(chunk));
         match guard {
             Guard::None => true,
             Guard::StillIn(mark) => mark.disk.outages() == mark.outages,
-            Guard::InService(mark) => mark.disk.outages() == mark.outages && recorded(&mark.disk.index),
+            Guard::AllInService(marks) => marks.iter().all(in_service),
+            Guard::SlabInService(mark, space, chunk, slab) => {
+                let place = row(space, chunk).and_then(|row| row.slabs.get(*slab));
+                in_service(mark) && place.is_some_and(|place| place.disk() == mark.disk.index)
+            }
+            Guard::RowIs(space, chunk, known) => row(space, chunk) == Some(known),
             Guard::NotRecorded(index) => recorded(index),
-            Guard::Known(known) => self.state().config.disks.get(&known.index) == Some(known),
+            Guard::Known(known) => state.config.disks.get(&known.index) == Some(known),
         }
     }
 

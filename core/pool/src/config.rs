@@ -342,6 +342,15 @@ impl Config {
         }
     }
 
+    /// The same of changes that are made together: a row may come where one is given up before.
+    pub(crate) fn takes_all(&self, changes: &[Change]) -> bool {
+        let comes_after = |at: usize, space: u32, chunk: u32| changes[..at].contains(&Change::RowGone { space, chunk });
+        changes.iter().enumerate().all(|(at, change)| match change {
+            Change::Row { space, chunk, .. } if comes_after(at, *space, *chunk) => true,
+            change => self.takes(change),
+        })
+    }
+
     /// Takes the units of a row; false, and nothing taken, where one is not free.
     pub fn reserve(&mut self, row: &RowRecord) -> bool {
         for (taken, slab) in row.slabs.iter().enumerate() {
@@ -482,7 +491,7 @@ impl Config {
         }
         let fits = match chunk < JOURNAL_CHUNK {
             true => row.slab_units == slab_units(&row.shape, known.record.chunk_bytes),
-            false => is_journal_row(&known.record.shape, row),
+            false => is_journal_row(row),
         };
         if !fits {
             return Err(WireError::Value("slab size"));

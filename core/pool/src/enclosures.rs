@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use holdfast_model::{DiskState, Shape};
 
 use crate::PoolError;
-use crate::config::{Config, DiskRecord};
+use crate::config::{Config, DiskRecord, RowRecord};
 
 /// A disk that a row could be given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +85,12 @@ pub(crate) fn check(config: &Config, path: &str, shape: &Shape) -> Result<usize,
 
 fn shown(enclosure: &str) -> String {
     if enclosure.is_empty() { "no enclosure that is known".into() } else { format!("enclosure {enclosure}") }
+}
+
+/// Of the slabs that back one of a row, how many others are in the enclosure of a disk.
+pub(crate) fn others_beside(config: &Config, row: &RowRecord, slab: usize, disk: u16) -> usize {
+    let of = |disk: u16| config.disks.get(&disk).map_or("", enclosure);
+    row.shape.group(slab).filter(|other| *other != slab && of(row.slabs[*other].disk()) == of(disk)).count()
 }
 
 /// The disks for the slabs of a row, in their order and at most so many of an enclosure; `None` where there is no room.

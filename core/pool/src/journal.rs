@@ -12,7 +12,7 @@ use holdfast_model::{ByteSize, DiskState, Layout, Media, Shape, Usage};
 use crate::allot::{allot_on, slab_units};
 use crate::area::{Area, UNIT_BYTES};
 use crate::commit::Guard;
-use crate::config::{Change, Config, DiskRecord, RowRecord};
+use crate::config::{Change, Config, DiskRecord, RowRecord, SlabPlace, SpaceRows};
 use crate::enclosures;
 use crate::pool::{FreedRow, Pool};
 use crate::room::check_room;
@@ -114,15 +114,14 @@ impl Chosen {
     }
 }
 
-/// Takes the units of a journal for a space of `shape`: of `bytes`, or as large as the pool makes it.
+/// Takes the units of a journal with so many copies: of `bytes`, or as large as the pool makes it.
 pub(crate) fn allot_journal(
     config: &mut Config,
     path: &str,
-    shape: &Shape,
+    copies: u8,
     enclosure_aware: bool,
     bytes: Option<u64>,
 ) -> Result<Vec<RowRecord>, PoolError> {
-    let copies = shape.layout.parity() + 1;
     let chosen = Chosen::of(config, copies.into(), enclosure_aware);
     let fast = config.disks.values().any(|disk| disk.usage == Usage::Journal || disk.media == Media::Ssd);
     let wanted = bytes.unwrap_or(if fast { DEFAULT_FAST_BYTES } else { DEFAULT_BYTES });
@@ -155,10 +154,11 @@ pub(crate) fn allot_journal(
     ))
 }
 
-/// Whether a row can be part of the journal of a space of `shape`.
-pub(crate) fn is_journal_row(shape: &Shape, row: &RowRecord) -> bool {
+/// Whether a row can be part of a journal. While a space changes its shape, its journal has as many copies as the old or the
+/// new one asks for.
+pub(crate) fn is_journal_row(row: &RowRecord) -> bool {
     let data = row.slab_data_bytes();
-    row.shape.layout == Layout::Mirror { copies: shape.layout.parity() + 1 }
+    matches!(row.shape.layout, Layout::Mirror { .. })
         && (1..=MOST_SLAB_BYTES).contains(&data)
         && data.is_multiple_of(row.shape.interleave.bytes())
 }
@@ -173,6 +173,28 @@ fn are_of(rows: &[(u32, RowRecord)], bytes: u64) -> bool {
     let held = bytes_of(rows.iter().map(|(_, row)| row));
     let step: u64 = rows.iter().map(|(_, row)| row.shape.stripe_bytes()).sum();
     (held.saturating_sub(step) + 1..=held).contains(&bytes)
+}
+
+/// Whether rows have so many copies, on disks that neither went out with a stale slab nor are retired.
+fn are_sound(config: &Config, copies: u8, rows: &[(u32, RowRecord)]) -> bool {
+    let sound = |slab: &SlabPlace| {
+        config
+            .disks
+            .get(&slab.disk())
+            .is_some_and(|disk| disk.usage != Usage::Retired && (disk.state == DiskState::Online || !slab.stale()))
+    };
+    rows.iter().all(|(_, row)| row.shape.layout.copies() == copies && row.slabs.iter().all(sound))
+}
+
+/// Whether rows are a sound journal of so many copies, and of so many bytes where that is told.
+fn suits(config: &Config, copies: u8, rows: &[(u32, RowRecord)], bytes: Option<u64>) -> bool {
+    bytes.is_none_or(|bytes| are_of(rows, bytes)) && are_sound(config, copies, rows)
+}
+
+/// The copies that the journal of a space is to have: one more than any of its rows may lose.
+fn copies_for(space: &SpaceRows) -> u8 {
+    let rows = space.data_rows(0).map(|(_, row)| row.shape.layout.parity());
+    rows.chain([space.record.shape.layout.parity()]).max().unwrap_or(0) + 1
 }
 
 /// Refuses a size that a journal cannot be given.
@@ -206,22 +228,26 @@ impl Pool {
         state.config.spaces.get(&space).map_or(0, |space| bytes_of(space.journal_rows().map(|(_, row)| row)))
     }
 
-    /// Whether a space has the journal that it would be given if this size were asked for: that, in whole stripes.
-    pub fn has_journal_of(&self, space: u32, bytes: u64) -> bool {
-        are_of(&self.journal_rows(space), bytes)
+    /// Whether a space has the journal that it would be given if this size were asked for: that, in whole stripes, or any where
+    /// none is told; with the copies that its shape asks for, and on no disk that is lost or retired.
+    pub fn has_journal_of(&self, space: u32, bytes: Option<u64>) -> bool {
+        let rows = self.journal_rows(space);
+        let state = self.state();
+        let copies = state.config.spaces.get(&space).map(copies_for);
+        copies.is_some_and(|copies| suits(&state.config, copies, &rows, bytes))
     }
 
-    /// Gives a space another journal, at once and as a whole; `None` if its journal has that size. The old one must be
-    /// empty, its rows are given back: their units stay taken until the answer is dropped.
+    /// Gives a space another journal, at once and as a whole, of the size that it has where none is told; `None` if it has that
+    /// already. The old one must be empty, its rows are given back: their units stay taken until the answer is dropped.
     ///
     /// # Errors
     /// No parity space, a size that cannot be, too little room, or no quorum; the old journal stays then.
-    pub async fn replace_journal(self: &Arc<Self>, space: u32, bytes: u64) -> Result<Option<Vec<FreedRow>>, PoolError> {
+    pub async fn replace_journal(self: &Arc<Self>, space: u32, bytes: Option<u64>) -> Result<Option<Vec<FreedRow>>, PoolError> {
         let _admin = self.admin.lock().await;
         let gone = || PoolError::new(PoolErrorKind::NotFound, format!("space {space} is gone"));
         let record = self.space(space).ok_or_else(gone)?;
         let path = format!("{}/{}", self.name(), record.name);
-        check_journal(&path, &record.shape, bytes)?;
+        bytes.map_or(Ok(()), |bytes| check_journal(&path, &record.shape, bytes))?;
         if let Some(why) = self.refusal() {
             return Err(PoolError::new(PoolErrorKind::ReadOnly, why));
         }
@@ -229,10 +255,12 @@ impl Pool {
             let mut state = self.state();
             let known = state.config.spaces.get(&space).ok_or_else(gone)?;
             let old: Vec<(u32, RowRecord)> = known.journal_rows().map(|(chunk, row)| (*chunk, row.clone())).collect();
-            if are_of(&old, bytes) {
+            let copies = copies_for(known);
+            if suits(&state.config, copies, &old, bytes) {
                 return Ok(None);
             }
-            let new = allot_journal(&mut state.config, &path, &record.shape, record.enclosure_aware, Some(bytes))?;
+            let held = Some(bytes_of(old.iter().map(|(_, row)| row))).filter(|held| *held >= LEAST_JOURNAL.bytes());
+            let new = allot_journal(&mut state.config, &path, copies, record.enclosure_aware, bytes.or(held))?;
             if let Err(error) = check_room(&state, 0, &[(new.len() as u64, new[0].shape)]) {
                 new.iter().for_each(|row| state.config.release(row));
                 return Err(error);

@@ -12,8 +12,9 @@
 //!  admission.rs who may import                                                          room.rs: how large it may become
 //!  scan.rs      finding pools on disks                                                  label.rs, frame.rs: blocks
 //!  slab.rs      the head of a slab                                                      area.rs: how a disk is divided
-//!  allot.rs     which disks a row gets                                                  journal.rs: journals of parity spaces
-//!  status.rs    how a pool is                                                           capacity.rs: what it could hold
+//!  allot.rs     which disks a row gets, enclosures.rs: in which enclosures              journal.rs: journals of parity spaces
+//!  moves.rs     rows and slabs that move, another shape                                 capacity.rs: what it could hold
+//!  status.rs    how a pool is
 //! ```
 //!
 //! Invariant: a change that was answered is found again by every import that assembles a quorum, and a disk that missed
@@ -36,6 +37,7 @@ mod import;
 mod journal;
 mod label;
 mod log;
+mod moves;
 mod pool;
 mod quorum;
 mod room;

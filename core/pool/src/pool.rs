@@ -80,6 +80,11 @@ impl FreedRow {
     pub(crate) fn new(pool: Arc<Pool>, row: RowRecord) -> Self {
         Self { pool, row }
     }
+
+    /// Lets them stay taken: the row has its place now.
+    pub fn keep(mut self) {
+        self.row.slabs = Box::default();
+    }
 }
 
 impl Drop for FreedRow {
@@ -256,7 +261,7 @@ impl Pool {
     ) -> Result<bool, PoolError> {
         let change = Change::Stale { space, chunk, slab: slab as u16, stale: false };
         let mark = OutageMark { disk: disk.clone(), outages };
-        self.commit(vec![change], Guard::InService(Arc::new(mark))).await
+        self.commit(vec![change], Guard::SlabInService(Arc::new(mark), space, chunk, slab)).await
     }
 
     /// The row of a chunk, where it has one.

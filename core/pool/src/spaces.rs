@@ -128,7 +128,8 @@ impl Pool {
             return Ok(Vec::new());
         }
         let mut state = self.state();
-        let rows = allot_journal(&mut state.config, path, &record.shape, record.enclosure_aware, bytes)?;
+        let copies = record.shape.layout.parity() + 1;
+        let rows = allot_journal(&mut state.config, path, copies, record.enclosure_aware, bytes)?;
         if let Err(error) = check_room(&state, 1, &[(rows.len() as u64, rows[0].shape)]) {
             rows.iter().for_each(|row| state.config.release(row));
             return Err(error);
@@ -137,7 +138,7 @@ impl Pool {
     }
 
     /// Takes the units of a space's rows from a chunk on. Those of its journal, if any, are not written down yet either.
-    fn reserve_rows(
+    pub(crate) fn reserve_rows(
         &self,
         path: &str,
         record: &SpaceRecord,
@@ -175,7 +176,7 @@ impl Pool {
         rows.iter().for_each(|(_, row)| state.config.release(row));
     }
 
-    async fn commit_rows(&self, space: u32, rows: Vec<(u32, RowRecord)>) -> Result<(), PoolError> {
+    pub(crate) async fn commit_rows(&self, space: u32, rows: Vec<(u32, RowRecord)>) -> Result<(), PoolError> {
         let width = rows.iter().map(|(_, row)| row.slabs.len()).max().unwrap_or(1);
         let mut parts = rows.chunks((SLABS_PER_CHANGE / width).max(1));
         while let Some(part) = parts.next() {

@@ -176,7 +176,7 @@ fn a_journal_is_spread_even_if_fast_disks_are_in_one_enclosure() {
             lab.space(&pool, aware(shape(parity_of(parity), columns), Provisioning::Thin, 16 * MIB)).expect("it is borne").id;
         check_spread(&pool, "journal");
         let resized = pool.clone();
-        let freed = lab.run(async move { resized.replace_journal(id, 40 * MIB).await }).expect("it fits");
+        let freed = lab.run(async move { resized.replace_journal(id, Some(40 * MIB)).await }).expect("it fits");
         assert!(freed.is_some());
         drop(freed);
         check_spread(&pool, "another journal");

@@ -21,7 +21,7 @@ fn thin(name: &str, parity: u8, columns: u16) -> SpaceSpec {
 
 fn replace(lab: &Lab, pool: &Arc<Pool>, space: u32, bytes: u64) -> Result<Option<Vec<FreedRow>>, PoolError> {
     let pool = pool.clone();
-    lab.run(async move { pool.replace_journal(space, bytes).await })
+    lab.run(async move { pool.replace_journal(space, Some(bytes)).await })
 }
 
 fn set(lab: &Lab, pool: &Arc<Pool>, disk: u16, media: Media, usage: Usage) {
@@ -122,8 +122,8 @@ fn a_journal_is_replaced_as_a_whole() {
     let space = lab.space(&pool, SpaceSpec { journal_bytes: Some(32 * MIB), ..thin("vol", 1, 3) }).expect("it fits").id;
     assert_eq!(pool.journal_bytes(space), 32 * MIB);
     assert!(replace(&lab, &pool, space, 32 * MIB).expect("allowed").is_none());
-    assert!(pool.has_journal_of(space, 32 * MIB) && pool.has_journal_of(space, 32 * MIB - 1));
-    assert!(!pool.has_journal_of(space, 32 * MIB + 1) && !pool.has_journal_of(space, 32 * MIB - 2 * (256 << 10)));
+    assert!(pool.has_journal_of(space, Some(32 * MIB)) && pool.has_journal_of(space, Some(32 * MIB - 1)));
+    assert!(!pool.has_journal_of(space, Some(32 * MIB + 1)) && !pool.has_journal_of(space, Some(32 * MIB - 2 * (256 << 10))));
     let old = pool.journal_rows(space);
     let freed = replace(&lab, &pool, space, 3 * GIB).expect("room").expect("another size");
     assert_eq!((freed.len(), pool.journal_bytes(space)), (1, 3 * GIB));
@@ -169,7 +169,7 @@ fn a_power_cut_leaves_one_journal_or_the_other() {
         let space = lab.space(&pool, SpaceSpec { journal_bytes: Some(32 * MIB), ..thin("vol", 1, 3) }).expect("it fits").id;
         lab.sim.cut_power_after(writes);
         let shared = pool.clone();
-        let answered = lab.sim.run(async move { shared.replace_journal(space, 300 * MIB).await.map(drop) }).is_ok();
+        let answered = lab.sim.run(async move { shared.replace_journal(space, Some(300 * MIB)).await.map(drop) }).is_ok();
         drop(pool);
         lab.sim.cut_power();
         lab.sim.restart();

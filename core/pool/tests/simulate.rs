@@ -331,7 +331,7 @@ impl Life {
         let bytes = self.random.range(32..=40u64) * MIB;
         let open = Open::Journal(id, bytes);
         self.open(open.clone());
-        let answer = pool.replace_journal(id, bytes).await;
+        let answer = pool.replace_journal(id, Some(bytes)).await;
         if let Some(Some(old)) = self.judge(&open, answer)? {
             let mut model = self.model.borrow_mut();
             model.spaces.get_mut(&id).expect("mine").rows.retain(|chunk, _| *chunk < JOURNAL_CHUNK);

@@ -262,13 +262,15 @@ impl ColumnState {
         }
     }
 
+    /// Whether the disks hold what was written, and tell of it.
+    pub fn is_durable(&self) -> bool {
+        self.pending.is_empty() && (0..self.maps.len()).all(|map| !self.is_behind(map))
+    }
+
     /// Whether the disks hold all that is known here.
     pub fn is_settled(&self) -> bool {
         let marks = [&self.marked, &self.wanted, &self.unsynced];
-        self.pending.is_empty()
-            && (0..self.maps.len()).all(|map| !self.is_behind(map))
-            && self.queue.is_empty()
-            && marks.iter().all(|set| set.is_empty())
+        self.is_durable() && self.queue.is_empty() && marks.iter().all(|set| set.is_empty())
     }
 
     /// Blocks of the column.

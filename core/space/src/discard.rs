@@ -17,6 +17,7 @@ impl Inner {
         if keep_room {
             for part in chunk_parts(self.record.chunk_bytes, offset, len) {
                 let row = self.row_for_write(part.chunk).await?;
+                let _changing = row.changing(&part);
                 self.zero_part(&row, &part, durability).await?;
             }
             return Ok(());
@@ -28,7 +29,9 @@ impl Inner {
             at = at.max(u64::from(chunk) * chunk_bytes);
             let Some(part) = chunk_parts(chunk_bytes, at, end.saturating_sub(at)).next() else { break };
             if let Some(row) = self.row_if_any(part.chunk).await? {
+                let changing = row.changing(&part);
                 self.zero_part(&row, &part, durability).await?;
+                drop(changing);
                 drop(row);
                 self.free_if_empty(part.chunk).await?;
             }
@@ -37,7 +40,8 @@ impl Inner {
         Ok(())
     }
 
-    async fn zero_part(&self, row: &Arc<Row>, part: &ChunkPart, durability: Durability) -> Result<(), IoError> {
+    /// Empties a part of a row.
+    pub async fn zero_part(&self, row: &Arc<Row>, part: &ChunkPart, durability: Durability) -> Result<(), IoError> {
         if row.parity.is_some() {
             row.ensure_headers().await?;
             return self.enter(row, part, None, durability).await;

@@ -31,6 +31,12 @@ impl Inner {
         self.flush_rows(&plain).await
     }
 
+    /// Makes what was written to a row without parity durable.
+    pub async fn flush_row(&self, row: &Arc<Row>) -> Result<(), IoError> {
+        let _one = self.flushing.lock().await;
+        self.flush_rows(std::slice::from_ref(row)).await
+    }
+
     async fn flush_rows(&self, rows: &[Arc<Row>]) -> Result<(), IoError> {
         for row in rows {
             row.touched.store(false, Ordering::Release);

@@ -29,8 +29,7 @@ impl Row {
     /// Reads the heads of slabs in step, with so many maps.
     pub async fn read_heads(&self, slabs: Range<usize>, maps: usize) -> Heads {
         let mut heads = Heads { found: Vec::new(), first: slabs.start, owned: true, error: None };
-        for index in slabs.filter(|index| self.slabs[*index].usable()) {
-            let slab = &self.slabs[index];
+        for (index, slab) in slabs.map(|index| (index, self.slabs.get(index))).filter(|(_, slab)| slab.usable()) {
             match slab.disk.read(slab.start, IoBuf::new(map_at(maps, 0) as usize)).await {
                 Ok(head) => {
                     heads.owned &= self.owns_header(index, &head);
@@ -47,7 +46,7 @@ impl Row {
     }
 
     fn owns_header(&self, index: usize, head: &[u8]) -> bool {
-        let slab = &self.slabs[index];
+        let slab = self.slabs.get(index);
         let position = Position { generation: self.record.id, sequence: 0 };
         let (pool, disk) = (self.pool.id(), slab.disk.id);
         let own = Frame { kind: Kind::SlabHeader, pool, disk, offset: slab.start, position, previous: 0 };

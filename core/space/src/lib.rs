@@ -7,12 +7,14 @@
 //! ```text
 //!  space.rs      the virtual disk: open, close, grow          extents.rs   what is written and what is not
 //!  stripe.rs     offset -> chunk, column, offset in column
-//!  row.rs        an open row: its slabs and which are in step; open.rs, heads.rs: how it is found on disk
+//!  row.rs        an open row; slab.rs: its slabs and which are in step; open.rs, heads.rs: how it is found on disk
 //!  column.rs     the state of a column in memory: written blocks, dirty regions, running writes
 //!  block_map.rs  the same on disk
 //!  read.rs  write.rs  discard.rs  flush.rs                    one file per kind of request
 //!  parity.rs     rows that keep parity instead of copies
 //!  resync.rs     copies brought back in step                  tidy.rs      housekeeping
+//!  relocate.rs   a chunk moved to another row                 reshape.rs   another shape, other disks
+//!  rebuild.rs    lost slabs made anew on other disks
 //!  scrub.rs      copies, or data and parity, compared          pace.rs      how fast long work may go
 //! ```
 //!
@@ -36,9 +38,13 @@ mod pace;
 mod parity;
 mod range_queue;
 mod read;
+mod rebuild;
+mod relocate;
+mod reshape;
 mod resync;
 mod row;
 mod scrub;
+mod slab;
 mod space;
 mod status;
 mod stripe;

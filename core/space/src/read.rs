@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use arc_swap::Guard;
 use futures_util::future::join_all;
 use holdfast_device::{Durability, IoBuf, IoError, IoErrorKind, IoSlice};
 use holdfast_model::{BLOCK_BYTES, DiskState};
@@ -11,24 +12,28 @@ use holdfast_pool::Severity;
 use crate::block_map::REGION_BYTES;
 use crate::column::Blocks;
 use crate::row::Row;
+use crate::slab::Slab;
 use crate::space::Inner;
 use crate::stripe::{ChunkPart, Segment, chunk_parts, segments};
 
 /// A rotating disk keeps a sequential stream until so many more requests wait there than elsewhere.
 const STREAM_PATIENCE: u32 = 32;
 
+/// A copy of a column: its index in the row, and its slab.
+type Copy = (usize, Guard<Arc<Slab>>);
+
 impl Row {
     /// The copy of a column to read from: the one with the fewest requests under way; among equals, on rotating media, the one
     /// whose head is nearest; else neighbouring regions go to different copies.
-    pub fn choose_copy(&self, column: usize, offset: u64, without: &[usize]) -> Option<usize> {
-        let mut best: Option<(usize, (u32, u64))> = None;
+    pub fn choose_copy(&self, column: usize, offset: u64, without: &[usize]) -> Option<Copy> {
+        let mut best: Option<(Copy, (u32, u64))> = None;
         for (index, slab) in self.copies_of(column) {
             if !slab.usable() || without.contains(&index) {
                 continue;
             }
             let at = slab.at(offset);
             let waiting = slab.disk.in_flight();
-            let rotational = slab.disk.geometry().is_some_and(|geometry| geometry.rotational);
+            let rotational = slab.rotates();
             let distance = if rotational {
                 slab.disk.head().abs_diff(at)
             } else {
@@ -36,11 +41,11 @@ impl Row {
             };
             let stream = rotational && distance == 0;
             let cost = (if stream { waiting.saturating_sub(STREAM_PATIENCE) } else { waiting }, distance);
-            if best.is_none_or(|(_, known)| cost < known) {
-                best = Some((index, cost));
+            if best.as_ref().is_none_or(|(_, known)| cost < *known) {
+                best = Some(((index, slab), cost));
             }
         }
-        best.map(|(index, _)| index)
+        best.map(|(copy, _)| copy)
     }
 
     /// Reads a range of a column that holds data throughout or in part.
@@ -49,14 +54,13 @@ impl Row {
         let mut failed: Vec<usize> = Vec::new();
         let mut first_error = None;
         loop {
-            let Some(index) = self.choose_copy(column, offset, &failed) else {
+            let Some((index, slab)) = self.choose_copy(column, offset, &failed) else {
                 match first_error {
                     Some(error) => return Err(error),
                     None => self.settle_column(column).await?,
                 }
                 continue;
             };
-            let slab = &self.slabs[index];
             let under_way = slab.disk.enter();
             let result = slab.disk.read(slab.at(offset), buf).await;
             drop(under_way);
@@ -68,7 +72,7 @@ impl Row {
                     return Ok(buf);
                 }
                 Err(error) => {
-                    self.read_failed(index, &error).await;
+                    self.read_failed(&slab, &error).await;
                     failed.push(index);
                     first_error.get_or_insert(error);
                     buf = IoBuf::new(len);
@@ -78,8 +82,8 @@ impl Row {
     }
 
     /// Takes a disk that is away out. Where the pool cannot write that down it takes no changes any more, and reads go on.
-    pub async fn read_failed(&self, index: usize, error: &IoError) {
-        let disk = &self.slabs[index].disk;
+    pub async fn read_failed(&self, slab: &Slab, error: &IoError) {
+        let disk = &slab.disk;
         disk.counters.read_errors.fetch_add(1, Ordering::Relaxed);
         if error.kind == IoErrorKind::Gone {
             let _ = self.pool.disk_out(disk.index, DiskState::Missing, &error.to_string()).await;
@@ -90,9 +94,9 @@ impl Row {
     /// Rewrites a range that could not be read on some copies from one that could.
     async fn repair(&self, column: usize, offset: u64, len: usize, failed: &[usize]) {
         let turn = self.turn(column, Blocks::of(offset, len)).await;
-        for index in failed.iter().copied().filter(|index| self.slabs[*index].usable()) {
-            let Some(good) = self.choose_copy(column, offset, failed) else { break };
-            let Ok(data) = self.slabs[good].disk.read(self.slabs[good].at(offset), IoBuf::new(len)).await else { break };
+        for index in failed.iter().copied().filter(|index| self.slabs.get(*index).usable()) {
+            let Some((_, good)) = self.choose_copy(column, offset, failed) else { break };
+            let Ok(data) = good.disk.read(good.at(offset), IoBuf::new(len)).await else { break };
             self.rewrite_failed(index, offset, data.freeze(), "were rewritten from another copy").await;
         }
         drop(turn);
@@ -103,20 +107,20 @@ impl Row {
         let len = data.len();
         if let Ok(true) = self.rewrite(index, offset, data).await {
             let (object, cause) =
-                (format!("disk {}", self.slabs[index].disk.id), format!("{len} bytes that could not be read {how}"));
+                (format!("disk {}", self.slabs.get(index).disk.id), format!("{len} bytes that could not be read {how}"));
             self.pool.emit(Severity::Warning, object, cause, "watch the disk; replace it if errors go on");
         }
     }
 
     /// Writes what a slab should hold, durably. Answers whether it took it; one that does not is dealt with as after any write.
     pub async fn rewrite(&self, index: usize, offset: u64, data: IoSlice) -> Result<bool, IoError> {
-        let slab = &self.slabs[index];
+        let slab = self.slabs.get(index);
         match slab.disk.write(slab.at(offset), data, Durability::Durable).await {
             Ok(()) => {
                 slab.disk.counters.repaired.fetch_add(1, Ordering::Relaxed);
                 Ok(true)
             }
-            Err(error) => self.write_failed(index, &error).await.map(|()| false),
+            Err(error) => self.write_failed(index, &slab, &error).await.map(|()| false),
         }
     }
 }
@@ -161,20 +165,23 @@ impl Inner {
             buf.fill(0);
             return Ok(buf);
         };
+        self.read_row(&row, part, buf).await
+    }
+
+    /// Fills `buf` from a part of a row.
+    pub async fn read_row(&self, row: &Arc<Row>, part: &ChunkPart, mut buf: IoBuf) -> Result<IoBuf, IoError> {
         if row.parity.is_some() {
-            return self.read_bands(&row, part, buf).await;
+            return self.read_bands(row, part, buf).await;
         }
         let mut cut = segments(row.shape(), part.offset, part.len);
         let first = cut.next().expect("a part is not empty");
         if first.len == part.len {
-            return self.read_segment(&row, &first, buf).await;
+            return self.read_segment(row, &first, buf).await;
         }
         let pieces: Vec<(Segment, IoBuf)> =
             std::iter::once(first).chain(cut).map(|segment| (segment, buf.split_to(segment.len))).collect();
-        let reads = join_all(pieces.into_iter().map(|(segment, piece)| {
-            let row = &row;
-            async move { self.read_segment(row, &segment, piece).await }
-        }));
+        let reads =
+            join_all(pieces.into_iter().map(|(segment, piece)| async move { self.read_segment(row, &segment, piece).await }));
         let pieces = reads.await.into_iter().collect::<Result<Vec<IoBuf>, IoError>>()?;
         Ok(gather(pieces, part.len))
     }

@@ -42,14 +42,14 @@ impl Row {
                 .iter()
                 .filter(|index| **index != source)
                 .map(|index| {
-                    let slab = &self.slabs[*index];
+                    let slab = self.slabs.get(*index);
                     let write = slab.disk.write(slab.at(offset), data.clone(), Durability::Durable);
-                    async move { (*index, write.await) }
+                    async move { (*index, slab, write.await) }
                 })
                 .collect();
-            for (index, result) in join_all(writes).await {
+            for (index, slab, result) in join_all(writes).await {
                 if let Err(error) = result {
-                    self.write_failed(index, &error).await?;
+                    self.write_failed(index, &slab, &error).await?;
                 }
             }
         }
@@ -65,10 +65,9 @@ impl Row {
         preferred: Option<usize>,
     ) -> Result<(usize, IoBuf), IoError> {
         let mut last = None;
-        let mut order: Vec<usize> = self.copies_of(column).filter(|(_, slab)| slab.usable()).map(|(index, _)| index).collect();
-        order.sort_by_key(|index| Some(*index) != preferred);
-        for index in order {
-            let slab = &self.slabs[index];
+        let mut order: Vec<_> = self.copies_of(column).filter(|(_, slab)| slab.usable()).collect();
+        order.sort_by_key(|(index, _)| Some(*index) != preferred);
+        for (index, slab) in order {
             match slab.disk.read(slab.at(offset), IoBuf::new(len)).await {
                 Ok(data) => return Ok((index, data)),
                 Err(error) => {
@@ -84,18 +83,18 @@ impl Row {
 
     /// Slabs that are stale though their disk is in service.
     pub fn stale_slabs(&self) -> Vec<usize> {
-        let stale = |index: &usize| !self.slabs[*index].usable() && self.slabs[*index].disk.in_service();
+        let stale = |index: &usize| !self.slabs.get(*index).usable() && self.slabs.get(*index).disk.in_service();
         (0..self.slabs.len()).filter(stale).collect()
     }
 
-    /// Brings a stale slab in step. Answers whether it is; false where its disk went out meanwhile.
+    /// Brings a stale slab in step. Answers whether it is; false where its disk went out meanwhile, or another task does so.
     pub async fn rejoin(self: &Arc<Self>, space: &Inner, index: usize) -> Result<bool, IoError> {
         if self.parity.is_some() {
             // What the journal intends must be in place before anything is computed from it.
             space.ready().await?;
         }
         self.refresh();
-        let slab = &self.slabs[index];
+        let slab = self.slabs.get(index);
         if slab.usable() {
             return Ok(true);
         }
@@ -103,7 +102,9 @@ impl Row {
         if !outages.is_multiple_of(2) {
             return Ok(false);
         }
-        slab.set_joining(true);
+        if !slab.begin_joining() {
+            return Ok(false);
+        }
         let joined = match self.parity {
             Some(_) => space.join_bands(self, index, outages).await,
             None => self.join_slab(index, outages).await,
@@ -111,13 +112,13 @@ impl Row {
         if let Ok(true) = joined {
             slab.set_in_step(outages);
         }
-        slab.set_joining(false);
+        slab.end_joining();
         joined
     }
 
     async fn join_slab(&self, index: usize, outages: u32) -> Result<bool, IoError> {
         let column = index / self.copies();
-        let slab = &self.slabs[index];
+        let slab = self.slabs.get(index);
         self.settle_column(column).await?;
         self.write_header(index).await?;
         let (marked, blocks) = {
@@ -135,7 +136,7 @@ impl Row {
             drop(turn);
         }
         if let Err(error) = slab.disk.flush().await {
-            self.write_failed(index, &error).await?;
+            self.write_failed(index, &slab, &error).await?;
             return Ok(false);
         }
         let mut maps = self.columns[column].maps.lock().await;

@@ -1,7 +1,7 @@
 //! An open row: its slabs, which of them are in step, and its columns.
 //!
-//! A slab is in step at a certain outage count of its disk. One load of that count tells whether it may be read; where
-//! the counts differ, the pool's record decides.
+//! A *provisional* row is not the pool's yet: it takes the place of its chunk's row once it holds all of that. A write that one
+//! of its slabs misses ends that attempt, so nothing of it is ever written down as stale.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,29 +9,18 @@ use std::sync::{Arc, Mutex};
 use holdfast_device::{Durability, IoError, IoErrorKind};
 use holdfast_model::{DiskState, Layout, Shape};
 use holdfast_pool::slab::{HEAD_BYTES, SlabHeader, map_at};
-use holdfast_pool::{FreedRow, Pool, PoolDisk, RowRecord, UNIT_BYTES, frame};
+use holdfast_pool::{FreedRow, Pool, RowRecord, UNIT_BYTES, frame};
+
+use arc_swap::Guard;
 
 use crate::block_map::MapOwner;
+use crate::block_set::BlockSet;
 use crate::column::{Blocks, Column, MapOnDisk};
 use crate::parity::{Bands, Geometry};
+use crate::slab::{Slab, Slabs};
 
 /// A disk that fails so many writes is taken out as a whole, but for the last copy: its other blocks can still be read.
 const WRITE_ERRORS_ALLOWED: u64 = 16;
-/// Never an outage count of a disk in service.
-const NOT_IN_STEP: u32 = u32::MAX;
-
-/// One copy of one column.
-pub struct Slab {
-    /// Its disk.
-    pub disk: Arc<PoolDisk>,
-    /// Where it begins on the disk.
-    pub start: u64,
-    in_step_at: AtomicU32,
-    joining: AtomicBool,
-    /// Whether the pool has it written down that the slab is stale.
-    stale_recorded: AtomicBool,
-}
-
 /// An open row.
 pub struct Row {
     /// The pool.
@@ -43,7 +32,7 @@ pub struct Row {
     /// Its id and slabs.
     pub record: RowRecord,
     /// Its slabs: `column * copies + copy`.
-    pub slabs: Box<[Slab]>,
+    pub slabs: Slabs,
     /// Its columns; none where it has parity.
     pub columns: Box<[Column]>,
     /// Its bands, where it has parity.
@@ -54,35 +43,11 @@ pub struct Row {
     pub touched: AtomicBool,
     headers_whole: AtomicBool,
     headers: tokio::sync::Mutex<()>,
-    freed: Mutex<Option<FreedRow>>,
-}
-
-impl Slab {
-    /// Whether it holds everything that was written, and its disk is in service.
-    pub fn usable(&self) -> bool {
-        self.disk.outages() == self.in_step_at.load(Ordering::Acquire)
-    }
-
-    /// Whether it is being brought in step, and so takes every write.
-    pub fn joining(&self) -> bool {
-        self.joining.load(Ordering::SeqCst)
-    }
-
-    /// Begins or ends to take every write without being in step.
-    pub fn set_joining(&self, joining: bool) {
-        self.joining.store(joining, Ordering::SeqCst);
-    }
-
-    /// Notes that it is in step as of an outage count.
-    pub fn set_in_step(&self, outages: u32) {
-        self.stale_recorded.store(false, Ordering::Release);
-        self.in_step_at.store(outages, Ordering::Release);
-    }
-
-    /// Where a byte of the column is on the disk.
-    pub fn at(&self, offset: u64) -> u64 {
-        self.start + HEAD_BYTES + offset
-    }
+    /// Whether it is about to make way for another, so that nobody begins to change it.
+    pub closing: AtomicBool,
+    /// Blocks of the chunk that were changed since somebody began to copy it.
+    changed: Mutex<Option<BlockSet>>,
+    freed: Mutex<Vec<FreedRow>>,
 }
 
 impl Row {
@@ -90,15 +55,7 @@ impl Row {
     pub fn new(pool: Arc<Pool>, space: u32, chunk: u32, record: RowRecord, chunk_bytes: u64) -> Result<Self, IoError> {
         let copies = usize::from(record.shape.layout.copies());
         let slab_bytes = u64::from(record.slab_units) * UNIT_BYTES - HEAD_BYTES;
-        let slab = |place: &holdfast_pool::SlabPlace| {
-            let disk = pool
-                .disk(place.disk())
-                .ok_or_else(|| IoError::new(IoErrorKind::Gone, format!("disk {} of a row", place.disk())))?;
-            let start = disk.area.unit_at(place.unit());
-            let in_step_at = AtomicU32::new(NOT_IN_STEP);
-            Ok(Slab { disk, start, in_step_at, joining: AtomicBool::new(false), stale_recorded: AtomicBool::new(false) })
-        };
-        let slabs = record.slabs.iter().map(slab).collect::<Result<Box<[Slab]>, IoError>>()?;
+        let slabs = Slabs::new(&pool, &record.slabs)?;
         let banded = record.shape.layout.parity() > 0;
         let parity = banded.then(|| Bands::new(Geometry::new(&record.shape, chunk_bytes, slab_bytes), slabs.len()));
         let columns = if banded { 0 } else { record.shape.columns };
@@ -115,6 +72,8 @@ impl Row {
             touched: AtomicBool::new(false),
             headers_whole: AtomicBool::new(false),
             headers: tokio::sync::Mutex::default(),
+            closing: AtomicBool::new(false),
+            changed: Mutex::default(),
             freed: Mutex::default(),
         };
         row.refresh();
@@ -137,9 +96,9 @@ impl Row {
     }
 
     /// The slabs of a column, with their index in the row.
-    pub fn copies_of(&self, column: usize) -> impl Iterator<Item = (usize, &Slab)> {
+    pub fn copies_of(&self, column: usize) -> impl Iterator<Item = (usize, Guard<Arc<Slab>>)> {
         let first = column * self.copies();
-        (first..first + self.copies()).map(|index| (index, &self.slabs[index]))
+        (first..first + self.copies()).map(|index| (index, self.slabs.get(index)))
     }
 
     /// Asks the pool anew which slabs are in step.
@@ -150,13 +109,17 @@ impl Row {
             return;
         }
         for ((slab, place), outages) in self.slabs.iter().zip(&record.slabs).zip(outages) {
-            let online = self.pool.disk_state(slab.disk.index) == Some(DiskState::Online);
-            slab.stale_recorded.store(place.stale(), Ordering::Release);
-            if !place.stale() && online && outages.is_multiple_of(2) {
-                slab.in_step_at.store(outages, Ordering::Release);
-            } else if place.stale() {
-                slab.in_step_at.store(NOT_IN_STEP, Ordering::Release);
+            if slab.disk.index == place.disk() {
+                let online = self.pool.disk_state(slab.disk.index) == Some(DiskState::Online);
+                slab.refresh(place.stale(), online, outages);
             }
+        }
+    }
+
+    /// Notes that a provisional row, which nobody wrote to yet, is in step on every disk in service.
+    pub fn begin_provisional(&self) {
+        for slab in self.slabs.iter() {
+            slab.refresh(false, true, slab.disk.outages());
         }
     }
 
@@ -174,7 +137,7 @@ impl Row {
     /// Whether the slabs in step suffice for what the slab's group holds.
     fn serves(&self, slab: usize) -> bool {
         let group = self.record.shape.group(slab);
-        self.slabs[group].iter().filter(|slab| slab.usable()).count() >= self.record.shape.needed()
+        group.filter(|other| self.slabs.get(*other).usable()).count() >= self.record.shape.needed()
     }
 
     /// Whether all that it holds can be read.
@@ -203,22 +166,23 @@ impl Row {
     }
 
     fn unserved(&self, slab: usize) -> IoError {
-        let group = &self.slabs[self.record.shape.group(slab)];
-        let lost: Vec<&Slab> = group.iter().filter(|slab| !slab.usable()).collect();
+        let group = self.record.shape.group(slab).map(|index| self.slabs.get(index));
+        let lost: Vec<_> = group.filter(|slab| !slab.usable()).collect();
         let kind = if lost.iter().any(|slab| slab.disk.in_service()) { IoErrorKind::Stale } else { IoErrorKind::Gone };
         let disks: Vec<String> = lost.iter().map(|slab| slab.disk.id.to_string()).collect();
         IoError::new(kind, format!("chunk {} of space {} on disks {}", self.chunk, self.space, disks.join(", ")))
     }
 
     /// Deals with a slab that failed a write: records that it is stale, or takes its disk out. Durable when answered.
-    pub async fn write_failed(&self, index: usize, error: &IoError) -> Result<(), IoError> {
-        if self.is_gone() {
+    pub async fn write_failed(&self, index: usize, slab: &Slab, error: &IoError) -> Result<(), IoError> {
+        let replaced = !std::ptr::eq(slab, &**self.slabs.get(index));
+        if replaced || self.is_gone() {
+            slab.set_behind();
             return Ok(());
         }
-        let slab = &self.slabs[index];
         let errors = slab.disk.counters.write_errors.fetch_add(1, Ordering::Relaxed) + 1;
         let group = self.record.shape.group(index);
-        let others = group.filter(|other| *other != index && self.slabs[*other].usable()).count();
+        let others = group.filter(|other| *other != index && self.slabs.get(*other).usable()).count();
         let alone = others < self.record.shape.needed();
         let failing = errors >= WRITE_ERRORS_ALLOWED && !alone;
         let whole = error.kind == IoErrorKind::Gone || failing || slab.joining();
@@ -226,7 +190,7 @@ impl Row {
             let state = if error.kind == IoErrorKind::Gone { DiskState::Missing } else { DiskState::Failed };
             self.pool.disk_out(slab.disk.index, state, &error.to_string()).await?;
         } else {
-            slab.in_step_at.store(NOT_IN_STEP, Ordering::Release);
+            slab.set_behind();
             self.pool.mark_stale(self.space, self.chunk, index).await?;
         }
         self.refresh();
@@ -235,13 +199,13 @@ impl Row {
 
     /// Makes sure that the copies which a write passed over are recorded as stale, and that one that took it is in step.
     pub async fn confirm(&self, column: usize, took: &[usize]) -> Result<(), IoError> {
-        let recorded = |index: usize, slab: &Slab| took.contains(&index) || slab.stale_recorded.load(Ordering::Acquire);
-        if !self.copies_of(column).all(|(index, slab)| recorded(index, slab)) {
+        let recorded = |index: usize, slab: &Slab| took.contains(&index) || slab.stale_recorded();
+        if !self.copies_of(column).all(|(index, slab)| recorded(index, &slab)) {
             self.pool.settled().await;
             self.refresh();
         }
         let passed = self.copies_of(column).find(|(index, slab)| !recorded(*index, slab));
-        let lasting = took.iter().any(|index| self.slabs[*index].usable());
+        let lasting = took.iter().any(|index| self.slabs.get(*index).usable());
         match passed {
             None if lasting => Ok(()),
             _ => Err(IoError::new(
@@ -256,7 +220,7 @@ impl Row {
 
     /// Makes sure that slabs which missed a write are recorded as stale, and that the others suffice.
     pub async fn confirm_missed(&self, missed: &[usize]) -> Result<(), IoError> {
-        let recorded = |index: &usize| self.slabs[*index].stale_recorded.load(Ordering::Acquire);
+        let recorded = |index: &usize| self.slabs.get(*index).stale_recorded();
         if !missed.iter().all(recorded) || !self.serves(0) {
             self.pool.settled().await;
             self.refresh();
@@ -288,7 +252,7 @@ impl Row {
             return Ok(());
         }
         for index in 0..self.slabs.len() {
-            if self.slabs[index].usable() {
+            if self.slabs.get(index).usable() {
                 self.write_header(index).await?;
             }
         }
@@ -298,7 +262,7 @@ impl Row {
 
     /// Writes the header of a slab; a failure makes it stale.
     pub async fn write_header(&self, index: usize) -> Result<(), IoError> {
-        let slab = &self.slabs[index];
+        let slab = self.slabs.get(index);
         let Some(space) = self.pool.space(self.space) else {
             return Err(IoError::new(IoErrorKind::Gone, format!("space {}", self.space)));
         };
@@ -315,7 +279,7 @@ impl Row {
         match slab.disk.write(slab.start, block, Durability::Durable).await {
             Ok(()) => Ok(()),
             Err(error) => {
-                self.write_failed(index, &error).await?;
+                self.write_failed(index, &slab, &error).await?;
                 self.settle_group(index).await
             }
         }
@@ -340,20 +304,21 @@ impl Row {
         let targets: Vec<usize> =
             self.copies_of(column).filter(|(_, slab)| slab.usable() || slab.joining()).map(|(index, _)| index).collect();
         let writes = targets.iter().map(|index| {
-            let slab = &self.slabs[*index];
+            let slab = self.slabs.get(*index);
             let slot = &mut place.slots[*index % self.copies()];
             *slot = 1 - *slot;
             let offset = slab.start + map_at(map, (*slot).into());
             let block = write.bits.seal(&owner, slab.disk.id, offset, place.sequence);
-            slab.disk.write(offset, block.freeze(), Durability::Durable)
+            let write = slab.disk.write(offset, block.freeze(), Durability::Durable);
+            async move { (slab, write.await) }
         });
         let writes: Vec<_> = writes.collect();
         let results = futures_util::future::join_all(writes).await;
         let mut took = Vec::new();
-        for (index, result) in targets.iter().zip(results) {
+        for (index, (slab, result)) in targets.iter().zip(results) {
             match result {
                 Ok(()) => took.push(*index),
-                Err(error) => self.write_failed(*index, &error).await?,
+                Err(error) => self.write_failed(*index, &slab, &error).await?,
             }
         }
         self.confirm(column, &took).await?;
@@ -385,9 +350,19 @@ impl Row {
         Ok(())
     }
 
-    /// Keeps the row's units taken until the last request that knows it is over.
-    pub fn hold_freed(&self, freed: Option<FreedRow>) {
-        *self.freed.lock().expect("no panic while held") = freed;
+    /// Blocks of the chunk that were changed since somebody began to copy it.
+    pub fn changed(&self) -> std::sync::MutexGuard<'_, Option<BlockSet>> {
+        self.changed.lock().expect("no panic while held")
+    }
+
+    /// Keeps units of the row taken until the last request that knows it is over.
+    pub fn hold_freed(&self, freed: impl IntoIterator<Item = FreedRow>) {
+        self.freed.lock().expect("no panic while held").extend(freed);
+    }
+
+    /// What it keeps taken.
+    pub fn take_freed(&self) -> Vec<FreedRow> {
+        std::mem::take(&mut *self.freed.lock().expect("no panic while held"))
     }
 
     /// The result of housekeeping on the row, where a failure does not matter if the row was given back meanwhile.
@@ -395,13 +370,13 @@ impl Row {
         if result.is_err() && self.is_gone() { Ok(()) } else { result }
     }
 
-    /// Whether the row was given back, so that its chunk has none or another one.
+    /// Whether its chunk has no row or another one: it was given back, or is provisional.
     pub fn is_gone(&self) -> bool {
         self.pool.row(self.space, self.chunk).is_none_or(|record| record.id != self.record.id)
     }
 
     /// Whether all its slabs are in step.
     pub fn whole(&self) -> bool {
-        self.slabs.iter().all(Slab::usable)
+        self.slabs.iter().all(|slab| slab.usable())
     }
 }

@@ -127,10 +127,10 @@ impl Scrub<'_> {
     /// Writes what a slab should hold, in blocks that it holds otherwise or cannot read. The turn of the blocks must be held, alone.
     async fn mend(&mut self, row: &Row, index: usize, offset: u64, data: IoSlice) -> Result<(), Ended> {
         let blocks = data.len() as u64 / BLOCK_BYTES;
-        let may = self.mends && row.slabs[index].usable() && self.inner.pool.refusal().is_none();
+        let may = self.mends && row.slabs.get(index).usable() && self.inner.pool.refusal().is_none();
         if may && row.rewrite(index, offset, data).await? {
             self.found.repaired_blocks += blocks;
-            *self.mended.entry(row.slabs[index].disk.id).or_default() += blocks;
+            *self.mended.entry(row.slabs.get(index).disk.id).or_default() += blocks;
         } else {
             self.found.unrepaired_blocks += blocks;
         }

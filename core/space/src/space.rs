@@ -18,6 +18,9 @@ use crate::row::Row;
 use crate::status::SpaceCounters;
 
 const SHARDS: usize = 16;
+/// How long a gate waits for those who change the row to end.
+const GATE_TRIES: u32 = 100;
+const GATE_PAUSE: std::time::Duration = std::time::Duration::from_micros(500);
 
 /// What a space may take and how it keeps house.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,8 +50,14 @@ pub(crate) struct Inner {
     pub settings: SpaceSettings,
     pub counters: SpaceCounters,
     pub flushing: tokio::sync::Mutex<()>,
-    pub touched: Mutex<BTreeMap<u32, Arc<Row>>>,
+    /// By their ids, the rows that the next flush settles.
+    pub touched: Mutex<BTreeMap<u64, Arc<Row>>>,
     pub tidying: tokio::sync::Mutex<()>,
+    /// Held while a chunk moves to another row.
+    pub relocating: tokio::sync::Mutex<()>,
+    moving: Mutex<Vec<Arc<Row>>>,
+    thin: AtomicBool,
+    journaled: AtomicBool,
     pub closed: AtomicBool,
     pub closing: tokio::sync::Notify,
     pub swept: AtomicU64,
@@ -66,6 +75,27 @@ struct Shard {
 
 /// A row that is kept from being given back while this is held.
 pub(crate) struct UsedRow(Arc<Row>);
+
+/// While this is held, nobody else begins to change a row, and nobody does.
+pub(crate) struct Gate<'a> {
+    space: &'a Inner,
+    row: &'a UsedRow,
+    _one: tokio::sync::MutexGuard<'a, ()>,
+}
+
+impl Gate<'_> {
+    fn set_closing(&self, closing: bool) {
+        // Whoever begins to change the row counts itself in while it holds the shard.
+        let _shard = self.space.shard(self.row.chunk).write().expect("no panic while held");
+        self.row.closing.store(closing, Ordering::Release);
+    }
+}
+
+impl Drop for Gate<'_> {
+    fn drop(&mut self) {
+        self.set_closing(false);
+    }
+}
 
 impl Deref for UsedRow {
     type Target = Arc<Row>;
@@ -90,6 +120,7 @@ impl Space {
         let record = pool
             .space(id)
             .ok_or_else(|| PoolError::new(PoolErrorKind::NotFound, format!("pool {} has no space {id}", pool.name())))?;
+        let (thin, journaled) = (record.provisioning == Provisioning::Thin, !pool.journal_rows(id).is_empty());
         let swept = if pool.was_closed() { u64::MAX } else { 0 };
         let inner = Inner {
             size_bytes: AtomicU64::new(record.size_bytes),
@@ -99,6 +130,10 @@ impl Space {
             counters: SpaceCounters::default(),
             flushing: tokio::sync::Mutex::default(),
             touched: Mutex::default(),
+            relocating: tokio::sync::Mutex::default(),
+            moving: Mutex::default(),
+            thin: AtomicBool::new(thin),
+            journaled: AtomicBool::new(journaled),
             tidying: tokio::sync::Mutex::default(),
             closed: AtomicBool::new(false),
             closing: tokio::sync::Notify::new(),
@@ -112,7 +147,8 @@ impl Space {
 
     /// What the pool knows of it.
     pub fn record(&self) -> SpaceRecord {
-        SpaceRecord { size_bytes: self.inner.size_bytes(), ..self.inner.record.clone() }
+        let known = self.inner.pool.space(self.inner.record.id).unwrap_or_else(|| self.inner.record.clone());
+        SpaceRecord { size_bytes: self.inner.size_bytes(), ..known }
     }
 
     /// Its pool.
@@ -228,7 +264,25 @@ impl Inner {
     }
 
     pub fn thin(&self) -> bool {
-        self.record.provisioning == Provisioning::Thin
+        self.thin.load(Ordering::Acquire)
+    }
+
+    /// Whether it has a journal: some of its rows may keep parity.
+    pub fn journaled(&self) -> bool {
+        self.journaled.load(Ordering::Acquire)
+    }
+
+    /// Takes over what the pool knows of its provisioning and journal.
+    pub fn refresh_record(&self) {
+        if let Some(record) = self.pool.space(self.record.id) {
+            self.thin.store(record.provisioning == Provisioning::Thin, Ordering::Release);
+        }
+        self.journaled.store(!self.pool.journal_rows(self.record.id).is_empty(), Ordering::Release);
+    }
+
+    /// Provisional rows.
+    pub fn moving(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Row>>> {
+        self.moving.lock().expect("no panic while held")
     }
 
     /// How messages call the space.
@@ -270,7 +324,7 @@ impl Inner {
 
     fn used_row(&self, chunk: u32) -> Option<UsedRow> {
         let shard = self.shard(chunk).read().expect("no panic while held");
-        let row = shard.open.get(&chunk)?;
+        let row = shard.open.get(&chunk).filter(|row| !row.closing.load(Ordering::Acquire))?;
         row.users.fetch_add(1, Ordering::AcqRel);
         Some(UsedRow(row.clone()))
     }
@@ -343,7 +397,7 @@ impl Inner {
     pub fn forget_rows(&self, chunks: &[u32]) {
         for chunk in chunks {
             self.shard(*chunk).write().expect("no panic while held").open.remove(chunk);
-            self.touched.lock().expect("no panic while held").remove(chunk);
+            self.touched.lock().expect("no panic while held").retain(|_, row| row.chunk != *chunk);
         }
     }
 
@@ -358,7 +412,7 @@ impl Inner {
     /// Puts a row on the list of the next flush.
     pub fn touch(&self, row: &Arc<Row>) {
         if !row.touched.swap(true, Ordering::AcqRel) {
-            self.touched.lock().expect("no panic while held").insert(row.chunk, row.clone());
+            self.touched.lock().expect("no panic while held").insert(row.record.id, row.clone());
         }
     }
 
@@ -381,7 +435,9 @@ impl Inner {
             shard.freeing.insert(chunk);
             shard.open.remove(&chunk)
         };
-        self.touched.lock().expect("no panic while held").remove(&chunk);
+        if let Some(row) = &row {
+            self.touched.lock().expect("no panic while held").remove(&row.record.id);
+        }
         let freed = self.pool.free_row(self.record.id, chunk).await;
         self.shard(chunk).write().expect("no panic while held").freeing.remove(&chunk);
         if let Some(row) = row {
@@ -405,6 +461,27 @@ impl Inner {
             }
         }
         Ok(())
+    }
+
+    /// Keeps everybody from beginning to change a row, once nobody but the caller does. `None` where that takes too long.
+    pub async fn close_gate<'a>(&'a self, row: &'a UsedRow) -> Option<Gate<'a>> {
+        let one = self.chunk_locks[row.chunk as usize % SHARDS].lock().await;
+        let gate = Gate { space: self, row, _one: one };
+        gate.set_closing(true);
+        for _ in 0..GATE_TRIES {
+            if row.users.load(Ordering::Acquire) == 1 {
+                return Some(gate);
+            }
+            self.pool.env().clock.sleep(GATE_PAUSE).await;
+        }
+        None
+    }
+
+    /// A row has taken the place of the one behind the gate.
+    pub fn take_place(&self, gate: Gate<'_>, old: &UsedRow, new: &Arc<Row>) {
+        self.keep(new.clone());
+        self.touched.lock().expect("no panic while held").remove(&old.record.id);
+        drop(gate);
     }
 
     /// Tells the disks that the slabs of a row hold nothing any more; a hint, so failures do not matter.

@@ -9,7 +9,7 @@ use holdfast_device::{Durability, Io, IoError, IoErrorKind, IoSlice};
 use crate::column::Blocks;
 use crate::row::Row;
 use crate::space::Inner;
-use crate::stripe::{Segment, chunk_parts, segments};
+use crate::stripe::{ChunkPart, Segment, chunk_parts, segments};
 
 /// The right to change blocks of a column: nobody else writes them, and their regions count as being written.
 pub struct WriteTurn<'a> {
@@ -61,28 +61,32 @@ impl Row {
     async fn write_copies(&self, column: usize, offset: u64, data: &IoSlice, durability: Durability) -> Result<(), IoError> {
         self.settle_column(column).await?;
         let targets = self.copies_of(column).filter(|(_, slab)| slab.usable() || slab.joining());
-        let mut writes: Vec<(usize, Io<()>)> =
-            targets.map(|(index, slab)| (index, slab.disk.write(slab.at(offset), data.clone(), durability))).collect();
-        let at_once = writes.iter().all(|(_, write)| matches!(write, Io::Ready(_)));
-        let results: Vec<(usize, Result<(), IoError>)> = if at_once {
-            let take = |(index, write): &mut (usize, Io<()>)| match write {
-                Io::Ready(result) => (*index, result.take().expect("answered once")),
+        let (slabs, mut writes): (Vec<_>, Vec<Io<()>>) = targets
+            .map(|(index, slab)| {
+                let write = slab.disk.write(slab.at(offset), data.clone(), durability);
+                ((index, slab), write)
+            })
+            .unzip();
+        let at_once = writes.iter().all(|write| matches!(write, Io::Ready(_)));
+        let results: Vec<Result<(), IoError>> = if at_once {
+            let take = |write: &mut Io<()>| match write {
+                Io::Ready(result) => result.take().expect("answered once"),
                 Io::Pending(_) => unreachable!("all are answered"),
             };
             writes.iter_mut().map(take).collect()
         } else {
-            join_all(writes.into_iter().map(|(index, write)| async move { (index, write.await) })).await
+            join_all(writes).await
         };
         let mut took = Vec::with_capacity(results.len());
-        for (index, result) in results {
+        for ((index, slab), result) in slabs.into_iter().zip(results) {
             match result {
                 Ok(()) => {
                     if durability == Durability::Cached {
-                        self.slabs[index].disk.note_written();
+                        slab.disk.note_written();
                     }
                     took.push(index);
                 }
-                Err(error) => self.write_failed(index, &error).await?,
+                Err(error) => self.write_failed(index, &slab, &error).await?,
             }
         }
         self.confirm(column, &took).await
@@ -95,22 +99,33 @@ impl Inner {
         self.ready().await?;
         for part in chunk_parts(self.record.chunk_bytes, offset, data.len() as u64) {
             let row = self.row_for_write(part.chunk).await?;
-            row.ensure_headers().await?;
-            if row.parity.is_some() {
-                self.enter(&row, &part, Some(data.slice(part.at, part.len)), durability).await?;
-                continue;
-            }
-            let cut: Vec<Segment> = segments(row.shape(), part.offset, part.len).collect();
-            let payload = |segment: &Segment| data.slice(part.at + segment.at, segment.len);
-            match cut.as_slice() {
-                [segment] => self.write_segment(&row, segment, payload(segment), durability).await?,
-                _ => {
-                    let writes = cut.iter().map(|segment| self.write_segment(&row, segment, payload(segment), durability));
-                    join_all(writes).await.into_iter().collect::<Result<(), _>>()?;
-                }
-            }
+            let _changing = row.changing(&part);
+            self.write_row(&row, &part, data.slice(part.at, part.len), durability).await?;
         }
         Ok(())
+    }
+
+    /// Writes `data` to a part of a row.
+    pub async fn write_row(
+        &self,
+        row: &Arc<Row>,
+        part: &ChunkPart,
+        data: IoSlice,
+        durability: Durability,
+    ) -> Result<(), IoError> {
+        row.ensure_headers().await?;
+        if row.parity.is_some() {
+            return self.enter(row, part, Some(data), durability).await;
+        }
+        let cut: Vec<Segment> = segments(row.shape(), part.offset, part.len).collect();
+        let payload = |segment: &Segment| data.slice(segment.at, segment.len);
+        match cut.as_slice() {
+            [segment] => self.write_segment(row, segment, payload(segment), durability).await,
+            _ => {
+                let writes = cut.iter().map(|segment| self.write_segment(row, segment, payload(segment), durability));
+                join_all(writes).await.into_iter().collect()
+            }
+        }
     }
 
     /// Writes `data` to a segment of a row without parity.

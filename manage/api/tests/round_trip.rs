@@ -2,7 +2,8 @@
 
 use holdfast_api::{
     AddDisks, ApiError, Code, CreateExport, CreateFileDisk, CreatePool, CreateSpace, ErrorBody, Event, GrowSpace, ImportPools,
-    LayoutKind, SetDisk, SetSpace, Severity, Space, SpaceOption, SpacePlan, WipeDisk,
+    Job, JobKind, JobPriority, JobState, LayoutKind, SetDisk, SetJob, SetSpace, Severity, Space, SpaceOption, SpacePlan,
+    StartJob, WipeDisk,
 };
 use holdfast_model::{Health, Media, Provisioning, SpaceState, Usage};
 use serde::Serialize;
@@ -85,6 +86,29 @@ fn requests_and_answers_keep_their_shape() {
                 "next_action": "put it back" }),
     );
     round_trip(
+        &Job {
+            id: 3,
+            kind: JobKind::Scrub,
+            object: "tank/vm".into(),
+            state: JobState::Failed,
+            done_bytes: 1,
+            total_bytes: 2,
+            rate_bytes_per_second: 0,
+            seconds_left: None,
+            priority: JobPriority::Low,
+            cap_bytes_per_second: Some(1 << 20),
+            created: "2026-01-02T03:04:05.678Z".into(),
+            started: None,
+            ended: None,
+            error: Some(ApiError::new(Code::Failed, "space tank/vm", "a disk failed", "look at it")),
+            result: None,
+        },
+        json!({ "id": 3, "kind": "scrub", "object": "tank/vm", "state": "failed", "done_bytes": 1, "total_bytes": 2,
+                "rate_bytes_per_second": 0, "seconds_left": null, "priority": "low", "cap_bytes_per_second": 1048576,
+                "created": "2026-01-02T03:04:05.678Z", "started": null, "ended": null, "result": null,
+                "error": { "code": "failed", "message": "a disk failed", "object": "space tank/vm", "next_action": "look at it" } }),
+    );
+    round_trip(
         &ErrorBody { error: ApiError::new(Code::NotConfirmed, "pool tank", "it would be lost", "repeat with --yes") },
         json!({ "error": { "code": "not-confirmed", "message": "it would be lost", "object": "pool tank",
                            "next_action": "repeat with --yes" } }),
@@ -137,4 +161,6 @@ fn what_may_be_left_out_may_be_left_out_and_nothing_else_goes_in() {
     check::<SetDisk>(json!({}));
     check::<SetSpace>(json!({}));
     check::<WipeDisk>(json!({}));
+    check::<StartJob>(json!({}));
+    check::<SetJob>(json!({}));
 }

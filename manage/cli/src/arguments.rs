@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use holdfast_api::JobPriority;
 use holdfast_engine::Address;
 use holdfast_model::{ByteSize, Media, SpacePath, Usage};
 
@@ -41,6 +42,9 @@ pub enum Command {
     /// Exports: spaces that NBD clients can reach
     #[command(subcommand)]
     Nbd(NbdCommand),
+    /// Jobs: long work that is watched and steered while it runs
+    #[command(subcommand)]
+    Job(JobCommand),
     /// Events: what happened, why, and what to do next
     #[command(subcommand)]
     Event(EventCommand),
@@ -121,6 +125,9 @@ pub struct Serve {
     /// For how long an idle thread polls before it sleeps: longer answers faster and costs processor time
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub spin: Option<Duration>,
+    /// How often each space is scrubbed by itself, for example 12h, 7d, or never
+    #[arg(long, value_name = "TIME", default_value = "7d", value_parser = parse_every)]
+    pub scrub_every: Every,
     /// How logs look; what is logged is set by HOLDFAST_LOG, as in HOLDFAST_LOG=debug
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub log_format: LogFormat,
@@ -311,6 +318,13 @@ pub enum SpaceCommand {
         /// POOL/SPACE
         space: SpacePath,
     },
+    /// Read all data of a space with their copies or parity and make good what can be, as a job, while it is in use
+    Scrub {
+        /// POOL/SPACE
+        space: SpacePath,
+        #[command(flatten)]
+        start: StartOptions,
+    },
     /// Show where every slab of a space lies
     Map {
         /// POOL/SPACE
@@ -349,6 +363,68 @@ pub enum NbdCommand {
     },
 }
 
+/// How a job is begun.
+#[derive(Args, Debug)]
+pub struct StartOptions {
+    /// How much it makes way for clients: low, normal or high; normal if left out
+    #[arg(long, value_parser = parse_priority)]
+    pub priority: Option<JobPriority>,
+    /// What it does in a second at most, for example 50MiB, or none
+    #[arg(long, value_name = "RATE", value_parser = parse_cap)]
+    pub cap: Option<Cap>,
+    /// Wait for its end; exit status 1 if it fails or is cancelled
+    #[arg(long)]
+    pub wait: bool,
+}
+
+/// What to do with jobs.
+#[derive(Debug, Subcommand)]
+pub enum JobCommand {
+    /// List the jobs that have not ended
+    List {
+        /// Also the last that have
+        #[arg(long)]
+        all: bool,
+    },
+    /// Show a job
+    Show {
+        /// Its number
+        id: u64,
+    },
+    /// Follow a job until it ends; exit status 1 if it fails or is cancelled
+    Watch {
+        /// Its number
+        id: u64,
+    },
+    /// Let a job wait until it is resumed
+    Pause {
+        /// Its number
+        id: u64,
+    },
+    /// Let a paused job go on
+    Resume {
+        /// Its number
+        id: u64,
+    },
+    /// End a job before it is done; what it did stays
+    Cancel {
+        /// Its number
+        id: u64,
+    },
+    /// Change how a job is done, while it runs
+    #[command(group = clap::ArgGroup::new("change").required(true).multiple(true).args(["priority", "cap"]))]
+    Set {
+        /// Its number
+        id: u64,
+        /// How much it makes way for clients: low, normal or high
+        #[arg(long, value_parser = parse_priority)]
+        priority: Option<JobPriority>,
+        /// What it does in a second at most, for example 50MiB, or none
+        #[arg(long, value_name = "RATE", value_parser = parse_cap)]
+        cap: Option<Cap>,
+    },
+}
+
 /// What to do with events.
 #[derive(Debug, Subcommand)]
 pub enum EventCommand {
@@ -371,19 +447,49 @@ pub struct Demo {
     pub once: bool,
 }
 
-/// A duration as people write it: `50us`, `2ms`, `1s`, `0`.
+/// Bytes a second at most; 0 for no cap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cap(pub u64);
+
+/// How often something is done by itself; never if none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Every(pub Option<Duration>);
+
+/// A duration as people write it: `50us`, `2ms`, `1s`, `12h`, `7d`, `0`.
 fn parse_duration(text: &str) -> Result<Duration, String> {
     let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
-    let wrong = || format!("'{text}' is no time: write a whole number with us, ms or s, for example 50us");
+    let wrong = || format!("'{text}' is no time: write a whole number with us, ms, s, m, h or d, for example 50us or 7d");
     let number: u64 = number.parse().map_err(|_| wrong())?;
+    let seconds = |each: u64| number.checked_mul(each).map(Duration::from_secs).ok_or_else(wrong);
     match unit.trim() {
         "us" | "µs" => Ok(Duration::from_micros(number)),
         "ms" => Ok(Duration::from_millis(number)),
-        "s" => Ok(Duration::from_secs(number)),
+        "s" => seconds(1),
+        "m" => seconds(60),
+        "h" => seconds(60 * 60),
+        "d" => seconds(24 * 60 * 60),
         "" if number == 0 => Ok(Duration::ZERO),
         _ => Err(wrong()),
     }
+}
+
+fn parse_every(text: &str) -> Result<Every, String> {
+    match text {
+        "never" => Ok(Every(None)),
+        _ => match parse_duration(text)? {
+            Duration::ZERO => Err("write a time above 0, or never".into()),
+            every => Ok(Every(Some(every))),
+        },
+    }
+}
+
+fn parse_cap(text: &str) -> Result<Cap, String> {
+    if text == "none" {
+        return Ok(Cap(0));
+    }
+    let size = text.strip_suffix("/s").unwrap_or(text).parse::<ByteSize>().map_err(|error| error.to_string())?;
+    if size.bytes() == 0 { Err("write a size above 0, or none".into()) } else { Ok(Cap(size.bytes())) }
 }
 
 fn parse_word<T: serde::de::DeserializeOwned>(text: &str, words: &str) -> Result<T, String> {
@@ -399,6 +505,10 @@ fn parse_media(text: &str) -> Result<Media, String> {
 
 fn parse_usage(text: &str) -> Result<Usage, String> {
     parse_word(text, "auto, manual, hot-spare, journal, retired")
+}
+
+fn parse_priority(text: &str) -> Result<JobPriority, String> {
+    parse_word(text, "low, normal, high")
 }
 
 #[cfg(test)]

@@ -58,6 +58,7 @@ fn settings(options: &Serve) -> Settings {
         tls,
         ..NbdSettings::default()
     };
+    settings.scrub_every = options.scrub_every.0;
     if let Some(reactors) = options.reactors {
         settings.reactors = reactors as usize;
     }

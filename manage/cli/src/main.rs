@@ -8,6 +8,7 @@ mod client;
 mod daemon;
 mod demo;
 mod documentation;
+mod jobs;
 mod output;
 mod payload;
 mod remote;
@@ -61,6 +62,7 @@ fn run(arguments: Arguments) -> Result<()> {
             Command::Pool(command) => remote::pool_command(&client, json, command).await,
             Command::Space(command) => remote::space_command(&client, json, command).await,
             Command::Nbd(command) => remote::nbd_command(&client, json, command).await,
+            Command::Job(command) => jobs::job_command(&client, json, command).await,
             Command::Event(command) => remote::event_command(&client, json, command).await,
             Command::Status => remote::status(&client, json).await,
             Command::Completion { .. } | Command::Openapi | Command::Man { .. } => Ok(()),

@@ -9,7 +9,8 @@ use anyhow::Result;
 use comfy_table::{ContentArrangement, Table, presets};
 use holdfast_api::pool::PoolHealth;
 use holdfast_api::{
-    Condition, Disk, Event, Export, LayoutKind, Pool, Space, SpaceJournal, SpacePlan, SpaceRow, SpaceVerified, Status, word,
+    ApiError, Condition, Disk, Event, Export, Job, JobState, LayoutKind, Pool, Space, SpaceJournal, SpacePlan, SpaceRow,
+    SpaceVerified, Status, word,
 };
 use holdfast_model::{BLOCK_BYTES, ByteSize};
 use serde::Serialize;
@@ -341,6 +342,80 @@ impl Shown for Vec<Export> {
             ]
         });
         table(&["EXPORT", "SPACE", "ACCESS", "STATE", "SIZE", "CLIENTS", "URI"], rows)
+    }
+}
+
+fn percent(job: &Job) -> String {
+    match job.total_bytes {
+        0 => "-".into(),
+        total => format!("{:.1} %", job.done_bytes as f64 * 100.0 / total as f64),
+    }
+}
+
+fn left(job: &Job) -> String {
+    let Some(seconds) = job.seconds_left else { return "-".into() };
+    let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
+    match (hours, minutes) {
+        (0, 0) => format!("{seconds} s"),
+        (0, _) => format!("{minutes} min {} s", seconds % 60),
+        _ => format!("{hours} h {minutes} min"),
+    }
+}
+
+fn cap(job: &Job) -> String {
+    job.cap_bytes_per_second.map_or_else(|| "none".into(), |cap| format!("{}/s", size(cap)))
+}
+
+/// How far a job is, in a line.
+pub fn job_line(job: &Job) -> String {
+    let progress = format!("{} of {} ({})", size(job.done_bytes), size(job.total_bytes), percent(job));
+    let pace = match job.state {
+        JobState::Running => format!(", {}/s, {} left", size(job.rate_bytes_per_second), left(job)),
+        _ => String::new(),
+    };
+    format!("job {}, {} of {}: {}, {progress}{pace}", job.id, word(&job.kind), job.object, word(&job.state))
+}
+
+impl Shown for Vec<Job> {
+    fn text(&self) -> String {
+        let rows = self.iter().map(|job| {
+            vec![
+                job.id.to_string(),
+                word(&job.kind),
+                job.object.clone(),
+                word(&job.state),
+                size(job.done_bytes),
+                size(job.total_bytes),
+                percent(job),
+                format!("{}/s", size(job.rate_bytes_per_second)),
+                left(job),
+                word(&job.priority),
+                cap(job),
+            ]
+        });
+        table(&["JOB", "KIND", "OBJECT", "STATE", "DONE", "TOTAL", "PART", "RATE", "LEFT", "PRIORITY", "CAP"], rows)
+    }
+}
+
+impl Shown for Job {
+    fn text(&self) -> String {
+        let text = facts(&[
+            ("job", self.id.to_string()),
+            ("kind", word(&self.kind)),
+            ("object", self.object.clone()),
+            ("state", word(&self.state)),
+            ("done", format!("{} of {} ({})", size(self.done_bytes), size(self.total_bytes), percent(self))),
+            ("rate", format!("{}/s", size(self.rate_bytes_per_second))),
+            ("left", left(self)),
+            ("priority", word(&self.priority)),
+            ("cap", cap(self)),
+            ("created", self.created.clone()),
+            ("started", some(&self.started)),
+            ("ended", some(&self.ended)),
+            ("result", some(&self.result)),
+        ]);
+        let condition = |error: &ApiError| Condition { cause: error.message.clone(), next_action: error.next_action.clone() };
+        with_conditions(text, self.error.as_ref().map(condition).as_slice())
     }
 }
 

@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use crate::arguments::{DiskCommand, EventCommand, LayoutWord, NbdCommand, PoolCommand, SpaceCommand};
 use crate::client::{Client, segment};
+use crate::jobs;
 use crate::output::{Shown, layout_text, print, print_json, print_line};
 
 /// A path as the daemon can use it, which has another working folder.
@@ -38,7 +39,7 @@ fn space_path(space: &SpacePath) -> String {
 }
 
 /// Prints what a change did: the API's answer, or one line for people.
-fn tell<T: Serialize>(json: bool, answer: &T, changed: bool, done: String) -> Result<()> {
+pub(crate) fn tell<T: Serialize>(json: bool, answer: &T, changed: bool, done: String) -> Result<()> {
     if json {
         return print_json(answer);
     }
@@ -202,6 +203,7 @@ pub async fn space_command(client: &Client, json: bool, command: SpaceCommand) -
                 ),
             }
         }
+        SpaceCommand::Scrub { space, start } => jobs::start(client, json, &format!("{}/scrub", space_path(&space)), start).await,
         SpaceCommand::Destroy { space, yes } => {
             tell_gone(json, &client.delete(&format!("{}?confirm={yes}", space_path(&space))).await?)
         }

@@ -201,6 +201,79 @@ fn a_parity_space_is_weighed_made_filled_and_verified() {
     assert!(shown.starts_with("AT ") && shown.contains("blocks do not agree"), "{shown}");
 }
 
+/// A mirror `tank/vm` of 16 MiB; full of data if there is a client to write it.
+fn with_mirror(daemon: &Daemon) -> bool {
+    for disk in ["d1", "d2"] {
+        daemon.does(&["disk", "create-file", disk, "--size", "128MiB"]);
+    }
+    daemon.does(&["pool", "create", "tank", "--disk", "d1", "d2"]);
+    daemon.does(&["space", "create", "tank/vm", "--layout", "mirror", "--size", "16MiB"]);
+    let export = daemon.does(&["nbd", "export", "tank/vm"]);
+    if !Path::new("/usr/bin/nbdcopy").exists() {
+        return false;
+    }
+    let sample = daemon.folder.path().join("sample");
+    std::fs::write(&sample, (0..4u32 << 20).flat_map(u32::to_le_bytes).collect::<Vec<u8>>()).unwrap();
+    let uri = export["export"]["uris"][0].as_str().unwrap();
+    assert!(Command::new("nbdcopy").arg("--flush").arg(&sample).arg(uri).status().unwrap().success());
+    true
+}
+
+#[test]
+fn a_job_is_begun_watched_steered_and_survives_a_kill() {
+    let mut daemon = Daemon::start();
+    if !with_mirror(&daemon) {
+        return;
+    }
+    let done = daemon.does(&["space", "scrub", "tank/vm", "--wait"]);
+    assert_eq!((&done["state"], &done["kind"], &done["id"]), (&"done".into(), &"scrub".into(), &1.into()), "{done}");
+    assert_eq!(daemon.does(&["job", "list"]), serde_json::json!([]));
+    assert_eq!(daemon.does(&["job", "list", "--all"])[0]["id"], 1);
+    let begun = daemon.does(&["space", "scrub", "tank/vm", "--cap", "1MiB", "--priority", "low"]);
+    assert_eq!((&begun["changed"], &begun["job"]["id"]), (&true.into(), &2.into()));
+    assert_eq!(daemon.does(&["space", "scrub", "tank/vm"])["changed"], false);
+    let list = daemon.does(&["job", "list"]);
+    for (field, value) in [("kind", "scrub"), ("object", "tank/vm"), ("state", "running"), ("priority", "low")] {
+        assert_eq!(list[0][field], value, "{list}");
+    }
+    assert!(list[0]["done_bytes"].is_u64() && list[0]["total_bytes"].as_u64().is_some_and(|bytes| bytes >= 32 << 20), "{list}");
+    let table = String::from_utf8(daemon.run(&["job", "list"]).stdout).unwrap();
+    assert!(table.starts_with("JOB ") && table.contains("tank/vm") && table.contains("1 MiB/s"), "{table}");
+
+    daemon.process.kill().unwrap();
+    daemon.process.wait().unwrap();
+    daemon.process = spawn(daemon.folder.path());
+    let started = Instant::now();
+    while daemon.does(&["job", "show", "2"])["state"] != "running" {
+        assert!(started.elapsed() < Duration::from_secs(20), "{}", daemon.does(&["job", "show", "2"]));
+    }
+    assert_eq!(daemon.does(&["job", "pause", "2"])["job"]["state"], "paused");
+    daemon.process.kill().unwrap();
+    daemon.process.wait().unwrap();
+    daemon.process = spawn(daemon.folder.path());
+    std::thread::sleep(Duration::from_millis(1500));
+    assert_eq!(daemon.does(&["job", "show", "2"])["state"], "paused");
+
+    assert_eq!(daemon.does(&["job", "set", "2", "--cap", "2MiB/s"])["job"]["cap_bytes_per_second"], 2 << 20);
+    assert_eq!(daemon.does(&["job", "resume", "2"])["changed"], true);
+    let socket = daemon.folder.path().join("api.sock");
+    let mut watching = holdfast();
+    watching.env("HOLDFAST_SOCKET", socket).args(["job", "watch", "2"]);
+    let mut watching = watching.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(watching.try_wait().unwrap().is_none(), "it waits for the end");
+    assert_eq!(daemon.does(&["job", "cancel", "2"])["job"]["state"], "cancelled");
+    assert_eq!(ends(&mut watching).code(), Some(1));
+    let refusal = daemon.refuses(&["job", "pause", "2"]);
+    assert!(refusal.contains("job 2") && refusal.contains("cancelled") && refusal.contains("next: "), "{refusal}");
+    let refusal = daemon.refuses(&["job", "show", "77"]);
+    assert!(refusal.contains("job 77 is not there"), "{refusal}");
+    let shown = daemon.run(&["job", "watch", "1"]);
+    assert_eq!(shown.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&shown.stderr).contains("job 1, scrub of tank/vm: done"), "{shown:?}");
+    assert!(String::from_utf8_lossy(&shown.stdout).contains("all agree"), "{shown:?}");
+}
+
 #[test]
 fn a_reader_that_goes_away_and_a_follower_are_no_trouble() {
     let mut daemon = Daemon::start();

@@ -1,8 +1,8 @@
 //! The engine: everything that is open, and the order in which it opens and closes.
 //!
 //! ```text
-//!   start:     state folder locked ─▶ reactors ─▶ pools imported ─▶ spaces opened ─▶ exports made ─▶ NBD listens ─▶ watcher
-//!   shutdown:  NBD drained ─▶ watcher ends ─▶ spaces closed (flushed, marks cleaned) ─▶ reactors end ─▶ folder unlocked
+//!   start:     state folder locked ─▶ reactors ─▶ pools imported ─▶ spaces opened ─▶ exports made ─▶ NBD listens ─▶ watcher, jobs
+//!   shutdown:  NBD drained ─▶ watcher ends ─▶ jobs halt ─▶ spaces closed (flushed, marks cleaned) ─▶ reactors end ─▶ folder unlocked
 //! ```
 //!
 //! Invariants: changes run one at a time and to their end, whether or not the one who asked still waits. What is open is
@@ -26,6 +26,7 @@ use tokio::sync::watch;
 
 use crate::error::{Answer, from_pool, stopping};
 use crate::events::{EventLog, now};
+use crate::jobs::Jobs;
 use crate::settings::Settings;
 use crate::state::{KnownDisk, KnownExport, KnownPool, State, StateDir, StateError};
 use crate::target::ExportTarget;
@@ -126,9 +127,10 @@ pub struct Engine {
     pub(crate) settings: Settings,
     pub(crate) state_dir: StateDir,
     pub(crate) events: Arc<EventLog>,
+    pub(crate) jobs: Arc<Jobs>,
     pub(crate) witness: Arc<WitnessFiles>,
     pub(crate) reactors: Vec<ReactorHandle>,
-    next_reactor: AtomicUsize,
+    turns: AtomicUsize,
     pub(crate) state: Mutex<State>,
     live: RwLock<Live>,
     pub(crate) changing: tokio::sync::Mutex<()>,
@@ -149,6 +151,7 @@ impl Engine {
         let state = state_dir.load()?;
         let events =
             EventLog::open(state_dir.path()).map_err(|error| StartError::System("the event log cannot be opened", error))?;
+        let jobs = Arc::new(Jobs::load(state_dir.path(), events.clone())?);
         let reactors: Vec<ReactorHandle> = (0..settings.reactors.max(1))
             .map(|at| {
                 reactor::start(ReactorSettings {
@@ -165,9 +168,10 @@ impl Engine {
             settings,
             state_dir,
             events,
+            jobs,
             witness,
             reactors,
-            next_reactor: AtomicUsize::new(0),
+            turns: AtomicUsize::new(0),
             live: RwLock::default(),
             state: Mutex::new(state.clone()),
             changing: tokio::sync::Mutex::new(()),
@@ -194,6 +198,7 @@ impl Engine {
             }
         }
         tokio::spawn(crate::watch::watch(Arc::downgrade(&engine), engine.stop.subscribe()));
+        tokio::spawn(crate::jobs::run(Arc::downgrade(&engine), engine.stop.subscribe()));
         engine.events.emit(Severity::Info, "daemon", &format!("started, version {}", env!("CARGO_PKG_VERSION")), "");
         Ok(engine)
     }
@@ -219,6 +224,7 @@ impl Engine {
             server.shutdown().await;
         }
         let _changing = self.changing.lock().await;
+        self.halt_jobs().await;
         let pools = std::mem::take(&mut self.live_mut().pools);
         for open in pools.into_values() {
             self.close_pool(&open).await;
@@ -285,8 +291,13 @@ impl Engine {
         F: FnOnce() -> Fut + Send + 'static,
         Fut: Future<Output = T> + 'static,
     {
-        let at = self.next_reactor.fetch_add(1, Ordering::Relaxed) % self.reactors.len();
-        self.reactors[at].call(make).await.map_err(|_| stopping())
+        self.next_reactor().call(make).await.map_err(|_| stopping())
+    }
+
+    /// The reactors in turn.
+    pub(crate) fn next_reactor(&self) -> &ReactorHandle {
+        let at = self.turns.fetch_add(1, Ordering::Relaxed) % self.reactors.len();
+        &self.reactors[at]
     }
 
     /// What a pool is handed from outside.

@@ -279,6 +279,7 @@ impl Engine {
         let (known, object) = (open.known(), format!("pool {}", open.name()));
         self.events.emit(Severity::Warning, &object, "enough of its disks are back: it is imported anew", "");
         self.withdraw_targets(&open).await;
+        self.halt_jobs_of(open.pool.id()).await;
         if let Err(error) = self.close_spaces(&open).await {
             tracing::warn!("{error}");
         }

@@ -23,6 +23,7 @@ mod events;
 mod exports;
 mod foreign;
 mod import;
+mod jobs;
 mod metrics;
 mod plan;
 mod pools;

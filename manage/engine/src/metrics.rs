@@ -5,6 +5,7 @@
 
 use std::fmt::Write;
 
+use holdfast_api::{JobState, word};
 use holdfast_model::Health;
 
 use crate::engine::Engine;
@@ -72,6 +73,7 @@ impl Engine {
         families.extend(self.disk_metrics());
         families.extend(self.space_metrics());
         families.extend(self.export_metrics());
+        families.extend(self.job_metrics());
         families.extend(self.daemon_metrics());
         let mut text = String::new();
         families.iter().for_each(|family| family.write(&mut text));
@@ -185,6 +187,23 @@ impl Engine {
             connections.add(&[name, space], export.connections);
         }
         vec![operations, bytes, connections]
+    }
+
+    fn job_metrics(&self) -> Vec<Family> {
+        use JobState::{Cancelled, Done, Failed, Paused, Queued, Running};
+        const LABELS: &[&str] = &["job", "kind", "object", "part"];
+        let mut states = Family::new("holdfast_jobs", Kind::Gauge, "Jobs; of those that ended, the last 200.", &["state"]);
+        let mut bytes = Family::new("holdfast_job_bytes", Kind::Gauge, "Bytes of jobs that have not ended.", LABELS);
+        let jobs = self.jobs(None, None);
+        for state in [Queued, Running, Paused, Done, Failed, Cancelled] {
+            states.add(&[&word(&state)], jobs.iter().filter(|job| job.state == state).count() as u64);
+        }
+        for job in jobs.iter().filter(|job| !job.state.has_ended()) {
+            let (id, kind) = (job.id.to_string(), word(&job.kind));
+            bytes.add(&[&id, &kind, &job.object, "done"], job.done_bytes);
+            bytes.add(&[&id, &kind, &job.object, "total"], job.total_bytes);
+        }
+        vec![states, bytes]
     }
 
     fn daemon_metrics(&self) -> Vec<Family> {

@@ -151,13 +151,14 @@ impl Engine {
 
     async fn let_go(&self, pool: &str) -> Answer<Changed> {
         parse_name("pool", pool)?;
-        if self.forget_offline(pool)? {
+        if self.forget_offline(pool).await? {
             return Ok(Changed { changed: true, message: format!("pool {pool} was not imported and is forgotten now") });
         }
         let Some(open) = self.live().pools.get(pool).cloned() else {
             return Ok(Changed { changed: false, message: format!("there is no pool {pool}") });
         };
         self.refuse_served(&open)?;
+        self.cancel_jobs_of(open.pool.id(), None).await?;
         self.close_spaces(&open).await?;
         let inner = open.pool.clone();
         let exported = self.on_reactor(move || async move { inner.export().await }).await?;
@@ -199,6 +200,7 @@ impl Engine {
             return Err(not_confirmed(object, message, "repeat with --yes"));
         }
         self.refuse_served(&open)?;
+        self.cancel_jobs_of(open.pool.id(), None).await?;
         self.close_spaces(&open).await?;
         let missing = open.disk_statuses().into_iter().filter(|disk| disk.record.state != DiskState::Online);
         let missing: Vec<String> = missing.map(|disk| disk.record.path).collect();
@@ -214,9 +216,10 @@ impl Engine {
         Ok(Changed { changed: true, message: format!("pool {pool} is destroyed{left}") })
     }
 
-    fn forget_offline(&self, pool: &str) -> Answer<bool> {
+    async fn forget_offline(&self, pool: &str) -> Answer<bool> {
         let id = self.live().offline.values().find(|offline| offline.known.name == pool).map(|offline| offline.known.id);
         let Some(id) = id else { return Ok(false) };
+        self.cancel_jobs_of(id, None).await?;
         {
             let mut live = self.live_mut();
             live.offline.remove(&id);

@@ -23,6 +23,8 @@ pub struct Settings {
     pub watch_interval: Duration,
     /// Whether block devices of this machine are shown and looked at for pools.
     pub block_devices: bool,
+    /// How often each space is scrubbed unasked; never if none.
+    pub scrub_every: Option<Duration>,
 }
 
 impl Settings {
@@ -37,6 +39,7 @@ impl Settings {
             patience: Duration::from_secs(3),
             watch_interval: Duration::from_secs(1),
             block_devices: true,
+            scrub_every: Some(Duration::from_secs(7 * 24 * 60 * 60)),
         }
     }
 }

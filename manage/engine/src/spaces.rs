@@ -196,6 +196,7 @@ impl Engine {
             let next = served.iter().map(|name| format!("'holdfast nbd unexport {name}'")).collect::<Vec<_>>().join(", ");
             return Err(conflict(object, format!("it is exported to clients as {}", served.join(", ")), format!("{next} first")));
         }
+        self.cancel_jobs_of(open.pool.id(), Some(record.uuid)).await?;
         self.close_space(&open, record.id).await?;
         let pool = open.pool.clone();
         let destroyed = self.on_reactor(move || async move { pool.destroy_space(record.id).await }).await?;
@@ -271,7 +272,7 @@ pub(crate) fn same_parameters(object: &str, open: &OpenPool, record: &SpaceRecor
         let over = |enclosure_aware: bool| if enclosure_aware { "enclosures" } else { "disks" };
         return Err(exists_with(object, "spread over", over(record.enclosure_aware), over(request.enclosure_aware)));
     }
-    if let Some(journal) = request.journal_bytes.filter(|journal| !open.pool.has_journal_of(record.id, *journal)) {
+    if let Some(journal) = request.journal_bytes.filter(|journal| !open.pool.has_journal_of(record.id, Some(*journal))) {
         let has = ByteSize(open.pool.journal_bytes(record.id));
         return Err(exists_with(object, "journal size", has, ByteSize(journal)));
     }

@@ -3,6 +3,7 @@
 //! ```text
 //!   lock               held while a daemon runs
 //!   state.json         pools with the last paths of their disks, exports, what was set by hand for disks of no pool
+//!   jobs.json          jobs that have not ended, and the last that have
 //!   witness-ID.json    how far the pool ID was
 //!   events.jsonl       what happened; events.1.jsonl before that
 //! ```
@@ -42,12 +43,14 @@ pub enum StateError {
         source: io::Error,
     },
     /// A file of it is not what this program writes.
-    #[error("{path} is damaged ({reason}): move it away and import the pools with 'holdfast pool import --disk-dir DIR'")]
+    #[error("{path} is damaged ({reason}): {next_action}")]
     Damaged {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
         reason: String,
+        /// What to do about it.
+        next_action: &'static str,
     },
     /// A later program wrote it.
     #[error("{0} was written by a later version (format {1}): run that version, or a later one")]
@@ -174,16 +177,8 @@ impl StateDir {
     /// # Errors
     /// If the file is damaged or from a later version.
     pub fn load(&self) -> Result<State, StateError> {
-        #[derive(Deserialize)]
-        struct Version {
-            version: u32,
-        }
-        let path = self.path.join(STATE_FILE);
-        let Some(Version { version }) = read_json(&path)? else { return Ok(State::default()) };
-        if version > STATE_VERSION {
-            return Err(StateError::TooNew(path, version));
-        }
-        Ok(read_json(&path)?.unwrap_or_default())
+        let next_action = "move it away and import the pools with 'holdfast pool import --disk-dir DIR'";
+        Ok(read_versioned(&self.path.join(STATE_FILE), STATE_VERSION, next_action)?.unwrap_or_default())
     }
 
     /// Replaces `state.json`; durable when it answers.
@@ -196,17 +191,33 @@ impl StateDir {
     }
 }
 
+/// Reads a JSON file that says its format in `version`; `None` where there is none.
+///
+/// # Errors
+/// If it cannot be read, is no such JSON, or of a format after `newest`.
+pub fn read_versioned<T: DeserializeOwned>(path: &Path, newest: u32, next_action: &'static str) -> Result<Option<T>, StateError> {
+    #[derive(Deserialize)]
+    struct Version {
+        version: u32,
+    }
+    match read_json(path, next_action)? {
+        Some(Version { version }) if version > newest => Err(StateError::TooNew(path.into(), version)),
+        Some(_) => read_json(path, next_action),
+        None => Ok(None),
+    }
+}
+
 /// Reads a JSON file; `None` where there is none.
 ///
 /// # Errors
-/// If it cannot be read, or is no such JSON.
-pub fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, StateError> {
+/// If it cannot be read, or is no such JSON; `next_action` is what to do about that.
+pub fn read_json<T: DeserializeOwned>(path: &Path, next_action: &'static str) -> Result<Option<T>, StateError> {
     let text = match fs::read(path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(source) => return Err(StateError::System { tried: "read", path: path.into(), source }),
     };
-    let damaged = |error: serde_json::Error| StateError::Damaged { path: path.into(), reason: error.to_string() };
+    let damaged = |error: serde_json::Error| StateError::Damaged { path: path.into(), reason: error.to_string(), next_action };
     serde_json::from_slice(&text).map(Some).map_err(damaged)
 }
 

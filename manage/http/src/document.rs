@@ -7,7 +7,7 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::routes::{disks, events, exports, pools, spaces, status};
+use crate::routes::{disks, events, exports, jobs, pools, spaces, status};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -23,6 +23,7 @@ use crate::routes::{disks, events, exports, pools, spaces, status};
         (name = "pools", description = "Pools of disks."),
         (name = "spaces", description = "Virtual disks on pools."),
         (name = "exports", description = "Spaces that NBD clients can reach."),
+        (name = "jobs", description = "Long work that is watched and steered while it runs."),
         (name = "events", description = "What happened, why, and what to do next."),
         (name = "status", description = "Health, metrics and this document."),
     ),
@@ -47,6 +48,12 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Engine>> {
         .routes(routes!(spaces::verify))
         .routes(routes!(exports::list, exports::create))
         .routes(routes!(exports::show, exports::remove))
+        .routes(routes!(jobs::scrub))
+        .routes(routes!(jobs::list))
+        .routes(routes!(jobs::show, jobs::set))
+        .routes(routes!(jobs::pause))
+        .routes(routes!(jobs::resume))
+        .routes(routes!(jobs::cancel))
         .routes(routes!(events::list))
         .routes(routes!(events::follow))
         .routes(routes!(status::status))

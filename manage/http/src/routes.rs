@@ -3,6 +3,7 @@
 pub(crate) mod disks;
 pub(crate) mod events;
 pub(crate) mod exports;
+pub(crate) mod jobs;
 pub(crate) mod pools;
 pub(crate) mod spaces;
 pub(crate) mod status;

@@ -135,6 +135,44 @@ async fn a_life_of_a_pool_over_the_socket() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_job_is_asked_for_steered_and_ended_over_the_socket() {
+    let rig = Rig::start().await;
+    let disks: Vec<String> = (1..=2).map(|number| format!("{}/d{number}", rig.folder.path().display())).collect();
+    for path in &disks {
+        rig.ask("POST", "/disks", json!({ "path": path, "size_bytes": 128 << 20 })).await;
+    }
+    rig.ask("POST", "/pools", json!({ "name": "tank", "disks": disks })).await;
+    rig.ask("POST", "/spaces", json!({ "name": "tank/vm", "layout": "mirror", "size_bytes": 16 << 20 })).await;
+    let (status, answer) = rig.ask("POST", "/spaces/tank/vm/scrub", json!({ "priority": "low" })).await;
+    assert_eq!((status, &answer["changed"], &answer["job"]["kind"]), (StatusCode::ACCEPTED, &json!(true), &json!("scrub")));
+    let id = answer["job"]["id"].as_u64().unwrap();
+    let path = format!("/jobs/{id}");
+    let done = tokio::time::timeout(Duration::from_secs(20), async {
+        loop {
+            let (status, job) = rig.ask("GET", &path, Value::Null).await;
+            assert_eq!(status, StatusCode::OK);
+            if job["state"] == "done" {
+                return job;
+            }
+        }
+    });
+    let done = done.await.expect("the scrub ends");
+    assert_eq!((&done["object"], &done["priority"], &done["error"]), (&json!("tank/vm"), &json!("low"), &Value::Null), "{done}");
+    for (query, count) in [("", 1), ("?state=done&object=tank", 1), ("?state=running", 0), ("?object=tank/none", 0)] {
+        let (status, list) = rig.ask("GET", &format!("/jobs{query}"), Value::Null).await;
+        assert_eq!((status, list.as_array().map(Vec::len)), (StatusCode::OK, Some(count)), "{query}");
+    }
+    let ended = [("PATCH", ""), ("POST", "/pause"), ("POST", "/resume"), ("POST", "/cancel")];
+    for (method, verb) in ended {
+        let (status, answer) = rig.ask(method, &format!("{path}{verb}"), json!({})).await;
+        assert_eq!((status, &answer["error"]["code"]), (StatusCode::CONFLICT, &json!("conflict")), "{verb}");
+        let (status, _) = rig.ask(method, &format!("/jobs/99{verb}"), json!({})).await;
+        assert_eq!(status, StatusCode::NOT_FOUND, "{verb}");
+    }
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn every_refusal_has_the_error_body() {
     let rig = Rig::start().await;
     let cases = [
@@ -144,6 +182,11 @@ async fn every_refusal_has_the_error_body() {
         ("GET", "/disks/%2Fnone", Value::Null, StatusCode::NOT_FOUND),
         ("GET", "/spaces/none/vm", Value::Null, StatusCode::NOT_FOUND),
         ("GET", "/events?after=x", Value::Null, StatusCode::BAD_REQUEST),
+        ("GET", "/jobs/7", Value::Null, StatusCode::NOT_FOUND),
+        ("GET", "/jobs/x", Value::Null, StatusCode::BAD_REQUEST),
+        ("GET", "/jobs?state=x", Value::Null, StatusCode::BAD_REQUEST),
+        ("PATCH", "/jobs/7", json!({ "priority": "highest" }), StatusCode::BAD_REQUEST),
+        ("POST", "/spaces/none/vm/scrub", json!({}), StatusCode::NOT_FOUND),
         ("GET", "/pools/%FF", Value::Null, StatusCode::BAD_REQUEST),
         ("POST", "/pools", Value::Null, StatusCode::BAD_REQUEST),
         ("POST", "/pools", json!([1, 2]), StatusCode::BAD_REQUEST),

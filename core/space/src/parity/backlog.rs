@@ -396,7 +396,7 @@ impl Inner {
             let oldest = journal.oldest();
             let before = oldest.as_ref().map(|record| record.at);
             let bands = oldest.iter().flat_map(|record| &record.bands);
-            let bands = bands.filter_map(|(chunk, band)| self.open_row(*chunk).map(|row| (row, *band))).collect();
+            let bands = bands.flat_map(|(chunk, band)| self.rows_with(*chunk, *band)).collect();
             drop(oldest);
             self.place_batches(bands, false).await?;
             self.commit_all().await?;
@@ -411,6 +411,14 @@ impl Inner {
             }
         }
         Ok(())
+    }
+
+    /// The rows of a chunk that have such a band: the open one, and one that is to take its place.
+    fn rows_with(&self, chunk: u32, band: u32) -> Vec<(Arc<Row>, u32)> {
+        let moving = self.moving().iter().find(|row| row.chunk == chunk).cloned();
+        let rows = self.open_row(chunk).into_iter().chain(moving);
+        let has_band = |row: &Arc<Row>| row.parity.as_ref().is_some_and(|bands| band < bands.geometry.bands);
+        rows.filter(has_band).map(|row| (row, band)).collect()
     }
 
     /// Appends a record; where the log is full, after a commit, which lets go of what is in place.

@@ -303,6 +303,11 @@ impl BandState {
         self.written.is_empty() && self.dirty.is_empty() && self.lines.is_empty()
     }
 
+    /// Whether all that was written is in place, and the maps on disk tell of it.
+    pub fn is_durable(&self) -> bool {
+        self.dirty.is_empty() && self.uncommitted.is_empty() && self.torn.is_empty()
+    }
+
     /// Whether the disks hold all that is known here.
     pub fn is_settled(&self) -> bool {
         self.dirty.is_empty() && self.lines.is_empty() && self.uncommitted.is_empty() && self.missed.is_empty()

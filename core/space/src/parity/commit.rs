@@ -51,10 +51,18 @@ impl Inner {
         self.commit_held(std::slice::from_ref(row), true).await
     }
 
+    /// Writes down that a slab of a row that is not in step missed every band.
+    pub async fn miss_all(&self, row: &Arc<Row>) -> Result<(), IoError> {
+        let _one = self.backlog.committing.lock().await;
+        row.bands().lock().missed.insert(0, row.bands().geometry.bands);
+        self.commit_held(std::slice::from_ref(row), true).await
+    }
+
     /// Commits every open row.
     pub async fn commit_all(&self) -> Result<(), IoError> {
         let _one = self.backlog.committing.lock().await;
-        let rows: Vec<Arc<Row>> = self.open_rows().into_iter().filter(|row| row.parity.is_some()).collect();
+        let moving = self.moving().clone();
+        let rows: Vec<Arc<Row>> = self.open_rows().into_iter().chain(moving).filter(|row| row.parity.is_some()).collect();
         self.commit_held(&rows, false).await
     }
 
@@ -183,23 +191,24 @@ impl Row {
     ) -> Result<(), IoError> {
         let owner = self.band_map_owner(map);
         place.sequence += 1;
-        let takes = |index: &usize| self.slabs[*index].usable() || self.slabs[*index].joining();
+        let takes = |index: &usize| self.slabs.get(*index).usable() || self.slabs.get(*index).joining();
         let targets: Vec<usize> = (0..self.slabs.len()).filter(takes).collect();
         let started: Vec<_> = targets
             .iter()
             .map(|index| {
-                let slab = &self.slabs[*index];
+                let slab = self.slabs.get(*index);
                 let slot = &mut place.slots[*index];
                 *slot = 1 - *slot;
                 let offset = slab.start + map_at(map as usize, (*slot).into());
                 let block = content.seal(&owner, slab.disk.id, offset, place.sequence);
-                slab.disk.write(offset, block.freeze(), Durability::Durable)
+                let write = slab.disk.write(offset, block.freeze(), Durability::Durable);
+                async move { (slab, write.await) }
             })
             .collect();
         let mut missed: Vec<usize> = (0..self.slabs.len()).filter(|index| !targets.contains(index)).collect();
-        for (index, result) in targets.iter().zip(join_all(started).await) {
+        for (index, (slab, result)) in targets.iter().zip(join_all(started).await) {
             if let Err(error) = result {
-                self.write_failed(*index, &error).await?;
+                self.write_failed(*index, &slab, &error).await?;
                 missed.push(*index);
             }
         }

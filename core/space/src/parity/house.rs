@@ -18,7 +18,7 @@ impl Inner {
 
     /// One pass of the housekeeping.
     pub async fn tidy_bands(&self) -> Result<(), IoError> {
-        if self.record.shape.layout.parity() == 0 {
+        if !self.journaled() {
             return Ok(());
         }
         let journal = self.journal().await?;

@@ -160,8 +160,8 @@ impl Journal {
 
     /// Whether it is on faster disks than the data may be: none of its disks rotates.
     pub fn is_solid(&self) -> bool {
-        let solid = |slab: &crate::row::Slab| slab.disk.geometry().is_none_or(|geometry| !geometry.rotational);
-        self.rows.iter().all(|row| row.slabs.iter().all(solid))
+        let rotates = |row: &Arc<Row>| row.slabs.iter().any(|slab| slab.rotates());
+        !self.rows.iter().any(rotates)
     }
 
     /// Bytes of all its rows.

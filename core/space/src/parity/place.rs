@@ -227,24 +227,25 @@ impl Row {
     /// `Media` where too few slabs took it.
     pub async fn write_pieces(&self, writes: &[Write], durability: Durability) -> Result<(), IoError> {
         self.settle_group(0).await?;
-        let takes = |index: usize| self.slabs[index].usable() || self.slabs[index].joining();
+        let takes = |index: usize| self.slabs.get(index).usable() || self.slabs.get(index).joining();
         let (given, passed): (Vec<&Write>, Vec<&Write>) = writes.iter().partition(|(index, ..)| takes(*index));
         let started: Vec<_> = given
             .iter()
             .map(|(index, offset, data)| {
-                let slab = &self.slabs[*index];
-                (*index, slab.disk.write(slab.at(*offset), data.clone(), durability))
+                let slab = self.slabs.get(*index);
+                let write = slab.disk.write(slab.at(*offset), data.clone(), durability);
+                async move { (*index, slab, write.await) }
             })
             .collect();
-        let results = join_all(started.into_iter().map(|(index, write)| async move { (index, write.await) })).await;
+        let results = join_all(started).await;
         let mut missed: Vec<usize> = passed.iter().map(|(index, ..)| *index).collect();
-        for (index, result) in results {
+        for (index, slab, result) in results {
             match result {
-                Ok(()) if durability == Durability::Cached => self.slabs[index].disk.note_written(),
+                Ok(()) if durability == Durability::Cached => slab.disk.note_written(),
                 Ok(()) => {}
                 Err(error) => {
                     if !missed.contains(&index) {
-                        self.write_failed(index, &error).await?;
+                        self.write_failed(index, &slab, &error).await?;
                     }
                     missed.push(index);
                 }

@@ -250,7 +250,7 @@ impl Row {
         units: &[(u32, Units)],
         placing: &mut Placing,
     ) -> Result<(), IoError> {
-        let takes = |column: &usize| self.slabs[*column].usable() || self.slabs[*column].joining();
+        let takes = |column: &usize| self.slabs.get(*column).usable() || self.slabs.get(*column).joining();
         let left_out: Vec<usize> = (0..geometry.columns).filter(|column| !takes(column)).collect();
         // A slab whose parity the journal leaves out must be known as stale before the journal tells of the rest.
         self.confirm_missed(&left_out).await?;
@@ -368,7 +368,7 @@ impl Row {
     /// What it costs to read some pieces: one each, and the whole stripe where one must be computed.
     fn cost(&self, geometry: &Geometry, stripe: u32, pieces: u64) -> usize {
         let chosen = |piece: &usize| pieces >> piece & 1 == 1;
-        let lost = (0..geometry.columns).filter(chosen).any(|piece| !self.slabs[geometry.column(stripe, piece)].usable());
+        let lost = (0..geometry.columns).filter(chosen).any(|piece| !self.slabs.get(geometry.column(stripe, piece)).usable());
         pieces.count_ones() as usize + if lost { geometry.columns } else { 0 }
     }
 }

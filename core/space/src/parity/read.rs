@@ -116,7 +116,7 @@ impl Row {
         };
         let geometry = self.bands().geometry;
         let index = geometry.column(run.stripe, run.piece);
-        let slab = &self.slabs[index];
+        let slab = self.slabs.get(index);
         if slab.usable() {
             let under_way = slab.disk.enter();
             let result = slab.disk.read(slab.at(geometry.offset(run.stripe, run.within, place)), buf).await;
@@ -126,7 +126,7 @@ impl Row {
                     clear(&mut buf, &holes);
                     return Ok(buf);
                 }
-                Err(error) => self.read_failed(index, &error).await,
+                Err(error) => self.read_failed(&slab, &error).await,
             }
         }
         // Who changes the band may wait for a place that nobody reads.

@@ -16,7 +16,7 @@ use super::stripe::Rows;
 impl Inner {
     /// Brings a joining slab in step. Answers whether it is; false where its disk went out meanwhile.
     pub async fn join_bands(&self, row: &Arc<Row>, index: usize, outages: u32) -> Result<bool, IoError> {
-        let slab = &row.slabs[index];
+        let slab = row.slabs.get(index);
         row.settle_group(index).await?;
         row.write_header(index).await?;
         // A commit under way has taken what it works on: it is over before anything is looked at.
@@ -36,7 +36,7 @@ impl Inner {
             row.join_band(index, band).await?;
         }
         if let Err(error) = slab.disk.flush().await {
-            row.write_failed(index, &error).await?;
+            row.write_failed(index, &slab, &error).await?;
             return Ok(false);
         }
         self.commit_whole(row).await?;
@@ -61,10 +61,10 @@ impl Row {
             for (start, end) in self.held_blocks(stripe, piece) {
                 let rows = Rows { stripe, place, within: start, len: end - start };
                 let bytes = self.load_pieces(rows, 1 << piece).await?.take(piece).freeze();
-                let slab = &self.slabs[index];
+                let slab = self.slabs.get(index);
                 let offset = slab.at(geometry.offset(stripe, start, place));
                 if let Err(error) = slab.disk.write(offset, bytes, Durability::Durable).await {
-                    return self.write_failed(index, &error).await;
+                    return self.write_failed(index, &slab, &error).await;
                 }
             }
         }

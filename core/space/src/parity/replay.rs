@@ -38,10 +38,14 @@ impl Inner {
 
     /// Whether requests may go on: a parity space serves nothing before its journal is carried out.
     pub async fn ready(&self) -> Result<(), IoError> {
-        if self.record.shape.layout.parity() == 0 || self.backlog.journal.load().is_some() {
+        if !self.journaled() || self.backlog.journal.load().is_some() {
             return Ok(());
         }
-        self.journal().await.map(drop)
+        match self.journal().await {
+            // It was given up meanwhile: no row keeps parity any more.
+            Err(_) if !self.journaled() => Ok(()),
+            opened => opened.map(drop),
+        }
     }
 
     pub(super) async fn open_journal(&self) -> Result<Arc<Journal>, IoError> {
@@ -62,15 +66,15 @@ impl Inner {
     }
 
     async fn replay(&self, journal: &Arc<Journal>) -> Result<(), IoError> {
-        let unit = |chunk: u32, block: u32| {
-            let row = self.pool.row(self.record.id, chunk);
-            row.map_or((chunk, 0), |row| {
+        let unit = |blocks: &Blocks| {
+            let row = self.pool.row(self.record.id, blocks.chunk).filter(|row| row.id == blocks.row);
+            row.filter(|row| row.shape.layout.parity() > 0).map_or((blocks.chunk, 0), |row| {
                 let geometry = Geometry::new(&row.shape, self.record.chunk_bytes, u64::MAX >> 8);
-                (chunk, geometry.band_of(block))
+                (blocks.chunk, geometry.band_of(blocks.start))
             })
         };
         let band_of = |entry: &Entry| match entry {
-            Entry::Written(blocks) | Entry::Emptied(blocks) => unit(blocks.chunk, blocks.start),
+            Entry::Written(blocks) | Entry::Emptied(blocks) => unit(blocks),
             Entry::Intent(intent) => (intent.chunk, intent.band),
             Entry::Void { chunk, band, .. } => (*chunk, *band),
         };

@@ -1,11 +1,12 @@
-//! The journal of a space in use, and another size for it.
+//! The journal of a space in use, and another one for it: of another size, on other disks, or none.
 //!
 //! Invariant: a journal is replaced while it holds nothing that counts, in one change of the pool, and nobody writes to it
 //! meanwhile: a crash finds the one or the other.
 
 use holdfast_device::IoError;
+use holdfast_pool::RowRecord;
 
-use crate::space::Space;
+use crate::space::{Inner, Space};
 
 use super::backlog::MOMENT;
 
@@ -37,19 +38,26 @@ impl Space {
     /// No parity space, a size that cannot be, too little room.
     pub async fn resize_journal(&self, bytes: u64) -> Result<bool, IoError> {
         let inner = &self.inner;
-        if inner.record.shape.layout.parity() == 0 {
+        if !inner.journaled() {
             return Err(IoError::invalid(format!("space {} keeps no parity, so it has no journal", inner.path())));
         }
-        if inner.pool.has_journal_of(inner.record.id, bytes) {
+        inner.renew_journal(Some(bytes)).await
+    }
+}
+
+impl Inner {
+    /// Gives it a journal that is as its shape asks for, of this size or as large as it is; false if it has that.
+    pub async fn renew_journal(&self, bytes: Option<u64>) -> Result<bool, IoError> {
+        if self.pool.has_journal_of(self.record.id, bytes) {
             return Ok(false);
         }
-        let old = inner.journal().await?;
+        let old = self.journal().await?;
         // Nobody writes down anything new meanwhile, so what the journal holds comes to an end.
-        let _one = inner.backlog.logging.lock().await;
-        let _turn = inner.backlog.placing.lock().await;
+        let _one = self.backlog.logging.lock().await;
+        let _turn = self.backlog.placing.lock().await;
         loop {
-            inner.place_waiting().await?;
-            inner.commit_all().await?;
+            self.place_waiting().await?;
+            self.commit_all().await?;
             let mut chain = old.appending.lock().await;
             if chain.replaced {
                 return Ok(false);
@@ -57,21 +65,56 @@ impl Space {
             if old.held() > 0 {
                 // Whoever writes meanwhile is about to have it in place too.
                 drop(chain);
-                inner.pool.env().clock.sleep(MOMENT).await;
+                self.pool.env().clock.sleep(MOMENT).await;
                 continue;
             }
-            let Some(freed) = inner.pool.replace_journal(inner.record.id, bytes).await? else { return Ok(false) };
+            let Some(freed) = self.pool.replace_journal(self.record.id, bytes).await? else { return Ok(false) };
             chain.replaced = true;
-            for row in inner.open_rows().iter().filter(|row| row.parity.is_some()) {
+            for row in self.open_rows().iter().filter(|row| row.parity.is_some()) {
                 row.bands().lock().logged.clear();
             }
-            let opened = inner.open_journal().await;
+            let opened = self.open_journal().await;
             // Where it could not be opened, the next request opens it.
-            inner.backlog.journal.store(opened.as_ref().ok().cloned());
+            self.backlog.journal.store(opened.as_ref().ok().cloned());
             drop(chain);
-            inner.forget_rows(&old.chunks());
+            self.forget_rows(&old.chunks());
             drop(freed);
             return opened.map(|_| true);
+        }
+    }
+
+    /// Sees to it that the space has the journal that its shape asks for, on disks that are neither lost nor retired; none where
+    /// no row keeps parity.
+    pub async fn suit_journal(&self) -> Result<(), IoError> {
+        if !self.journaled() {
+            return Ok(());
+        }
+        let keeps_parity = |row: &RowRecord| row.shape.layout.parity() > 0;
+        let wanted = self.pool.space(self.record.id).is_some_and(|record| record.shape.layout.parity() > 0);
+        if wanted || self.pool.rows(self.record.id).iter().any(|(_, row)| keeps_parity(row)) {
+            return self.renew_journal(None).await.map(drop);
+        }
+        let _tidying = self.tidying.lock().await;
+        let journal = self.journal().await?;
+        let _one = self.backlog.logging.lock().await;
+        let _turn = self.backlog.placing.lock().await;
+        loop {
+            self.commit_all().await?;
+            let mut chain = journal.appending.lock().await;
+            if journal.held() > 0 {
+                // Whoever reads a row that went is about to end.
+                drop(chain);
+                self.pool.env().clock.sleep(MOMENT).await;
+                continue;
+            }
+            let freed = self.pool.drop_journal(self.record.id).await?;
+            chain.replaced = true;
+            self.refresh_record();
+            self.backlog.journal.store(None);
+            drop(chain);
+            self.forget_rows(&journal.chunks());
+            drop(freed);
+            return Ok(());
         }
     }
 }

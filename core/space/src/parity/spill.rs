@@ -17,8 +17,7 @@ use super::journal::Journal;
 impl Inner {
     /// Whether what waits is better off in the journal than in its place: it is on solid disks, the row is not.
     pub fn spills(&self, journal: &Journal, row: &Arc<Row>) -> bool {
-        let rotates = |slab: &crate::row::Slab| slab.disk.geometry().is_some_and(|geometry| geometry.rotational);
-        row.slabs.iter().any(rotates) && journal.is_solid()
+        row.slabs.iter().any(|slab| slab.rotates()) && journal.is_solid()
     }
 
     /// Puts what waits of some bands into the journal and forgets it. The caller sees to it that there is room, and that nobody

@@ -145,7 +145,7 @@ impl Row {
         }
         loop {
             for piece in 0..geometry.columns {
-                let slab = &self.slabs[geometry.column(rows.stripe, piece)];
+                let slab = self.slabs.get(geometry.column(rows.stripe, piece));
                 if matches!(pieces.known[piece], Known::Not) && !slab.usable() {
                     pieces.known[piece] = Known::Lost;
                 }
@@ -162,18 +162,23 @@ impl Row {
                 return Ok(pieces);
             }
             let reads = read.iter().map(|piece| async {
-                let slab = &self.slabs[geometry.column(rows.stripe, *piece)];
-                let _under_way = slab.disk.enter();
-                slab.disk.read(slab.at(geometry.offset(rows.stripe, rows.within, rows.place)), IoBuf::new(bytes)).await
+                let slab = self.slabs.get(geometry.column(rows.stripe, *piece));
+                let result = if slab.usable() {
+                    let _under_way = slab.disk.enter();
+                    slab.disk.read(slab.at(geometry.offset(rows.stripe, rows.within, rows.place)), IoBuf::new(bytes)).await
+                } else {
+                    Err(self.too_few())
+                };
+                (slab, result)
             });
-            for (piece, result) in read.iter().zip(join_all(reads).await) {
+            for (piece, (slab, result)) in read.iter().zip(join_all(reads).await) {
                 match result {
                     Ok(mut buf) => {
                         clear(&mut buf, pieces.holes(*piece));
                         pieces.known[*piece] = Known::Bytes(buf);
                     }
                     Err(error) => {
-                        self.read_failed(geometry.column(rows.stripe, *piece), &error).await;
+                        self.read_failed(&slab, &error).await;
                         if error.kind != IoErrorKind::Gone {
                             pieces.failed |= 1 << piece;
                         }
@@ -227,7 +232,7 @@ impl Row {
         for piece in pieces.failed().into_iter().filter(|piece| wanted >> piece & 1 == 1) {
             let index = geometry.column(rows.stripe, piece);
             let Known::Bytes(bytes) = &pieces.known[piece] else { continue };
-            if self.slabs[index].usable() {
+            if self.slabs.get(index).usable() {
                 let offset = geometry.offset(rows.stripe, rows.within, rows.place);
                 self.rewrite_failed(index, offset, IoSlice::padded(bytes), "were computed from parity and rewritten").await;
             }

@@ -139,7 +139,7 @@ impl Scrub<'_> {
 
     fn note_piece(&mut self, row: &Row, rows: Rows, piece: usize, (start, end): (u32, u32)) {
         let geometry = row.bands().geometry;
-        let slab = &row.slabs[geometry.column(rows.stripe, piece)];
+        let slab = row.slabs.get(geometry.column(rows.stripe, piece));
         for within in rows.within + start..rows.within + end {
             let protected = if piece < geometry.data { piece } else { 0 };
             let first = geometry.block(rows.stripe, protected, within);

@@ -90,14 +90,15 @@ impl Scrub<'_> {
 
     async fn read(&self, row: &Row, column: usize, Blocks { start, end }: Blocks) -> Copies {
         let (offset, len) = (u64::from(start) * BLOCK_BYTES, bytes_of(end - start));
-        let usable: Vec<usize> = row.copies_of(column).filter(|(_, slab)| slab.usable()).map(|(index, _)| index).collect();
-        let reads = usable.iter().map(|index| row.slabs[*index].disk.read(row.slabs[*index].at(offset), IoBuf::new(len)));
+        let usable: Vec<_> = row.copies_of(column).filter(|(_, slab)| slab.usable()).collect();
+        let reads = usable.iter().map(|(_, slab)| slab.disk.read(slab.at(offset), IoBuf::new(len)));
         let mut copies = Copies { read: Vec::new(), failed: Vec::new() };
-        for (index, read) in usable.iter().copied().zip(join_all(reads).await) {
+        let reads = join_all(reads).await;
+        for ((index, slab), read) in usable.into_iter().zip(reads) {
             match read {
                 Ok(data) => copies.read.push((index, data.freeze())),
                 Err(error) => {
-                    row.read_failed(index, &error).await;
+                    row.read_failed(&slab, &error).await;
                     if error.kind != IoErrorKind::Gone {
                         copies.failed.push(index);
                     }
@@ -153,7 +154,7 @@ impl Scrub<'_> {
     }
 
     fn note_copy(&mut self, row: &Row, column: usize, index: usize, block: u32) {
-        let (slab, at) = (&row.slabs[index], u64::from(block) * BLOCK_BYTES);
+        let (slab, at) = (row.slabs.get(index), u64::from(block) * BLOCK_BYTES);
         let copy = index % row.copies();
         let (begin, piece) = match &self.journal {
             Some(journal) => {

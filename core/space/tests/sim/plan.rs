@@ -10,6 +10,8 @@ pub enum Family {
     Copies,
     /// Spaces with parity, perhaps beside mirrors.
     Parity,
+    /// Spaces that change their shape and disks all the time.
+    Changing,
 }
 
 /// What a seed decides once.
@@ -29,6 +31,8 @@ pub struct Plan {
     pub tight: bool,
     /// Bytes of a parity space that may wait in memory.
     pub backlog_bytes: usize,
+    /// Where spaces change their shape: how many losses each shape bears at least.
+    pub promise: Option<u8>,
 }
 
 /// A space of a seed.
@@ -41,6 +45,9 @@ pub struct SpacePlan {
 
 impl Plan {
     pub fn draw(random: &SimRandom, family: Family) -> Self {
+        if family == Family::Changing {
+            return Self::draw_changing(random);
+        }
         let parity = family == Family::Parity;
         let simple = !parity && random.chance(1, 5);
         let large = random.chance(1, 12);
@@ -73,6 +80,35 @@ impl Plan {
             requests: random.range(5..=40),
             tight: !large && random.chance(1, 6),
             backlog_bytes: if parity { 4096 << random.range(0..12u32) } else { 0 },
+            promise: None,
+        }
+    }
+
+    fn draw_changing(random: &SimRandom) -> Self {
+        let promise = if random.chance(1, 6) { 0 } else { random.range(1..=2u8) };
+        let disks = random.range(usize::from(promise) + 3..=12);
+        let spaces = if random.chance(1, 4) { 2 } else { 1 };
+        let spaces = (0..spaces)
+            .map(|_| SpacePlan {
+                shape: draw_shape(random, disks, promise),
+                provisioning: draw_provisioning(random),
+                size_bytes: random.range(1..=2048u64) * BLOCK_BYTES,
+            })
+            .collect();
+        Self {
+            disks,
+            disk_bytes: 64 << 20,
+            spaces,
+            tear_bytes: if random.chance(1, 2) { 512 } else { 4096 },
+            latency: if random.chance(1, 3) { Latency::Ssd } else { Latency::None },
+            media: Media::Ssd,
+            solid: 0..0,
+            rounds: random.range(2..=5),
+            clients: random.range(1..=4),
+            requests: random.range(5..=60),
+            tight: random.chance(1, 8),
+            backlog_bytes: 4096 << random.range(0..12u32),
+            promise: Some(promise),
         }
     }
 
@@ -91,13 +127,37 @@ impl Plan {
 
     /// How many disks every space may lose.
     pub fn tolerates(&self) -> usize {
-        self.spaces.iter().map(|space| usize::from(space.shape.layout.tolerates())).min().unwrap_or(0)
+        let least = self.spaces.iter().map(|space| usize::from(space.shape.layout.tolerates())).min().unwrap_or(0);
+        self.promise.map_or(least, usize::from)
     }
 
     /// Whether a write may be refused for want of room.
     pub fn may_be_full(&self) -> bool {
-        self.tight || self.spaces.iter().any(|space| space.shape.interleave > ByteSize::mib(1))
+        self.tight || self.promise.is_some() || self.spaces.iter().any(|space| space.shape.interleave > ByteSize::mib(1))
     }
+}
+
+/// A shape that bears so many losses or more.
+pub fn draw_shape(random: &SimRandom, disks: usize, promise: u8) -> Shape {
+    loop {
+        let layout = match random.range(0..5u32) {
+            0 => Layout::Simple,
+            1 => Layout::Mirror { copies: 2 },
+            2 => Layout::Mirror { copies: 3 },
+            parity => Layout::Parity { parity: parity as u8 - 2 },
+        };
+        let most = (disks / usize::from(layout.copies())) as u16;
+        let least = layout.least_columns();
+        if layout.tolerates() >= promise && least <= most {
+            let columns = random.range(least..=if layout.parity() > 0 { most } else { most.min(4) });
+            return Shape { layout, columns, interleave: ByteSize(BLOCK_BYTES << random.range(0..6u32)) };
+        }
+    }
+}
+
+/// Fixed or thin.
+pub fn draw_provisioning(random: &SimRandom) -> Provisioning {
+    if random.chance(2, 3) { Provisioning::Thin } else { Provisioning::Fixed }
 }
 
 impl SpacePlan {

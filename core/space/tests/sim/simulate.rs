@@ -13,10 +13,10 @@ use holdfast_device::sim::{Disappearance, ErrorPersistence, Sim, SimRandom};
 use holdfast_device::{Durability, IoBuf, IoErrorKind, IoSlice};
 use holdfast_model::{BLOCK_BYTES, DiskState, Provisioning};
 use holdfast_pool::{Pool, PoolErrorKind, SpaceRecord, SpaceSpec};
-use holdfast_space::{Space, SpaceSettings, Unlimited};
+use holdfast_space::{Ended, Space, SpaceSettings, Unlimited};
 
 use crate::model::Model;
-use crate::plan::{Family, Plan, SpacePlan};
+use crate::plan::{Family, Plan, SpacePlan, draw_provisioning, draw_shape};
 use crate::spoil::{Spoiled, is_told, spoil};
 use crate::world::World;
 
@@ -214,6 +214,10 @@ impl Run {
         for _ in 0..self.plan.clients {
             let (run, up) = (self.clone(), up.clone());
             tasks.push(self.world.sim.spawn_handle(async move { run.client(up).await }));
+        }
+        if let Some(promise) = self.plan.promise {
+            let (run, changed) = (self.clone(), up.clone());
+            tasks.push(self.world.sim.spawn_handle(async move { run.changer(changed, promise).await }));
         }
         let (run, operated) = (self.clone(), up.clone());
         tasks.push(self.world.sim.spawn_handle(async move { run.operator(operated).await }));
@@ -448,14 +452,56 @@ impl Run {
     async fn resize_journal(&self, up: &Up, random: &SimRandom) {
         let index = random.range(0..self.volumes.len());
         let roomy = self.plan.disk_bytes > 1 << 30 || self.plan.may_be_full();
-        if roomy && self.volumes[index].plan.shape.layout.parity() > 0 {
+        if roomy && up.spaces[index].record().shape.layout.parity() > 0 {
             let space = &up.spaces[index];
             let size = random.range(32..=40u64) << 20;
             match space.resize_journal(size).await {
                 Ok(_) => {}
+                Err(error) if self.plan.promise.is_some() && error.kind == IoErrorKind::Invalid => {}
                 Err(error) => assert_eq!(error.kind, IoErrorKind::NoSpace, "resize failed: {error}"),
             }
         }
+    }
+
+    /// Spaces change their shape and leave disks, lost slabs are rebuilt, while everything else goes on.
+    async fn changer(self: Rc<Self>, up: Up, promise: u8) {
+        let random = self.world.sim.random();
+        let clock = self.world.sim.clock();
+        for _ in 0..random.range(0..5u32) {
+            clock.sleep(Duration::from_micros(random.range(0..800))).await;
+            let space = &up.spaces[random.range(0..up.spaces.len())];
+            let disks = up.pool.disks();
+            match random.range(0..10u32) {
+                0..=4 => self.convert(space, &random, promise).await,
+                5..=6 => {
+                    let disk = random.pick(&disks).expect("a pool has disks").record.index;
+                    self.judge_change("leave", space.leave(disk, &Unlimited).await);
+                }
+                _ => self.judge_change("rebuild", space.rebuild(&Unlimited).await),
+            }
+        }
+    }
+
+    async fn convert(&self, space: &Space, random: &SimRandom, promise: u8) {
+        let online = space.pool().disks().iter().filter(|disk| disk.record.state == DiskState::Online).count();
+        if online < usize::from(promise) + 3 {
+            return;
+        }
+        let (shape, provisioning) = (draw_shape(random, online, promise), draw_provisioning(random));
+        let journal = random.chance(1, 4).then_some(32 << 20).filter(|_| shape.layout.parity() > 0);
+        match space.reshape(shape, provisioning, journal).await {
+            Ok(_) => self.judge_change("convert", space.convert(provisioning, &Unlimited).await),
+            Err(error) => {
+                let known = [PoolErrorKind::NoSpace, PoolErrorKind::Invalid].contains(&error.kind);
+                assert!(known, "reshape failed: {error}");
+            }
+        }
+    }
+
+    fn judge_change(&self, what: &str, result: Result<(), Ended>) {
+        let Err(Ended::Failed(error)) = result else { return };
+        let known = [IoErrorKind::NoSpace, IoErrorKind::Gone].contains(&error.kind);
+        assert!(known, "{what} failed: {error}");
     }
 
     async fn add_disk(&self, up: &Up, random: &SimRandom) {
@@ -567,6 +613,11 @@ impl Run {
 #[test]
 fn no_read_returns_what_it_must_not() {
     crate::over_seeds(2000, |seed| simulate(seed, Family::Copies));
+}
+
+#[test]
+fn no_read_of_what_changes_its_shape_returns_what_it_must_not() {
+    crate::over_seeds(2000, |seed| simulate(seed, Family::Changing));
 }
 
 #[test]

@@ -109,11 +109,12 @@ impl World {
 
     /// Compares all copies of all blocks that a space holds; nothing may be under way.
     pub async fn compare_copies(&self, space: &Space) {
-        if space.record().shape.layout.parity() > 0 {
-            return;
-        }
-        let copies = usize::from(space.record().shape.layout.copies());
         for row in space.map() {
+            let shape = space.pool().row(space.record().id, row.chunk).expect("a row of the map").shape;
+            if shape.layout.parity() > 0 {
+                continue;
+            }
+            let copies = usize::from(shape.layout.copies());
             let written = space.written_blocks(row.chunk).await.expect("maps can be read");
             for (column, slabs) in row.slabs.chunks(copies).enumerate() {
                 for (start, end) in &written[column] {

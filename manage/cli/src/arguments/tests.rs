@@ -10,6 +10,8 @@ const FORMS: &[&str] = &[
     "serve --state DIR --socket PATH --nbd unix:/run/nbd.sock --nbd tcp:127.0.0.1:10809",
     "serve --state DIR --nbd-tls-cert C --nbd-tls-key K --nbd-tls-client-ca A --nbd-tls-required",
     "serve --state DIR --reactors 2 --spin 50us --log-format json",
+    "serve --state DIR --scrub-every 12h",
+    "serve --state DIR --scrub-every never",
     "disk list",
     "disk show /dev/sda",
     "disk create-file PATH --size 1GiB",
@@ -40,11 +42,23 @@ const FORMS: &[&str] = &[
     "space set POOL/SPACE --journal 1GiB",
     "space map POOL/SPACE",
     "space verify POOL/SPACE",
+    "space scrub POOL/SPACE",
+    "space scrub POOL/SPACE --priority low --cap 50MiB --wait",
     "space destroy POOL/SPACE --yes",
     "nbd export POOL/SPACE",
     "nbd export POOL/SPACE --name NAME --read-only",
     "nbd list",
     "nbd unexport NAME",
+    "job list",
+    "job list --all",
+    "job show 7",
+    "job watch 7",
+    "job pause 7",
+    "job resume 7",
+    "job cancel 7",
+    "job set 7 --priority high",
+    "job set 7 --priority low --cap 50MiB/s",
+    "job set 7 --cap none",
     "event list",
     "event list --follow",
     "status",
@@ -124,6 +138,13 @@ fn what_cannot_be_is_a_usage_error() {
         "space create POOL/SPACE --layout raid --size 1GiB",
         "space create POOL/SPACE --layout parity --parity two --size 1GiB",
         "space create POOL/SPACE --layout simple --size -1",
+        "serve --state D --scrub-every 0",
+        "serve --state D --scrub-every weekly",
+        "job show x",
+        "job set 7",
+        "job set 7 --cap 0",
+        "job set 7 --cap fast",
+        "job set 7 --priority urgent",
         "event",
         "unknown",
     ] {
@@ -136,5 +157,9 @@ fn what_cannot_be_is_a_usage_error() {
 fn durations_have_units() {
     assert_eq!(parse_duration("50us"), Ok(Duration::from_micros(50)));
     assert_eq!(parse_duration("0"), Ok(Duration::ZERO));
-    assert!(parse_duration("50").is_err() && parse_duration("us").is_err() && parse_duration("1h").is_err());
+    assert!(parse_duration("50").is_err() && parse_duration("us").is_err() && parse_duration("1w").is_err());
+    assert_eq!(parse_every("7d"), Ok(Every(Some(Duration::from_secs(604_800)))));
+    assert_eq!((parse_every("never"), parse_every("90m")), (Ok(Every(None)), Ok(Every(Some(Duration::from_secs(5400))))));
+    assert!(parse_duration("999999999999999999d").is_err());
+    assert_eq!((parse_cap("none"), parse_cap("2MiB/s")), (Ok(Cap(0)), Ok(Cap(2 << 20))));
 }

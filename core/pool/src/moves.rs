@@ -1,0 +1,262 @@
+//! Rows that take the place of others, slabs that get another disk, and another shape for what is allotted next.
+//!
+//! Invariants: a chunk has one row at every moment: the old one is given up and the new one comes in the same change. A slab
+//! that gets another disk is stale there from its beginning.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use holdfast_model::{ByteSize, DiskState, Provisioning, Shape, Usage};
+
+use crate::allot::{allot_on, eligible, slab_units};
+use crate::area::UNIT_BYTES;
+use crate::commit::{Guard, OutageMark};
+use crate::config::{Change, DiskRecord, RowRecord, SlabPlace, SpaceRecord};
+use crate::disk::PoolDisk;
+use crate::enclosures;
+use crate::journal::{JOURNAL_CHUNK, allot_journal, check_journal};
+use crate::pool::{FreedRow, Pool};
+use crate::room::check_room;
+use crate::{PoolError, PoolErrorKind};
+
+impl Pool {
+    /// Takes the units of a row of a space's present shape, all on disks in service and none on those of `without`. They are
+    /// given back when the second part of the answer is dropped, unless that is told to keep them.
+    ///
+    /// # Errors
+    /// No such space, or no room on enough disks.
+    pub fn reserve_row(self: &Arc<Self>, space: u32, without: &[u16]) -> Result<(RowRecord, FreedRow), PoolError> {
+        let record = self.known_space(space)?;
+        let mut state = self.state();
+        check_room(&state, 0, &[(1, record.shape)])?;
+        let units = slab_units(&record.shape, record.chunk_bytes);
+        let takes = |disk: &DiskRecord| {
+            let takes = disk.usage.takes_slabs() && disk.state == DiskState::Online && !without.contains(&disk.index);
+            takes.then_some(0)
+        };
+        let row = allot_on(&mut state.config, record.shape, units, record.enclosure_aware, &takes).map_err(|fitting| {
+            PoolError::new(
+                PoolErrorKind::NoSpace,
+                format!(
+                    "pool {} has no room to move a row of space {}: it needs {} on each of {} other disks, {fitting} have it; add disks or give space back",
+                    self.name(),
+                    record.name,
+                    ByteSize(u64::from(units) * UNIT_BYTES),
+                    record.shape.width(),
+                ),
+            )
+        })?;
+        drop(state);
+        Ok((row.clone(), FreedRow::new(self.clone(), row)))
+    }
+
+    /// Puts a reserved row in the place of the one that a chunk has, whose units stay taken until the answer is dropped. `None`,
+    /// and nothing is changed, where one of its disks went out since its outage count was as told, or the chunk has no row.
+    ///
+    /// # Errors
+    /// No quorum.
+    pub async fn move_row(
+        self: &Arc<Self>,
+        space: u32,
+        chunk: u32,
+        row: &RowRecord,
+        outages: Vec<(Arc<PoolDisk>, u32)>,
+    ) -> Result<Option<FreedRow>, PoolError> {
+        let Some(old) = self.row(space, chunk) else { return Ok(None) };
+        let marks: Vec<OutageMark> = outages.into_iter().map(|(disk, outages)| OutageMark { disk, outages }).collect();
+        let changes = vec![Change::RowGone { space, chunk }, Change::Row { space, chunk, row: row.clone() }];
+        let moved = self.commit(changes, Guard::AllInService(marks.into())).await?;
+        Ok(moved.then(|| FreedRow::new(self.clone(), old)))
+    }
+
+    /// Gives a stale slab another disk in service: the one with the most room that has no other slab of its row. It is stale
+    /// there too, and what it had before stays taken until the answer is dropped. `None` where it is not stale.
+    ///
+    /// # Errors
+    /// No disk with room, no quorum.
+    pub async fn replace_slab(
+        self: &Arc<Self>,
+        space: u32,
+        chunk: u32,
+        slab: usize,
+    ) -> Result<Option<(RowRecord, FreedRow)>, PoolError> {
+        let Some(old) = self.row(space, chunk) else { return Ok(None) };
+        let Some(lost) = old.slabs.get(slab).copied().filter(SlabPlace::stale) else { return Ok(None) };
+        let aware = self.known_space(space)?.enclosure_aware;
+        let taken = self.take_slab(&old, slab, aware)?;
+        let part = |place| RowRecord { slabs: Box::new([place]), ..old.clone() };
+        let reserved = FreedRow::new(self.clone(), part(taken));
+        let mut row = old.clone();
+        let mut changes = Vec::new();
+        for (index, place) in row.slabs.iter_mut().enumerate() {
+            if place.stale() {
+                changes.push(Change::Stale { space, chunk, slab: index as u16, stale: true });
+            }
+            *place = SlabPlace::new(place.disk(), place.unit());
+        }
+        row.slabs[slab] = taken;
+        changes.splice(0..0, [Change::RowGone { space, chunk }, Change::Row { space, chunk, row }]);
+        if !self.commit(changes, Guard::RowIs(space, chunk, Box::new(old.clone()))).await? {
+            return Ok(None);
+        }
+        reserved.keep();
+        let now = self.row(space, chunk).ok_or_else(|| self.gone(space))?;
+        Ok(Some((now, FreedRow::new(self.clone(), part(lost)))))
+    }
+
+    /// Takes the units of another place for a slab of a row, with `enclosure_aware` in an enclosure that may hold it.
+    fn take_slab(&self, row: &RowRecord, slab: usize, enclosure_aware: bool) -> Result<SlabPlace, PoolError> {
+        let mut state = self.state();
+        let config = &mut state.config;
+        let takes = |disk: &DiskRecord| {
+            (disk.usage.takes_slabs() || disk.usage == Usage::HotSpare)
+                && disk.state == DiskState::Online
+                && row.slabs.iter().all(|slab| slab.disk() != disk.index)
+        };
+        let together = |index: &u16| if enclosure_aware { enclosures::others_beside(config, row, slab, *index) } else { 0 };
+        let bears = |index: &u16| !enclosure_aware || together(index) < row.shape.layout.tolerates().into();
+        let fitting =
+            config.free.iter().filter(|(index, free)| free.fits(row.slab_units) && takes(&config.disks[index]) && bears(index));
+        let emptiest =
+            fitting.min_by_key(|(index, free)| (together(index), Reverse(free.free()), **index)).map(|(index, _)| *index);
+        let taken = emptiest.and_then(|disk| {
+            config.free.get_mut(&disk).and_then(|free| free.take(row.slab_units)).map(|unit| SlabPlace::new(disk, unit))
+        });
+        taken.ok_or_else(|| {
+            PoolError::new(
+                PoolErrorKind::NoSpace,
+                format!(
+                    "pool {} cannot rebuild a slab: no disk in service that has none of its row{} has {} free; add a disk or give space back",
+                    self.name(),
+                    if enclosure_aware { " and is in an enclosure that may hold it" } else { "" },
+                    ByteSize(u64::from(row.slab_units) * UNIT_BYTES)
+                ),
+            )
+        })
+    }
+
+    /// From now on rows of a space are allotted in this shape; those that it has stay as they are until they are moved. A space
+    /// that keeps parity from now on gets a journal with the same change. False if it has that shape and provisioning.
+    ///
+    /// # Errors
+    /// A shape that the disks in service cannot bear, no room for the journal, no quorum.
+    pub async fn set_shape(
+        &self,
+        id: u32,
+        shape: Shape,
+        provisioning: Provisioning,
+        journal_bytes: Option<u64>,
+    ) -> Result<bool, PoolError> {
+        let _admin = self.admin.lock().await;
+        let record = self.known_space(id)?;
+        if (record.shape, record.provisioning) == (shape, provisioning) {
+            return Ok(false);
+        }
+        let path = format!("{}/{}", self.name(), record.name);
+        journal_bytes.map_or(Ok(()), |bytes| check_journal(&path, &shape, bytes))?;
+        let mut journal = Vec::new();
+        {
+            let mut state = self.state();
+            Shape::choose(shape.layout, Some(shape.columns), Some(shape.interleave), eligible(&state.config))
+                .map_err(|error| PoolError::invalid(format!("space {path}: {error}")))?;
+            if record.enclosure_aware {
+                enclosures::check(&state.config, &path, &shape)?;
+            }
+            let has_journal = state.config.spaces.get(&id).is_some_and(|space| space.journal_rows().next().is_some());
+            if shape.layout.parity() > 0 && !has_journal {
+                journal =
+                    allot_journal(&mut state.config, &path, shape.layout.parity() + 1, record.enclosure_aware, journal_bytes)?;
+                if let Err(error) = check_room(&state, 0, &[(journal.len() as u64, journal[0].shape)]) {
+                    journal.iter().for_each(|row| state.config.release(row));
+                    return Err(error);
+                }
+            }
+        }
+        let rows = (JOURNAL_CHUNK..).zip(&journal).map(|(chunk, row)| Change::Row { space: id, chunk, row: row.clone() });
+        let shaped = Change::Space(SpaceRecord { shape, provisioning, ..record });
+        let made = self.commit(std::iter::once(shaped).chain(rows).collect(), Guard::None).await;
+        if made != Ok(true) {
+            journal.iter().for_each(|row| self.state().config.release(row));
+        }
+        made
+    }
+
+    /// Gives a space all the rows that it has not, and makes it fixed.
+    ///
+    /// # Errors
+    /// Too little room, no quorum.
+    pub async fn fill_space(&self, id: u32) -> Result<(), PoolError> {
+        let _admin = self.admin.lock().await;
+        loop {
+            let record = self.known_space(id)?;
+            let path = format!("{}/{}", self.name(), record.name);
+            let rows = self.reserve_rows(&path, &record, 0, None)?;
+            match self.commit_rows(id, rows).await {
+                Ok(()) => break,
+                // A write may have been given one of the rows meanwhile.
+                Err(error) if error.kind == PoolErrorKind::NotFound && self.space(id).is_some() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let fixed = SpaceRecord { provisioning: Provisioning::Fixed, ..self.known_space(id)? };
+        self.commit(vec![Change::Space(fixed)], Guard::None).await.map(drop)
+    }
+
+    /// Takes the journal of a space that keeps no parity any more away. It must be empty; its units stay taken until the
+    /// answer is dropped.
+    ///
+    /// # Errors
+    /// No quorum.
+    pub async fn drop_journal(self: &Arc<Self>, space: u32) -> Result<Vec<FreedRow>, PoolError> {
+        let _admin = self.admin.lock().await;
+        let rows = self.journal_rows(space);
+        if rows.is_empty() {
+            return Ok(Vec::new());
+        }
+        let gone = rows.iter().map(|(chunk, _)| Change::RowGone { space, chunk: *chunk }).collect();
+        let gone = self.commit(gone, Guard::None).await?;
+        let freed = |(_, row)| FreedRow::new(self.clone(), row);
+        Ok(if gone { rows.into_iter().map(freed).collect() } else { Vec::new() })
+    }
+
+    /// Chunks of a space whose row has not its present shape.
+    pub fn chunks_of_other_shape(&self, space: u32) -> Vec<u32> {
+        self.known_space(space).map_or(Vec::new(), |record| self.chunks_where(space, |row| row.shape != record.shape))
+    }
+
+    /// Chunks of a space whose row has a slab on a disk.
+    pub fn chunks_on(&self, space: u32, disk: u16) -> Vec<u32> {
+        self.chunks_where(space, |row| row.slabs.iter().any(|slab| slab.disk() == disk))
+    }
+
+    /// Slabs of a space that are stale on disks out of service, as chunk and index in the row, those of the most endangered
+    /// rows first. Those of its journal are not among them.
+    pub fn lost_slabs(&self, space: u32) -> Vec<(u32, usize)> {
+        let state = self.state();
+        let out = |disk: u16| state.config.disks.get(&disk).is_none_or(|disk| disk.state != DiskState::Online);
+        let rows = state.config.spaces.get(&space).map(|space| space.data_rows(0));
+        let mut lost: Vec<(usize, u32, usize)> = Vec::new();
+        for (chunk, row) in rows.into_iter().flatten() {
+            for (index, _) in row.slabs.iter().enumerate().filter(|(_, slab)| slab.stale() && out(slab.disk())) {
+                let in_step = row.shape.group(index).filter(|other| !row.slabs[*other].stale()).count();
+                lost.push((in_step - row.shape.needed(), *chunk, index));
+            }
+        }
+        lost.sort_unstable();
+        lost.into_iter().map(|(_, chunk, index)| (chunk, index)).collect()
+    }
+
+    fn chunks_where(&self, space: u32, test: impl Fn(&RowRecord) -> bool) -> Vec<u32> {
+        let state = self.state();
+        let rows = state.config.spaces.get(&space).map(|space| space.data_rows(0));
+        rows.into_iter().flatten().filter(|(_, row)| test(row)).map(|(chunk, _)| *chunk).collect()
+    }
+
+    fn known_space(&self, space: u32) -> Result<SpaceRecord, PoolError> {
+        self.space(space).ok_or_else(|| self.gone(space))
+    }
+
+    fn gone(&self, space: u32) -> PoolError {
+        PoolError::new(PoolErrorKind::NotFound, format!("space {space} of pool {} is gone", self.name()))
+    }
+}

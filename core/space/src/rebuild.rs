@@ -1,0 +1,94 @@
+//! Slabs whose disks are lost get other disks, and there what their row's other slabs tell.
+//!
+//! Invariant: before a slab gets its new disk, every surviving slab has it written down that all of the lost one's data is to
+//! be copied; so a crash at any point leaves a slab that is stale and known to be so.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use futures_util::stream::{StreamExt, iter};
+use holdfast_device::IoError;
+use holdfast_pool::UNIT_BYTES;
+
+use crate::column::Blocks;
+use crate::pace::{Ended, Pace};
+use crate::row::Row;
+use crate::slab::Slab;
+use crate::space::{Inner, Space};
+
+/// Slabs that are rebuilt at a time: from many disks to many.
+const AT_ONCE: usize = 4;
+/// While another task brings the slab in step.
+const PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
+
+impl Space {
+    /// Bytes of slabs that [`Space::rebuild`] will write at most.
+    pub fn bytes_to_rebuild(&self) -> u64 {
+        let inner = &self.inner;
+        let units = |(chunk, _)| inner.pool.row(inner.record.id, chunk).map_or(0, |row| u64::from(row.slab_units));
+        inner.pool.lost_slabs(inner.record.id).into_iter().map(units).sum::<u64>() * UNIT_BYTES
+    }
+
+    /// Rebuilds every slab that missed writes on a disk out of service on another disk, those of the most endangered rows first.
+    ///
+    /// # Errors
+    /// Too little room, or rows that cannot be served; what was rebuilt before stays so.
+    pub async fn rebuild(&self, pace: &dyn Pace) -> Result<(), Ended> {
+        let inner = &self.inner;
+        inner.ready().await?;
+        let lost = inner.pool.lost_slabs(inner.record.id);
+        // One that fails keeps the others from beginning, and none from coming to its end.
+        let ended: RefCell<Result<(), Ended>> = RefCell::new(Ok(()));
+        let rebuild = async |(chunk, slab)| {
+            if ended.borrow().is_ok()
+                && let Err(error) = inner.rebuild_slab(chunk, slab, pace).await
+            {
+                *ended.borrow_mut() = Err(error);
+            }
+        };
+        iter(lost).for_each_concurrent(AT_ONCE, rebuild).await;
+        ended.into_inner()?;
+        Ok(inner.suit_journal().await?)
+    }
+}
+
+impl Inner {
+    async fn rebuild_slab(&self, chunk: u32, index: usize, pace: &dyn Pace) -> Result<(), Ended> {
+        let Some(row) = self.row_if_any(chunk).await? else { return Ok(()) };
+        let bytes = u64::from(row.record.slab_units) * UNIT_BYTES;
+        pace.step(bytes).await?;
+        row.refresh();
+        if !row.slabs.get(index).usable() && !row.slabs.get(index).disk.in_service() {
+            match row.parity {
+                Some(_) => self.miss_all(&row).await?,
+                None => row.mark_written(index / row.copies()).await?,
+            }
+            let replaced = self.pool.replace_slab(self.record.id, chunk, index).await.map_err(IoError::from)?;
+            let Some((record, freed)) = replaced else { return Ok(()) };
+            row.slabs.replace(index, Slab::new(&self.pool, &record.slabs[index])?);
+            row.hold_freed([freed]);
+            row.refresh();
+        }
+        while row.slabs.get(index).disk.in_service() && !row.rejoin(self, index).await? {
+            self.pool.env().clock.sleep(PAUSE).await;
+            pace.step(0).await?;
+        }
+        pace.done(bytes);
+        Ok(())
+    }
+}
+
+impl Row {
+    /// Marks every region of a column that holds data as dirty.
+    async fn mark_written(self: &Arc<Self>, column: usize) -> Result<(), IoError> {
+        let runs: Vec<(u32, u32)> = {
+            let state = self.columns[column].lock();
+            state.written.runs(0, state.blocks()).collect()
+        };
+        for (start, end) in runs {
+            let regions = Blocks { start, end }.regions();
+            self.mark_dirty(column, regions).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,265 @@
+//! A chunk gets another row: of another shape, or on other disks. Requests go on meanwhile.
+//!
+//! ```text
+//!   new row reserved ─▶ copied ─▶ what was changed since is copied ─▶ ... ─▶ gate: nobody begins to change the chunk
+//!                                                                            the last changes are copied, all is settled
+//!                                        new row in the pool, old one gone ◀─ one change of the pool
+//! ```
+//!
+//! Invariants: until that one change the old row alone counts, and it gets every write; the new one is in nobody's map, so a crash
+//! or an error leaves nothing behind. With the change everything that was answered before is durable in the new row. The units
+//! of either stay taken as long as a request may still be on its way to them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use holdfast_device::{Durability, IoBuf, IoError, IoErrorKind};
+use holdfast_model::BLOCK_BYTES;
+use holdfast_pool::FreedRow;
+
+use crate::block_set::BlockSet;
+use crate::pace::{Ended, Pace};
+use crate::row::Row;
+use crate::space::{Inner, UsedRow};
+use crate::stripe::{ChunkPart, segments};
+
+/// Bytes that are copied with one request.
+const PIECE_BYTES: u64 = 512 << 10;
+/// Requests at a time.
+const PIECES: usize = 8;
+/// The gate is tried when so little is left to copy, or after so many passes.
+const SMALL_BYTES: u64 = 4 << 20;
+const PASSES: u32 = 6;
+/// How often a row is begun anew because one of its disks went out.
+const TRIES: u32 = 5;
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The blocks of a request to a row, which notes them as changed when the request is over, whatever became of it.
+pub struct Changing<'a> {
+    row: &'a Row,
+    start: u32,
+    end: u32,
+}
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        if let Some(changed) = self.row.changed().as_mut() {
+            changed.insert(self.start, self.end);
+        }
+    }
+}
+
+impl Row {
+    /// To be held during a request that changes a part of the row's chunk.
+    pub fn changing(&self, part: &ChunkPart) -> Changing<'_> {
+        let start = (part.offset / BLOCK_BYTES) as u32;
+        Changing { row: self, start, end: start + (part.len as u64 / BLOCK_BYTES) as u32 }
+    }
+
+    /// Of the chunk's blocks in a range, the runs that hold data.
+    fn data_runs(&self, start: u32, end: u32) -> BlockSet {
+        let mut held = BlockSet::new(end);
+        if self.parity.is_some() {
+            for (from, to, holds) in self.held_runs(start, end) {
+                if holds {
+                    held.insert(from, to);
+                }
+            }
+            return held;
+        }
+        for segment in segments(self.shape(), u64::from(start) * BLOCK_BYTES, ((end - start) as usize) * BLOCK_BYTES as usize) {
+            let first = start + (segment.at as u64 / BLOCK_BYTES) as u32;
+            let from = (segment.offset / BLOCK_BYTES) as u32;
+            let len = (segment.len as u64 / BLOCK_BYTES) as u32;
+            let state = self.columns[segment.column].lock();
+            for (run, run_end) in state.written.runs(from, from + len) {
+                held.insert(first + run - from, first + run_end - from);
+            }
+        }
+        held
+    }
+}
+
+/// A row that is being copied, and the provisional one that is to take its place.
+struct Move<'a> {
+    space: &'a Inner,
+    old: &'a UsedRow,
+    new: Arc<Row>,
+    placed: bool,
+}
+
+impl Drop for Move<'_> {
+    fn drop(&mut self) {
+        *self.old.changed() = None;
+        self.space.moving().retain(|row| !Arc::ptr_eq(row, &self.new));
+        if !self.placed {
+            self.space.forget_waiting(&self.new);
+        }
+    }
+}
+
+impl Inner {
+    /// Moves a chunk to a row of the space's present shape that has no slab on the disks of `without`.
+    pub async fn relocate(&self, chunk: u32, without: &[u16], pace: &dyn Pace) -> Result<(), Ended> {
+        let _one = self.relocating.lock().await;
+        for _ in 0..TRIES {
+            let Some(old) = self.row_if_any(chunk).await? else { return Ok(()) };
+            if self.relocate_row(&old, without, pace).await? {
+                return Ok(());
+            }
+        }
+        let why = format!("chunk {chunk} of space {}: disks went out while it was moved", self.path());
+        Err(IoError::new(IoErrorKind::Gone, why).into())
+    }
+
+    /// Answers false where a disk of the new row went out, or took no writes.
+    async fn relocate_row(&self, old: &UsedRow, without: &[u16], pace: &dyn Pace) -> Result<bool, Ended> {
+        let (record, units) = self.pool.reserve_row(self.record.id, without).map_err(IoError::from)?;
+        let new = Row::fresh(self.pool.clone(), self.record.id, old.chunk, record, self.record.chunk_bytes)?;
+        new.hold_freed([units]);
+        let outages: Vec<_> = new.slabs.iter().map(|slab| (slab.disk.clone(), slab.disk.outages())).collect();
+        new.begin_provisional();
+        let blocks = (self.record.chunk_bytes / BLOCK_BYTES) as u32;
+        *old.changed() = Some(BlockSet::new(blocks));
+        self.moving().push(new.clone());
+        let mut under_way = Move { space: self, old, new: new.clone(), placed: false };
+        if new.ensure_headers().await.is_err() {
+            return Ok(false);
+        }
+        let mut todo = old.data_runs(0, blocks);
+        let mut pass = 0;
+        let gate = loop {
+            if !under_way.copy(&todo, pass > 0, Some(pace)).await? {
+                return Ok(false);
+            }
+            todo = old.take_changed(blocks);
+            pass += 1;
+            if u64::from(todo.count()) * BLOCK_BYTES > SMALL_BYTES && pass < PASSES {
+                continue;
+            }
+            self.place_row(old).await?;
+            if !self.settle_row(&new).await {
+                return Ok(false);
+            }
+            match self.close_gate(old).await {
+                Some(gate) => break gate,
+                None => self.pool.env().clock.sleep(PAUSE).await,
+            }
+        };
+        todo.insert_all(&old.take_changed(blocks));
+        self.place_row(old).await?;
+        if old.parity.as_ref().is_some_and(|bands| !bands.lock().dirty.is_empty()) {
+            return Ok(false);
+        }
+        if !under_way.copy(&todo, true, None).await? || !self.settle_row(&new).await {
+            return Ok(false);
+        }
+        let moved = self.pool.move_row(self.record.id, old.chunk, &new.record, outages).await.map_err(IoError::from)?;
+        let Some(freed) = moved else { return Ok(false) };
+        under_way.placed = true;
+        new.take_freed().into_iter().for_each(FreedRow::keep);
+        new.refresh();
+        self.take_place(gate, old, &new);
+        if let Some(bands) = &old.parity {
+            bands.forget();
+        }
+        old.hold_freed([freed]);
+        Ok(true)
+    }
+
+    /// Makes everything that a provisional row was given durable. Answers whether all its slabs have it.
+    async fn settle_row(&self, row: &Arc<Row>) -> bool {
+        let settled = async {
+            if row.parity.is_some() {
+                self.place_row(row).await?;
+                return self.commit_row(row).await;
+            }
+            self.flush_row(row).await
+        };
+        let done = settled.await.is_ok() && row.whole();
+        done && match &row.parity {
+            Some(bands) => bands.lock().is_durable(),
+            None => row.columns.iter().all(|column| column.lock().is_durable()),
+        }
+    }
+
+    /// Puts in place what waits of a parity row.
+    async fn place_row(&self, row: &Arc<Row>) -> Result<(), IoError> {
+        let Some(bands) = &row.parity else { return Ok(()) };
+        for _ in 0..PASSES {
+            let waiting: Vec<_> = bands.lock().dirty.keys().map(|band| (row.clone(), *band)).collect();
+            if waiting.is_empty() {
+                break;
+            }
+            self.place_bands(waiting).await?;
+        }
+        Ok(())
+    }
+
+    /// What waits of a row does not count any more.
+    fn forget_waiting(&self, row: &Arc<Row>) {
+        let Some(bands) = &row.parity else { return };
+        bands.forget();
+        let mut guard = bands.lock();
+        let waiting: Vec<u32> = guard.dirty.keys().copied().collect();
+        for band in waiting {
+            self.backlog.take_until(&mut guard, band, u64::MAX);
+        }
+    }
+}
+
+impl UsedRow {
+    fn take_changed(&self, blocks: u32) -> BlockSet {
+        self.changed().replace(BlockSet::new(blocks)).unwrap_or_else(|| BlockSet::new(blocks))
+    }
+}
+
+impl Move<'_> {
+    /// Copies blocks. With `again` those that hold nothing any more are emptied. Answers false where the new row took no write.
+    async fn copy(&self, blocks: &BlockSet, again: bool, pace: Option<&dyn Pace>) -> Result<bool, Ended> {
+        let most = (PIECE_BYTES / BLOCK_BYTES) as u32;
+        let cut = |(start, end): (u32, u32)| (start..end).step_by(most as usize).map(move |at| (at, end.min(at + most)));
+        let pieces: Vec<(u32, u32)> = blocks.runs(0, blocks.limit()).flat_map(cut).collect();
+        for pieces in pieces.chunks(PIECES) {
+            let bytes = pieces.iter().map(|(start, end)| u64::from(end - start) * BLOCK_BYTES).sum();
+            if let Some(pace) = pace {
+                pace.step(bytes).await?;
+            }
+            for copied in join_all(pieces.iter().map(|(start, end)| self.copy_piece(*start, *end, again))).await {
+                if !copied? {
+                    return Ok(false);
+                }
+            }
+            if let Some(pace) = pace.filter(|_| !again) {
+                pace.done(bytes);
+            }
+        }
+        Ok(true)
+    }
+
+    async fn copy_piece(&self, start: u32, end: u32, again: bool) -> Result<bool, IoError> {
+        let part = |(from, to): (u32, u32)| ChunkPart {
+            chunk: self.old.chunk,
+            offset: u64::from(from) * BLOCK_BYTES,
+            at: 0,
+            len: ((to - from) as u64 * BLOCK_BYTES) as usize,
+        };
+        let held = self.old.data_runs(start, end);
+        for run in held.runs(start, end) {
+            let part = part(run);
+            let data = self.space.read_row(self.old, &part, IoBuf::new(part.len)).await?;
+            if self.space.write_row(&self.new, &part, data.freeze(), Durability::Cached).await.is_err() {
+                return Ok(false);
+            }
+        }
+        if again {
+            for gap in held.gaps(start, end) {
+                if self.space.zero_part(&self.new, &part(gap), Durability::Cached).await.is_err() {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+}

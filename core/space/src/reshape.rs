@@ -1,0 +1,87 @@
+//! A space gets another shape or other disks, row by row, while it is in use.
+//!
+//! What is asked for stands in the pool at once: rows are allotted in the new shape from then on. The rows that are left over
+//! tell what is still to be done, so a crash or a stop loses none of what was done before.
+//!
+//! Invariant: a row is never less protected than the weaker of the two shapes promises, and the journal has as many copies as
+//! the old or the new one asks for.
+
+use holdfast_device::IoError;
+use holdfast_model::{Provisioning, Shape};
+use holdfast_pool::PoolError;
+
+use crate::pace::{Ended, Pace};
+use crate::space::{Inner, Space};
+
+impl Space {
+    /// Asks for another shape, thin or fixed, which [`Space::convert`] then brings about. False if that is what it was asked
+    /// before. To fixed it becomes only at the end, when it has all its rows.
+    ///
+    /// # Errors
+    /// A shape that the disks cannot bear, no room for a journal, no quorum.
+    pub async fn reshape(&self, shape: Shape, provisioning: Provisioning, journal_bytes: Option<u64>) -> Result<bool, PoolError> {
+        let inner = &self.inner;
+        let now = if inner.thin() { Provisioning::Thin } else { Provisioning::Fixed };
+        let first = if provisioning == Provisioning::Thin { provisioning } else { now };
+        let changed = inner.pool.set_shape(inner.record.id, shape, first, journal_bytes).await?;
+        inner.refresh_record();
+        Ok(changed || provisioning != now)
+    }
+
+    /// Bytes of data that [`Space::convert`] will move at most.
+    pub fn bytes_to_convert(&self) -> u64 {
+        let inner = &self.inner;
+        inner.pool.chunks_of_other_shape(inner.record.id).len() as u64 * inner.record.chunk_bytes
+    }
+
+    /// Moves every row to the space's present shape. As a fixed space it has all its rows at the end, as a thin one none that
+    /// holds nothing.
+    ///
+    /// # Errors
+    /// Too little room, or a row that cannot be read; what was moved before stays so.
+    pub async fn convert(&self, provisioning: Provisioning, pace: &dyn Pace) -> Result<(), Ended> {
+        let inner = &self.inner;
+        inner.ready().await?;
+        for chunk in inner.pool.chunks_of_other_shape(inner.record.id) {
+            inner.relocate(chunk, &[], pace).await?;
+        }
+        inner.suit_journal().await?;
+        match provisioning {
+            Provisioning::Fixed => inner.pool.fill_space(inner.record.id).await.map_err(IoError::from)?,
+            Provisioning::Thin => inner.free_empty_rows().await?,
+        }
+        inner.refresh_record();
+        Ok(())
+    }
+
+    /// Bytes of data that [`Space::leave`] will move at most.
+    pub fn bytes_on(&self, disk: u16) -> u64 {
+        let inner = &self.inner;
+        inner.pool.chunks_on(inner.record.id, disk).len() as u64 * inner.record.chunk_bytes
+    }
+
+    /// Moves every row off a disk, and the journal too if the disk is retired.
+    ///
+    /// # Errors
+    /// As [`Space::convert`].
+    pub async fn leave(&self, disk: u16, pace: &dyn Pace) -> Result<(), Ended> {
+        let inner = &self.inner;
+        inner.ready().await?;
+        for chunk in inner.pool.chunks_on(inner.record.id, disk) {
+            inner.relocate(chunk, &[disk], pace).await?;
+        }
+        Ok(inner.suit_journal().await?)
+    }
+}
+
+impl Inner {
+    async fn free_empty_rows(&self) -> Result<(), IoError> {
+        let mut next = self.next_chunk(0);
+        while let Some(chunk) = next {
+            drop(self.row_if_any(chunk).await?);
+            self.free_if_empty(chunk).await?;
+            next = self.next_chunk(chunk + 1);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,131 @@
+//! The slabs of an open row, each of which may get another disk while the row is in use.
+//!
+//! A slab is in step at a certain outage count of its disk. One load of that count tells whether it may be read; where
+//! the counts differ, the pool's record decides.
+//!
+//! Invariant: only a slab that is neither in step nor joining gets another disk, so no request has to do with the old one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use arc_swap::{ArcSwap, Guard};
+use holdfast_device::{IoError, IoErrorKind};
+use holdfast_pool::slab::HEAD_BYTES;
+use holdfast_pool::{Pool, PoolDisk, SlabPlace};
+
+/// Never an outage count of a disk in service.
+const NOT_IN_STEP: u32 = u32::MAX;
+
+/// One copy of one column, or one column of a row with parity.
+pub struct Slab {
+    /// Its disk.
+    pub disk: Arc<PoolDisk>,
+    /// Where it begins on the disk.
+    pub start: u64,
+    in_step_at: AtomicU32,
+    joining: AtomicBool,
+    /// Whether the pool has it written down that the slab is stale.
+    stale_recorded: AtomicBool,
+}
+
+impl Slab {
+    /// The slab at a place of the pool, not in step as far as is known.
+    pub fn new(pool: &Pool, place: &SlabPlace) -> Result<Self, IoError> {
+        let disk =
+            pool.disk(place.disk()).ok_or_else(|| IoError::new(IoErrorKind::Gone, format!("disk {} of a row", place.disk())))?;
+        Ok(Self {
+            start: disk.area.unit_at(place.unit()),
+            disk,
+            in_step_at: AtomicU32::new(NOT_IN_STEP),
+            joining: AtomicBool::new(false),
+            stale_recorded: AtomicBool::new(false),
+        })
+    }
+
+    /// Whether it holds everything that was written, and its disk is in service.
+    pub fn usable(&self) -> bool {
+        self.disk.outages() == self.in_step_at.load(Ordering::Acquire)
+    }
+
+    /// Whether it is being brought in step, and so takes every write.
+    pub fn joining(&self) -> bool {
+        self.joining.load(Ordering::SeqCst)
+    }
+
+    /// Begins to take every write without being in step; false if it does already.
+    pub fn begin_joining(&self) -> bool {
+        !self.joining.swap(true, Ordering::SeqCst)
+    }
+
+    /// Ends to take every write without being in step.
+    pub fn end_joining(&self) {
+        self.joining.store(false, Ordering::SeqCst);
+    }
+
+    /// Notes that it is in step as of an outage count.
+    pub fn set_in_step(&self, outages: u32) {
+        self.stale_recorded.store(false, Ordering::Release);
+        self.in_step_at.store(outages, Ordering::Release);
+    }
+
+    /// Notes that it missed a write.
+    pub fn set_behind(&self) {
+        self.in_step_at.store(NOT_IN_STEP, Ordering::Release);
+    }
+
+    /// Whether the pool has it written down that it is stale.
+    pub fn stale_recorded(&self) -> bool {
+        self.stale_recorded.load(Ordering::Acquire)
+    }
+
+    /// Takes over what the pool has written down, as of an outage count of its disk.
+    pub fn refresh(&self, stale: bool, online: bool, outages: u32) {
+        self.stale_recorded.store(stale, Ordering::Release);
+        if stale {
+            self.set_behind();
+        } else if online && outages.is_multiple_of(2) {
+            self.in_step_at.store(outages, Ordering::Release);
+        }
+    }
+
+    /// Whether its disk is attached and rotates.
+    pub fn rotates(&self) -> bool {
+        self.disk.geometry().is_some_and(|geometry| geometry.rotational)
+    }
+
+    /// Where a byte of the column is on the disk.
+    pub fn at(&self, offset: u64) -> u64 {
+        self.start + HEAD_BYTES + offset
+    }
+}
+
+/// The slabs of a row: `column * copies + copy`.
+pub struct Slabs(Box<[ArcSwap<Slab>]>);
+
+impl Slabs {
+    /// The slabs at places of the pool.
+    pub fn new(pool: &Pool, places: &[SlabPlace]) -> Result<Self, IoError> {
+        let slab = |place| Slab::new(pool, place).map(ArcSwap::from_pointee);
+        places.iter().map(slab).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// One of them, as it is now.
+    pub fn get(&self, index: usize) -> Guard<Arc<Slab>> {
+        self.0[index].load()
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = Guard<Arc<Slab>>> {
+        self.0.iter().map(ArcSwap::load)
+    }
+
+    /// Puts one in the place of another that is not in step.
+    pub fn replace(&self, index: usize, slab: Slab) {
+        self.0[index].store(Arc::new(slab));
+    }
+}

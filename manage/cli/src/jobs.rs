@@ -1,0 +1,85 @@
+//! The commands that begin, watch and steer jobs.
+//!
+//! Invariant: progress goes to standard error, what came of the job to standard output; who waits for a job is told by the
+//! exit code whether it was done.
+
+use std::io::{IsTerminal, Write};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use holdfast_api::{Job, JobChanged, JobState, SetJob, StartJob, word};
+
+use crate::arguments::{JobCommand, StartOptions};
+use crate::client::Client;
+use crate::output::{job_line, print};
+use crate::remote::tell;
+
+/// How often a job that is watched is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(300);
+
+/// Does a job command.
+pub async fn job_command(client: &Client, json: bool, command: JobCommand) -> Result<()> {
+    match command {
+        JobCommand::List { all } => {
+            let mut jobs: Vec<Job> = client.get("/jobs").await?;
+            jobs.retain(|job| all || !job.state.has_ended());
+            print(json, &jobs)
+        }
+        JobCommand::Show { id } => print(json, &client.get::<Job>(&format!("/jobs/{id}")).await?),
+        JobCommand::Watch { id } => watch(client, json, id).await,
+        JobCommand::Pause { id } => change(client, json, id, "pause").await,
+        JobCommand::Resume { id } => change(client, json, id, "resume").await,
+        JobCommand::Cancel { id } => change(client, json, id, "cancel").await,
+        JobCommand::Set { id, priority, cap } => {
+            let request = SetJob { priority, cap_bytes_per_second: cap.map(|cap| cap.0) };
+            let answer: JobChanged = client.patch(&format!("/jobs/{id}"), &request).await?;
+            tell(json, &answer, answer.changed, format!("job {id} is set"))
+        }
+    }
+}
+
+async fn change(client: &Client, json: bool, id: u64, verb: &str) -> Result<()> {
+    let answer: JobChanged = client.post(&format!("/jobs/{id}/{verb}"), &()).await?;
+    tell(json, &answer, answer.changed, format!("job {id} is {}", word(&answer.job.state)))
+}
+
+/// Asks for the job at `path`, and follows it if that is wanted.
+pub async fn start(client: &Client, json: bool, path: &str, options: StartOptions) -> Result<()> {
+    let request = StartJob { priority: options.priority, cap_bytes_per_second: options.cap.map(|cap| cap.0) };
+    let answer: JobChanged = client.post(path, &request).await?;
+    let job = &answer.job;
+    if options.wait {
+        return watch(client, json, job.id).await;
+    }
+    let done = format!("job {}, {} of {}, is {}", job.id, word(&job.kind), job.object, word(&job.state));
+    tell(json, &answer, answer.changed, done)
+}
+
+/// Shows the progress of a job until it ends, and then what came of it.
+async fn watch(client: &Client, json: bool, id: u64) -> Result<()> {
+    let live = std::io::stderr().is_terminal();
+    let mut shown = None;
+    let job = loop {
+        let job: Job = client.get(&format!("/jobs/{id}")).await?;
+        let mut out = std::io::stderr().lock();
+        if live {
+            let _ = write!(out, "\r{}\x1b[K", job_line(&job)).and_then(|()| out.flush());
+        } else if shown.replace(job.state) != Some(job.state) {
+            let _ = writeln!(out, "{}", job_line(&job));
+        }
+        drop(out);
+        if job.state.has_ended() {
+            break job;
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    };
+    if live {
+        eprintln!();
+    }
+    print(json, &job)?;
+    match (job.state, job.error) {
+        (JobState::Done, _) => Ok(()),
+        (_, Some(error)) => Err(error.into()),
+        (state, None) => bail!("job {id}: it was {}; next: ask for the work anew", word(&state)),
+    }
+}

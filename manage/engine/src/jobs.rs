@@ -1,0 +1,159 @@
+//! Jobs: long work that is queued, watched, steered, and taken up again after a restart.
+//!
+//! ```text
+//!   requests.rs   what is asked of jobs          runner.rs     queued ─▶ working ─▶ ended; stopping without an end
+//!   table.rs      jobs.json                      schedule.rs   what is asked for by the calendar
+//!   control.rs    gate, share and cap            progress.rs   bytes done, and how fast
+//!   spec.rs       the kinds, one file each: scrub.rs
+//! ```
+//!
+//! A job works as a task on a reactor and asks its [`Control`] before each step. A job that is paused keeps its task, and
+//! gives its turn to another one.
+//!
+//! Invariants: what a request was answered about a job is in `jobs.json`, and a job that has ended stays so; in a pool, at
+//! most [`RUNNING_PER_POOL`] jobs run; at no time do two tasks do the same work.
+
+mod control;
+mod progress;
+mod requests;
+mod runner;
+mod schedule;
+mod scrub;
+mod spec;
+mod table;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use holdfast_api::{ApiError, Code, Job, JobState};
+use tokio::sync::{Notify, watch};
+
+use crate::error::Answer;
+use crate::events::EventLog;
+use crate::state::{StateError, read_versioned, write_json};
+use control::Control;
+use table::Table;
+
+pub(crate) use runner::run;
+
+/// Jobs of a pool that run at once, at most.
+const RUNNING_PER_POOL: usize = 2;
+/// How often progress is written down.
+const NOTE_EVERY: Duration = Duration::from_secs(5);
+const FILE: &str = "jobs.json";
+
+/// The task that does a job's work.
+struct Task {
+    control: Arc<Control>,
+    over: watch::Receiver<bool>,
+}
+
+#[derive(Default)]
+struct Inner {
+    table: Table,
+    /// By the number of the job; also of jobs that have ended, until their last step has.
+    tasks: BTreeMap<u64, Task>,
+    stopping: bool,
+    unsaved: bool,
+    noted: Option<Instant>,
+}
+
+/// All jobs.
+pub(crate) struct Jobs {
+    path: PathBuf,
+    events: Arc<EventLog>,
+    inner: Mutex<Inner>,
+    wake: Notify,
+}
+
+impl Inner {
+    fn control(&self, id: u64) -> Option<&Control> {
+        self.tasks.get(&id).map(|task| &*task.control)
+    }
+
+    fn view(&self, id: u64) -> Option<Job> {
+        self.table.any(id).map(|record| record.view(self.control(id).filter(|_| record.ended.is_none())))
+    }
+}
+
+impl Jobs {
+    /// Reads the jobs of a state folder. Those that ran are queued.
+    ///
+    /// # Errors
+    /// If `jobs.json` is damaged or from a later version.
+    pub(crate) fn load(folder: &Path, events: Arc<EventLog>) -> Result<Self, StateError> {
+        let path = folder.join(FILE);
+        let next_action = "move it away; the jobs in it are forgotten, and can be asked for again";
+        let mut table: Table = read_versioned(&path, table::VERSION, next_action)?.unwrap_or_default();
+        for record in table.jobs.iter_mut().filter(|record| record.state == JobState::Running) {
+            record.state = JobState::Queued;
+        }
+        let inner = Mutex::new(Inner { table, ..Inner::default() });
+        Ok(Self { path, events, inner, wake: Notify::new() })
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the table and writes it down; where that fails, nothing is changed.
+    fn change<T>(&self, inner: &mut Inner, change: impl FnOnce(&mut Table) -> T) -> Answer<T> {
+        let mut next = inner.table.clone();
+        let answer = change(&mut next);
+        if next != inner.table {
+            let failed = |error: std::io::Error| {
+                let next_action = "look at the room and the rights on its file system";
+                ApiError::new(Code::Failed, format!("file {}", self.path.display()), format!("writing it: {error}"), next_action)
+            };
+            write_json(&self.path, &next).map_err(failed)?;
+            inner.table = next;
+            inner.unsaved = false;
+        }
+        Ok(answer)
+    }
+
+    /// Writes down what happened of itself. If that fails it is tried again with the next progress.
+    fn save(&self, inner: &mut Inner) {
+        match write_json(&self.path, &inner.table) {
+            Ok(()) => inner.unsaved = false,
+            Err(error) => {
+                inner.unsaved = true;
+                tracing::error!("{} cannot be written: {error}", self.path.display());
+            }
+        }
+    }
+
+    /// Writes progress down, now and then.
+    fn note_progress(&self) {
+        let mut inner = self.inner();
+        if inner.noted.is_some_and(|noted| noted.elapsed() < NOTE_EVERY) {
+            return;
+        }
+        let Inner { table, tasks, unsaved, noted, .. } = &mut *inner;
+        *noted = Some(Instant::now());
+        for record in &mut table.jobs {
+            if let Some(task) = tasks.get(&record.id) {
+                let before = record.done_bytes;
+                record.note(&task.control);
+                *unsaved |= before != record.done_bytes;
+            }
+        }
+        if inner.unsaved {
+            self.save(&mut inner);
+        }
+    }
+
+    /// Jobs in the order of their numbers: all that have not ended, and the last that have.
+    pub(crate) fn list(&self) -> Vec<Job> {
+        let inner = self.inner();
+        let records = inner.table.jobs.iter().chain(&inner.table.ended);
+        let mut jobs: Vec<Job> = records.filter_map(|record| inner.view(record.id)).collect();
+        jobs.sort_by_key(|job| job.id);
+        jobs
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,186 @@
+//! What is asked of jobs: lists, a pause, an end, another pace.
+//!
+//! Invariant: a request that is repeated changes nothing more, and nothing is changed about a job that has ended.
+
+use holdfast_api::{ApiError, Job, JobChanged, JobState, SetJob, StartJob};
+use holdfast_model::Uuid;
+
+use super::control::Gate;
+use super::spec::JobSpec;
+use super::table::{Record, Table};
+use crate::engine::Engine;
+use crate::error::{Answer, conflict, not_found};
+
+fn name(id: u64) -> String {
+    format!("job {id}")
+}
+
+fn absent(id: u64) -> ApiError {
+    not_found(name(id), "'holdfast job list --all' shows the jobs that are known")
+}
+
+/// A cap as a request says it, where 0 takes it away.
+fn cap(bytes_per_second: u64) -> Option<u64> {
+    (bytes_per_second > 0).then_some(bytes_per_second)
+}
+
+/// The job of this number, if something can be changed about it.
+fn unended(table: &mut Table, id: u64) -> Answer<&mut Record> {
+    let ended = table.any(id).ok_or_else(|| absent(id))?.state;
+    let message = format!("it has ended: {}", holdfast_api::word(&ended));
+    table.job(id).ok_or_else(|| conflict(name(id), message, "ask for the work anew"))
+}
+
+impl Engine {
+    /// Jobs, oldest first: all that have not ended and the last that have; of one state and of one `POOL` or `POOL/SPACE`
+    /// where these are given.
+    pub fn jobs(&self, state: Option<JobState>, object: Option<&str>) -> Vec<Job> {
+        let within = |job: &Job, object: &str| {
+            job.object.strip_prefix(object).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let mut jobs = self.jobs.list();
+        jobs.retain(|job| state.is_none_or(|state| job.state == state) && object.is_none_or(|object| within(job, object)));
+        jobs
+    }
+
+    /// The job of this number.
+    ///
+    /// # Errors
+    /// If there is none, or it ended long ago.
+    pub fn job(&self, id: u64) -> Answer<Job> {
+        self.jobs.inner().view(id).ok_or_else(|| absent(id))
+    }
+
+    /// Queues a job, unless the same has not ended yet. No other change may be under way.
+    pub(super) fn add_job(&self, spec: JobSpec, request: StartJob) -> Answer<JobChanged> {
+        let there = self.jobs.inner().table.jobs.iter().find(|record| record.spec.is_like(&spec)).map(|record| record.id);
+        if let Some(id) = there {
+            return Ok(JobChanged { changed: false, job: self.job(id)? });
+        }
+        let (priority, cap) = (request.priority.unwrap_or_default(), request.cap_bytes_per_second.and_then(cap));
+        let id = self.jobs.change(&mut self.jobs.inner(), |table| table.add(spec, priority, cap).id)?;
+        self.start_jobs();
+        Ok(JobChanged { changed: true, job: self.job(id)? })
+    }
+
+    /// Changes a job that has not ended. `change` says whether it changed anything.
+    fn change_job(&self, id: u64, change: impl FnOnce(&mut Record) -> bool) -> Answer<JobChanged> {
+        let mut inner = self.jobs.inner();
+        let progress = inner.tasks.get(&id).map(|task| task.control.clone());
+        let changed = self.jobs.change(&mut inner, |table| {
+            let record = unended(table, id)?;
+            if let Some(control) = &progress {
+                record.note(control);
+            }
+            Ok(change(record))
+        })??;
+        let job = inner.view(id).ok_or_else(|| absent(id))?;
+        if let Some(control) = &progress {
+            control.set_pace(job.priority, job.cap_bytes_per_second);
+            if job.state != JobState::Running {
+                control.set_gate(Gate::Held);
+            }
+        }
+        Ok(JobChanged { changed, job })
+    }
+
+    /// Lets a job wait, from the end of its step on, until it is resumed.
+    ///
+    /// # Errors
+    /// If there is none, or it has ended.
+    pub fn pause_job(&self, id: u64) -> Answer<JobChanged> {
+        let answer = self.change_job(id, |record| std::mem::replace(&mut record.state, JobState::Paused) != JobState::Paused)?;
+        if answer.changed {
+            self.note(&name(id), "paused");
+            self.jobs.wake.notify_one();
+        }
+        Ok(answer)
+    }
+
+    /// Lets a paused job go on as soon as it is its turn.
+    ///
+    /// # Errors
+    /// If there is none, or it has ended.
+    pub fn resume_job(&self, id: u64) -> Answer<JobChanged> {
+        let resume = |record: &mut Record| {
+            let paused = record.state == JobState::Paused;
+            if paused {
+                record.state = JobState::Queued;
+            }
+            paused
+        };
+        let JobChanged { changed, .. } = self.change_job(id, resume)?;
+        if changed {
+            self.note(&name(id), "resumed");
+            self.start_jobs_unless_changing();
+        }
+        Ok(JobChanged { changed, job: self.job(id)? })
+    }
+
+    /// Changes how much a job makes way and how fast it may be, at once.
+    ///
+    /// # Errors
+    /// If there is none, or it has ended.
+    pub fn set_job(&self, id: u64, request: SetJob) -> Answer<JobChanged> {
+        let set = |record: &mut Record| {
+            let before = (record.priority, record.cap_bytes_per_second);
+            record.priority = request.priority.unwrap_or(record.priority);
+            record.cap_bytes_per_second = request.cap_bytes_per_second.map_or(record.cap_bytes_per_second, cap);
+            before != (record.priority, record.cap_bytes_per_second)
+        };
+        let answer = self.change_job(id, set)?;
+        if answer.changed {
+            let cap = answer.job.cap_bytes_per_second;
+            let cap = cap.map_or_else(|| "no cap".into(), |cap| format!("at most {}/s", holdfast_model::ByteSize(cap)));
+            self.note(&name(id), &format!("set to {} priority, {cap}", holdfast_api::word(&answer.job.priority)));
+        }
+        Ok(answer)
+    }
+
+    /// Ends a job before it is done, and waits for the end of its step. What it did stays.
+    ///
+    /// # Errors
+    /// If there is none, it came to another end, or its step does not end.
+    pub async fn cancel_job(&self, id: u64) -> Answer<JobChanged> {
+        let before = self.job(id)?;
+        match before.state {
+            JobState::Cancelled => return Ok(JobChanged { changed: false, job: before }),
+            JobState::Done | JobState::Failed => {
+                let message = format!("it has ended: {}", holdfast_api::word(&before.state));
+                return Err(conflict(name(id), message, "ask for the work anew"));
+            }
+            JobState::Queued | JobState::Running | JobState::Paused => {}
+        }
+        self.cancel_jobs(|record| record.id == id).await?;
+        Ok(JobChanged { changed: true, job: self.job(id)? })
+    }
+
+    /// Cancels all jobs of a pool, or those of one space of it.
+    pub(crate) async fn cancel_jobs_of(&self, pool: Uuid, space: Option<Uuid>) -> Answer<()> {
+        let of = |spec: &JobSpec| spec.pool() == pool && space.is_none_or(|space| spec.space_id() == space);
+        self.cancel_jobs(|record| of(&record.spec)).await
+    }
+
+    /// Cancels jobs, and waits until nothing works on them any more.
+    async fn cancel_jobs(&self, which: impl Fn(&Record) -> bool) -> Answer<()> {
+        let mut cancelled = Vec::new();
+        {
+            let mut inner = self.jobs.inner();
+            let ids: Vec<u64> = inner.table.jobs.iter().filter(|record| which(record)).map(|record| record.id).collect();
+            let controls: Vec<_> = ids.iter().map(|id| inner.tasks.get(id).map(|task| task.control.clone())).collect();
+            self.jobs.change(&mut inner, |table| {
+                for (id, control) in ids.iter().zip(&controls) {
+                    let Some(record) = table.end(*id, JobState::Cancelled) else { continue };
+                    if let Some(control) = control {
+                        record.note(control);
+                    }
+                    cancelled.push((*id, record.title()));
+                }
+            })?;
+        }
+        for (id, title) in &cancelled {
+            self.note(&name(*id), &format!("{title} cancelled"));
+        }
+        self.jobs.stop_tasks(|record| which(record) && record.state == JobState::Cancelled).await
+    }
+}

@@ -1,0 +1,247 @@
+//! From queued to working to ended, and how work stops without an end.
+//!
+//! Invariants: work begins only while no other change is under way, so that a pool or space that is about to close gets no
+//! new task; a task's hold on pool and space is gone before its end is told.
+
+use std::cmp::Reverse;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use holdfast_api::{ApiError, Code, JobState, Severity};
+use holdfast_device::reactor::{self, ReactorGone};
+use holdfast_space::Ended;
+use tokio::sync::watch;
+
+use super::control::{Control, Gate};
+use super::spec::{JobSpec, Outcome, Site};
+use super::table::Record;
+use super::{Inner, Jobs, RUNNING_PER_POOL, Task};
+use crate::engine::{Engine, OpenPool};
+use crate::error::{Answer, from_space, not_found};
+use crate::events::now;
+
+/// How long the end of a step is waited for.
+const STOP_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What a task brought.
+type Brought = Result<Result<Outcome, Ended>, ReactorGone>;
+
+/// Where the work of a job can be done now.
+enum Place {
+    At(Site),
+    /// Not now: its pool is away, or its space is not open.
+    Nowhere,
+    /// Its space is gone from the pool.
+    Gone(ApiError),
+}
+
+/// Starts what is due, asks for what the calendar wants, and writes progress down, until `stop` says so or the engine is gone.
+pub(crate) async fn run(engine: Weak<Engine>, mut stop: watch::Receiver<bool>) {
+    let Some((jobs, interval)) = engine.upgrade().map(|engine| (engine.jobs.clone(), engine.settings.watch_interval)) else {
+        return;
+    };
+    loop {
+        tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => return,
+            () = jobs.wake.notified() => {}
+            () = tokio::time::sleep(interval) => {}
+        }
+        let Some(engine) = engine.upgrade() else { return };
+        engine.start_jobs_unless_changing();
+        engine.ask_for_scrubs().await;
+        let noting = jobs.clone();
+        if let Err(error) = engine.blocking(move || noting.note_progress()).await {
+            tracing::warn!("progress is not written down: {error}");
+        }
+    }
+}
+
+impl Engine {
+    /// Starts the jobs whose turn it is, unless a change is under way; then they are started a little later.
+    pub(super) fn start_jobs_unless_changing(&self) {
+        if let Ok(_changing) = self.changing.try_lock() {
+            self.start_jobs();
+        }
+    }
+
+    /// Starts the jobs whose turn it is: those of higher priority first, else the older ones. No other change may be
+    /// under way.
+    pub(super) fn start_jobs(&self) {
+        let mut inner = self.jobs.inner();
+        if inner.stopping {
+            return;
+        }
+        let queued = inner.table.jobs.iter().filter(|record| record.state == JobState::Queued);
+        let mut queued: Vec<Record> = queued.cloned().collect();
+        queued.sort_by_key(|record| (Reverse(record.priority), record.id));
+        let mut changed = false;
+        for record in queued {
+            match self.place(&record.spec) {
+                Place::At(site) if inner.has_turn(&record) => {
+                    self.start_job(&mut inner, &record, site);
+                    changed = true;
+                }
+                Place::At(_) | Place::Nowhere => {}
+                Place::Gone(error) => {
+                    self.jobs.fail(&mut inner, record.id, error);
+                    changed = true;
+                }
+            }
+        }
+        if changed {
+            self.jobs.save(&mut inner);
+        }
+    }
+
+    fn start_job(&self, inner: &mut Inner, queued: &Record, site: Site) {
+        let resumed = inner.control(queued.id).map(|control| control.set_gate(Gate::Open)).is_some();
+        if !resumed {
+            inner.tasks.insert(queued.id, self.spawn_job(queued, site));
+        }
+        let Some(record) = inner.table.job(queued.id) else { return };
+        record.state = JobState::Running;
+        if !resumed {
+            record.started = Some(now());
+            self.note(&format!("job {}", record.id), &format!("{} started", record.title()));
+        }
+    }
+
+    fn place(&self, spec: &JobSpec) -> Place {
+        let live = self.live();
+        let Some(open) = live.pools.values().find(|open| open.pool.id() == spec.pool()) else { return Place::Nowhere };
+        let there = |record: &holdfast_pool::SpaceRecord| record.uuid == spec.space_id();
+        let space = open.spaces().values().find(|space| there(&space.record())).cloned();
+        match space {
+            Some(space) => Place::At(Site { open: open.clone(), space }),
+            None if open.pool.spaces().iter().any(there) => Place::Nowhere,
+            None => Place::Gone(not_found(format!("space {}", spec.object()), "ask for the work on a space that is there")),
+        }
+    }
+
+    fn spawn_job(&self, record: &Record, site: Site) -> Task {
+        let (id, spec) = (record.id, record.spec.clone());
+        let pool = Arc::downgrade(&site.open);
+        let requests = move || pool.upgrade().map_or(0, |open| requests(&open));
+        let (total_bytes, cap) = (spec.total_bytes(&site), record.cap_bytes_per_second);
+        let control = Arc::new(Control::new(reactor::clock(), requests, total_bytes, record.priority, cap));
+        let pace = control.clone();
+        let call = self.next_reactor().call(move || async move {
+            let brought = spec.run(&site, &*pace).await;
+            drop(site);
+            brought
+        });
+        let (over, ended) = watch::channel(false);
+        let jobs = self.jobs.clone();
+        tokio::spawn(async move {
+            jobs.finish(id, call.await);
+            over.send_replace(true);
+            jobs.wake.notify_one();
+        });
+        Task { control, over: ended }
+    }
+
+    /// Stops the work on a pool that closes, without ending its jobs: they go on when it is back.
+    pub(crate) async fn halt_jobs_of(&self, pool: holdfast_model::Uuid) {
+        if let Err(error) = self.jobs.stop_tasks(|record| record.spec.pool() == pool).await {
+            tracing::error!("{error}");
+        }
+    }
+
+    /// Stops all work for good, without ending the jobs: they go on after the next start.
+    pub(crate) async fn halt_jobs(&self) {
+        self.jobs.inner().stopping = true;
+        if let Err(error) = self.jobs.stop_tasks(|_| true).await {
+            tracing::error!("{error}");
+        }
+    }
+}
+
+/// Requests that clients sent to the spaces of a pool.
+fn requests(open: &OpenPool) -> u64 {
+    let count = |space: &Arc<holdfast_space::Space>| {
+        let counters = space.counters();
+        [&counters.reads, &counters.writes, &counters.discards]
+            .map(|count| count.requests.load(Ordering::Relaxed))
+            .iter()
+            .sum::<u64>()
+    };
+    open.spaces().values().map(count).sum()
+}
+
+impl Inner {
+    /// Whether there is room for one more job in its pool, and nothing that was cancelled still does the same.
+    fn has_turn(&self, queued: &Record) -> bool {
+        let runs = |record: &&Record| record.state == JobState::Running && record.spec.pool() == queued.spec.pool();
+        let lingers = |id: &u64| {
+            let record = self.table.any(*id);
+            record.is_some_and(|record| record.state.has_ended() && record.spec.is_like(&queued.spec))
+        };
+        self.table.jobs.iter().filter(runs).count() < RUNNING_PER_POOL && !self.tasks.keys().any(lingers)
+    }
+}
+
+impl Jobs {
+    /// Notes what became of a task. A job whose work was stopped, and that was not cancelled, waits.
+    fn finish(&self, id: u64, brought: Brought) {
+        let mut inner = self.inner();
+        let stopping = inner.stopping;
+        let Some(task) = inner.tasks.remove(&id) else { return };
+        let Some(record) = inner.table.job(id) else { return };
+        record.note(&task.control);
+        let space = format!("space {}", record.spec.object());
+        match brought {
+            Ok(Ok(outcome)) => {
+                for found in &outcome.findings {
+                    self.events.emit(found.severity, &space, &found.cause, &found.next_action);
+                }
+                self.succeed(&mut inner, id, outcome.result);
+            }
+            Ok(Err(Ended::Failed(error))) => self.fail(&mut inner, id, from_space(space, error)),
+            Err(ReactorGone) if stopping => return,
+            Err(ReactorGone) => {
+                let error = ApiError::new(Code::Failed, space, "the work broke off", "see the daemon's log");
+                self.fail(&mut inner, id, error);
+            }
+            Ok(Err(Ended::Stopped)) if record.state == JobState::Running => record.state = JobState::Queued,
+            Ok(Err(Ended::Stopped)) => {}
+        }
+        self.save(&mut inner);
+    }
+
+    fn succeed(&self, inner: &mut Inner, id: u64, result: String) {
+        let Some(record) = inner.table.end(id, JobState::Done) else { return };
+        record.done_bytes = record.total_bytes;
+        self.events.emit(Severity::Info, &format!("job {id}"), &format!("{} done: {result}", record.title()), "");
+        record.result = Some(result);
+    }
+
+    fn fail(&self, inner: &mut Inner, id: u64, error: ApiError) {
+        let Some(record) = inner.table.end(id, JobState::Failed) else { return };
+        let cause = format!("{} failed: {}", record.title(), error.message);
+        self.events.emit(Severity::Error, &format!("job {id}"), &cause, &error.next_action);
+        record.error = Some(error);
+    }
+
+    /// Shuts the gates of the tasks whose jobs `which` names, and waits for their ends.
+    pub(super) async fn stop_tasks(&self, which: impl Fn(&Record) -> bool) -> Answer<()> {
+        let mut waiting = Vec::new();
+        {
+            let inner = self.inner();
+            for (id, task) in &inner.tasks {
+                if let Some(record) = inner.table.any(*id).filter(|record| which(record)) {
+                    task.control.set_gate(Gate::Shut);
+                    waiting.push((format!("job {id}: {}", record.title()), task.over.clone()));
+                }
+            }
+        }
+        let deadline = tokio::time::Instant::now() + STOP_TIMEOUT;
+        for (object, mut over) in waiting {
+            if tokio::time::timeout_at(deadline, over.wait_for(|over| *over)).await.is_err() {
+                let message = format!("its step did not end within {} s", STOP_TIMEOUT.as_secs());
+                return Err(ApiError::new(Code::Timeout, object, message, "look at the pool's disks"));
+            }
+        }
+        Ok(())
+    }
+}

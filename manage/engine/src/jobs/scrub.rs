@@ -1,0 +1,78 @@
+//! The scrub of a space: all of it is read, what is known to be wrong is made good, and what was found is told.
+//!
+//! Invariant: of what is found, at most [`TOLD`] pieces become events; the result counts all.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use holdfast_api::{JobChanged, Severity, StartJob};
+use holdfast_model::{ByteSize, Uuid};
+use holdfast_space::{Ended, Mismatch, Pace, Verified};
+
+use super::spec::{Finding, JobSpec, Outcome, Site, SpaceRef};
+use crate::engine::Engine;
+use crate::error::Answer;
+use crate::spaces::parse_path;
+
+/// Findings of one scrub that are told one by one.
+const TOLD: usize = 100;
+
+impl Engine {
+    /// Scrubs a space: answers with the job that does it, the one that is there already if there is one.
+    ///
+    /// # Errors
+    /// If there is no such space, or the job cannot be written down.
+    pub async fn scrub_space(self: &Arc<Self>, path: String, request: StartJob) -> Answer<JobChanged> {
+        self.change(move |engine| async move {
+            let path = parse_path(&path)?;
+            let (open, _, space) = engine.space_at(&path)?;
+            let space = SpaceRef { pool: open.pool.id(), space: space.record().uuid, path: path.to_string() };
+            engine.add_job(JobSpec::Scrub(space), request)
+        })
+        .await
+    }
+}
+
+/// Bytes that a scrub goes over.
+pub(super) fn total_bytes(site: &Site) -> u64 {
+    site.space.scrub_bytes()
+}
+
+/// Scrubs.
+pub(super) async fn run(site: &Site, pace: &dyn Pace) -> Result<Outcome, Ended> {
+    let found = site.space.scrub(pace).await?;
+    let paths: HashMap<Uuid, String> =
+        site.open.disk_statuses().into_iter().map(|disk| (disk.record.id, disk.record.path)).collect();
+    let (severity, next_action) = match found.unrepaired_blocks {
+        0 => (Severity::Warning, "watch the disk; replace it if this goes on"),
+        _ => (Severity::Error, "where it was not made good, compare what lies there with a backup"),
+    };
+    let told = |mismatch: &Mismatch| Finding {
+        severity,
+        cause: format!(
+            "scrub: {} at {} did not agree with what it goes with (disk {}, at {})",
+            mismatch.piece,
+            mismatch.offset_bytes,
+            paths.get(&mismatch.disk).map_or("gone", String::as_str),
+            mismatch.disk_offset_bytes
+        ),
+        next_action: next_action.into(),
+    };
+    Ok(Outcome { result: result(&found), findings: found.mismatches.iter().take(TOLD).map(told).collect() })
+}
+
+fn result(found: &Verified) -> String {
+    let wrong = found.repaired_blocks + found.unrepaired_blocks;
+    let mut text = format!("{} compared", ByteSize(found.checked_bytes));
+    text += &match wrong {
+        0 => ", all agree".into(),
+        _ => format!(
+            "; of {wrong} blocks that did not agree or could not be read, {} were made good and {} left as they are",
+            found.repaired_blocks, found.unrepaired_blocks
+        ),
+    };
+    if found.unchecked_bytes > 0 {
+        text += &format!("; {} could not be compared", ByteSize(found.unchecked_bytes));
+    }
+    text
+}

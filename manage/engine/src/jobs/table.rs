@@ -1,0 +1,151 @@
+//! The content of `jobs.json`: jobs that have not ended, the last that have, and when spaces were scrubbed.
+//!
+//! Invariant: a job is in the table once; of jobs that have ended, the last [`HISTORY`] are kept.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use holdfast_api::{ApiError, Job, JobPriority, JobState};
+use holdfast_model::Uuid;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::control::Control;
+use super::spec::JobSpec;
+use crate::events::now;
+
+/// The version of `jobs.json` that this program writes.
+pub(super) const VERSION: u32 = 1;
+/// Jobs that are kept after their end.
+pub(super) const HISTORY: usize = 200;
+
+/// A job as it is written down.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Record {
+    pub(super) id: u64,
+    pub(super) spec: JobSpec,
+    pub(super) state: JobState,
+    pub(super) priority: JobPriority,
+    pub(super) cap_bytes_per_second: Option<u64>,
+    pub(super) created: String,
+    pub(super) started: Option<String>,
+    pub(super) ended: Option<String>,
+    pub(super) done_bytes: u64,
+    pub(super) total_bytes: u64,
+    pub(super) error: Option<ApiError>,
+    pub(super) result: Option<String>,
+}
+
+impl Record {
+    /// Notes how far the work is.
+    pub(super) fn note(&mut self, control: &Control) {
+        (self.done_bytes, self.total_bytes) = (control.progress.done_bytes(), control.progress.total_bytes());
+    }
+
+    /// How messages call it.
+    pub(super) fn title(&self) -> String {
+        format!("{} of {}", holdfast_api::word(&self.spec.kind()), self.spec.object())
+    }
+
+    /// The job as the API shows it; `control` steers its work, where there is any.
+    pub(super) fn view(&self, control: Option<&Control>) -> Job {
+        let mut record = self.clone();
+        if let Some(control) = control {
+            record.note(control);
+        }
+        let running = control.filter(|_| record.state == JobState::Running);
+        let rate = running.map_or(0, Control::rate);
+        let left_bytes = record.total_bytes.saturating_sub(record.done_bytes);
+        Job {
+            id: record.id,
+            kind: record.spec.kind(),
+            object: record.spec.object().into(),
+            state: record.state,
+            done_bytes: record.done_bytes,
+            total_bytes: record.total_bytes,
+            rate_bytes_per_second: rate,
+            seconds_left: (rate > 0).then(|| left_bytes.div_ceil(rate)),
+            priority: record.priority,
+            cap_bytes_per_second: record.cap_bytes_per_second,
+            created: record.created,
+            started: record.started,
+            ended: record.ended,
+            error: record.error,
+            result: record.result,
+        }
+    }
+}
+
+/// When a space of a pool was scrubbed last; for one that never was, since when it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Scrubbed {
+    pub(super) pool: Uuid,
+    pub(super) at: Timestamp,
+}
+
+/// The content of `jobs.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Table {
+    version: u32,
+    next_id: u64,
+    /// Those that have not ended, oldest first.
+    #[serde(default)]
+    pub(super) jobs: Vec<Record>,
+    /// Those that have, in the order in which they did.
+    #[serde(default)]
+    pub(super) ended: VecDeque<Record>,
+    /// By the id of the space.
+    #[serde(default)]
+    pub(super) scrubbed: BTreeMap<Uuid, Scrubbed>,
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Self { version: VERSION, next_id: 1, jobs: vec![], ended: VecDeque::new(), scrubbed: BTreeMap::new() }
+    }
+}
+
+impl Table {
+    /// Adds a queued job.
+    pub(super) fn add(&mut self, spec: JobSpec, priority: JobPriority, cap: Option<u64>) -> &Record {
+        self.jobs.push(Record {
+            id: self.next_id,
+            spec,
+            state: JobState::Queued,
+            priority,
+            cap_bytes_per_second: cap,
+            created: now(),
+            started: None,
+            ended: None,
+            done_bytes: 0,
+            total_bytes: 0,
+            error: None,
+            result: None,
+        });
+        self.next_id += 1;
+        &self.jobs[self.jobs.len() - 1]
+    }
+
+    /// The job of this number that has not ended.
+    pub(super) fn job(&mut self, id: u64) -> Option<&mut Record> {
+        self.jobs.iter_mut().find(|record| record.id == id)
+    }
+
+    /// The job of this number, ended or not.
+    pub(super) fn any(&self, id: u64) -> Option<&Record> {
+        self.jobs.iter().chain(&self.ended).find(|record| record.id == id)
+    }
+
+    /// Ends a job; `None` if it has ended already.
+    pub(super) fn end(&mut self, id: u64, state: JobState) -> Option<&mut Record> {
+        let at = self.jobs.iter().position(|record| record.id == id)?;
+        let mut record = self.jobs.remove(at);
+        record.state = state;
+        record.ended = Some(now());
+        let JobSpec::Scrub(space) = &record.spec;
+        self.scrubbed.insert(space.space, Scrubbed { pool: space.pool, at: Timestamp::now() });
+        self.ended.push_back(record);
+        let excess = self.ended.len().saturating_sub(HISTORY);
+        self.ended.drain(..excess);
+        self.ended.back_mut()
+    }
+}

@@ -1,0 +1,371 @@
+//! Jobs of a real engine on file disks in memory.
+
+use std::path::{Path, PathBuf};
+
+use holdfast_api::{CreateFileDisk, CreatePool, CreateSpace, JobKind, JobPriority, LayoutKind, SetJob, Severity, StartJob};
+use holdfast_device::{Durability, IoBuf};
+use holdfast_model::ByteSize;
+
+use super::*;
+use crate::{Engine, Settings, StartError};
+
+const MIB: u64 = 1 << 20;
+/// So slow that a scrub of the rig's spaces does not end by itself.
+const SLOW: StartJob = StartJob { priority: None, cap_bytes_per_second: Some(MIB) };
+
+struct Rig {
+    folder: tempfile::TempDir,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let memory = Path::new("/dev/shm");
+        let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+        Self { folder: folder.unwrap() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn settings(&self) -> Settings {
+        let mut settings = Settings::new(self.path("state"));
+        settings.block_devices = false;
+        settings.reactors = 2;
+        settings.watch_interval = Duration::from_millis(20);
+        settings
+    }
+
+    async fn start(&self) -> Arc<Engine> {
+        Engine::start(self.settings()).await.unwrap()
+    }
+
+    /// An engine with a pool `tank` of three disks, and full mirrors of 16 MiB of these names on it.
+    async fn with_spaces(&self, names: &[&str]) -> Arc<Engine> {
+        let engine = self.start().await;
+        let disks: Vec<String> = (1..=3).map(|number| self.path(&format!("d{number}")).display().to_string()).collect();
+        for path in &disks {
+            engine.create_file_disk(CreateFileDisk { path: path.clone(), size_bytes: 128 * MIB }).await.unwrap();
+        }
+        engine.create_pool(CreatePool { name: "tank".into(), disks, force: false }).await.unwrap();
+        for name in names {
+            make_full(&engine, name).await;
+        }
+        engine
+    }
+}
+
+async fn make_full(engine: &Arc<Engine>, name: &str) {
+    let request = CreateSpace {
+        name: name.into(),
+        layout: LayoutKind::Mirror,
+        copies: None,
+        parity: None,
+        columns: None,
+        interleave_bytes: None,
+        size_bytes: 16 * MIB,
+        thin: false,
+        journal_bytes: None,
+    };
+    engine.create_space(request).await.unwrap();
+    let (_, _, space) = engine.space_at(&name.parse().unwrap()).unwrap();
+    let written = engine.on_reactor(move || async move {
+        for at in 0..16 {
+            let mut data = IoBuf::new(MIB as usize);
+            data.fill(at as u8 + 1);
+            space.write(at * MIB, data.freeze(), Durability::Durable).await?;
+        }
+        Ok::<_, holdfast_device::IoError>(())
+    });
+    written.await.unwrap().unwrap();
+}
+
+async fn scrub(engine: &Arc<Engine>, space: &str, request: StartJob) -> Job {
+    let answer = engine.scrub_space(space.into(), request).await.unwrap();
+    assert!(answer.changed, "{answer:?}");
+    answer.job
+}
+
+async fn until(engine: &Engine, id: u64, what: &str, done: impl Fn(&Job) -> bool) -> Job {
+    let begun = Instant::now();
+    loop {
+        let job = engine.job(id).unwrap();
+        if done(&job) {
+            return job;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20), "{what}: {job:?}\n{:#?}", engine.events().list(0, 100));
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+async fn until_in(engine: &Engine, id: u64, state: JobState) -> Job {
+    until(engine, id, "it never came to that state", |job| job.state == state).await
+}
+
+fn told(engine: &Engine, object: &str, part: &str) -> usize {
+    engine.events().list(0, usize::MAX).iter().filter(|event| event.object == object && event.cause.contains(part)).count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_scrub_comes_to_its_end_and_tells_what_it_found() {
+    let rig = Rig::new();
+    let engine = rig.with_spaces(&["tank/a"]).await;
+    let job = scrub(&engine, "tank/a", StartJob::default()).await;
+    assert_eq!((job.kind, job.object.as_str(), job.priority), (JobKind::Scrub, "tank/a", JobPriority::Normal));
+    let done = until_in(&engine, job.id, JobState::Done).await;
+    assert!(done.done_bytes == done.total_bytes && done.total_bytes >= 32 * MIB && done.error.is_none(), "{done:?}");
+    assert!(done.result.as_deref().is_some_and(|result| result == "32 MiB compared, all agree"), "{done:?}");
+    assert!(done.created <= done.started.clone().unwrap() && done.started < done.ended, "{done:?}");
+    assert_eq!((done.rate_bytes_per_second, done.seconds_left), (0, None));
+    let name = format!("job {}", job.id);
+    assert_eq!((told(&engine, &name, "started"), told(&engine, &name, "done")), (1, 1));
+
+    let map = engine.space_map("tank/a").await.unwrap();
+    let slab = &map[0].slabs[0];
+    let disk = std::fs::File::options().write(true).open(&slab.path).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&disk, &[0xa5; 8192], slab.offset_bytes + (1 << 20)).unwrap();
+    let job = scrub(&engine, "tank/a", StartJob::default()).await;
+    let done = until_in(&engine, job.id, JobState::Done).await;
+    assert!(done.result.as_deref().is_some_and(|result| result.contains("of 2 blocks") && result.contains("2 left")), "{done:?}");
+    let events = engine.events().list(0, usize::MAX);
+    let findings: Vec<_> =
+        events.iter().filter(|event| event.object == "space tank/a" && event.cause.starts_with("scrub: ")).collect();
+    assert!(findings.len() == 2 && findings.iter().all(|event| event.severity == Severity::Error), "{findings:#?}");
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn asking_again_answers_with_the_job_that_is_there() {
+    let rig = Rig::new();
+    let engine = rig.with_spaces(&["tank/a"]).await;
+    let job = scrub(&engine, "tank/a", SLOW).await;
+    let again = engine.scrub_space("tank/a".into(), StartJob::default()).await.unwrap();
+    assert!(!again.changed && again.job.id == job.id && again.job.cap_bytes_per_second == Some(MIB), "{again:?}");
+    assert_eq!(engine.scrub_space("tank/none".into(), StartJob::default()).await.unwrap_err().code, Code::NotFound);
+    assert_eq!(engine.job(job.id + 1).unwrap_err().code, Code::NotFound);
+    assert_eq!(engine.jobs(Some(JobState::Running), Some("tank")).len(), 1);
+    assert_eq!(engine.jobs(Some(JobState::Done), None).len() + engine.jobs(None, Some("tan")).len(), 0);
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_paused_job_stands_still_until_it_is_resumed() {
+    let rig = Rig::new();
+    let engine = rig.with_spaces(&["tank/a"]).await;
+    let id = scrub(&engine, "tank/a", StartJob { cap_bytes_per_second: Some(8 * MIB), ..StartJob::default() }).await.id;
+    until(&engine, id, "it does not begin", |job| job.done_bytes > 2 * MIB && job.rate_bytes_per_second > 0).await;
+    let paused = engine.pause_job(id).unwrap();
+    assert!(paused.changed && paused.job.state == JobState::Paused && !engine.pause_job(id).unwrap().changed);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let before = engine.job(id).unwrap();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(engine.job(id).unwrap(), before, "it stands still");
+    assert_eq!(before.rate_bytes_per_second, 0);
+    let set = engine.set_job(id, SetJob { cap_bytes_per_second: Some(0), ..SetJob::default() }).unwrap();
+    assert!(set.changed && set.job.cap_bytes_per_second.is_none() && set.job.state == JobState::Paused, "{set:?}");
+    let resumed = engine.resume_job(id).unwrap();
+    assert!(resumed.changed && resumed.job.done_bytes >= before.done_bytes && !engine.resume_job(id).unwrap().changed);
+    until_in(&engine, id, JobState::Done).await;
+    assert_eq!(engine.pause_job(id).unwrap_err().code, Code::Conflict);
+    assert_eq!(engine.cancel_job(id).await.unwrap_err().code, Code::Conflict);
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cap_is_kept_and_changes_at_once() {
+    let rig = Rig::new();
+    let engine = rig.with_spaces(&["tank/a"]).await;
+    let begun = Instant::now();
+    let id = scrub(&engine, "tank/a", StartJob { cap_bytes_per_second: Some(4 * MIB), ..StartJob::default() }).await.id;
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    let (done, elapsed) = (engine.job(id).unwrap().done_bytes, begun.elapsed().as_secs_f64());
+    let most = (4 * MIB) as f64 * elapsed + 2.0 * MIB as f64;
+    assert!(done > 2 * MIB && done as f64 <= most, "{} in {elapsed} s", ByteSize(done));
+    let set = SetJob { priority: Some(JobPriority::High), cap_bytes_per_second: Some(1 << 30) };
+    assert!(engine.set_job(id, set.clone()).unwrap().changed && !engine.set_job(id, set).unwrap().changed);
+    let changed = Instant::now();
+    until_in(&engine, id, JobState::Done).await;
+    assert!(changed.elapsed() < Duration::from_secs(3), "the rest of 32 MiB would take seven seconds at the old cap");
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_job_ends_at_once_and_can_be_asked_for_anew() {
+    let rig = Rig::new();
+    let engine = rig.with_spaces(&["tank/a"]).await;
+    let id = scrub(&engine, "tank/a", SLOW).await.id;
+    until(&engine, id, "it does not begin", |job| job.done_bytes > 0).await;
+    let cancelled = engine.cancel_job(id).await.unwrap();
+    assert!(cancelled.changed && cancelled.job.state == JobState::Cancelled && cancelled.job.ended.is_some(), "{cancelled:?}");
+    assert!((1..32 * MIB).contains(&cancelled.job.done_bytes), "{cancelled:?}");
+    assert!(!engine.cancel_job(id).await.unwrap().changed);
+    assert_eq!(engine.resume_job(id).unwrap_err().code, Code::Conflict);
+    assert!(engine.jobs.inner().tasks.is_empty());
+    let next = scrub(&engine, "tank/a", StartJob::default()).await;
+    assert!(next.id > id);
+    until_in(&engine, next.id, JobState::Done).await;
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_run_in_a_pool_and_the_next_is_the_one_of_higher_priority() {
+    let rig = Rig::new();
+    let engine = rig.with_spaces(&["tank/a", "tank/b", "tank/c", "tank/d"]).await;
+    let mut ids = Vec::new();
+    for (space, priority) in
+        [("a", JobPriority::Normal), ("b", JobPriority::Normal), ("c", JobPriority::Low), ("d", JobPriority::High)]
+    {
+        ids.push(scrub(&engine, &format!("tank/{space}"), StartJob { priority: Some(priority), ..SLOW }).await.id);
+    }
+    let states = || ids.iter().map(|id| engine.job(*id).unwrap().state).collect::<Vec<_>>();
+    use JobState::{Cancelled, Paused, Queued, Running};
+    assert_eq!(states(), [Running, Running, Queued, Queued]);
+    engine.pause_job(ids[0]).unwrap();
+    until_in(&engine, ids[3], Running).await;
+    assert_eq!(states(), [Paused, Running, Queued, Running]);
+    assert_eq!(engine.resume_job(ids[0]).unwrap().job.state, Queued, "others have its turn now");
+    engine.cancel_job(ids[1]).await.unwrap();
+    until_in(&engine, ids[0], Running).await;
+    assert_eq!(states(), [Running, Cancelled, Queued, Running]);
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn jobs_go_on_after_a_restart_and_paused_ones_stay_paused() {
+    let rig = Rig::new();
+    let engine = rig.with_spaces(&["tank/a", "tank/b", "tank/c", "tank/d"]).await;
+    let mut ids = Vec::new();
+    for space in ["tank/a", "tank/b", "tank/c", "tank/d"] {
+        ids.push(scrub(&engine, space, SLOW).await.id);
+    }
+    until(&engine, ids[0], "it does not begin", |job| job.done_bytes > 0).await;
+    engine.pause_job(ids[1]).unwrap();
+    let paused = engine.job(ids[1]).unwrap();
+    engine.cancel_job(ids[3]).await.unwrap();
+    engine.shutdown().await;
+    drop(engine);
+
+    let engine = rig.start().await;
+    for id in [ids[0], ids[2]] {
+        until_in(&engine, id, JobState::Running).await;
+        engine.set_job(id, SetJob { cap_bytes_per_second: Some(0), ..SetJob::default() }).unwrap();
+        until_in(&engine, id, JobState::Done).await;
+    }
+    let still = engine.job(ids[1]).unwrap();
+    assert_eq!((still.state, still.total_bytes), (JobState::Paused, paused.total_bytes));
+    assert_eq!(engine.job(ids[3]).unwrap().state, JobState::Cancelled);
+    engine.set_job(ids[1], SetJob { cap_bytes_per_second: Some(0), ..SetJob::default() }).unwrap();
+    engine.resume_job(ids[1]).unwrap();
+    until_in(&engine, ids[1], JobState::Done).await;
+    assert!(scrub(&engine, "tank/a", StartJob::default()).await.id > ids[3], "numbers are not given twice");
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_whose_pool_is_away_waits_for_it() {
+    let rig = Rig::new();
+    let engine = rig.with_spaces(&["tank/a"]).await;
+    let id = scrub(&engine, "tank/a", SLOW).await.id;
+    engine.shutdown().await;
+    drop(engine);
+    std::fs::rename(rig.path("d1"), rig.path("away1")).unwrap();
+    std::fs::rename(rig.path("d2"), rig.path("away2")).unwrap();
+    let engine = rig.start().await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(engine.job(id).unwrap().state, JobState::Queued);
+    std::fs::rename(rig.path("away1"), rig.path("d1")).unwrap();
+    std::fs::rename(rig.path("away2"), rig.path("d2")).unwrap();
+    until_in(&engine, id, JobState::Running).await;
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_destroyed_or_let_go_has_its_jobs_cancelled_first() {
+    let rig = Rig::new();
+    let engine = rig.with_spaces(&["tank/a", "tank/b", "tank/c"]).await;
+    let mut ids = Vec::new();
+    for space in ["tank/a", "tank/b", "tank/c"] {
+        ids.push(scrub(&engine, space, SLOW).await.id);
+    }
+    engine.pause_job(ids[0]).unwrap();
+    assert_eq!(engine.destroy_space("tank/a".into(), false).await.unwrap_err().code, Code::NotConfirmed);
+    assert_eq!(engine.job(ids[0]).unwrap().state, JobState::Paused, "a refusal changes nothing");
+    assert!(engine.destroy_space("tank/a".into(), true).await.unwrap().changed);
+    assert_eq!(engine.job(ids[0]).unwrap().state, JobState::Cancelled);
+    until_in(&engine, ids[2], JobState::Running).await;
+    let begun = Instant::now();
+    assert!(engine.export_pool("tank".into()).await.unwrap().changed);
+    assert!(begun.elapsed() < Duration::from_secs(4), "nothing holds the pool: {:?}", begun.elapsed());
+    assert_eq!(engine.jobs(Some(JobState::Cancelled), None).len(), 3);
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn spaces_are_scrubbed_when_it_is_time() {
+    let rig = Rig::new();
+    let engine = rig.with_spaces(&["tank/a"]).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(engine.jobs(None, None).is_empty());
+    engine.shutdown().await;
+    drop(engine);
+    let mut settings = rig.settings();
+    settings.scrub_every = Some(Duration::from_millis(700));
+    let engine = Engine::start(settings).await.unwrap();
+    let begun = Instant::now();
+    while engine.jobs(Some(JobState::Done), None).len() < 2 {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", engine.jobs(None, None));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(begun.elapsed() >= Duration::from_millis(700), "one and then another");
+    assert!(engine.jobs(None, None).iter().all(|job| job.priority == JobPriority::Low && job.object == "tank/a"));
+    engine.destroy_space("tank/a".into(), true).await.unwrap();
+    until_empty(&engine).await;
+    engine.shutdown().await;
+}
+
+async fn until_empty(engine: &Engine) {
+    let begun = Instant::now();
+    while !engine.jobs.inner().table.scrubbed.is_empty() {
+        assert!(begun.elapsed() < Duration::from_secs(5), "a space that is gone is forgotten");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_metrics_count_jobs() {
+    let rig = Rig::new();
+    let engine = rig.with_spaces(&["tank/a"]).await;
+    let id = scrub(&engine, "tank/a", SLOW).await.id;
+    until(&engine, id, "it does not begin", |job| job.done_bytes > 0).await;
+    let metrics = engine.metrics();
+    assert!(metrics.contains("holdfast_jobs{state=\"running\"} 1\n") && metrics.contains("holdfast_jobs{state=\"failed\"} 0\n"));
+    let part = format!("holdfast_job_bytes{{job=\"{id}\",kind=\"scrub\",object=\"tank/a\",part=\"done\"}} ");
+    assert!(metrics.contains(&part) && !metrics.contains(&format!("{part}0\n")), "{metrics}");
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_or_later_file_is_refused_by_name() {
+    let rig = Rig::new();
+    rig.start().await.shutdown().await;
+    for (text, part) in [("{\"version\": 1, \"jobs\": 7}", "damaged"), ("{\"version\": 9}", "later version")] {
+        std::fs::write(rig.path("state/jobs.json"), text).unwrap();
+        let refused = Engine::start(rig.settings()).await.err().expect("the file is refused");
+        assert!(matches!(&refused, StartError::State(error) if error.to_string().contains("jobs.json")), "{refused}");
+        assert!(refused.to_string().contains(part), "{refused}");
+    }
+}
+
+#[test]
+fn the_history_is_bounded_and_keeps_the_last() {
+    let mut table = Table::default();
+    let space = spec::SpaceRef { pool: Default::default(), space: Default::default(), path: "tank/a".into() };
+    for _ in 0..table::HISTORY + 10 {
+        let id = table.add(spec::JobSpec::Scrub(space.clone()), JobPriority::Normal, None).id;
+        assert!(table.end(id, JobState::Done).is_some() && table.end(id, JobState::Failed).is_none());
+    }
+    assert_eq!((table.ended.len(), table.ended[0].id, table.jobs.len()), (table::HISTORY, 11, 0));
+    assert_eq!(table.any(210).map(|record| record.state), Some(JobState::Done));
+    let text = serde_json::to_string(&table).unwrap();
+    assert_eq!(serde_json::from_str::<Table>(&text).unwrap(), table);
+}

@@ -1,0 +1,93 @@
+//! Jobs.
+
+use axum::Json;
+use axum::http::StatusCode;
+use holdfast_api::{ErrorBody, Job, JobChanged, JobState, SetJob, StartJob};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::OnEngine;
+use crate::refusal::{Answered, Body, InPath, InQuery};
+
+/// Which jobs.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Which {
+    /// Only jobs in this state.
+    state: Option<JobState>,
+    /// Only jobs of this `POOL`, or this `POOL/SPACE`.
+    object: Option<String>,
+}
+
+/// Lists jobs, oldest first: all that have not ended, and the last 200 that have.
+#[utoipa::path(get, path = "/jobs", tag = "jobs", operation_id = "job_list", params(Which),
+    responses((status = 200, body = [Job], description = "The jobs."),
+        (status = "default", body = ErrorBody, description = "Refused or failed.")))]
+pub(crate) async fn list(engine: OnEngine, InQuery(which): InQuery<Which>) -> Answered<Json<Vec<Job>>> {
+    Ok(Json(engine.jobs(which.state, which.object.as_deref())))
+}
+
+/// Shows a job.
+#[utoipa::path(get, path = "/jobs/{id}", tag = "jobs", operation_id = "job_show",
+    params(("id" = u64, Path, description = "Number of the job.")),
+    responses((status = 200, body = Job, description = "The job."),
+        (status = "default", body = ErrorBody, description = "Refused or failed.")))]
+pub(crate) async fn show(engine: OnEngine, InPath(id): InPath<u64>) -> Answered<Json<Job>> {
+    Ok(Json(engine.job(id)?))
+}
+
+/// Changes how much a job makes way for clients, and how fast it may be, at once.
+#[utoipa::path(patch, path = "/jobs/{id}", tag = "jobs", operation_id = "job_set", request_body = SetJob,
+    params(("id" = u64, Path, description = "Number of the job.")),
+    responses((status = 200, body = JobChanged, description = "The job as it is now."),
+        (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
+pub(crate) async fn set(engine: OnEngine, InPath(id): InPath<u64>, Body(request): Body<SetJob>) -> Answered<Json<JobChanged>> {
+    Ok(Json(engine.set_job(id, request)?))
+}
+
+/// Lets a job wait, from the end of its step on, until it is resumed.
+#[utoipa::path(post, path = "/jobs/{id}/pause", tag = "jobs", operation_id = "job_pause",
+    params(("id" = u64, Path, description = "Number of the job.")),
+    responses((status = 200, body = JobChanged, description = "The job as it is now."),
+        (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
+pub(crate) async fn pause(engine: OnEngine, InPath(id): InPath<u64>) -> Answered<Json<JobChanged>> {
+    Ok(Json(engine.pause_job(id)?))
+}
+
+/// Lets a paused job go on as soon as it is its turn.
+#[utoipa::path(post, path = "/jobs/{id}/resume", tag = "jobs", operation_id = "job_resume",
+    params(("id" = u64, Path, description = "Number of the job.")),
+    responses((status = 200, body = JobChanged, description = "The job as it is now."),
+        (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
+pub(crate) async fn resume(engine: OnEngine, InPath(id): InPath<u64>) -> Answered<Json<JobChanged>> {
+    Ok(Json(engine.resume_job(id)?))
+}
+
+/// Ends a job before it is done. What it did stays.
+#[utoipa::path(post, path = "/jobs/{id}/cancel", tag = "jobs", operation_id = "job_cancel",
+    params(("id" = u64, Path, description = "Number of the job.")),
+    responses((status = 200, body = JobChanged, description = "The job as it is now."),
+        (status = "default", body = ErrorBody, description = "Refused or failed.")))]
+pub(crate) async fn cancel(engine: OnEngine, InPath(id): InPath<u64>) -> Answered<Json<JobChanged>> {
+    Ok(Json(engine.cancel_job(id).await?))
+}
+
+/// Scrubs a space: reads all its data with their copies or parity, while it is in use. Answers with the job that does it.
+#[utoipa::path(post, path = "/spaces/{pool}/{space}/scrub", tag = "jobs", operation_id = "space_scrub", request_body = StartJob,
+    params(("pool" = String, Path, description = "Name of the pool."), ("space" = String, Path, description = "Name of the space.")),
+    responses((status = 202, body = JobChanged, description = "The job is queued."),
+        (status = 200, body = JobChanged, description = "It was there already."),
+        (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
+pub(crate) async fn scrub(
+    engine: OnEngine,
+    InPath((pool, space)): InPath<(String, String)>,
+    Body(request): Body<StartJob>,
+) -> Answered<(StatusCode, Json<JobChanged>)> {
+    let answer = engine.scrub_space(format!("{pool}/{space}"), request).await?;
+    Ok(taken(answer))
+}
+
+/// A job that was asked for: 202 if it is new, 200 if it was there already.
+fn taken(answer: JobChanged) -> (StatusCode, Json<JobChanged>) {
+    (if answer.changed { StatusCode::ACCEPTED } else { StatusCode::OK }, Json(answer))
+}
