@@ -298,7 +298,10 @@ impl Inner {
         let mut placings = Vec::new();
         for (row, band) in batch {
             let turn = row.band_turn(*band).await;
-            placings.push(async move { row.plan(self, *band, turn).await });
+            placings.push(async move {
+                let planned = row.plan(self, *band, turn).await;
+                if planned.is_err() && row.is_gone() { Ok(None) } else { planned }
+            });
         }
         let mut planned = Vec::new();
         let mut failed = None;

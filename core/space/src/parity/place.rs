@@ -111,7 +111,9 @@ impl Inner {
                     state.logged.insert(band, record.1);
                     state.torn.insert(band, Torn { stamp, writes, filled, emptied, record });
                 }
-                Err(error)
+                drop(state);
+                // Whoever fills a provisional row looks for what is missing in it.
+                row.unless_gone(Err(error))
             }
         }
     }
