@@ -9,7 +9,7 @@
 //!
 //! Invariants:
 //! - Each step takes the turn of its blocks and gives it back: no write is under way in what is compared, and nobody waits for
-//!   long, however slow the pace is.
+//!   long, however slow the pace is. A row is kept in its place only during a step, and may make way for another between two.
 //! - Only slabs in step say what is right, and only such are written. Nothing is told of a region that is dirty since a crash, or of a
 //!   band whose change was cut short.
 //! - A block is rewritten only with what all the others of its row say, and then they all agree.
@@ -29,7 +29,7 @@ use holdfast_pool::{RowRecord, Severity, UNIT_BYTES};
 use crate::pace::{Ended, Pace, Unlimited};
 use crate::parity::{Geometry, Journal};
 use crate::row::Row;
-use crate::space::{Inner, Space};
+use crate::space::{Inner, Space, UsedRow};
 
 pub use found::{Mismatch, Verified};
 
@@ -83,13 +83,13 @@ impl Space {
         let mut scrub = Scrub { inner, pace, mends, found: Verified::default(), mended: BTreeMap::new(), journal: None };
         let mut next = inner.next_chunk(0);
         while let Some(chunk) = next {
-            if let Some(row) = inner.row_if_any(chunk).await? {
+            let row = inner.row_if_any(chunk).await?.map(|used| used.clone());
+            if let Some(row) = row {
                 scrub.row(&row).await?;
             }
             next = inner.next_chunk(chunk + 1);
         }
-        if inner.record.shape.layout.parity() > 0 {
-            let journal = inner.journal().await?;
+        if let Some(journal) = inner.journal_if_any().await? {
             scrub.journal = Some(journal.clone());
             for row in journal.rows() {
                 scrub.row(row).await?;
@@ -122,6 +122,11 @@ impl Scrub<'_> {
             self.inner.pool.emit(Severity::Error, format!("space {}", self.inner.path()), cause, next);
         }
         looked
+    }
+
+    /// Keeps a row from being given up, or from making way for another, during a step; `None` where it did already.
+    async fn keep(&self, row: &Arc<Row>) -> Result<Option<UsedRow>, IoError> {
+        Ok(self.inner.row_if_any(row.chunk).await?.filter(|used| Arc::ptr_eq(used, row)))
     }
 
     /// Writes what a slab should hold, in blocks that it holds otherwise or cannot read. The turn of the blocks must be held, alone.

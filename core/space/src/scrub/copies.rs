@@ -74,6 +74,7 @@ impl Scrub<'_> {
         if journal.is_some() && kept.is_none() {
             return Ok(());
         }
+        let Some(_used) = self.keep(row).await? else { return Ok(()) };
         row.resync(column, blocks.regions()).await?;
         let _turn = row.turn(column, blocks).await;
         let runs: Vec<(u32, u32)> = row.columns[column].lock().written.runs(blocks.start, blocks.end).collect();
