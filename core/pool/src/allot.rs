@@ -1,6 +1,7 @@
 //! Which disks a row gets: those with the most free room, so that free space stays even, each at most once. Where
 //! fewer disks than a row needs are in service, others have stale slabs of it from its beginning: a pool with a disk less
-//! goes on taking writes. As many slabs as serve the row are always on disks in service.
+//! goes on taking writes. As many slabs as serve the row are always on disks in service. The rows of a space that is to survive
+//! the loss of an enclosure are spread over enclosures too.
 
 use std::cmp::Reverse;
 
@@ -8,6 +9,7 @@ use holdfast_model::{ByteSize, DiskState, Shape};
 
 use crate::area::{Area, UNIT_BYTES};
 use crate::config::{Config, DiskRecord, RowRecord, SlabPlace, SpaceRecord};
+use crate::enclosures::{self, Fitting};
 use crate::slab::{HEAD_BYTES, MOST_SLAB_BYTES, bands, bands_of_chunk, spare_bands};
 use crate::{PoolError, PoolErrorKind};
 
@@ -57,7 +59,7 @@ pub fn eligible(config: &Config) -> usize {
 pub fn allot(config: &mut Config, space: &SpaceRecord) -> Result<RowRecord, PoolError> {
     let slab_units = slab_units(&space.shape, space.chunk_bytes);
     let data = |disk: &DiskRecord| disk.usage.takes_slabs().then_some(0);
-    allot_on(config, space.shape, slab_units, &data).map_err(|in_service| {
+    allot_on(config, space.shape, slab_units, space.enclosure_aware, &data).map_err(|in_service| {
         PoolError::new(
             PoolErrorKind::NoSpace,
             format!(
@@ -71,18 +73,24 @@ pub fn allot(config: &mut Config, space: &SpaceRecord) -> Result<RowRecord, Pool
     })
 }
 
-/// Takes the units of a row on disks that `rank` does not refuse, those of a low rank before the others. Where there is
-/// no room, tells how many disks in service have it.
+/// Takes the units of a row on disks that `rank` does not refuse, those of a low rank before the others, and with
+/// `enclosure_aware` spread over enclosures. Where there is no room, tells how many disks in service have it.
 pub fn allot_on(
     config: &mut Config,
     shape: Shape,
     slab_units: u32,
+    enclosure_aware: bool,
     rank: &dyn Fn(&DiskRecord) -> Option<u8>,
 ) -> Result<RowRecord, usize> {
     let id = config.next_row;
     let disks = config.disks.len() as u64;
     let online = |disk: &DiskRecord| disk.state == DiskState::Online;
-    let short = config.disks.values().filter(|disk| online(disk) && rank(disk).is_some()).count() < shape.width();
+    let wanted = || config.disks.values().filter(|disk| online(disk) && rank(disk).is_some());
+    let together = match enclosure_aware {
+        true => enclosures::most_of_row(&shape, wanted().map(enclosures::enclosure)),
+        false => Some(shape.width()).filter(|width| wanted().count() >= *width),
+    };
+    let short = together.is_none();
     let mut fitting: Vec<(bool, u8, u32, u16)> = config
         .free
         .iter()
@@ -98,15 +106,30 @@ pub fn allot_on(
         return Err(in_service);
     }
     fitting.sort_by_key(|(out, rank, free, disk)| (*out, *rank, Reverse(*free), (u64::from(*disk) + id) % disks));
-    let place = |(.., disk): &(bool, u8, u32, u16)| {
+    let chosen: Vec<u16> = if enclosure_aware {
+        let fitting: Vec<Fitting<'_>> = (0u64..)
+            .zip(&fitting)
+            .map(|(turn, (out, rank, free, disk))| Fitting {
+                disk: *disk,
+                enclosure: enclosures::enclosure(&config.disks[disk]),
+                rank: (*out, *rank),
+                slabs: u64::from(*free / slab_units),
+                turn,
+            })
+            .collect();
+        let most = together.unwrap_or(enclosures::most_of_any_row(&shape));
+        enclosures::choose(&shape, &fitting, most).ok_or(in_service)?
+    } else {
+        // The first disks go to different columns, so that each has a copy in service.
+        let columns = usize::from(shape.columns);
+        let copies = shape.width() / columns;
+        (0..shape.width()).map(|slab| fitting[slab % copies * columns + slab / copies].3).collect()
+    };
+    let place = |disk: &u16| {
         let unit = config.free.get_mut(disk).and_then(|free| free.take(slab_units)).expect("a fitting run was found");
         SlabPlace::new(*disk, unit)
     };
-    let chosen: Vec<SlabPlace> = fitting[..shape.width()].iter().map(place).collect();
-    // The first disks go to different columns, so that each has a copy in service.
-    let columns = usize::from(shape.columns);
-    let copies = shape.width() / columns;
-    let slabs = (0..shape.width()).map(|slab| chosen[slab % copies * columns + slab / copies]).collect();
+    let slabs = chosen.iter().map(place).collect();
     config.next_row += 1;
     Ok(RowRecord { id, shape, slab_units, slabs })
 }

@@ -3,11 +3,14 @@
 //! Invariant: a fixed space of the told size is made by the pool as it is now, and on disks whose free room is in one piece
 //! none is made that is larger.
 
+use std::collections::BTreeMap;
+
 use holdfast_model::{DiskState, Shape};
 
 use crate::allot::{chunk_bytes, eligible, slab_units};
 use crate::area::UNIT_BYTES;
 use crate::config::RowRecord;
+use crate::enclosures;
 use crate::journal::{JOURNAL_CHUNK, allot_journal, bytes_of, check_journal};
 use crate::pool::Pool;
 use crate::room::{check_room, rows_with_room};
@@ -39,22 +42,27 @@ impl Capacity {
 }
 
 impl Pool {
-    /// What a space of this shape could hold, with a journal of this size, or of the pool's choice. Nothing is changed.
+    /// What a space of this shape could hold, with a journal of this size, or of the pool's choice, and with
+    /// `enclosure_aware` spread over enclosures. Nothing is changed.
     ///
     /// # Errors
     /// A shape or journal that cannot be on the disks in service.
-    pub fn capacity(&self, shape: &Shape, journal_bytes: Option<u64>) -> Result<Capacity, PoolError> {
+    pub fn capacity(&self, shape: &Shape, journal_bytes: Option<u64>, enclosure_aware: bool) -> Result<Capacity, PoolError> {
         let path = format!("of {shape} in pool {}", self.name());
         journal_bytes.map_or(Ok(()), |bytes| check_journal(&path, shape, bytes))?;
         let mut state = self.state();
         check_room(&state, 1, &[])?;
         Shape::choose(shape.layout, Some(shape.columns), Some(shape.interleave), eligible(&state.config))
             .map_err(|error| PoolError::invalid(format!("space {path}: {error}")))?;
+        let most_together = match enclosure_aware {
+            true => enclosures::check(&state.config, &path, shape)?,
+            false => shape.width(),
+        };
         let chunk_bytes = chunk_bytes(shape, &smallest_area(&state.config)?);
         let journal = if shape.layout.parity() > 0 {
             // Its units are taken to see what is left, and given back before anybody can look.
             let next_row = state.config.next_row;
-            let journal = allot_journal(&mut state.config, &path, shape.layout.parity() + 1, journal_bytes);
+            let journal = allot_journal(&mut state.config, &path, shape.layout.parity() + 1, enclosure_aware, journal_bytes);
             state.config.next_row = next_row;
             journal?
         } else {
@@ -64,10 +72,15 @@ impl Pool {
         let takes_slabs = |disk: &u16| {
             state.config.disks.get(disk).is_some_and(|disk| disk.usage.takes_slabs() && disk.state == DiskState::Online)
         };
-        let free = || state.config.free.iter().filter(|(disk, _)| takes_slabs(disk)).map(|(_, free)| free);
-        let slabs: Vec<u64> = free().map(|free| free.slabs_of(slab_units).into()).collect();
-        let free_units: u64 = free().map(|free| u64::from(free.free())).sum();
-        let rows = most_rows(&slabs, shape.width() as u64);
+        let free = || state.config.free.iter().filter(|(disk, _)| takes_slabs(disk));
+        let mut slabs: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+        for (disk, free) in free() {
+            let enclosure = if enclosure_aware { enclosures::enclosure(&state.config.disks[disk]) } else { "" };
+            slabs.entry(enclosure).or_default().push(free.slabs_of(slab_units).into());
+        }
+        let free_units: u64 = free().map(|(_, free)| u64::from(free.free())).sum();
+        let slabs: Vec<Vec<u64>> = slabs.into_values().collect();
+        let rows = most_rows(&slabs, shape.width() as u64, most_together as u64);
         let known: Vec<(u64, Shape)> = journal.first().map(|row| (journal.len() as u64, row.shape)).into_iter().collect();
         let rows = rows.min(rows_with_room(&state, 1, &known, shape)).min(JOURNAL_CHUNK.into());
         journal.iter().for_each(|row| state.config.release(row));
@@ -91,13 +104,14 @@ impl Pool {
     }
 }
 
-/// The rows of `width` slabs, each on another disk, on disks with room for so many slabs: the most for which all disks
-/// together have room when none holds more than one slab of a row.
-fn most_rows(slabs: &[u64], width: u64) -> u64 {
-    let (mut fit, mut too_many) = (0, slabs.iter().sum::<u64>() / width + 1);
+/// The rows of `width` slabs, each on another disk and at most so many `together` in an enclosure, on disks with room for so
+/// many slabs, by enclosure: the most for which all disks together have room when none holds more than one slab of a row.
+fn most_rows(slabs: &[Vec<u64>], width: u64, together: u64) -> u64 {
+    let (mut fit, mut too_many) = (0, slabs.iter().flatten().sum::<u64>() / width + 1);
     while fit + 1 < too_many {
         let rows = fit + (too_many - fit) / 2;
-        match slabs.iter().map(|slabs| (*slabs).min(rows)).sum::<u64>() >= rows * width {
+        let room = |disks: &Vec<u64>| disks.iter().map(|slabs| (*slabs).min(rows)).sum::<u64>().min(rows * together);
+        match slabs.iter().map(room).sum::<u64>() >= rows * width {
             true => fit = rows,
             false => too_many = rows,
         }
@@ -111,16 +125,24 @@ mod tests {
 
     #[test]
     fn rows_need_disks_of_their_own() {
+        let most_rows = |slabs: &[u64], width| super::most_rows(&[slabs.to_vec()], width, width);
         assert_eq!(most_rows(&[10, 10, 10], 2), 15);
         assert_eq!(most_rows(&[10, 1, 1], 2), 2);
         assert_eq!(most_rows(&[10, 4, 3, 2], 3), 4);
         assert_eq!((most_rows(&[10, 10], 3), most_rows(&[], 1), most_rows(&[7], 1)), (0, 0, 7));
     }
 
+    #[test]
+    fn enclosures_bound_what_their_disks_hold() {
+        assert_eq!(most_rows(&[vec![10, 10], vec![6]], 2, 1), 6);
+        assert_eq!(most_rows(&[vec![10, 10], vec![6], vec![5, 5]], 2, 1), 16);
+        assert_eq!(most_rows(&[vec![9, 9, 9], vec![9, 9, 9]], 4, 2), 13);
+    }
+
     proptest::proptest! {
         #[test]
         fn as_many_as_rows_on_the_emptiest_disks(mut slabs in proptest::collection::vec(0u64..40, 1..8), width in 1usize..5) {
-            let told = most_rows(&slabs, width as u64);
+            let told = most_rows(std::slice::from_ref(&slabs), width as u64, width as u64);
             let mut made = 0;
             loop {
                 slabs.sort_unstable_by(|a, b| b.cmp(a));

@@ -10,6 +10,9 @@ const MEDIA: [Media; 3] = [Media::Unknown, Media::Hdd, Media::Ssd];
 const USAGE: [Usage; 5] = [Usage::Auto, Usage::Manual, Usage::HotSpare, Usage::Journal, Usage::Retired];
 const STATES: [DiskState; 3] = [DiskState::Online, DiskState::Missing, DiskState::Failed];
 const PROVISIONING: [Provisioning; 2] = [Provisioning::Fixed, Provisioning::Thin];
+/// Flags of a space.
+const COMPLETE: u8 = 1;
+const ENCLOSURE_AWARE: u8 = 2;
 
 fn write_choice<T: PartialEq>(writer: &mut Writer, choices: &[T], value: &T) {
     let index = choices.iter().position(|choice| choice == value).expect("every value is listed");
@@ -165,11 +168,12 @@ fn write_space(writer: &mut Writer, record: &SpaceRecord) {
     writer.u32(record.id).uuid(record.uuid).text(record.name.as_str());
     write_shape(writer, &record.shape);
     write_choice(writer, &PROVISIONING, &record.provisioning);
-    writer.u64(record.size_bytes).u64(record.chunk_bytes).u8(record.complete.into());
+    let flags = (u8::from(record.complete) * COMPLETE) | (u8::from(record.enclosure_aware) * ENCLOSURE_AWARE);
+    writer.u64(record.size_bytes).u64(record.chunk_bytes).u8(flags);
 }
 
 fn read_space(reader: &mut Reader<'_>) -> Result<SpaceRecord, WireError> {
-    Ok(SpaceRecord {
+    let mut record = SpaceRecord {
         id: reader.u32()?,
         uuid: reader.uuid()?,
         name: read_name(reader)?,
@@ -177,8 +181,16 @@ fn read_space(reader: &mut Reader<'_>) -> Result<SpaceRecord, WireError> {
         provisioning: read_choice(reader, &PROVISIONING, "provisioning")?,
         size_bytes: reader.u64()?,
         chunk_bytes: reader.u64()?,
-        complete: read_bool(reader)?,
-    })
+        enclosure_aware: false,
+        complete: false,
+    };
+    let flags = reader.u8()?;
+    if flags & !(COMPLETE | ENCLOSURE_AWARE) != 0 {
+        return Err(WireError::Value("flags"));
+    }
+    record.complete = flags & COMPLETE != 0;
+    record.enclosure_aware = flags & ENCLOSURE_AWARE != 0;
+    Ok(record)
 }
 
 fn write_row(writer: &mut Writer, row: &RowRecord) {

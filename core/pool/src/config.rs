@@ -60,6 +60,8 @@ pub struct SpaceRecord {
     pub size_bytes: u64,
     /// Bytes of data in a row.
     pub chunk_bytes: u64,
+    /// Whether its rows are spread so that the loss of an enclosure is survived.
+    pub enclosure_aware: bool,
     /// Whether its creation was carried to the end; an incomplete space is removed at import.
     pub complete: bool,
 }

@@ -13,6 +13,7 @@ use crate::allot::{allot_on, slab_units};
 use crate::area::{Area, UNIT_BYTES};
 use crate::commit::Guard;
 use crate::config::{Change, Config, DiskRecord, RowRecord, SlabPlace, SpaceRows};
+use crate::enclosures;
 use crate::pool::{FreedRow, Pool};
 use crate::room::check_room;
 use crate::slab::MOST_SLAB_BYTES;
@@ -77,8 +78,9 @@ struct Chosen {
 
 impl Chosen {
     /// Journal disks; else solid-state disks in front of rotating ones; else, for three copies, two of these and any other;
-    /// else all that take data.
-    fn of(config: &Config, copies: usize) -> Self {
+    /// else all that take data. Where the journal must survive the loss of an enclosure, fast disks alone do if they are in enclosures
+    /// enough.
+    fn of(config: &Config, copies: usize, enclosure_aware: bool) -> Self {
         let online = || config.disks.values().filter(|disk| disk.state == DiskState::Online);
         let data = || online().filter(|disk| disk.usage.takes_slabs());
         let indices = |disks: &mut dyn Iterator<Item = &DiskRecord>| disks.map(|disk| disk.index).collect::<Vec<_>>();
@@ -88,7 +90,10 @@ impl Chosen {
         }
         let all = indices(&mut data());
         let with_rank = |disks: &[u16], rank| disks.iter().map(|disk| (*disk, rank)).collect::<BTreeMap<_, _>>();
-        if fast.len() >= copies {
+        let row = Shape { layout: Layout::Mirror { copies: copies as u8 }, columns: 1, interleave: INTERLEAVE };
+        let spread =
+            || enclosures::most_of_row(&row, fast.iter().map(|disk| enclosures::enclosure(&config.disks[disk]))).is_some();
+        if fast.len() >= copies && (!enclosure_aware || spread()) {
             return Self { ranks: with_rank(&fast, 0), most_columns: fast.len() / copies };
         }
         if copies == 3 && fast.len() == 2 {
@@ -114,9 +119,10 @@ pub(crate) fn allot_journal(
     config: &mut Config,
     path: &str,
     copies: u8,
+    enclosure_aware: bool,
     bytes: Option<u64>,
 ) -> Result<Vec<RowRecord>, PoolError> {
-    let chosen = Chosen::of(config, copies.into());
+    let chosen = Chosen::of(config, copies.into(), enclosure_aware);
     let fast = config.disks.values().any(|disk| disk.usage == Usage::Journal || disk.media == Media::Ssd);
     let wanted = bytes.unwrap_or(if fast { DEFAULT_FAST_BYTES } else { DEFAULT_BYTES });
     let ranks = |disk: &DiskRecord| chosen.ranks.get(&disk.index).copied();
@@ -129,7 +135,7 @@ pub(crate) fn allot_journal(
         let plan = Plan::new(copies, columns, wanted, most);
         let mut rows = Vec::new();
         while (rows.len() as u64) < plan.rows {
-            match allot_on(config, plan.shape, plan.slab_units(), &ranks) {
+            match allot_on(config, plan.shape, plan.slab_units(), enclosure_aware, &ranks) {
                 Ok(row) => rows.push(row),
                 Err(_) => break,
             }
@@ -254,7 +260,7 @@ impl Pool {
                 return Ok(None);
             }
             let held = Some(bytes_of(old.iter().map(|(_, row)| row))).filter(|held| *held >= LEAST_JOURNAL.bytes());
-            let new = allot_journal(&mut state.config, &path, copies, bytes.or(held))?;
+            let new = allot_journal(&mut state.config, &path, copies, record.enclosure_aware, bytes.or(held))?;
             if let Err(error) = check_room(&state, 0, &[(new.len() as u64, new[0].shape)]) {
                 new.iter().for_each(|row| state.config.release(row));
                 return Err(error);

@@ -12,7 +12,7 @@
 //!  admission.rs who may import                                                          room.rs: how large it may become
 //!  scan.rs      finding pools on disks                                                  label.rs, frame.rs: blocks
 //!  slab.rs      the head of a slab                                                      area.rs: how a disk is divided
-//!  allot.rs     which disks a row gets                                                  journal.rs: journals of parity spaces
+//!  allot.rs     which disks a row gets, enclosures.rs: in which enclosures              journal.rs: journals of parity spaces
 //!  moves.rs     rows and slabs that move, another shape                                 capacity.rs: what it could hold
 //!  status.rs    how a pool is
 //! ```
@@ -28,6 +28,7 @@ mod codec;
 mod commit;
 mod config;
 mod disk;
+mod enclosures;
 mod error;
 mod event;
 mod extents;

@@ -13,6 +13,7 @@ use crate::area::UNIT_BYTES;
 use crate::commit::{Guard, OutageMark};
 use crate::config::{Change, DiskRecord, RowRecord, SlabPlace, SpaceRecord};
 use crate::disk::PoolDisk;
+use crate::enclosures;
 use crate::journal::{JOURNAL_CHUNK, allot_journal, check_journal};
 use crate::pool::{FreedRow, Pool};
 use crate::room::check_room;
@@ -33,7 +34,7 @@ impl Pool {
             let takes = disk.usage.takes_slabs() && disk.state == DiskState::Online && !without.contains(&disk.index);
             takes.then_some(0)
         };
-        let row = allot_on(&mut state.config, record.shape, units, &takes).map_err(|fitting| {
+        let row = allot_on(&mut state.config, record.shape, units, record.enclosure_aware, &takes).map_err(|fitting| {
             PoolError::new(
                 PoolErrorKind::NoSpace,
                 format!(
@@ -81,7 +82,8 @@ impl Pool {
     ) -> Result<Option<(RowRecord, FreedRow)>, PoolError> {
         let Some(old) = self.row(space, chunk) else { return Ok(None) };
         let Some(lost) = old.slabs.get(slab).copied().filter(SlabPlace::stale) else { return Ok(None) };
-        let taken = self.take_slab(&old)?;
+        let aware = self.known_space(space)?.enclosure_aware;
+        let taken = self.take_slab(&old, slab, aware)?;
         let part = |place| RowRecord { slabs: Box::new([place]), ..old.clone() };
         let reserved = FreedRow::new(self.clone(), part(taken));
         let mut row = old.clone();
@@ -102,8 +104,8 @@ impl Pool {
         Ok(Some((now, FreedRow::new(self.clone(), part(lost)))))
     }
 
-    /// Takes the units of one more slab of a row.
-    fn take_slab(&self, row: &RowRecord) -> Result<SlabPlace, PoolError> {
+    /// Takes the units of another place for a slab of a row, with `enclosure_aware` in an enclosure that may hold it.
+    fn take_slab(&self, row: &RowRecord, slab: usize, enclosure_aware: bool) -> Result<SlabPlace, PoolError> {
         let mut state = self.state();
         let config = &mut state.config;
         let takes = |disk: &DiskRecord| {
@@ -111,8 +113,12 @@ impl Pool {
                 && disk.state == DiskState::Online
                 && row.slabs.iter().all(|slab| slab.disk() != disk.index)
         };
-        let fitting = config.free.iter().filter(|(index, free)| free.fits(row.slab_units) && takes(&config.disks[index]));
-        let emptiest = fitting.min_by_key(|(index, free)| (Reverse(free.free()), **index)).map(|(index, _)| *index);
+        let together = |index: &u16| if enclosure_aware { enclosures::others_beside(config, row, slab, *index) } else { 0 };
+        let bears = |index: &u16| !enclosure_aware || together(index) < row.shape.layout.tolerates().into();
+        let fitting =
+            config.free.iter().filter(|(index, free)| free.fits(row.slab_units) && takes(&config.disks[index]) && bears(index));
+        let emptiest =
+            fitting.min_by_key(|(index, free)| (together(index), Reverse(free.free()), **index)).map(|(index, _)| *index);
         let taken = emptiest.and_then(|disk| {
             config.free.get_mut(&disk).and_then(|free| free.take(row.slab_units)).map(|unit| SlabPlace::new(disk, unit))
         });
@@ -120,8 +126,9 @@ impl Pool {
             PoolError::new(
                 PoolErrorKind::NoSpace,
                 format!(
-                    "pool {} cannot rebuild a slab: no disk in service that has none of its row has {} free; add a disk or give space back",
+                    "pool {} cannot rebuild a slab: no disk in service that has none of its row{} has {} free; add a disk or give space back",
                     self.name(),
+                    if enclosure_aware { " and is in an enclosure that may hold it" } else { "" },
                     ByteSize(u64::from(row.slab_units) * UNIT_BYTES)
                 ),
             )
@@ -152,9 +159,13 @@ impl Pool {
             let mut state = self.state();
             Shape::choose(shape.layout, Some(shape.columns), Some(shape.interleave), eligible(&state.config))
                 .map_err(|error| PoolError::invalid(format!("space {path}: {error}")))?;
+            if record.enclosure_aware {
+                enclosures::check(&state.config, &path, &shape)?;
+            }
             let has_journal = state.config.spaces.get(&id).is_some_and(|space| space.journal_rows().next().is_some());
             if shape.layout.parity() > 0 && !has_journal {
-                journal = allot_journal(&mut state.config, &path, shape.layout.parity() + 1, journal_bytes)?;
+                journal =
+                    allot_journal(&mut state.config, &path, shape.layout.parity() + 1, record.enclosure_aware, journal_bytes)?;
                 if let Err(error) = check_room(&state, 0, &[(journal.len() as u64, journal[0].shape)]) {
                     journal.iter().for_each(|row| state.config.release(row));
                     return Err(error);

@@ -54,6 +54,8 @@ pub struct SpaceSpec {
     pub size_bytes: u64,
     /// The size of its journal, for parity only; `None` leaves it to the pool.
     pub journal_bytes: Option<u64>,
+    /// Whether the loss of an enclosure must be survived.
+    pub enclosure_aware: bool,
 }
 
 /// What an administrator says of a disk; `None` leaves as is.

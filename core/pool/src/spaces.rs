@@ -11,6 +11,7 @@ use crate::allot::{allot, chunk_bytes, eligible};
 use crate::area::Area;
 use crate::commit::Guard;
 use crate::config::{Change, Config, RowRecord, SpaceRecord};
+use crate::enclosures;
 use crate::journal::{JOURNAL_CHUNK, allot_journal, check_journal};
 use crate::pool::{Pool, SpaceSpec};
 use crate::room::check_room;
@@ -40,6 +41,9 @@ impl Pool {
             spec.journal_bytes.map_or(Ok(()), |bytes| check_journal(&path, &spec.shape, bytes))?;
             Shape::choose(spec.shape.layout, Some(spec.shape.columns), Some(spec.shape.interleave), eligible(config))
                 .map_err(|error| PoolError::invalid(format!("space {path}: {error}")))?;
+            if spec.enclosure_aware {
+                enclosures::check(config, &path, &spec.shape)?;
+            }
             let smallest = smallest_area(config)?;
             let id = config.next_space;
             config.next_space += 1;
@@ -51,6 +55,7 @@ impl Pool {
                 provisioning: spec.provisioning,
                 size_bytes: spec.size_bytes,
                 chunk_bytes: chunk_bytes(&spec.shape, &smallest),
+                enclosure_aware: spec.enclosure_aware,
                 complete: false,
             }
         };
@@ -123,7 +128,8 @@ impl Pool {
             return Ok(Vec::new());
         }
         let mut state = self.state();
-        let rows = allot_journal(&mut state.config, path, record.shape.layout.parity() + 1, bytes)?;
+        let copies = record.shape.layout.parity() + 1;
+        let rows = allot_journal(&mut state.config, path, copies, record.enclosure_aware, bytes)?;
         if let Err(error) = check_room(&state, 1, &[(rows.len() as u64, rows[0].shape)]) {
             rows.iter().for_each(|row| state.config.release(row));
             return Err(error);

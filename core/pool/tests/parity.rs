@@ -258,6 +258,7 @@ fn config(parity: u8, columns: u16) -> Config {
         provisioning: Provisioning::Thin,
         size_bytes: 4 * chunk_bytes,
         chunk_bytes,
+        enclosure_aware: false,
         complete: true,
     };
     let places = slab::bands_of_chunk(&shape, chunk_bytes);
@@ -345,14 +346,15 @@ fn a_space_of_the_told_capacity_is_made_and_none_that_is_larger() {
             for columns in [None, Some(layout.least_columns()), Some(layout.least_columns() + 1)] {
                 let Ok(shape) = Shape::choose(layout, columns, Some(ByteSize::kib(64)), sizes.len()) else { continue };
                 let before = snapshot(&pool);
-                let capacity = pool.capacity(&shape, None).expect("it fits");
-                assert_eq!((snapshot(&pool), pool.capacity(&shape, None)), (before, Ok(capacity)));
+                let capacity = pool.capacity(&shape, None, false).expect("it fits");
+                assert_eq!((snapshot(&pool), pool.capacity(&shape, None, false)), (before, Ok(capacity)));
                 let whole = |size_bytes| SpaceSpec {
                     name: named("whole"),
                     shape,
                     provisioning: Provisioning::Fixed,
                     size_bytes,
                     journal_bytes: None,
+                    enclosure_aware: false,
                 };
                 let error = lab.space(&pool, whole(capacity.usable_bytes() + 4096)).expect_err("a row more");
                 assert_eq!(error.kind, PoolErrorKind::NoSpace, "{error}");
@@ -374,13 +376,13 @@ fn capacity_says_what_is_missing() {
     let lab = Lab::small(8, 3);
     let pool = lab.created(&lab.all());
     let shape = Shape { layout: parity_of(2), columns: 4, interleave: ByteSize::kib(64) };
-    let error = pool.capacity(&shape, None).expect_err("three disks");
+    let error = pool.capacity(&shape, None, false).expect_err("three disks");
     assert!(error.context.contains("needs 4 disks that may hold data, the pool has 3"), "{error}");
     let shape = Shape { layout: parity_of(1), columns: 3, interleave: ByteSize::kib(64) };
-    assert_eq!(pool.capacity(&shape, Some(MIB)).expect_err("too small").kind, PoolErrorKind::Invalid);
-    assert_eq!(pool.capacity(&shape, Some(40 * MIB)).map(|capacity| capacity.journal_bytes), Ok(40 * MIB));
-    assert_eq!(pool.capacity(&shape, Some(GIB)).expect_err("too large").kind, PoolErrorKind::NoSpace);
+    assert_eq!(pool.capacity(&shape, Some(MIB), false).expect_err("too small").kind, PoolErrorKind::Invalid);
+    assert_eq!(pool.capacity(&shape, Some(40 * MIB), false).map(|capacity| capacity.journal_bytes), Ok(40 * MIB));
+    assert_eq!(pool.capacity(&shape, Some(GIB), false).expect_err("too large").kind, PoolErrorKind::NoSpace);
     let wide = Shape { interleave: ByteSize::mib(16), ..shape };
-    assert_eq!(pool.capacity(&wide, Some(32 * MIB)).expect_err("no room for a row").kind, PoolErrorKind::NoSpace);
+    assert_eq!(pool.capacity(&wide, Some(32 * MIB), false).expect_err("no room for a row").kind, PoolErrorKind::NoSpace);
     assert_eq!(pool.status().free_bytes, pool.status().data_bytes);
 }

@@ -37,6 +37,7 @@ fn space_record() -> SpaceRecord {
         provisioning: Provisioning::Thin,
         size_bytes: 16 * MIB,
         chunk_bytes: MIB,
+        enclosure_aware: false,
         complete: true,
     }
 }
@@ -86,6 +87,25 @@ fn a_checkpoint_keeps_which_copy_is_in_step() {
     }
     let row = &config.spaces[&1].rows[&0];
     assert!(row.slabs[0].stale() && !row.slabs[1].stale(), "the copy on the disk that is out is the good one: {row:?}");
+}
+
+#[test]
+fn the_flags_of_a_space_end_its_record() {
+    let written = |record: SpaceRecord| {
+        let mut writer = Writer::new();
+        Change::Space(record).write(&mut writer);
+        writer.into_bytes()
+    };
+    let complete = written(space_record());
+    let mut aware = written(SpaceRecord { enclosure_aware: true, ..space_record() });
+    assert_eq!((complete.last(), aware.last()), (Some(&1), Some(&3)));
+    assert_eq!(
+        complete[..complete.len() - 1],
+        aware[..aware.len() - 1],
+        "a record without the flag is what it was before there was one"
+    );
+    *aware.last_mut().expect("not empty") = 4;
+    assert!(Change::read_all(&aware).next().expect("a change").is_err(), "a flag of a later version");
 }
 
 #[test]
@@ -201,8 +221,9 @@ fn disks() -> impl Strategy<Value = DiskRecord> {
 
 fn spaces() -> impl Strategy<Value = SpaceRecord> {
     let sizes = (any::<u64>(), any::<u64>());
-    (any::<u32>(), any::<u128>(), "[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}", shapes(), any::<bool>(), sizes, any::<bool>()).prop_map(
-        |(id, uuid, name, shape, thin, (size_bytes, chunk_bytes), complete)| SpaceRecord {
+    let flags = (any::<bool>(), any::<bool>());
+    (any::<u32>(), any::<u128>(), "[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}", shapes(), any::<bool>(), sizes, flags).prop_map(
+        |(id, uuid, name, shape, thin, (size_bytes, chunk_bytes), (enclosure_aware, complete))| SpaceRecord {
             id,
             uuid: Uuid::from_u128(uuid),
             name: named(&name),
@@ -210,6 +231,7 @@ fn spaces() -> impl Strategy<Value = SpaceRecord> {
             provisioning: if thin { Provisioning::Thin } else { Provisioning::Fixed },
             size_bytes,
             chunk_bytes,
+            enclosure_aware,
             complete,
         },
     )

@@ -38,5 +38,6 @@ mod stripe;
 pub use band_map::NOWHERE;
 pub use bands::Bands;
 pub use geometry::{Geometry, bytes_of};
+pub use journal::Journal;
 pub use resize::JournalStatus;
 pub use stripe::{Pieces, Rows, index_of, piece_of};

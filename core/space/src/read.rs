@@ -19,11 +19,14 @@ use crate::stripe::{ChunkPart, Segment, chunk_parts, segments};
 /// A rotating disk keeps a sequential stream until so many more requests wait there than elsewhere.
 const STREAM_PATIENCE: u32 = 32;
 
+/// A copy of a column: its index in the row, and its slab.
+type Copy = (usize, Guard<Arc<Slab>>);
+
 impl Row {
     /// The copy of a column to read from: the one with the fewest requests under way; among equals, on rotating media, the one
     /// whose head is nearest; else neighbouring regions go to different copies.
-    pub fn choose_copy(&self, column: usize, offset: u64, without: &[usize]) -> Option<(usize, Guard<Arc<Slab>>)> {
-        let mut best: Option<((usize, Guard<Arc<Slab>>), (u32, u64))> = None;
+    pub fn choose_copy(&self, column: usize, offset: u64, without: &[usize]) -> Option<Copy> {
+        let mut best: Option<(Copy, (u32, u64))> = None;
         for (index, slab) in self.copies_of(column) {
             if !slab.usable() || without.contains(&index) {
                 continue;

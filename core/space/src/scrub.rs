@@ -9,7 +9,7 @@
 //!
 //! Invariants:
 //! - Each step takes the turn of its blocks and gives it back: no write is under way in what is compared, and nobody waits for
-//!   long, however slow the pace is.
+//!   long, however slow the pace is. A row is kept in its place only during a step, and may make way for another between two.
 //! - Only slabs in step say what is right, and only such are written. Nothing is told of a region that is dirty since a crash, or of a
 //!   band whose change was cut short.
 //! - A block is rewritten only with what all the others of its row say, and then they all agree.
@@ -27,9 +27,9 @@ use holdfast_pool::slab::HEAD_BYTES;
 use holdfast_pool::{RowRecord, Severity, UNIT_BYTES};
 
 use crate::pace::{Ended, Pace, Unlimited};
-use crate::parity::Geometry;
+use crate::parity::{Geometry, Journal};
 use crate::row::Row;
-use crate::space::{Inner, Space};
+use crate::space::{Inner, Space, UsedRow};
 
 pub use found::{Mismatch, Verified};
 
@@ -45,10 +45,12 @@ struct Scrub<'a> {
     found: Verified,
     /// By disk, blocks of the row at hand that were made good.
     mended: BTreeMap<Uuid, u64>,
+    /// The journal that the row at hand belongs to.
+    journal: Option<Arc<Journal>>,
 }
 
 impl Space {
-    /// Compares data and parity, or copies, throughout, and changes nothing. Writes go on meanwhile.
+    /// Compares data and parity, or copies, throughout, its journal's among them, and changes nothing. Writes go on meanwhile.
     ///
     /// # Errors
     /// A row that cannot be opened.
@@ -71,19 +73,27 @@ impl Space {
     /// Bytes that a scrub goes over, and tells its pace as done. Of these it reads those that hold something.
     pub fn scrub_bytes(&self) -> u64 {
         let inner = &self.inner;
-        inner.pool.rows(inner.record.id).iter().map(|(_, row)| row_bytes(row, inner.record.chunk_bytes)).sum()
+        let (rows, journal) = (inner.pool.rows(inner.record.id), inner.pool.journal_rows(inner.record.id));
+        rows.iter().chain(&journal).map(|(_, row)| row_bytes(row, inner.record.chunk_bytes)).sum()
     }
 
     async fn walk(&self, pace: &dyn Pace, mends: bool) -> Result<Verified, Ended> {
         let inner = &self.inner;
         inner.ready().await?;
-        let mut scrub = Scrub { inner, pace, mends, found: Verified::default(), mended: BTreeMap::new() };
+        let mut scrub = Scrub { inner, pace, mends, found: Verified::default(), mended: BTreeMap::new(), journal: None };
         let mut next = inner.next_chunk(0);
         while let Some(chunk) = next {
-            if let Some(row) = inner.row_if_any(chunk).await? {
+            let row = inner.row_if_any(chunk).await?.map(|used| used.clone());
+            if let Some(row) = row {
                 scrub.row(&row).await?;
             }
             next = inner.next_chunk(chunk + 1);
+        }
+        if let Some(journal) = inner.journal_if_any().await? {
+            scrub.journal = Some(journal.clone());
+            for row in journal.rows() {
+                scrub.row(row).await?;
+            }
         }
         Ok(scrub.found)
     }
@@ -112,6 +122,11 @@ impl Scrub<'_> {
             self.inner.pool.emit(Severity::Error, format!("space {}", self.inner.path()), cause, next);
         }
         looked
+    }
+
+    /// Keeps a row from being given up, or from making way for another, during a step; `None` where it did already.
+    async fn keep(&self, row: &Arc<Row>) -> Result<Option<UsedRow>, IoError> {
+        Ok(self.inner.row_if_any(row.chunk).await?.filter(|used| Arc::ptr_eq(used, row)))
     }
 
     /// Writes what a slab should hold, in blocks that it holds otherwise or cannot read. The turn of the blocks must be held, alone.

@@ -49,6 +49,8 @@ pub struct SpacePlan {
     pub name: String,
     /// The size that was asked for.
     pub size_bytes: u64,
+    /// Whether all of these are spread so that the loss of a whole enclosure is survived.
+    pub enclosure_aware: bool,
     /// Whether the pool has room for all of it now.
     pub fits: bool,
     /// The one that was asked for, then the others.

@@ -75,6 +75,8 @@ pub struct Space {
     pub size_bytes: u64,
     /// The unit in which it takes room.
     pub chunk_bytes: u64,
+    /// Whether its slabs are spread so that the loss of a whole enclosure is survived.
+    pub enclosure_aware: bool,
     /// Bytes of data that it has room for; less than its size while it is thin.
     pub allocated_bytes: u64,
     /// Bytes that it takes of the pool, with copies, parity and all else counted.
@@ -125,6 +127,9 @@ pub struct CreateSpace {
     /// Size of the journal of a parity space, 32 MiB to 100 GiB; chosen from the pool's disks if left out.
     #[serde(default)]
     pub journal_bytes: Option<u64>,
+    /// Whether the loss of a whole enclosure must be survived.
+    #[serde(default)]
+    pub enclosure_aware: bool,
 }
 
 /// Makes a space larger.

@@ -7,9 +7,9 @@ use uuid::Uuid;
 /// A block that does not agree with the others that it goes with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Mismatch {
-    /// Where in the space the data begins that it protects.
+    /// Where in the space, or in its journal, the data begins that it protects.
     pub offset_bytes: u64,
-    /// What disagrees: `P`, `Q` or a copy.
+    /// What is wrong, or else does not agree with the others: `data`, `P`, `Q`, a copy, or a copy of the journal.
     pub piece: String,
     /// Id of the disk that holds it.
     pub disk: Uuid,

@@ -32,14 +32,16 @@ fn requests_and_answers_keep_their_shape() {
             size_bytes: 1 << 40,
             thin: true,
             journal_bytes: None,
+            enclosure_aware: true,
         },
         json!({ "name": "tank/vm", "layout": "mirror", "copies": 3, "parity": null, "columns": null, "interleave_bytes": 65536,
-                "size_bytes": 1099511627776u64, "thin": true, "journal_bytes": null }),
+                "size_bytes": 1099511627776u64, "thin": true, "journal_bytes": null, "enclosure_aware": true }),
     );
     round_trip(
         &SpacePlan {
             name: "tank/vm".into(),
             size_bytes: 4096,
+            enclosure_aware: false,
             fits: true,
             options: vec![SpaceOption {
                 chosen: true,
@@ -61,7 +63,7 @@ fn requests_and_answers_keep_their_shape() {
             }],
             notes: vec!["x".into()],
         },
-        json!({ "name": "tank/vm", "size_bytes": 4096, "fits": true, "notes": ["x"], "options": [{
+        json!({ "name": "tank/vm", "size_bytes": 4096, "enclosure_aware": false, "fits": true, "notes": ["x"], "options": [{
                 "chosen": true, "layout": "parity", "copies": 1, "parity": 1, "columns": 3, "interleave_bytes": 65536,
                 "usable_bytes": 20, "raw_bytes": 30, "unused_bytes": 1, "journal_bytes": 2, "efficiency_percent": 66.7,
                 "survives_disks": 1, "full_stripe_cost": 1.5, "small_write_writes": 4, "small_write_reads": 2,

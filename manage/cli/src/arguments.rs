@@ -291,6 +291,9 @@ pub enum SpaceCommand {
         /// Take room only as it is written to
         #[arg(long)]
         thin: bool,
+        /// Spread it so that the loss of a whole enclosure is survived; 'disk set' tells where disks are
+        #[arg(long)]
+        enclosure_aware: bool,
         /// Show what it would be, with room and costs, beside what else it could be; make nothing
         #[arg(long)]
         dry_run: bool,

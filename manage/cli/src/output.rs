@@ -226,6 +226,7 @@ impl Shown for Space {
             ("provisioning", word(&self.provisioning)),
             ("size", size(self.size_bytes)),
             ("chunk", size(self.chunk_bytes)),
+            ("spread over", if self.enclosure_aware { "enclosures".into() } else { "disks".into() }),
             ("allocated", format!("{}, on disks {}", size(self.allocated_bytes), size(self.raw_bytes))),
             ("journal", self.journal.map_or_else(|| "-".into(), journal_text)),
             ("dirty", size(self.dirty_bytes)),
@@ -269,6 +270,9 @@ impl Shown for SpacePlan {
             ["*", "LAYOUT", "COLUMNS", "USABLE", "EFFICIENCY", "SURVIVES", "JOURNAL", "FULL STRIPE", "SMALL WRITE", "REBUILD"];
         let mut text = table(&header, rows);
         self.notes.iter().for_each(|note| text += &format!("\n! {note}"));
+        if self.enclosure_aware {
+            text += "\n\nspread over enclosures: each survives the loss of a whole one.";
+        }
         text + &format!(
             "\n\nnothing is made; * is what {} would be. FULL STRIPE: bytes written to disks for each byte of a client's.\n\
                  SMALL WRITE: what one small random write costs, its journal included. REBUILD: bytes read for each byte lost.",

@@ -150,7 +150,19 @@ pub async fn space_command(client: &Client, json: bool, command: SpaceCommand) -
         SpaceCommand::List => print(json, &client.get::<Vec<Space>>("/spaces").await?),
         SpaceCommand::Show { space } => print(json, &client.get::<Space>(&space_path(&space)).await?),
         SpaceCommand::Map { space } => print(json, &client.get::<Vec<SpaceRow>>(&format!("{}/map", space_path(&space))).await?),
-        SpaceCommand::Create { space, layout, copies, parity, columns, interleave, journal, size, thin, dry_run } => {
+        SpaceCommand::Create {
+            space,
+            layout,
+            copies,
+            parity,
+            columns,
+            interleave,
+            journal,
+            size,
+            thin,
+            enclosure_aware,
+            dry_run,
+        } => {
             let request = CreateSpace {
                 name: space.to_string(),
                 layout: layout.into(),
@@ -161,6 +173,7 @@ pub async fn space_command(client: &Client, json: bool, command: SpaceCommand) -
                 size_bytes: size.bytes(),
                 thin,
                 journal_bytes: journal.map(ByteSize::bytes),
+                enclosure_aware,
             };
             if dry_run {
                 return print(json, &client.post::<SpacePlan>("/spaces/plan", &request).await?);
@@ -168,12 +181,13 @@ pub async fn space_command(client: &Client, json: bool, command: SpaceCommand) -
             let answer: SpaceChanged = client.post("/spaces", &request).await?;
             let made = &answer.space;
             let done = format!(
-                "space {} has {}, {} with {} columns of {}",
+                "space {} has {}, {} with {} columns of {}{}",
                 made.name,
                 ByteSize(made.size_bytes),
                 layout_text(made.layout, made.copies, made.parity),
                 made.columns,
-                ByteSize(made.interleave_bytes)
+                ByteSize(made.interleave_bytes),
+                if made.enclosure_aware { ", spread over enclosures" } else { "" }
             );
             tell(json, &answer, answer.changed, done)
         }

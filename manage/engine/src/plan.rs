@@ -7,7 +7,7 @@ use holdfast_model::layout::MAX_PARITY_COLUMNS;
 use holdfast_model::{ByteSize, Layout, Shape};
 use holdfast_pool::Capacity;
 
-use crate::engine::{Engine, OpenPool};
+use crate::engine::Engine;
 use crate::error::{Answer, from_pool};
 use crate::spaces::{data_disks, layout_of, parse_path, same_parameters};
 use crate::view::layout_kind;
@@ -47,7 +47,7 @@ impl Engine {
         let shape = choose(layout, request.columns)
             .map_err(|error| ApiError::invalid(&object, error.to_string(), "choose other parameters"))?;
         let journal = |shape: &Shape| request.journal_bytes.filter(|_| shape.layout.parity() > 0);
-        let capacity_of = |shape: &Shape| open.pool.capacity(shape, journal(shape));
+        let capacity_of = |shape: &Shape| open.pool.capacity(shape, journal(shape), request.enclosure_aware);
         let chosen = capacity_of(&shape).map_err(|error| from_pool(&object, error))?;
         let mut options = vec![option(&chosen, true)];
         let mut shapes = vec![shape];
@@ -67,7 +67,7 @@ impl Engine {
                 }
             }
         }
-        notes.splice(0..0, roomier(&open, &chosen, disks, journal(&shape)));
+        notes.splice(0..0, roomier(&chosen, disks, capacity_of));
         let usable = chosen.usable_bytes();
         let fits = request.size_bytes <= usable;
         if !fits {
@@ -80,7 +80,8 @@ impl Engine {
                 },
             );
         }
-        Ok(SpacePlan { name: path.to_string(), size_bytes: request.size_bytes, fits, options, notes })
+        let CreateSpace { size_bytes, enclosure_aware, .. } = *request;
+        Ok(SpacePlan { name: path.to_string(), size_bytes, enclosure_aware, fits, options, notes })
     }
 }
 
@@ -91,10 +92,10 @@ fn widest(layout: Layout, interleave: Option<ByteSize>, disks: usize) -> Option<
 }
 
 /// Says where another number of columns makes more of the pool.
-fn roomier(open: &OpenPool, chosen: &Capacity, disks: usize, journal: Option<u64>) -> Option<String> {
+fn roomier<E>(chosen: &Capacity, disks: usize, capacity_of: impl Fn(&Shape) -> Result<Capacity, E>) -> Option<String> {
     let Shape { layout, interleave, columns } = chosen.shape;
     let shapes = (1..=MOST_COLUMNS).filter_map(|columns| Shape::choose(layout, Some(columns), Some(interleave), disks).ok());
-    let capacities = shapes.filter_map(|shape| open.pool.capacity(&shape, journal).ok());
+    let capacities = shapes.filter_map(|shape| capacity_of(&shape).ok());
     let best = capacities
         .max_by_key(|capacity| (capacity.usable_bytes(), std::cmp::Reverse(capacity.shape.columns.abs_diff(columns))))?;
     let (usable, more) = (chosen.usable_bytes(), best.usable_bytes().saturating_sub(chosen.usable_bytes()));

@@ -110,8 +110,8 @@ impl Engine {
         let interleave = request.interleave_bytes.map(ByteSize);
         let shape = Shape::choose(layout, request.columns, interleave, data_disks(&open))
             .map_err(|error| ApiError::invalid(&object, error.to_string(), "choose other parameters"))?;
-        let (size_bytes, journal_bytes) = (request.size_bytes, request.journal_bytes);
-        let spec = SpaceSpec { name: path.space.clone(), shape, provisioning, size_bytes, journal_bytes };
+        let CreateSpace { size_bytes, journal_bytes, enclosure_aware, .. } = request;
+        let spec = SpaceSpec { name: path.space.clone(), shape, provisioning, size_bytes, journal_bytes, enclosure_aware };
         let pool = open.pool.clone();
         let made = self.on_reactor(move || async move { pool.create_space(spec).await }).await?;
         let record = made.map_err(|error| from_pool(&object, error))?;
@@ -267,6 +267,10 @@ pub(crate) fn same_parameters(object: &str, open: &OpenPool, record: &SpaceRecor
     }
     if record.provisioning != provisioning {
         return Err(exists_with(object, "provisioning", word(record.provisioning), word(provisioning)));
+    }
+    if record.enclosure_aware != request.enclosure_aware {
+        let over = |enclosure_aware: bool| if enclosure_aware { "enclosures" } else { "disks" };
+        return Err(exists_with(object, "spread over", over(record.enclosure_aware), over(request.enclosure_aware)));
     }
     if let Some(journal) = request.journal_bytes.filter(|journal| !open.pool.has_journal_of(record.id, Some(*journal))) {
         let has = ByteSize(open.pool.journal_bytes(record.id));

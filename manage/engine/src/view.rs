@@ -188,6 +188,7 @@ pub(crate) fn space(open: &OpenPool, space: &holdfast_space::Space) -> Space {
         provisioning: record.provisioning,
         size_bytes: record.size_bytes,
         chunk_bytes: record.chunk_bytes,
+        enclosure_aware: record.enclosure_aware,
         allocated_bytes: status.allocated_bytes,
         raw_bytes: status.raw_bytes,
         journal: (journal_bytes > 0).then_some(SpaceJournal {

@@ -110,6 +110,7 @@ impl Machine {
                 provisioning: Provisioning::Fixed,
                 size_bytes: SPACE.bytes(),
                 journal_bytes: None,
+                enclosure_aware: false,
             };
             let record = pool.create_space(spec).await.expect("room is there");
             let space = Space::open(pool, record.id, SpaceSettings::default()).expect("just made");

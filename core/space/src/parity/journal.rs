@@ -137,6 +137,17 @@ impl Journal {
         self.row_bytes * self.rows.len() as u64 - ANCHOR_BYTES
     }
 
+    /// Its rows, in order.
+    pub fn rows(&self) -> &[Arc<Row>] {
+        &self.rows
+    }
+
+    /// Keeps it from being written to, and from being replaced; `None` where another took its place.
+    pub async fn hold(&self) -> Option<tokio::sync::MutexGuard<'_, Chain>> {
+        let chain = self.appending.lock().await;
+        (!chain.replaced).then_some(chain)
+    }
+
     /// The chunks of its rows.
     pub fn chunks(&self) -> Vec<u32> {
         self.rows.iter().map(|row| row.chunk).collect()

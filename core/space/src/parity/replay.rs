@@ -48,6 +48,12 @@ impl Inner {
         }
     }
 
+    /// The journal, where it has one.
+    pub async fn journal_if_any(&self) -> Result<Option<Arc<Journal>>, IoError> {
+        self.ready().await?;
+        Ok(self.backlog.journal.load_full())
+    }
+
     pub(super) async fn open_journal(&self) -> Result<Arc<Journal>, IoError> {
         let mut rows = Vec::new();
         for (chunk, _) in self.pool.journal_rows(self.record.id) {

@@ -54,6 +54,7 @@ impl Scrub<'_> {
     ) -> Result<(), Ended> {
         let geometry = row.bands().geometry;
         let band = stripe / geometry.stripes();
+        let Some(_used) = self.keep(row).await? else { return Ok(()) };
         let _turn = if self.mends { row.band_turn(band).await } else { row.shared_turn(band).await };
         let (place, torn) = {
             let state = row.bands().lock();

@@ -66,6 +66,15 @@ impl Scrub<'_> {
 
     /// Compares blocks of a column; those that are to be looked at again in smaller pieces are left.
     async fn column(&mut self, row: &Arc<Row>, column: usize, blocks: Blocks, left: &mut Vec<(u32, u32)>) -> Result<(), Ended> {
+        let journal = self.journal.clone();
+        let kept = match &journal {
+            Some(journal) => journal.hold().await,
+            None => None,
+        };
+        if journal.is_some() && kept.is_none() {
+            return Ok(());
+        }
+        let Some(_used) = self.keep(row).await? else { return Ok(()) };
         row.resync(column, blocks.regions()).await?;
         let _turn = row.turn(column, blocks).await;
         let runs: Vec<(u32, u32)> = row.columns[column].lock().written.runs(blocks.start, blocks.end).collect();
@@ -147,9 +156,17 @@ impl Scrub<'_> {
 
     fn note_copy(&mut self, row: &Row, column: usize, index: usize, block: u32) {
         let (slab, at) = (row.slabs.get(index), u64::from(block) * BLOCK_BYTES);
+        let copy = index % row.copies();
+        let (begin, piece) = match &self.journal {
+            Some(journal) => {
+                let before = journal.rows().iter().take_while(|other| other.chunk != row.chunk);
+                (before.map(|row| row.data_bytes()).sum(), format!("journal copy {copy}"))
+            }
+            None => (u64::from(row.chunk) * self.inner.record.chunk_bytes, format!("copy {copy}")),
+        };
         self.found.add(Mismatch {
-            offset_bytes: u64::from(row.chunk) * self.inner.record.chunk_bytes + offset_in_chunk(row.shape(), column, at),
-            piece: format!("copy {}", index % row.copies()),
+            offset_bytes: begin + offset_in_chunk(row.shape(), column, at),
+            piece,
             disk: slab.disk.id,
             disk_offset_bytes: slab.at(at),
             len_bytes: BLOCK_BYTES,

@@ -8,9 +8,9 @@ const MOST_TOLD: usize = 1000;
 /// A block that does not agree with the others that it goes with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
-    /// Where the data that it protects begins in the space.
+    /// Where the data that it protects begins in the space, or in its journal.
     pub offset_bytes: u64,
-    /// What is wrong, or else does not agree with the others: `data`, `P`, `Q` or a copy.
+    /// What is wrong, or else does not agree with the others: `data`, `P`, `Q`, a copy, or a copy of the journal.
     pub piece: String,
     /// The disk that holds it.
     pub disk: Uuid,

@@ -36,6 +36,7 @@ fn run(seed: u64) {
             provisioning,
             size_bytes: blocks * BLOCK_BYTES,
             journal_bytes: None,
+            enclosure_aware: false,
         };
         pool.create_space(spec).await.expect("small enough");
         pool

@@ -47,7 +47,8 @@ fn create(world: &World, shape: Shape, size_bytes: u64, settings: SpaceSettings)
     let made = world.sim.run(async move {
         let pool = create.await;
         let name = "vol".parse().expect("a name");
-        let spec = SpaceSpec { name, shape, provisioning: Provisioning::Thin, size_bytes, journal_bytes: None };
+        let spec =
+            SpaceSpec { name, shape, provisioning: Provisioning::Thin, size_bytes, journal_bytes: None, enclosure_aware: false };
         let record = pool.create_space(spec).await.expect("a thin space takes no room");
         let space = Space::open(pool.clone(), record.id, settings).expect("just made");
         (pool, space)

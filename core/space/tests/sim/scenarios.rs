@@ -37,7 +37,8 @@ fn create(world: &World, shape: Shape, size_bytes: u64) -> (Arc<Pool>, Arc<Space
     let made = world.sim.run(async move {
         let pool = create.await;
         let name = "vol".parse().expect("a name");
-        let spec = SpaceSpec { name, shape, provisioning: Provisioning::Thin, size_bytes, journal_bytes: None };
+        let spec =
+            SpaceSpec { name, shape, provisioning: Provisioning::Thin, size_bytes, journal_bytes: None, enclosure_aware: false };
         let record = pool.create_space(spec).await.expect("a thin space takes no room");
         let space = Space::open(pool.clone(), record.id, SpaceSettings::default()).expect("just made");
         (pool, space)
@@ -474,8 +475,14 @@ fn a_full_pool_refuses_new_rows_and_nothing_else() {
         assert_eq!(byte_at(&space, (chunk - 1) << 20).await, 2);
         assert_eq!(byte_at(&space, chunk << 20).await, 0);
         let name = "more".parse().expect("a name");
-        let spec =
-            SpaceSpec { name, shape: mirror(2, 1), provisioning: Provisioning::Fixed, size_bytes: 1 << 20, journal_bytes: None };
+        let spec = SpaceSpec {
+            name,
+            shape: mirror(2, 1),
+            provisioning: Provisioning::Fixed,
+            size_bytes: 1 << 20,
+            journal_bytes: None,
+            enclosure_aware: false,
+        };
         assert_eq!(pool.create_space(spec).await.expect_err("it is full").kind, PoolErrorKind::NoSpace);
         space.discard(0, 1 << 20, Durability::Cached).await.expect("discards");
         space.write(chunk << 20, data(3, 1), Durability::Cached).await.expect("a row was given back");

@@ -53,7 +53,7 @@ fn story<F: Future<Output = ()> + 'static>(
         let pool = create.await;
         let name = "vol".parse().expect("a name");
         let provisioning = Provisioning::Thin;
-        let spec = SpaceSpec { name, shape, provisioning, size_bytes: 2 << 20, journal_bytes: None };
+        let spec = SpaceSpec { name, shape, provisioning, size_bytes: 2 << 20, journal_bytes: None, enclosure_aware: false };
         let record = pool.create_space(spec).await.expect("a thin space takes no room");
         let space = Space::open(pool.clone(), record.id, SpaceSettings::default()).expect("just made");
         for block in 0..BLOCKS {
@@ -253,6 +253,37 @@ fn a_slab_that_does_not_take_its_repair_is_stale() {
             check(&space).await;
         });
     }
+}
+
+/// The journal is a mirror of one copy more than there is parity.
+#[test]
+fn journals_are_scrubbed_as_the_mirrors_that_they_are() {
+    for (seed, (shape, repaired)) in [(parity(1, 4), 1), (parity(2, 5), 2)].into_iter().enumerate() {
+        story(seed as u64, shape, move |world, pool, space| async move {
+            let data = IoSlice::padded(&[byte_of(0); BLOCK]);
+            space.write(0, data, Durability::Durable).await.expect("it goes to the journal");
+            let rows = pool.journal_rows(space.record().id);
+            let at = |slab: usize, block: u64| {
+                let disk = pool.disk(rows[0].1.slabs[slab].disk()).expect("a member");
+                let number = world.disks().iter().position(|found| found.spec().serial == serial(&pool, disk.index));
+                let start = disk.area.unit_at(rows[0].1.slabs[slab].unit()) + HEAD_BYTES;
+                (world.disk(number.expect("of this machine")), start + block * BLOCK_BYTES)
+            };
+            // Behind the anchors, the log begins with the first record.
+            let (disk, offset) = at(0, 2);
+            disk.fail_reads(offset..offset + BLOCK_BYTES, ErrorPersistence::UntilRewritten);
+            let (disk, offset) = at(1, 3);
+            let spoiled = Spoiled::block(&disk, offset, &world.sim.random());
+            let found = space.scrub(&Unlimited).await.expect("nobody stops it");
+            assert_eq!((found.mismatched_blocks, found.repaired_blocks, found.unrepaired_blocks), (1, repaired, 2 - repaired));
+            assert!(found.mismatches[0].piece.starts_with("journal copy") && spoiled.is_healed() == (repaired == 2));
+            check(&space).await;
+        });
+    }
+}
+
+fn serial(pool: &Pool, disk: u16) -> String {
+    pool.disks().into_iter().find(|member| member.record.index == disk).expect("a member").record.serial
 }
 
 /// Counts, and stops the work after so many steps.

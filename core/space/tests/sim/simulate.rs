@@ -129,7 +129,7 @@ impl Run {
     async fn create_volume(&self, pool: &Arc<Pool>, index: usize, volume: &Volume) -> SpaceRecord {
         let SpacePlan { shape, provisioning, size_bytes } = volume.plan;
         let name = format!("{PREFIX}{index}").parse().expect("a name");
-        let spec = SpaceSpec { name, shape, provisioning, size_bytes, journal_bytes: None };
+        let spec = SpaceSpec { name, shape, provisioning, size_bytes, journal_bytes: None, enclosure_aware: false };
         match pool.create_space(spec.clone()).await {
             Err(error) if error.kind == PoolErrorKind::NoSpace && self.plan.may_be_full() => {
                 let thin = SpaceSpec { provisioning: Provisioning::Thin, ..spec };
@@ -148,6 +148,7 @@ impl Run {
             provisioning: Provisioning::Fixed,
             size_bytes: rows * shape.stripe_bytes().max(u64::from(shape.columns) << 20),
             journal_bytes: None,
+            enclosure_aware: false,
         };
         for rows in (1..400).rev() {
             if let Ok(full) = pool.create_space(spec(rows)).await {

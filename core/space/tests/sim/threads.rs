@@ -129,6 +129,7 @@ fn stress(name: &str, options: &FileOptions, layout: Layout) {
             provisioning: Provisioning::Thin,
             size_bytes,
             journal_bytes: None,
+            enclosure_aware: false,
         };
         let record = pool.create_space(spec).await.expect("a space");
         let settings = SpaceSettings { open_rows: 4, tidy_every: Duration::from_millis(5), backlog_bytes: 1 << 20 };

@@ -39,6 +39,7 @@ const FORMS: &[&str] = &[
     "space list",
     "space show POOL/SPACE",
     "space grow POOL/SPACE --size 8GiB",
+    "space create POOL/SPACE --layout mirror --copies 3 --size 4GiB --enclosure-aware",
     "space set POOL/SPACE --journal 1GiB",
     "space map POOL/SPACE",
     "space verify POOL/SPACE",

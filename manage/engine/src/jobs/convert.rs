@@ -35,6 +35,7 @@ impl Engine {
             size_bytes: record.size_bytes,
             thin: false,
             journal_bytes: request.journal_bytes,
+            enclosure_aware: record.enclosure_aware,
         };
         let layout = layout_of(&object, &as_created)?;
         let interleave = request.interleave_bytes.map_or(record.shape.interleave, ByteSize);

@@ -1,6 +1,7 @@
 //! A real engine on file disks in memory: its changes, and its life.
 
 mod changes;
+mod enclosures;
 mod life;
 mod parity;
 mod support;
