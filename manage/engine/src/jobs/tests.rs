@@ -66,6 +66,7 @@ async fn make_full(engine: &Arc<Engine>, name: &str) {
         size_bytes: 16 * MIB,
         thin: false,
         journal_bytes: None,
+        enclosure_aware: false,
     };
     engine.create_space(request).await.unwrap();
     let (_, _, space) = engine.space_at(&name.parse().unwrap()).unwrap();
