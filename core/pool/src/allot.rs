@@ -50,6 +50,11 @@ pub fn slab_units(shape: &Shape, chunk_bytes: u64) -> u32 {
     ((HEAD_BYTES + slab_bytes(shape, chunk_bytes)) / UNIT_BYTES) as u32
 }
 
+/// Bytes that a row of this shape that holds a chunk takes on the disks.
+pub fn row_raw_bytes(shape: &Shape, chunk_bytes: u64) -> u64 {
+    shape.width() as u64 * u64::from(slab_units(shape, chunk_bytes)) * UNIT_BYTES
+}
+
 /// How many disks may hold data now.
 pub fn eligible(config: &Config) -> usize {
     config.disks.values().filter(|disk| disk.usage.takes_slabs() && disk.state == DiskState::Online).count()

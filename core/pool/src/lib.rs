@@ -46,6 +46,7 @@ pub mod slab;
 mod spaces;
 mod status;
 
+pub use allot::row_raw_bytes;
 pub use area::{Area, LARGEST_DISK_BYTES, SMALLEST_DISK_BYTES, UNIT_BYTES};
 pub use capacity::Capacity;
 pub use config::{Change, Config, DiskRecord, RowRecord, SlabPlace, SpaceRecord, SpaceRows};

@@ -58,3 +58,26 @@ pub struct SpacePlan {
     /// What to think of.
     pub notes: Vec<String>,
 }
+
+/// What a conversion would do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ConversionPlan {
+    /// `POOL/SPACE`.
+    pub name: String,
+    /// The shape of its new rows so far.
+    pub from: String,
+    /// The shape that it would have.
+    pub to: String,
+    /// Bytes of data in rows that would be moved, at most.
+    pub move_bytes: u64,
+    /// Bytes that its rows take on the disks now.
+    pub raw_bytes_now: u64,
+    /// Bytes that its rows take then.
+    pub raw_bytes_then: u64,
+    /// Free bytes that it takes on the way, those of a row that moves among them.
+    pub needed_bytes: u64,
+    /// Bytes that the pool has free.
+    pub free_bytes: u64,
+    /// Whether that suffices.
+    pub fits: bool,
+}

@@ -153,15 +153,17 @@ pub struct SetSpace {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConvertSpace {
-    /// Its resilience from now on.
-    pub layout: LayoutKind,
-    /// Copies of a mirror, 2 or 3; 2 if left out.
+    /// Its resilience from now on; as it is if left out.
+    #[serde(default)]
+    pub layout: Option<LayoutKind>,
+    /// Copies of a mirror, 2 or 3; if left out as they are, or 2 where it becomes a mirror.
     #[serde(default)]
     pub copies: Option<u8>,
-    /// Columns of parity, 1 or 2; 1 if left out.
+    /// Columns of parity, 1 or 2; if left out as they are, or 1 where it gets parity.
     #[serde(default)]
     pub parity: Option<u8>,
-    /// Stripe units side by side, those of parity included; chosen from the pool's disks if left out.
+    /// Stripe units side by side, those of parity included; if left out as they are, or chosen from the pool's disks where the
+    /// resilience changes.
     #[serde(default)]
     pub columns: Option<u16>,
     /// Bytes of a stripe unit: a power of two, 4 KiB to 16 MiB; as it is if left out.

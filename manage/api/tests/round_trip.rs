@@ -125,6 +125,7 @@ fn requests_and_answers_keep_their_shape() {
             provisioning: Provisioning::Thin,
             size_bytes: 8192,
             chunk_bytes: 4096,
+            enclosure_aware: false,
             allocated_bytes: 0,
             raw_bytes: 0,
             journal: None,

@@ -128,6 +128,9 @@ pub struct Serve {
     /// How often each space is scrubbed by itself, for example 12h, 7d, or never
     #[arg(long, value_name = "TIME", default_value = "7d", value_parser = parse_every)]
     pub scrub_every: Every,
+    /// How long a space misses slabs on lost disks before they are rebuilt on others, for example 5m, or never
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_every)]
+    pub repair_after: Every,
     /// How logs look; what is logged is set by HOLDFAST_LOG, as in HOLDFAST_LOG=debug
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub log_format: LogFormat,
@@ -390,16 +393,17 @@ pub enum NbdCommand {
 /// What a space shall become.
 #[derive(Args, Debug)]
 pub struct ConvertOptions {
-    /// Its resilience from now on
+    /// Its resilience from now on; as it is if left out
     #[arg(long)]
-    pub layout: LayoutWord,
-    /// Copies of a mirror, 2 or 3; 2 if left out
+    pub layout: Option<LayoutWord>,
+    /// Copies of a mirror, 2 or 3; if left out as they are, or 2 where it becomes a mirror
     #[arg(long, value_name = "N")]
     pub copies: Option<u8>,
-    /// Columns of parity, 1 or 2: so many disks may fail; 1 if left out
+    /// Columns of parity, 1 or 2: so many disks may fail; if left out as they are, or 1 where it gets parity
     #[arg(long, value_name = "N")]
     pub parity: Option<u8>,
-    /// Stripe units side by side, those of parity included; chosen from the pool's disks if left out
+    /// Stripe units side by side, those of parity included; if left out as they are, or chosen from the pool's disks
+    /// where the resilience changes
     #[arg(long, value_name = "N")]
     pub columns: Option<u16>,
     /// Size of a stripe unit; as it is if left out
@@ -414,6 +418,9 @@ pub struct ConvertOptions {
     /// Take all its room at the end
     #[arg(long)]
     pub fixed: bool,
+    /// Show what would be moved and how much room it takes, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 /// How a job is begun.

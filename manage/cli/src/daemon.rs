@@ -59,6 +59,7 @@ fn settings(options: &Serve) -> Settings {
         ..NbdSettings::default()
     };
     settings.scrub_every = options.scrub_every.0;
+    settings.repair_after = options.repair_after.0;
     if let Some(reactors) = options.reactors {
         settings.reactors = reactors as usize;
     }

@@ -7,7 +7,7 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use holdfast_api::{ConvertSpace, Job, JobChanged, JobState, SetJob, StartJob, word};
+use holdfast_api::{ConversionPlan, ConvertSpace, Job, JobChanged, JobState, SetJob, StartJob, word};
 use holdfast_model::ByteSize;
 
 use crate::arguments::{ConvertOptions, JobCommand, StartOptions};
@@ -54,7 +54,7 @@ pub async fn start(client: &Client, json: bool, path: &str, options: StartOption
 /// Asks for the conversion of the space at `path`, and follows it if that is wanted.
 pub async fn convert(client: &Client, json: bool, path: &str, shape: ConvertOptions, options: StartOptions) -> Result<()> {
     let request = ConvertSpace {
-        layout: shape.layout.into(),
+        layout: shape.layout.map(Into::into),
         copies: shape.copies,
         parity: shape.parity,
         columns: shape.columns,
@@ -64,6 +64,10 @@ pub async fn convert(client: &Client, json: bool, path: &str, shape: ConvertOpti
         priority: options.priority,
         cap_bytes_per_second: options.cap.map(|cap| cap.0),
     };
+    if shape.dry_run {
+        let plan: ConversionPlan = client.post(&format!("{path}/plan"), &request).await?;
+        return print(json, &plan);
+    }
     let answer: JobChanged = client.post(path, &request).await?;
     begun(client, json, answer, options.wait).await
 }

@@ -9,8 +9,8 @@ use anyhow::Result;
 use comfy_table::{ContentArrangement, Table, presets};
 use holdfast_api::pool::PoolHealth;
 use holdfast_api::{
-    ApiError, Condition, Disk, Event, Export, Job, JobState, LayoutKind, Pool, Space, SpaceJournal, SpacePlan, SpaceRow,
-    SpaceVerified, Status, word,
+    ApiError, Condition, ConversionPlan, Disk, Event, Export, Job, JobState, LayoutKind, Pool, Space, SpaceJournal, SpacePlan,
+    SpaceRow, SpaceVerified, Status, word,
 };
 use holdfast_model::{BLOCK_BYTES, ByteSize};
 use serde::Serialize;
@@ -239,6 +239,23 @@ impl Shown for Space {
             ("errors", counters.errors.to_string()),
         ]);
         with_conditions(text, &self.conditions)
+    }
+}
+
+impl Shown for ConversionPlan {
+    fn text(&self) -> String {
+        let room = if self.fits { "the pool has" } else { "too much: the pool has only" };
+        format!(
+            "{} from {} to {}: {} of data to move at most\nroom now {}, then {}; {} needed on the way, {room} {} free",
+            self.name,
+            self.from,
+            self.to,
+            size(self.move_bytes),
+            size(self.raw_bytes_now),
+            size(self.raw_bytes_then),
+            size(self.needed_bytes),
+            size(self.free_bytes)
+        )
     }
 }
 

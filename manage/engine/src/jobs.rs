@@ -3,6 +3,7 @@
 //! ```text
 //!   requests.rs   what is asked of jobs          runner.rs     queued ─▶ working ─▶ ended; stopping without an end
 //!   table.rs      jobs.json                      schedule.rs   what is asked for by the calendar
+//!   lost.rs       what is asked for when disks stay away
 //!   control.rs    gate, share and cap            progress.rs   bytes done, and how fast
 //!   spec.rs       the kinds, one file each: scrub.rs, convert.rs, repair.rs, evacuate.rs
 //! ```
@@ -16,6 +17,7 @@
 mod control;
 mod convert;
 mod evacuate;
+mod lost;
 mod progress;
 mod repair;
 mod requests;
@@ -31,6 +33,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use holdfast_api::{ApiError, Code, Job, JobState};
+use holdfast_model::Uuid;
 use tokio::sync::{Notify, watch};
 
 use crate::error::Answer;
@@ -59,6 +62,8 @@ struct Inner {
     table: Table,
     /// By the number of the job; also of jobs that have ended, until their last step has.
     tasks: BTreeMap<u64, Task>,
+    /// By their ids, spaces with lost slabs, and when the next repair is asked for.
+    repair_at: BTreeMap<Uuid, Instant>,
     stopping: bool,
     unsaved: bool,
     noted: Option<Instant>,

@@ -23,6 +23,8 @@ pub struct Settings {
     pub watch_interval: Duration,
     /// Whether block devices of this machine are shown and looked at for pools.
     pub block_devices: bool,
+    /// How long a space misses slabs on lost disks before it is repaired unasked; never if none.
+    pub repair_after: Option<Duration>,
     /// How often each space is scrubbed unasked; never if none.
     pub scrub_every: Option<Duration>,
 }
@@ -39,6 +41,7 @@ impl Settings {
             patience: Duration::from_secs(3),
             watch_interval: Duration::from_secs(1),
             block_devices: true,
+            repair_after: Some(Duration::from_secs(5 * 60)),
             scrub_every: Some(Duration::from_secs(7 * 24 * 60 * 60)),
         }
     }

@@ -50,6 +50,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Engine>> {
         .routes(routes!(exports::show, exports::remove))
         .routes(routes!(jobs::scrub))
         .routes(routes!(jobs::convert))
+        .routes(routes!(jobs::plan_conversion))
         .routes(routes!(jobs::repair))
         .routes(routes!(jobs::evacuate))
         .routes(routes!(jobs::list))

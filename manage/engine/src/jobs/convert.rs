@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use holdfast_api::{ConvertSpace, CreateSpace, JobChanged, StartJob};
-use holdfast_model::{ByteSize, Provisioning, Shape};
+use holdfast_api::{ConversionPlan, ConvertSpace, CreateSpace, JobChanged, LayoutKind, StartJob};
+use holdfast_model::{ByteSize, Layout, Provisioning, Shape};
+use holdfast_pool::{RowRecord, SpaceRecord, UNIT_BYTES};
 use holdfast_space::{Ended, Pace};
 
 use super::spec::{JobSpec, Outcome, Site, SpaceRef};
-use crate::engine::Engine;
+use crate::engine::{Engine, OpenPool};
 use crate::error::{Answer, conflict, from_pool};
 use crate::spaces::{data_disks, layout_of, parse_path};
 
@@ -25,27 +26,7 @@ impl Engine {
         let object = format!("space {path}");
         let (open, _, space) = self.space_at(&path)?;
         let record = space.record();
-        let as_created = CreateSpace {
-            name: path.to_string(),
-            layout: request.layout,
-            copies: request.copies,
-            parity: request.parity,
-            columns: request.columns,
-            interleave_bytes: request.interleave_bytes,
-            size_bytes: record.size_bytes,
-            thin: false,
-            journal_bytes: request.journal_bytes,
-            enclosure_aware: record.enclosure_aware,
-        };
-        let layout = layout_of(&object, &as_created)?;
-        let interleave = request.interleave_bytes.map_or(record.shape.interleave, ByteSize);
-        let shape = Shape::choose(layout, request.columns, Some(interleave), data_disks(&open))
-            .map_err(|error| holdfast_api::ApiError::invalid(&object, error.to_string(), "choose other parameters"))?;
-        let provisioning = match request.thin {
-            Some(true) => Provisioning::Thin,
-            Some(false) => Provisioning::Fixed,
-            None => record.provisioning,
-        };
+        let (shape, provisioning) = wanted(&object, &open, &record, &request)?;
         let space_ref = SpaceRef { pool: open.pool.id(), space: record.uuid, path: path.to_string() };
         let spec = JobSpec::Convert { space: space_ref, provisioning };
         if let Some(job) = self.jobs.like(&spec)
@@ -62,6 +43,81 @@ impl Engine {
         let start = StartJob { priority: request.priority, cap_bytes_per_second: request.cap_bytes_per_second };
         self.add_job(spec, start)
     }
+
+    /// What a conversion would move, and how much room the space takes then. Nothing is changed.
+    ///
+    /// # Errors
+    /// If there is no such space, or it cannot have that shape.
+    pub fn plan_conversion(&self, path: &str, request: &ConvertSpace) -> Answer<ConversionPlan> {
+        let path = parse_path(path)?;
+        let object = format!("space {path}");
+        let (open, _, space) = self.space_at(&path)?;
+        let record = space.record();
+        let (shape, provisioning) = wanted(&object, &open, &record, request)?;
+        let rows = open.pool.rows(record.id);
+        let moved: Vec<u64> = rows.iter().filter(|(_, row)| row.shape != shape).map(|(_, row)| raw_bytes(row)).collect();
+        let kept: u64 = rows.iter().filter(|(_, row)| row.shape == shape).map(|(_, row)| raw_bytes(row)).sum();
+        let rows_then = match provisioning {
+            Provisioning::Fixed => u64::from(record.chunks()),
+            Provisioning::Thin => rows.len() as u64,
+        };
+        let row_then = holdfast_pool::row_raw_bytes(&shape, record.chunk_bytes);
+        let raw_bytes_now = moved.iter().sum::<u64>() + kept;
+        let raw_bytes_then = row_then * rows_then;
+        let free_bytes = open.pool.status().free_bytes;
+        let most = raw_bytes_then.saturating_sub(raw_bytes_now) + if moved.is_empty() { 0 } else { row_then };
+        Ok(ConversionPlan {
+            name: path.to_string(),
+            from: record.shape.to_string(),
+            to: shape.to_string(),
+            move_bytes: moved.len() as u64 * record.chunk_bytes,
+            raw_bytes_now,
+            raw_bytes_then,
+            needed_bytes: most,
+            free_bytes,
+            fits: most <= free_bytes,
+        })
+    }
+}
+
+/// Bytes that a row takes on the disks.
+fn raw_bytes(row: &RowRecord) -> u64 {
+    row.slabs.len() as u64 * u64::from(row.slab_units) * UNIT_BYTES
+}
+
+/// What a space shall be: what is not asked for stays as it is.
+fn wanted(object: &str, open: &OpenPool, record: &SpaceRecord, request: &ConvertSpace) -> Answer<(Shape, Provisioning)> {
+    let now = record.shape.layout;
+    let kind_now = match now {
+        Layout::Simple => LayoutKind::Simple,
+        Layout::Mirror { .. } => LayoutKind::Mirror,
+        Layout::Parity { .. } => LayoutKind::Parity,
+    };
+    let kind = request.layout.unwrap_or(kind_now);
+    let kept = |count: u8| Some(count).filter(|count| kind == kind_now && *count > 0);
+    let as_created = CreateSpace {
+        name: object.into(),
+        layout: kind,
+        copies: request.copies.or(kept(now.copies()).filter(|_| kind == LayoutKind::Mirror)),
+        parity: request.parity.or(kept(now.parity())),
+        columns: request.columns,
+        interleave_bytes: request.interleave_bytes,
+        size_bytes: record.size_bytes,
+        thin: false,
+        journal_bytes: request.journal_bytes,
+        enclosure_aware: record.enclosure_aware,
+    };
+    let layout = layout_of(object, &as_created)?;
+    let columns = request.columns.or((layout == now).then_some(record.shape.columns));
+    let interleave = request.interleave_bytes.map_or(record.shape.interleave, ByteSize);
+    let shape = Shape::choose(layout, columns, Some(interleave), data_disks(open))
+        .map_err(|error| holdfast_api::ApiError::invalid(object, error.to_string(), "choose other parameters, or add disks"))?;
+    let provisioning = match request.thin {
+        Some(true) => Provisioning::Thin,
+        Some(false) => Provisioning::Fixed,
+        None => record.provisioning,
+    };
+    Ok((shape, provisioning))
 }
 
 /// Bytes that a conversion moves.

@@ -50,6 +50,7 @@ pub(crate) async fn run(engine: Weak<Engine>, mut stop: watch::Receiver<bool>) {
         let Some(engine) = engine.upgrade() else { return };
         engine.start_jobs_unless_changing();
         engine.ask_for_scrubs().await;
+        engine.ask_for_repairs().await;
         let noting = jobs.clone();
         if let Err(error) = engine.blocking(move || noting.note_progress()).await {
             tracing::warn!("progress is not written down: {error}");

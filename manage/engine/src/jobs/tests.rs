@@ -356,7 +356,7 @@ async fn a_space_is_converted_while_it_keeps_its_data() {
     let rig = Rig::new();
     let engine = rig.with_spaces(&["tank/a"]).await;
     let request = ConvertSpace {
-        layout: LayoutKind::Parity,
+        layout: Some(LayoutKind::Parity),
         copies: None,
         parity: None,
         columns: None,
@@ -369,7 +369,7 @@ async fn a_space_is_converted_while_it_keeps_its_data() {
     let begun = engine.convert_space("tank/a".into(), request.clone()).await.unwrap();
     assert!(begun.changed && begun.job.kind == JobKind::Convert && begun.job.total_bytes >= 16 * MIB, "{begun:?}");
     assert!(!engine.convert_space("tank/a".into(), request.clone()).await.unwrap().changed);
-    let other = ConvertSpace { layout: LayoutKind::Simple, ..request };
+    let other = ConvertSpace { layout: Some(LayoutKind::Simple), ..request };
     let refused = engine.convert_space("tank/a".into(), other).await.unwrap_err();
     assert!(refused.code == Code::Conflict && refused.next_action.contains("job cancel 1"), "{refused}");
     let id = begun.job.id;

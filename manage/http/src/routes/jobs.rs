@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::http::StatusCode;
-use holdfast_api::{ConvertSpace, ErrorBody, Job, JobChanged, JobState, SetJob, StartJob};
+use holdfast_api::{ConversionPlan, ConvertSpace, ErrorBody, Job, JobChanged, JobState, SetJob, StartJob};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -100,6 +100,19 @@ pub(crate) async fn convert(
 ) -> Answered<(StatusCode, Json<JobChanged>)> {
     let answer = engine.convert_space(format!("{pool}/{space}"), request).await?;
     Ok(taken(answer))
+}
+
+/// Shows what a conversion would move, and the room that it takes. Nothing is changed.
+#[utoipa::path(post, path = "/spaces/{pool}/{space}/convert/plan", tag = "jobs", operation_id = "space_convert_plan", request_body = ConvertSpace,
+    params(("pool" = String, Path, description = "Name of the pool."), ("space" = String, Path, description = "Name of the space.")),
+    responses((status = 200, body = ConversionPlan, description = "What it would do."),
+        (status = "default", body = ErrorBody, description = "It could not have that shape.")))]
+pub(crate) async fn plan_conversion(
+    engine: OnEngine,
+    InPath((pool, space)): InPath<(String, String)>,
+    Body(request): Body<ConvertSpace>,
+) -> Answered<Json<ConversionPlan>> {
+    Ok(Json(engine.plan_conversion(&format!("{pool}/{space}"), &request)?))
 }
 
 /// Rebuilds what a space lost with disks on other disks. Answers with the job that does it.
