@@ -145,7 +145,6 @@ fn what_cannot_be_is_a_usage_error() {
         "serve --state D --scrub-every 0",
         "serve --state D --scrub-every weekly",
         "job show x",
-        "space convert POOL/SPACE",
         "space convert POOL/SPACE --layout mirror --thin --fixed",
         "job set 7",
         "job set 7 --cap 0",
