@@ -21,12 +21,22 @@ use crate::{PoolError, PoolErrorKind};
 
 impl Pool {
     /// Takes the units of a row of a space's present shape, all on disks in service and none on those of `without`. They are
-    /// given back when the second part of the answer is dropped, unless that is told to keep them.
+    /// given back when the second part of the answer is dropped, unless that is told to keep them. Its id is written down as
+    /// used: what is left of it on the disks after a crash is never taken for another row's.
     ///
     /// # Errors
-    /// No such space, or no room on enough disks.
-    pub fn reserve_row(self: &Arc<Self>, space: u32, without: &[u16]) -> Result<(RowRecord, FreedRow), PoolError> {
+    /// No such space, no room on enough disks, no quorum.
+    pub async fn reserve_row(self: &Arc<Self>, space: u32, without: &[u16]) -> Result<(RowRecord, FreedRow), PoolError> {
         let record = self.known_space(space)?;
+        let row = self.take_row(&record, without)?;
+        let reserved = FreedRow::new(self.clone(), row.clone());
+        let used = self.state().config.counters();
+        self.commit(vec![used], Guard::None).await?;
+        Ok((row, reserved))
+    }
+
+    /// Takes the units of a row of a space, as above.
+    fn take_row(&self, record: &SpaceRecord, without: &[u16]) -> Result<RowRecord, PoolError> {
         let mut state = self.state();
         check_room(&state, 0, &[(1, record.shape)])?;
         let units = slab_units(&record.shape, record.chunk_bytes);
@@ -34,7 +44,7 @@ impl Pool {
             let takes = disk.usage.takes_slabs() && disk.state == DiskState::Online && !without.contains(&disk.index);
             takes.then_some(0)
         };
-        let row = allot_on(&mut state.config, record.shape, units, record.enclosure_aware, &takes).map_err(|fitting| {
+        allot_on(&mut state.config, record.shape, units, record.enclosure_aware, &takes).map_err(|fitting| {
             PoolError::new(
                 PoolErrorKind::NoSpace,
                 format!(
@@ -45,9 +55,7 @@ impl Pool {
                     record.shape.width(),
                 ),
             )
-        })?;
-        drop(state);
-        Ok((row.clone(), FreedRow::new(self.clone(), row)))
+        })
     }
 
     /// Puts a reserved row in the place of the one that a chunk has, whose units stay taken until the answer is dropped. `None`,
