@@ -178,7 +178,7 @@ fn hostile_records_are_refused() {
         Change::Row { space: 3, chunk: 0, row: row_record(2, &[(0, 17), (1, 17)]) },
         reshaped(shape(mirror_of(2), 2), &[(0, 17), (1, 17)]),
         reshaped(shape(mirror_of(9), 1), &[(0, 17), (1, 17)]),
-        Change::Row { space: 1, chunk: JOURNAL_CHUNK, row: row_record(2, &[(0, 17), (1, 17)]) },
+        Change::Row { space: 1, chunk: JOURNAL_CHUNK, row: RowRecord { slab_units: 1, ..row_record(2, &[(0, 17), (1, 17)]) } },
         Change::Counters { row: u64::MAX, space: 0, disk: 0 },
         Change::Counters { row: 0, space: u32::MAX, disk: 0 },
         Change::Counters { row: 0, space: 0, disk: u16::MAX },

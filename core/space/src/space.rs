@@ -64,7 +64,7 @@ pub(crate) struct Inner {
     pub backlog: Backlog,
     size_bytes: AtomicU64,
     shards: [RwLock<Shard>; SHARDS],
-    chunk_locks: [tokio::sync::Mutex<()>; SHARDS],
+    chunk_locks: [tokio::sync::Mutex<()>; SHARDS + 1],
 }
 
 #[derive(Default)]
@@ -313,6 +313,13 @@ impl Inner {
         }
     }
 
+    /// Held while the row of a chunk is opened, allotted, given back or replaced. Whoever holds one of data may need the journal, so
+    /// the rows of that have a lock of their own.
+    fn chunk_lock(&self, chunk: u32) -> &tokio::sync::Mutex<()> {
+        let journal = chunk >= holdfast_pool::JOURNAL_CHUNK;
+        &self.chunk_locks[if journal { SHARDS } else { chunk as usize % SHARDS }]
+    }
+
     fn shard(&self, chunk: u32) -> &RwLock<Shard> {
         &self.shards[chunk as usize % SHARDS]
     }
@@ -341,7 +348,7 @@ impl Inner {
         if self.is_freeing(chunk) || self.pool.row(self.record.id, chunk).is_none() {
             return Ok(None);
         }
-        let _one = self.chunk_locks[chunk as usize % SHARDS].lock().await;
+        let _one = self.chunk_lock(chunk).lock().await;
         self.load_row(chunk).await
     }
 
@@ -351,7 +358,7 @@ impl Inner {
             if let Some(row) = self.used_row(chunk) {
                 return Ok(Some(row));
             }
-            let _one = self.chunk_locks[chunk as usize % SHARDS].lock().await;
+            let _one = self.chunk_lock(chunk).lock().await;
             if self.load_row(chunk).await?.is_none() {
                 return Ok(None);
             }
@@ -364,7 +371,7 @@ impl Inner {
             if let Some(row) = self.used_row(chunk) {
                 return Ok(row);
             }
-            let _one = self.chunk_locks[chunk as usize % SHARDS].lock().await;
+            let _one = self.chunk_lock(chunk).lock().await;
             if self.load_row(chunk).await?.is_none() {
                 let record = self.pool.allot_row(self.record.id, chunk).await?;
                 let chunk_bytes = self.record.chunk_bytes;
@@ -425,7 +432,7 @@ impl Inner {
         if !self.thin() || !self.open_row(chunk).is_some_and(|row| empty(&row)) {
             return Ok(());
         }
-        let _one = self.chunk_locks[chunk as usize % SHARDS].lock().await;
+        let _one = self.chunk_lock(chunk).lock().await;
         let row = {
             let mut shard = self.shard(chunk).write().expect("no panic while held");
             let idle = |row: &&Arc<Row>| row.users.load(Ordering::Acquire) == 0 && empty(row);
@@ -465,7 +472,7 @@ impl Inner {
 
     /// Keeps everybody from beginning to change a row, once nobody but the caller does. `None` where that takes too long.
     pub async fn close_gate<'a>(&'a self, row: &'a UsedRow) -> Option<Gate<'a>> {
-        let one = self.chunk_locks[row.chunk as usize % SHARDS].lock().await;
+        let one = self.chunk_lock(row.chunk).lock().await;
         let gate = Gate { space: self, row, _one: one };
         gate.set_closing(true);
         for _ in 0..GATE_TRIES {

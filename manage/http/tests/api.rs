@@ -189,7 +189,7 @@ async fn every_refusal_has_the_error_body() {
         ("POST", "/spaces/none/vm/scrub", json!({}), StatusCode::NOT_FOUND),
         ("POST", "/spaces/none/vm/repair", json!({}), StatusCode::NOT_FOUND),
         ("POST", "/spaces/none/vm/convert", json!({ "layout": "parity" }), StatusCode::NOT_FOUND),
-        ("POST", "/spaces/none/vm/convert", json!({}), StatusCode::BAD_REQUEST),
+        ("POST", "/spaces/none/vm/convert", json!({ "layout": "raid" }), StatusCode::BAD_REQUEST),
         ("POST", "/disks/%2Fnone/evacuate", json!({}), StatusCode::CONFLICT),
         ("GET", "/pools/%FF", Value::Null, StatusCode::BAD_REQUEST),
         ("POST", "/pools", Value::Null, StatusCode::BAD_REQUEST),
