@@ -18,6 +18,8 @@ use crate::space::{Inner, Space};
 
 /// Slabs that are rebuilt at a time: from many disks to many.
 const AT_ONCE: usize = 4;
+/// How often a slab is brought in step; then the housekeeping goes on with it.
+const TRIES: u32 = 50;
 /// While another task brings the slab in step.
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
 
@@ -69,7 +71,10 @@ impl Inner {
             row.hold_freed([freed]);
             row.refresh();
         }
-        while row.slabs.get(index).disk.in_service() && !row.rejoin(self, index).await? {
+        for _ in 0..TRIES {
+            if !row.slabs.get(index).disk.in_service() || row.rejoin(self, index).await? {
+                break;
+            }
             self.pool.env().clock.sleep(PAUSE).await;
             pace.step(0).await?;
         }

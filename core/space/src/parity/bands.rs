@@ -192,6 +192,7 @@ impl Bands {
     pub fn forget(&self) {
         let mut state = self.lock();
         state.given_back = true;
+        state.torn.clear();
         state.uncommitted = Uncommitted::new(self.geometry.bands);
     }
 

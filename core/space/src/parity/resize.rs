@@ -99,6 +99,7 @@ impl Inner {
         let _one = self.backlog.logging.lock().await;
         let _turn = self.backlog.placing.lock().await;
         loop {
+            self.place_waiting().await?;
             self.commit_all().await?;
             let mut chain = journal.appending.lock().await;
             if journal.held() > 0 {
