@@ -95,6 +95,7 @@ impl Drop for Move<'_> {
         self.space.moving().retain(|row| !Arc::ptr_eq(row, &self.new));
         if !self.placed {
             self.space.forget_waiting(&self.new);
+            self.space.forget_touched(&self.new);
         }
     }
 }

@@ -487,8 +487,13 @@ impl Inner {
     /// A row has taken the place of the one behind the gate.
     pub fn take_place(&self, gate: Gate<'_>, old: &UsedRow, new: &Arc<Row>) {
         self.keep(new.clone());
-        self.touched.lock().expect("no panic while held").remove(&old.record.id);
+        self.forget_touched(old);
         drop(gate);
+    }
+
+    /// Takes a row from the list of the next flush.
+    pub fn forget_touched(&self, row: &Row) {
+        self.touched.lock().expect("no panic while held").remove(&row.record.id);
     }
 
     /// Tells the disks that the slabs of a row hold nothing any more; a hint, so failures do not matter.

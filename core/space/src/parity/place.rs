@@ -217,8 +217,9 @@ impl Inner {
             state.logged.insert(band, *end);
         }
         let done = self.backlog.take_until(state, band, stamp);
-        let held = done.into_iter().flat_map(|extent| extent.held).map(|(_, record)| record);
-        state.uncommitted.held.extend(held);
+        for (_, record) in done.into_iter().flat_map(|extent| extent.held) {
+            state.hold(&record);
+        }
     }
 }
 
