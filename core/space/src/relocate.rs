@@ -199,7 +199,7 @@ impl Inner {
     }
 
     /// What waits of a row does not count any more.
-    fn forget_waiting(&self, row: &Arc<Row>) {
+    pub fn forget_waiting(&self, row: &Arc<Row>) {
         let Some(bands) = &row.parity else { return };
         bands.forget();
         let mut guard = bands.lock();

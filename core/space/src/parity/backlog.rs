@@ -300,7 +300,11 @@ impl Inner {
             let turn = row.band_turn(*band).await;
             placings.push(async move {
                 let planned = row.plan(self, *band, turn).await;
-                if planned.is_err() && row.is_gone() { Ok(None) } else { planned }
+                if planned.is_err() && row.is_gone() {
+                    self.forget_waiting(row);
+                    return Ok(None);
+                }
+                planned
             });
         }
         let mut planned = Vec::new();

@@ -306,7 +306,7 @@ impl BandState {
 
     /// Whether all that was written is in place, and the maps on disk tell of it.
     pub fn is_durable(&self) -> bool {
-        self.dirty.is_empty() && self.uncommitted.is_empty() && self.torn.is_empty()
+        !self.given_back && self.dirty.is_empty() && self.uncommitted.is_empty() && self.torn.is_empty()
     }
 
     /// Whether the disks hold all that is known here.

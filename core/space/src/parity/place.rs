@@ -112,8 +112,12 @@ impl Inner {
                     state.torn.insert(band, Torn { stamp, writes, filled, emptied, record });
                 }
                 drop(state);
-                // Whoever fills a provisional row looks for what is missing in it.
-                row.unless_gone(Err(error))
+                if row.is_gone() {
+                    // Whoever fills a provisional row finds that it is not durable.
+                    self.forget_waiting(&row);
+                    return Ok(());
+                }
+                Err(error)
             }
         }
     }
