@@ -14,7 +14,7 @@ use crate::commit::{Guard, OutageMark};
 use crate::config::{Change, DiskRecord, RowRecord, SlabPlace, SpaceRecord};
 use crate::disk::PoolDisk;
 use crate::enclosures;
-use crate::journal::{JOURNAL_CHUNK, allot_journal, check_journal};
+use crate::journal::check_journal;
 use crate::pool::{FreedRow, Pool};
 use crate::room::check_room;
 use crate::{PoolError, PoolErrorKind};
@@ -160,31 +160,23 @@ impl Pool {
         if (record.shape, record.provisioning) == (shape, provisioning) {
             return Ok(false);
         }
-        let path = format!("{}/{}", self.name(), record.name);
+        let shaped = SpaceRecord { shape, provisioning, ..record };
+        let path = format!("{}/{}", self.name(), shaped.name);
         journal_bytes.map_or(Ok(()), |bytes| check_journal(&path, &shape, bytes))?;
-        let mut journal = Vec::new();
-        {
-            let mut state = self.state();
+        let has_journal = {
+            let state = self.state();
             Shape::choose(shape.layout, Some(shape.columns), Some(shape.interleave), eligible(&state.config))
                 .map_err(|error| PoolError::invalid(format!("space {path}: {error}")))?;
-            if record.enclosure_aware {
+            if shaped.enclosure_aware {
                 enclosures::check(&state.config, &path, &shape)?;
             }
-            let has_journal = state.config.spaces.get(&id).is_some_and(|space| space.journal_rows().next().is_some());
-            if shape.layout.parity() > 0 && !has_journal {
-                journal =
-                    allot_journal(&mut state.config, &path, shape.layout.parity() + 1, record.enclosure_aware, journal_bytes)?;
-                if let Err(error) = check_room(&state, 0, &[(journal.len() as u64, journal[0].shape)]) {
-                    journal.iter().for_each(|row| state.config.release(row));
-                    return Err(error);
-                }
-            }
-        }
-        let rows = (JOURNAL_CHUNK..).zip(&journal).map(|(chunk, row)| Change::Row { space: id, chunk, row: row.clone() });
-        let shaped = Change::Space(SpaceRecord { shape, provisioning, ..record });
-        let made = self.commit(std::iter::once(shaped).chain(rows).collect(), Guard::None).await;
+            state.config.spaces.get(&id).is_some_and(|space| space.journal_rows().next().is_some())
+        };
+        let journal = if has_journal { Vec::new() } else { self.reserve_journal(&path, &shaped, journal_bytes, 0)? };
+        let rows = journal.iter().map(|(chunk, row)| Change::Row { space: id, chunk: *chunk, row: row.clone() });
+        let made = self.commit(std::iter::once(Change::Space(shaped)).chain(rows).collect(), Guard::None).await;
         if made != Ok(true) {
-            journal.iter().for_each(|row| self.state().config.release(row));
+            self.release_rows(&journal);
         }
         made
     }
@@ -242,6 +234,9 @@ impl Pool {
     pub fn lost_slabs(&self, space: u32) -> Vec<(u32, usize)> {
         let state = self.state();
         let out = |disk: u16| state.config.disks.get(&disk).is_none_or(|disk| disk.state != DiskState::Online);
+        if !state.config.disks.keys().any(|disk| out(*disk)) {
+            return Vec::new();
+        }
         let rows = state.config.spaces.get(&space).map(|space| space.data_rows(0));
         let mut lost: Vec<(usize, u32, usize)> = Vec::new();
         for (chunk, row) in rows.into_iter().flatten() {

@@ -66,7 +66,7 @@ impl Pool {
             )));
         }
         let fixed = record.provisioning == Provisioning::Fixed;
-        let mut rows = self.reserve_journal(&path, &record, spec.journal_bytes)?;
+        let mut rows = self.reserve_journal(&path, &record, spec.journal_bytes, 1)?;
         if fixed {
             let journal = rows.first().map(|(_, row)| (rows.len() as u64, row.shape));
             match self.reserve_rows(&path, &record, 0, journal) {
@@ -122,15 +122,21 @@ impl Pool {
         Ok(true)
     }
 
-    /// Takes the units of a new space's journal, where its layout has one.
-    fn reserve_journal(&self, path: &str, record: &SpaceRecord, bytes: Option<u64>) -> Result<Vec<(u32, RowRecord)>, PoolError> {
+    /// Takes the units of a space's first journal, where its layout has one; so many spaces are not written down yet.
+    pub(crate) fn reserve_journal(
+        &self,
+        path: &str,
+        record: &SpaceRecord,
+        bytes: Option<u64>,
+        new_spaces: u64,
+    ) -> Result<Vec<(u32, RowRecord)>, PoolError> {
         if record.shape.layout.parity() == 0 {
             return Ok(Vec::new());
         }
         let mut state = self.state();
         let copies = record.shape.layout.parity() + 1;
         let rows = allot_journal(&mut state.config, path, copies, record.enclosure_aware, bytes)?;
-        if let Err(error) = check_room(&state, 1, &[(rows.len() as u64, rows[0].shape)]) {
+        if let Err(error) = check_room(&state, new_spaces, &[(rows.len() as u64, rows[0].shape)]) {
             rows.iter().for_each(|row| state.config.release(row));
             return Err(error);
         }
@@ -171,7 +177,7 @@ impl Pool {
         Ok(rows)
     }
 
-    fn release_rows(&self, rows: &[(u32, RowRecord)]) {
+    pub(crate) fn release_rows(&self, rows: &[(u32, RowRecord)]) {
         let mut state = self.state();
         rows.iter().for_each(|(_, row)| state.config.release(row));
     }

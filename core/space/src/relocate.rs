@@ -19,7 +19,7 @@ use holdfast_model::BLOCK_BYTES;
 use holdfast_pool::FreedRow;
 
 use crate::block_set::BlockSet;
-use crate::pace::{Ended, Pace};
+use crate::pace::{Ended, Pace, Unlimited};
 use crate::row::Row;
 use crate::space::{Inner, UsedRow};
 use crate::stripe::{ChunkPart, segments};
@@ -131,7 +131,7 @@ impl Inner {
         let mut todo = old.data_runs(0, blocks);
         let mut pass = 0;
         let gate = loop {
-            if !under_way.copy(&todo, pass > 0, Some(pace)).await? {
+            if !under_way.copy(&todo, pass > 0, pace).await? {
                 return Ok(false);
             }
             todo = old.take_changed(blocks);
@@ -153,7 +153,7 @@ impl Inner {
         if old.parity.as_ref().is_some_and(|bands| !bands.lock().dirty.is_empty()) {
             return Ok(false);
         }
-        if !under_way.copy(&todo, true, None).await? || !self.settle_row(&new).await {
+        if !under_way.copy(&todo, true, &Unlimited).await? || !self.settle_row(&new).await {
             return Ok(false);
         }
         let moved = self.pool.move_row(self.record.id, old.chunk, &new.record, outages).await.map_err(IoError::from)?;
@@ -218,21 +218,19 @@ impl UsedRow {
 
 impl Move<'_> {
     /// Copies blocks. With `again` those that hold nothing any more are emptied. Answers false where the new row took no write.
-    async fn copy(&self, blocks: &BlockSet, again: bool, pace: Option<&dyn Pace>) -> Result<bool, Ended> {
+    async fn copy(&self, blocks: &BlockSet, again: bool, pace: &dyn Pace) -> Result<bool, Ended> {
         let most = (PIECE_BYTES / BLOCK_BYTES) as u32;
         let cut = |(start, end): (u32, u32)| (start..end).step_by(most as usize).map(move |at| (at, end.min(at + most)));
         let pieces: Vec<(u32, u32)> = blocks.runs(0, blocks.limit()).flat_map(cut).collect();
         for pieces in pieces.chunks(PIECES) {
             let bytes = pieces.iter().map(|(start, end)| u64::from(end - start) * BLOCK_BYTES).sum();
-            if let Some(pace) = pace {
-                pace.step(bytes).await?;
-            }
+            pace.step(bytes).await?;
             for copied in join_all(pieces.iter().map(|(start, end)| self.copy_piece(*start, *end, again))).await {
                 if !copied? {
                     return Ok(false);
                 }
             }
-            if let Some(pace) = pace.filter(|_| !again) {
+            if !again {
                 pace.done(bytes);
             }
         }

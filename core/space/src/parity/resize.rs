@@ -9,6 +9,7 @@ use holdfast_pool::RowRecord;
 use crate::space::{Inner, Space};
 
 use super::backlog::MOMENT;
+use super::journal::{Chain, Journal};
 
 /// How full a journal is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,31 +56,36 @@ impl Inner {
         // Nobody writes down anything new meanwhile, so what the journal holds comes to an end.
         let _one = self.backlog.logging.lock().await;
         let _turn = self.backlog.placing.lock().await;
+        let mut chain = self.emptied(&old).await?;
+        if chain.replaced {
+            return Ok(false);
+        }
+        let Some(freed) = self.pool.replace_journal(self.record.id, bytes).await? else { return Ok(false) };
+        chain.replaced = true;
+        for row in self.open_rows().iter().filter(|row| row.parity.is_some()) {
+            row.bands().lock().logged.clear();
+        }
+        let opened = self.open_journal().await;
+        // Where it could not be opened, the next request opens it.
+        self.backlog.journal.store(opened.as_ref().ok().cloned());
+        drop(chain);
+        self.forget_rows(&old.chunks());
+        drop(freed);
+        opened.map(|_| true)
+    }
+
+    /// Waits until a journal holds nothing that counts, or is replaced, and keeps it so. Logging and placing must be held.
+    async fn emptied<'a>(&self, journal: &'a Journal) -> Result<tokio::sync::MutexGuard<'a, Chain>, IoError> {
         loop {
             self.place_waiting().await?;
             self.commit_all().await?;
-            let mut chain = old.appending.lock().await;
-            if chain.replaced {
-                return Ok(false);
+            let chain = journal.appending.lock().await;
+            if chain.replaced || journal.held() == 0 {
+                return Ok(chain);
             }
-            if old.held() > 0 {
-                // Whoever writes meanwhile is about to have it in place too.
-                drop(chain);
-                self.pool.env().clock.sleep(MOMENT).await;
-                continue;
-            }
-            let Some(freed) = self.pool.replace_journal(self.record.id, bytes).await? else { return Ok(false) };
-            chain.replaced = true;
-            for row in self.open_rows().iter().filter(|row| row.parity.is_some()) {
-                row.bands().lock().logged.clear();
-            }
-            let opened = self.open_journal().await;
-            // Where it could not be opened, the next request opens it.
-            self.backlog.journal.store(opened.as_ref().ok().cloned());
+            // Whoever writes meanwhile is about to have it in place too, and whoever reads a row that went about to end.
             drop(chain);
-            self.forget_rows(&old.chunks());
-            drop(freed);
-            return opened.map(|_| true);
+            self.pool.env().clock.sleep(MOMENT).await;
         }
     }
 
@@ -95,27 +101,18 @@ impl Inner {
             return self.renew_journal(None).await.map(drop);
         }
         let _tidying = self.tidying.lock().await;
-        let journal = self.journal().await?;
         let _one = self.backlog.logging.lock().await;
         let _turn = self.backlog.placing.lock().await;
-        loop {
-            self.place_waiting().await?;
-            self.commit_all().await?;
-            let mut chain = journal.appending.lock().await;
-            if journal.held() > 0 {
-                // Whoever reads a row that went is about to end.
-                drop(chain);
-                self.pool.env().clock.sleep(MOMENT).await;
-                continue;
-            }
-            let freed = self.pool.drop_journal(self.record.id).await?;
-            chain.replaced = true;
-            self.refresh_record();
-            self.backlog.journal.store(None);
-            drop(chain);
-            self.forget_rows(&journal.chunks());
-            drop(freed);
-            return Ok(());
-        }
+        // None takes its place while these are held.
+        let journal = self.journal().await?;
+        let mut chain = self.emptied(&journal).await?;
+        let freed = self.pool.drop_journal(self.record.id).await?;
+        chain.replaced = true;
+        self.refresh_record();
+        self.backlog.journal.store(None);
+        drop(chain);
+        self.forget_rows(&journal.chunks());
+        drop(freed);
+        Ok(())
     }
 }
