@@ -51,6 +51,17 @@ pub enum Provisioning {
     Thin,
 }
 
+/// Whether a row keeps a checksum of each of its blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Integrity {
+    /// None: what a disk answers is believed.
+    #[default]
+    None,
+    /// A CRC-32C of each block of 4 KiB on each disk.
+    Crc32c,
+}
+
 /// The whole shape of a row: a slab for each copy of each column, each on a disk of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Shape {
@@ -60,6 +71,8 @@ pub struct Shape {
     pub columns: u16,
     /// Bytes of a stripe unit: a power of two, 4 KiB to 16 MiB.
     pub interleave: ByteSize,
+    /// Its checksums.
+    pub integrity: Integrity,
 }
 
 /// Why a shape cannot be.
@@ -143,6 +156,21 @@ impl Layout {
 }
 
 impl Shape {
+    /// A shape without checksums.
+    pub fn plain(layout: Layout, columns: u16, interleave: ByteSize) -> Self {
+        Self { layout, columns, interleave, integrity: Integrity::None }
+    }
+
+    /// The same with other checksums.
+    pub fn with_integrity(self, integrity: Integrity) -> Self {
+        Self { integrity, ..self }
+    }
+
+    /// Whether it keeps checksums.
+    pub fn has_sums(&self) -> bool {
+        self.integrity == Integrity::Crc32c
+    }
+
     /// The shape that a space gets on `disks` disks where its creator leaves columns or interleave open.
     pub fn choose(layout: Layout, columns: Option<u16>, interleave: Option<ByteSize>, disks: usize) -> Result<Self, ShapeError> {
         let copies = usize::from(layout.copies());
@@ -154,7 +182,7 @@ impl Shape {
             Layout::Parity { .. } => layout.least_columns(),
         };
         let columns = columns.unwrap_or(default.max(layout.least_columns()));
-        let shape = Self { layout, columns, interleave: interleave.unwrap_or(DEFAULT_INTERLEAVE) };
+        let shape = Self::plain(layout, columns, interleave.unwrap_or(DEFAULT_INTERLEAVE));
         shape.check()?;
         if shape.width() > disks {
             return Err(ShapeError::Disks { shape, needed: shape.width(), present: disks });
@@ -263,6 +291,15 @@ impl fmt::Display for Layout {
     }
 }
 
+impl fmt::Display for Integrity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::None => "none",
+            Self::Crc32c => "crc32c",
+        })
+    }
+}
+
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plural = if self.columns == 1 { "" } else { "s" };
@@ -298,7 +335,7 @@ mod tests {
 
     #[test]
     fn parity_shapes_are_checked() {
-        let check = |parity, columns, interleave| Shape { layout: Layout::Parity { parity }, columns, interleave }.check();
+        let check = |parity, columns, interleave| Shape::plain(Layout::Parity { parity }, columns, interleave).check();
         let unit = DEFAULT_INTERLEAVE;
         for (parity, columns) in [(1, 3), (1, 32), (2, 4), (2, 32)] {
             assert_eq!(check(parity, columns, unit), Ok(()));
@@ -315,7 +352,7 @@ mod tests {
 
     #[test]
     fn slabs_that_back_each_other() {
-        let shape = |layout, columns| Shape { layout, columns, interleave: ByteSize::kib(4) };
+        let shape = |layout, columns| Shape::plain(layout, columns, ByteSize::kib(4));
         let simple = shape(Layout::Simple, 3);
         assert_eq!((simple.group(2), simple.needed(), simple.least_width(), simple.width()), (2..3, 1, 3, 3));
         let mirror = shape(Layout::Mirror { copies: 3 }, 2);

@@ -10,7 +10,7 @@ use holdfast_model::{ByteSize, DiskState, Shape};
 use crate::area::{Area, UNIT_BYTES};
 use crate::config::{Config, DiskRecord, RowRecord, SlabPlace, SpaceRecord};
 use crate::enclosures::{self, Fitting};
-use crate::slab::{HEAD_BYTES, MOST_SLAB_BYTES, bands, bands_of_chunk, spare_bands};
+use crate::slab::{HEAD_BYTES, MOST_SLAB_BYTES, bands, bands_of_chunk, spare_bands, sums_bytes};
 use crate::{PoolError, PoolErrorKind};
 
 const MOST_CHUNK_BYTES: u64 = 256 << 20;
@@ -45,9 +45,14 @@ pub fn slab_bytes(shape: &Shape, chunk_bytes: u64) -> u64 {
     chunk_bytes.div_ceil(shape.columns.into()).next_multiple_of(shape.interleave.bytes().max(UNIT_BYTES))
 }
 
-/// Units of each slab of a row of this shape that holds a chunk, its head included.
+/// Units of each slab of a row of this shape that holds a chunk, its head and its checksums included.
 pub fn slab_units(shape: &Shape, chunk_bytes: u64) -> u32 {
-    ((HEAD_BYTES + slab_bytes(shape, chunk_bytes)) / UNIT_BYTES) as u32
+    let data = slab_bytes(shape, chunk_bytes);
+    let mut after_head = data;
+    while after_head - sums_bytes(shape, after_head) < data {
+        after_head = data + sums_bytes(shape, after_head);
+    }
+    ((HEAD_BYTES + after_head) / UNIT_BYTES) as u32
 }
 
 /// Bytes that a row of this shape that holds a chunk takes on the disks.
@@ -142,10 +147,10 @@ pub fn allot_on(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use holdfast_model::Layout;
+    use holdfast_model::{Integrity, Layout};
 
     fn parity(parity: u8, columns: u16, interleave: ByteSize) -> Shape {
-        Shape { layout: Layout::Parity { parity }, columns, interleave }
+        Shape::plain(Layout::Parity { parity }, columns, interleave)
     }
 
     fn disk(size: ByteSize) -> Area {
@@ -175,14 +180,12 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn slabs_are_whole_units_that_every_disk_can_hold(
-            parity in 1u8..=2, columns in 0u16..=30, interleave in 12u32..=24, disk_bytes in 64u64 << 20..64 << 40, known in 1u64..1 << 28
+            parity in 1u8..=2, columns in 0u16..=30, interleave in 12u32..=24, disk_bytes in 64u64 << 20..64 << 40, known in 1u64..1 << 28,
+            sums in proptest::bool::ANY
         ) {
             let least = Layout::Parity { parity }.least_columns();
-            let shape = Shape {
-                layout: Layout::Parity { parity },
-                columns: (least + columns).min(32),
-                interleave: ByteSize(1 << interleave),
-            };
+            let shape = Shape::plain(Layout::Parity { parity }, (least + columns).min(32), ByteSize(1 << interleave));
+            let shape = shape.with_integrity(if sums { Integrity::Crc32c } else { Integrity::None });
             proptest::prop_assume!(shape.check().is_ok());
             let area = Area::of_disk("x", disk_bytes).expect("in range");
             let chunk = chunk_bytes(&shape, &area);
@@ -191,6 +194,8 @@ mod tests {
             let slab = slab_bytes(&shape, chunk);
             proptest::prop_assert!(slab <= MOST_SLAB_BYTES && slab.is_multiple_of(UNIT_BYTES));
             proptest::prop_assert!(slab_units(&shape, chunk) <= area.units(), "{shape} of {slab} on {area:?}");
+            let row = RowRecord { id: 1, shape, slab_units: slab_units(&shape, chunk), slabs: Box::default() };
+            proptest::prop_assert_eq!(row.slab_data_bytes(), slab);
             let places = bands(&shape, slab);
             proptest::prop_assert_eq!(places, bands_of_chunk(&shape, chunk));
             proptest::prop_assert_eq!((places.data * stripe, places.spare), (chunk, spare_bands(places.data)));

@@ -1,7 +1,7 @@
 //! Changes as bytes: one tag, then the fields in order. A reader checks every value before it believes it.
 
 use holdfast_model::wire::{Reader, WireError, Writer};
-use holdfast_model::{ByteSize, DiskState, Layout, Media, Name, Place, Provisioning, Shape, Usage};
+use holdfast_model::{ByteSize, DiskState, Integrity, Layout, Media, Name, Place, Provisioning, Shape, Usage};
 
 use crate::config::{Change, DiskRecord, MAX_DISKS, RowRecord, SlabPlace, SpaceRecord};
 use crate::frame::Position;
@@ -31,14 +31,19 @@ fn read_name(reader: &mut Reader<'_>) -> Result<Name, WireError> {
     reader.text()?.parse().map_err(|_| WireError::Value("name"))
 }
 
-/// Writes a shape in five bytes: kind, copies or columns of parity, columns, binary logarithm of the interleave.
+/// In the byte of a shape's interleave, that it keeps CRC-32C checksums.
+const WITH_SUMS: u8 = 0x80;
+
+/// Writes a shape in five bytes: kind, copies or columns of parity, columns, and binary logarithm of the interleave with a bit for
+/// checksums.
 pub fn write_shape(writer: &mut Writer, shape: &Shape) {
     let (kind, redundancy) = match shape.layout {
         Layout::Simple => (0, 1),
         Layout::Mirror { copies } => (1, copies),
         Layout::Parity { parity } => (2, parity),
     };
-    writer.u8(kind).u8(redundancy).u16(shape.columns).u8(shape.interleave.bytes().trailing_zeros() as u8);
+    let sums = if shape.has_sums() { WITH_SUMS } else { 0 };
+    writer.u8(kind).u8(redundancy).u16(shape.columns).u8(shape.interleave.bytes().trailing_zeros() as u8 | sums);
 }
 
 /// Reads what [`write_shape`] wrote.
@@ -50,8 +55,10 @@ pub fn read_shape(reader: &mut Reader<'_>) -> Result<Shape, WireError> {
         _ => return Err(WireError::Value("layout")),
     };
     let columns = reader.u16()?;
-    let interleave = 1u64.checked_shl(reader.u8()?.into()).ok_or(WireError::Value("interleave"))?;
-    let shape = Shape { layout, columns, interleave: ByteSize(interleave) };
+    let interleave = reader.u8()?;
+    let integrity = if interleave & WITH_SUMS == 0 { Integrity::None } else { Integrity::Crc32c };
+    let interleave = 1u64.checked_shl((interleave & !WITH_SUMS).into()).ok_or(WireError::Value("interleave"))?;
+    let shape = Shape { layout, columns, interleave: ByteSize(interleave), integrity };
     shape.check().map_err(|_| WireError::Value("shape"))?;
     Ok(shape)
 }

@@ -515,8 +515,9 @@ impl RowRecord {
         others.count() < self.shape.needed()
     }
 
-    /// Bytes of each slab after its head.
+    /// Bytes of data of each slab: what is between its head and its checksums.
     pub fn slab_data_bytes(&self) -> u64 {
-        (u64::from(self.slab_units) * UNIT_BYTES).saturating_sub(crate::slab::HEAD_BYTES)
+        let after_head = (u64::from(self.slab_units) * UNIT_BYTES).saturating_sub(crate::slab::HEAD_BYTES);
+        after_head - crate::slab::sums_bytes(&self.shape, after_head)
     }
 }

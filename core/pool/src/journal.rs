@@ -48,7 +48,7 @@ struct Plan {
 impl Plan {
     /// The rows that hold `bytes`, or, where `most` is less, the whole stripes that fit in that.
     fn new(copies: u8, columns: u16, bytes: u64, most: u64) -> Self {
-        let shape = Shape { layout: Layout::Mirror { copies }, columns, interleave: INTERLEAVE };
+        let shape = Shape::plain(Layout::Mirror { copies }, columns, INTERLEAVE);
         let stripe = shape.stripe_bytes();
         let bytes =
             bytes.next_multiple_of(stripe).min((most / stripe * stripe).max(LEAST_DEFAULT_BYTES.next_multiple_of(stripe)));
@@ -90,7 +90,7 @@ impl Chosen {
         }
         let all = indices(&mut data());
         let with_rank = |disks: &[u16], rank| disks.iter().map(|disk| (*disk, rank)).collect::<BTreeMap<_, _>>();
-        let row = Shape { layout: Layout::Mirror { copies: copies as u8 }, columns: 1, interleave: INTERLEAVE };
+        let row = Shape::plain(Layout::Mirror { copies: copies as u8 }, 1, INTERLEAVE);
         let spread =
             || enclosures::most_of_row(&row, fast.iter().map(|disk| enclosures::enclosure(&config.disks[disk]))).is_some();
         if fast.len() >= copies && (!enclosure_aware || spread()) {
@@ -159,6 +159,7 @@ pub(crate) fn allot_journal(
 pub(crate) fn is_journal_row(row: &RowRecord) -> bool {
     let data = row.slab_data_bytes();
     matches!(row.shape.layout, Layout::Mirror { .. })
+        && !row.shape.has_sums()
         && (1..=MOST_SLAB_BYTES).contains(&data)
         && data.is_multiple_of(row.shape.interleave.bytes())
 }

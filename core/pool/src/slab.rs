@@ -5,6 +5,8 @@
 //!  | header | map 0/A | map 0/B | map 1/A | map 1/B | ... up to 4 maps | zeros     | data ...
 //! ```
 //!
+//! The checksums of a slab that keeps them stand behind its data: 512 bytes for each region of 64 blocks.
+//!
 //! The header says which chunk of which space the slab holds, as which column and copy, so that a pool without any
 //! metadata log can be put together again from its slabs. The maps belong to the space.
 
@@ -21,6 +23,19 @@ pub const HEAD_BYTES: u64 = UNIT_BYTES;
 pub const MAP_COVERS_BYTES: u64 = 64 << 20;
 /// The most data that a slab holds: four block maps.
 pub const MOST_SLAB_BYTES: u64 = 4 * MAP_COVERS_BYTES;
+
+/// Data that one sector of checksums covers.
+pub const SUMS_COVER_BYTES: u64 = 256 << 10;
+/// Bytes of a sector of checksums.
+pub const SUMS_SECTOR_BYTES: u64 = 512;
+
+/// Of a slab's bytes after its head, those at its end that hold its checksums.
+pub fn sums_bytes(shape: &Shape, after_head: u64) -> u64 {
+    match shape.has_sums() {
+        true => (after_head.div_ceil(SUMS_COVER_BYTES) * SUMS_SECTOR_BYTES).next_multiple_of(UNIT_BYTES),
+        false => 0,
+    }
+}
 
 /// The bands of a slab of a parity row. Overwriting a whole band takes a spare place, so that what was there stays until
 /// the band is switched over.

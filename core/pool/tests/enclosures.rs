@@ -28,7 +28,7 @@ fn machine(seed: u64, enclosures: &[&[u64]]) -> (Lab, Arc<Pool>) {
 }
 
 fn shape(layout: Layout, columns: u16) -> Shape {
-    Shape { layout, columns, interleave: ByteSize::kib(64) }
+    Shape::plain(layout, columns, ByteSize::kib(64))
 }
 
 fn aware(shape: Shape, provisioning: Provisioning, size_bytes: u64) -> SpaceSpec {

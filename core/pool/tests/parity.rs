@@ -248,7 +248,7 @@ fn creating_says_what_is_missing() {
 
 /// Disks and a parity space with one row over all of them.
 fn config(parity: u8, columns: u16) -> Config {
-    let shape = Shape { layout: Layout::Parity { parity }, columns, interleave: ByteSize::kib(64) };
+    let shape = Shape::plain(Layout::Parity { parity }, columns, ByteSize::kib(64));
     let chunk_bytes = 4 * u64::from(shape.data_columns()) * shape.band_bytes();
     let space = SpaceRecord {
         id: 1,
@@ -286,7 +286,7 @@ fn config(parity: u8, columns: u16) -> Config {
 }
 
 fn journal_row(copies: u8, slab_units: u32) -> Change {
-    let shape = Shape { layout: mirror_of(copies), columns: 1, interleave: ByteSize::kib(256) };
+    let shape = Shape::plain(mirror_of(copies), 1, ByteSize::kib(256));
     let slabs = (0..copies.into()).map(|disk| SlabPlace::new(disk, 200)).collect();
     Change::Row { space: 1, chunk: JOURNAL_CHUNK + 5, row: RowRecord { id: 2, shape, slab_units, slabs } }
 }
@@ -375,10 +375,10 @@ fn a_space_of_the_told_capacity_is_made_and_none_that_is_larger() {
 fn capacity_says_what_is_missing() {
     let lab = Lab::small(8, 3);
     let pool = lab.created(&lab.all());
-    let shape = Shape { layout: parity_of(2), columns: 4, interleave: ByteSize::kib(64) };
+    let shape = Shape::plain(parity_of(2), 4, ByteSize::kib(64));
     let error = pool.capacity(&shape, None, false).expect_err("three disks");
     assert!(error.context.contains("needs 4 disks that may hold data, the pool has 3"), "{error}");
-    let shape = Shape { layout: parity_of(1), columns: 3, interleave: ByteSize::kib(64) };
+    let shape = Shape::plain(parity_of(1), 3, ByteSize::kib(64));
     assert_eq!(pool.capacity(&shape, Some(MIB), false).expect_err("too small").kind, PoolErrorKind::Invalid);
     assert_eq!(pool.capacity(&shape, Some(40 * MIB), false).map(|capacity| capacity.journal_bytes), Ok(40 * MIB));
     assert_eq!(pool.capacity(&shape, Some(GIB), false).expect_err("too large").kind, PoolErrorKind::NoSpace);

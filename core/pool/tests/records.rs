@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use holdfast_model::wire::{Reader, Writer};
-use holdfast_model::{ByteSize, DiskState, Layout, Media, Place, Provisioning, Shape, Usage, Uuid};
+use holdfast_model::{ByteSize, DiskState, Integrity, Layout, Media, Place, Provisioning, Shape, Usage, Uuid};
 use holdfast_pool::{Change, Config, DiskRecord, JOURNAL_CHUNK, Position, RowRecord, SlabPlace, SpaceRecord};
 use proptest::prelude::*;
 
@@ -25,7 +25,7 @@ fn disk_record(index: u16) -> DiskRecord {
 }
 
 fn shape(layout: Layout, columns: u16) -> Shape {
-    Shape { layout, columns, interleave: ByteSize::kib(64) }
+    Shape::plain(layout, columns, ByteSize::kib(64))
 }
 
 fn space_record() -> SpaceRecord {
@@ -191,11 +191,11 @@ fn hostile_records_are_refused() {
 
 fn shapes() -> impl Strategy<Value = Shape> {
     let layouts = prop_oneof![Just(Layout::Simple), (2u8..=3).prop_map(mirror_of), (1u8..=2).prop_map(parity_of)];
-    (layouts, 0u16..=12, 12u32..=24).prop_map(|(layout, columns, interleave)| Shape {
-        layout,
-        columns: layout.least_columns() + columns,
+    let sums = prop_oneof![Just(Integrity::None), Just(Integrity::Crc32c)];
+    (layouts, 0u16..=12, 12u32..=24, sums).prop_map(|(layout, columns, interleave, sums)| {
         // A stripe of parity has a limit.
-        interleave: ByteSize(1 << if layout.parity() > 0 { interleave.min(22) } else { interleave }),
+        let interleave = if layout.parity() > 0 { interleave.min(22) } else { interleave };
+        Shape::plain(layout, layout.least_columns() + columns, ByteSize(1 << interleave)).with_integrity(sums)
     })
 }
 

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 
 use holdfast_device::{Durability, IoError, IoErrorKind};
 use holdfast_model::{DiskState, Layout, Shape};
-use holdfast_pool::slab::{HEAD_BYTES, SlabHeader, map_at};
-use holdfast_pool::{FreedRow, Pool, RowRecord, UNIT_BYTES, frame};
+use holdfast_pool::slab::{SlabHeader, map_at};
+use holdfast_pool::{FreedRow, Pool, RowRecord, frame};
 
 use arc_swap::Guard;
 
@@ -54,7 +54,7 @@ impl Row {
     /// A row of the pool with nothing known of its blocks yet. It holds a chunk of `chunk_bytes`.
     pub fn new(pool: Arc<Pool>, space: u32, chunk: u32, record: RowRecord, chunk_bytes: u64) -> Result<Self, IoError> {
         let copies = usize::from(record.shape.layout.copies());
-        let slab_bytes = u64::from(record.slab_units) * UNIT_BYTES - HEAD_BYTES;
+        let slab_bytes = record.slab_data_bytes();
         let slabs = Slabs::new(&pool, &record.slabs)?;
         let banded = record.shape.layout.parity() > 0;
         let parity = banded.then(|| Bands::new(Geometry::new(&record.shape, chunk_bytes, slab_bytes), slabs.len()));
@@ -130,8 +130,7 @@ impl Row {
 
     /// Bytes of data that it has room for.
     pub fn data_bytes(&self) -> u64 {
-        let slab_bytes = u64::from(self.record.slab_units) * UNIT_BYTES - HEAD_BYTES;
-        slab_bytes * u64::from(self.record.shape.columns)
+        self.record.slab_data_bytes() * u64::from(self.record.shape.columns)
     }
 
     /// Whether the slabs in step suffice for what the slab's group holds.

@@ -23,8 +23,7 @@ use std::sync::Arc;
 
 use holdfast_device::{IoError, IoSlice};
 use holdfast_model::{BLOCK_BYTES, Layout, Uuid};
-use holdfast_pool::slab::HEAD_BYTES;
-use holdfast_pool::{RowRecord, Severity, UNIT_BYTES};
+use holdfast_pool::{RowRecord, Severity};
 
 use crate::pace::{Ended, Pace, Unlimited};
 use crate::parity::{Geometry, Journal};
@@ -145,7 +144,7 @@ impl Scrub<'_> {
 
 /// Bytes of a row that are compared with one another, where all of it holds something.
 fn row_bytes(row: &RowRecord, chunk_bytes: u64) -> u64 {
-    let slab_bytes = u64::from(row.slab_units) * UNIT_BYTES - HEAD_BYTES;
+    let slab_bytes = row.slab_data_bytes();
     match row.shape.layout {
         Layout::Simple => 0,
         Layout::Mirror { .. } => slab_bytes * row.slabs.len() as u64,

@@ -85,7 +85,7 @@ mod tests {
     use holdfast_model::{ByteSize, Layout};
 
     fn shape(columns: u16) -> Shape {
-        Shape { layout: Layout::Simple, columns, interleave: ByteSize::kib(64) }
+        Shape::plain(Layout::Simple, columns, ByteSize::kib(64))
     }
 
     #[test]

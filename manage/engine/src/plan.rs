@@ -93,7 +93,7 @@ fn widest(layout: Layout, interleave: Option<ByteSize>, disks: usize) -> Option<
 
 /// Says where another number of columns makes more of the pool.
 fn roomier<E>(chosen: &Capacity, disks: usize, capacity_of: impl Fn(&Shape) -> Result<Capacity, E>) -> Option<String> {
-    let Shape { layout, interleave, columns } = chosen.shape;
+    let Shape { layout, interleave, columns, .. } = chosen.shape;
     let shapes = (1..=MOST_COLUMNS).filter_map(|columns| Shape::choose(layout, Some(columns), Some(interleave), disks).ok());
     let capacities = shapes.filter_map(|shape| capacity_of(&shape).ok());
     let best = capacities

@@ -102,8 +102,7 @@ impl Machine {
                 let usage = DiskChange { usage: Some(Usage::Journal), ..DiskChange::default() };
                 pool.set_disk(disk.record.id, usage).await.expect("a member");
             }
-            let shape =
-                Shape { layout: Layout::Parity { parity }, columns: ROTATING_DISKS as u16, interleave: ByteSize::kib(256) };
+            let shape = Shape::plain(Layout::Parity { parity }, ROTATING_DISKS as u16, ByteSize::kib(256));
             let spec = SpaceSpec {
                 name: "vol".parse().expect("a name"),
                 shape,

@@ -220,7 +220,7 @@ pub fn parity_of(parity: u8) -> Layout {
 }
 
 pub fn spec(name: &str, layout: Layout, columns: u16, provisioning: Provisioning, size_bytes: u64) -> SpaceSpec {
-    let shape = Shape { layout, columns, interleave: ByteSize::kib(64) };
+    let shape = Shape::plain(layout, columns, ByteSize::kib(64));
     SpaceSpec { name: named(name), shape, provisioning, size_bytes, journal_bytes: None, enclosure_aware: false }
 }
 

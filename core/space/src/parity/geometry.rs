@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn every_block_and_parity_has_a_place_of_its_own() {
         for (columns, parity, kib) in [(3, 1, 64), (4, 2, 16), (7, 2, 256), (8, 1, 32), (5, 1, 4)] {
-            let shape = Shape { layout: Layout::Parity { parity }, columns, interleave: ByteSize::kib(kib) };
+            let shape = Shape::plain(Layout::Parity { parity }, columns, ByteSize::kib(kib));
             let data = u64::from(shape.data_columns());
             let chunk = shape.band_bytes() * data * 3;
             let geometry = Geometry::new(&shape, chunk, shape.band_bytes() * 5);

@@ -65,7 +65,7 @@ fn mirrors_and_parity_go_on_without_an_enclosure_and_are_whole_when_it_is_back()
     {
         let world = Rc::new(machine(seed as u64));
         let lost = seed % ENCLOSURES;
-        let shape = Shape { layout, columns, interleave: ByteSize::kib(64) };
+        let shape = Shape::plain(layout, columns, ByteSize::kib(64));
         let (create, told) = (world.create("tank"), world.clone());
         let done = world.sim.run(async move {
             let pool = create.await;

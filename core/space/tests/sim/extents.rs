@@ -21,7 +21,7 @@ fn run(seed: u64) {
     let disks = random.range(2..=8usize);
     let layout = if random.chance(1, 2) { Layout::Simple } else { Layout::Mirror { copies: 2 } };
     let columns = random.range(1..=(disks / usize::from(layout.copies())).min(4)) as u16;
-    let shape = Shape { layout, columns, interleave: ByteSize(BLOCK_BYTES << random.range(0..8u32)) };
+    let shape = Shape::plain(layout, columns, ByteSize(BLOCK_BYTES << random.range(0..8u32)));
     let provisioning = if random.chance(1, 2) { Provisioning::Thin } else { Provisioning::Fixed };
     let blocks = random.range(1..=2000u64);
     let spec = |index| SimDiskSpec { serial: format!("S{index}"), size_bytes: 64 << 20, ..SimDiskSpec::default() };

@@ -39,7 +39,7 @@ fn machine_of(seed: u64, disks: usize, disk_bytes: u64, latency: Latency) -> Wor
 }
 
 fn parity(parity: u8, columns: u16, interleave: ByteSize) -> Shape {
-    Shape { layout: Layout::Parity { parity }, columns, interleave }
+    Shape::plain(Layout::Parity { parity }, columns, interleave)
 }
 
 fn create(world: &World, shape: Shape, size_bytes: u64, settings: SpaceSettings) -> (Arc<Pool>, Arc<Space>) {

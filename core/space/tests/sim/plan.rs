@@ -150,7 +150,7 @@ pub fn draw_shape(random: &SimRandom, disks: usize, promise: u8) -> Shape {
         let least = layout.least_columns();
         if layout.tolerates() >= promise && least <= most {
             let columns = random.range(least..=if layout.parity() > 0 { most } else { most.min(4) });
-            return Shape { layout, columns, interleave: ByteSize(BLOCK_BYTES << random.range(0..6u32)) };
+            return Shape::plain(layout, columns, ByteSize(BLOCK_BYTES << random.range(0..6u32)));
         }
     }
 }
@@ -165,7 +165,7 @@ impl SpacePlan {
         let parity = random.range(1..=most);
         let columns = random.range(u16::from(parity) + 2..=disks as u16);
         let exponent = if random.chance(1, 12) { random.range(6..9u32) } else { random.range(0..6) };
-        let shape = Shape { layout: Layout::Parity { parity }, columns, interleave: ByteSize(BLOCK_BYTES << exponent) };
+        let shape = Shape::plain(Layout::Parity { parity }, columns, ByteSize(BLOCK_BYTES << exponent));
         Self { shape, ..Self::draw(random, disks, 1, large) }
     }
 
@@ -185,6 +185,6 @@ impl SpacePlan {
             1..=2 => random.range(1..=64),
             _ => random.range(1..=1024),
         };
-        Self { shape: Shape { layout, columns, interleave }, provisioning, size_bytes: blocks * BLOCK_BYTES }
+        Self { shape: Shape::plain(layout, columns, interleave), provisioning, size_bytes: blocks * BLOCK_BYTES }
     }
 }

@@ -28,7 +28,7 @@ fn machine(seed: u64, disks: usize, disk_bytes: u64) -> World {
 }
 
 fn mirror(copies: u8, columns: u16) -> Shape {
-    Shape { layout: Layout::Mirror { copies }, columns, interleave: ByteSize::kib(256) }
+    Shape::plain(Layout::Mirror { copies }, columns, ByteSize::kib(256))
 }
 
 /// Makes a pool of all disks with one thin space.
@@ -427,10 +427,10 @@ fn slabs_with_several_maps_keep_what_lies_on_their_seams() {
 #[test]
 fn shapes_at_their_limits_serve_their_first_and_last_block() {
     let shapes = [
-        (Shape { layout: Layout::Simple, columns: 1, interleave: ByteSize::kib(4) }, 1, 64 << 20),
-        (Shape { layout: Layout::Simple, columns: 12, interleave: ByteSize::mib(16) }, 12, 256 << 20),
-        (Shape { layout: Layout::Mirror { copies: 3 }, columns: 4, interleave: ByteSize::kib(4) }, 12, 64 << 20),
-        (Shape { layout: Layout::Mirror { copies: 2 }, columns: 1, interleave: ByteSize::mib(16) }, 2, 64 << 20),
+        (Shape::plain(Layout::Simple, 1, ByteSize::kib(4)), 1, 64 << 20),
+        (Shape::plain(Layout::Simple, 12, ByteSize::mib(16)), 12, 256 << 20),
+        (Shape::plain(Layout::Mirror { copies: 3 }, 4, ByteSize::kib(4)), 12, 64 << 20),
+        (Shape::plain(Layout::Mirror { copies: 2 }, 1, ByteSize::mib(16)), 2, 64 << 20),
     ];
     for (shape, disks, disk_bytes) in shapes {
         for size in [BLOCK_BYTES, 3 * BLOCK_BYTES, (16 << 20) + BLOCK_BYTES] {
@@ -493,7 +493,7 @@ fn a_full_pool_refuses_new_rows_and_nothing_else() {
 #[test]
 fn a_bad_range_under_the_last_copy_leaves_the_rest_served() {
     let world = machine(13, 1, 64 << 20);
-    let shape = Shape { layout: Layout::Simple, columns: 1, interleave: ByteSize::kib(256) };
+    let shape = Shape::plain(Layout::Simple, 1, ByteSize::kib(256));
     let (_pool, space) = create(&world, shape, 1 << 20);
     let disk = world.disk(0);
     let done = world.sim.run(async move {

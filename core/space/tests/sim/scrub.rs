@@ -33,11 +33,11 @@ fn machine(seed: u64, disks: usize) -> World {
 }
 
 fn mirror(copies: u8) -> Shape {
-    Shape { layout: Layout::Mirror { copies }, columns: 1, interleave: ByteSize::kib(256) }
+    Shape::plain(Layout::Mirror { copies }, 1, ByteSize::kib(256))
 }
 
 fn parity(parity: u8, columns: u16) -> Shape {
-    Shape { layout: Layout::Parity { parity }, columns, interleave: ByteSize::kib(64) }
+    Shape::plain(Layout::Parity { parity }, columns, ByteSize::kib(64))
 }
 
 /// Tells one story of a space of this shape, with [`BLOCKS`] blocks written and at rest.

@@ -121,7 +121,7 @@ fn stress(name: &str, options: &FileOptions, layout: Layout) {
     let made = first.call(move || async move {
         let pool = Pool::create(env(1), "tank".parse().expect("a name"), disks).await.expect("a pool");
         let columns = if layout.parity() > 0 { 4 } else { 2.min(5 / u16::from(layout.copies())) };
-        let shape = Shape { layout, columns, interleave: ByteSize::kib(64) };
+        let shape = Shape::plain(layout, columns, ByteSize::kib(64));
         let size_bytes = BLOCKS * BLOCK_BYTES;
         let spec = SpaceSpec {
             name: "vol".parse().expect("a name"),
