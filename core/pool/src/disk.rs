@@ -27,6 +27,8 @@ pub struct DiskCounters {
     pub read_errors: AtomicU64,
     /// Failed writes.
     pub write_errors: AtomicU64,
+    /// Blocks that were not as their checksums say.
+    pub checksum_errors: AtomicU64,
     /// Bad ranges rewritten from another copy.
     pub repaired: AtomicU64,
 }

@@ -79,6 +79,7 @@ impl Inner {
     pub async fn close(&self) -> Result<(), IoError> {
         self.flush().await?;
         self.tidy_bands().await?;
+        self.write_all_sums().await?;
         for row in self.open_rows() {
             for column in 0..row.columns.len() {
                 row.unmark(column, |_, _| true).await?;
@@ -90,7 +91,7 @@ impl Inner {
 
 impl Row {
     /// Unmarks regions of a column that `may` be: no write is under way in them, all copies are in step, and everything written
-    /// to them is durable.
+    /// to them is durable, as are their checksums.
     pub async fn unmark(&self, column: usize, may: impl Fn(&crate::column::ColumnState, u32) -> bool) -> Result<(), IoError> {
         let mut maps = self.columns[column].maps.lock().await;
         if !self.whole() {
@@ -103,6 +104,7 @@ impl Row {
                 .runs(0, state.marked.limit())
                 .flat_map(|(start, end)| start..end)
                 .filter(|region| !state.is_running(*region) && !state.unsynced.contains(*region) && may(&state, *region))
+                .filter(|region| self.sums.as_ref().is_none_or(|sums| !sums.is_region_behind(column, *region)))
                 .collect();
             clear.iter().for_each(|region| state.marked.remove(*region, *region + 1));
             clear

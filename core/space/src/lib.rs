@@ -33,6 +33,7 @@ mod discard;
 mod extents;
 mod flush;
 mod heads;
+mod heal;
 mod open;
 mod pace;
 mod parity;
@@ -48,6 +49,7 @@ mod slab;
 mod space;
 mod status;
 mod stripe;
+mod sums;
 mod tidy;
 mod write;
 

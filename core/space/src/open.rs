@@ -6,26 +6,20 @@
 use std::sync::Arc;
 
 use holdfast_device::IoError;
-use holdfast_pool::{Pool, RowRecord};
+use holdfast_pool::RowRecord;
 
 use crate::block_map::MapBits;
-use crate::row::Row;
+use crate::row::{Home, Row};
 
 impl Row {
     /// A row that was allotted just now: none of its blocks was written.
-    pub fn fresh(pool: Arc<Pool>, space: u32, chunk: u32, record: RowRecord, chunk_bytes: u64) -> Result<Arc<Self>, IoError> {
-        Ok(Arc::new(Self::new(pool, space, chunk, record, chunk_bytes)?))
+    pub fn fresh(home: &Home, chunk: u32, record: RowRecord) -> Result<Arc<Self>, IoError> {
+        Ok(Arc::new(Self::new(home, chunk, record, true)?))
     }
 
     /// A row that was allotted earlier.
-    pub async fn load(
-        pool: Arc<Pool>,
-        space: u32,
-        chunk: u32,
-        record: RowRecord,
-        chunk_bytes: u64,
-    ) -> Result<Arc<Self>, IoError> {
-        let row = Self::new(pool, space, chunk, record, chunk_bytes)?;
+    pub async fn load(home: &Home, chunk: u32, record: RowRecord) -> Result<Arc<Self>, IoError> {
+        let row = Self::new(home, chunk, record, false)?;
         let mut headers = row.parity.is_none() || row.load_bands().await?;
         for column in 0..row.columns.len() {
             headers &= row.load_column(column).await?;
@@ -51,7 +45,7 @@ impl Row {
             {
                 let mut state = self.columns[column].lock();
                 state.load_map(map, &bits);
-                if self.mirrored() {
+                if self.marks() {
                     state.unsynced = state.marked.clone();
                 }
             }

@@ -37,7 +37,7 @@ mod stripe;
 
 pub use band_map::NOWHERE;
 pub use bands::Bands;
-pub use geometry::{Geometry, bytes_of};
+pub use geometry::{Geometry, bytes_of, clear};
 pub use journal::Journal;
 pub use resize::JournalStatus;
 pub use stripe::{Pieces, Rows, index_of, piece_of};

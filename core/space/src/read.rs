@@ -6,15 +6,17 @@ use std::sync::atomic::Ordering;
 use arc_swap::Guard;
 use futures_util::future::join_all;
 use holdfast_device::{Durability, IoBuf, IoError, IoErrorKind, IoSlice};
-use holdfast_model::{BLOCK_BYTES, DiskState};
+use holdfast_model::DiskState;
 use holdfast_pool::Severity;
 
 use crate::block_map::REGION_BYTES;
 use crate::column::Blocks;
+use crate::parity::clear;
 use crate::row::Row;
 use crate::slab::Slab;
 use crate::space::Inner;
 use crate::stripe::{ChunkPart, Segment, chunk_parts, segments};
+use crate::sums::Check;
 
 /// A rotating disk keeps a sequential stream until so many more requests wait there than elsewhere.
 const STREAM_PATIENCE: u32 = 32;
@@ -94,10 +96,14 @@ impl Row {
     /// Rewrites a range that could not be read on some copies from one that could.
     async fn repair(&self, column: usize, offset: u64, len: usize, failed: &[usize]) {
         let turn = self.turn(column, Blocks::of(offset, len)).await;
+        if self.sums.is_some() {
+            let _ = self.right_blocks(column, Blocks::of(offset, len)).await;
+            return;
+        }
         for index in failed.iter().copied().filter(|index| self.slabs.get(*index).usable()) {
             let Some((_, good)) = self.choose_copy(column, offset, failed) else { break };
             let Ok(data) = good.disk.read(good.at(offset), IoBuf::new(len)).await else { break };
-            self.rewrite_failed(index, offset, data.freeze(), "were rewritten from another copy").await;
+            self.rewrite_failed(index, offset, data.freeze(), "could not be read were rewritten from another copy").await;
         }
         drop(turn);
     }
@@ -106,8 +112,7 @@ impl Row {
     pub async fn rewrite_failed(&self, index: usize, offset: u64, data: IoSlice, how: &str) {
         let len = data.len();
         if let Ok(true) = self.rewrite(index, offset, data).await {
-            let (object, cause) =
-                (format!("disk {}", self.slabs.get(index).disk.id), format!("{len} bytes that could not be read {how}"));
+            let (object, cause) = (format!("disk {}", self.slabs.get(index).disk.id), format!("{len} bytes that {how}"));
             self.pool.emit(Severity::Warning, object, cause, "watch the disk; replace it if errors go on");
         }
     }
@@ -202,18 +207,18 @@ impl Inner {
         if unsynced {
             row.resync(segment.column, blocks.regions()).await?;
         }
-        if held == end - start {
-            return row.read_column(segment.column, segment.offset, buf).await;
-        }
-        let holes: Vec<u32> = {
+        let holes: Vec<(u32, u32)> = if held == end - start {
+            Vec::new()
+        } else {
             let state = row.columns[segment.column].lock();
-            (start..end).filter(|block| !state.written.contains(*block)).collect()
+            state.written.gaps(start, end).map(|(from, to)| (from - start, to - start)).collect()
         };
         let mut buf = row.read_column(segment.column, segment.offset, buf).await?;
-        for block in holes {
-            let at = ((block - start) as u64 * BLOCK_BYTES) as usize;
-            buf[at..at + BLOCK_BYTES as usize].fill(0);
+        let slab = segment.column * row.copies();
+        if let Check::Wrong(_) = row.check_sums(slab, start, &buf, &holes).await? {
+            return row.read_right(segment.column, blocks).await;
         }
+        clear(&mut buf, &holes);
         Ok(buf)
     }
 }

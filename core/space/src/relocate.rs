@@ -117,7 +117,7 @@ impl Inner {
     /// Answers false where a disk of the new row went out, or took no writes.
     async fn relocate_row(&self, old: &UsedRow, without: &[u16], pace: &dyn Pace) -> Result<bool, Ended> {
         let (record, units) = self.pool.reserve_row(self.record.id, without).await.map_err(IoError::from)?;
-        let new = Row::fresh(self.pool.clone(), self.record.id, old.chunk, record, self.record.chunk_bytes)?;
+        let new = Row::fresh(&self.home, old.chunk, record)?;
         new.hold_freed([units]);
         let outages: Vec<_> = new.slabs.iter().map(|slab| (slab.disk.clone(), slab.disk.outages())).collect();
         new.begin_provisional();

@@ -10,6 +10,7 @@ use holdfast_device::{Durability, IoBuf, IoError};
 use holdfast_model::BLOCK_BYTES;
 
 use crate::column::Blocks;
+use crate::parity::bytes_of;
 use crate::row::Row;
 use crate::space::Inner;
 
@@ -20,6 +21,11 @@ impl Row {
             let blocks = Blocks::of_region(region, self.columns[column].lock().blocks());
             let turn = self.turn(column, blocks).await;
             if self.columns[column].lock().unsynced.contains(region) {
+                if self.sums.is_some() {
+                    self.agree(column, blocks).await?;
+                    self.columns[column].lock().unsynced.remove(region, region + 1);
+                    continue;
+                }
                 let targets: Vec<usize> =
                     self.copies_of(column).filter(|(_, slab)| slab.usable()).map(|(index, _)| index).collect();
                 self.copy_region(column, blocks, &targets).await?;
@@ -30,17 +36,27 @@ impl Row {
         Ok(())
     }
 
+    /// What blocks that hold data should be on every copy, and which copy has it. The turn of the blocks must be held.
+    async fn source(&self, column: usize, blocks: Blocks, preferred: Option<usize>) -> Result<(Option<usize>, IoBuf), IoError> {
+        if self.sums.is_some() {
+            return Ok((None, self.right_blocks(column, blocks).await?));
+        }
+        let offset = u64::from(blocks.start) * BLOCK_BYTES;
+        let (source, data) = self.read_source(column, offset, bytes_of(blocks.end - blocks.start), preferred).await?;
+        Ok((Some(source), data))
+    }
+
     /// Copies what the blocks hold to `targets` from a copy in step. The write turn of the blocks must be held.
     async fn copy_region(&self, column: usize, blocks: Blocks, targets: &[usize]) -> Result<(), IoError> {
         let runs: Vec<(u32, u32)> = self.columns[column].lock().written.runs(blocks.start, blocks.end).collect();
         let stable = targets.first().copied();
         for (start, end) in runs {
-            let (offset, len) = (u64::from(start) * BLOCK_BYTES, ((end - start) as u64 * BLOCK_BYTES) as usize);
-            let (source, data) = self.read_source(column, offset, len, stable).await?;
+            let offset = u64::from(start) * BLOCK_BYTES;
+            let (source, data) = self.source(column, Blocks { start, end }, stable).await?;
             let data = data.freeze();
             let writes: Vec<_> = targets
                 .iter()
-                .filter(|index| **index != source)
+                .filter(|index| Some(**index) != source)
                 .map(|index| {
                     let slab = self.slabs.get(*index);
                     let write = slab.disk.write(slab.at(offset), data.clone(), Durability::Durable);
@@ -131,9 +147,13 @@ impl Row {
                 return Ok(false);
             }
             let range = Blocks::of_region(region, blocks);
+            if self.sums.is_some() {
+                self.resync(column, range.regions()).await?;
+            }
             let turn = self.turn(column, range).await;
             self.copy_region(column, range, &[index]).await?;
             drop(turn);
+            self.touch_sums(column, range.regions()).await?;
         }
         if let Err(error) = slab.disk.flush().await {
             self.write_failed(index, &slab, &error).await?;

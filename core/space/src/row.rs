@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use holdfast_device::{Durability, IoError, IoErrorKind};
-use holdfast_model::{DiskState, Layout, Shape};
+use holdfast_model::{BLOCK_BYTES, DiskState, Layout, Shape};
 use holdfast_pool::slab::{SlabHeader, map_at};
 use holdfast_pool::{FreedRow, Pool, RowRecord, frame};
 
@@ -18,9 +18,22 @@ use crate::block_set::BlockSet;
 use crate::column::{Blocks, Column, MapOnDisk};
 use crate::parity::{Bands, Geometry};
 use crate::slab::{Slab, Slabs};
+use crate::sums::{SumCache, Sums};
 
 /// A disk that fails so many writes is taken out as a whole, but for the last copy: its other blocks can still be read.
 const WRITE_ERRORS_ALLOWED: u64 = 16;
+/// What the rows of a space share.
+pub struct Home {
+    /// The pool.
+    pub pool: Arc<Pool>,
+    /// The space's number.
+    pub space: u32,
+    /// Bytes of a chunk.
+    pub chunk_bytes: u64,
+    /// The checksums of all rows.
+    pub sums: Arc<SumCache>,
+}
+
 /// An open row.
 pub struct Row {
     /// The pool.
@@ -37,6 +50,8 @@ pub struct Row {
     pub columns: Box<[Column]>,
     /// Its bands, where it has parity.
     pub parity: Option<Bands>,
+    /// Its checksums, where it keeps them.
+    pub sums: Option<Arc<Sums>>,
     /// Requests that may change it.
     pub users: AtomicU32,
     /// Whether it is on the list of rows to settle at the next flush.
@@ -51,23 +66,27 @@ pub struct Row {
 }
 
 impl Row {
-    /// A row of the pool with nothing known of its blocks yet. It holds a chunk of `chunk_bytes`.
-    pub fn new(pool: Arc<Pool>, space: u32, chunk: u32, record: RowRecord, chunk_bytes: u64) -> Result<Self, IoError> {
+    /// A row of the pool with nothing known of its blocks yet; `blank` where the disks have nothing of them either.
+    pub fn new(home: &Home, chunk: u32, record: RowRecord, blank: bool) -> Result<Self, IoError> {
+        let Home { pool, space, chunk_bytes, sums } = home;
         let copies = usize::from(record.shape.layout.copies());
         let slab_bytes = record.slab_data_bytes();
-        let slabs = Slabs::new(&pool, &record.slabs)?;
+        let slabs = Slabs::new(pool, &record.slabs)?;
         let banded = record.shape.layout.parity() > 0;
-        let parity = banded.then(|| Bands::new(Geometry::new(&record.shape, chunk_bytes, slab_bytes), slabs.len()));
+        let parity = banded.then(|| Bands::new(Geometry::new(&record.shape, *chunk_bytes, slab_bytes), slabs.len()));
+        let blocks = (slab_bytes / BLOCK_BYTES) as u32;
+        let sums = record.shape.has_sums().then(|| Sums::new(slabs.len() / copies, blocks, blank, sums.clone()));
         let columns = if banded { 0 } else { record.shape.columns };
         let columns = (0..columns).map(|_| Column::new(slab_bytes, copies)).collect();
         let row = Self {
-            pool,
-            space,
+            pool: pool.clone(),
+            space: *space,
             chunk,
             record,
             slabs,
             columns,
             parity,
+            sums,
             users: AtomicU32::new(0),
             touched: AtomicBool::new(false),
             headers_whole: AtomicBool::new(false),
@@ -88,6 +107,11 @@ impl Row {
     /// Whether its columns have several copies.
     pub fn mirrored(&self) -> bool {
         matches!(self.record.shape.layout, Layout::Mirror { .. })
+    }
+
+    /// Whether regions are marked dirty before they are written: their copies, or a block and its checksum, may differ after a crash.
+    pub fn marks(&self) -> bool {
+        self.mirrored() || (self.parity.is_none() && self.sums.is_some())
     }
 
     /// How many copies a column has.

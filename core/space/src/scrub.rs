@@ -2,6 +2,7 @@
 //!
 //! | layout | what is wrong is told | else |
 //! | --- | --- | --- |
+//! | with checksums | by those; one copy or as many pieces as there is parity may be wrong or unreadable | left, and not served |
 //! | two copies | where one of them cannot be read | they are left as they are |
 //! | three copies | by the two that agree | the same |
 //! | one parity | where one piece cannot be read | the same |
@@ -102,8 +103,8 @@ impl Scrub<'_> {
     async fn row(&mut self, row: &Arc<Row>) -> Result<(), Ended> {
         let known = self.found.unrepaired_blocks;
         let looked = match row.shape().layout {
-            Layout::Simple => Ok(()),
-            Layout::Mirror { .. } => self.copies(row).await,
+            Layout::Simple if row.sums.is_none() => Ok(()),
+            Layout::Simple | Layout::Mirror { .. } => self.copies(row).await,
             Layout::Parity { .. } => self.bands(row).await,
         };
         for (disk, blocks) in std::mem::take(&mut self.mended) {
@@ -121,6 +122,25 @@ impl Scrub<'_> {
             self.inner.pool.emit(Severity::Error, format!("space {}", self.inner.path()), cause, next);
         }
         looked
+    }
+
+    /// Compares what the slabs of a set have of its checksums with one another, and rewrites what differs.
+    async fn sums(&mut self, row: &Arc<Row>, set: usize) -> Result<(), Ended> {
+        let pages = row.sums.as_ref().map_or(0, |sums| sums.pages(set));
+        for page in 0..pages {
+            self.pace.step(0).await?;
+            let Some(_used) = self.keep(row).await? else { return Ok(()) };
+            for slab in row.odd_sums(set, page).await? {
+                self.found.mismatched_blocks += 1;
+                if self.mends && row.rewrite_sums(set, page, slab).await? {
+                    self.found.repaired_blocks += 1;
+                    *self.mended.entry(row.slabs.get(slab).disk.id).or_default() += 1;
+                } else {
+                    self.found.unrepaired_blocks += 1;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Keeps a row from being given up, or from making way for another, during a step; `None` where it did already.
@@ -146,8 +166,8 @@ impl Scrub<'_> {
 fn row_bytes(row: &RowRecord, chunk_bytes: u64) -> u64 {
     let slab_bytes = row.slab_data_bytes();
     match row.shape.layout {
-        Layout::Simple => 0,
-        Layout::Mirror { .. } => slab_bytes * row.slabs.len() as u64,
+        Layout::Simple if !row.shape.has_sums() => 0,
+        Layout::Simple | Layout::Mirror { .. } => slab_bytes * row.slabs.len() as u64,
         Layout::Parity { .. } => {
             let geometry = Geometry::new(&row.shape, chunk_bytes, slab_bytes);
             u64::from(geometry.bands) * u64::from(geometry.depth) * BLOCK_BYTES * row.slabs.len() as u64

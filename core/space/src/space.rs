@@ -14,8 +14,9 @@ use holdfast_model::{BLOCK_BYTES, ByteSize, Provisioning};
 use holdfast_pool::{Pool, PoolError, PoolErrorKind, SpaceRecord};
 
 use crate::parity::backlog::Backlog;
-use crate::row::Row;
+use crate::row::{Home, Row};
 use crate::status::SpaceCounters;
+use crate::sums::SumCache;
 
 const SHARDS: usize = 16;
 /// How long a gate waits for those who change the row to end.
@@ -31,11 +32,13 @@ pub struct SpaceSettings {
     pub tidy_every: std::time::Duration,
     /// Bytes written to a parity space that may be in memory before the oldest are put in place; twice as much at most.
     pub backlog_bytes: usize,
+    /// Bytes of memory for block checksums: a megabyte for those of about 800 MiB on the disks.
+    pub sums_bytes: usize,
 }
 
 impl Default for SpaceSettings {
     fn default() -> Self {
-        Self { open_rows: 4096, tidy_every: std::time::Duration::from_secs(5), backlog_bytes: 16 << 20 }
+        Self { open_rows: 4096, tidy_every: std::time::Duration::from_secs(5), backlog_bytes: 16 << 20, sums_bytes: 64 << 20 }
     }
 }
 
@@ -47,12 +50,15 @@ pub struct Space {
 pub(crate) struct Inner {
     pub pool: Arc<Pool>,
     pub record: SpaceRecord,
+    pub home: Home,
     pub settings: SpaceSettings,
     pub counters: SpaceCounters,
     pub flushing: tokio::sync::Mutex<()>,
     /// By their ids, the rows that the next flush settles.
     pub touched: Mutex<BTreeMap<u64, Arc<Row>>>,
     pub tidying: tokio::sync::Mutex<()>,
+    /// Held while checksums are written because they take too much memory.
+    pub relieving: tokio::sync::Mutex<()>,
     /// Held while a chunk moves to another row.
     pub relocating: tokio::sync::Mutex<()>,
     moving: Mutex<Vec<Arc<Row>>>,
@@ -122,7 +128,10 @@ impl Space {
             .ok_or_else(|| PoolError::new(PoolErrorKind::NotFound, format!("pool {} has no space {id}", pool.name())))?;
         let (thin, journaled) = (record.provisioning == Provisioning::Thin, !pool.journal_rows(id).is_empty());
         let swept = if pool.was_closed() { u64::MAX } else { 0 };
+        let home =
+            Home { pool: pool.clone(), space: id, chunk_bytes: record.chunk_bytes, sums: SumCache::new(settings.sums_bytes) };
         let inner = Inner {
+            home,
             size_bytes: AtomicU64::new(record.size_bytes),
             pool,
             record,
@@ -135,6 +144,7 @@ impl Space {
             thin: AtomicBool::new(thin),
             journaled: AtomicBool::new(journaled),
             tidying: tokio::sync::Mutex::default(),
+            relieving: tokio::sync::Mutex::default(),
             closed: AtomicBool::new(false),
             closing: tokio::sync::Notify::new(),
             swept: AtomicU64::new(swept),
@@ -374,8 +384,7 @@ impl Inner {
             let _one = self.chunk_lock(chunk).lock().await;
             if self.load_row(chunk).await?.is_none() {
                 let record = self.pool.allot_row(self.record.id, chunk).await?;
-                let chunk_bytes = self.record.chunk_bytes;
-                self.keep(Row::fresh(self.pool.clone(), self.record.id, chunk, record, chunk_bytes)?);
+                self.keep(Row::fresh(&self.home, chunk, record)?);
             }
         }
     }
@@ -391,7 +400,7 @@ impl Inner {
             return Ok(Some(row));
         }
         let Some(record) = self.pool.row(self.record.id, chunk) else { return Ok(None) };
-        let row = Row::load(self.pool.clone(), self.record.id, chunk, record, self.record.chunk_bytes).await?;
+        let row = Row::load(&self.home, chunk, record).await?;
         self.keep(row.clone());
         Ok(Some(row))
     }
@@ -513,7 +522,8 @@ impl Inner {
                     && Arc::strong_count(row) == 1
                     && row.users.load(Ordering::Acquire) == 0
                     && row.parity.as_ref().is_none_or(|bands| self.may_forget(bands))
-                    && row.columns.iter().all(|column| column.lock().is_settled());
+                    && row.columns.iter().all(|column| column.lock().is_settled())
+                    && row.sums.as_ref().is_none_or(|sums| sums.is_settled());
                 excess -= usize::from(idle);
                 !idle
             });

@@ -114,9 +114,29 @@ impl Inner {
         result
     }
 
+    /// Writes all checksums that the disks do not have, where they take too much memory.
+    pub async fn relieve_sums(&self) -> Result<(), IoError> {
+        let _one = self.relieving.lock().await;
+        if self.home.sums.is_pressed() { self.write_all_sums().await } else { Ok(()) }
+    }
+
+    /// Writes all checksums that the disks do not have, durably.
+    pub async fn write_all_sums(&self) -> Result<(), IoError> {
+        let rows: Vec<Arc<Row>> = self.open_rows().into_iter().filter(|row| row.sums.is_some()).collect();
+        let mut written = Vec::with_capacity(rows.len());
+        for row in &rows {
+            written.push(row.write_sums(&|_, _| true).await);
+        }
+        self.settle_disks().await?;
+        for (row, written) in rows.iter().zip(written) {
+            row.unless_gone(written.map(|written| row.end_sums(written)))?;
+        }
+        Ok(())
+    }
+
     /// Unmarks regions that were idle since the last pass.
     async fn unmark_idle(&self) -> Result<(), IoError> {
-        let rows: Vec<Arc<Row>> = self.open_rows().into_iter().filter(|row| row.mirrored()).collect();
+        let rows: Vec<Arc<Row>> = self.open_rows().into_iter().filter(|row| row.marks()).collect();
         let mut idle = Vec::new();
         for row in &rows {
             for (index, column) in row.columns.iter().enumerate() {
@@ -137,7 +157,13 @@ impl Inner {
         if idle.is_empty() {
             return Ok(());
         }
+        let mut written = Vec::new();
+        for (row, column, quiet) in &idle {
+            let quiet = |set: usize, region: u32| set == *column && quiet.binary_search(&region).is_ok();
+            written.push((row, row.write_sums(&quiet).await?));
+        }
         self.settle_disks().await?;
+        written.into_iter().for_each(|(row, written)| row.end_sums(written));
         for (row, column, quiet) in idle {
             let unmarked = row.unmark(column, |state, region| quiet.contains(&region) && !state.recent.contains(region)).await;
             row.unless_gone(unmarked)?;

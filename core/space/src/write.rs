@@ -10,19 +10,41 @@ use crate::column::Blocks;
 use crate::row::Row;
 use crate::space::Inner;
 use crate::stripe::{ChunkPart, Segment, chunk_parts, segments};
+use crate::sums::sums_of;
 
 /// The right to change blocks of a column: nobody else writes them, and their regions count as being written.
 pub struct WriteTurn<'a> {
     row: &'a Row,
     column: usize,
     id: u64,
+    blocks: Blocks,
     regions: Option<Blocks>,
+    /// Whether a write of the blocks began and nobody knows yet how it ended.
+    unsure: bool,
+}
+
+impl WriteTurn<'_> {
+    /// A write of the blocks begins: if nobody waits for its end, their regions are looked at as after a crash.
+    fn begin(&mut self) {
+        self.unsure = true;
+    }
+
+    /// It is over, and what failed is dealt with.
+    fn end(&mut self) {
+        self.unsure = false;
+    }
 }
 
 impl Drop for WriteTurn<'_> {
     fn drop(&mut self) {
+        if let (true, Some(sums)) = (self.unsure, &self.row.sums) {
+            sums.forget(self.column, self.blocks);
+        }
         let mut state = self.row.columns[self.column].lock();
         if let Some(regions) = self.regions {
+            if self.unsure && self.row.marks() {
+                state.unsynced.insert(regions.start, regions.end);
+            }
             state.end(regions);
         }
         state.queue.leave(self.id);
@@ -33,7 +55,7 @@ impl Row {
     /// Waits for the right to change blocks of a column.
     pub async fn turn(&self, column: usize, blocks: Blocks) -> WriteTurn<'_> {
         let (id, granted) = self.columns[column].lock().queue.enter(blocks.start, blocks.end);
-        let turn = WriteTurn { row: self, column, id, regions: None };
+        let turn = WriteTurn { row: self, column, id, blocks, regions: None, unsure: false };
         if !granted {
             self.columns[column].granted(id).await;
         }
@@ -47,7 +69,7 @@ impl Row {
         loop {
             {
                 let mut state = self.columns[column].lock();
-                if !self.mirrored() || state.marked.contains_all(regions.start, regions.end) {
+                if !self.marks() || state.marked.contains_all(regions.start, regions.end) {
                     state.begin(regions);
                     turn.regions = Some(regions);
                     return Ok(turn);
@@ -102,6 +124,9 @@ impl Inner {
             let _changing = row.changing(&part);
             self.write_row(&row, &part, data.slice(part.at, part.len), durability).await?;
         }
+        if self.home.sums.is_pressed() {
+            self.relieve_sums().await?;
+        }
         Ok(())
     }
 
@@ -137,9 +162,11 @@ impl Inner {
         durability: Durability,
     ) -> Result<(), IoError> {
         let blocks = Blocks::of(segment.offset, segment.len);
-        let turn = row.write_turn(segment.column, blocks).await?;
+        let mut turn = row.write_turn(segment.column, blocks).await?;
         let durable = durability == Durability::Durable;
+        let sums = row.sums.as_ref().map(|sums| (sums, sums_of(&data).collect::<Vec<u32>>()));
         let mut tries = 0;
+        turn.begin();
         while let Err(error) = row.write_copies(segment.column, segment.offset, &data, durability).await {
             tries += 1;
             let hopeless = error.kind != IoErrorKind::Media || tries > 2;
@@ -147,6 +174,10 @@ impl Inner {
                 return Err(error);
             }
         }
+        if let Some((sums, known)) = &sums {
+            sums.note(segment.column, blocks.start, known);
+        }
+        turn.end();
         let maps_behind = row.columns[segment.column].lock().note_written(blocks, durable);
         if !durable {
             self.touch(row);

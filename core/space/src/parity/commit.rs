@@ -105,7 +105,13 @@ impl Inner {
         if snapshots.is_empty() {
             return Ok(());
         }
+        let mut sums = Vec::with_capacity(snapshots.len());
+        for (row, _) in snapshots {
+            let written = row.write_sums(&|_, _| true).await;
+            row.unless_gone(written.map(|written| sums.push((row, written))))?;
+        }
         self.settle_disks().await?;
+        sums.into_iter().for_each(|(row, written)| row.end_sums(written));
         for (row, snapshot) in snapshots {
             let written = row.write_band_maps(snapshot).await;
             row.unless_gone(written)?;

@@ -109,6 +109,11 @@ impl Geometry {
         u64::from(u32::from(place) * self.depth + in_band) * BLOCK_BYTES
     }
 
+    /// Where the first of some blocks of a stripe lies in its columns, in blocks.
+    pub fn first_block(&self, rows: &super::stripe::Rows) -> u32 {
+        (self.offset(rows.stripe, rows.within, rows.place) / BLOCK_BYTES) as u32
+    }
+
     /// Cuts blocks of the row into runs of one stripe unit each, in order.
     pub fn runs(self, start: u32, end: u32) -> impl Iterator<Item = Run> {
         let mut block = start;

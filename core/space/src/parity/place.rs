@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use holdfast_device::{Durability, IoError, IoErrorKind};
+use holdfast_model::BLOCK_BYTES;
 
 use crate::row::Row;
 use crate::space::Inner;
+use crate::sums::sums_of;
 
 use super::band_map::NOWHERE;
 use super::bands::Torn;
@@ -244,12 +246,22 @@ impl Row {
                 async move { (*index, slab, write.await) }
             })
             .collect();
+        let sums: Vec<(u32, Vec<u32>)> = match &self.sums {
+            Some(_) => given.iter().map(|(_, at, data)| ((at / BLOCK_BYTES) as u32, sums_of(data).collect())).collect(),
+            None => Vec::new(),
+        };
         let results = join_all(started).await;
         let mut missed: Vec<usize> = passed.iter().map(|(index, ..)| *index).collect();
-        for (index, slab, result) in results {
+        for (at, (index, slab, result)) in results.into_iter().enumerate() {
             match result {
-                Ok(()) if durability == Durability::Cached => slab.disk.note_written(),
-                Ok(()) => {}
+                Ok(()) => {
+                    if durability == Durability::Cached {
+                        slab.disk.note_written();
+                    }
+                    if let (Some(all), Some((first, sums))) = (&self.sums, sums.get(at)) {
+                        all.note(index, *first, sums);
+                    }
+                }
                 Err(error) => {
                     if !missed.contains(&index) {
                         self.write_failed(index, &slab, &error).await?;

@@ -10,6 +10,7 @@ use crate::read::gather;
 use crate::row::Row;
 use crate::space::Inner;
 use crate::stripe::ChunkPart;
+use crate::sums::Check;
 
 use super::band_map::NOWHERE;
 use super::bands::PlaceInUse;
@@ -123,8 +124,11 @@ impl Row {
             drop(under_way);
             match result {
                 Ok(mut buf) => {
-                    clear(&mut buf, &holes);
-                    return Ok(buf);
+                    let first = (geometry.offset(run.stripe, run.within, place) / BLOCK_BYTES) as u32;
+                    if let Check::Right = self.check_sums(index, first, &buf, &holes).await? {
+                        clear(&mut buf, &holes);
+                        return Ok(buf);
+                    }
                 }
                 Err(error) => self.read_failed(&slab, &error).await,
             }

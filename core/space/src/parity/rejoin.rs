@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use holdfast_device::{Durability, IoError};
+use holdfast_model::BLOCK_BYTES;
 
 use crate::row::Row;
 use crate::space::Inner;
@@ -63,8 +64,11 @@ impl Row {
                 let bytes = self.load_pieces(rows, 1 << piece).await?.take(piece).freeze();
                 let slab = self.slabs.get(index);
                 let offset = slab.at(geometry.offset(stripe, start, place));
-                if let Err(error) = slab.disk.write(offset, bytes, Durability::Durable).await {
+                if let Err(error) = slab.disk.write(offset, bytes.clone(), Durability::Durable).await {
                     return self.write_failed(index, &slab, &error).await;
+                }
+                if let Some(sums) = &self.sums {
+                    sums.note_data(index, (geometry.offset(stripe, start, place) / BLOCK_BYTES) as u32, &bytes);
                 }
             }
         }

@@ -3,11 +3,17 @@
 //! Blocks that were never written count as zeros whatever is on the disk, so that data that was there before, or went
 //! when it was discarded, is neither served nor mixed into parity.
 
+use std::sync::atomic::Ordering;
+
 use futures_util::future::join_all;
 use holdfast_device::{IoBuf, IoError, IoErrorKind, IoSlice};
 use holdfast_parity::{Column, Kernel, Piece, Stripe};
 
+use holdfast_pool::Severity;
+
+use crate::block_set::BlockSet;
 use crate::row::Row;
+use crate::sums::Check;
 
 use super::geometry::{Geometry, bytes_of, clear};
 
@@ -50,6 +56,8 @@ pub struct Pieces {
     len: usize,
     /// Pieces that could not be read though their disks are there, a bit for each.
     failed: u64,
+    /// Of these, what those hold that are not as their checksums say.
+    doubtful: Vec<Option<IoBuf>>,
     error: Option<IoError>,
 }
 
@@ -80,6 +88,11 @@ impl Pieces {
     /// Pieces that could not be read though their disks are there.
     pub fn failed(&self) -> Vec<usize> {
         (0..self.known.len()).filter(|piece| self.failed >> piece & 1 == 1).collect()
+    }
+
+    /// Pieces that are not as their checksums say.
+    pub fn doubtful(&self) -> Vec<usize> {
+        (0..self.known.len()).filter(|piece| self.doubtful[*piece].is_some()).collect()
     }
 
     /// How many pieces were not read, for whatever reason, and are not computed yet.
@@ -114,9 +127,94 @@ impl Row {
     /// More pieces are lost than parity makes good.
     pub async fn load_pieces(&self, rows: Rows, wanted: u64) -> Result<Pieces, IoError> {
         let mut pieces = self.read_pieces(rows, wanted).await?;
-        self.compute(&mut pieces, wanted)?;
+        match self.compute(&mut pieces, wanted) {
+            Err(_) if rows.len > 1 && pieces.failed != 0 => return Box::pin(self.load_blockwise(rows, wanted)).await,
+            computed => computed?,
+        }
+        self.check_computed(&rows, &mut pieces, wanted, true).await?;
         self.rewrite_pieces(&rows, &pieces, wanted).await;
         Ok(pieces)
+    }
+
+    /// As [`Row::load_pieces`], block by block: what fails may lie in different pieces of different blocks.
+    async fn load_blockwise(&self, rows: Rows, wanted: u64) -> Result<Pieces, IoError> {
+        let geometry = self.bands().geometry;
+        let wants = |piece: &usize| wanted >> piece & 1 == 1;
+        let mut whole: Vec<Option<IoBuf>> = (0..geometry.columns).map(|_| None).collect();
+        for at in 0..rows.len {
+            let one = Rows { within: rows.within + at, len: 1, ..rows };
+            let mut pieces = self.load_pieces(one, wanted).await?;
+            for piece in (0..geometry.columns).filter(wants) {
+                let into = whole[piece].get_or_insert_with(|| IoBuf::zeroed(bytes_of(rows.len)));
+                into[bytes_of(at)..bytes_of(at + 1)].copy_from_slice(&pieces.take(piece));
+            }
+        }
+        let known = whole.into_iter().map(|bytes| bytes.map_or(Known::Not, Known::Bytes)).collect();
+        Ok(Pieces { known, ..self.no_pieces(&rows) })
+    }
+
+    /// Compares what was computed in place of what was not as its checksum says. Where a piece holds what was computed, its checksum is
+    /// wrong, and with `mends` made good.
+    ///
+    /// # Errors
+    /// Neither is: other pieces are wrong too.
+    pub async fn check_computed(&self, rows: &Rows, pieces: &mut Pieces, wanted: u64, mends: bool) -> Result<(), IoError> {
+        let Some(sums) = &self.sums else { return Ok(()) };
+        let geometry = self.bands().geometry;
+        for piece in pieces.failed().into_iter().filter(|piece| wanted >> piece & 1 == 1) {
+            let Known::Bytes(bytes) = &pieces.known[piece] else { continue };
+            let index = geometry.column(rows.stripe, piece);
+            let (first, holes) = (geometry.first_block(rows), self.unheld(&geometry, pieces, piece, rows.len));
+            if let Check::Right = self.check_sums(index, first, bytes, &holes).await? {
+                continue;
+            }
+            let slab = self.slabs.get(index);
+            let held = pieces.doubtful[piece].as_ref().is_some_and(|held| held[..] == bytes[..]);
+            if !held {
+                let cause = format!("stripe {} of chunk {} does not agree with its checksums", rows.stripe, self.chunk);
+                let object = format!("space {}", self.path());
+                self.pool.emit(Severity::Error, object, cause.clone(), "restore what lies there from a backup");
+                return Err(IoError::new(IoErrorKind::Media, format!("space {}: {cause}", self.path())));
+            }
+            if mends {
+                slab.disk.counters.repaired.fetch_add(1, Ordering::Relaxed);
+                sums.note_data(index, first, bytes);
+                pieces.failed &= !(1 << piece);
+            }
+        }
+        Ok(())
+    }
+
+    /// Blocks of a piece that do not count: those that hold nothing, or for parity those for which no data unit does.
+    fn unheld(&self, geometry: &Geometry, pieces: &Pieces, piece: usize, len: u32) -> Vec<(u32, u32)> {
+        if piece < geometry.data {
+            return pieces.holes(piece).to_vec();
+        }
+        let mut held = BlockSet::new(len);
+        for data in 0..geometry.data {
+            let mut at = 0;
+            for (start, end) in pieces.holes(data).iter().copied().chain([(len, len)]) {
+                held.insert(at, start);
+                at = end;
+            }
+        }
+        held.gaps(0, len).collect()
+    }
+
+    fn no_pieces(&self, rows: &Rows) -> Pieces {
+        let geometry = self.bands().geometry;
+        let holes = {
+            let state = self.bands().lock();
+            (0..geometry.data).map(|piece| state.holes(geometry.block(rows.stripe, piece, rows.within), rows.len)).collect()
+        };
+        Pieces {
+            known: (0..geometry.columns).map(|_| Known::Not).collect(),
+            holes,
+            len: bytes_of(rows.len),
+            failed: 0,
+            doubtful: (0..geometry.columns).map(|_| None).collect(),
+            error: None,
+        }
     }
 
     /// Reads the `wanted` pieces of some blocks, and what it takes to compute those of them that are lost.
@@ -127,12 +225,7 @@ impl Row {
         self.settle_group(0).await?;
         let geometry = self.bands().geometry;
         let bytes = bytes_of(rows.len);
-        let holes: Vec<Vec<(u32, u32)>> = {
-            let state = self.bands().lock();
-            (0..geometry.data).map(|piece| state.holes(geometry.block(rows.stripe, piece, rows.within), rows.len)).collect()
-        };
-        let known = (0..geometry.columns).map(|_| Known::Not).collect();
-        let mut pieces = Pieces { known, holes, len: bytes, failed: 0, error: None };
+        let mut pieces = self.no_pieces(&rows);
         let unwritten = |pieces: &Pieces, piece: usize| pieces.holes(piece).first() == Some(&(0, rows.len));
         if (0..geometry.data).all(|piece| unwritten(&pieces, piece)) {
             pieces.known.iter_mut().for_each(|known| *known = Known::Zeros);
@@ -172,7 +265,19 @@ impl Row {
                 (slab, result)
             });
             for (piece, (slab, result)) in read.iter().zip(join_all(reads).await) {
+                let (first, holes) = (geometry.first_block(&rows), self.unheld(&geometry, &pieces, *piece, rows.len));
+                let checked = match &result {
+                    Ok(buf) => self.check_sums(geometry.column(rows.stripe, *piece), first, buf, &holes).await,
+                    Err(_) => Ok(Check::Right),
+                };
                 match result {
+                    Ok(buf) if checked != Ok(Check::Right) => {
+                        slab.disk.counters.checksum_errors.fetch_add(1, Ordering::Relaxed);
+                        pieces.error.get_or_insert_with(|| self.not_as_summed(&rows));
+                        pieces.failed |= 1 << piece;
+                        pieces.doubtful[*piece] = Some(buf);
+                        pieces.known[*piece] = Known::Lost;
+                    }
                     Ok(mut buf) => {
                         clear(&mut buf, pieces.holes(*piece));
                         pieces.known[*piece] = Known::Bytes(buf);
@@ -188,6 +293,11 @@ impl Row {
                 }
             }
         }
+    }
+
+    fn not_as_summed(&self, rows: &Rows) -> IoError {
+        let object = format!("space {}: stripe {} of chunk {} is not as its checksums say", self.path(), rows.stripe, self.chunk);
+        IoError::new(IoErrorKind::Media, object)
     }
 
     /// Computes lost pieces that are wanted.
@@ -234,7 +344,11 @@ impl Row {
             let Known::Bytes(bytes) = &pieces.known[piece] else { continue };
             if self.slabs.get(index).usable() {
                 let offset = geometry.offset(rows.stripe, rows.within, rows.place);
-                self.rewrite_failed(index, offset, IoSlice::padded(bytes), "were computed from parity and rewritten").await;
+                let how = match &pieces.doubtful[piece] {
+                    Some(_) => "were not as their checksums say were computed from parity and rewritten",
+                    None => "could not be read were computed from parity and rewritten",
+                };
+                self.rewrite_failed(index, offset, IoSlice::padded(bytes), how).await;
             }
         }
     }

@@ -41,6 +41,9 @@ impl Scrub<'_> {
                 self.pace.done((bytes_of(end - start) * geometry.columns) as u64);
             }
         }
+        for slab in 0..geometry.columns {
+            self.sums(row, slab).await?;
+        }
         Ok(())
     }
 
@@ -78,11 +81,14 @@ impl Scrub<'_> {
     /// Compares what was read of a stripe. The turn of its band must be held.
     async fn pieces(&mut self, row: &Row, rows: Rows, mut pieces: Pieces) -> Result<(), Ended> {
         let geometry = row.bands().geometry;
-        let (lost, failed) = (pieces.lost(), pieces.failed());
+        let (lost, failed, doubtful) = (pieces.lost(), pieces.failed(), pieces.doubtful());
         let compared = if lost < geometry.parity { geometry.columns - lost } else { 0 };
         self.found.checked_bytes += (bytes_of(rows.len) * compared) as u64;
         self.found.unchecked_bytes += (bytes_of(rows.len) * (geometry.columns - compared)) as u64;
-        let computed = row.compute(&mut pieces, (1 << geometry.columns) - 1).is_ok();
+        let all = (1 << geometry.columns) - 1;
+        let computed =
+            row.compute(&mut pieces, all).is_ok() && row.check_computed(&rows, &mut pieces, all, self.mends).await.is_ok();
+        let failed: Vec<usize> = failed.into_iter().filter(|piece| !computed || pieces.failed().contains(piece)).collect();
         let wrong = if computed && compared > 0 { disagreeing(&geometry, rows.len, &pieces, lost == 0) } else { Vec::new() };
         for (Wrong { pieces: named, told }, start, end) in &wrong {
             named.iter().for_each(|piece| self.note_piece(row, rows, *piece, (*start, *end)));
@@ -91,6 +97,7 @@ impl Scrub<'_> {
                 None => self.found.unrepaired_blocks += u64::from(end - start) * named.len() as u64,
             }
         }
+        doubtful.iter().for_each(|piece| self.note_piece(row, rows, *piece, (0, rows.len)));
         if !computed || !wrong.is_empty() {
             self.found.unrepaired_blocks += failed.len() as u64;
             return Ok(());

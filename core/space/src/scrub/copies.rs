@@ -1,10 +1,11 @@
-//! The copies of a mirror, compared: what more than half of them say is right.
+//! The copies of a column, compared: one that is as its checksum says is right, and else what more than half of them say.
 
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use holdfast_device::{IoBuf, IoErrorKind, IoSlice};
+use holdfast_device::{IoBuf, IoError, IoErrorKind, IoSlice};
 use holdfast_model::BLOCK_BYTES;
+use holdfast_model::wire::crc32c;
 
 use crate::block_map::{REGION_BLOCKS, REGION_BYTES};
 use crate::column::Blocks;
@@ -22,6 +23,8 @@ struct Copies {
     read: Vec<(usize, IoSlice)>,
     /// Slabs in step that could not.
     failed: Vec<usize>,
+    /// For each block its checksum, where it is known.
+    sums: Vec<Option<u32>>,
 }
 
 impl Copies {
@@ -29,15 +32,29 @@ impl Copies {
         &self.read[copy].1[bytes_of(block)..bytes_of(block + 1)]
     }
 
-    /// Which of those read holds what more than half of `copies` hold.
+    /// Which of those read is as its checksum says, or else holds what more than half of `copies` hold. Nothing but a checksum tells
+    /// of one alone.
     fn right(&self, block: u32, copies: usize) -> Option<usize> {
         let alike =
             |copy: &usize| (0..self.read.len()).filter(|other| self.block(*other, block) == self.block(*copy, block)).count();
-        (0..self.read.len()).find(|copy| alike(copy) * 2 > copies)
+        let summed = |copy: &usize| self.sums[block as usize] == Some(crc32c(self.block(*copy, block)));
+        let most = |copy: &usize| alike(copy) > 1 && alike(copy) * 2 > copies;
+        (0..self.read.len()).find(summed).or_else(|| (0..self.read.len()).find(most))
     }
 
     fn agree(&self) -> bool {
-        self.read.iter().all(|(_, data)| data[..] == self.read[0].1[..])
+        let Some((_, first)) = self.read.first() else { return true };
+        self.read.iter().all(|(_, data)| data[..] == first[..])
+            && self
+                .sums
+                .iter()
+                .zip(first.chunks(BLOCK_BYTES as usize))
+                .all(|(sum, block)| sum.is_none_or(|sum| sum == crc32c(block)))
+    }
+
+    /// Whether the checksums of all blocks are known.
+    fn summed(&self) -> bool {
+        self.sums.iter().all(Option::is_some)
     }
 }
 
@@ -60,6 +77,7 @@ impl Scrub<'_> {
                 }
                 self.pace.done(bytes_of(end - start) as u64 * copies);
             }
+            self.sums(row, column).await?;
         }
         Ok(())
     }
@@ -79,7 +97,7 @@ impl Scrub<'_> {
         let _turn = row.turn(column, blocks).await;
         let runs: Vec<(u32, u32)> = row.columns[column].lock().written.runs(blocks.start, blocks.end).collect();
         for (start, end) in runs {
-            let copies = self.read(row, column, Blocks { start, end }).await;
+            let copies = self.read(row, column, Blocks { start, end }).await?;
             if !copies.failed.is_empty() && end - start > 1 {
                 left.extend(halves(start, end));
             } else {
@@ -89,11 +107,12 @@ impl Scrub<'_> {
         Ok(())
     }
 
-    async fn read(&self, row: &Row, column: usize, Blocks { start, end }: Blocks) -> Copies {
+    async fn read(&self, row: &Row, column: usize, Blocks { start, end }: Blocks) -> Result<Copies, IoError> {
         let (offset, len) = (u64::from(start) * BLOCK_BYTES, bytes_of(end - start));
         let usable: Vec<_> = row.copies_of(column).filter(|(_, slab)| slab.usable()).collect();
         let reads = usable.iter().map(|(_, slab)| slab.disk.read(slab.at(offset), IoBuf::new(len)));
-        let mut copies = Copies { read: Vec::new(), failed: Vec::new() };
+        let sums = row.known_sums(column, Blocks { start, end }).await?;
+        let mut copies = Copies { read: Vec::new(), failed: Vec::new(), sums };
         let reads = join_all(reads).await;
         for ((index, slab), read) in usable.into_iter().zip(reads) {
             match read {
@@ -106,17 +125,20 @@ impl Scrub<'_> {
                 }
             }
         }
-        copies
+        Ok(copies)
     }
 
     /// Compares what was read of blocks of a column. Their turn must be held.
     async fn compare(&mut self, row: &Row, column: usize, blocks: Blocks, copies: &Copies) -> Result<(), Ended> {
         let len = bytes_of(blocks.end - blocks.start) as u64;
-        let compared = if copies.read.len() > 1 { copies.read.len() as u64 } else { 0 };
+        let compared = if copies.read.len() > 1 || copies.summed() { copies.read.len() as u64 } else { 0 };
         self.found.checked_bytes += compared * len;
         self.found.unchecked_bytes += (row.copies() as u64 - compared) * len;
         if !copies.agree() {
             return self.mend_odd(row, column, blocks, copies).await;
+        }
+        if let (true, Some(sums), Some((_, data))) = (self.mends && !copies.summed(), &row.sums, copies.read.first()) {
+            sums.note_data(column, blocks.start, data);
         }
         for index in &copies.failed {
             match copies.read.first() {
@@ -133,7 +155,17 @@ impl Scrub<'_> {
         let mut wrong: Vec<(usize, usize, u32, u32)> = Vec::new();
         for block in 0..blocks.end - blocks.start {
             let right = copies.right(block, row.copies());
-            let odd = |copy: &usize| copies.block(*copy, block) != copies.block(right.unwrap_or(0), block);
+            let told = right.map(|right| copies.block(right, block));
+            if let (true, Some(sums), Some(told)) = (self.mends, &row.sums, told) {
+                sums.note_data(column, blocks.start + block, told);
+            }
+            let first_differs = |copy: &usize| copies.block(*copy, block) != copies.block(0, block);
+            let sum = copies.sums[block as usize];
+            let odd = |copy: &usize| match (told, sum) {
+                (Some(told), _) => copies.block(*copy, block) != told,
+                (None, Some(sum)) => crc32c(copies.block(*copy, block)) != sum,
+                (None, None) => first_differs(copy),
+            };
             for copy in (0..copies.read.len()).filter(odd) {
                 self.note_copy(row, column, copies.read[copy].0, blocks.start + block);
                 match (right, wrong.last_mut()) {

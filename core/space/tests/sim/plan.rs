@@ -1,7 +1,7 @@
 //! What a seed decides once: the disks, the spaces, and how hard they are worked.
 
 use holdfast_device::sim::{Latency, SimDiskSpec, SimRandom};
-use holdfast_model::{BLOCK_BYTES, ByteSize, Layout, Media, Provisioning, Shape};
+use holdfast_model::{BLOCK_BYTES, ByteSize, Integrity, Layout, Media, Provisioning, Shape};
 
 /// Which layouts a seed is about.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -150,9 +150,15 @@ pub fn draw_shape(random: &SimRandom, disks: usize, promise: u8) -> Shape {
         let least = layout.least_columns();
         if layout.tolerates() >= promise && least <= most {
             let columns = random.range(least..=if layout.parity() > 0 { most } else { most.min(4) });
-            return Shape::plain(layout, columns, ByteSize(BLOCK_BYTES << random.range(0..6u32)));
+            let shape = Shape::plain(layout, columns, ByteSize(BLOCK_BYTES << random.range(0..6u32)));
+            return shape.with_integrity(draw_integrity(random));
         }
     }
+}
+
+/// With checksums or without.
+fn draw_integrity(random: &SimRandom) -> Integrity {
+    if random.chance(2, 3) { Integrity::Crc32c } else { Integrity::None }
 }
 
 /// Fixed or thin.
@@ -166,7 +172,7 @@ impl SpacePlan {
         let columns = random.range(u16::from(parity) + 2..=disks as u16);
         let exponent = if random.chance(1, 12) { random.range(6..9u32) } else { random.range(0..6) };
         let shape = Shape::plain(Layout::Parity { parity }, columns, ByteSize(BLOCK_BYTES << exponent));
-        Self { shape, ..Self::draw(random, disks, 1, large) }
+        Self { shape: shape.with_integrity(draw_integrity(random)), ..Self::draw(random, disks, 1, large) }
     }
 
     fn draw(random: &SimRandom, disks: usize, most_copies: u8, large: bool) -> Self {
@@ -185,6 +191,7 @@ impl SpacePlan {
             1..=2 => random.range(1..=64),
             _ => random.range(1..=1024),
         };
-        Self { shape: Shape::plain(layout, columns, interleave), provisioning, size_bytes: blocks * BLOCK_BYTES }
+        let shape = Shape::plain(layout, columns, interleave).with_integrity(draw_integrity(random));
+        Self { shape, provisioning, size_bytes: blocks * BLOCK_BYTES }
     }
 }

@@ -17,7 +17,7 @@ use holdfast_space::{Ended, Space, SpaceSettings, Unlimited};
 
 use crate::model::Model;
 use crate::plan::{Family, Plan, SpacePlan, draw_provisioning, draw_shape};
-use crate::spoil::{Spoiled, is_told, spoil};
+use crate::spoil::{Spoiled, is_told, spoil, spoil_settled};
 use crate::world::World;
 
 /// Steps of one run beyond which it counts as hanging.
@@ -33,6 +33,8 @@ struct Run {
     /// Disks that are away, or that may answer with errors.
     bad: RefCell<Vec<usize>>,
     clean: Cell<bool>,
+    /// Whether blocks may hold something else than was written.
+    spoiled: Cell<bool>,
 }
 
 /// What is known of a space.
@@ -59,7 +61,7 @@ fn simulate(seed: u64, family: Family) {
     let specs: Vec<_> = (0..plan.disks).map(|index| plan.disk(index, &random)).collect();
     let world = World::new(sim.clone(), specs);
     let volumes = plan.spaces.iter().map(|space| Volume::new(*space, plan.tear_bytes, &random)).collect();
-    let run = Rc::new(Run { world, plan, volumes, bad: RefCell::default(), clean: Cell::new(false) });
+    let run = Rc::new(Run { world, plan, volumes, bad: RefCell::default(), clean: Cell::new(false), spoiled: Cell::new(false) });
     let mut up = Some(run.first_power_on());
     for _ in 0..run.plan.rounds {
         let now = up.take().unwrap_or_else(|| run.power_on());
@@ -383,8 +385,9 @@ impl Run {
         let pause = if self.plan.latency == holdfast_device::sim::Latency::None { 400 } else { 20_000 };
         for _ in 0..random.range(0..8u32) {
             clock.sleep(Duration::from_micros(random.range(0..pause))).await;
-            match random.range(0..20u32) {
+            match random.range(0..22u32) {
                 0..=5 => self.break_something(&up, &random).await,
+                20..=21 => self.spoil_running(&up, &random).await,
                 6..=9 => self.mend(&up, &random).await,
                 10..=15 => self.tidy(&up).await,
                 16 => self.grow(&up, &random).await,
@@ -400,19 +403,39 @@ impl Run {
     }
 
     fn settings(&self) -> SpaceSettings {
-        SpaceSettings { open_rows: 2, backlog_bytes: self.plan.backlog_bytes, ..SpaceSettings::default() }
+        // A few pages of checksums, so that most are read and written all the time.
+        let (backlog_bytes, sums_bytes) = (self.plan.backlog_bytes, 10 << 10);
+        SpaceSettings { open_rows: 2, backlog_bytes, sums_bytes, ..SpaceSettings::default() }
     }
 
     /// Copies agree, and so do data and parity, whatever else is going on.
     async fn verify(&self, space: &Space) {
         let found = space.verify().await.expect("everything can be read");
-        assert_eq!(found.mismatched_blocks, 0, "{found:?}");
+        assert!(self.spoiled.get() || found.mismatched_blocks == 0, "{found:?}");
     }
 
     /// Nothing is taken for wrong that is right, whatever else is going on.
     async fn scrub(&self, space: &Space) {
         let found = space.scrub(&Unlimited).await.expect("everything can be read");
-        assert_eq!(found.mismatched_blocks, 0, "{found:?}");
+        assert!(self.spoiled.get() || found.mismatched_blocks == 0, "{found:?}");
+        assert!(!self.is_whole_space(space) || found.unrepaired_blocks == 0, "{found:?}");
+    }
+
+    /// While everything goes on, one disk answers something else than was written, where checksums tell.
+    async fn spoil_running(&self, up: &Up, random: &SimRandom) {
+        if !self.bad.borrow().is_empty() || self.tolerated() == 0 || !self.is_whole(up) {
+            return;
+        }
+        let index = random.range(0..self.plan.disks);
+        self.bad.borrow_mut().push(index);
+        self.spoiled.set(true);
+        for space in &up.spaces {
+            spoil_settled(&self.world.disk(index), &format!("/sim/{index}"), space, random).await;
+        }
+    }
+
+    fn is_whole_space(&self, space: &Space) -> bool {
+        space.status().stale_slabs == 0
     }
 
     /// What is spoiled silently is healed where that can be told, and else reported and left as it is.
@@ -421,10 +444,17 @@ impl Run {
             return;
         }
         let spoiled = spoil(&self.world, space, random);
+        let shape = space.record().shape;
+        if shape.has_sums() && shape.layout.tolerates() > 0 && random.chance(1, 2) {
+            // Reads tell before anybody looks.
+            for range in volume.model.known(64 << 10) {
+                self.read(volume, space, range.start, (range.end - range.start) as usize).await;
+            }
+        }
         let known = space.verify().await.expect("everything can be read");
         let found = space.scrub(&Unlimited).await.expect("everything can be read");
         assert_eq!(found.mismatched_blocks, known.mismatched_blocks, "{found:?}");
-        let told = is_told(space.record().shape.layout);
+        let told = is_told(&shape);
         assert_eq!(if told { found.repaired_blocks } else { found.unrepaired_blocks }, found.mismatched_blocks, "{found:?}");
         if !told {
             assert!(spoiled.iter().all(Spoiled::is_untouched), "what cannot be told is left");
@@ -582,7 +612,15 @@ impl Run {
         }
         self.tidy(up).await;
         if self.is_whole(up) {
-            self.bad.borrow_mut().clear();
+            if self.spoiled.get() {
+                for space in &up.spaces {
+                    self.scrub(space).await;
+                }
+            }
+            if self.is_whole(up) {
+                self.spoiled.set(false);
+                self.bad.borrow_mut().clear();
+            }
         }
     }
 

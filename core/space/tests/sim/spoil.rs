@@ -1,10 +1,11 @@
 //! Silent corruption: slabs that hold something else than was written, and read as if nothing were wrong.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use holdfast_device::sim::{SimDisk, SimRandom};
-use holdfast_model::{BLOCK_BYTES, Layout};
+use holdfast_model::{BLOCK_BYTES, Layout, Shape};
 use holdfast_pool::slab::HEAD_BYTES;
 use holdfast_space::Space;
 
@@ -59,7 +60,8 @@ pub fn spoil(world: &World, space: &Space, random: &SimRandom) -> Vec<Spoiled> {
         let Some(row) = random.pick(&rows) else { break };
         let index = random.range(0..row.slabs.len());
         let slab = &row.slabs[index];
-        let blocks = (slab.len_bytes - HEAD_BYTES) / BLOCK_BYTES;
+        let record = space.pool().row(space.record().id, row.chunk).expect("a row of the map");
+        let blocks = record.slab_data_bytes() / BLOCK_BYTES;
         let first = random.range(0..blocks);
         for block in first..(first + random.range(1..20u64)).min(blocks) {
             if taken.insert((row.chunk, index / group, block), index).is_some() {
@@ -72,7 +74,36 @@ pub fn spoil(world: &World, space: &Space, random: &SimRandom) -> Vec<Spoiled> {
     spoiled
 }
 
+/// Spoils blocks of a space on one disk while the space is in use: such as are summed, and settled. Answers how many.
+pub async fn spoil_settled(disk: &Arc<SimDisk>, path: &str, space: &Space, random: &SimRandom) -> usize {
+    let mut count = 0;
+    for row in space.map() {
+        let Some(index) = row.slabs.iter().position(|slab| slab.path == path) else { continue };
+        let Some(record) = space.pool().row(space.record().id, row.chunk).filter(|record| record.shape.has_sums()) else {
+            continue;
+        };
+        let runs: Vec<Range<u32>> = match record.shape.layout {
+            Layout::Parity { .. } => vec![0..(record.slab_data_bytes() / BLOCK_BYTES) as u32],
+            layout => {
+                let settled = space.settled_blocks(row.chunk).await.expect("maps can be read");
+                let Some(column) = settled.get(index / usize::from(layout.copies())) else { continue };
+                column.iter().map(|(start, end)| *start..*end).collect()
+            }
+        };
+        let start = row.slabs[index].offset_bytes + HEAD_BYTES;
+        for run in runs {
+            for _ in 0..random.range(0..4u32) {
+                let block = u64::from(random.range(run.clone()));
+                Spoiled::block(disk, start + block * BLOCK_BYTES, random);
+                count += 1;
+            }
+        }
+    }
+    count
+}
+
 /// Whether a scrub tells what is wrong where one piece or copy is.
-pub fn is_told(layout: Layout) -> bool {
-    matches!(layout, Layout::Mirror { copies: 3 } | Layout::Parity { parity: 2 })
+pub fn is_told(shape: &Shape) -> bool {
+    let voted = matches!(shape.layout, Layout::Mirror { copies: 3 } | Layout::Parity { parity: 2 });
+    voted || (shape.has_sums() && shape.layout.tolerates() > 0)
 }

@@ -1,0 +1,246 @@
+//! Copies of a column told right from wrong by their checksums.
+//!
+//! A checksum that no copy agrees with may itself be what is wrong: another slab may have a newer one, or several copies hold the
+//! same. Only where neither tells is a block given up, and then reads of it fail.
+
+use std::sync::atomic::Ordering;
+
+use futures_util::future::join_all;
+use holdfast_device::{IoBuf, IoError, IoErrorKind, IoSlice};
+use holdfast_model::BLOCK_BYTES;
+use holdfast_model::wire::crc32c;
+use holdfast_pool::Severity;
+
+use crate::column::Blocks;
+use crate::parity::bytes_of;
+use crate::row::Row;
+use crate::sums::{PAGE_BLOCKS, PAGE_REGIONS};
+
+/// What a copy holds of some blocks; `None` where it could not be read.
+struct Held {
+    index: usize,
+    blocks: Vec<Option<IoSlice>>,
+}
+
+/// A run of blocks that a copy is to get.
+struct Mend {
+    index: usize,
+    first: u32,
+    blocks: Vec<IoSlice>,
+}
+
+impl Held {
+    fn block(&self, at: u32) -> Option<&IoSlice> {
+        self.blocks[at as usize].as_ref()
+    }
+}
+
+/// Notes that a copy is to get a block, after those that it is to get already.
+fn add_mend(mends: &mut Vec<Mend>, index: usize, block: u32, data: &IoSlice) {
+    let follows = |mend: &&mut Mend| mend.index == index && mend.first + mend.blocks.len() as u32 == block;
+    match mends.iter_mut().find(follows) {
+        Some(mend) => mend.blocks.push(data.clone()),
+        None => mends.push(Mend { index, first: block, blocks: vec![data.clone()] }),
+    }
+}
+
+impl Row {
+    /// Reads blocks of a column of which one was not as its checksum says.
+    pub async fn read_right(&self, column: usize, blocks: Blocks) -> Result<IoBuf, IoError> {
+        let _turn = self.turn(column, blocks).await;
+        self.right_blocks(column, blocks).await
+    }
+
+    /// Reads blocks of a column from whichever copies have them right, and rewrites those that have not. The turn of the blocks
+    /// must be held, and their regions must be in step.
+    pub async fn right_blocks(&self, column: usize, blocks: Blocks) -> Result<IoBuf, IoError> {
+        let mut whole = IoBuf::zeroed(bytes_of(blocks.end - blocks.start));
+        let runs: Vec<(u32, u32)> = self.columns[column].lock().written.runs(blocks.start, blocks.end).collect();
+        for (start, end) in runs {
+            let into = &mut whole[bytes_of(start - blocks.start)..bytes_of(end - blocks.start)];
+            self.right_run(column, Blocks { start, end }, into).await?;
+        }
+        Ok(whole)
+    }
+
+    async fn right_run(&self, column: usize, blocks: Blocks, into: &mut [u8]) -> Result<(), IoError> {
+        let known = self.known_sums(column, blocks).await?;
+        let copies = self.read_copies(column, blocks).await;
+        let (mut mends, mut lost) = (Vec::new(), None);
+        for (at, known) in (0u32..).zip(known) {
+            let block = blocks.start + at;
+            let Some((right, told)) = self.right_copy(column, block, at, known, &copies).await else {
+                lost.get_or_insert(block);
+                continue;
+            };
+            into[bytes_of(at)..bytes_of(at + 1)].copy_from_slice(&right);
+            let other = |copy: &&Held| copy.block(at).is_none_or(|data| data[..] != right[..]);
+            for copy in copies.iter().filter(|_| told).filter(other) {
+                add_mend(&mut mends, copy.index, block, &right);
+                if copy.block(at).is_some() {
+                    self.slabs.get(copy.index).disk.counters.checksum_errors.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
+        self.mend_copies(mends, "could not be read or were not as their checksums say, and were rewritten from another copy")
+            .await;
+        match lost {
+            None => Ok(()),
+            Some(block) => Err(self.lost_block(column, block, &copies)),
+        }
+    }
+
+    /// The content of a block that counts, and whether it is certain; `None` where no copy has what can be believed.
+    async fn right_copy(
+        &self,
+        column: usize,
+        block: u32,
+        at: u32,
+        known: Option<u32>,
+        copies: &[Held],
+    ) -> Option<(IoSlice, bool)> {
+        let mut readable = copies.iter().filter_map(|copy| copy.block(at));
+        let first = readable.clone().next()?;
+        let Some(known) = known else { return Some((first.clone(), false)) };
+        if let Some(right) = readable.clone().find(|data| crc32c(data) == known) {
+            return Some((right.clone(), true));
+        }
+        let agree = readable.clone().count() > 1 && readable.all(|data| data[..] == first[..]);
+        let right = match agree {
+            true => first.clone(),
+            false => self.told_by_another(column, block, at, copies).await?,
+        };
+        if let Some(sums) = &self.sums {
+            sums.note(column, block, &[crc32c(&right)]);
+        }
+        Some((right, true))
+    }
+
+    /// The copy of a block that is as the checksum says which one of the slabs has on disk.
+    async fn told_by_another(&self, column: usize, block: u32, at: u32, copies: &[Held]) -> Option<IoSlice> {
+        let (page, in_page) = (block / PAGE_BLOCKS, block % PAGE_BLOCKS);
+        let region_blocks = PAGE_BLOCKS / PAGE_REGIONS;
+        for (index, _) in self.copies_of(column).filter(|(_, slab)| slab.usable()) {
+            let Some(regions) = self.read_slab_sums(index, page).await else { continue };
+            let Some(region) = regions[(in_page / region_blocks) as usize] else { continue };
+            let bit = in_page % region_blocks;
+            let told = |data: &&IoSlice| region.known >> bit & 1 == 1 && crc32c(data) == region.sums[bit as usize];
+            if let Some(right) = copies.iter().filter_map(|copy| copy.block(at)).find(told) {
+                return Some(right.clone());
+            }
+        }
+        None
+    }
+
+    fn lost_block(&self, column: usize, block: u32, copies: &[Held]) -> IoError {
+        let disks: Vec<String> = copies.iter().map(|copy| self.slabs.get(copy.index).disk.id.to_string()).collect();
+        for copy in copies {
+            self.slabs.get(copy.index).disk.counters.checksum_errors.fetch_add(1, Ordering::Relaxed);
+        }
+        let at = crate::stripe::offset_in_chunk(self.shape(), column, u64::from(block) * BLOCK_BYTES);
+        let cause = format!("the block at {at} of chunk {} is not as its checksum says on any disk that has it", self.chunk);
+        self.pool.emit(Severity::Error, format!("space {}", self.path()), cause.clone(), "restore what lies there from a backup");
+        IoError::new(IoErrorKind::Media, format!("space {}: {cause} ({})", self.path(), disks.join(", ")))
+    }
+
+    /// Makes the copies of a region agree after a crash, and takes their checksums. Where copies differ, the one counts that is as the
+    /// checksum on disk says, or else the first. The turn of the blocks must be held.
+    pub async fn agree(&self, column: usize, blocks: Blocks) -> Result<(), IoError> {
+        let Some(sums) = &self.sums else { return Ok(()) };
+        let runs: Vec<(u32, u32)> = self.columns[column].lock().written.runs(blocks.start, blocks.end).collect();
+        for (start, end) in runs {
+            let hints = self.known_sums(column, Blocks { start, end }).await?;
+            let copies = self.read_copies(column, Blocks { start, end }).await;
+            let mut mends = Vec::new();
+            for (at, hint) in (0u32..).zip(hints) {
+                let readable = || copies.iter().filter_map(|copy| copy.block(at));
+                let hinted = readable().find(|data| Some(crc32c(data)) == hint);
+                let Some(right) = hinted.or_else(|| readable().next()) else {
+                    if self.mirrored() {
+                        return Err(self.lost_block(column, start + at, &copies));
+                    }
+                    sums.forget(column, Blocks { start: start + at, end: start + at + 1 });
+                    continue;
+                };
+                sums.note(column, start + at, &[crc32c(right)]);
+                let other = |copy: &&Held| copy.block(at).is_none_or(|data| data[..] != right[..]);
+                copies.iter().filter(other).for_each(|copy| add_mend(&mut mends, copy.index, start + at, right));
+            }
+            self.write_mends(mends).await?;
+        }
+        self.settle_column(column).await
+    }
+
+    /// Reads blocks of a column from every copy in step; one that fails as a whole is read block by block.
+    async fn read_copies(&self, column: usize, Blocks { start, end }: Blocks) -> Vec<Held> {
+        let usable: Vec<usize> = self.copies_of(column).filter(|(_, slab)| slab.usable()).map(|(index, _)| index).collect();
+        join_all(usable.into_iter().map(|index| async move {
+            let read = async |first: u32, count: u32| {
+                let slab = self.slabs.get(index);
+                let offset = slab.at(u64::from(first) * BLOCK_BYTES);
+                match slab.disk.read(offset, IoBuf::new(bytes_of(count))).await {
+                    Ok(data) => Some(data.freeze()),
+                    Err(error) => {
+                        self.read_failed(&slab, &error).await;
+                        None
+                    }
+                }
+            };
+            let mut blocks = Vec::with_capacity((end - start) as usize);
+            match read(start, end - start).await {
+                Some(data) => blocks.extend((0..end - start).map(|at| Some(data.slice(bytes_of(at), bytes_of(1))))),
+                None => {
+                    for block in start..end {
+                        blocks.push(if self.slabs.get(index).usable() { read(block, 1).await } else { None });
+                    }
+                }
+            }
+            Held { index, blocks }
+        }))
+        .await
+    }
+
+    /// Rewrites what copies should hold, and tells so.
+    async fn mend_copies(&self, mends: Vec<Mend>, how: &str) {
+        if self.pool.refusal().is_some() {
+            return;
+        }
+        for mend in mends.into_iter().filter(|mend| self.slabs.get(mend.index).usable()) {
+            let count = mend.blocks.len();
+            if let Ok(true) = self.rewrite(mend.index, u64::from(mend.first) * BLOCK_BYTES, joined(&mend.blocks)).await {
+                let (object, cause) = (
+                    format!("disk {}", self.slabs.get(mend.index).disk.id),
+                    format!("{count} blocks of space {} {how}", self.path()),
+                );
+                self.pool.emit(Severity::Warning, object, cause, "watch the disk; replace it if errors go on");
+            }
+        }
+    }
+
+    async fn write_mends(&self, mends: Vec<Mend>) -> Result<(), IoError> {
+        for mend in mends.into_iter().filter(|mend| self.slabs.get(mend.index).usable()) {
+            let slab = self.slabs.get(mend.index);
+            let offset = slab.at(u64::from(mend.first) * BLOCK_BYTES);
+            if let Err(error) = slab.disk.write(offset, joined(&mend.blocks), holdfast_device::Durability::Durable).await {
+                self.write_failed(mend.index, &slab, &error).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// How messages call its space.
+    pub fn path(&self) -> String {
+        let name = self.pool.space(self.space).map_or_else(|| self.space.to_string(), |space| space.name.to_string());
+        format!("{}/{name}", self.pool.name())
+    }
+}
+
+fn joined(blocks: &[IoSlice]) -> IoSlice {
+    let mut whole = IoBuf::new(blocks.iter().map(|block| block.len()).sum());
+    let mut at = 0;
+    for block in blocks {
+        whole[at..at + block.len()].copy_from_slice(block);
+        at += block.len();
+    }
+    whole.freeze()
+}

@@ -1,0 +1,392 @@
+//! Block checksums: what a disk answers is compared with what was written there, so that silent corruption is never served.
+//!
+//! A column's copies hold the same, so they share one set of checksums in memory; each slab of a row with parity has its own.
+//! On disk every slab has those of its blocks behind its data. They are read when they are needed, kept within a limit, and
+//! written behind the data they tell of.
+//!
+//! Invariants:
+//! - Who has the turn of a block changes its checksum, after the block and before the turn ends. So whoever finds a block other than
+//!   its checksum says, and has its turn, has found corruption.
+//! - A region of a simple or mirrored row is unmarked only when every copy has its checksums durably. After a crash those of
+//!   marked regions are no more than a hint as to which of several copies is right.
+//! - The journal of a parity row keeps what was put in place until its checksums are durable.
+
+mod cache;
+mod pages;
+mod sector;
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use futures_util::future::join_all;
+use holdfast_device::{Durability, IoBuf, IoError};
+use holdfast_model::BLOCK_BYTES;
+use holdfast_pool::slab::HEAD_BYTES;
+
+use crate::block_map::REGION_BLOCKS;
+use crate::column::Blocks;
+use crate::parity::bytes_of;
+use crate::row::Row;
+
+pub use cache::SumCache;
+pub use pages::{Ages, Check, Pages};
+pub use sector::{PAGE_BLOCKS, PAGE_BYTES, PAGE_REGIONS, RegionSums, sums_of};
+
+use pages::{page_parts, pages_of};
+use sector::PageOwner;
+
+/// Blocks whose checksums are computed before they are compared.
+const BATCH_BLOCKS: usize = 64;
+/// Pages that are written at a time.
+const PAGES_AT_ONCE: usize = 32;
+
+/// The checksums of an open row.
+pub struct Sums {
+    sets: Box<[Mutex<Pages>]>,
+    /// Held while a page is read.
+    reading: tokio::sync::Mutex<()>,
+    /// Held while pages are written: of two writes of a page the later one holds more.
+    writing: tokio::sync::Mutex<()>,
+    cache: Arc<SumCache>,
+}
+
+/// Pages that were written, and are on disk once the disks are flushed.
+#[derive(Default)]
+pub struct SumsWritten(Vec<(usize, u32, Written)>);
+
+/// How old a page was when it was written, and to which slabs at which outage counts of their disks.
+struct Written {
+    ages: Ages,
+    slabs: Vec<(usize, u32)>,
+}
+
+impl Sums {
+    /// Of so many sets of so many blocks; `blank` where the disks have nothing of them.
+    pub fn new(sets: usize, blocks: u32, blank: bool, cache: Arc<SumCache>) -> Arc<Self> {
+        let sets = (0..sets).map(|_| Mutex::new(Pages::new(blocks, blank))).collect();
+        Arc::new(Self { sets, reading: tokio::sync::Mutex::default(), writing: tokio::sync::Mutex::default(), cache })
+    }
+
+    fn set(&self, set: usize) -> MutexGuard<'_, Pages> {
+        self.sets[set].lock().expect("no panic while held")
+    }
+
+    fn counted<T>(&self, set: usize, change: impl FnOnce(&mut Pages) -> T) -> T {
+        let mut pages = self.set(set);
+        let before = pages.behind().len();
+        let result = change(&mut pages);
+        self.cache.behind_changed(before, pages.behind().len());
+        result
+    }
+
+    fn admit(self: &Arc<Self>, set: usize, added: impl IntoIterator<Item = u32>) {
+        for page in added {
+            self.cache.admit(self, set, page);
+        }
+    }
+
+    /// Takes the checksums of what was written to a slab. The turn of its blocks must be held.
+    pub fn note_data(self: &Arc<Self>, set: usize, first: u32, data: &[u8]) {
+        self.note(set, first, &sums_of(data).collect::<Vec<u32>>());
+    }
+
+    /// Takes the checksums of blocks that were written. Their turn must be held.
+    pub fn note(self: &Arc<Self>, set: usize, first: u32, sums: &[u32]) {
+        let added = self.counted(set, |pages| pages.note(first, sums.iter().map(|sum| Some(*sum))));
+        self.admit(set, added);
+    }
+
+    /// Notes that nobody knows what blocks hold: a write of them was cut short. Their turn must be held.
+    pub fn forget(self: &Arc<Self>, set: usize, blocks: Blocks) {
+        let added = self.counted(set, |pages| pages.note(blocks.start, (blocks.start..blocks.end).map(|_| None)));
+        self.admit(set, added);
+    }
+
+    /// Compares blocks with their checksums, but for those in `holes`. These are counted from `first` on, and `data` begins `offset`
+    /// blocks behind that.
+    fn check(&self, set: usize, first: u32, offset: u32, data: &[u8], holes: &[(u32, u32)]) -> Check {
+        let mut found = Vec::new();
+        for (index, batch) in data.chunks(BATCH_BLOCKS * BLOCK_BYTES as usize).enumerate() {
+            let mut sums = [0; BATCH_BLOCKS];
+            let len = batch.len() / BLOCK_BYTES as usize;
+            sums.iter_mut().zip(sums_of(batch)).for_each(|(into, sum)| *into = sum);
+            match self.set(set).check(first, &sums[..len], holes, offset + (index * BATCH_BLOCKS) as u32) {
+                Check::Right => {}
+                Check::Wrong(wrong) => found.extend(wrong),
+                Check::Unread => return Check::Unread,
+            }
+        }
+        if found.is_empty() { Check::Right } else { Check::Wrong(found) }
+    }
+
+    /// Whether the disks do not have the checksums of a region as they are.
+    pub fn is_region_behind(&self, set: usize, region: u32) -> bool {
+        self.set(set).is_region_behind(region)
+    }
+
+    /// How many pages a set has.
+    pub fn pages(&self, set: usize) -> u32 {
+        self.set(set).len()
+    }
+
+    /// Whether the disks have all.
+    pub fn is_settled(&self) -> bool {
+        self.sets.iter().all(|set| set.lock().expect("no panic while held").behind().is_empty())
+    }
+
+    /// Forgets a set: its slab is on another disk now, which has nothing of it.
+    pub fn clear(&self, set: usize) {
+        let held = self.counted(set, |pages| {
+            let held = pages.count();
+            pages.clear();
+            held
+        });
+        self.cache.gone(held);
+    }
+
+    /// Gives the memory of a page back, unless it is in use. Answers whether it is gone.
+    fn evict(&self, set: usize, page: u32) -> bool {
+        let mut pages = self.set(set);
+        let held = pages.count();
+        let gone = pages.evict(page);
+        self.cache.gone(held - pages.count());
+        gone
+    }
+
+    /// Pages of a set of which the disks do not have a region that `wanted` names.
+    fn behind(&self, set: usize, wanted: &dyn Fn(usize, u32) -> bool) -> Vec<u32> {
+        let pages = self.set(set);
+        let named = |page: &u32| (page * PAGE_REGIONS..(page + 1) * PAGE_REGIONS).any(|region| wanted(set, region));
+        pages.behind().iter().copied().filter(named).collect()
+    }
+}
+
+impl Drop for Sums {
+    fn drop(&mut self) {
+        for set in &self.sets {
+            let pages = set.lock().expect("no panic while held");
+            self.cache.gone(pages.count());
+            self.cache.behind_changed(pages.behind().len(), 0);
+        }
+    }
+}
+
+impl Row {
+    /// The set of checksums that a slab belongs to.
+    pub fn sums_set(&self, slab: usize) -> usize {
+        slab / self.copies()
+    }
+
+    fn sums_page(&self, index: usize, page: u32) -> PageOwner {
+        let slab = self.slabs.get(index);
+        let offset = slab.start + HEAD_BYTES + self.record.slab_data_bytes() + u64::from(page) * PAGE_BYTES as u64;
+        PageOwner { pool: self.pool.id(), disk: slab.disk.id, row: self.record.id, offset, page }
+    }
+
+    /// The slabs that take what is written of a set.
+    fn sums_slabs(&self, set: usize) -> impl Iterator<Item = usize> + '_ {
+        let first = set * self.copies();
+        let takes = |index: &usize| self.slabs.get(*index).usable() || self.slabs.get(*index).joining();
+        (first..first + self.copies()).filter(takes)
+    }
+
+    /// Reads the checksums of blocks that are not in memory.
+    ///
+    /// # Errors
+    /// No slab that has them can be read.
+    pub async fn read_sums(&self, set: usize, blocks: Blocks) -> Result<(), IoError> {
+        let Some(sums) = &self.sums else { return Ok(()) };
+        let unread = |page: &u32| sums.set(set).is_unread(*page);
+        if !pages_of(blocks).any(|page| unread(&page)) {
+            return Ok(());
+        }
+        let _one = sums.reading.lock().await;
+        let wanted: Vec<u32> = pages_of(blocks).filter(unread).collect();
+        let reads = join_all(wanted.iter().map(|page| self.read_sums_page(sums, set, *page))).await;
+        for (page, found) in wanted.into_iter().zip(reads) {
+            let found = found?;
+            let added = sums.counted(set, |pages| pages.take_read(page, &found));
+            sums.admit(set, added.then_some(page));
+        }
+        Ok(())
+    }
+
+    /// What the disks have of a page: of each region, what the first slab says that has it whole.
+    async fn read_sums_page(&self, sums: &Sums, set: usize, page: u32) -> Result<Vec<Option<RegionSums>>, IoError> {
+        let mut found: Vec<Option<RegionSums>> = vec![None; PAGE_REGIONS as usize];
+        if sums.set(set).is_blank(page) {
+            return Ok(found);
+        }
+        // One that joins may have what counted before it went; only of a slab with parity nobody else has it.
+        let in_step = |index: &usize| self.mirrored() <= self.slabs.get(*index).usable();
+        for index in self.sums_slabs(set).filter(in_step) {
+            let Some(regions) = self.read_slab_sums(index, page).await else { continue };
+            found.iter_mut().zip(regions).for_each(|(found, region)| *found = found.or(region));
+            if found.iter().all(Option::is_some) {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// What a slab has of a page; `None` where it cannot be read.
+    pub async fn read_slab_sums(&self, index: usize, page: u32) -> Option<Vec<Option<RegionSums>>> {
+        let owner = self.sums_page(index, page);
+        let slab = self.slabs.get(index);
+        match slab.disk.read(owner.offset, IoBuf::new(PAGE_BYTES)).await {
+            Ok(bytes) => Some(owner.open(&bytes)),
+            Err(error) => {
+                self.read_failed(&slab, &error).await;
+                None
+            }
+        }
+    }
+
+    /// Compares blocks of a slab, reading their checksums if need be. Holes are counted from the first block.
+    pub async fn check_sums(&self, slab: usize, first: u32, data: &[u8], holes: &[(u32, u32)]) -> Result<Check, IoError> {
+        let Some(sums) = &self.sums else { return Ok(Check::Right) };
+        let set = self.sums_set(slab);
+        let check = sums.check(set, first, 0, data, holes);
+        if check != Check::Unread {
+            return Ok(check);
+        }
+        let mut found = Vec::new();
+        for part in page_parts(Blocks { start: first, end: first + (data.len() as u64 / BLOCK_BYTES) as u32 }) {
+            let (offset, end) = (part.start - first, part.end - first);
+            let data = &data[bytes_of(offset)..bytes_of(end)];
+            loop {
+                match sums.check(set, first, offset, data, holes) {
+                    Check::Right => break,
+                    Check::Wrong(wrong) => break found.extend(wrong),
+                    Check::Unread => self.read_sums(set, part).await?,
+                }
+            }
+        }
+        Ok(if found.is_empty() { Check::Right } else { Check::Wrong(found) })
+    }
+
+    /// The checksums of blocks of a set, as far as they are known.
+    pub async fn known_sums(&self, set: usize, blocks: Blocks) -> Result<Vec<Option<u32>>, IoError> {
+        let Some(sums) = &self.sums else { return Ok(vec![None; (blocks.end - blocks.start) as usize]) };
+        let mut all = Vec::with_capacity((blocks.end - blocks.start) as usize);
+        for part in page_parts(blocks) {
+            loop {
+                let known: Result<Vec<_>, ()> = {
+                    let pages = sums.set(set);
+                    (part.start..part.end).map(|block| pages.get(block)).collect()
+                };
+                match known {
+                    Ok(known) => break all.extend(known),
+                    Err(()) => self.read_sums(set, part).await?,
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// Writes pages that hold a region which `wanted` names, of a set, and which the disks do not have. They are on disk once
+    /// the disks are flushed and [`Row::end_sums`] was told.
+    pub async fn write_sums(&self, wanted: &dyn Fn(usize, u32) -> bool) -> Result<SumsWritten, IoError> {
+        let mut written = SumsWritten::default();
+        let Some(sums) = &self.sums else { return Ok(written) };
+        let _one = sums.writing.lock().await;
+        for set in 0..sums.sets.len() {
+            for batch in sums.behind(set, wanted).chunks(PAGES_AT_ONCE) {
+                let writes = join_all(batch.iter().map(|page| self.write_sums_page(sums, set, *page))).await;
+                for (page, done) in batch.iter().zip(writes) {
+                    written.0.extend(done?.map(|done| (set, *page, done)));
+                }
+            }
+        }
+        Ok(written)
+    }
+
+    /// Writes a page to every slab that takes writes; `None` where none does.
+    async fn write_sums_page(&self, sums: &Sums, set: usize, page: u32) -> Result<Option<Written>, IoError> {
+        let first = page * PAGE_BLOCKS;
+        let slabs: Vec<(usize, u32)> = self.sums_slabs(set).map(|index| (index, self.slabs.get(index).disk.outages())).collect();
+        if slabs.is_empty() {
+            return Ok(None);
+        }
+        self.read_sums(set, Blocks { start: first, end: first + 1 }).await?;
+        let Some((regions, ages)) = sums.set(set).snapshot(page) else { return Ok(None) };
+        let writes = slabs.iter().map(|(index, _)| {
+            let (owner, slab) = (self.sums_page(*index, page), self.slabs.get(*index));
+            let write = slab.disk.write(owner.offset, owner.seal(&regions).freeze(), Durability::Cached);
+            async move { (slab, write.await) }
+        });
+        for ((index, _), (slab, result)) in slabs.iter().zip(join_all(writes.collect::<Vec<_>>()).await) {
+            match result {
+                Ok(()) => slab.disk.note_written(),
+                Err(error) => self.write_failed(*index, &slab, &error).await?,
+            }
+        }
+        Ok(Some(Written { ages, slabs }))
+    }
+
+    /// The disks were flushed since these pages were written.
+    pub fn end_sums(&self, written: SumsWritten) {
+        let Some(sums) = &self.sums else { return };
+        for (set, page, Written { ages, slabs }) in written.0 {
+            // A disk that went out meanwhile may have lost what it was given.
+            if slabs.iter().all(|(index, outages)| self.slabs.get(*index).disk.outages() == *outages) {
+                sums.counted(set, |pages| pages.written(page, ages));
+            }
+        }
+    }
+
+    /// The slabs of a set that do not have a page as it is in memory, or cannot read it.
+    pub async fn odd_sums(&self, set: usize, page: u32) -> Result<Vec<usize>, IoError> {
+        let mut odd = Vec::new();
+        let Some(sums) = &self.sums else { return Ok(odd) };
+        let _one = sums.writing.lock().await;
+        let first = page * PAGE_BLOCKS;
+        self.read_sums(set, Blocks { start: first, end: first + 1 }).await?;
+        let mut settled = sums.set(set).settled(page);
+        if let Some(column) = self.columns.get(set) {
+            // What the copies have of marked regions may differ, and of blocks that hold nothing.
+            let state = column.lock();
+            let region_of = |index: u32| page * PAGE_REGIONS + index;
+            let clean = |region: u32| region < state.marked.limit() && !state.marked.contains(region);
+            settled.retain(|(index, _)| clean(region_of(*index)));
+            settled.iter_mut().for_each(|(index, sums)| sums.known &= state.written.word(region_of(*index) as usize));
+        }
+        if settled.iter().all(|(_, sums)| sums.known == 0) {
+            return Ok(odd);
+        }
+        for index in self.sums_slabs(set).filter(|index| self.slabs.get(*index).usable()).collect::<Vec<_>>() {
+            let found = self.read_slab_sums(index, page).await;
+            let same = |(region, known): &(u32, RegionSums)| match found.as_ref().map(|found| found[*region as usize]) {
+                Some(Some(found)) => found.has(known),
+                _ => known.known == 0,
+            };
+            if self.slabs.get(index).usable() && !settled.iter().all(same) {
+                odd.push(index);
+            }
+        }
+        Ok(odd)
+    }
+
+    /// Writes a page to a slab that does not have it, durably. Answers whether it took it.
+    pub async fn rewrite_sums(&self, set: usize, page: u32, index: usize) -> Result<bool, IoError> {
+        let Some(sums) = &self.sums else { return Ok(false) };
+        let _one = sums.writing.lock().await;
+        let Some((regions, _)) = sums.set(set).snapshot(page) else { return Ok(false) };
+        let (owner, slab) = (self.sums_page(index, page), self.slabs.get(index));
+        match slab.disk.write(owner.offset, owner.seal(&regions).freeze(), Durability::Durable).await {
+            Ok(()) => Ok(true),
+            Err(error) => self.write_failed(index, &slab, &error).await.map(|()| false),
+        }
+    }
+
+    /// Reads the checksums of marked regions, and notes that a slab which joins has none of them.
+    pub async fn touch_sums(&self, set: usize, regions: Blocks) -> Result<(), IoError> {
+        let Some(sums) = &self.sums else { return Ok(()) };
+        for region in regions.start..regions.end {
+            let first = region * REGION_BLOCKS;
+            while !sums.counted(set, |pages| pages.touch(region)) {
+                self.read_sums(set, Blocks { start: first, end: first + 1 }).await?;
+            }
+        }
+        Ok(())
+    }
+}

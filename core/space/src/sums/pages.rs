@@ -1,0 +1,310 @@
+//! The pages of one set of checksums in memory: those of a column, which all its copies have alike, or of a slab with parity.
+//!
+//! A page that was not read yet may hold checksums of what was written since; what the disk has for the other blocks joins them
+//! when it is read.
+
+use std::collections::BTreeSet;
+
+use crate::block_map::REGION_BLOCKS;
+use crate::column::Blocks;
+
+use super::sector::{PAGE_BLOCKS, PAGE_REGIONS, RegionSums};
+
+const REGIONS: usize = PAGE_REGIONS as usize;
+
+/// What a comparison with checksums says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Check {
+    /// Every block is as its checksum says, or has none.
+    Right,
+    /// These blocks, counted from the first, are not.
+    Wrong(Vec<u32>),
+    /// A page must be read first.
+    Unread,
+}
+
+/// How often a region's checksums changed.
+pub type Ages = [u32; REGIONS];
+
+/// Checksums of 512 blocks.
+#[derive(Clone)]
+struct Page {
+    regions: [RegionSums; REGIONS],
+    /// For each region, blocks whose checksum is newer than what the disk has, where that was not read.
+    newer: [u64; REGIONS],
+    read: bool,
+    changed: Ages,
+    on_disk: Ages,
+    used: bool,
+}
+
+/// The pages of a set.
+pub struct Pages {
+    pages: Vec<Option<Box<Page>>>,
+    /// Pages of which the disk has nothing.
+    blank: Vec<bool>,
+    /// Pages that the disk does not have as they are.
+    behind: BTreeSet<u32>,
+}
+
+/// Which region of which page, and which bit in it.
+fn place(block: u32) -> (usize, usize, u64) {
+    let (page, region) = (block / PAGE_BLOCKS, block % PAGE_BLOCKS / REGION_BLOCKS);
+    (page as usize, region as usize, 1 << (block % REGION_BLOCKS))
+}
+
+/// Blocks cut at the borders of pages.
+pub fn page_parts(blocks: Blocks) -> impl Iterator<Item = Blocks> {
+    let part =
+        move |page: u32| Blocks { start: blocks.start.max(page * PAGE_BLOCKS), end: blocks.end.min((page + 1) * PAGE_BLOCKS) };
+    pages_of(blocks).map(part)
+}
+
+/// The pages that blocks touch.
+pub fn pages_of(blocks: Blocks) -> std::ops::Range<u32> {
+    blocks.start / PAGE_BLOCKS..blocks.end.div_ceil(PAGE_BLOCKS)
+}
+
+impl Page {
+    fn new(blank: bool) -> Self {
+        let region = RegionSums { known: 0, sums: [0; REGION_BLOCKS as usize] };
+        Self {
+            regions: [region; REGIONS],
+            newer: [0; REGIONS],
+            read: blank,
+            changed: [0; REGIONS],
+            on_disk: [0; REGIONS],
+            used: true,
+        }
+    }
+
+    fn is_behind(&self) -> bool {
+        self.changed != self.on_disk
+    }
+}
+
+impl Pages {
+    /// Of so many blocks; `blank` where the disks have nothing of them.
+    pub fn new(blocks: u32, blank: bool) -> Self {
+        let count = blocks.div_ceil(PAGE_BLOCKS) as usize;
+        Self { pages: vec![None; count], blank: vec![blank; count], behind: BTreeSet::new() }
+    }
+
+    fn open(&mut self, page: usize) -> (&mut Page, bool) {
+        let added = self.pages[page].is_none();
+        let blank = self.blank[page];
+        (self.pages[page].get_or_insert_with(|| Box::new(Page::new(blank))), added)
+    }
+
+    /// Takes the checksums of blocks from `first` on; `None` where one is not known. Answers which pages were added.
+    pub fn note(&mut self, first: u32, sums: impl Iterator<Item = Option<u32>>) -> Vec<u32> {
+        let mut added = Vec::new();
+        let mut last = None;
+        for (block, sum) in (first..).zip(sums) {
+            let (at, region, bit) = place(block);
+            let (page, new) = self.open(at);
+            if new {
+                added.push(at as u32);
+            }
+            let known = &mut page.regions[region];
+            match sum {
+                Some(sum) => {
+                    known.sums[(block % REGION_BLOCKS) as usize] = sum;
+                    known.known |= bit;
+                }
+                None => known.known &= !bit,
+            }
+            page.newer[region] |= bit;
+            if last != Some((at, region)) {
+                page.changed[region] = page.changed[region].wrapping_add(1);
+                page.used = true;
+                self.behind.insert(at as u32);
+                last = Some((at, region));
+            }
+        }
+        added
+    }
+
+    /// Notes that the disks may not have the checksums of a region; false where its page must be read first.
+    pub fn touch(&mut self, region: u32) -> bool {
+        let at = region / PAGE_REGIONS;
+        let Some(page) = self.pages[at as usize].as_mut().filter(|page| page.read) else { return false };
+        let changed = &mut page.changed[(region % PAGE_REGIONS) as usize];
+        *changed = changed.wrapping_add(1);
+        self.behind.insert(at);
+        true
+    }
+
+    /// What is known of a block's checksum; `Err` where its page must be read first.
+    pub fn get(&self, block: u32) -> Result<Option<u32>, ()> {
+        let (at, region, bit) = place(block);
+        let page = self.pages[at].as_ref().ok_or(())?;
+        if !page.read && page.newer[region] & bit == 0 {
+            return Err(());
+        }
+        let known = &page.regions[region];
+        Ok((known.known & bit != 0).then(|| known.sums[(block % REGION_BLOCKS) as usize]))
+    }
+
+    /// Compares the checksums of blocks from `first` on, but for those in `holes`, which are counted from there.
+    pub fn check(&mut self, first: u32, sums: &[u32], holes: &[(u32, u32)], offset: u32) -> Check {
+        let mut wrong = Vec::new();
+        for (at, sum) in (offset..).zip(sums) {
+            if holes.iter().any(|(from, to)| (*from..*to).contains(&at)) {
+                continue;
+            }
+            match self.get(first + at) {
+                Err(()) => return Check::Unread,
+                Ok(Some(known)) if known != *sum => wrong.push(at),
+                Ok(_) => {}
+            }
+        }
+        for page in pages_of(Blocks { start: first + offset, end: first + offset + sums.len() as u32 }) {
+            if let Some(page) = &mut self.pages[page as usize] {
+                page.used = true;
+            }
+        }
+        if wrong.is_empty() { Check::Right } else { Check::Wrong(wrong) }
+    }
+
+    /// Whether a page is to be read before all of it can be told.
+    pub fn is_unread(&self, page: u32) -> bool {
+        self.pages[page as usize].as_ref().is_none_or(|page| !page.read)
+    }
+
+    /// Whether the disks have nothing of a page.
+    pub fn is_blank(&self, page: u32) -> bool {
+        self.blank[page as usize]
+    }
+
+    /// Takes what the disk has of a page. Answers whether the page was added.
+    pub fn take_read(&mut self, page: u32, found: &[Option<RegionSums>]) -> bool {
+        let (page, added) = self.open(page as usize);
+        if page.read {
+            return added;
+        }
+        for (index, found) in found.iter().enumerate() {
+            let Some(found) = found else { continue };
+            let (known, newer) = (&mut page.regions[index], page.newer[index]);
+            known.known = (known.known & newer) | (found.known & !newer);
+            for (bit, sum) in found.sums.iter().enumerate().filter(|(bit, _)| newer >> bit & 1 == 0) {
+                known.sums[bit] = *sum;
+            }
+        }
+        page.read = true;
+        page.newer = [0; REGIONS];
+        added
+    }
+
+    /// What is to be written of a page, and how old it is.
+    pub fn snapshot(&self, page: u32) -> Option<([RegionSums; REGIONS], Ages)> {
+        let page = self.pages[page as usize].as_ref().filter(|page| page.read)?;
+        Some((page.regions, page.changed))
+    }
+
+    /// Notes that the disks have a page as it was at an age.
+    pub fn written(&mut self, page: u32, ages: Ages) {
+        self.blank[page as usize] = false;
+        if let Some(held) = &mut self.pages[page as usize] {
+            held.on_disk = ages;
+            if !held.is_behind() {
+                self.behind.remove(&page);
+            }
+        }
+    }
+
+    /// Pages that the disks do not have as they are.
+    pub fn behind(&self) -> &BTreeSet<u32> {
+        &self.behind
+    }
+
+    /// Whether the disks do not have the checksums of a region as they are.
+    pub fn is_region_behind(&self, region: u32) -> bool {
+        let index = (region % PAGE_REGIONS) as usize;
+        self.pages[(region / PAGE_REGIONS) as usize].as_ref().is_some_and(|page| page.changed[index] != page.on_disk[index])
+    }
+
+    /// Gives the memory of a page back, unless it was used since the last time or the disks do not have it. Answers whether it is gone.
+    pub fn evict(&mut self, page: u32) -> bool {
+        let Some(held) = &mut self.pages[page as usize] else { return true };
+        if held.is_behind() || std::mem::take(&mut held.used) {
+            return false;
+        }
+        self.pages[page as usize] = None;
+        true
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> u32 {
+        self.pages.len() as u32
+    }
+
+    /// Regions of a page, where the disks have them as they are here; empty where the page is not in memory or blank.
+    pub fn settled(&self, page: u32) -> Vec<(u32, RegionSums)> {
+        let Some(held) = self.pages[page as usize].as_ref().filter(|held| held.read && !self.blank[page as usize]) else {
+            return Vec::new();
+        };
+        (0u32..).zip(held.regions).filter(|(index, _)| held.changed[*index as usize] == held.on_disk[*index as usize]).collect()
+    }
+
+    /// How many are in memory.
+    pub fn count(&self) -> usize {
+        self.pages.iter().flatten().count()
+    }
+
+    /// Forgets everything: other disks are to hold these, and have nothing yet.
+    pub fn clear(&mut self) {
+        let count = self.pages.len();
+        *self = Self { pages: vec![None; count], blank: vec![true; count], behind: BTreeSet::new() };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(sum: u32) -> Option<RegionSums> {
+        Some(RegionSums { known: u64::MAX, sums: [sum; 64] })
+    }
+
+    #[test]
+    fn what_was_written_before_a_page_is_read_stands() {
+        let mut pages = Pages::new(1024, false);
+        assert_eq!(pages.check(600, &[7], &[], 0), Check::Unread);
+        assert_eq!(pages.note(600, [Some(9), None].into_iter()), vec![1]);
+        assert_eq!(pages.check(600, &[9], &[], 0), Check::Right);
+        assert_eq!(pages.check(600, &[9, 1, 1], &[], 0), Check::Unread);
+        assert!(pages.snapshot(1).is_none(), "the rest is not known");
+        assert!(!pages.take_read(1, &[known(5); 8]));
+        assert_eq!(pages.check(600, &[9, 1, 5], &[], 0), Check::Right);
+        assert_eq!(pages.check(600, &[9, 1, 6, 6], &[(3, 4)], 0), Check::Wrong(vec![2]));
+        assert_eq!((pages.get(601), pages.get(602), pages.get(0)), (Ok(None), Ok(Some(5)), Err(())));
+    }
+
+    #[test]
+    fn a_page_stays_until_the_disks_have_it() {
+        let mut pages = Pages::new(1024, true);
+        pages.note(70, [Some(1)].into_iter());
+        let (_, ages) = pages.snapshot(0).expect("nothing is on disk");
+        pages.note(0, [Some(2)].into_iter());
+        pages.written(0, ages);
+        assert_eq!((pages.is_region_behind(0), pages.is_region_behind(1)), (true, false));
+        assert!(!pages.evict(0) && !pages.evict(0));
+        let (_, ages) = pages.snapshot(0).expect("read");
+        pages.written(0, ages);
+        assert!(pages.behind().is_empty() && !pages.evict(0), "it was used");
+        assert!(pages.evict(0));
+        assert_eq!((pages.count(), pages.get(70), pages.is_blank(0)), (0, Err(()), false));
+    }
+
+    #[test]
+    fn a_touched_region_is_written_again() {
+        let mut pages = Pages::new(1024, true);
+        pages.note(0, [Some(1)].into_iter());
+        let (_, ages) = pages.snapshot(0).expect("read");
+        pages.written(0, ages);
+        assert!(pages.touch(1) && pages.touch(2));
+        assert_eq!((pages.is_region_behind(0), pages.is_region_behind(2)), (false, true));
+        assert_eq!(pages.behind().iter().copied().collect::<Vec<_>>(), [0]);
+    }
+}

@@ -1,0 +1,158 @@
+//! Checksums on disk: a sector of 512 bytes for each region of 64 blocks of a slab, eight of them to a page of 4 KiB.
+//!
+//! Each sector proves itself, for disks write sectors whole: a page that a power cut tears leaves every sector old or new, and those
+//! of regions that did not change are the same either way. So a page has one place and no generations.
+//!
+//! ```text
+//!  | crc u32 | "HSUM" | row u64 | region u32 | zeros | known bits u64 at 24 | zeros | 64 checksums u32 at 256 |
+//! ```
+//!
+//! The CRC is that of pool, disk and offset, as if they stood before it, and of all that follows it.
+
+use holdfast_device::IoBuf;
+use holdfast_model::Uuid;
+use holdfast_model::wire::{Crc32c, crc32c};
+use holdfast_pool::slab::SUMS_SECTOR_BYTES;
+
+use crate::block_map::REGION_BLOCKS;
+
+/// Regions of a page.
+pub const PAGE_REGIONS: u32 = 8;
+/// Blocks that a page covers.
+pub const PAGE_BLOCKS: u32 = PAGE_REGIONS * REGION_BLOCKS;
+/// Bytes of a page.
+pub const PAGE_BYTES: usize = PAGE_REGIONS as usize * SECTOR;
+
+const SECTOR: usize = SUMS_SECTOR_BYTES as usize;
+const MAGIC: [u8; 4] = *b"HSUM";
+const SUMS_AT: usize = 256;
+
+/// Where a page belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageOwner {
+    /// The pool.
+    pub pool: Uuid,
+    /// The disk.
+    pub disk: Uuid,
+    /// The row's id.
+    pub row: u64,
+    /// Where on the disk.
+    pub offset: u64,
+    /// Which page of its slab.
+    pub page: u32,
+}
+
+/// The checksums of a region, and which of them are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RegionSums {
+    /// A bit for each block.
+    pub known: u64,
+    /// For each block, its CRC-32C.
+    pub sums: [u32; REGION_BLOCKS as usize],
+}
+
+impl RegionSums {
+    /// Whether it has every checksum that another has.
+    pub fn has(&self, other: &Self) -> bool {
+        let differs = |bit: usize| other.known >> bit & 1 == 1 && self.sums[bit] != other.sums[bit];
+        other.known & !self.known == 0 && !(0..self.sums.len()).any(differs)
+    }
+}
+
+impl PageOwner {
+    fn crc(&self, region: usize, sector: &[u8]) -> u32 {
+        let mut crc = Crc32c::new();
+        crc.add(self.pool.as_bytes());
+        crc.add(self.disk.as_bytes());
+        crc.add(&(self.offset + (region * SECTOR) as u64).to_le_bytes());
+        crc.add(&sector[4..]);
+        crc.value()
+    }
+
+    /// The page to write.
+    pub fn seal(&self, regions: &[RegionSums]) -> IoBuf {
+        let mut page = IoBuf::zeroed(PAGE_BYTES);
+        for (index, (sums, sector)) in regions.iter().zip(page.chunks_exact_mut(SECTOR)).enumerate() {
+            sector[4..8].copy_from_slice(&MAGIC);
+            sector[8..16].copy_from_slice(&self.row.to_le_bytes());
+            sector[16..20].copy_from_slice(&(self.page * PAGE_REGIONS + index as u32).to_le_bytes());
+            sector[24..32].copy_from_slice(&sums.known.to_le_bytes());
+            for (sum, bytes) in sums.sums.iter().zip(sector[SUMS_AT..].chunks_exact_mut(4)) {
+                bytes.copy_from_slice(&sum.to_le_bytes());
+            }
+            let crc = self.crc(index, sector);
+            sector[..4].copy_from_slice(&crc.to_le_bytes());
+        }
+        page
+    }
+
+    /// What a page that was read says of each region; `None` where a sector is not what was written there for this row.
+    pub fn open(&self, page: &[u8]) -> Vec<Option<RegionSums>> {
+        let sector = |(index, sector): (usize, &[u8])| self.open_sector(index, sector);
+        page.chunks_exact(SECTOR).enumerate().map(sector).collect()
+    }
+
+    fn open_sector(&self, index: usize, sector: &[u8]) -> Option<RegionSums> {
+        let region = self.page * PAGE_REGIONS + index as u32;
+        let own = sector[4..8] == MAGIC
+            && sector[8..16] == self.row.to_le_bytes()
+            && sector[16..20] == region.to_le_bytes()
+            && sector[..4] == self.crc(index, sector).to_le_bytes();
+        if !own {
+            return None;
+        }
+        let number = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().expect("four bytes"));
+        let mut sums = [0; REGION_BLOCKS as usize];
+        sums.iter_mut().zip(sector[SUMS_AT..].chunks_exact(4)).for_each(|(sum, bytes)| *sum = number(bytes));
+        let known = u64::from_le_bytes(sector[24..32].try_into().expect("eight bytes"));
+        Some(RegionSums { known, sums })
+    }
+}
+
+/// The checksum of each block of `data`.
+pub fn sums_of(data: &[u8]) -> impl Iterator<Item = u32> {
+    data.chunks_exact(holdfast_model::BLOCK_BYTES as usize).map(crc32c)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sector_is_taken_only_where_it_was_written_and_whole() {
+        let owner = PageOwner { pool: Uuid::from_u128(1), disk: Uuid::from_u128(2), row: 3, offset: 1 << 20, page: 2 };
+        let region = |seed: u32| RegionSums { known: u64::from(seed) << 3, sums: std::array::from_fn(|at| at as u32 * seed) };
+        let regions: Vec<RegionSums> = (0..PAGE_REGIONS).map(region).collect();
+        let page = owner.seal(&regions);
+        assert_eq!(page.len(), PAGE_BYTES);
+        assert_eq!(owner.open(&page), regions.iter().copied().map(Some).collect::<Vec<_>>());
+        let others = [
+            PageOwner { pool: Uuid::nil(), ..owner },
+            PageOwner { disk: Uuid::nil(), ..owner },
+            PageOwner { row: 4, ..owner },
+            PageOwner { offset: 2 << 20, ..owner },
+            PageOwner { page: 3, ..owner },
+        ];
+        for other in others {
+            assert!(other.open(&page).iter().all(Option::is_none), "{other:?}");
+        }
+        for at in SECTOR..2 * SECTOR {
+            let mut bad = page.to_vec();
+            bad[at] ^= 0x10;
+            let opened = owner.open(&bad);
+            assert!(opened[1].is_none() && opened[0].is_some() && opened[2].is_some(), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn a_torn_page_is_old_or_new_sector_by_sector() {
+        let owner = PageOwner { pool: Uuid::from_u128(1), disk: Uuid::from_u128(2), row: 3, offset: 0, page: 0 };
+        let old = vec![RegionSums { known: 1, sums: [1; 64] }; 8];
+        let new = vec![RegionSums { known: 3, sums: [2; 64] }; 8];
+        let (before, after) = (owner.seal(&old), owner.seal(&new));
+        let torn = [&after[..3 * SECTOR], &before[3 * SECTOR..]].concat();
+        let opened = owner.open(&torn);
+        assert_eq!(opened[..3], vec![Some(new[0]); 3]);
+        assert_eq!(opened[3..], vec![Some(old[0]); 5]);
+    }
+}
