@@ -1,7 +1,6 @@
 //! Silent corruption: slabs that hold something else than was written, and read as if nothing were wrong.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::Arc;
 
 use holdfast_device::sim::{SimDisk, SimRandom};
@@ -82,18 +81,18 @@ pub async fn spoil_settled(disk: &Arc<SimDisk>, path: &str, space: &Space, rando
         let Some(record) = space.pool().row(space.record().id, row.chunk).filter(|record| record.shape.has_sums()) else {
             continue;
         };
-        let runs: Vec<Range<u32>> = match record.shape.layout {
-            Layout::Parity { .. } => vec![0..(record.slab_data_bytes() / BLOCK_BYTES) as u32],
+        let runs: Vec<(u32, u32)> = match record.shape.layout {
+            Layout::Parity { .. } => vec![(0, (record.slab_data_bytes() / BLOCK_BYTES) as u32)],
             layout => {
                 let settled = space.settled_blocks(row.chunk).await.expect("maps can be read");
                 let Some(column) = settled.get(index / usize::from(layout.copies())) else { continue };
-                column.iter().map(|(start, end)| *start..*end).collect()
+                column.clone()
             }
         };
         let start = row.slabs[index].offset_bytes + HEAD_BYTES;
-        for run in runs {
+        for (first, end) in runs {
             for _ in 0..random.range(0..4u32) {
-                let block = u64::from(random.range(run.clone()));
+                let block = u64::from(random.range(first..end));
                 Spoiled::block(disk, start + block * BLOCK_BYTES, random);
                 count += 1;
             }
