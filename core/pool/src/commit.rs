@@ -374,7 +374,12 @@ impl Touched {
                 !self.spaces.contains(id) && !self.spaces_of_rows.contains(id)
             }
             Change::Disk(DiskRecord { index, .. }) | Change::DiskOut { disk: index, .. } => !self.disks.contains(index),
-            Change::Pool(_) | Change::Opened | Change::Closed | Change::Counters { .. } | Change::Forced { .. } => true,
+            Change::Pool(_)
+            | Change::Features(_)
+            | Change::Opened
+            | Change::Closed
+            | Change::Counters { .. }
+            | Change::Forced { .. } => true,
         }
     }
 
@@ -390,7 +395,12 @@ impl Touched {
             Change::Disk(DiskRecord { index, .. }) | Change::DiskOut { disk: index, .. } => {
                 self.disks.insert(*index);
             }
-            Change::Pool(_) | Change::Opened | Change::Closed | Change::Counters { .. } | Change::Forced { .. } => {}
+            Change::Pool(_)
+            | Change::Features(_)
+            | Change::Opened
+            | Change::Closed
+            | Change::Counters { .. }
+            | Change::Forced { .. } => {}
         }
     }
 }

@@ -14,7 +14,7 @@
 //!  slab.rs      the head of a slab                                                      area.rs: how a disk is divided
 //!  allot.rs     which disks a row gets, enclosures.rs: in which enclosures              journal.rs: journals of parity spaces
 //!  moves.rs     rows and slabs that move, another shape                                 capacity.rs: what it could hold
-//!  status.rs    how a pool is
+//!  status.rs    how a pool is                                                         features.rs: what not every version knows
 //! ```
 //!
 //! Invariant: a change that was answered is found again by every import that assembles a quorum, and a disk that missed
@@ -32,6 +32,7 @@ mod enclosures;
 mod error;
 mod event;
 mod extents;
+mod features;
 pub mod frame;
 mod import;
 mod journal;
@@ -53,6 +54,7 @@ pub use config::{Change, Config, DiskRecord, RowRecord, SlabPlace, SpaceRecord, 
 pub use disk::{DiskCounters, InFlight, PoolDisk};
 pub use error::{PoolError, PoolErrorKind};
 pub use event::{Env, Event, EventSink, Severity, Witness, WitnessRecord};
+pub use features::{Feature, Features};
 pub use frame::Position;
 pub use import::wipe;
 pub use journal::{JOURNAL_CHUNK, LEAST_JOURNAL, MOST_JOURNAL};
