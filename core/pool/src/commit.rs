@@ -37,6 +37,8 @@ pub(crate) enum Guard {
     SlabInService(Arc<OutageMark>, u32, u32, usize),
     /// The row of a chunk of a space is as told.
     RowIs(u32, u32, Box<RowRecord>),
+    /// The same, and a disk has not gone out since its outage count was this.
+    RowIsAndInService(u32, u32, Box<RowRecord>, Arc<OutageMark>),
     /// The disk's outage is not written down yet.
     NotRecorded(u16),
     /// The disk's record is still this one.
@@ -181,6 +183,7 @@ impl Pool {
                 in_service(mark) && place.is_some_and(|place| place.disk() == mark.disk.index)
             }
             Guard::RowIs(space, chunk, known) => row(space, chunk) == Some(known),
+            Guard::RowIsAndInService(space, chunk, known, mark) => row(space, chunk) == Some(known) && in_service(mark),
             Guard::NotRecorded(index) => recorded(index),
             Guard::Known(known) => state.config.disks.get(&known.index) == Some(known),
         }

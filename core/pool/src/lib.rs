@@ -14,6 +14,7 @@
 //!  slab.rs      the head of a slab                                                      area.rs: how a disk is divided
 //!  allot.rs     which disks a row gets, enclosures.rs: in which enclosures              journal.rs: journals of parity spaces
 //!  moves.rs     rows and slabs that move, another shape                                 capacity.rs: what it could hold
+//!  balance.rs   which slabs would make the use of disks even
 //!  status.rs    how a pool is                                                         features.rs: what not every version knows
 //! ```
 //!
@@ -23,6 +24,7 @@
 mod admission;
 mod allot;
 mod area;
+mod balance;
 mod capacity;
 mod codec;
 mod commit;
@@ -49,6 +51,7 @@ mod status;
 
 pub use allot::row_raw_bytes;
 pub use area::{Area, LARGEST_DISK_BYTES, SMALLEST_DISK_BYTES, UNIT_BYTES};
+pub use balance::{Balance, DiskUse, SlabMove};
 pub use capacity::Capacity;
 pub use config::{Change, Config, DiskRecord, RowRecord, SlabPlace, SpaceRecord, SpaceRows};
 pub use disk::{DiskCounters, InFlight, PoolDisk};

@@ -78,7 +78,8 @@ impl Inner {
         result
     }
 
-    async fn resync_row(&self, row: &Arc<Row>) -> Result<(), IoError> {
+    /// Makes the copies of a row agree where they may differ since a crash.
+    pub async fn resync_row(&self, row: &Arc<Row>) -> Result<(), IoError> {
         for (index, column) in row.columns.iter().enumerate() {
             let unsynced: Vec<(u32, u32)> = {
                 let state = column.lock();
