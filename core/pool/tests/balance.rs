@@ -54,7 +54,7 @@ fn a_new_disk_gets_its_share_from_all_and_nothing_else_moves() {
         let pool = lab.created(&lab.all());
         let size = 192 * MIB / u64::from(layout.copies());
         lab.space(&pool, spec("vol", layout, columns, Provisioning::Fixed, size)).expect("it fits");
-        assert!(pool.balance().moves.iter().count() <= 4, "{layout}: almost even by itself");
+        assert!(pool.balance().moves.len() <= 4, "{layout}: almost even by itself");
         let before = spread(&parts(&pool));
         let new = add(&mut lab, &pool, 128 * MIB);
         let plan = pool.balance();

@@ -237,6 +237,26 @@ pub enum PoolCommand {
         #[arg(long)]
         force: bool,
     },
+    /// Even out how full the disks of a pool are, as a job, while it is in use
+    Rebalance {
+        /// Its name
+        pool: String,
+        /// Show what would be moved and how full each disk would be, and change nothing
+        #[arg(long)]
+        dry_run: bool,
+        #[command(flatten)]
+        start: StartOptions,
+    },
+    /// Let a pool use all features of the format that this version knows, as a job; older versions cannot import it then
+    Upgrade {
+        /// Its name
+        pool: String,
+        /// Show what would be changed, and change nothing
+        #[arg(long)]
+        dry_run: bool,
+        #[command(flatten)]
+        start: StartOptions,
+    },
     /// Take a pool out of service, so that another machine may import it
     Export {
         /// Its name

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use holdfast_api::{
     AddDisks, Changed, CreateExport, CreateFileDisk, CreatePool, CreateSpace, Disk, DiskChanged, Event, Export, ExportChanged,
-    GrowSpace, ImportPools, LayoutKind, Pool, PoolChanged, PoolsImported, SetDisk, SetSpace, Space, SpaceChanged, SpacePlan,
-    SpaceRow, SpaceVerified, Status, WipeDisk,
+    GrowSpace, ImportPools, LayoutKind, Pool, PoolChanged, PoolsImported, RebalancePlan, SetDisk, SetSpace, Space, SpaceChanged,
+    SpacePlan, SpaceRow, SpaceVerified, Status, UpgradePlan, WipeDisk,
 };
 use holdfast_model::{ByteSize, SpacePath};
 use serde::Serialize;
@@ -136,6 +136,20 @@ pub async fn pool_command(client: &Client, json: bool, command: PoolCommand) -> 
                 lines.push("nothing changed: no pool was found".into());
             }
             print_line(&lines.join("\n"))
+        }
+        PoolCommand::Rebalance { pool, dry_run, start } => {
+            let path = format!("/pools/{}/rebalance", segment(&pool));
+            if dry_run {
+                return print(json, &client.post::<RebalancePlan>(&format!("{path}/plan"), &()).await?);
+            }
+            jobs::start(client, json, &path, start).await
+        }
+        PoolCommand::Upgrade { pool, dry_run, start } => {
+            let path = format!("/pools/{}/upgrade", segment(&pool));
+            if dry_run {
+                return print(json, &client.post::<UpgradePlan>(&format!("{path}/plan"), &()).await?);
+            }
+            jobs::start(client, json, &path, start).await
         }
         PoolCommand::Export { pool } => tell_gone(json, &client.post(&format!("/pools/{}/export", segment(&pool)), &()).await?),
         PoolCommand::Destroy { pool, yes } => {
