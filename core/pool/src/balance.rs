@@ -164,6 +164,11 @@ impl Levels {
     }
 }
 
+/// Whether a slab of a row may move by itself: all are in step, and none keeps checksums.
+fn may_move(row: &RowRecord) -> bool {
+    !row.shape.has_sums() && row.slabs.iter().all(|slab| !slab.stale())
+}
+
 /// Whether no slab of a row is on a disk.
 fn may_lie_on(row: &RowRecord, disk: u16) -> bool {
     row.slabs.iter().all(|slab| slab.disk() != disk)
@@ -181,7 +186,7 @@ pub(crate) fn is_sound(config: &Config, row: &RowRecord, wanted: &SlabMove, encl
     let level = |disk: u16| config.disks.get(&disk).and_then(|disk| Level::of(config, disk));
     let (Some(from), Some(to)) = (level(wanted.from), level(wanted.to)) else { return false };
     row.slabs.get(slab).is_some_and(|place| place.disk() == wanted.from)
-        && row.slabs.iter().all(|place| !place.stale())
+        && may_move(row)
         && may_lie_on(row, wanted.to)
         && from.evens_out(&to, row.slab_units)
         && (!enclosure_aware || bears(config, row, slab, wanted.to))
@@ -205,8 +210,7 @@ impl Pool {
                 let state = self.state();
                 let Some(rows) = state.config.spaces.get(space) else { continue };
                 let aware = rows.record.enclosure_aware;
-                let in_step = |row: &RowRecord| row.slabs.iter().all(|slab| !slab.stale());
-                for (chunk, row) in rows.data_rows(0).filter(|(_, row)| row.id % PARTS == part && in_step(row)) {
+                for (chunk, row) in rows.data_rows(0).filter(|(_, row)| row.id % PARTS == part && may_move(row)) {
                     let mut row = row.clone();
                     while let Some((slab, to)) = levels.choose(&state.config, &row, aware) {
                         let from = row.slabs[slab].disk();

@@ -22,7 +22,7 @@ fn spec(index: usize) -> SimDiskSpec {
 }
 
 fn shapes() -> Vec<Shape> {
-    let shape = |layout, columns| Shape { layout, columns, interleave: ByteSize::kib(64) };
+    let shape = |layout, columns| Shape::plain(layout, columns, ByteSize::kib(64));
     let mirror = |copies| Layout::Mirror { copies };
     let parity = |parity| Layout::Parity { parity };
     vec![

@@ -486,7 +486,8 @@ async fn an_older_pool_is_upgraded() {
     });
     made.await.unwrap();
     drop(taken);
-    let wanted = ImportPools { pool: Some("tank".into()), folders: vec![rig.path(".").display().to_string()], force: false };
+    let wanted =
+        ImportPools { pool: Some("tank".into()), disk_dirs: vec![rig.folder.path().display().to_string()], force: false };
     engine.import_pools(wanted).await.unwrap();
     let known = engine.pool("tank").unwrap();
     assert_eq!((known.features, known.upgrade_available.is_empty()), (Vec::<String>::new(), false));
