@@ -4,6 +4,7 @@ use holdfast_model::wire::{Reader, WireError, Writer};
 use holdfast_model::{ByteSize, DiskState, Integrity, Layout, Media, Name, Place, Provisioning, Shape, Usage};
 
 use crate::config::{Change, DiskRecord, MAX_DISKS, RowRecord, SlabPlace, SpaceRecord};
+use crate::features::Features;
 use crate::frame::Position;
 
 const MEDIA: [Media; 3] = [Media::Unknown, Media::Hdd, Media::Ssd];
@@ -107,6 +108,10 @@ impl Change {
             Self::Forced { from, generation } => {
                 writer.u8(12).u64(from.generation).u64(from.sequence).u64(*generation);
             }
+            Self::Features(features) => {
+                writer.u8(13);
+                features.write(writer);
+            }
         }
     }
 
@@ -128,6 +133,7 @@ impl Change {
                 let from = Position { generation: reader.u64()?, sequence: reader.u64()? };
                 Self::Forced { from, generation: reader.u64()? }
             }
+            13 => Self::Features(Features::read(reader)?),
             _ => return Err(WireError::Value("change")),
         })
     }

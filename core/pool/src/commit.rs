@@ -37,6 +37,8 @@ pub(crate) enum Guard {
     SlabInService(Arc<OutageMark>, u32, u32, usize),
     /// The row of a chunk of a space is as told.
     RowIs(u32, u32, Box<RowRecord>),
+    /// The same, and a disk has not gone out since its outage count was this.
+    RowIsAndInService(u32, u32, Box<RowRecord>, Arc<OutageMark>),
     /// The disk's outage is not written down yet.
     NotRecorded(u16),
     /// The disk's record is still this one.
@@ -181,6 +183,7 @@ impl Pool {
                 in_service(mark) && place.is_some_and(|place| place.disk() == mark.disk.index)
             }
             Guard::RowIs(space, chunk, known) => row(space, chunk) == Some(known),
+            Guard::RowIsAndInService(space, chunk, known, mark) => row(space, chunk) == Some(known) && in_service(mark),
             Guard::NotRecorded(index) => recorded(index),
             Guard::Known(known) => state.config.disks.get(&known.index) == Some(known),
         }
@@ -374,7 +377,12 @@ impl Touched {
                 !self.spaces.contains(id) && !self.spaces_of_rows.contains(id)
             }
             Change::Disk(DiskRecord { index, .. }) | Change::DiskOut { disk: index, .. } => !self.disks.contains(index),
-            Change::Pool(_) | Change::Opened | Change::Closed | Change::Counters { .. } | Change::Forced { .. } => true,
+            Change::Pool(_)
+            | Change::Features(_)
+            | Change::Opened
+            | Change::Closed
+            | Change::Counters { .. }
+            | Change::Forced { .. } => true,
         }
     }
 
@@ -390,7 +398,12 @@ impl Touched {
             Change::Disk(DiskRecord { index, .. }) | Change::DiskOut { disk: index, .. } => {
                 self.disks.insert(*index);
             }
-            Change::Pool(_) | Change::Opened | Change::Closed | Change::Counters { .. } | Change::Forced { .. } => {}
+            Change::Pool(_)
+            | Change::Features(_)
+            | Change::Opened
+            | Change::Closed
+            | Change::Counters { .. }
+            | Change::Forced { .. } => {}
         }
     }
 }

@@ -12,6 +12,7 @@ use holdfast_model::{DiskState, Media, Name, Place, Provisioning, Shape, Usage, 
 use crate::allot::{slab_bytes, slab_units};
 use crate::area::{Area, UNIT_BYTES};
 use crate::extents::FreeExtents;
+use crate::features::Features;
 use crate::frame::Position;
 use crate::journal::{JOURNAL_CHUNK, is_journal_row};
 use crate::slab::MOST_SLAB_BYTES;
@@ -137,6 +138,8 @@ pub struct RowRecord {
 pub enum Change {
     /// The pool is called so.
     Pool(Name),
+    /// The pool uses these features.
+    Features(Features),
     /// A generation begins: an import that has the promise of a majority.
     Opened,
     /// The pool was closed in good order: no region is dirty.
@@ -230,6 +233,8 @@ impl SpaceRows {
 pub struct Config {
     /// The pool's name; `None` before the first change.
     pub name: Option<Name>,
+    /// Features that it uses.
+    pub features: Features,
     /// Whether it was closed in good order.
     pub closed: bool,
     /// Disks by number.
@@ -274,6 +279,8 @@ impl Config {
     pub fn apply(&mut self, change: &Change) -> Result<(), WireError> {
         match change {
             Change::Pool(name) => self.name = Some(name.clone()),
+            Change::Features(features) if features.unknown_incompatible() != 0 => return Err(WireError::Value("features")),
+            Change::Features(features) => self.features = *features,
             Change::Opened => self.closed = false,
             Change::Closed => self.closed = true,
             Change::Counters { row, space, disk } => {
@@ -338,7 +345,12 @@ impl Config {
             Change::Space(record) => self.spaces.get(&record.id).is_none_or(|space| space.record.uuid == record.uuid),
             Change::DiskOut { disk, .. } => self.disks.contains_key(disk),
             Change::Disk(record) => self.disks.get(&record.index).is_none_or(|known| known.id == record.id),
-            Change::Pool(_) | Change::Opened | Change::Closed | Change::Counters { .. } | Change::Forced { .. } => true,
+            Change::Pool(_)
+            | Change::Features(_)
+            | Change::Opened
+            | Change::Closed
+            | Change::Counters { .. }
+            | Change::Forced { .. } => true,
         }
     }
 
@@ -376,7 +388,8 @@ impl Config {
 
     /// The changes that build this configuration from nothing, in order, one at a time.
     pub fn changes(&self) -> impl Iterator<Item = Change> {
-        let head = self.name.clone().map(Change::Pool).into_iter().chain(self.closed.then_some(Change::Closed));
+        let features = (self.features != Features::NONE).then_some(Change::Features(self.features));
+        let head = self.name.clone().map(Change::Pool).into_iter().chain(features).chain(self.closed.then_some(Change::Closed));
         let disks = self.disks.values().cloned().map(Change::Disk);
         let spaces = self.spaces.iter().flat_map(|(id, space)| {
             let rows = space.rows.iter().flat_map(move |(chunk, row)| {

@@ -17,6 +17,7 @@ use crate::commit::{Committer, Guard};
 use crate::config::{Change, Config, DiskRecord, RowRecord};
 use crate::disk::PoolDisk;
 use crate::event::{Env, Severity, WitnessRecord};
+use crate::features::Features;
 use crate::frame::Position;
 use crate::label::Label;
 use crate::log::{Checkpoint, DiskLog, LogPlace};
@@ -24,14 +25,7 @@ use crate::pool::{Pool, draw_uuid, new_record, refuse_twice};
 use crate::scan::{Candidate, FoundPool, Member, OpenChange, front_label};
 
 /// Writes both labels of a disk.
-pub(crate) async fn label_disk(
-    device: &Arc<dyn Device>,
-    area: &Area,
-    pool: Uuid,
-    disk: Uuid,
-    promised: u64,
-) -> Result<(), IoError> {
-    let label = Label { pool, disk, disk_bytes: area.disk_bytes, promised, features: [0; 3] };
+pub(crate) async fn label_disk(device: &Arc<dyn Device>, area: &Area, label: &Label) -> Result<(), IoError> {
     for offset in area.labels() {
         device.write(offset, label.seal(offset).freeze(), Durability::Durable).await?;
     }
@@ -53,7 +47,7 @@ pub async fn wipe(device: &Arc<dyn Device>) -> Result<(), PoolError> {
     Ok(())
 }
 
-pub(crate) async fn create(env: Env, name: Name, disks: Vec<Candidate>) -> Result<Arc<Pool>, PoolError> {
+pub(crate) async fn create(env: Env, name: Name, disks: Vec<Candidate>, features: Features) -> Result<Arc<Pool>, PoolError> {
     if disks.is_empty() {
         return Err(PoolError::invalid(format!("pool {name} needs at least one disk")));
     }
@@ -63,6 +57,7 @@ pub(crate) async fn create(env: Env, name: Name, disks: Vec<Candidate>) -> Resul
     let mut members = Vec::new();
     let impossible = |error| PoolError::damaged(format!("pool {id}: {error}"));
     config.apply(&Change::Pool(name.clone())).map_err(impossible)?;
+    config.apply(&Change::Features(features)).map_err(impossible)?;
     for (index, candidate) in disks.into_iter().enumerate() {
         let area = Area::of_disk(&candidate.info.path, candidate.device.geometry().size_bytes)?;
         let record = new_record(index as u16, draw_uuid(env.seed ^ id.as_u128() as u64, index as u64 + 1), &candidate, &area);
@@ -81,7 +76,8 @@ pub(crate) async fn create(env: Env, name: Name, disks: Vec<Candidate>) -> Resul
     let logs = join_all(starts).await.into_iter().collect::<Result<BTreeMap<_, _>, _>>()?;
     let mut pool_disks = BTreeMap::new();
     for (record, candidate, area) in &members {
-        label_disk(&candidate.device, area, id, record.id, position.generation).await?;
+        let label = Label { pool: id, disk: record.id, disk_bytes: area.disk_bytes, promised: position.generation, features };
+        label_disk(&candidate.device, area, &label).await?;
         let disk = PoolDisk::new(record.index, record.id, *area, Some(candidate.device.clone()));
         pool_disks.insert(record.index, Arc::new(disk));
     }
@@ -120,11 +116,13 @@ pub(crate) async fn adopt(env: Env, mut found: FoundPool, force: bool) -> Result
     let tip = witness.filter(|_| has_witness).map_or(position, |witness| witness.tip);
     let told = env.witness.store(id, WitnessRecord { promised: generation, tip }).await.is_ok();
     let witness_held = told && has_witness;
+    let features = found.config.features;
     let promises = numbered().map(|(index, member)| async move {
         let device = &member.candidate.device;
         // What a killed daemon left in the disk's cache must not be served and then lost.
         let flushed = device.flush().await;
-        let promised = label_disk(device, &member.area, id, member.id, generation).await;
+        let label = Label { pool: id, disk: member.id, disk_bytes: member.area.disk_bytes, promised: generation, features };
+        let promised = label_disk(device, &member.area, &label).await;
         (flushed.is_ok() && promised.is_ok()).then_some(index)
     });
     let held: BTreeSet<u16> = join_all(promises).await.into_iter().flatten().collect();

@@ -3,15 +3,14 @@
 //! It also carries the promise of an import: the highest generation that this disk has agreed to. An import writes its
 //! promise to a majority before it appends anything, so no two imports ever append under one generation.
 
-use holdfast_model::Uuid;
+use std::sync::Arc;
+
+use holdfast_device::{Device, IoBuf};
 use holdfast_model::wire::{Reader, WireError, Writer};
+use holdfast_model::{BLOCK_BYTES, Uuid};
 
+use crate::features::Features;
 use crate::frame::{Frame, Kind, Position};
-
-/// Features known here that a writer must know. An import writes, so it refuses a disk with others.
-pub const KNOWN_READ_ONLY_COMPATIBLE: u64 = 0;
-/// Features known here that everybody must know.
-pub const KNOWN_INCOMPATIBLE: u64 = 0;
 
 /// What a label says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,18 +23,16 @@ pub struct Label {
     pub disk_bytes: u64,
     /// The highest generation that this disk has agreed to.
     pub promised: u64,
-    /// Feature flags: compatible, read-only compatible, incompatible.
-    pub features: [u64; 3],
+    /// What whoever touches the disk must know.
+    pub features: Features,
 }
 
 impl Label {
     /// The block to write at `offset`.
-    pub fn seal(&self, offset: u64) -> holdfast_device::IoBuf {
+    pub fn seal(&self, offset: u64) -> IoBuf {
         let mut writer = Writer::new();
         writer.u64(self.disk_bytes).u64(self.promised);
-        for flags in self.features {
-            writer.u64(flags);
-        }
+        self.features.write(&mut writer);
         let position = Position { generation: self.promised, sequence: 0 };
         let frame = Frame { kind: Kind::Label, pool: self.pool, disk: self.disk, offset, position, previous: 0 };
         frame.seal(&writer.into_bytes())
@@ -52,12 +49,13 @@ impl Label {
         }
         let mut reader = Reader::new(payload);
         let (disk_bytes, promised) = (reader.u64()?, reader.u64()?);
-        let features = [reader.u64()?, reader.u64()?, reader.u64()?];
+        let features = Features::read(&mut reader)?;
         Ok(Self { pool: header.frame.pool, disk: header.frame.disk, disk_bytes, promised, features })
     }
 
-    /// Features that the disk uses and that would have to be known here.
-    pub fn unknown_features(&self) -> u64 {
-        self.features[1] & !KNOWN_READ_ONLY_COMPATIBLE | self.features[2] & !KNOWN_INCOMPATIBLE
+    /// The label at `offset` of a disk, whichever disk it is of.
+    pub async fn read(device: &Arc<dyn Device>, offset: u64) -> Option<Self> {
+        let block = device.read(offset, IoBuf::new(BLOCK_BYTES as usize)).await.ok()?;
+        Self::open(&block, offset).ok()
     }
 }

@@ -14,7 +14,8 @@
 //!  slab.rs      the head of a slab                                                      area.rs: how a disk is divided
 //!  allot.rs     which disks a row gets, enclosures.rs: in which enclosures              journal.rs: journals of parity spaces
 //!  moves.rs     rows and slabs that move, another shape                                 capacity.rs: what it could hold
-//!  status.rs    how a pool is
+//!  balance.rs   which slabs would make the use of disks even
+//!  status.rs    how a pool is                                                         features.rs: what not every version knows
 //! ```
 //!
 //! Invariant: a change that was answered is found again by every import that assembles a quorum, and a disk that missed
@@ -23,6 +24,7 @@
 mod admission;
 mod allot;
 mod area;
+mod balance;
 mod capacity;
 mod codec;
 mod commit;
@@ -32,6 +34,7 @@ mod enclosures;
 mod error;
 mod event;
 mod extents;
+mod features;
 pub mod frame;
 mod import;
 mod journal;
@@ -48,11 +51,13 @@ mod status;
 
 pub use allot::row_raw_bytes;
 pub use area::{Area, LARGEST_DISK_BYTES, SMALLEST_DISK_BYTES, UNIT_BYTES};
+pub use balance::{Balance, DiskUse, SlabMove};
 pub use capacity::Capacity;
 pub use config::{Change, Config, DiskRecord, RowRecord, SlabPlace, SpaceRecord, SpaceRows};
 pub use disk::{DiskCounters, InFlight, PoolDisk};
 pub use error::{PoolError, PoolErrorKind};
 pub use event::{Env, Event, EventSink, Severity, Witness, WitnessRecord};
+pub use features::{Feature, Features};
 pub use frame::Position;
 pub use import::wipe;
 pub use journal::{JOURNAL_CHUNK, LEAST_JOURNAL, MOST_JOURNAL};

@@ -10,11 +10,13 @@ use holdfast_model::{ByteSize, DiskState, Provisioning, Shape, Usage};
 
 use crate::allot::{allot_on, eligible, slab_units};
 use crate::area::UNIT_BYTES;
+use crate::balance::{SlabMove, is_sound};
 use crate::commit::{Guard, OutageMark};
 use crate::config::{Change, DiskRecord, RowRecord, SlabPlace, SpaceRecord};
 use crate::disk::PoolDisk;
 use crate::enclosures;
-use crate::journal::check_journal;
+use crate::features::Feature;
+use crate::journal::{JOURNAL_CHUNK, check_journal};
 use crate::pool::{FreedRow, Pool};
 use crate::room::check_room;
 use crate::{PoolError, PoolErrorKind};
@@ -94,22 +96,52 @@ impl Pool {
         let taken = self.take_slab(&old, slab, aware)?;
         let part = |place| RowRecord { slabs: Box::new([place]), ..old.clone() };
         let reserved = FreedRow::new(self.clone(), part(taken));
-        let mut row = old.clone();
-        let mut changes = Vec::new();
-        for (index, place) in row.slabs.iter_mut().enumerate() {
-            if place.stale() {
-                changes.push(Change::Stale { space, chunk, slab: index as u16, stale: true });
-            }
-            *place = SlabPlace::new(place.disk(), place.unit());
-        }
-        row.slabs[slab] = taken;
-        changes.splice(0..0, [Change::RowGone { space, chunk }, Change::Row { space, chunk, row }]);
+        let changes = with_slab_at(space, chunk, &old, slab, taken);
         if !self.commit(changes, Guard::RowIs(space, chunk, Box::new(old.clone()))).await? {
             return Ok(None);
         }
         reserved.keep();
         let now = self.row(space, chunk).ok_or_else(|| self.gone(space))?;
         Ok(Some((now, FreedRow::new(self.clone(), part(lost)))))
+    }
+
+    /// Takes units for a slab on the disk that it is to move to, and tells the row that it is of. They are given back when the last
+    /// part of the answer is dropped, unless that is told to keep them. `None` where the move is not allowed, or makes nothing
+    /// more even, as the pool is now.
+    pub fn reserve_slab(self: &Arc<Self>, wanted: &SlabMove) -> Option<(RowRecord, SlabPlace, FreedRow)> {
+        let mut state = self.state();
+        let space = state.config.spaces.get(&wanted.space)?;
+        let (row, aware) = (space.rows.get(&wanted.chunk)?.clone(), space.record.enclosure_aware);
+        if wanted.chunk >= JOURNAL_CHUNK || !is_sound(&state.config, &row, wanted, aware) {
+            return None;
+        }
+        let unit = state.config.free.get_mut(&wanted.to)?.take(row.slab_units)?;
+        let place = SlabPlace::new(wanted.to, unit);
+        drop(state);
+        let units = FreedRow::new(self.clone(), RowRecord { slabs: Box::new([place]), ..row.clone() });
+        Some((row, place, units))
+    }
+
+    /// Puts a slab of a row in the place that was reserved for it, which holds all that the slab holds; the units that it had stay
+    /// taken until the answer is dropped. `None`, and nothing is changed, where the row is not as told any more, or its new disk went
+    /// out since its outage count was as told.
+    ///
+    /// # Errors
+    /// No quorum.
+    pub async fn move_slab(
+        self: &Arc<Self>,
+        wanted: &SlabMove,
+        row: &RowRecord,
+        place: SlabPlace,
+        disk: &Arc<PoolDisk>,
+        outages: u32,
+    ) -> Result<Option<FreedRow>, PoolError> {
+        let SlabMove { space, chunk, slab, .. } = *wanted;
+        let changes = with_slab_at(space, chunk, row, slab.into(), place);
+        let mark = Arc::new(OutageMark { disk: disk.clone(), outages });
+        let moved = self.commit(changes, Guard::RowIsAndInService(space, chunk, Box::new(row.clone()), mark)).await?;
+        let left = RowRecord { slabs: Box::new([row.slabs[usize::from(slab)]]), ..row.clone() };
+        Ok(moved.then(|| FreedRow::new(self.clone(), left)))
     }
 
     /// Takes the units of another place for a slab of a row, with `enclosure_aware` in an enclosure that may hold it.
@@ -163,6 +195,9 @@ impl Pool {
         let shaped = SpaceRecord { shape, provisioning, ..record };
         let path = format!("{}/{}", self.name(), shaped.name);
         journal_bytes.map_or(Ok(()), |bytes| check_journal(&path, &shape, bytes))?;
+        if shape.has_sums() {
+            self.check_feature(&format!("space {path} cannot keep checksums"), Feature::Checksums)?;
+        }
         let has_journal = {
             let state = self.state();
             Shape::choose(shape.layout, Some(shape.columns), Some(shape.interleave), eligible(&state.config))
@@ -262,4 +297,16 @@ impl Pool {
     fn gone(&self, space: u32) -> PoolError {
         PoolError::new(PoolErrorKind::NotFound, format!("space {space} of pool {} is gone", self.name()))
     }
+}
+
+/// The changes that give a slab of a row another place. It is stale there if it was before, as all others.
+fn with_slab_at(space: u32, chunk: u32, old: &RowRecord, slab: usize, place: SlabPlace) -> Vec<Change> {
+    let mut row = old.clone();
+    let was_stale = |(index, known): (usize, &SlabPlace)| {
+        known.stale().then_some(Change::Stale { space, chunk, slab: index as u16, stale: true })
+    };
+    let stale: Vec<Change> = old.slabs.iter().enumerate().filter_map(was_stale).collect();
+    row.slabs.iter_mut().for_each(|known| *known = SlabPlace::new(known.disk(), known.unit()));
+    row.slabs[slab] = place;
+    [Change::RowGone { space, chunk }, Change::Row { space, chunk, row }].into_iter().chain(stale).collect()
 }

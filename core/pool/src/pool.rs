@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use holdfast_device::Device;
+use holdfast_device::{Device, IoError};
 use holdfast_model::{DiskState, Media, Name, Place, Provisioning, Shape, Usage, Uuid};
 
 use crate::allot::allot;
@@ -13,9 +13,11 @@ use crate::commit::{Batch, Committer, Guard, OutageMark};
 use crate::config::{Change, Config, DiskRecord, MAX_DISKS, RowRecord, SpaceRecord};
 use crate::disk::PoolDisk;
 use crate::event::{Env, Event, Severity};
+use crate::features::Features;
 use crate::frame::Position;
 use crate::import::{adopt, label_disk};
 use crate::journal::JOURNAL_CHUNK;
+use crate::label::Label;
 use crate::log::{Checkpoint, DiskLog, LogPlace};
 use crate::room::check_room;
 use crate::scan::{Candidate, FoundPool, scan};
@@ -123,7 +125,15 @@ impl Pool {
     /// # Errors
     /// Disks of a wrong size, the same disk twice, or a disk that cannot be written.
     pub async fn create(env: Env, name: Name, disks: Vec<Candidate>) -> Result<Arc<Self>, PoolError> {
-        crate::import::create(env, name, disks).await
+        Self::create_with(env, name, disks, Features::known()).await
+    }
+
+    /// The same with certain features only, so that a version that does not know the others can import it.
+    ///
+    /// # Errors
+    /// As [`Pool::create`]; features that are not known here.
+    pub async fn create_with(env: Env, name: Name, disks: Vec<Candidate>, features: Features) -> Result<Arc<Self>, PoolError> {
+        crate::import::create(env, name, disks, features).await
     }
 
     /// Takes a found pool into use. With `force`, also where fewer disks than a quorum are here: the administrator vouches that the
@@ -391,7 +401,7 @@ impl Pool {
             let place = LogPlace { device: candidate.device.clone(), area: *area, pool: self.id, disk: record.id };
             let mut log = DiskLog::new(place, None);
             log.checkpoint(committer.position, &checkpoint).await?;
-            label_disk(&candidate.device, area, self.id, record.id, committer.position.generation).await?;
+            self.label(&candidate.device, record.id, area, committer.position.generation).await?;
             committer.logs.insert(record.index, log);
         }
         {
@@ -412,6 +422,12 @@ impl Pool {
             }
         }
         Ok(())
+    }
+
+    /// Writes the labels of a member.
+    async fn label(&self, device: &Arc<dyn Device>, disk: Uuid, area: &Area, promised: u64) -> Result<(), IoError> {
+        let features = self.features();
+        label_disk(device, area, &Label { pool: self.id, disk, disk_bytes: area.disk_bytes, promised, features }).await
     }
 
     /// The member that a candidate is, whatever its name.
@@ -492,7 +508,7 @@ impl Pool {
         let tip = place.find_tip().await;
         let mut log = DiskLog::new(place, tip);
         log.checkpoint(committer.position, &checkpoint).await?;
-        label_disk(&device, &disk.area, self.id, disk.id, committer.position.generation).await?;
+        self.label(&device, disk.id, &disk.area, committer.position.generation).await?;
         committer.logs.insert(disk.index, log);
         disk.come_back(device);
         let outages = disk.outages();

@@ -12,6 +12,7 @@ use holdfast_model::{BLOCK_BYTES, DiskState, Media, Name, Place, Uuid};
 
 use crate::area::Area;
 use crate::config::{Change, Config, DiskRecord};
+use crate::features::Features;
 use crate::frame::{Frame, Kind, Position};
 use crate::label::Label;
 use crate::log::{LogPlace, Tip};
@@ -211,8 +212,7 @@ pub(crate) async fn front_label(device: &Arc<dyn Device>) -> Option<Label> {
     if device.geometry().size_bytes < BLOCK_BYTES {
         return None;
     }
-    let block = device.read(0, IoBuf::new(BLOCK_BYTES as usize)).await.ok()?;
-    Label::open(&block, 0).ok()
+    Label::read(device, 0).await
 }
 
 async fn look(candidate: Candidate) -> Look {
@@ -248,8 +248,21 @@ async fn look(candidate: Candidate) -> Look {
         };
     };
     let labels = evidence.labels.map(|label| label.filter(|label| (label.pool, label.disk) == (pool, id)));
-    if let Some(features) = labels.iter().flatten().map(Label::unknown_features).find(|features| *features != 0) {
-        let why = format!("it uses features of a later version ({features:#x}): use that version");
+    let features = labels.iter().flatten().fold(Features::NONE, |all, label| all.with(label.features));
+    let unknown = features.unknown_incompatible();
+    if unknown != 0 {
+        let why = format!(
+            "it uses features of a later version, incompatible flags {unknown:#x}, which {} does not know: use that version",
+            env!("CARGO_PKG_VERSION")
+        );
+        return Look::Damaged(candidate, why);
+    }
+    let unknown = features.unknown_read_only();
+    if unknown != 0 {
+        let why = format!(
+            "it uses features of a later version, read-only flags {unknown:#x}, with which {} may only read: use that version",
+            env!("CARGO_PKG_VERSION")
+        );
         return Look::Damaged(candidate, why);
     }
     if let Some(label) = labels.iter().flatten().find(|label| shrank(label)) {

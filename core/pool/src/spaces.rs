@@ -12,6 +12,7 @@ use crate::area::Area;
 use crate::commit::Guard;
 use crate::config::{Change, Config, RowRecord, SpaceRecord};
 use crate::enclosures;
+use crate::features::Feature;
 use crate::journal::{JOURNAL_CHUNK, allot_journal, check_journal};
 use crate::pool::{Pool, SpaceSpec};
 use crate::room::check_room;
@@ -30,6 +31,12 @@ impl Pool {
     pub async fn create_space(&self, spec: SpaceSpec) -> Result<SpaceRecord, PoolError> {
         let _admin = self.admin.lock().await;
         let path = format!("{}/{}", self.name(), spec.name);
+        if spec.enclosure_aware {
+            self.check_feature(&format!("space {path} cannot be spread over enclosures"), Feature::Enclosures)?;
+        }
+        if spec.shape.has_sums() {
+            self.check_feature(&format!("space {path} cannot keep checksums"), Feature::Checksums)?;
+        }
         let record = {
             let mut state = self.state();
             check_room(&state, 1, &[])?;

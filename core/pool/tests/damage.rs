@@ -275,7 +275,8 @@ fn features_of_a_later_version_are_refused() {
         let scan = lab.scan(&[0]);
         assert_eq!((scan.pools.len(), scan.damaged.len()), (usize::from(!refused), usize::from(refused)), "{features:?}");
         if refused {
-            assert!(scan.damaged[0].1.contains("later version"), "{}", scan.damaged[0].1);
+            let (why, flags) = (&scan.damaged[0].1, format!("{:#x}", features[1] | features[2]));
+            assert!(why.contains("later version") && why.contains(&flags), "{why}");
         }
     }
 }

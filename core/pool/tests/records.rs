@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use holdfast_model::wire::{Reader, Writer};
 use holdfast_model::{ByteSize, DiskState, Integrity, Layout, Media, Place, Provisioning, Shape, Usage, Uuid};
-use holdfast_pool::{Change, Config, DiskRecord, JOURNAL_CHUNK, Position, RowRecord, SlabPlace, SpaceRecord};
+use holdfast_pool::{Change, Config, DiskRecord, Features, JOURNAL_CHUNK, Position, RowRecord, SlabPlace, SpaceRecord};
 use proptest::prelude::*;
 
 fn disk_record(index: u16) -> DiskRecord {
@@ -252,6 +252,9 @@ fn rows() -> impl Strategy<Value = RowRecord> {
 fn changes() -> impl Strategy<Value = Change> {
     prop_oneof![
         "[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}".prop_map(|name| Change::Pool(named(&name))),
+        (any::<u64>(), any::<u64>(), any::<u64>()).prop_map(|(compatible, read_only_compatible, incompatible)| {
+            Change::Features(Features { compatible, read_only_compatible, incompatible })
+        }),
         Just(Change::Opened),
         Just(Change::Closed),
         (any::<u64>(), any::<u32>(), any::<u16>()).prop_map(|(row, space, disk)| Change::Counters { row, space, disk }),
@@ -291,7 +294,7 @@ proptest! {
     }
 
     #[test]
-    fn garbage_is_refused_or_harmless(bytes in proptest::collection::vec(any::<u8>(), 0..600), tag in 0u8..14) {
+    fn garbage_is_refused_or_harmless(bytes in proptest::collection::vec(any::<u8>(), 0..600), tag in 0u8..15) {
         let mut tagged = vec![tag];
         tagged.extend(&bytes);
         for payload in [&bytes, &tagged] {

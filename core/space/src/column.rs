@@ -228,10 +228,8 @@ impl ColumnState {
         self.wanted.insert((regions.start / window * window).max(first), regions.end.next_multiple_of(window).min(end));
     }
 
-    /// What the map on disk is to hold.
-    pub fn begin_map(&mut self, map: usize) -> MapWrite {
-        let first = map as u32 * MAP_REGIONS;
-        let wanted: Vec<(u32, u32)> = self.wanted.runs(first, (first + MAP_REGIONS).min(self.wanted.limit())).collect();
+    /// What a map tells of the column as it is, with the regions that are to be marked.
+    pub fn map_bits(&self, map: usize) -> MapBits {
         let mut bits = MapBits { dirty: [0; DIRTY_WORDS], written: [0; WRITTEN_WORDS] };
         for (index, word) in bits.dirty.iter_mut().enumerate() {
             let index = map * DIRTY_WORDS + index;
@@ -241,6 +239,14 @@ impl ColumnState {
             let index = map * WRITTEN_WORDS + index;
             *word = self.written.word(index) & !self.pending.word(index);
         }
+        bits
+    }
+
+    /// What the map on disk is to hold.
+    pub fn begin_map(&mut self, map: usize) -> MapWrite {
+        let first = map as u32 * MAP_REGIONS;
+        let wanted: Vec<(u32, u32)> = self.wanted.runs(first, (first + MAP_REGIONS).min(self.wanted.limit())).collect();
+        let bits = self.map_bits(map);
         wanted.iter().for_each(|(start, end)| self.wanted.remove(*start, *end));
         MapWrite { bits, map, age: self.maps[map].changed, wanted }
     }

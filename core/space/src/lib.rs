@@ -14,7 +14,7 @@
 //!  parity.rs     rows that keep parity instead of copies
 //!  resync.rs     copies brought back in step                  tidy.rs      housekeeping
 //!  relocate.rs   a chunk moved to another row                 reshape.rs   another shape, other disks
-//!  rebuild.rs    lost slabs made anew on other disks
+//!  rebuild.rs    lost slabs made anew on other disks          slab_move.rs a slab that gets another disk
 //!  scrub.rs      copies, or data and parity, compared          pace.rs      how fast long work may go
 //! ```
 //!
@@ -46,6 +46,7 @@ mod resync;
 mod row;
 mod scrub;
 mod slab;
+mod slab_move;
 mod space;
 mod status;
 mod stripe;

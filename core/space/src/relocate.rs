@@ -186,7 +186,7 @@ impl Inner {
     }
 
     /// Puts in place what waits of a parity row.
-    async fn place_row(&self, row: &Arc<Row>) -> Result<(), IoError> {
+    pub async fn place_row(&self, row: &Arc<Row>) -> Result<(), IoError> {
         let Some(bands) = &row.parity else { return Ok(()) };
         for _ in 0..PASSES {
             let waiting: Vec<_> = bands.lock().dirty.keys().map(|band| (row.clone(), *band)).collect();

@@ -73,7 +73,7 @@ impl Row {
     }
 
     /// Reads from a copy in step, the preferred one first, and tells which it was.
-    async fn read_source(
+    pub async fn read_source(
         &self,
         column: usize,
         offset: u64,

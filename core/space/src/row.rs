@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use holdfast_device::{Durability, IoError, IoErrorKind};
+use holdfast_device::{Durability, IoError, IoErrorKind, IoSlice};
 use holdfast_model::{BLOCK_BYTES, DiskState, Layout, Shape};
 use holdfast_pool::slab::{SlabHeader, map_at};
 use holdfast_pool::{FreedRow, Pool, RowRecord, frame};
@@ -283,9 +283,8 @@ impl Row {
         Ok(())
     }
 
-    /// Writes the header of a slab; a failure makes it stale.
-    pub async fn write_header(&self, index: usize) -> Result<(), IoError> {
-        let slab = self.slabs.get(index);
+    /// The header of a slab, to be written where that begins.
+    pub fn header(&self, index: usize, slab: &Slab) -> Result<IoSlice, IoError> {
         let Some(space) = self.pool.space(self.space) else {
             return Err(IoError::new(IoErrorKind::Gone, format!("space {}", self.space)));
         };
@@ -298,7 +297,13 @@ impl Row {
             position: frame::Position { generation: self.record.id, sequence: 0 },
             previous: 0,
         };
-        let block = frame.seal(&header.write()).freeze();
+        Ok(frame.seal(&header.write()).freeze())
+    }
+
+    /// Writes the header of a slab; a failure makes it stale.
+    pub async fn write_header(&self, index: usize) -> Result<(), IoError> {
+        let slab = self.slabs.get(index);
+        let block = self.header(index, &slab)?;
         match slab.disk.write(slab.start, block, Durability::Durable).await {
             Ok(()) => Ok(()),
             Err(error) => {

@@ -3,15 +3,16 @@
 //! A slab is in step at a certain outage count of its disk. One load of that count tells whether it may be read; where
 //! the counts differ, the pool's record decides.
 //!
-//! Invariant: only a slab that is neither in step nor joining gets another disk, so no request has to do with the old one.
+//! Invariant: a slab gets another disk only where it is neither in step nor joining, or where nobody changes its row and the new
+//! place holds the same; a request that reads the old one keeps it from being given to others.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 use arc_swap::{ArcSwap, Guard};
 use holdfast_device::{IoError, IoErrorKind};
 use holdfast_pool::slab::HEAD_BYTES;
-use holdfast_pool::{Pool, PoolDisk, SlabPlace};
+use holdfast_pool::{FreedRow, Pool, PoolDisk, SlabPlace};
 
 /// Never an outage count of a disk in service.
 const NOT_IN_STEP: u32 = u32::MAX;
@@ -26,6 +27,8 @@ pub struct Slab {
     joining: AtomicBool,
     /// Whether the pool has it written down that the slab is stale.
     stale_recorded: AtomicBool,
+    /// Its units, once the row has the slab elsewhere: free for others when the last request that knows them is over.
+    left: Mutex<Option<FreedRow>>,
 }
 
 impl Slab {
@@ -39,6 +42,7 @@ impl Slab {
             in_step_at: AtomicU32::new(NOT_IN_STEP),
             joining: AtomicBool::new(false),
             stale_recorded: AtomicBool::new(false),
+            left: Mutex::default(),
         })
     }
 
@@ -86,6 +90,11 @@ impl Slab {
         } else if online && outages.is_multiple_of(2) {
             self.in_step_at.store(outages, Ordering::Release);
         }
+    }
+
+    /// Keeps its units taken as long as anybody knows it.
+    pub fn hold(&self, left: FreedRow) {
+        *self.left.lock().expect("no panic while held") = Some(left);
     }
 
     /// Whether its disk is attached and rotates.

@@ -26,6 +26,7 @@ use crate::block_map::REGION_BLOCKS;
 use crate::column::Blocks;
 use crate::parity::bytes_of;
 use crate::row::Row;
+use crate::slab::Slab;
 
 pub use cache::SumCache;
 pub use pages::{Ages, Check, Pages};
@@ -177,7 +178,10 @@ impl Row {
     }
 
     fn sums_page(&self, index: usize, page: u32) -> PageOwner {
-        let slab = self.slabs.get(index);
+        self.sums_page_of(&self.slabs.get(index), page)
+    }
+
+    fn sums_page_of(&self, slab: &Slab, page: u32) -> PageOwner {
         let offset = slab.start + HEAD_BYTES + self.record.slab_data_bytes() + u64::from(page) * PAGE_BYTES as u64;
         PageOwner { pool: self.pool.id(), disk: slab.disk.id, row: self.record.id, offset, page }
     }
@@ -321,6 +325,26 @@ impl Row {
             }
         }
         Ok(Some(Written { ages, slabs }))
+    }
+
+    /// A page as it is to be written to a slab that is to take another's place, and where; `None` where there is nothing in it.
+    pub async fn sums_page_for(&self, set: usize, page: u32, to: &Slab) -> Result<Option<(u64, IoBuf)>, IoError> {
+        let Some(sums) = &self.sums else { return Ok(None) };
+        let first = page * PAGE_BLOCKS;
+        loop {
+            let (blank, snapshot) = {
+                let pages = sums.set(set);
+                (pages.is_blank(page), pages.snapshot(page))
+            };
+            match snapshot {
+                Some((regions, _)) => {
+                    let owner = self.sums_page_of(to, page);
+                    return Ok(Some((owner.offset, owner.seal(&regions))));
+                }
+                None if blank => return Ok(None),
+                None => self.read_sums(set, Blocks { start: first, end: first + 1 }).await?,
+            }
+        }
     }
 
     /// The disks were flushed since these pages were written.

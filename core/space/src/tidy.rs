@@ -78,7 +78,8 @@ impl Inner {
         result
     }
 
-    async fn resync_row(&self, row: &Arc<Row>) -> Result<(), IoError> {
+    /// Makes the copies of a row agree where they may differ since a crash.
+    pub async fn resync_row(&self, row: &Arc<Row>) -> Result<(), IoError> {
         for (index, column) in row.columns.iter().enumerate() {
             let unsynced: Vec<(u32, u32)> = {
                 let state = column.lock();
@@ -122,14 +123,19 @@ impl Inner {
 
     /// Writes all checksums that the disks do not have, durably.
     pub async fn write_all_sums(&self) -> Result<(), IoError> {
-        let rows: Vec<Arc<Row>> = self.open_rows().into_iter().filter(|row| row.sums.is_some()).collect();
-        let mut written = Vec::with_capacity(rows.len());
-        for row in &rows {
-            written.push(row.write_sums(&|_, _| true).await);
+        for row in self.open_rows() {
+            let settled = self.settle_sums(&row).await;
+            row.unless_gone(settled)?;
         }
-        self.settle_disks().await?;
-        for (row, written) in rows.iter().zip(written) {
-            row.unless_gone(written.map(|written| row.end_sums(written)))?;
+        Ok(())
+    }
+
+    /// Writes those of a row.
+    pub async fn settle_sums(&self, row: &Row) -> Result<(), IoError> {
+        if row.sums.as_ref().is_some_and(|sums| !sums.is_settled()) {
+            let written = row.write_sums(&|_, _| true).await?;
+            self.settle_disks().await?;
+            row.end_sums(written);
         }
         Ok(())
     }

@@ -17,6 +17,10 @@ pub enum JobKind {
     Repair,
     /// Moves all data off a disk.
     Evacuate,
+    /// Evens out how full the disks of a pool are.
+    Rebalance,
+    /// Lets a pool use all features of the format that this version knows.
+    Upgrade,
 }
 
 /// How far a job is.
@@ -64,7 +68,7 @@ pub struct Job {
     pub id: u64,
     /// What it does.
     pub kind: JobKind,
-    /// What it does that to: `POOL/SPACE`, or `POOL/disk PATH`.
+    /// What it does that to: `POOL`, `POOL/SPACE`, or `POOL/disk PATH`.
     pub object: String,
     /// How far it is.
     pub state: JobState,

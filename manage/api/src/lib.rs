@@ -23,7 +23,7 @@ pub use event::{Event, Severity};
 pub use export::{CreateExport, Export, ExportChanged, ExportCounters};
 pub use id::DiskRef;
 pub use job::{Job, JobChanged, JobKind, JobPriority, JobState, SetJob, StartJob};
-pub use plan::{ConversionPlan, SpaceOption, SpacePlan};
+pub use plan::{ConversionPlan, DiskBalance, RebalancePlan, SpaceOption, SpacePlan, UpgradePlan};
 pub use pool::{AddDisks, CreatePool, ImportPools, ImportedPool, Pool, PoolChanged, PoolHealth, PoolMember, PoolsImported};
 pub use space::{
     ConvertSpace, CreateSpace, GrowSpace, LayoutKind, SetSpace, Slab, Space, SpaceChanged, SpaceCounters, SpaceJournal, SpaceRow,

@@ -1,8 +1,11 @@
 //! What a space would be, before it is made, beside what else it could be.
 
+use holdfast_model::Media;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use uuid::Uuid;
 
+use crate::schema;
 use crate::space::LayoutKind;
 
 /// A space that could be made of the pool's free room now, and what it would cost.
@@ -80,4 +83,54 @@ pub struct ConversionPlan {
     pub free_bytes: u64,
     /// Whether that suffices.
     pub fits: bool,
+}
+
+/// How full a disk is, and how full it would be.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct DiskBalance {
+    /// Its id.
+    pub id: Uuid,
+    /// Where it is.
+    pub path: String,
+    /// Its serial number.
+    pub serial: String,
+    /// What it is made of: disks are evened out with others of the same medium.
+    #[schema(schema_with = schema::media)]
+    pub media: Media,
+    /// Bytes that spaces may take.
+    pub data_bytes: u64,
+    /// Bytes that they take now.
+    pub used_bytes: u64,
+    /// Bytes that they would take.
+    pub used_bytes_then: u64,
+    /// How full it is, to one decimal.
+    pub used_percent: f64,
+    /// How full it would be, to one decimal.
+    pub used_percent_then: f64,
+}
+
+/// What a rebalancing of a pool would do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct RebalancePlan {
+    /// The pool.
+    pub name: String,
+    /// Bytes that would be moved.
+    pub move_bytes: u64,
+    /// Slabs that would be moved.
+    pub moves: u64,
+    /// The disks that take part.
+    pub disks: Vec<DiskBalance>,
+}
+
+/// What an upgrade of a pool would do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UpgradePlan {
+    /// The pool.
+    pub name: String,
+    /// Features that it uses.
+    pub features: Vec<String>,
+    /// Features that it would use as well. Versions that do not know them cannot import it any more.
+    pub added: Vec<String>,
+    /// Labels that would be written.
+    pub labels: u64,
 }

@@ -62,6 +62,10 @@ pub struct Pool {
     pub disks: Vec<PoolMember>,
     /// Names of its spaces.
     pub spaces: Vec<String>,
+    /// Features of the format that it uses.
+    pub features: Vec<String>,
+    /// Features that it does not use yet, and would after an upgrade.
+    pub upgrade_available: Vec<String>,
 }
 
 /// Makes a pool of disks.

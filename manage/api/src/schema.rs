@@ -11,6 +11,7 @@ const HEALTH: [&str; 3] = ["healthy", "warning", "unhealthy"];
 const DISK_STATE: [&str; 3] = ["online", "missing", "failed"];
 const SPACE_STATE: [&str; 4] = ["ok", "resyncing", "degraded", "failed"];
 const PROVISIONING: [&str; 2] = ["fixed", "thin"];
+const INTEGRITY: [&str; 2] = ["none", "crc32c"];
 
 fn words(words: &[&'static str]) -> RefOr<Schema> {
     RefOr::T(Schema::Object(
@@ -48,9 +49,14 @@ pub fn provisioning() -> RefOr<Schema> {
     words(&PROVISIONING)
 }
 
+/// The words of [`holdfast_model::Integrity`].
+pub fn integrity() -> RefOr<Schema> {
+    words(&INTEGRITY)
+}
+
 #[cfg(test)]
 mod tests {
-    use holdfast_model::{DiskState, Health, Media, Provisioning, SpaceState, Usage};
+    use holdfast_model::{DiskState, Health, Integrity, Media, Provisioning, SpaceState, Usage};
 
     use super::*;
     use crate::word;
@@ -65,5 +71,6 @@ mod tests {
         let states = [SpaceState::Ok, SpaceState::Resyncing, SpaceState::Degraded, SpaceState::Failed];
         assert_eq!(states.map(|value| word(&value)), SPACE_STATE);
         assert_eq!([Provisioning::Fixed, Provisioning::Thin].map(|value| word(&value)), PROVISIONING);
+        assert_eq!([Integrity::None, Integrity::Crc32c].map(|value| word(&value)), INTEGRITY);
     }
 }

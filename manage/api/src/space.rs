@@ -1,6 +1,6 @@
 //! Spaces: virtual disks on a pool.
 
-use holdfast_model::{Health, Provisioning, SpaceState};
+use holdfast_model::{Health, Integrity, Provisioning, SpaceState};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -68,6 +68,9 @@ pub struct Space {
     pub columns: u16,
     /// Bytes of a stripe unit.
     pub interleave_bytes: u64,
+    /// Whether each block has a checksum; what it is changing to while it is converted.
+    #[schema(schema_with = schema::integrity)]
+    pub integrity: Integrity,
     /// Whether its slabs are allotted at creation or at the first write.
     #[schema(schema_with = schema::provisioning)]
     pub provisioning: Provisioning,
@@ -127,6 +130,10 @@ pub struct CreateSpace {
     /// Size of the journal of a parity space, 32 MiB to 100 GiB; chosen from the pool's disks if left out.
     #[serde(default)]
     pub journal_bytes: Option<u64>,
+    /// Whether each block has a checksum; it has if left out, unless the pool is of a format that knows none.
+    #[serde(default)]
+    #[schema(schema_with = schema::integrity)]
+    pub integrity: Option<Integrity>,
     /// Whether the loss of a whole enclosure must be survived.
     #[serde(default)]
     pub enclosure_aware: bool,
@@ -169,6 +176,10 @@ pub struct ConvertSpace {
     /// Bytes of a stripe unit: a power of two, 4 KiB to 16 MiB; as it is if left out.
     #[serde(default)]
     pub interleave_bytes: Option<u64>,
+    /// Whether each block has a checksum; as it is if left out.
+    #[serde(default)]
+    #[schema(schema_with = schema::integrity)]
+    pub integrity: Option<Integrity>,
     /// Size of the journal that a parity space gets if it has none, 32 MiB to 100 GiB; chosen from the pool's disks if left out.
     #[serde(default)]
     pub journal_bytes: Option<u64>,

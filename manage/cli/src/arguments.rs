@@ -237,6 +237,26 @@ pub enum PoolCommand {
         #[arg(long)]
         force: bool,
     },
+    /// Even out how full the disks of a pool are, as a job, while it is in use
+    Rebalance {
+        /// Its name
+        pool: String,
+        /// Show what would be moved and how full each disk would be, and change nothing
+        #[arg(long)]
+        dry_run: bool,
+        #[command(flatten)]
+        start: StartOptions,
+    },
+    /// Let a pool use all features of the format that this version knows, as a job; older versions cannot import it then
+    Upgrade {
+        /// Its name
+        pool: String,
+        /// Show what would be changed, and change nothing
+        #[arg(long)]
+        dry_run: bool,
+        #[command(flatten)]
+        start: StartOptions,
+    },
     /// Take a pool out of service, so that another machine may import it
     Export {
         /// Its name
@@ -263,6 +283,15 @@ pub enum LayoutWord {
     Parity,
 }
 
+/// The checksums of a space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum IntegrityWord {
+    /// None: what a disk answers is believed
+    None,
+    /// A CRC-32C of each block of 4 KiB
+    Crc32c,
+}
+
 /// What to do with spaces.
 #[derive(Debug, Subcommand)]
 pub enum SpaceCommand {
@@ -285,6 +314,9 @@ pub enum SpaceCommand {
         /// Size of a stripe unit; 256KiB if left out
         #[arg(long, value_name = "SIZE")]
         interleave: Option<ByteSize>,
+        /// A checksum of each block, so that silent corruption is caught and healed; crc32c if left out
+        #[arg(long, value_enum)]
+        integrity: Option<IntegrityWord>,
         /// Size of the journal of a parity space, 32MiB to 100GiB; chosen from the pool's disks if left out
         #[arg(long, value_name = "SIZE")]
         journal: Option<ByteSize>,
@@ -409,6 +441,9 @@ pub struct ConvertOptions {
     /// Size of a stripe unit; as it is if left out
     #[arg(long, value_name = "SIZE")]
     pub interleave: Option<ByteSize>,
+    /// A checksum of each block, or none; as it is if left out
+    #[arg(long, value_enum)]
+    pub integrity: Option<IntegrityWord>,
     /// Size of the journal if it gets one, 32MiB to 100GiB; chosen from the pool's disks if left out
     #[arg(long, value_name = "SIZE")]
     pub journal: Option<ByteSize>,

@@ -149,6 +149,7 @@ impl Showing {
             size_bytes: SPACE_SIZE.bytes(),
             thin: false,
             journal_bytes: None,
+            integrity: None,
             enclosure_aware: false,
         };
         self.client.post::<SpaceChanged>("/spaces", &request).await?;

@@ -59,6 +59,7 @@ pub async fn convert(client: &Client, json: bool, path: &str, shape: ConvertOpti
         parity: shape.parity,
         columns: shape.columns,
         interleave_bytes: shape.interleave.map(ByteSize::bytes),
+        integrity: shape.integrity.map(Into::into),
         journal_bytes: shape.journal.map(ByteSize::bytes),
         thin: (shape.thin || shape.fixed).then_some(shape.thin),
         priority: options.priority,

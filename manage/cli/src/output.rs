@@ -9,8 +9,8 @@ use anyhow::Result;
 use comfy_table::{ContentArrangement, Table, presets};
 use holdfast_api::pool::PoolHealth;
 use holdfast_api::{
-    ApiError, Condition, ConversionPlan, Disk, Event, Export, Job, JobState, LayoutKind, Pool, Space, SpaceJournal, SpacePlan,
-    SpaceRow, SpaceVerified, Status, word,
+    ApiError, Condition, ConversionPlan, Disk, Event, Export, Job, JobState, LayoutKind, Pool, RebalancePlan, Space,
+    SpaceJournal, SpacePlan, SpaceRow, SpaceVerified, Status, UpgradePlan, word,
 };
 use holdfast_model::{BLOCK_BYTES, ByteSize};
 use serde::Serialize;
@@ -151,6 +151,14 @@ impl Shown for Pool {
             ("free", size(self.free_bytes)),
             ("spaces", or_dash(&self.spaces.join(" "))),
             ("position", format!("{}.{}", self.generation, self.sequence)),
+            ("features", or_dash(&self.features.join(" "))),
+            (
+                "upgrade",
+                match self.upgrade_available.join(" ") {
+                    none if none.is_empty() => "-".into(),
+                    features => format!("available: {features}"),
+                },
+            ),
         ]);
         if self.state != PoolHealth::Offline || !self.disks.is_empty() {
             let rows =
@@ -223,6 +231,7 @@ impl Shown for Space {
             ("parity", self.parity.to_string()),
             ("columns", self.columns.to_string()),
             ("interleave", size(self.interleave_bytes)),
+            ("integrity", self.integrity.to_string()),
             ("provisioning", word(&self.provisioning)),
             ("size", size(self.size_bytes)),
             ("chunk", size(self.chunk_bytes)),
@@ -256,6 +265,40 @@ impl Shown for ConversionPlan {
             size(self.needed_bytes),
             size(self.free_bytes)
         )
+    }
+}
+
+impl Shown for RebalancePlan {
+    fn text(&self) -> String {
+        let rows = self.disks.iter().map(|disk| {
+            vec![
+                disk.path.clone(),
+                or_dash(&disk.serial),
+                word(&disk.media),
+                size(disk.data_bytes),
+                format!("{} ({:.1} %)", size(disk.used_bytes), disk.used_percent),
+                format!("{} ({:.1} %)", size(disk.used_bytes_then), disk.used_percent_then),
+            ]
+        });
+        let what = match self.moves {
+            0 => "its disks are as even as its rows allow: nothing to move".into(),
+            moves => format!("{} to move, in {moves} slabs", size(self.move_bytes)),
+        };
+        format!("pool {}: {what}\n\n{}", self.name, table(&["DISK", "SERIAL", "MEDIA", "ROOM", "USED", "THEN"], rows))
+    }
+}
+
+impl Shown for UpgradePlan {
+    fn text(&self) -> String {
+        match self.added.is_empty() {
+            true => format!("pool {} uses all features that are known here: {}", self.name, or_dash(&self.features.join(", "))),
+            false => format!(
+                "pool {} would use {} as well; {} labels to write, and versions that do not know this cannot import it any more",
+                self.name,
+                self.added.join(", "),
+                self.labels
+            ),
+        }
     }
 }
 

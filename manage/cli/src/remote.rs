@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use holdfast_api::{
     AddDisks, Changed, CreateExport, CreateFileDisk, CreatePool, CreateSpace, Disk, DiskChanged, Event, Export, ExportChanged,
-    GrowSpace, ImportPools, LayoutKind, Pool, PoolChanged, PoolsImported, SetDisk, SetSpace, Space, SpaceChanged, SpacePlan,
-    SpaceRow, SpaceVerified, Status, WipeDisk,
+    GrowSpace, ImportPools, LayoutKind, Pool, PoolChanged, PoolsImported, RebalancePlan, SetDisk, SetSpace, Space, SpaceChanged,
+    SpacePlan, SpaceRow, SpaceVerified, Status, UpgradePlan, WipeDisk,
 };
-use holdfast_model::{ByteSize, SpacePath};
+use holdfast_model::{ByteSize, Integrity, SpacePath};
 use serde::Serialize;
 
-use crate::arguments::{DiskCommand, EventCommand, LayoutWord, NbdCommand, PoolCommand, SpaceCommand};
+use crate::arguments::{DiskCommand, EventCommand, IntegrityWord, LayoutWord, NbdCommand, PoolCommand, SpaceCommand};
 use crate::client::{Client, segment};
 use crate::jobs;
 use crate::output::{Shown, layout_text, print, print_json, print_line};
@@ -40,6 +40,15 @@ impl From<LayoutWord> for LayoutKind {
             LayoutWord::Simple => Self::Simple,
             LayoutWord::Mirror => Self::Mirror,
             LayoutWord::Parity => Self::Parity,
+        }
+    }
+}
+
+impl From<IntegrityWord> for Integrity {
+    fn from(word: IntegrityWord) -> Self {
+        match word {
+            IntegrityWord::None => Self::None,
+            IntegrityWord::Crc32c => Self::Crc32c,
         }
     }
 }
@@ -137,6 +146,20 @@ pub async fn pool_command(client: &Client, json: bool, command: PoolCommand) -> 
             }
             print_line(&lines.join("\n"))
         }
+        PoolCommand::Rebalance { pool, dry_run, start } => {
+            let path = format!("/pools/{}/rebalance", segment(&pool));
+            if dry_run {
+                return print(json, &client.post::<RebalancePlan>(&format!("{path}/plan"), &()).await?);
+            }
+            jobs::start(client, json, &path, start).await
+        }
+        PoolCommand::Upgrade { pool, dry_run, start } => {
+            let path = format!("/pools/{}/upgrade", segment(&pool));
+            if dry_run {
+                return print(json, &client.post::<UpgradePlan>(&format!("{path}/plan"), &()).await?);
+            }
+            jobs::start(client, json, &path, start).await
+        }
         PoolCommand::Export { pool } => tell_gone(json, &client.post(&format!("/pools/{}/export", segment(&pool)), &()).await?),
         PoolCommand::Destroy { pool, yes } => {
             tell_gone(json, &client.delete(&format!("/pools/{}?confirm={yes}", segment(&pool))).await?)
@@ -157,6 +180,7 @@ pub async fn space_command(client: &Client, json: bool, command: SpaceCommand) -
             parity,
             columns,
             interleave,
+            integrity,
             journal,
             size,
             thin,
@@ -170,6 +194,7 @@ pub async fn space_command(client: &Client, json: bool, command: SpaceCommand) -
                 parity,
                 columns,
                 interleave_bytes: interleave.map(ByteSize::bytes),
+                integrity: integrity.map(Into::into),
                 size_bytes: size.bytes(),
                 thin,
                 journal_bytes: journal.map(ByteSize::bytes),

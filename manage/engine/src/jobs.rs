@@ -5,7 +5,7 @@
 //!   table.rs      jobs.json                      schedule.rs   what is asked for by the calendar
 //!   lost.rs       what is asked for when disks stay away
 //!   control.rs    gate, share and cap            progress.rs   bytes done, and how fast
-//!   spec.rs       the kinds, one file each: scrub.rs, convert.rs, repair.rs, evacuate.rs
+//!   spec.rs       the kinds, one file each: scrub.rs, convert.rs, repair.rs, evacuate.rs, rebalance.rs, upgrade.rs
 //! ```
 //!
 //! A job works as a task on a reactor and asks its [`Control`] before each step. A job that is paused keeps its task, and
@@ -19,6 +19,7 @@ mod convert;
 mod evacuate;
 mod lost;
 mod progress;
+mod rebalance;
 mod repair;
 mod requests;
 mod runner;
@@ -26,6 +27,7 @@ mod schedule;
 mod scrub;
 mod spec;
 mod table;
+mod upgrade;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -9,7 +9,7 @@ use holdfast_pool::Capacity;
 
 use crate::engine::Engine;
 use crate::error::{Answer, from_pool};
-use crate::spaces::{data_disks, layout_of, parse_path, same_parameters};
+use crate::spaces::{data_disks, integrity_of, layout_of, parse_path, same_parameters};
 use crate::view::layout_kind;
 
 /// All layouts that are compared.
@@ -37,7 +37,9 @@ impl Engine {
         let layout = layout_of(&object, request)?;
         let disks = data_disks(&open);
         let interleave = request.interleave_bytes.map(ByteSize);
-        let choose = |layout, columns| Shape::choose(layout, columns, interleave, disks);
+        let integrity = integrity_of(&open, request);
+        let choose =
+            |layout, columns| Shape::choose(layout, columns, interleave, disks).map(|shape| shape.with_integrity(integrity));
         let mut notes = Vec::new();
         let existing = open.pool.spaces().into_iter().find(|record| record.name == path.space);
         if let Some(record) = &existing {
@@ -52,7 +54,10 @@ impl Engine {
         let mut options = vec![option(&chosen, true)];
         let mut shapes = vec![shape];
         for layout in LAYOUTS {
-            let widest = (layout.parity() > 0).then(|| widest(layout, interleave, disks)).flatten();
+            let widest = (layout.parity() > 0)
+                .then(|| widest(layout, interleave, disks))
+                .flatten()
+                .map(|shape| shape.with_integrity(integrity));
             for shape in [Some(choose(layout, None)), widest.map(Ok)].into_iter().flatten() {
                 let found = shape.map_err(|error| error.to_string()).and_then(|shape| {
                     if shapes.contains(&shape) {
@@ -93,9 +98,9 @@ fn widest(layout: Layout, interleave: Option<ByteSize>, disks: usize) -> Option<
 
 /// Says where another number of columns makes more of the pool.
 fn roomier<E>(chosen: &Capacity, disks: usize, capacity_of: impl Fn(&Shape) -> Result<Capacity, E>) -> Option<String> {
-    let Shape { layout, interleave, columns, .. } = chosen.shape;
+    let Shape { layout, interleave, columns, integrity } = chosen.shape;
     let shapes = (1..=MOST_COLUMNS).filter_map(|columns| Shape::choose(layout, Some(columns), Some(interleave), disks).ok());
-    let capacities = shapes.filter_map(|shape| capacity_of(&shape).ok());
+    let capacities = shapes.filter_map(|shape| capacity_of(&shape.with_integrity(integrity)).ok());
     let best = capacities
         .max_by_key(|capacity| (capacity.usable_bytes(), std::cmp::Reverse(capacity.shape.columns.abs_diff(columns))))?;
     let (usable, more) = (chosen.usable_bytes(), best.usable_bytes().saturating_sub(chosen.usable_bytes()));

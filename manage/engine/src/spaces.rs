@@ -7,8 +7,8 @@ use std::sync::Arc;
 use holdfast_api::{
     ApiError, Changed, CreateSpace, GrowSpace, LayoutKind, SetSpace, Slab, Space as SpaceView, SpaceChanged, SpaceRow,
 };
-use holdfast_model::{ByteSize, DiskState, Layout, Provisioning, Shape, SpacePath};
-use holdfast_pool::{DiskStatus, SpaceRecord, SpaceSpec};
+use holdfast_model::{ByteSize, DiskState, Integrity, Layout, Provisioning, Shape, SpacePath};
+use holdfast_pool::{DiskStatus, Feature, SpaceRecord, SpaceSpec};
 use holdfast_space::Space;
 
 use crate::engine::{Engine, OpenPool};
@@ -109,7 +109,8 @@ impl Engine {
         let provisioning = provisioning_of(&request);
         let interleave = request.interleave_bytes.map(ByteSize);
         let shape = Shape::choose(layout, request.columns, interleave, data_disks(&open))
-            .map_err(|error| ApiError::invalid(&object, error.to_string(), "choose other parameters"))?;
+            .map_err(|error| ApiError::invalid(&object, error.to_string(), "choose other parameters"))?
+            .with_integrity(integrity_of(&open, &request));
         let CreateSpace { size_bytes, journal_bytes, enclosure_aware, .. } = request;
         let spec = SpaceSpec { name: path.space.clone(), shape, provisioning, size_bytes, journal_bytes, enclosure_aware };
         let pool = open.pool.clone();
@@ -251,6 +252,12 @@ fn provisioning_of(request: &CreateSpace) -> Provisioning {
     if request.thin { Provisioning::Thin } else { Provisioning::Fixed }
 }
 
+/// Checksums, unless the request says otherwise or the pool's format knows none.
+pub(crate) fn integrity_of(open: &OpenPool, request: &CreateSpace) -> Integrity {
+    let known = open.pool.features().has(Feature::Checksums);
+    request.integrity.unwrap_or(if known { Integrity::Crc32c } else { Integrity::None })
+}
+
 /// Refuses a request for a space that is there with other parameters.
 pub(crate) fn same_parameters(object: &str, open: &OpenPool, record: &SpaceRecord, request: &CreateSpace) -> Answer<()> {
     let (layout, provisioning) = (layout_of(object, request)?, provisioning_of(request));
@@ -264,6 +271,9 @@ pub(crate) fn same_parameters(object: &str, open: &OpenPool, record: &SpaceRecor
     }
     if let Some(interleave) = request.interleave_bytes.map(ByteSize).filter(|interleave| *interleave != shape.interleave) {
         return Err(exists_with(object, "interleave", shape.interleave, interleave));
+    }
+    if let Some(integrity) = request.integrity.filter(|integrity| *integrity != shape.integrity) {
+        return Err(exists_with(object, "integrity", shape.integrity, integrity));
     }
     if record.provisioning != provisioning {
         return Err(exists_with(object, "provisioning", word(record.provisioning), word(provisioning)));

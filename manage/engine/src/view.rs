@@ -8,10 +8,20 @@ use holdfast_api::{
     Condition, Disk, DiskErrors, LayoutKind, Pool, PoolMember, Slab, Space, SpaceCounters, SpaceJournal, SpaceRow,
 };
 use holdfast_model::{DiskState, Health, Layout, PoolState};
-use holdfast_pool::{DiskStatus, SlabPlace, UNIT_BYTES};
+use holdfast_pool::{DiskStatus, Feature, SlabPlace, UNIT_BYTES};
 
 use crate::disks::{Carries, Found};
 use crate::engine::{Engine, OfflinePool, OpenPool};
+
+/// Names as the API has them.
+pub(crate) fn names(names: &[&str]) -> Vec<String> {
+    names.iter().map(ToString::to_string).collect()
+}
+
+/// A part in percent, to one decimal.
+pub(crate) fn percent(part: u64, of: u64) -> f64 {
+    (part as f64 * 1000.0 / of.max(1) as f64).round() / 10.0
+}
 
 fn conditions(conditions: Vec<holdfast_model::Condition>) -> Vec<Condition> {
     conditions.into_iter().map(Condition::from).collect()
@@ -20,7 +30,7 @@ fn conditions(conditions: Vec<holdfast_model::Condition>) -> Vec<Condition> {
 impl Engine {
     /// A pool in service.
     pub(crate) fn pool_view(&self, open: &OpenPool) -> Pool {
-        let status = open.pool.status();
+        let (status, features) = (open.pool.status(), open.pool.features());
         let disks = open.disk_statuses().into_iter().map(|disk| PoolMember {
             id: Some(disk.record.id),
             path: disk.record.path,
@@ -43,6 +53,8 @@ impl Engine {
             sequence: status.position.sequence,
             disks: disks.collect(),
             spaces: open.pool.spaces().into_iter().map(|record| record.name.to_string()).collect(),
+            features: names(&features.names()),
+            upgrade_available: names(&features.missing().into_iter().map(Feature::name).collect::<Vec<_>>()),
         }
     }
 }
@@ -72,6 +84,8 @@ pub(crate) fn offline_pool(offline: &OfflinePool) -> Pool {
         sequence: 0,
         disks: disks.collect(),
         spaces: Vec::new(),
+        features: Vec::new(),
+        upgrade_available: Vec::new(),
     }
 }
 
@@ -185,6 +199,7 @@ pub(crate) fn space(open: &OpenPool, space: &holdfast_space::Space) -> Space {
         parity: record.shape.layout.parity(),
         columns: record.shape.columns,
         interleave_bytes: record.shape.interleave.bytes(),
+        integrity: record.shape.integrity,
         provisioning: record.provisioning,
         size_bytes: record.size_bytes,
         chunk_bytes: record.chunk_bytes,

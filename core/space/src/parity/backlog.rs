@@ -48,7 +48,7 @@ pub struct Backlog {
     /// Held while a record of what is only in memory is put together and written.
     pub(super) logging: tokio::sync::Mutex<()>,
     /// Held while maps are written.
-    pub(super) committing: tokio::sync::Mutex<()>,
+    pub committing: tokio::sync::Mutex<()>,
     /// Held while the journal is opened or replaced.
     pub(super) opening: tokio::sync::Mutex<()>,
     /// The journal, once it was read and carried out.

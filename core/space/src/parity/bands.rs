@@ -57,6 +57,8 @@ pub struct BandState {
     pub in_place: BTreeMap<u32, u64>,
     /// Changes in place that were cut short: stripes may be half written, and nothing may be computed from them.
     pub torn: BTreeMap<u32, Torn>,
+    /// Bands that were changed in place or moved since somebody began to copy a slab.
+    pub changed: Option<BlockSet>,
     given_back: bool,
     log_waiters: Vec<Waker>,
     lines: RangeQueue,
@@ -174,6 +176,7 @@ impl Bands {
             logged: BTreeMap::new(),
             in_place: BTreeMap::new(),
             torn: BTreeMap::new(),
+            changed: None,
             given_back: false,
             lines: RangeQueue::default(),
             free: (0..geometry.places as u16).collect(),

@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use holdfast_device::{Durability, IoError, IoErrorKind};
+use holdfast_device::{Durability, IoBuf, IoError, IoErrorKind};
+use holdfast_model::Uuid;
 use holdfast_pool::slab::map_at;
 
 use crate::block_set::BlockSet;
@@ -186,6 +187,15 @@ impl Row {
             bands.lock().missed = missed;
             return Ok(());
         }
+    }
+
+    /// A map as the row's state tells it, to be written at an offset of a disk.
+    pub fn seal_band_map(&self, map: u32, disk: Uuid, offset: u64, sequence: u64) -> IoBuf {
+        let (bands, owner) = (self.bands(), self.band_map_owner(map));
+        let (first, end) = bands.bands_in(map);
+        let state = bands.lock();
+        let content = map_of_state(&state.places, &state.written, &state.missed, &bands.geometry, first, end);
+        content.seal(&owner, disk, offset, sequence)
     }
 
     /// Writes a map to every slab that takes writes, durably.

@@ -213,6 +213,9 @@ impl Inner {
             state.written.insert(*from, *to);
         }
         state.uncommitted.changed.insert(band, band + 1);
+        if let Some(changed) = &mut state.changed {
+            changed.insert(band, band + 1);
+        }
         state.uncommitted.placed.insert(band, stamp);
         state.in_place.insert(band, stamp);
         if differs {

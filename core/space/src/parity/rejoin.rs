@@ -6,7 +6,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use holdfast_device::{Durability, IoError};
-use holdfast_model::BLOCK_BYTES;
 
 use crate::row::Row;
 use crate::space::Inner;
@@ -52,27 +51,35 @@ impl Row {
     /// Computes what a slab is to hold of a band and writes it. The turn of the band must be held.
     async fn join_band(self: &Arc<Self>, index: usize, band: u32) -> Result<(), IoError> {
         let geometry = self.bands().geometry;
-        let place = self.bands().lock().places[band as usize];
-        if place == NOWHERE {
-            return Ok(());
-        }
-        for stripe in band * geometry.stripes()..(band + 1) * geometry.stripes() {
-            let piece =
-                (0..geometry.columns).find(|piece| geometry.column(stripe, *piece) == index).expect("each column has a piece");
-            for (start, end) in self.held_blocks(stripe, piece) {
-                let rows = Rows { stripe, place, within: start, len: end - start };
-                let bytes = self.load_pieces(rows, 1 << piece).await?.take(piece).freeze();
-                let slab = self.slabs.get(index);
-                let offset = slab.at(geometry.offset(stripe, start, place));
-                if let Err(error) = slab.disk.write(offset, bytes.clone(), Durability::Durable).await {
-                    return self.write_failed(index, &slab, &error).await;
-                }
-                if let Some(sums) = &self.sums {
-                    sums.note_data(index, (geometry.offset(stripe, start, place) / BLOCK_BYTES) as u32, &bytes);
-                }
+        for (rows, piece) in self.pieces_of(index, band) {
+            let bytes = self.load_pieces(rows, 1 << piece).await?.take(piece).freeze();
+            let slab = self.slabs.get(index);
+            let offset = slab.at(geometry.offset(rows.stripe, rows.within, rows.place));
+            if let Err(error) = slab.disk.write(offset, bytes.clone(), Durability::Durable).await {
+                return self.write_failed(index, &slab, &error).await;
+            }
+            if let Some(sums) = &self.sums {
+                sums.note_data(index, geometry.first_block(&rows), &bytes);
             }
         }
         Ok(())
+    }
+
+    /// What counts of a band on a slab: blocks of each stripe, and the piece that they are of. The turn of the band must be held.
+    pub fn pieces_of(&self, index: usize, band: u32) -> Vec<(Rows, usize)> {
+        let geometry = self.bands().geometry;
+        let place = self.bands().lock().places[band as usize];
+        if place == NOWHERE {
+            return Vec::new();
+        }
+        let stripes = band * geometry.stripes()..(band + 1) * geometry.stripes();
+        let pieces = stripes.flat_map(|stripe| {
+            let piece =
+                (0..geometry.columns).find(|piece| geometry.column(stripe, *piece) == index).expect("each column has a piece");
+            let rows = move |(start, end)| (Rows { stripe, place, within: start, len: end - start }, piece);
+            self.held_blocks(stripe, piece).into_iter().map(rows)
+        });
+        pieces.collect()
     }
 
     /// The blocks of a piece that count: those that hold data, or for parity those for which any data unit does.

@@ -6,6 +6,7 @@ mod extents;
 mod model;
 mod parity;
 mod plan;
+mod rebalance;
 mod scenarios;
 mod scrub;
 mod simulate;

@@ -7,6 +7,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use holdfast_device::sim::{Disappearance, ErrorPersistence, Sim, SimRandom};
@@ -24,6 +25,9 @@ use crate::world::World;
 const STEPS: u64 = 5_000_000;
 /// Spaces of the model are named so; others only take room.
 const PREFIX: &str = "vol";
+
+/// Slabs that moved by themselves, over all seeds.
+static MOVED: AtomicU64 = AtomicU64::new(0);
 
 /// One run of a seed.
 struct Run {
@@ -504,8 +508,9 @@ impl Run {
             clock.sleep(Duration::from_micros(random.range(0..800))).await;
             let space = &up.spaces[random.range(0..up.spaces.len())];
             let disks = up.pool.disks();
-            match random.range(0..10u32) {
+            match random.range(0..12u32) {
                 0..=4 => self.convert(space, &random, promise).await,
+                10..=11 => self.rebalance(&up).await,
                 5..=6 => {
                     let disk = random.pick(&disks).expect("a pool has disks").record.index;
                     self.judge_change("leave", space.leave(disk, &Unlimited).await);
@@ -527,6 +532,18 @@ impl Run {
             Err(error) => {
                 let known = [PoolErrorKind::NoSpace, PoolErrorKind::Invalid].contains(&error.kind);
                 assert!(known, "reshape failed: {error}");
+            }
+        }
+    }
+
+    async fn rebalance(&self, up: &Up) {
+        for planned in up.pool.balance().moves {
+            let Some(space) = up.spaces.iter().find(|space| space.record().id == planned.space) else { continue };
+            match space.move_slab(&planned, &Unlimited).await {
+                Ok(moved) => {
+                    MOVED.fetch_add(moved.into(), Ordering::Relaxed);
+                }
+                Err(error) => self.judge_change("rebalance", Err(error)),
             }
         }
     }
@@ -659,6 +676,7 @@ fn no_read_returns_what_it_must_not() {
 #[test]
 fn no_read_of_what_changes_its_shape_returns_what_it_must_not() {
     crate::over_seeds(2000, |seed| simulate(seed, Family::Changing));
+    println!("{} slabs moved", MOVED.load(Ordering::Relaxed));
 }
 
 #[test]

@@ -105,13 +105,15 @@ fn wanted(object: &str, open: &OpenPool, record: &SpaceRecord, request: &Convert
         size_bytes: record.size_bytes,
         thin: false,
         journal_bytes: request.journal_bytes,
+        integrity: request.integrity,
         enclosure_aware: record.enclosure_aware,
     };
     let layout = layout_of(object, &as_created)?;
     let columns = request.columns.or((layout == now).then_some(record.shape.columns));
     let interleave = request.interleave_bytes.map_or(record.shape.interleave, ByteSize);
     let shape = Shape::choose(layout, columns, Some(interleave), data_disks(open))
-        .map_err(|error| holdfast_api::ApiError::invalid(object, error.to_string(), "choose other parameters, or add disks"))?;
+        .map_err(|error| holdfast_api::ApiError::invalid(object, error.to_string(), "choose other parameters, or add disks"))?
+        .with_integrity(request.integrity.unwrap_or(record.shape.integrity));
     let provisioning = match request.thin {
         Some(true) => Provisioning::Thin,
         Some(false) => Provisioning::Fixed,

@@ -9,7 +9,7 @@ use holdfast_model::{Provisioning, Uuid};
 use holdfast_space::{Ended, Pace, Space};
 use serde::{Deserialize, Serialize};
 
-use super::{convert, evacuate, repair, scrub};
+use super::{convert, evacuate, rebalance, repair, scrub, upgrade};
 use crate::engine::OpenPool;
 
 /// A space that a job works on.
@@ -20,6 +20,15 @@ pub(crate) struct SpaceRef {
     /// The space's id.
     pub(crate) space: Uuid,
     /// `POOL/SPACE`, for people.
+    pub(crate) path: String,
+}
+
+/// A pool that a job works on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PoolRef {
+    /// Its id.
+    pub(crate) pool: Uuid,
+    /// `POOL`, for people.
     pub(crate) path: String,
 }
 
@@ -52,6 +61,10 @@ pub(crate) enum JobSpec {
     Repair(SpaceRef),
     /// Moves all data off a disk.
     Evacuate(MemberRef),
+    /// Evens out how full the disks of a pool are.
+    Rebalance(PoolRef),
+    /// Lets a pool use all features that are known here.
+    Upgrade(PoolRef),
 }
 
 /// Where a job works.
@@ -85,6 +98,8 @@ impl JobSpec {
             Self::Convert { .. } => JobKind::Convert,
             Self::Repair(_) => JobKind::Repair,
             Self::Evacuate(_) => JobKind::Evacuate,
+            Self::Rebalance(_) => JobKind::Rebalance,
+            Self::Upgrade(_) => JobKind::Upgrade,
         }
     }
 
@@ -92,15 +107,16 @@ impl JobSpec {
     pub(super) fn space(&self) -> Option<&SpaceRef> {
         match self {
             Self::Scrub(space) | Self::Convert { space, .. } | Self::Repair(space) => Some(space),
-            Self::Evacuate(_) => None,
+            Self::Evacuate(_) | Self::Rebalance(_) | Self::Upgrade(_) => None,
         }
     }
 
-    /// What it is done to: `POOL/SPACE`, or `POOL/disk PATH`.
+    /// What it is done to: `POOL`, `POOL/SPACE`, or `POOL/disk PATH`.
     pub(super) fn object(&self) -> &str {
         match self {
             Self::Scrub(space) | Self::Convert { space, .. } | Self::Repair(space) => &space.path,
             Self::Evacuate(member) => &member.path,
+            Self::Rebalance(pool) | Self::Upgrade(pool) => &pool.path,
         }
     }
 
@@ -109,6 +125,7 @@ impl JobSpec {
         match self {
             Self::Scrub(space) | Self::Convert { space, .. } | Self::Repair(space) => space.pool,
             Self::Evacuate(member) => member.pool,
+            Self::Rebalance(pool) | Self::Upgrade(pool) => pool.pool,
         }
     }
 
@@ -117,6 +134,7 @@ impl JobSpec {
         match self {
             Self::Scrub(space) | Self::Convert { space, .. } | Self::Repair(space) => format!("space {}", space.path),
             Self::Evacuate(member) => format!("disk {}", member.disk),
+            Self::Rebalance(pool) | Self::Upgrade(pool) => format!("pool {}", pool.path),
         }
     }
 
@@ -132,6 +150,8 @@ impl JobSpec {
             Self::Convert { .. } => convert::total_bytes(site),
             Self::Repair(_) => repair::total_bytes(site),
             Self::Evacuate(member) => evacuate::total_bytes(site, member.disk),
+            Self::Rebalance(_) => rebalance::total_bytes(site),
+            Self::Upgrade(_) => upgrade::total_bytes(site),
         }
     }
 
@@ -142,6 +162,8 @@ impl JobSpec {
             Self::Convert { provisioning, .. } => convert::run(site, *provisioning, pace).await,
             Self::Repair(_) => repair::run(site, pace).await,
             Self::Evacuate(member) => evacuate::run(site, member.disk, pace).await,
+            Self::Rebalance(_) => rebalance::run(site, pace).await,
+            Self::Upgrade(_) => upgrade::run(site, pace).await,
         }
     }
 }

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use holdfast_api::{
-    AddDisks, ConvertSpace, CreateFileDisk, CreatePool, CreateSpace, JobKind, JobPriority, LayoutKind, SetJob, Severity, StartJob,
+    AddDisks, ConvertSpace, CreateFileDisk, CreatePool, CreateSpace, ImportPools, JobKind, JobPriority, LayoutKind, SetJob,
+    Severity, StartJob,
 };
 use holdfast_device::{Durability, IoBuf};
 use holdfast_model::ByteSize;
@@ -68,6 +69,7 @@ async fn make_full(engine: &Arc<Engine>, name: &str) {
         size_bytes: 16 * MIB,
         thin: false,
         journal_bytes: None,
+        integrity: None,
         enclosure_aware: false,
     };
     engine.create_space(request).await.unwrap();
@@ -362,6 +364,7 @@ async fn a_space_is_converted_while_it_keeps_its_data() {
         columns: None,
         interleave_bytes: None,
         journal_bytes: None,
+        integrity: None,
         thin: None,
         priority: None,
         cap_bytes_per_second: Some(1),
@@ -416,6 +419,88 @@ async fn a_disk_is_evacuated_and_a_lost_one_repaired() {
     let rows = engine.space_map("tank/a").await.unwrap();
     assert!(rows.iter().all(|row| row.slabs.iter().all(|slab| slab.path != lost && !slab.stale)), "{rows:?}");
     holds_what_was_written(&engine, "tank/a").await;
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_that_was_added_gets_its_share() {
+    let rig = Rig::new();
+    let engine = rig.with_spaces(&["tank/a", "tank/b", "tank/c"]).await;
+    let nothing = engine.plan_rebalance("tank").await.unwrap();
+    assert_eq!((nothing.moves, nothing.move_bytes, nothing.disks.len()), (0, 0, 3));
+    let path = rig.path("d4").display().to_string();
+    engine.create_file_disk(CreateFileDisk { path: path.clone(), size_bytes: 128 * MIB }).await.unwrap();
+    engine.add_disks("tank".into(), AddDisks { disks: vec![path.clone()], force: false }).await.unwrap();
+    let plan = engine.plan_rebalance("tank").await.unwrap();
+    let new = plan.disks.iter().find(|disk| disk.path == path).unwrap();
+    assert!(plan.move_bytes > 8 * MIB && new.used_bytes == 0 && new.used_bytes_then == plan.move_bytes, "{plan:?}");
+    let job = engine.rebalance_pool("tank".into(), StartJob::default()).await.unwrap().job;
+    assert_eq!((job.kind, job.object.as_str(), job.total_bytes), (JobKind::Rebalance, "tank", plan.move_bytes));
+    let done = until_in(&engine, job.id, JobState::Done).await;
+    assert!(done.result.unwrap().starts_with(&format!("{} slabs moved", plan.moves)));
+    let then = engine.plan_rebalance("tank").await.unwrap();
+    assert_eq!(then.moves, 0);
+    for (planned, now) in plan.disks.iter().zip(&then.disks) {
+        assert_eq!((planned.used_bytes_then, planned.used_percent_then), (now.used_bytes, now.used_percent));
+    }
+    for space in ["tank/a", "tank/b", "tank/c"] {
+        holds_what_was_written(&engine, space).await;
+        assert_eq!(engine.verify_space(space).await.unwrap().mismatched_blocks, 0);
+    }
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rebalancing_goes_on_after_a_restart() {
+    let rig = Rig::new();
+    let engine = rig.with_spaces(&["tank/a", "tank/b", "tank/c"]).await;
+    let path = rig.path("d4").display().to_string();
+    engine.create_file_disk(CreateFileDisk { path: path.clone(), size_bytes: 128 * MIB }).await.unwrap();
+    engine.add_disks("tank".into(), AddDisks { disks: vec![path], force: false }).await.unwrap();
+    let id = engine.rebalance_pool("tank".into(), SLOW).await.unwrap().job.id;
+    until(&engine, id, "it does not begin", |job| job.done_bytes > 0).await;
+    engine.shutdown().await;
+    drop(engine);
+    let engine = rig.start().await;
+    let left = engine.plan_rebalance("tank").await.unwrap();
+    engine.set_job(id, SetJob { cap_bytes_per_second: Some(0), ..SetJob::default() }).unwrap();
+    let done = until_in(&engine, id, JobState::Done).await;
+    assert!(left.moves > 0 && done.total_bytes <= left.move_bytes, "{left:?}, {done:?}");
+    assert_eq!(engine.plan_rebalance("tank").await.unwrap().moves, 0);
+    holds_what_was_written(&engine, "tank/a").await;
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_older_pool_is_upgraded() {
+    let rig = Rig::new();
+    let engine = rig.start().await;
+    let disks: Vec<String> = (1..=2).map(|number| rig.path(&format!("d{number}")).display().to_string()).collect();
+    for path in &disks {
+        engine.create_file_disk(CreateFileDisk { path: path.clone(), size_bytes: 128 * MIB }).await.unwrap();
+    }
+    let taken = engine.take(&disks, false).await.unwrap();
+    let (env, candidates) = (engine.env(), taken.iter().map(|taken| taken.candidate.clone()).collect());
+    let made = engine.on_reactor(move || async move {
+        let name = "tank".parse().unwrap();
+        let pool = holdfast_pool::Pool::create_with(env, name, candidates, holdfast_pool::Features::NONE).await.unwrap();
+        pool.export().await.unwrap();
+    });
+    made.await.unwrap();
+    drop(taken);
+    let wanted =
+        ImportPools { pool: Some("tank".into()), disk_dirs: vec![rig.folder.path().display().to_string()], force: false };
+    engine.import_pools(wanted).await.unwrap();
+    let known = engine.pool("tank").unwrap();
+    assert_eq!((known.features, known.upgrade_available.is_empty()), (Vec::<String>::new(), false));
+    let plan = engine.plan_upgrade("tank").unwrap();
+    assert!(plan.added.contains(&"enclosures".into()) && plan.labels == 4, "{plan:?}");
+    let job = engine.upgrade_pool("tank".into(), StartJob::default()).await.unwrap().job;
+    assert_eq!((job.kind, job.object.as_str()), (JobKind::Upgrade, "tank"));
+    until_in(&engine, job.id, JobState::Done).await;
+    let known = engine.pool("tank").unwrap();
+    assert_eq!((known.features, known.upgrade_available), (plan.added, Vec::new()));
+    assert_eq!(engine.plan_upgrade("tank").unwrap().labels, 0);
     engine.shutdown().await;
 }
 

@@ -80,6 +80,7 @@ pub fn mirror(name: &str, size_bytes: u64) -> CreateSpace {
         size_bytes,
         thin: false,
         journal_bytes: None,
+        integrity: None,
         enclosure_aware: false,
     }
 }

@@ -2,7 +2,9 @@
 
 use axum::Json;
 use axum::http::StatusCode;
-use holdfast_api::{ConversionPlan, ConvertSpace, ErrorBody, Job, JobChanged, JobState, SetJob, StartJob};
+use holdfast_api::{
+    ConversionPlan, ConvertSpace, ErrorBody, Job, JobChanged, JobState, RebalancePlan, SetJob, StartJob, UpgradePlan,
+};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -143,6 +145,53 @@ pub(crate) async fn evacuate(
 ) -> Answered<(StatusCode, Json<JobChanged>)> {
     let answer = engine.evacuate_disk(disk, request).await?;
     Ok(taken(answer))
+}
+
+/// Evens out how full the disks of a pool are, medium by medium. Answers with the job that moves its slabs.
+#[utoipa::path(post, path = "/pools/{pool}/rebalance", tag = "jobs", operation_id = "pool_rebalance", request_body = StartJob,
+    params(("pool" = String, Path, description = "Name.")),
+    responses((status = 202, body = JobChanged, description = "The job is queued."),
+        (status = 200, body = JobChanged, description = "It was there already."),
+        (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
+pub(crate) async fn rebalance(
+    engine: OnEngine,
+    InPath(pool): InPath<String>,
+    Body(request): Body<StartJob>,
+) -> Answered<(StatusCode, Json<JobChanged>)> {
+    Ok(taken(engine.rebalance_pool(pool, request).await?))
+}
+
+/// Shows what a rebalancing would move, and how full each disk would be. Nothing is changed.
+#[utoipa::path(post, path = "/pools/{pool}/rebalance/plan", tag = "jobs", operation_id = "pool_rebalance_plan",
+    params(("pool" = String, Path, description = "Name.")),
+    responses((status = 200, body = RebalancePlan, description = "What it would do."),
+        (status = "default", body = ErrorBody, description = "Refused or failed.")))]
+pub(crate) async fn plan_rebalance(engine: OnEngine, InPath(pool): InPath<String>) -> Answered<Json<RebalancePlan>> {
+    Ok(Json(engine.plan_rebalance(&pool).await?))
+}
+
+/// Lets a pool use all features of the format that this version knows. Answers with the job that does it. Versions that do not know
+/// them cannot import the pool afterwards.
+#[utoipa::path(post, path = "/pools/{pool}/upgrade", tag = "jobs", operation_id = "pool_upgrade", request_body = StartJob,
+    params(("pool" = String, Path, description = "Name.")),
+    responses((status = 202, body = JobChanged, description = "The job is queued."),
+        (status = 200, body = JobChanged, description = "It was there already."),
+        (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
+pub(crate) async fn upgrade(
+    engine: OnEngine,
+    InPath(pool): InPath<String>,
+    Body(request): Body<StartJob>,
+) -> Answered<(StatusCode, Json<JobChanged>)> {
+    Ok(taken(engine.upgrade_pool(pool, request).await?))
+}
+
+/// Shows what an upgrade would change. Nothing is changed.
+#[utoipa::path(post, path = "/pools/{pool}/upgrade/plan", tag = "jobs", operation_id = "pool_upgrade_plan",
+    params(("pool" = String, Path, description = "Name.")),
+    responses((status = 200, body = UpgradePlan, description = "What it would do."),
+        (status = "default", body = ErrorBody, description = "Refused or failed.")))]
+pub(crate) async fn plan_upgrade(engine: OnEngine, InPath(pool): InPath<String>) -> Answered<Json<UpgradePlan>> {
+    Ok(Json(engine.plan_upgrade(&pool)?))
 }
 
 /// A job that was asked for: 202 if it is new, 200 if it was there already.

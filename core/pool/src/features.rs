@@ -1,0 +1,172 @@
+//! Features of the format that not every version knows: the ones known here, and those that a pool uses.
+//!
+//! A pool's features stand in its configuration and as flags in the labels of its disks. A new pool has all that are known; an
+//! older one gets them by [`Pool::upgrade`].
+//!
+//! Invariant: whatever needs a feature is written only after the labels of all disks in service say so. A version that does not
+//! know it is stopped by the first label, before it stumbles over the configuration or the data.
+
+use futures_util::future::join_all;
+use holdfast_model::wire::{Reader, WireError, Writer};
+
+use crate::commit::Guard;
+use crate::config::Change;
+use crate::import::label_disk;
+use crate::label::Label;
+use crate::pool::Pool;
+use crate::{PoolError, PoolErrorKind};
+
+/// Something that not every version knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Feature {
+    /// Spaces whose rows are spread over enclosures.
+    Enclosures,
+    /// Rows with a checksum of each block.
+    Checksums,
+}
+
+impl Feature {
+    /// All that are known here.
+    pub const ALL: [Self; 2] = [Self::Enclosures, Self::Checksums];
+
+    /// Its flag.
+    pub const fn flag(self) -> Features {
+        match self {
+            Self::Enclosures => Features { compatible: 0, read_only_compatible: 0, incompatible: 1 << 0 },
+            Self::Checksums => Features { compatible: 0, read_only_compatible: 0, incompatible: 1 << 1 },
+        }
+    }
+
+    /// How people call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Enclosures => "enclosures",
+            Self::Checksums => "checksums",
+        }
+    }
+}
+
+/// Flags of features: in labels, and in the configuration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Features {
+    /// Whoever does not know these may read and write.
+    pub compatible: u64,
+    /// Whoever does not know these may only read.
+    pub read_only_compatible: u64,
+    /// Whoever does not know these leaves the disk alone.
+    pub incompatible: u64,
+}
+
+impl Features {
+    /// Those that an empty pool of the first version has.
+    pub const NONE: Self = Self { compatible: 0, read_only_compatible: 0, incompatible: 0 };
+
+    /// All that are known here.
+    pub fn known() -> Self {
+        Feature::ALL.into_iter().fold(Self::NONE, |all, feature| all.with(feature.flag()))
+    }
+
+    /// These and others.
+    pub const fn with(self, other: Self) -> Self {
+        Self {
+            compatible: self.compatible | other.compatible,
+            read_only_compatible: self.read_only_compatible | other.read_only_compatible,
+            incompatible: self.incompatible | other.incompatible,
+        }
+    }
+
+    /// Whether a feature is among them.
+    pub fn has(self, feature: Feature) -> bool {
+        self.with(feature.flag()) == self
+    }
+
+    /// Of the features known here, those that are among them.
+    pub fn names(self) -> Vec<&'static str> {
+        Feature::ALL.into_iter().filter(|feature| self.has(*feature)).map(Feature::name).collect()
+    }
+
+    /// Features known here that are not among them.
+    pub fn missing(self) -> Vec<Feature> {
+        Feature::ALL.into_iter().filter(|feature| !self.has(*feature)).collect()
+    }
+
+    /// Flags that forbid to touch the disk here.
+    pub fn unknown_incompatible(self) -> u64 {
+        self.incompatible & !Self::known().incompatible
+    }
+
+    /// Flags that forbid to write here.
+    pub fn unknown_read_only(self) -> u64 {
+        self.read_only_compatible & !Self::known().read_only_compatible
+    }
+
+    pub(crate) fn write(self, writer: &mut Writer) {
+        writer.u64(self.compatible).u64(self.read_only_compatible).u64(self.incompatible);
+    }
+
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        Ok(Self { compatible: reader.u64()?, read_only_compatible: reader.u64()?, incompatible: reader.u64()? })
+    }
+}
+
+impl Pool {
+    /// The features that it uses.
+    pub fn features(&self) -> Features {
+        self.state().config.features
+    }
+
+    /// Lets it use every feature that is known here: in the labels first, then in the configuration. An older version cannot import
+    /// it any more. False if it does so already.
+    ///
+    /// # Errors
+    /// A label that cannot be written, another import that has begun, no quorum. The features are not used then.
+    pub async fn upgrade(&self) -> Result<bool, PoolError> {
+        let _admin = self.admin.lock().await;
+        let wanted = self.features().with(Features::known());
+        if wanted == self.features() {
+            return Ok(false);
+        }
+        if let Some(why) = self.refusal() {
+            return Err(PoolError::new(PoolErrorKind::ReadOnly, why));
+        }
+        {
+            let committer = self.committer.lock().await;
+            let generation = committer.position.generation;
+            let disks: Vec<_> = committer.logs.keys().filter_map(|index| self.disk(*index)).collect();
+            let writes = disks.iter().filter_map(|disk| Some((disk, disk.device()?))).map(|(disk, device)| async move {
+                let offset = disk.area.labels()[0];
+                let label = Label::read(&device, offset).await;
+                if label.is_some_and(|label| label.promised > generation) {
+                    return Err(format!("disk {} was promised to another import", self.disk_label(disk.index)));
+                }
+                let label = Label {
+                    pool: self.id(),
+                    disk: disk.id,
+                    disk_bytes: disk.area.disk_bytes,
+                    promised: generation,
+                    features: wanted,
+                };
+                let written = label_disk(&device, &disk.area, &label).await;
+                written.map_err(|error| format!("the label of disk {} was not written: {error}", self.disk_label(disk.index)))
+            });
+            if let Some(Err(why)) = join_all(writes).await.into_iter().find(Result::is_err) {
+                let why = format!("pool {} is not upgraded: {why}; see to that disk and ask again", self.name());
+                return Err(PoolError::new(PoolErrorKind::Io, why));
+            }
+        }
+        self.commit(vec![Change::Features(wanted)], Guard::None).await
+    }
+
+    /// Refuses what needs a feature that it does not use.
+    pub(crate) fn check_feature(&self, what: &str, feature: Feature) -> Result<(), PoolError> {
+        if self.features().has(feature) {
+            return Ok(());
+        }
+        Err(PoolError::invalid(format!(
+            "{what}: pool {} is of an older version and does not use the feature '{}': run 'holdfast pool upgrade {}' first",
+            self.name(),
+            feature.name(),
+            self.name()
+        )))
+    }
+}

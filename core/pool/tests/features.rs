@@ -1,0 +1,120 @@
+//! Features that a pool uses: in labels and configuration, of new and of older pools, and through power cuts.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::*;
+use holdfast_model::{ByteSize, Place, Provisioning, Shape};
+use holdfast_pool::{Area, DiskChange, Feature, Features, Pool, PoolErrorKind, SpaceSpec};
+
+/// Where the incompatible flags stand in a label.
+const INCOMPATIBLE_AT: u64 = 96 + 32;
+
+fn flags(lab: &Lab, disk: usize) -> [u64; 2] {
+    Area::of_disk("", SMALL).expect("a member's size").labels().map(|label| {
+        let bytes = lab.disks[disk].peek(label + INCOMPATIBLE_AT, 8);
+        u64::from_le_bytes(bytes.try_into().expect("eight bytes"))
+    })
+}
+
+fn older(lab: &Lab, disks: &[usize]) -> Arc<Pool> {
+    let made = Pool::create_with(lab.env(), named("tank"), lab.candidates(disks), Features::NONE);
+    lab.run(made).expect("a pool of good disks")
+}
+
+fn upgrade(lab: &Lab, pool: &Arc<Pool>) -> Result<bool, holdfast_pool::PoolError> {
+    let pool = pool.clone();
+    lab.run(async move { pool.upgrade().await })
+}
+
+fn spread(name: &str) -> SpaceSpec {
+    let shape = Shape::plain(mirror_of(2), 1, ByteSize::kib(64));
+    let provisioning = Provisioning::Thin;
+    SpaceSpec { name: named(name), shape, provisioning, size_bytes: MIB, journal_bytes: None, enclosure_aware: true }
+}
+
+#[test]
+fn a_new_pool_uses_all_that_is_known() {
+    let mut lab = Lab::small(1, 2);
+    let pool = lab.created(&[0, 1]);
+    assert_eq!((pool.features(), pool.features().missing()), (Features::known(), Vec::new()));
+    assert_eq!(upgrade(&lab, &pool), Ok(false));
+    let added = lab.add_disk(SMALL);
+    let (shared, candidates) = (pool.clone(), lab.candidates(&[added]));
+    lab.run(async move { shared.add_disks(candidates).await }).expect("a good disk");
+    lab.kill(pool);
+    assert!((0..3).all(|disk| flags(&lab, disk) == [Features::known().incompatible; 2]), "every label says so");
+    assert_eq!(lab.imported(&lab.all()).features(), Features::known());
+}
+
+#[test]
+fn an_older_pool_is_asked_to_be_upgraded_first() {
+    let lab = Lab::small(2, 2);
+    let pool = older(&lab, &[0, 1]);
+    for (disk, enclosure) in pool.disks().into_iter().zip(["a", "b"]) {
+        let (pool, id) = (pool.clone(), disk.record.id);
+        let place = Some(Place { enclosure: enclosure.into(), slot: 0 });
+        let change = DiskChange { place, ..DiskChange::default() };
+        lab.run(async move { pool.set_disk(id, change).await }).expect("a quorum");
+    }
+    let refused = lab.space(&pool, spread("vol")).expect_err("an old reader would not know the space's flag");
+    assert!(refused.kind == PoolErrorKind::Invalid && refused.context.contains("holdfast pool upgrade tank"), "{refused}");
+    lab.kill(pool);
+    let pool = lab.imported(&[0, 1]);
+    assert_eq!((pool.features(), flags(&lab, 0)), (Features::NONE, [0; 2]));
+    assert_eq!(pool.features().missing(), Feature::ALL);
+    assert_eq!((upgrade(&lab, &pool), upgrade(&lab, &pool)), (Ok(true), Ok(false)));
+    lab.space(&pool, spread("vol")).expect("it may now");
+    let before = snapshot(&pool);
+    lab.kill(pool);
+    let pool = lab.imported(&[0, 1]);
+    assert_eq!((snapshot(&pool), pool.features()), (before, Features::known()));
+}
+
+#[test]
+fn the_labels_say_so_before_the_configuration_does() {
+    for writes in 0.. {
+        let lab = Lab::small(writes, 3);
+        let pool = older(&lab, &lab.all());
+        lab.sim.cut_power_after(writes);
+        let upgrading = pool.clone();
+        let over = lab.sim.run(async move { upgrading.upgrade().await }).is_ok();
+        drop(pool);
+        lab.sim.restart();
+        let labelled = (0..3).filter(|disk| flags(&lab, *disk).contains(&Features::known().incompatible)).count();
+        let found = lab.found(&lab.all());
+        assert!(found.config.features == Features::NONE || labelled == 3, "after {writes} writes: {labelled} labels");
+        let pool = lab.imported(&lab.all());
+        let flag = pool.features().incompatible;
+        assert!((0..3).all(|disk| flags(&lab, disk) == [flag; 2]), "after {writes} writes: labels and configuration agree again");
+        if over {
+            assert_eq!(pool.features(), Features::known());
+            assert!(writes > 6, "both labels of three disks were written");
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_disk_that_was_away_learns_of_it() {
+    let lab = Lab::small(5, 3);
+    let pool = older(&lab, &lab.all());
+    lab.kill(pool);
+    let pool = lab.imported(&[0, 1]);
+    assert_eq!(upgrade(&lab, &pool), Ok(true));
+    assert_eq!(flags(&lab, 2), [0; 2]);
+    let (shared, candidate) = (pool.clone(), lab.candidate(2));
+    lab.run(async move { shared.disk_back(candidate).await }).expect("a member");
+    assert_eq!(flags(&lab, 2), [Features::known().incompatible; 2]);
+}
+
+#[test]
+fn a_label_that_cannot_be_written_leaves_the_pool_as_it_was() {
+    let lab = Lab::small(6, 2);
+    let pool = older(&lab, &[0, 1]);
+    lab.disks[1].fail_next_writes(1);
+    let refused = upgrade(&lab, &pool).expect_err("one label is not written");
+    assert!(refused.context.contains("SERIAL001") && pool.features() == Features::NONE, "{refused}");
+    assert_eq!(upgrade(&lab, &pool), Ok(true));
+}

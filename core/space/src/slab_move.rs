@@ -1,0 +1,322 @@
+//! One slab of a row gets another disk while the row is in use.
+//!
+//! ```text
+//!   units reserved ─▶ copied ─▶ what was changed since is copied ─▶ ... ─▶ gate: nobody begins to change the chunk
+//!                                                        the last changes, all is settled, maps and header of the new slab
+//!                              the row with its slab in the new place ◀─ one change of the pool
+//! ```
+//!
+//! Invariants: until that one change the slab's old place counts, and gets every write; a crash or an error before it leaves nothing behind
+//! that anybody takes for a slab. With it the new place holds, durably, all that the old one held, so the row is at no time less
+//! protected. The row keeps its id: what the journal has for it still counts. The old units stay taken as long as a request may still
+//! be on its way to them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use holdfast_device::{Durability, IoBuf, IoError, IoErrorKind, IoSlice};
+use holdfast_model::BLOCK_BYTES;
+use holdfast_pool::slab::{HEAD_BYTES, map_at};
+use holdfast_pool::{SlabMove, UNIT_BYTES};
+
+use crate::block_set::BlockSet;
+use crate::column::MapOnDisk;
+use crate::pace::{Ended, Pace, Unlimited};
+use crate::slab::Slab;
+use crate::space::{Inner, Space, UsedRow};
+use crate::stripe::{Segment, segments};
+
+/// Bytes that are copied with one request.
+const PIECE_BYTES: u64 = 512 << 10;
+/// Requests at a time.
+const PIECES: usize = 8;
+/// The gate is tried when so little is left to copy, or after so many passes.
+const SMALL_BYTES: u64 = 4 << 20;
+const PASSES: u32 = 6;
+/// How often the gate is tried.
+const TRIES: u32 = 50;
+const PAUSE: Duration = Duration::from_millis(100);
+
+impl Space {
+    /// Moves a slab as planned. Answers false, and nothing is changed, where it cannot be moved now or makes nothing more even any more.
+    ///
+    /// # Errors
+    /// The pace says that it is to end, or the pool takes no changes.
+    pub async fn move_slab(&self, wanted: &SlabMove, pace: &dyn Pace) -> Result<bool, Ended> {
+        let moved = self.inner.move_slab(wanted, pace).await;
+        match (moved, self.inner.pool.refusal()) {
+            (Err(Ended::Failed(_)), Some(why)) => Err(IoError::new(IoErrorKind::ReadOnly, why).into()),
+            // What cannot be read or written stays where it is.
+            (Err(Ended::Failed(_)), None) => Ok(false),
+            (moved, _) => moved,
+        }
+    }
+}
+
+/// A slab that is being copied to another place.
+struct SlabCopy<'a> {
+    space: &'a Inner,
+    row: &'a UsedRow,
+    index: usize,
+    to: Slab,
+}
+
+impl Drop for SlabCopy<'_> {
+    fn drop(&mut self) {
+        *self.row.changed() = None;
+        if let Some(bands) = &self.row.parity {
+            bands.lock().changed = None;
+        }
+    }
+}
+
+impl Inner {
+    async fn move_slab(&self, wanted: &SlabMove, pace: &dyn Pace) -> Result<bool, Ended> {
+        self.ready().await?;
+        let _one = self.relocating.lock().await;
+        let Some(row) = self.row_if_any(wanted.chunk).await? else { return Ok(false) };
+        row.refresh();
+        self.resync_row(&row).await?;
+        let Some((known, place, units)) = self.pool.reserve_slab(wanted) else { return Ok(false) };
+        let to = Slab::new(&self.pool, &place)?;
+        let outages = to.disk.outages();
+        if known.id != row.record.id || !row.whole() || !outages.is_multiple_of(2) {
+            return Ok(false);
+        }
+        let copy = SlabCopy::begin(self, &row, wanted.slab.into(), to);
+        if copy.write_head(0, IoSlice::padded(&[0; HEAD_BYTES as usize])).await.is_err() {
+            return Ok(false);
+        }
+        let mut todo = copy.everything();
+        let (mut pass, mut tries) = (0, 0);
+        let gate = loop {
+            if !copy.copy(&todo, pace).await? {
+                return Ok(false);
+            }
+            todo = copy.take_changed();
+            pass += 1;
+            if copy.bytes(&todo) > SMALL_BYTES && pass < PASSES {
+                continue;
+            }
+            self.place_row(&row).await?;
+            if let Some(gate) = self.close_gate(&row).await {
+                break gate;
+            }
+            tries += 1;
+            if tries == TRIES {
+                return Ok(false);
+            }
+            pace.step(0).await?;
+            self.pool.env().clock.sleep(PAUSE).await;
+        };
+        if !copy.settle_source().await? {
+            return Ok(false);
+        }
+        todo.insert_all(&copy.take_changed());
+        if !copy.copy(&todo, &Unlimited).await? || copy.to.disk.flush().await.is_err() {
+            return Ok(false);
+        }
+        // Nobody writes maps from here on until the row has its new slab: it would miss them.
+        let _committing = self.backlog.committing.lock().await;
+        let mut maps = copy.maps().lock().await;
+        let told = copy.write_sums().await.is_ok() && copy.to.disk.flush().await.is_ok();
+        if !copy.is_whole() || !told || copy.write_maps(&maps).await.is_err() {
+            return Ok(false);
+        }
+        let moved = self.pool.move_slab(wanted, &known, place, &copy.to.disk, outages).await.map_err(IoError::from)?;
+        let Some(left) = moved else { return Ok(false) };
+        units.keep();
+        for place in maps.iter_mut() {
+            place.slots[copy.slot()] = 0;
+        }
+        row.slabs.get(copy.index).hold(left);
+        let to = Slab::new(&self.pool, &place)?;
+        to.set_in_step(outages);
+        row.slabs.replace(copy.index, to);
+        row.refresh();
+        drop(maps);
+        drop(gate);
+        pace.done(u64::from(known.slab_units) * UNIT_BYTES);
+        Ok(true)
+    }
+}
+
+impl<'a> SlabCopy<'a> {
+    /// From now on it is noted what changes.
+    fn begin(space: &'a Inner, row: &'a UsedRow, index: usize, to: Slab) -> Self {
+        match &row.parity {
+            Some(bands) => bands.lock().changed = Some(BlockSet::new(bands.geometry.bands)),
+            None => *row.changed() = Some(BlockSet::new((space.record.chunk_bytes / BLOCK_BYTES) as u32)),
+        }
+        Self { space, row, index, to }
+    }
+
+    fn column(&self) -> usize {
+        self.index / self.row.copies()
+    }
+
+    /// Which of a map's slots is the slab's.
+    fn slot(&self) -> usize {
+        if self.row.parity.is_some() { self.index } else { self.index % self.row.copies() }
+    }
+
+    fn maps(&self) -> &tokio::sync::Mutex<Vec<MapOnDisk>> {
+        match &self.row.parity {
+            Some(bands) => &bands.maps,
+            None => &self.row.columns[self.column()].maps,
+        }
+    }
+
+    /// All blocks of the column, or all bands.
+    fn everything(&self) -> BlockSet {
+        let limit = match &self.row.parity {
+            Some(bands) => bands.geometry.bands,
+            None => self.row.columns[self.column()].lock().blocks(),
+        };
+        let mut all = BlockSet::new(limit);
+        all.insert(0, limit);
+        all
+    }
+
+    /// The blocks of the column, or the bands, that were changed since this was asked last.
+    fn take_changed(&self) -> BlockSet {
+        if let Some(bands) = &self.row.parity {
+            let limit = bands.geometry.bands;
+            return bands.lock().changed.replace(BlockSet::new(limit)).unwrap_or_else(|| BlockSet::new(limit));
+        }
+        let changed = {
+            let mut guard = self.row.changed();
+            let limit = guard.as_ref().map_or(0, BlockSet::limit);
+            guard.replace(BlockSet::new(limit)).unwrap_or_else(|| BlockSet::new(limit))
+        };
+        let mut blocks = BlockSet::new(self.row.columns[self.column()].lock().blocks());
+        for (start, end) in changed.runs(0, changed.limit()) {
+            let range = segments(self.row.shape(), u64::from(start) * BLOCK_BYTES, (end - start) as usize * BLOCK_BYTES as usize);
+            for segment in range.filter(|segment| segment.column == self.column()) {
+                let first = (segment.offset / BLOCK_BYTES) as u32;
+                blocks.insert(first, first + (segment.len as u64 / BLOCK_BYTES) as u32);
+            }
+        }
+        blocks
+    }
+
+    /// About how many bytes that is to copy.
+    fn bytes(&self, todo: &BlockSet) -> u64 {
+        let each = self.row.parity.as_ref().map_or(1, |bands| u64::from(bands.geometry.depth));
+        u64::from(todo.count()) * each * BLOCK_BYTES
+    }
+
+    /// Copies blocks of the column, or bands. Answers false where that cannot be done now.
+    async fn copy(&self, todo: &BlockSet, pace: &dyn Pace) -> Result<bool, Ended> {
+        if let Some(bands) = &self.row.parity {
+            for band in todo.runs(0, todo.limit()).flat_map(|(start, end)| start..end) {
+                if bands.lock().places[band as usize] == crate::parity::NOWHERE {
+                    continue;
+                }
+                pace.step(u64::from(bands.geometry.depth) * BLOCK_BYTES).await?;
+                if !self.row.copy_band(self.index, band, &self.to).await? {
+                    return Ok(false);
+                }
+            }
+            return Ok(true);
+        }
+        let most = (PIECE_BYTES / BLOCK_BYTES) as u32;
+        let pieces: Vec<(u32, u32)> = {
+            let state = self.row.columns[self.column()].lock();
+            let held = todo.runs(0, todo.limit()).flat_map(|(start, end)| state.written.runs(start, end));
+            held.flat_map(|(start, end)| (start..end).step_by(most as usize).map(move |at| (at, end.min(at + most)))).collect()
+        };
+        for pieces in pieces.chunks(PIECES) {
+            pace.step(pieces.iter().map(|(start, end)| u64::from(end - start) * BLOCK_BYTES).sum()).await?;
+            for copied in join_all(pieces.iter().map(|(start, end)| self.copy_piece(*start, *end))).await {
+                copied?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Copies blocks as their checksums say. Without these, from the slab itself, and only if they cannot be read from one that backs it: what is
+    /// wrong on another copy stays there.
+    async fn copy_piece(&self, start: u32, end: u32) -> Result<(), IoError> {
+        let (offset, len) = (u64::from(start) * BLOCK_BYTES, (end - start) as usize * BLOCK_BYTES as usize);
+        let data = if self.row.sums.is_some() {
+            let segment = Segment { at: 0, len, column: self.column(), offset };
+            self.space.read_segment(self.row, &segment, IoBuf::new(len)).await?
+        } else {
+            self.row.read_source(self.column(), offset, len, Some(self.index)).await?.1
+        };
+        self.to.disk.write(self.to.at(offset), data.freeze(), Durability::Cached).await
+    }
+
+    /// Puts in place, makes durable and writes into the maps what the row was given. The gate must be shut. Answers whether nothing
+    /// is left.
+    async fn settle_source(&self) -> Result<bool, IoError> {
+        self.space.place_row(self.row).await?;
+        if self.row.parity.is_some() {
+            self.space.commit_row(self.row).await?;
+        } else {
+            self.space.flush_row(self.row).await?;
+            self.space.settle_sums(self.row).await?;
+            self.row.unmark(self.column(), |_, _| true).await?;
+        }
+        Ok(self.is_whole())
+    }
+
+    fn is_whole(&self) -> bool {
+        let durable = match &self.row.parity {
+            Some(bands) => bands.lock().is_durable(),
+            None => self.row.columns[self.column()].lock().is_durable(),
+        };
+        durable && self.row.whole()
+    }
+
+    async fn write_head(&self, at: u64, block: IoSlice) -> Result<(), IoError> {
+        self.to.disk.write(self.to.start + at, block, Durability::Durable).await
+    }
+
+    /// Writes the checksums of all that was copied.
+    async fn write_sums(&self) -> Result<(), IoError> {
+        let set = self.row.sums_set(self.index);
+        let pages = self.row.sums.as_ref().map_or(0, |sums| sums.pages(set));
+        for page in 0..pages {
+            if let Some((offset, sealed)) = self.row.sums_page_for(set, page, &self.to).await? {
+                self.to.disk.write(offset, sealed.freeze(), Durability::Cached).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the maps as they are on the row's other slabs, and then the header.
+    async fn write_maps(&self, maps: &[MapOnDisk]) -> Result<(), IoError> {
+        for (map, place) in maps.iter().enumerate() {
+            let (at, disk) = (map_at(map, 0), self.to.disk.id);
+            let block = match self.row.parity {
+                Some(_) => self.row.seal_band_map(map as u32, disk, self.to.start + at, place.sequence),
+                None => {
+                    let bits = self.row.columns[self.column()].lock().map_bits(map);
+                    bits.seal(&self.row.owner(self.column(), map), disk, self.to.start + at, place.sequence)
+                }
+            };
+            self.write_head(at, block.freeze()).await?;
+        }
+        self.write_head(0, self.row.header(self.index, &self.to)?).await
+    }
+}
+
+impl UsedRow {
+    /// Copies what a slab is to hold of a band to another place. Answers false where the band's change was cut short.
+    async fn copy_band(&self, index: usize, band: u32, to: &Slab) -> Result<bool, IoError> {
+        let row: &Arc<crate::row::Row> = self;
+        let _turn = row.shared_turn(band).await;
+        if row.bands().lock().torn.contains_key(&band) {
+            return Ok(false);
+        }
+        for (rows, piece) in row.pieces_of(index, band) {
+            let bytes = row.load_pieces(rows, 1 << piece).await?.take(piece).freeze();
+            let offset = row.bands().geometry.offset(rows.stripe, rows.within, rows.place);
+            to.disk.write(to.at(offset), bytes, Durability::Cached).await?;
+        }
+        Ok(true)
+    }
+}
