@@ -48,6 +48,9 @@ pub struct Scan {
     pub pools: Vec<FoundPool>,
     /// Disks without a trace of a pool.
     pub blank: Vec<Candidate>,
+    /// Disks that say which pool they belong to and of which no whole configuration was found, by the pool's id. With that of the
+    /// pool in use they can be taken back.
+    pub strays: Vec<(Uuid, Member)>,
     /// Disks that belong to a pool but cannot be used, and why.
     pub damaged: Vec<(Candidate, String)>,
 }
@@ -93,6 +96,24 @@ pub(crate) struct OpenChange {
     pub payload: Vec<u8>,
 }
 
+impl Scan {
+    /// Disks that cannot be used without others, and why.
+    pub fn unusable(self) -> impl Iterator<Item = (Candidate, String)> {
+        let why = |(pool, member): (Uuid, Member)| {
+            let why = format!("it belongs to pool {pool}, of which no whole configuration was found: attach more of its disks");
+            (member.candidate, why)
+        };
+        self.damaged.into_iter().chain(self.strays.into_iter().map(why))
+    }
+
+    /// The disk of a pool that was looked at alone, with the last change that its log holds, where that can be read.
+    pub(crate) fn alone(self, pool: Uuid) -> Option<(Member, Option<Position>)> {
+        let found = self.pools.into_iter().find(|found| found.id == pool);
+        let member = found.and_then(|found| found.members.into_iter().next().map(|member| (member, Some(found.position))));
+        member.or_else(|| self.strays.into_iter().find(|(id, _)| *id == pool).map(|(_, member)| (member, None)))
+    }
+}
+
 impl FoundPool {
     /// Its name.
     pub fn name(&self) -> String {
@@ -134,12 +155,7 @@ pub async fn scan(candidates: Vec<Candidate>) -> Scan {
                 scan.pools.push(pool);
                 scan.damaged.extend(misfits);
             }
-            Err(members) => scan.damaged.extend(members.into_iter().map(|member| {
-                (
-                    member.candidate,
-                    format!("it belongs to pool {id}, of which no whole configuration was found: attach more of its disks"),
-                )
-            })),
+            Err(members) => scan.strays.extend(members.into_iter().map(|member| (id, member))),
         }
     }
     scan
