@@ -1,14 +1,15 @@
 //! Changes as bytes: one tag, then the fields in order. A reader checks every value before it believes it.
 
 use holdfast_model::wire::{Reader, WireError, Writer};
-use holdfast_model::{ByteSize, DiskState, Layout, Media, Name, Place, Provisioning, Shape, Usage};
+use holdfast_model::{ByteSize, DiskState, Layout, Media, Name, Place, Provisioning, RetirePolicy, Shape, Usage};
 
-use crate::config::{Change, DiskRecord, MAX_DISKS, RowRecord, SlabPlace, SpaceRecord};
+use crate::config::{Change, DiskRecord, LossPolicy, MAX_DISKS, RowRecord, SlabPlace, SpaceRecord};
 use crate::frame::Position;
 
 const MEDIA: [Media; 3] = [Media::Unknown, Media::Hdd, Media::Ssd];
 const USAGE: [Usage; 5] = [Usage::Auto, Usage::Manual, Usage::HotSpare, Usage::Journal, Usage::Retired];
 const STATES: [DiskState; 3] = [DiskState::Online, DiskState::Missing, DiskState::Failed];
+const RETIRE: [RetirePolicy; 3] = [RetirePolicy::Auto, RetirePolicy::Always, RetirePolicy::Never];
 const PROVISIONING: [Provisioning; 2] = [Provisioning::Fixed, Provisioning::Thin];
 /// Flags of a space.
 const COMPLETE: u8 = 1;
@@ -100,6 +101,14 @@ impl Change {
             Self::Forced { from, generation } => {
                 writer.u8(12).u64(from.generation).u64(from.sequence).u64(*generation);
             }
+            Self::DiskGone(disk) => {
+                writer.u8(13).u16(*disk);
+            }
+            Self::LossPolicy(policy) => {
+                writer.u8(14);
+                write_choice(writer, &RETIRE, &policy.retire);
+                writer.u8(policy.grace_seconds.is_some().into()).u32(policy.grace_seconds.unwrap_or(0));
+            }
         }
     }
 
@@ -120,6 +129,12 @@ impl Change {
             12 => {
                 let from = Position { generation: reader.u64()?, sequence: reader.u64()? };
                 Self::Forced { from, generation: reader.u64()? }
+            }
+            13 => Self::DiskGone(reader.u16()?),
+            14 => {
+                let retire = read_choice(reader, &RETIRE, "retire policy")?;
+                let (given, seconds) = (read_bool(reader)?, reader.u32()?);
+                Self::LossPolicy(LossPolicy { retire, grace_seconds: given.then_some(seconds) })
             }
             _ => return Err(WireError::Value("change")),
         })

@@ -14,7 +14,7 @@
 //!  slab.rs      the head of a slab                                                      area.rs: how a disk is divided
 //!  allot.rs     which disks a row gets, enclosures.rs: in which enclosures              journal.rs: journals of parity spaces
 //!  moves.rs     rows and slabs that move, another shape                                 capacity.rs: what it could hold
-//!  status.rs    how a pool is
+//!  removal.rs   disks that leave for good                          status.rs    how a pool is
 //! ```
 //!
 //! Invariant: a change that was answered is found again by every import that assembles a quorum, and a disk that missed
@@ -40,6 +40,7 @@ mod log;
 mod moves;
 mod pool;
 mod quorum;
+mod removal;
 mod room;
 mod scan;
 pub mod slab;
@@ -49,7 +50,7 @@ mod status;
 pub use allot::row_raw_bytes;
 pub use area::{Area, LARGEST_DISK_BYTES, SMALLEST_DISK_BYTES, UNIT_BYTES};
 pub use capacity::Capacity;
-pub use config::{Change, Config, DiskRecord, RowRecord, SlabPlace, SpaceRecord, SpaceRows};
+pub use config::{Change, Config, DiskRecord, LossPolicy, RowRecord, SlabPlace, SpaceRecord, SpaceRows};
 pub use disk::{DiskCounters, InFlight, PoolDisk};
 pub use error::{PoolError, PoolErrorKind};
 pub use event::{Env, Event, EventSink, Severity, Witness, WitnessRecord};

@@ -91,6 +91,7 @@ pub struct FoundPool {
 /// votes before it as well as those after it, and hands it on to other disks as a record and not within a checkpoint.
 pub(crate) struct OpenChange {
     pub votes_before: Votes,
+    pub disks_before: BTreeMap<Uuid, u16>,
     pub position_before: Position,
     pub checkpoint_before: Vec<u8>,
     pub payload: Vec<u8>,
@@ -124,6 +125,13 @@ impl FoundPool {
     pub fn missing(&self) -> Vec<&DiskRecord> {
         let here = |id: Uuid| self.members.iter().any(|member| member.id == id);
         self.config.disks.values().filter(|record| !here(record.id)).collect()
+    }
+
+    /// The numbers of its disks, with one that its last change, which may never have counted, took out of it.
+    pub(crate) fn numbers(&self) -> BTreeMap<Uuid, u16> {
+        let mut numbers = self.open_change.as_ref().map_or_else(BTreeMap::new, |change| change.disks_before.clone());
+        numbers.extend(self.config.disks.values().map(|record| (record.id, record.index)));
+        numbers
     }
 
     /// Disks that are here and whose log is behind the pool's.
@@ -322,8 +330,10 @@ async fn load(pool: Uuid, member: &Member, tip: &Tip) -> Option<(Config, Option<
     if Votes::of(&config) == votes_before {
         return Some((config, None));
     }
-    let checkpoint_before = replay(&payloads)?.checkpoint();
-    Some((config, Some(OpenChange { votes_before, position_before, checkpoint_before, payload: last })))
+    let before = replay(&payloads)?;
+    let disks_before = before.disks.values().map(|record| (record.id, record.index)).collect();
+    let checkpoint_before = before.checkpoint();
+    Some((config, Some(OpenChange { votes_before, disks_before, position_before, checkpoint_before, payload: last })))
 }
 
 fn replay(payloads: &[(Position, Vec<u8>)]) -> Option<Config> {
