@@ -11,7 +11,7 @@ pub mod wire;
 pub use bytes::ByteSize;
 pub use health::{Condition, DiskState, Health, PoolState, SpaceState};
 pub use layout::{Integrity, Layout, Provisioning, Shape, ShapeError};
-pub use media::{Media, Place, Usage};
+pub use media::{Media, Place, RetirePolicy, Usage};
 pub use name::{Name, NameError, SpacePath};
 pub use uuid::Uuid;
 

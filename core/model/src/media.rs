@@ -39,6 +39,19 @@ impl Usage {
     }
 }
 
+/// What is done of itself about disks that are lost, or that tell of their end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RetirePolicy {
+    /// Such a disk is retired and what it held made anew, if all of that has room on the others.
+    #[default]
+    Auto,
+    /// The same, as far as there is room.
+    Always,
+    /// Nothing, until the administrator says so.
+    Never,
+}
+
 /// Where a disk sits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Place {

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use holdfast_model::{Name, Uuid};
 
-use crate::config::{Config, DiskRecord};
+use crate::config::Config;
 use crate::event::WitnessRecord;
 use crate::frame::Position;
 use crate::quorum::Votes;
@@ -26,11 +26,9 @@ impl Electorate {
         let after = Votes::of(&found.config);
         let Some(change) = &found.open_change else { return Self { votes: vec![after] } };
         let both = Self { votes: vec![change.votes_before.clone(), after.clone()] };
-        let at_tip = |record: &DiskRecord| {
-            let member = found.members.iter().find(|member| member.id == record.id);
-            member.is_some_and(|member| member.tip.is_some_and(|tip| tip.position == found.position))
-        };
-        let holders = found.config.disks.values().filter(|record| at_tip(record)).map(|record| record.index).collect();
+        let numbers = found.numbers();
+        let at_tip = found.members.iter().filter(|member| member.tip.is_some_and(|tip| tip.position == found.position));
+        let holders = at_tip.filter_map(|member| numbers.get(&member.id).copied()).collect();
         if !both.carried(&holders, witness.is_some_and(|witness| witness.tip == found.position)) {
             return both;
         }

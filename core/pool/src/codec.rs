@@ -1,15 +1,16 @@
 //! Changes as bytes: one tag, then the fields in order. A reader checks every value before it believes it.
 
 use holdfast_model::wire::{Reader, WireError, Writer};
-use holdfast_model::{ByteSize, DiskState, Integrity, Layout, Media, Name, Place, Provisioning, Shape, Usage};
+use holdfast_model::{ByteSize, DiskState, Integrity, Layout, Media, Name, Place, Provisioning, RetirePolicy, Shape, Usage};
 
-use crate::config::{Change, DiskRecord, MAX_DISKS, RowRecord, SlabPlace, SpaceRecord};
+use crate::config::{Change, DiskRecord, LossPolicy, MAX_DISKS, RowRecord, SlabPlace, SpaceRecord};
 use crate::features::Features;
 use crate::frame::Position;
 
 const MEDIA: [Media; 3] = [Media::Unknown, Media::Hdd, Media::Ssd];
 const USAGE: [Usage; 5] = [Usage::Auto, Usage::Manual, Usage::HotSpare, Usage::Journal, Usage::Retired];
 const STATES: [DiskState; 3] = [DiskState::Online, DiskState::Missing, DiskState::Failed];
+const RETIRE: [RetirePolicy; 3] = [RetirePolicy::Auto, RetirePolicy::Always, RetirePolicy::Never];
 const PROVISIONING: [Provisioning; 2] = [Provisioning::Fixed, Provisioning::Thin];
 /// Flags of a space.
 const COMPLETE: u8 = 1;
@@ -112,6 +113,14 @@ impl Change {
                 writer.u8(13);
                 features.write(writer);
             }
+            Self::DiskGone(disk) => {
+                writer.u8(14).u16(*disk);
+            }
+            Self::LossPolicy(policy) => {
+                writer.u8(15);
+                write_choice(writer, &RETIRE, &policy.retire);
+                writer.u8(policy.grace_seconds.is_some().into()).u32(policy.grace_seconds.unwrap_or(0));
+            }
         }
     }
 
@@ -134,6 +143,12 @@ impl Change {
                 Self::Forced { from, generation: reader.u64()? }
             }
             13 => Self::Features(Features::read(reader)?),
+            14 => Self::DiskGone(reader.u16()?),
+            15 => {
+                let retire = read_choice(reader, &RETIRE, "retire policy")?;
+                let (given, seconds) = (read_bool(reader)?, reader.u32()?);
+                Self::LossPolicy(LossPolicy { retire, grace_seconds: given.then_some(seconds) })
+            }
             _ => return Err(WireError::Value("change")),
         })
     }

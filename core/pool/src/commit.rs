@@ -292,6 +292,11 @@ impl Pool {
                 _ => None,
             };
             state.config.apply(change).expect("changes are checked before they are written");
+            if let Change::DiskGone(disk) = change
+                && let Some(disk) = state.disks.remove(disk)
+            {
+                disk.go_out();
+            }
             if let Some(row) = gone {
                 let held = state.config.reserve(&row);
                 debug_assert!(held, "units just released are free");
@@ -376,12 +381,15 @@ impl Touched {
             Change::Space(SpaceRecord { id, .. }) | Change::SpaceGone(id) => {
                 !self.spaces.contains(id) && !self.spaces_of_rows.contains(id)
             }
-            Change::Disk(DiskRecord { index, .. }) | Change::DiskOut { disk: index, .. } => !self.disks.contains(index),
+            Change::Disk(DiskRecord { index, .. }) | Change::DiskOut { disk: index, .. } | Change::DiskGone(index) => {
+                !self.disks.contains(index)
+            }
             Change::Pool(_)
             | Change::Features(_)
             | Change::Opened
             | Change::Closed
             | Change::Counters { .. }
+            | Change::LossPolicy(_)
             | Change::Forced { .. } => true,
         }
     }
@@ -395,7 +403,7 @@ impl Touched {
             Change::Space(SpaceRecord { id, .. }) | Change::SpaceGone(id) => {
                 self.spaces.insert(*id);
             }
-            Change::Disk(DiskRecord { index, .. }) | Change::DiskOut { disk: index, .. } => {
+            Change::Disk(DiskRecord { index, .. }) | Change::DiskOut { disk: index, .. } | Change::DiskGone(index) => {
                 self.disks.insert(*index);
             }
             Change::Pool(_)
@@ -403,6 +411,7 @@ impl Touched {
             | Change::Opened
             | Change::Closed
             | Change::Counters { .. }
+            | Change::LossPolicy(_)
             | Change::Forced { .. } => {}
         }
     }

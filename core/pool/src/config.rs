@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use holdfast_model::wire::{WireError, Writer};
-use holdfast_model::{DiskState, Media, Name, Place, Provisioning, Shape, Usage, Uuid};
+use holdfast_model::{DiskState, Media, Name, Place, Provisioning, RetirePolicy, Shape, Usage, Uuid};
 
 use crate::allot::{slab_bytes, slab_units};
 use crate::area::{Area, UNIT_BYTES};
@@ -42,6 +42,15 @@ pub struct DiskRecord {
     pub state: DiskState,
     /// Whether it counts for the quorum.
     pub voting: bool,
+}
+
+/// What a pool does of itself about disks that are lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LossPolicy {
+    /// Whether they are retired.
+    pub retire: RetirePolicy,
+    /// How long they may be away before; `None` leaves it to the daemon.
+    pub grace_seconds: Option<u32>,
 }
 
 /// A space of the pool.
@@ -162,6 +171,10 @@ pub enum Change {
         /// Missing or failed.
         state: DiskState,
     },
+    /// A disk that holds no slab left the pool for good.
+    DiskGone(u16),
+    /// Lost disks are dealt with so.
+    LossPolicy(LossPolicy),
     /// A space is as told.
     Space(SpaceRecord),
     /// A space and all its rows are gone.
@@ -252,6 +265,8 @@ pub struct Config {
     /// Where forced imports left a history that other disks may have continued, and the generations that they began; the
     /// latest of them.
     pub forced: Vec<(Position, u64)>,
+    /// What is done about lost disks.
+    pub loss_policy: LossPolicy,
     pub(crate) row_bytes: u64,
 }
 
@@ -293,6 +308,8 @@ impl Config {
             }
             Change::Disk(record) => self.apply_disk(record)?,
             Change::DiskOut { disk, state } => self.apply_disk_out(*disk, *state)?,
+            Change::DiskGone(disk) => self.apply_disk_gone(*disk)?,
+            Change::LossPolicy(policy) => self.loss_policy = *policy,
             Change::Space(record) => self.apply_space(record)?,
             Change::SpaceGone(id) => {
                 let gone = self.spaces.remove(id).ok_or(WireError::Value("space"))?;
@@ -344,12 +361,14 @@ impl Config {
             Change::SpaceGone(id) => self.spaces.contains_key(id),
             Change::Space(record) => self.spaces.get(&record.id).is_none_or(|space| space.record.uuid == record.uuid),
             Change::DiskOut { disk, .. } => self.disks.contains_key(disk),
+            Change::DiskGone(disk) => self.may_go(*disk),
             Change::Disk(record) => self.disks.get(&record.index).is_none_or(|known| known.id == record.id),
             Change::Pool(_)
             | Change::Features(_)
             | Change::Opened
             | Change::Closed
             | Change::Counters { .. }
+            | Change::LossPolicy(_)
             | Change::Forced { .. } => true,
         }
     }
@@ -401,7 +420,8 @@ impl Config {
             std::iter::once(Change::Space(space.record.clone())).chain(rows)
         });
         let forced = self.forced.iter().map(|(from, generation)| Change::Forced { from: *from, generation: *generation });
-        head.chain(std::iter::once(self.counters())).chain(forced).chain(disks).chain(spaces)
+        let policy = (self.loss_policy != LossPolicy::default()).then_some(Change::LossPolicy(self.loss_policy));
+        head.chain(std::iter::once(self.counters())).chain(policy).chain(forced).chain(disks).chain(spaces)
     }
 
     /// The numbers that were used already, as a change that changes nothing here.
@@ -466,6 +486,23 @@ impl Config {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Whether a disk can leave: no unit of it is taken, and another one votes.
+    fn may_go(&self, disk: u16) -> bool {
+        let Some(record) = self.disks.get(&disk) else { return false };
+        let units = Area::of_disk("", record.disk_bytes).map(|area| area.units()).ok();
+        let empty = self.free.get(&disk).map(FreeExtents::free) == units;
+        empty && self.disks.values().any(|other| other.voting && other.index != disk)
+    }
+
+    fn apply_disk_gone(&mut self, disk: u16) -> Result<(), WireError> {
+        if !self.may_go(disk) {
+            return Err(WireError::Value("disk"));
+        }
+        self.disks.remove(&disk);
+        self.free.remove(&disk);
         Ok(())
     }
 

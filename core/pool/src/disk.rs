@@ -94,6 +94,11 @@ impl PoolDisk {
         let _ = self.outages.fetch_update(Ordering::AcqRel, Ordering::Acquire, even);
     }
 
+    /// Lets the device behind it go.
+    pub(crate) fn detach(&self) {
+        self.attached.store(None);
+    }
+
     /// The device behind it.
     pub fn device(&self) -> Option<Arc<dyn Device>> {
         self.attached.load().as_ref().map(|attached| attached.0.clone())

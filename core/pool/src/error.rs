@@ -13,6 +13,8 @@ pub enum PoolErrorKind {
     NotFound,
     /// An object of this name is there already.
     Exists,
+    /// The object is in use, or in a state so that this must not be done now.
+    Conflict,
     /// Not enough room on enough disks.
     NoSpace,
     /// Too few disks agree to change anything safely.
@@ -73,7 +75,9 @@ impl From<PoolError> for IoError {
     fn from(error: PoolError) -> Self {
         let kind = match error.kind {
             PoolErrorKind::NoSpace => IoErrorKind::NoSpace,
-            PoolErrorKind::Invalid | PoolErrorKind::NotFound | PoolErrorKind::Exists => IoErrorKind::Invalid,
+            PoolErrorKind::Invalid | PoolErrorKind::NotFound | PoolErrorKind::Exists | PoolErrorKind::Conflict => {
+                IoErrorKind::Invalid
+            }
             PoolErrorKind::NoQuorum | PoolErrorKind::ReadOnly => IoErrorKind::ReadOnly,
             PoolErrorKind::Damaged | PoolErrorKind::Io => IoErrorKind::Media,
         };

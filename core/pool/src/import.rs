@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use holdfast_device::{Device, Durability, IoError, IoSlice};
-use holdfast_model::{BLOCK_BYTES, DiskState, Name, Uuid};
+use holdfast_model::{BLOCK_BYTES, DiskState, Name};
 
 use crate::PoolError;
 use crate::admission::{Admission, Electorate};
@@ -89,7 +89,7 @@ pub(crate) async fn create(env: Env, name: Name, disks: Vec<Candidate>, features
 
 pub(crate) async fn adopt(env: Env, mut found: FoundPool, force: bool) -> Result<Arc<Pool>, PoolError> {
     let (id, position) = (found.id, found.position);
-    let by_id: BTreeMap<Uuid, u16> = found.config.disks.values().map(|record| (record.id, record.index)).collect();
+    let by_id = found.numbers();
     let witness = env.witness.load(id);
     let electorate = Electorate::of(&mut found, witness);
     let numbered = || found.members.iter().filter_map(|member| Some((*by_id.get(&member.id)?, member)));
@@ -132,6 +132,8 @@ pub(crate) async fn adopt(env: Env, mut found: FoundPool, force: bool) -> Result
     }
 
     let FoundPool { config, members, open_change, .. } = found;
+    let strangers = members.iter().filter(|member| config.disks.values().all(|record| record.id != member.id));
+    let strangers: Vec<String> = strangers.map(|member| member.candidate.info.path.clone()).collect();
     let members: BTreeMap<u16, Member> =
         members.into_iter().filter_map(|member| Some((*by_id.get(&member.id)?, member))).collect();
     let mut disks = BTreeMap::new();
@@ -151,11 +153,19 @@ pub(crate) async fn adopt(env: Env, mut found: FoundPool, force: bool) -> Result
         let place = LogPlace { device, area, pool: id, disk: record.id };
         logs.insert(record.index, DiskLog::new(place, member.tip));
     }
+    // Those that the open change takes out have a say in whether it counts, and nothing else any more.
+    let leaving = members.iter().filter(|(index, _)| !config.disks.contains_key(index) && held.contains(index));
+    for (index, member) in leaving {
+        let place = LogPlace { device: member.candidate.device.clone(), area: member.area, pool: id, disk: member.id };
+        logs.insert(*index, DiskLog::new(place, member.tip));
+    }
     let repaired = catch_up(&mut logs, &config, position, open_change).await;
     let holders: BTreeSet<u16> = logs.keys().copied().collect();
     if !admission.electorate.carried(&holders, witness_held) && !force {
         return Err(admission.no_quorum(&config));
     }
+    logs.retain(|index, _| config.disks.contains_key(index));
+    let holders: BTreeSet<u16> = logs.keys().copied().collect();
     let absent: Vec<u16> = (config.disks.values())
         .filter(|record| record.state == DiskState::Online && !holders.contains(&record.index))
         .map(|record| record.index)
@@ -175,6 +185,10 @@ pub(crate) async fn adopt(env: Env, mut found: FoundPool, force: bool) -> Result
     let repairs = damaged_labels.into_iter().map(|index| (index, label));
     for (index, what) in repairs.chain(damaged_logs.into_iter().map(|index| (index, log))) {
         pool.emit(Severity::Warning, format!("disk {}", pool.disk_label(index)), what.into(), "watch the disk");
+    }
+    for path in strangers {
+        let cause = format!("was a disk of pool {} and is none any more: nothing on it is believed", pool.name());
+        pool.emit(Severity::Warning, format!("disk {path}"), cause, "wipe it, then it can be used anew");
     }
     for (index, device, info) in returned {
         let disk = pool.disk(index).expect("every record has a disk");

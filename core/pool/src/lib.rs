@@ -16,6 +16,7 @@
 //!  moves.rs     rows and slabs that move, another shape                                 capacity.rs: what it could hold
 //!  balance.rs   which slabs would make the use of disks even
 //!  status.rs    how a pool is                                                         features.rs: what not every version knows
+//!  removal.rs   disks that leave for good
 //! ```
 //!
 //! Invariant: a change that was answered is found again by every import that assembles a quorum, and a disk that missed
@@ -43,6 +44,7 @@ mod log;
 mod moves;
 mod pool;
 mod quorum;
+mod removal;
 mod room;
 mod scan;
 pub mod slab;
@@ -53,7 +55,7 @@ pub use allot::row_raw_bytes;
 pub use area::{Area, LARGEST_DISK_BYTES, SMALLEST_DISK_BYTES, UNIT_BYTES};
 pub use balance::{Balance, DiskUse, SlabMove};
 pub use capacity::Capacity;
-pub use config::{Change, Config, DiskRecord, RowRecord, SlabPlace, SpaceRecord, SpaceRows};
+pub use config::{Change, Config, DiskRecord, LossPolicy, RowRecord, SlabPlace, SpaceRecord, SpaceRows};
 pub use disk::{DiskCounters, InFlight, PoolDisk};
 pub use error::{PoolError, PoolErrorKind};
 pub use event::{Env, Event, EventSink, Severity, Witness, WitnessRecord};

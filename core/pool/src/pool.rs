@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use holdfast_device::{Device, IoError};
-use holdfast_model::{DiskState, Media, Name, Place, Provisioning, Shape, Usage, Uuid};
+use holdfast_model::{ByteSize, DiskState, Media, Name, Place, Provisioning, Shape, Usage, Uuid};
 
 use crate::allot::allot;
 use crate::area::Area;
@@ -436,10 +436,8 @@ impl Pool {
         if let Some(disk) = self.pool_disks().iter().find(|disk| same(disk)) {
             return Some(disk.index);
         }
-        let found = scan(vec![candidate.clone()]).await;
-        let members = found.pools.into_iter().filter(|pool| pool.id == self.id).flat_map(|pool| pool.members);
-        let ids: Vec<Uuid> = members.map(|member| member.id).collect();
-        self.pool_disks().iter().find(|disk| ids.contains(&disk.id)).map(|disk| disk.index)
+        let (member, _) = scan(vec![candidate.clone()]).await.alone(self.id)?;
+        self.pool_disks().iter().find(|disk| disk.id == member.id).map(|disk| disk.index)
     }
 
     /// Changes what the pool knows of a disk; false if it knew that already.
@@ -471,17 +469,31 @@ impl Pool {
         let _admin = self.admin.lock().await;
         let device = candidate.device.clone();
         let info = candidate.info.clone();
-        let found = scan(vec![candidate]).await.pools.into_iter().find(|pool| pool.id == self.id);
         let stranger = || PoolError::invalid(format!("disk {} is not a member of pool {}", info.path, self.name));
-        let found = found.ok_or_else(stranger)?;
-        if self.state().config.departed_before(found.position) {
-            return Err(PoolError::damaged(format!(
-                "disk {} has changes up to {} that pool {} has not, since it was imported with force without it: wipe the disk and add it anew if they are not wanted",
-                info.path, found.position, self.name
+        let (member, position) = scan(vec![candidate]).await.alone(self.id).ok_or_else(stranger)?;
+        let disk = self.pool_disks().into_iter().find(|disk| disk.id == member.id).ok_or_else(stranger)?;
+        if member.area != disk.area {
+            return Err(PoolError::invalid(format!(
+                "disk {} has {} now and had {} in pool {}: give it its size back, or wipe it and add it anew",
+                info.path,
+                ByteSize(member.area.disk_bytes),
+                ByteSize(disk.area.disk_bytes),
+                self.name
             )));
         }
-        let member = found.members.into_iter().next().ok_or_else(stranger)?;
-        let disk = self.pool_disks().into_iter().find(|disk| disk.id == member.id).ok_or_else(stranger)?;
+        let generation = self.position.lock().expect("no panic while held").generation;
+        let elsewhere = match position {
+            Some(position) if self.state().config.departed_before(position) => Some(format!("changes up to {position}")),
+            // Its log cannot say what it took part in, but its label does.
+            None if member.promised > generation => Some(format!("a promise of generation {}", member.promised)),
+            _ => None,
+        };
+        if let Some(what) = elsewhere {
+            return Err(PoolError::damaged(format!(
+                "disk {} has {what} that pool {} has not, since one of them was imported with force without the other: wipe the disk and add it anew if they are not wanted",
+                info.path, self.name
+            )));
+        }
         self.take_back(&disk, device, &info).await
     }
 

@@ -28,7 +28,7 @@ impl Votes {
                 Change::Disk(record) => {
                     votes.remove(&record.index);
                 }
-                Change::DiskOut { disk, .. } if votes.len() > 1 => {
+                Change::DiskOut { disk, .. } | Change::DiskGone(disk) if votes.len() > 1 => {
                     votes.remove(disk);
                 }
                 _ => {}

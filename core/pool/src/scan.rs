@@ -49,6 +49,9 @@ pub struct Scan {
     pub pools: Vec<FoundPool>,
     /// Disks without a trace of a pool.
     pub blank: Vec<Candidate>,
+    /// Disks that say which pool they belong to and of which no whole configuration was found, by the pool's id. With that of the
+    /// pool in use they can be taken back.
+    pub strays: Vec<(Uuid, Member)>,
     /// Disks that belong to a pool but cannot be used, and why.
     pub damaged: Vec<(Candidate, String)>,
 }
@@ -89,9 +92,28 @@ pub struct FoundPool {
 /// votes before it as well as those after it, and hands it on to other disks as a record and not within a checkpoint.
 pub(crate) struct OpenChange {
     pub votes_before: Votes,
+    pub disks_before: BTreeMap<Uuid, u16>,
     pub position_before: Position,
     pub checkpoint_before: Vec<u8>,
     pub payload: Vec<u8>,
+}
+
+impl Scan {
+    /// Disks that cannot be used without others, and why.
+    pub fn unusable(self) -> impl Iterator<Item = (Candidate, String)> {
+        let why = |(pool, member): (Uuid, Member)| {
+            let why = format!("it belongs to pool {pool}, of which no whole configuration was found: attach more of its disks");
+            (member.candidate, why)
+        };
+        self.damaged.into_iter().chain(self.strays.into_iter().map(why))
+    }
+
+    /// The disk of a pool that was looked at alone, with the last change that its log holds, where that can be read.
+    pub(crate) fn alone(self, pool: Uuid) -> Option<(Member, Option<Position>)> {
+        let found = self.pools.into_iter().find(|found| found.id == pool);
+        let member = found.and_then(|found| found.members.into_iter().next().map(|member| (member, Some(found.position))));
+        member.or_else(|| self.strays.into_iter().find(|(id, _)| *id == pool).map(|(_, member)| (member, None)))
+    }
 }
 
 impl FoundPool {
@@ -104,6 +126,13 @@ impl FoundPool {
     pub fn missing(&self) -> Vec<&DiskRecord> {
         let here = |id: Uuid| self.members.iter().any(|member| member.id == id);
         self.config.disks.values().filter(|record| !here(record.id)).collect()
+    }
+
+    /// The numbers of its disks, with one that its last change, which may never have counted, took out of it.
+    pub(crate) fn numbers(&self) -> BTreeMap<Uuid, u16> {
+        let mut numbers = self.open_change.as_ref().map_or_else(BTreeMap::new, |change| change.disks_before.clone());
+        numbers.extend(self.config.disks.values().map(|record| (record.id, record.index)));
+        numbers
     }
 
     /// Disks that are here and whose log is behind the pool's.
@@ -135,12 +164,7 @@ pub async fn scan(candidates: Vec<Candidate>) -> Scan {
                 scan.pools.push(pool);
                 scan.damaged.extend(misfits);
             }
-            Err(members) => scan.damaged.extend(members.into_iter().map(|member| {
-                (
-                    member.candidate,
-                    format!("it belongs to pool {id}, of which no whole configuration was found: attach more of its disks"),
-                )
-            })),
+            Err(members) => scan.strays.extend(members.into_iter().map(|member| (id, member))),
         }
     }
     scan
@@ -319,8 +343,10 @@ async fn load(pool: Uuid, member: &Member, tip: &Tip) -> Option<(Config, Option<
     if Votes::of(&config) == votes_before {
         return Some((config, None));
     }
-    let checkpoint_before = replay(&payloads)?.checkpoint();
-    Some((config, Some(OpenChange { votes_before, position_before, checkpoint_before, payload: last })))
+    let before = replay(&payloads)?;
+    let disks_before = before.disks.values().map(|record| (record.id, record.index)).collect();
+    let checkpoint_before = before.checkpoint();
+    Some((config, Some(OpenChange { votes_before, disks_before, position_before, checkpoint_before, payload: last })))
 }
 
 fn replay(payloads: &[(Position, Vec<u8>)]) -> Option<Config> {

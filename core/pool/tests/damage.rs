@@ -8,7 +8,7 @@ use common::*;
 use holdfast_device::Device;
 use holdfast_device::sim::{SimDisk, SimDiskSpec};
 use holdfast_model::wire::Writer;
-use holdfast_model::{PoolState, Uuid};
+use holdfast_model::{DiskState, PoolState, Uuid};
 use holdfast_pool::frame::{Frame, Kind};
 use holdfast_pool::{Area, Pool, PoolErrorKind, Position};
 
@@ -247,8 +247,9 @@ fn no_log_at_all_is_said_clearly() {
         (0..2).for_each(|half| disk.poke(area.log_half(half), &[0; 4096]));
     }
     let scan = lab.scan(&lab.all());
-    assert_eq!((scan.pools.len(), scan.damaged.len()), (0, 2));
-    assert!(scan.damaged[0].1.contains("no whole configuration"), "{}", scan.damaged[0].1);
+    assert_eq!((scan.pools.len(), scan.damaged.len(), scan.strays.len()), (0, 0, 2));
+    let unusable: Vec<_> = scan.unusable().collect();
+    assert!(unusable[0].1.contains("no whole configuration"), "{}", unusable[0].1);
 }
 
 fn relabel(disk: &SimDisk, pool: Uuid, id: Uuid, features: [u64; 3]) {
@@ -320,4 +321,54 @@ fn a_small_disk_is_blank() {
     assert_eq!(lab.scan(&[0, 1]).blank.len(), 2);
     let created = lab.run(Pool::create(lab.env(), named("tank"), lab.candidates(&[1]))).map(drop);
     assert_eq!(created.expect_err("too small").kind, PoolErrorKind::Invalid);
+}
+
+/// A disk whose log tells nothing any more and that one label alone names is taken back, its log and labels made anew, and
+/// nothing that it missed is believed.
+#[test]
+fn a_disk_that_only_a_label_names_is_taken_back() {
+    for label in 0..2 {
+        let (lab, _) = aged(7, 3);
+        let pool = lab.imported(&lab.all());
+        let record =
+            pool.disks().into_iter().map(|disk| disk.record).find(|record| record.serial == serial(1)).expect("a member");
+        let outed = pool.clone();
+        lab.run(async move { outed.disk_out(record.index, DiskState::Failed, "pulled").await }).expect("a quorum is left");
+        let missed = all_rows(&pool, 1);
+        let blocks = metadata_blocks(&lab.disks[1], 1);
+        harm(&lab.disks[1], blocks[2], Damage::Zero);
+        harm(&lab.disks[1], blocks[3], Damage::Flip);
+        harm(&lab.disks[1], blocks[1 - label], Damage::Unreadable);
+        let refused = {
+            let (pool, candidate) = (pool.clone(), lab.candidate(1));
+            lab.run(async move { pool.add_disks(vec![candidate]).await }).expect_err("it is a member")
+        };
+        assert!(refused.context.contains("is in pool tank already"), "{refused}");
+        let (back, candidate) = (pool.clone(), lab.candidate(1));
+        lab.run(async move { back.disk_back(candidate).await }).expect("its label names it");
+        assert_eq!(all_rows(&pool, 1), missed, "what it missed stays stale");
+        assert_eq!(pool.status().state, PoolState::Ok);
+        lab.kill(pool);
+        assert!(lab.found(&lab.all()).stale().is_empty() && lab.found(&[1]).members[0].labels_whole == [true; 2]);
+    }
+}
+
+/// A disk whose log cannot be read but whose label promised more than this pool ever asked for was with another one.
+#[test]
+fn a_disk_that_promised_itself_elsewhere_is_not_taken_back() {
+    let (lab, _) = aged(8, 3);
+    lab.disks[1].disappear(holdfast_device::sim::Disappearance::Cable);
+    let pool = lab.imported(&[0, 2]);
+    lab.kill(pool);
+    lab.disks[1].reappear();
+    lab.witness.set_reachable(false);
+    let elsewhere = lab.force(&[1]).expect("forced");
+    lab.kill(elsewhere);
+    for block in &metadata_blocks(&lab.disks[1], 1)[2..] {
+        harm(&lab.disks[1], *block, Damage::Zero);
+    }
+    let pool = lab.imported(&[0, 2]);
+    let candidate = lab.candidate(1);
+    let error = lab.run(async move { pool.disk_back(candidate).await }).expect_err("it was elsewhere");
+    assert!(error.kind == PoolErrorKind::Damaged && error.context.contains("promise of generation"), "{error}");
 }

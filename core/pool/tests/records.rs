@@ -4,8 +4,10 @@ mod common;
 
 use common::*;
 use holdfast_model::wire::{Reader, Writer};
-use holdfast_model::{ByteSize, DiskState, Integrity, Layout, Media, Place, Provisioning, Shape, Usage, Uuid};
-use holdfast_pool::{Change, Config, DiskRecord, Features, JOURNAL_CHUNK, Position, RowRecord, SlabPlace, SpaceRecord};
+use holdfast_model::{ByteSize, DiskState, Integrity, Layout, Media, Place, Provisioning, RetirePolicy, Shape, Usage, Uuid};
+use holdfast_pool::{
+    Change, Config, DiskRecord, Features, JOURNAL_CHUNK, LossPolicy, Position, RowRecord, SlabPlace, SpaceRecord,
+};
 use proptest::prelude::*;
 
 fn disk_record(index: u16) -> DiskRecord {
@@ -140,6 +142,8 @@ fn hostile_records_are_refused() {
         disk(|record| record.index = 1 << 14),
         Change::DiskOut { disk: 9, state: DiskState::Missing },
         Change::DiskOut { disk: 1, state: DiskState::Online },
+        Change::DiskGone(0),
+        Change::DiskGone(9),
         space(|record| record.size_bytes = 0),
         space(|record| record.size_bytes = 4095),
         space(|record| record.chunk_bytes = 0),
@@ -262,6 +266,11 @@ fn changes() -> impl Strategy<Value = Change> {
         (any::<u16>(), 0usize..3).prop_map(|(disk, state)| Change::DiskOut {
             disk,
             state: [DiskState::Online, DiskState::Missing, DiskState::Failed][state]
+        }),
+        any::<u16>().prop_map(Change::DiskGone),
+        (0usize..3, any::<Option<u32>>()).prop_map(|(retire, grace_seconds)| {
+            let retire = [RetirePolicy::Auto, RetirePolicy::Always, RetirePolicy::Never][retire];
+            Change::LossPolicy(LossPolicy { retire, grace_seconds })
         }),
         spaces().prop_map(Change::Space),
         any::<u32>().prop_map(Change::SpaceGone),

@@ -36,6 +36,7 @@ enum Open {
     Journal(u32, u64),
     InStep(u32, u32, u16),
     Add(Vec<String>),
+    Remove(String),
 }
 
 #[derive(Default)]
@@ -91,7 +92,9 @@ impl Model {
             assert!(record.complete && (!fixed || pool.row_count(record.id) == record.chunks() as usize), "half a space");
         }
         let serials: BTreeSet<String> = pool.disks().into_iter().map(|disk| disk.record.serial).collect();
-        assert!(serials.is_superset(&self.serials), "disks are gone: {:?} of {:?}", serials, self.serials);
+        let gone = |serial: &&String| !self.is_open(|open| *open == Open::Remove((*serial).clone()));
+        let lost: Vec<&String> = self.serials.difference(&serials).filter(gone).collect();
+        assert!(lost.is_empty(), "disks are gone: {lost:?} of {:?}", self.serials);
         for new in serials.difference(&self.serials) {
             let whole =
                 |open: &Open| matches!(open, Open::Add(all) if all.contains(new) && all.iter().all(|it| serials.contains(it)));
@@ -164,6 +167,8 @@ struct Life {
     bad: RefCell<BTreeSet<usize>>,
     /// Disks in the pool.
     members: RefCell<Vec<usize>>,
+    /// Disks that were taken out of it for good.
+    removed: RefCell<Vec<usize>>,
     witness: bool,
     /// Whether some of its spaces have parity; its disks are larger then.
     parity: bool,
@@ -184,6 +189,7 @@ impl Life {
             random,
             bad: RefCell::default(),
             members: RefCell::default(),
+            removed: RefCell::default(),
             witness: !seed.is_multiple_of(3),
             parity: seed % 5 == 3,
             closed: Cell::new(false),
@@ -368,9 +374,10 @@ impl Life {
         let clock = self.lab.borrow().sim.clock();
         for _ in 0..self.random.range(0..6u32) {
             clock.sleep(std::time::Duration::from_micros(self.random.range(0..600))).await;
-            match self.random.range(0..8u32) {
+            match self.random.range(0..10u32) {
                 0..=3 => self.lose(&pool).await,
                 4..=6 => self.bring_back(&pool).await,
+                7..=8 => self.remove(&pool).await,
                 _ => self.add(&pool).await,
             }
         }
@@ -380,12 +387,40 @@ impl Life {
         pool.disks().into_iter().find(|member| member.record.serial == serial(disk)).map(|member| member.record.index)
     }
 
-    async fn lose(&self, pool: &Arc<Pool>) {
+    /// Whether the pool would have a quorum with one voting disk less.
+    fn can_spare_a_voter(&self, pool: &Pool) -> bool {
         let voting = pool.disks().iter().filter(|disk| disk.record.voting && disk.record.state == DiskState::Online).count();
         let unnoticed = self.bad.borrow().iter().any(|disk| {
             pool.disks().iter().any(|member| member.record.serial == serial(*disk) && member.record.state == DiskState::Online)
         });
-        if unnoticed || voting < if self.witness { 2 } else { 3 } {
+        !unnoticed && voting >= if self.witness { 2 } else { 3 }
+    }
+
+    /// Takes a disk out for good, whether it is there or not; one with slabs is refused.
+    async fn remove(&self, pool: &Arc<Pool>) {
+        let members = self.members.borrow().clone();
+        let Some(disk) = self.random.pick(&members).copied() else { return };
+        let Some(index) = self.index_of(pool, disk) else { return };
+        if !self.can_spare_a_voter(pool) {
+            return;
+        }
+        let id = pool.disk(index).expect("a member").id;
+        let open = Open::Remove(serial(disk));
+        self.open(open.clone());
+        match pool.remove_disk(id).await {
+            Ok(_) => {
+                self.model.borrow_mut().serials.remove(&serial(disk));
+                self.members.borrow_mut().retain(|member| *member != disk);
+                self.bad.borrow_mut().remove(&disk);
+                self.removed.borrow_mut().push(disk);
+            }
+            Err(error) => assert_eq!(error.kind, PoolErrorKind::Conflict, "{error}"),
+        }
+        self.close(&open);
+    }
+
+    async fn lose(&self, pool: &Arc<Pool>) {
+        if !self.can_spare_a_voter(pool) {
             return;
         }
         let whole: Vec<usize> = self.members.borrow().iter().copied().filter(|disk| !self.bad.borrow().contains(disk)).collect();
@@ -431,7 +466,13 @@ impl Life {
         if self.members.borrow().len() > 10 {
             return;
         }
-        let disks: Vec<usize> = (0..self.random.range(1..=2u32)).map(|_| self.new_disk()).collect();
+        let mut disks: Vec<usize> = (0..self.random.range(1..=2u32)).map(|_| self.new_disk()).collect();
+        if let Some(disk) = self.removed.borrow_mut().pop() {
+            let device = self.lab.borrow().disks[disk].clone();
+            device.clear_faults();
+            device.reappear();
+            disks.push(disk);
+        }
         let open = Open::Add(disks.iter().map(|disk| serial(*disk)).collect());
         self.open(open.clone());
         self.members.borrow_mut().extend(&disks);
@@ -490,7 +531,8 @@ impl Life {
     /// Silent damage to labels and logs of a minority of the disks.
     fn damage(&self) {
         let members = self.model.borrow().serials.len();
-        if members != self.members.borrow().len() || !self.random.chance(1, 2) {
+        let leaving = self.model.borrow().is_open(|open| matches!(open, Open::Remove(_)));
+        if leaving || members != self.members.borrow().len() || !self.random.chance(1, 2) {
             return;
         }
         let mut disks = self.members.borrow().clone();
@@ -529,7 +571,8 @@ impl Life {
         if self.random.chance(1, 3) && !self.damaged.get() {
             let few: Vec<usize> = members.iter().copied().filter(|_| self.random.chance(1, 2)).collect();
             if let Some(pool) = self.try_import(&few) {
-                let away = members.iter().copied().filter(|disk| !few.contains(disk));
+                let known = self.members.borrow().clone();
+                let away = known.into_iter().filter(|disk| !few.contains(disk));
                 self.bad.borrow_mut().extend(away);
                 return pool;
             }

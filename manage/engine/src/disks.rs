@@ -212,12 +212,11 @@ impl Engine {
                 }
             }
         }
-        for (candidate, why) in &scan.damaged {
+        for (candidate, why) in scan.unusable() {
             if let Some(found) = found.get_mut(&candidate.info.path) {
                 found.carries = Carries::Something(format!("parts of a pool: {why}"));
             }
         }
-        drop(scan);
         for found in found.values_mut().filter(|found| found.carries == Carries::Nothing) {
             let path = found.info.path.clone();
             found.carries = match self.blocking(move || foreign::carries(Path::new(&path))).await? {

@@ -55,6 +55,7 @@ pub fn from_pool(object: impl Into<String>, error: PoolError) -> ApiError {
         PoolErrorKind::Invalid => (Code::Invalid, ""),
         PoolErrorKind::NotFound => (Code::NotFound, ""),
         PoolErrorKind::Exists => (Code::Exists, "choose another name"),
+        PoolErrorKind::Conflict => (Code::Conflict, ""),
         PoolErrorKind::NoSpace => (Code::NoSpace, "add disks to the pool, or ask for less"),
         PoolErrorKind::NoQuorum => (Code::ReadOnly, "bring the missing disks back"),
         PoolErrorKind::ReadOnly => (Code::ReadOnly, "see the pool's conditions"),

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use holdfast_api::{ApiError, Code, Condition, ImportPools, ImportedPool, PoolsImported, Severity};
 use holdfast_device::file::FileDevice;
 use holdfast_model::{DiskState, Uuid};
-use holdfast_pool::{Candidate, FoundPool, Pool};
+use holdfast_pool::{Candidate, FoundPool, Member, Pool, Scan};
 
 use crate::disks::real_path;
 use crate::engine::{Engine, OfflinePool, OpenPool};
@@ -25,6 +25,8 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 /// What a look at disks brought: pools, and the devices behind the paths.
 pub(crate) struct Search {
     pub(crate) pools: Vec<FoundPool>,
+    /// Disks of pools in service whose logs tell nothing, by the pool's id.
+    pub(crate) strays: Vec<(Uuid, Member)>,
     pub(crate) devices: BTreeMap<String, Arc<FileDevice>>,
     pub(crate) refused: Vec<Condition>,
     pub(crate) busy: bool,
@@ -51,7 +53,7 @@ impl Engine {
     pub(crate) async fn search(&self, paths: BTreeSet<String>) -> Answer<Search> {
         let pooled = self.pooled_paths();
         let mut seen: BTreeSet<PathBuf> = BTreeSet::new();
-        let mut search = Search { pools: vec![], devices: BTreeMap::new(), refused: vec![], busy: false };
+        let mut search = Search { pools: vec![], strays: vec![], devices: BTreeMap::new(), refused: vec![], busy: false };
         let mut candidates = Vec::new();
         for path in paths {
             let real = real_path(&path);
@@ -64,12 +66,18 @@ impl Engine {
             }
         }
         let looked = self.on_reactor(move || holdfast_pool::scan(candidates)).await?;
-        let members = looked.pools.iter().flat_map(|pool| &pool.members).map(|member| member.candidate.info.path.clone());
-        let members: Vec<String> = members.collect();
-        for (candidate, why) in looked.damaged {
+        let in_service: BTreeSet<Uuid> = self.live().pools.values().map(|open| open.pool.id()).collect();
+        let (own, strays) = looked.strays.into_iter().partition(|(pool, _)| in_service.contains(pool));
+        let own: Vec<(Uuid, Member)> = own;
+        let members = looked.pools.iter().flat_map(|pool| &pool.members).chain(own.iter().map(|(_, member)| member));
+        let members: Vec<String> = members.map(|member| member.candidate.info.path.clone()).collect();
+        let unusable = Scan { strays, damaged: looked.damaged, ..Scan::default() }.unusable();
+        for (candidate, why) in unusable {
             let cause = format!("disk {}: {why}", candidate.info.path);
             search.refused.push(Condition { cause, next_action: "attach the other disks of its pool, or wipe it".into() });
         }
+        drop(own);
+        drop(looked.pools);
         let mut candidates: Vec<Candidate> = Vec::new();
         for path in members {
             let taken = match self.held(&path).await {
@@ -87,7 +95,8 @@ impl Engine {
                 }
             }
         }
-        search.pools = self.on_reactor(move || holdfast_pool::scan(candidates)).await?.pools;
+        let found = self.on_reactor(move || holdfast_pool::scan(candidates)).await?;
+        (search.pools, search.strays) = (found.pools, found.strays);
         Ok(search)
     }
 
@@ -249,9 +258,13 @@ impl Engine {
     pub(crate) async fn take_back(&self, open: &OpenPool, search: &Search) -> Answer<Return> {
         let statuses = open.disk_statuses();
         let online = |id: Uuid| statuses.iter().any(|disk| disk.record.id == id && disk.record.state == DiskState::Online);
+        let known = |id: Uuid| statuses.iter().any(|disk| disk.record.id == id);
         let members = search.pools.iter().filter(|found| found.id == open.pool.id()).flat_map(|found| &found.members);
-        let returned: Vec<_> =
-            members.filter(|member| !online(member.id)).map(|member| (member.id, member.candidate.clone())).collect();
+        let members = members.chain(search.strays.iter().filter(|(pool, _)| *pool == open.pool.id()).map(|(_, member)| member));
+        let returned: Vec<_> = members
+            .filter(|member| known(member.id) && !online(member.id))
+            .map(|member| (member.id, member.candidate.clone()))
+            .collect();
         if returned.is_empty() {
             return Ok(Return::Nothing);
         }

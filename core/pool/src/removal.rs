@@ -1,0 +1,147 @@
+//! Disks that leave the pool for good, and what is done about those that are lost.
+//!
+//! Invariant: a disk leaves when no unit of it is taken, by one change that also takes its vote, and its number is never
+//! given again. Its labels go last: until then, and if it is away, it is told by the configuration that it is none of the pool's.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdfast_model::{DiskState, Usage, Uuid};
+
+use crate::commit::Guard;
+use crate::config::{Change, Config, DiskRecord, LossPolicy};
+use crate::event::Severity;
+use crate::pool::Pool;
+use crate::quorum::Votes;
+use crate::{PoolError, PoolErrorKind};
+
+impl Pool {
+    /// Takes a disk out of the pool for good, also one that is away. Answers whether its labels were wiped: if not, it is away or
+    /// cannot be written.
+    ///
+    /// # Errors
+    /// No such disk, one that holds slabs, the last one that votes, or no quorum.
+    pub async fn remove_disk(&self, id: Uuid) -> Result<bool, PoolError> {
+        let _admin = self.admin.lock().await;
+        let known = self.retire_for_good(id).await?;
+        let label = self.disk_label(known.index);
+        let disk = self.disk(known.index);
+        let there = disk.as_ref().is_some_and(|disk| disk.in_service()) || known.state == DiskState::Failed;
+        let device = disk.as_ref().filter(|_| there).and_then(|disk| disk.device());
+        if !self.commit(vec![Change::DiskGone(known.index)], Guard::None).await? {
+            return Err(PoolError::new(
+                PoolErrorKind::Conflict,
+                format!("disk {label} of pool {} is still in use: something is under way on it, try again", self.name()),
+            ));
+        }
+        self.committer.lock().await.logs.remove(&known.index);
+        disk.iter().for_each(|disk| disk.detach());
+        let Some(device) = device else { return Ok(false) };
+        let wiped = crate::import::wipe(&device).await;
+        if let Err(error) = &wiped {
+            let cause = format!("left pool {}, but its labels could not be wiped: {error}", self.name());
+            self.emit(Severity::Warning, format!("disk {label}"), cause, "wipe it before it is used anew");
+        }
+        Ok(wiped.is_ok())
+    }
+
+    /// Sees that a disk may leave, and that nothing is allotted on it any more.
+    async fn retire_for_good(&self, id: Uuid) -> Result<DiskRecord, PoolError> {
+        loop {
+            let known = self
+                .disk_record(id)
+                .ok_or_else(|| PoolError::new(PoolErrorKind::NotFound, format!("disk {id} is not in pool {}", self.name())))?;
+            self.check_removal(&known)?;
+            if known.usage == Usage::Retired {
+                return Ok(known);
+            }
+            let retired = DiskRecord { usage: Usage::Retired, ..known.clone() };
+            self.commit(vec![Change::Disk(retired)], Guard::Known(Box::new(known))).await?;
+        }
+    }
+
+    fn check_removal(&self, disk: &DiskRecord) -> Result<(), PoolError> {
+        let state = self.state();
+        let (config, label) = (&state.config, disk.label());
+        let refuse = |why: String| Err(PoolError::new(PoolErrorKind::Conflict, why));
+        let held = slabs_by_space(config, disk.index);
+        if !held.is_empty() {
+            let slabs: usize = held.values().sum();
+            let name = |space: &u32| format!("{}/{}", self.name(), config.spaces[space].record.name);
+            let spaces = held.keys().map(name).collect::<Vec<_>>().join(", ");
+            let next = match disk.state {
+                DiskState::Online => format!("move them with 'holdfast disk evacuate {label}'"),
+                _ => "rebuild them elsewhere with 'holdfast space repair', or attach the disk again".into(),
+            };
+            return refuse(format!("disk {label} of pool {} holds {slabs} slabs of {spaces}: {next} first", self.name()));
+        }
+        let votes = Votes::of(config).after([Change::DiskGone(disk.index)].iter());
+        let others: BTreeSet<u16> = (config.disks.values())
+            .filter(|other| other.state == DiskState::Online && other.index != disk.index)
+            .map(|other| other.index)
+            .collect();
+        if !votes.carried(&others, true) {
+            return refuse(format!(
+                "without disk {label} too few disks of pool {} would be left to decide for it: add or attach others first, or destroy the pool",
+                self.name()
+            ));
+        }
+        Ok(())
+    }
+
+    /// How many slabs a disk holds, those of journals among them.
+    pub fn slabs_on(&self, disk: u16) -> usize {
+        slabs_by_space(&self.state().config, disk).values().sum()
+    }
+
+    /// How many of them are stale.
+    pub fn stale_slabs_on(&self, disk: u16) -> usize {
+        let state = self.state();
+        let rows = state.config.spaces.values().flat_map(|space| space.rows.values());
+        rows.filter(|row| row.slabs.iter().any(|slab| slab.disk() == disk && slab.stale())).count()
+    }
+
+    /// Whether all slabs of a disk have room on others in service, spares among them.
+    pub fn has_room_without(&self, disk: u16) -> bool {
+        let state = self.state();
+        let config = &state.config;
+        let takes = |record: &&DiskRecord| {
+            let takes = record.usage.takes_slabs() || record.usage == Usage::HotSpare;
+            takes && record.state == DiskState::Online && record.index != disk
+        };
+        let mut free: BTreeMap<u16, _> =
+            config.disks.values().filter(takes).map(|record| (record.index, config.free[&record.index].clone())).collect();
+        config.spaces.values().flat_map(|space| space.data_rows(0)).all(|(_, row)| {
+            if row.slabs.iter().all(|slab| slab.disk() != disk) {
+                return true;
+            }
+            let others: BTreeSet<u16> = row.slabs.iter().map(|slab| slab.disk()).collect();
+            let roomiest = free.iter_mut().filter(|(index, _)| !others.contains(index)).max_by_key(|(_, free)| free.free());
+            roomiest.is_some_and(|(_, free)| free.take(row.slab_units).is_some())
+        })
+    }
+
+    /// What is done about lost disks.
+    pub fn loss_policy(&self) -> LossPolicy {
+        self.state().config.loss_policy
+    }
+
+    /// Changes what is done about lost disks; false if it was so already.
+    ///
+    /// # Errors
+    /// No quorum.
+    pub async fn set_loss_policy(&self, policy: LossPolicy) -> Result<bool, PoolError> {
+        let _admin = self.admin.lock().await;
+        if self.loss_policy() == policy {
+            return Ok(false);
+        }
+        self.commit(vec![Change::LossPolicy(policy)], Guard::None).await
+    }
+}
+
+/// How many slabs of each space a disk holds.
+fn slabs_by_space(config: &Config, disk: u16) -> BTreeMap<u32, usize> {
+    let count = |rows: &BTreeMap<u32, crate::config::RowRecord>| {
+        rows.values().filter(|row| row.slabs.iter().any(|slab| slab.disk() == disk)).count()
+    };
+    config.spaces.iter().map(|(id, space)| (*id, count(&space.rows))).filter(|(_, slabs)| *slabs > 0).collect()
+}
