@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use holdfast_model::{DiskState, Shape};
+use holdfast_model::{DiskState, Shape, Usage};
 
-use crate::allot::{chunk_bytes, eligible, slab_units};
-use crate::area::UNIT_BYTES;
+use crate::allot::{chunk_bytes, eligible, row_raw_bytes, slab_units};
+use crate::area::{Area, UNIT_BYTES};
 use crate::config::RowRecord;
 use crate::enclosures;
 use crate::journal::{JOURNAL_CHUNK, allot_journal, bytes_of, check_journal};
@@ -16,6 +16,32 @@ use crate::pool::Pool;
 use crate::room::{check_room, rows_with_room};
 use crate::spaces::smallest_area;
 use crate::{PoolError, PoolErrorKind};
+
+/// What keeps a space of some shape from holding more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// The room of all disks: less than a row is left over.
+    Room,
+    /// So many disks have more room than the others can back, since each holds one slab of a row at most.
+    LargeDisks(usize),
+    /// So many enclosures have more room than the others can back.
+    LargeEnclosures(usize),
+    /// The room for the pool's map of rows on the smallest disk.
+    Map,
+}
+
+/// How much of a pool's room is taken, and how much would be if every space were written throughout.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RoomUse {
+    /// Bytes that slabs may take on disks in service that take data.
+    pub data_bytes: u64,
+    /// Bytes that they take there.
+    pub used_bytes: u64,
+    /// Bytes that all spaces would take, with copies, parity and journals.
+    pub provisioned_bytes: u64,
+    /// Free bytes on hot spares.
+    pub spare_bytes: u64,
+}
 
 /// What a space of some shape could hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +58,8 @@ pub struct Capacity {
     pub raw_bytes: u64,
     /// Bytes of disks that take slabs which no further row of it could use.
     pub unused_bytes: u64,
+    /// What keeps it from holding more.
+    pub limit: Limit,
 }
 
 impl Capacity {
@@ -82,7 +110,9 @@ impl Pool {
         let slabs: Vec<Vec<u64>> = slabs.into_values().collect();
         let rows = most_rows(&slabs, shape.width() as u64, most_together as u64);
         let known: Vec<(u64, Shape)> = journal.first().map(|row| (journal.len() as u64, row.shape)).into_iter().collect();
-        let rows = rows.min(rows_with_room(&state, 1, &known, shape)).min(JOURNAL_CHUNK.into());
+        let most_in_map = rows_with_room(&state, 1, &known, shape).min(JOURNAL_CHUNK.into());
+        let limit = if most_in_map < rows { Limit::Map } else { limit(&slabs, rows, most_together as u64) };
+        let rows = rows.min(most_in_map);
         journal.iter().for_each(|row| state.config.release(row));
         if rows == 0 {
             return Err(PoolError::new(
@@ -100,7 +130,43 @@ impl Pool {
             journal_bytes: bytes_of(journal.iter()),
             raw_bytes: (data_units + journal_units) * UNIT_BYTES,
             unused_bytes: (free_units - data_units) * UNIT_BYTES,
+            limit,
         })
+    }
+
+    /// How much of its room is taken, and how much is promised.
+    pub fn room_use(&self) -> RoomUse {
+        let state = self.state();
+        let mut room = RoomUse::default();
+        for disk in state.config.disks.values().filter(|disk| disk.state == DiskState::Online) {
+            let free = state.config.free.get(&disk.index).map_or(0, |free| u64::from(free.free())) * UNIT_BYTES;
+            if disk.usage.takes_slabs() {
+                let data = Area::of_disk("", disk.disk_bytes).map_or(0, |area| u64::from(area.units()) * UNIT_BYTES);
+                room.data_bytes += data;
+                room.used_bytes += data - free;
+            } else if disk.usage == Usage::HotSpare {
+                room.spare_bytes += free;
+            }
+        }
+        for space in state.config.spaces.values() {
+            let record = &space.record;
+            let journal = space.journal_rows().map(|(_, row)| row.slabs.len() as u64 * u64::from(row.slab_units) * UNIT_BYTES);
+            room.provisioned_bytes +=
+                u64::from(record.chunks()) * row_raw_bytes(&record.shape, record.chunk_bytes) + journal.sum::<u64>();
+        }
+        room
+    }
+}
+
+/// What keeps rows from being more, on disks with room for so many slabs, by enclosure.
+fn limit(slabs: &[Vec<u64>], rows: u64, together: u64) -> Limit {
+    let large = slabs.iter().filter(|disks| disks.iter().map(|slabs| (*slabs).min(rows)).sum::<u64>() > rows * together).count();
+    if slabs.len() > 1 && large > 0 {
+        return Limit::LargeEnclosures(large);
+    }
+    match slabs.iter().flatten().filter(|slabs| **slabs > rows).count() {
+        0 => Limit::Room,
+        disks => Limit::LargeDisks(disks),
     }
 }
 
@@ -137,6 +203,18 @@ mod tests {
         assert_eq!(most_rows(&[vec![10, 10], vec![6]], 2, 1), 6);
         assert_eq!(most_rows(&[vec![10, 10], vec![6], vec![5, 5]], 2, 1), 16);
         assert_eq!(most_rows(&[vec![9, 9, 9], vec![9, 9, 9]], 4, 2), 13);
+    }
+
+    #[test]
+    fn what_limits_is_told() {
+        let told = |slabs: &[Vec<u64>], width, together| {
+            let rows = most_rows(slabs, width, together);
+            (rows, limit(slabs, rows, together))
+        };
+        assert_eq!(told(&[vec![10, 10, 10]], 2, 2), (15, Limit::Room));
+        assert_eq!(told(&[vec![10, 1, 1]], 2, 2), (2, Limit::LargeDisks(1)));
+        assert_eq!(told(&[vec![9, 9, 2, 2]], 3, 3), (4, Limit::LargeDisks(2)));
+        assert_eq!(told(&[vec![10, 10], vec![6]], 2, 1), (6, Limit::LargeEnclosures(1)));
     }
 
     proptest::proptest! {

@@ -4,7 +4,7 @@
 //! each chunk of a space a slab on each of several distinct disks.
 //!
 //! ```text
-//!  pool.rs      what an owner does: disks and rows                                     spaces.rs: making and growing spaces
+//!  pool.rs      what an owner does: disks and rows                                     spaces.rs: making and resizing spaces
 //!  import.rs    how a pool comes into being: created, or found and imported
 //!  commit.rs    one change at a time, on a majority of the disks before it counts      quorum.rs: who is a majority
 //!  log.rs       the metadata log of one disk: checkpoints and records                   codec.rs: changes as bytes
@@ -54,7 +54,7 @@ mod status;
 pub use allot::row_raw_bytes;
 pub use area::{Area, LARGEST_DISK_BYTES, SMALLEST_DISK_BYTES, UNIT_BYTES};
 pub use balance::{Balance, DiskUse, SlabMove};
-pub use capacity::Capacity;
+pub use capacity::{Capacity, Limit, RoomUse};
 pub use config::{Change, Config, DiskRecord, LossPolicy, RowRecord, SlabPlace, SpaceRecord, SpaceRows};
 pub use disk::{DiskCounters, InFlight, PoolDisk};
 pub use error::{PoolError, PoolErrorKind};

@@ -1,9 +1,10 @@
-//! Spaces made, grown and removed.
+//! Spaces made, grown, made smaller and removed.
 //!
 //! Invariant: a fixed space whose creation or growth was answered has all its rows, and a parity space its journal; one that was
 //! cut short is taken back at the next import.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use holdfast_model::{BLOCK_BYTES, ByteSize, Provisioning, Shape};
 
@@ -14,7 +15,7 @@ use crate::config::{Change, Config, RowRecord, SpaceRecord};
 use crate::enclosures;
 use crate::features::Feature;
 use crate::journal::{JOURNAL_CHUNK, allot_journal, check_journal};
-use crate::pool::{Pool, SpaceSpec};
+use crate::pool::{FreedRow, Pool, SpaceSpec};
 use crate::room::check_room;
 use crate::{PoolError, PoolErrorKind};
 
@@ -112,7 +113,7 @@ impl Pool {
         }
         if size_bytes < record.size_bytes {
             return Err(PoolError::invalid(format!(
-                "space {path} has {} and cannot be made smaller ({}): make a smaller space and copy",
+                "space {path} has {} and does not grow to {}: 'holdfast space convert {path} --size' makes it smaller",
                 ByteSize(record.size_bytes),
                 ByteSize(size_bytes)
             )));
@@ -127,6 +128,38 @@ impl Pool {
         self.commit_rows(id, rows).await?;
         self.commit(vec![Change::Space(grown)], Guard::None).await?;
         Ok(true)
+    }
+
+    /// Makes a space smaller and gives up its rows beyond the new end, whatever they hold; `None` if it has that size or less. Nobody
+    /// may use these rows. Their units stay taken until the answer is dropped.
+    ///
+    /// # Errors
+    /// A size that cannot be, no quorum.
+    pub async fn shrink_space(self: &Arc<Self>, id: u32, size_bytes: u64) -> Result<Option<Vec<(u32, FreedRow)>>, PoolError> {
+        let _admin = self.admin.lock().await;
+        let gone = || PoolError::new(PoolErrorKind::NotFound, format!("space {id} is gone"));
+        let record = self.space(id).ok_or_else(gone)?;
+        check_size(&format!("{}/{}", self.name(), record.name), size_bytes)?;
+        if size_bytes >= record.size_bytes {
+            return Ok(None);
+        }
+        let smaller = SpaceRecord { size_bytes, ..record };
+        let beyond: Vec<(u32, RowRecord)> = self.rows(id).into_iter().filter(|(chunk, _)| *chunk >= smaller.chunks()).collect();
+        // The first change makes it smaller; an import after that removes what rows are left beyond the end.
+        let mut changes = vec![Change::Space(smaller)];
+        let mut freed = Vec::new();
+        let mut parts = beyond.chunks(SLABS_PER_CHANGE).peekable();
+        loop {
+            let part = parts.next().unwrap_or_default();
+            changes.extend(part.iter().map(|(chunk, _)| Change::RowGone { space: id, chunk: *chunk }));
+            if !self.commit(std::mem::take(&mut changes), Guard::None).await? {
+                return Err(gone());
+            }
+            freed.extend(part.iter().map(|(chunk, row)| (*chunk, FreedRow::new(self.clone(), row.clone()))));
+            if parts.peek().is_none() {
+                return Ok(Some(freed));
+            }
+        }
     }
 
     /// Takes the units of a space's first journal, where its layout has one; so many spaces are not written down yet.

@@ -5,7 +5,8 @@
 //! between copies.
 //!
 //! ```text
-//!  space.rs      the virtual disk: open, close, grow          extents.rs   what is written and what is not
+//!  space.rs      the virtual disk: open, close                extents.rs   what is written and what is not
+//!  resize.rs     larger and smaller
 //!  stripe.rs     offset -> chunk, column, offset in column
 //!  row.rs        an open row; slab.rs: its slabs and which are in step; open.rs, heads.rs: how it is found on disk
 //!  column.rs     the state of a column in memory: written blocks, dirty regions, running writes
@@ -42,6 +43,7 @@ mod read;
 mod rebuild;
 mod relocate;
 mod reshape;
+mod resize;
 mod resync;
 mod row;
 mod scrub;

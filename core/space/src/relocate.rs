@@ -58,7 +58,7 @@ impl Row {
     }
 
     /// Of the chunk's blocks in a range, the runs that hold data.
-    fn data_runs(&self, start: u32, end: u32) -> BlockSet {
+    pub fn data_runs(&self, start: u32, end: u32) -> BlockSet {
         let mut held = BlockSet::new(end);
         if self.parity.is_some() {
             for (from, to, holds) in self.held_runs(start, end) {

@@ -14,6 +14,7 @@ use holdfast_model::{BLOCK_BYTES, ByteSize, Provisioning};
 use holdfast_pool::{Pool, PoolError, PoolErrorKind, SpaceRecord};
 
 use crate::parity::backlog::Backlog;
+use crate::resize::{Passage, Turnstile};
 use crate::row::{Home, Row};
 use crate::status::SpaceCounters;
 use crate::sums::SumCache;
@@ -68,7 +69,8 @@ pub(crate) struct Inner {
     pub closing: tokio::sync::Notify,
     pub swept: AtomicU64,
     pub backlog: Backlog,
-    size_bytes: AtomicU64,
+    pub turnstile: Turnstile,
+    pub size_bytes: AtomicU64,
     shards: [RwLock<Shard>; SHARDS],
     chunk_locks: [tokio::sync::Mutex<()>; SHARDS + 1],
 }
@@ -149,6 +151,7 @@ impl Space {
             closing: tokio::sync::Notify::new(),
             swept: AtomicU64::new(swept),
             backlog: Backlog::default(),
+            turnstile: Turnstile::default(),
             shards: Default::default(),
             chunk_locks: Default::default(),
         };
@@ -164,13 +167,6 @@ impl Space {
     /// Its pool.
     pub fn pool(&self) -> &Arc<Pool> {
         &self.inner.pool
-    }
-
-    /// Grows it; false if it has that size already.
-    pub async fn grow(&self, size_bytes: u64) -> Result<bool, PoolError> {
-        let grown = self.inner.pool.grow_space(self.inner.record.id, size_bytes).await?;
-        self.inner.size_bytes.fetch_max(size_bytes, Ordering::AcqRel);
-        Ok(grown)
     }
 
     /// Ends its housekeeping, makes everything durable and cleans all dirty marks. No request may be under way.
@@ -189,22 +185,24 @@ impl Space {
 
     /// Fills `buf` from `offset`.
     pub fn read(&self, offset: u64, buf: IoBuf) -> Io<IoBuf> {
+        let passage = self.inner.turnstile.enter();
         if let Err(error) = self.inner.check(offset, buf.len() as u64) {
             return Io::ready(Err(error));
         }
         let inner = self.inner.clone();
         self.inner.counters.reads.add(buf.len());
-        self.counted(async move { inner.read(offset, buf).await })
+        self.counted(passage, async move { inner.read(offset, buf).await })
     }
 
     /// Writes `data` at `offset`.
     pub fn write(&self, offset: u64, data: IoSlice, durability: Durability) -> Io<()> {
+        let passage = self.inner.turnstile.enter();
         if let Err(error) = self.inner.check(offset, data.len() as u64).and_then(|()| self.inner.check_writable()) {
             return Io::ready(Err(error));
         }
         let inner = self.inner.clone();
         self.inner.counters.writes.add(data.len());
-        self.counted(async move { inner.write(offset, data, durability).await })
+        self.counted(passage, async move { inner.write(offset, data, durability).await })
     }
 
     /// Gives a range back; it reads as zeros afterwards.
@@ -218,18 +216,24 @@ impl Space {
     }
 
     fn zero(&self, offset: u64, len: u64, durability: Durability, keep_room: bool) -> Io<()> {
+        let passage = self.inner.turnstile.enter();
         if let Err(error) = self.inner.check(offset, len).and_then(|()| self.inner.check_writable()) {
             return Io::ready(Err(error));
         }
         let inner = self.inner.clone();
         self.inner.counters.discards.add(len as usize);
-        self.counted(async move { inner.zero(offset, len, durability, keep_room).await })
+        self.counted(passage, async move { inner.zero(offset, len, durability, keep_room).await })
     }
 
-    fn counted<T: Unpin + 'static>(&self, request: impl Future<Output = Result<T, IoError>> + 'static) -> Io<T> {
+    fn counted<T: Unpin + 'static>(
+        &self,
+        passage: Passage,
+        request: impl Future<Output = Result<T, IoError>> + 'static,
+    ) -> Io<T> {
         let inner = self.inner.clone();
         Io::eager(async move {
             let result = request.await;
+            drop(passage);
             if result.is_err() {
                 inner.counters.errors.fetch_add(1, Ordering::Relaxed);
             }
@@ -407,6 +411,25 @@ impl Inner {
 
     fn keep(&self, row: Arc<Row>) {
         self.shard(row.chunk).write().expect("no panic while held").open.insert(row.chunk, row);
+    }
+
+    /// Keeps rows of data from being opened, allotted, given back or replaced.
+    pub async fn lock_chunks(&self) -> Vec<tokio::sync::MutexGuard<'_, ()>> {
+        let mut guards = Vec::with_capacity(SHARDS);
+        for lock in &self.chunk_locks[..SHARDS] {
+            guards.push(lock.lock().await);
+        }
+        guards
+    }
+
+    /// Closes a row that the space gave up, with what waits of it. Its units stay taken as long as anybody knows it.
+    pub fn let_go(&self, chunk: u32, freed: holdfast_pool::FreedRow) {
+        let row = self.shard(chunk).write().expect("no panic while held").open.remove(&chunk);
+        if let Some(row) = row {
+            self.forget_touched(&row);
+            self.forget_waiting(&row);
+            row.hold_freed([freed]);
+        }
     }
 
     /// Closes rows that the space has no more.

@@ -24,7 +24,10 @@ pub use export::{CreateExport, Export, ExportChanged, ExportCounters};
 pub use id::DiskRef;
 pub use job::{Job, JobChanged, JobKind, JobPriority, JobState, SetJob, StartJob};
 pub use plan::{ConversionPlan, DiskBalance, RebalancePlan, SpaceOption, SpacePlan, UpgradePlan};
-pub use pool::{AddDisks, CreatePool, ImportPools, ImportedPool, Pool, PoolChanged, PoolHealth, PoolMember, PoolsImported};
+pub use pool::{
+    AddDisks, CapacityLimit, CreatePool, ImportPools, ImportedPool, LayoutCapacity, Pool, PoolAlert, PoolChanged, PoolHealth,
+    PoolMember, PoolRoom, PoolsImported, SetPool,
+};
 pub use space::{
     ConvertSpace, CreateSpace, GrowSpace, LayoutKind, SetSpace, Slab, Space, SpaceChanged, SpaceCounters, SpaceJournal, SpaceRow,
 };

@@ -71,6 +71,14 @@ pub struct ConversionPlan {
     pub from: String,
     /// The shape that it would have.
     pub to: String,
+    /// Its size now.
+    pub size_bytes: u64,
+    /// Its size then.
+    pub size_bytes_then: u64,
+    /// The smallest size that loses no data, where it would become smaller.
+    pub least_size_bytes: Option<u64>,
+    /// Bytes of the space beyond its new end that would be given up although they hold data.
+    pub lost_bytes: u64,
     /// Bytes of data in rows that would be moved, at most.
     pub move_bytes: u64,
     /// Bytes that its rows take on the disks now.

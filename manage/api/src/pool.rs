@@ -6,6 +6,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::schema;
+use crate::space::LayoutKind;
 use crate::status::Condition;
 
 /// Whether a pool can be read and changed.
@@ -37,7 +38,7 @@ pub struct PoolMember {
 }
 
 /// A pool.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Pool {
     /// Its name.
     pub name: String,
@@ -66,6 +67,90 @@ pub struct Pool {
     pub features: Vec<String>,
     /// Features that it does not use yet, and would after an upgrade.
     pub upgrade_available: Vec<String>,
+    /// How much of its room is taken, and how much is promised.
+    pub room: PoolRoom,
+    /// What it could still hold in each layout; only where one pool is asked for.
+    pub usable: Vec<LayoutCapacity>,
+    /// When it tells that it fills up.
+    pub alert: PoolAlert,
+}
+
+/// What keeps a layout from holding more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum CapacityLimit {
+    /// The room of all disks.
+    Room,
+    /// There are too few disks for the layout.
+    Disks,
+    /// The columns of each row: with fewer of them more would fit.
+    Columns,
+    /// Large disks have more room than the others can back.
+    LargeDisk,
+    /// Large enclosures have more room than the others can back.
+    Enclosures,
+    /// The room of all disks but for the hot spares, which are kept free.
+    Spares,
+    /// The room for the map of rows on the smallest disk.
+    Map,
+}
+
+/// What a pool could still hold in a layout, with the columns that a space gets by default.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LayoutCapacity {
+    /// The resilience.
+    pub layout: LayoutKind,
+    /// Disks that hold each block.
+    pub copies: u8,
+    /// Columns of parity.
+    pub parity: u8,
+    /// Stripe units side by side, those of parity included; 0 where there are too few disks.
+    pub columns: u16,
+    /// Bytes of data that could still be allotted.
+    pub usable_bytes: u64,
+    /// Bytes of disks that they would take.
+    pub raw_bytes: u64,
+    /// Free bytes of data disks that no more data of this layout could use.
+    pub unused_bytes: u64,
+    /// Bytes of data that could be allotted so that the loss of an enclosure is survived; nothing where that cannot be.
+    pub enclosure_aware_bytes: Option<u64>,
+    /// What keeps it from being more.
+    pub limited_by: CapacityLimit,
+    /// The same in a sentence.
+    pub reason: String,
+}
+
+/// How much of a pool's room is taken, and how much its spaces would take if they were written throughout.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct PoolRoom {
+    /// Bytes that slabs may take on disks for data.
+    pub data_bytes: u64,
+    /// Bytes that they take there: what is allotted.
+    pub used_bytes: u64,
+    /// How full that is, to one decimal.
+    pub used_percent: f64,
+    /// Bytes that all spaces would take, with copies, parity and journals.
+    pub provisioned_bytes: u64,
+    /// What is provisioned for each byte of room, to two decimals; above 1 the pool promises more than it has.
+    pub ratio: f64,
+}
+
+/// When a pool tells that it fills up.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PoolAlert {
+    /// Its thresholds, in percent of its room.
+    pub percents: Vec<u8>,
+    /// The highest of them that is reached; it counts until the use is five percent below it.
+    pub reached_percent: Option<u8>,
+}
+
+/// Changes what can be changed of a pool; what is left out stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SetPool {
+    /// Thresholds at which it tells that it fills up, in percent, 8 at most; none for an empty list.
+    #[serde(default)]
+    pub alert_percents: Option<Vec<u8>>,
 }
 
 /// Makes a pool of disks.
@@ -108,7 +193,7 @@ pub struct ImportPools {
 }
 
 /// One pool that an import found.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ImportedPool {
     /// False if it was imported already.
     pub changed: bool,
@@ -117,7 +202,7 @@ pub struct ImportedPool {
 }
 
 /// The answer to an import.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PoolsImported {
     /// False if every pool that was found was imported already.
     pub changed: bool,
@@ -128,7 +213,7 @@ pub struct PoolsImported {
 }
 
 /// The answer to a change of a pool.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PoolChanged {
     /// False if everything was so already.
     pub changed: bool,

@@ -186,6 +186,12 @@ pub struct ConvertSpace {
     /// Whether it takes room only as it is written to; as it is if left out.
     #[serde(default)]
     pub thin: Option<bool>,
+    /// Its new size, a multiple of 4 KiB; as it is if left out. A smaller one is refused while data lies beyond it.
+    #[serde(default)]
+    pub size_bytes: Option<u64>,
+    /// Gives up what lies beyond a smaller size.
+    #[serde(default)]
+    pub discard_beyond: bool,
     /// How much the job makes way for clients.
     #[serde(default)]
     pub priority: Option<JobPriority>,

@@ -215,6 +215,14 @@ pub enum PoolCommand {
         /// Name or id
         pool: String,
     },
+    /// Set when a pool tells that it fills up
+    Set {
+        /// Its name
+        pool: String,
+        /// Thresholds in percent of its room, for example 70,85,95, or none
+        #[arg(long, value_name = "PERCENTS", value_parser = parse_alerts)]
+        alert: AlertPercents,
+    },
     /// Add disks to a pool
     Add {
         /// Its name
@@ -453,6 +461,12 @@ pub struct ConvertOptions {
     /// Take all its room at the end
     #[arg(long)]
     pub fixed: bool,
+    /// Its new size; a smaller one is refused while data lies beyond it
+    #[arg(long)]
+    pub size: Option<ByteSize>,
+    /// Give up what lies beyond a smaller size
+    #[arg(long, requires = "size")]
+    pub discard_beyond: bool,
     /// Show what would be moved and how much room it takes, and change nothing
     #[arg(long)]
     pub dry_run: bool,
@@ -546,6 +560,10 @@ pub struct Demo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cap(pub u64);
 
+/// Thresholds of alerts, in percent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AlertPercents(pub Vec<u8>);
+
 /// How often something is done by itself; never if none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Every(pub Option<Duration>);
@@ -577,6 +595,15 @@ fn parse_every(text: &str) -> Result<Every, String> {
             every => Ok(Every(Some(every))),
         },
     }
+}
+
+fn parse_alerts(text: &str) -> Result<AlertPercents, String> {
+    if text == "none" {
+        return Ok(AlertPercents(Vec::new()));
+    }
+    let percents = text.split(',').map(|part| part.trim().trim_end_matches('%').parse::<u8>());
+    let percents: Result<Vec<u8>, _> = percents.collect();
+    percents.map(AlertPercents).map_err(|_| format!("'{text}' are no thresholds: write for example 70,85,95, or none"))
 }
 
 fn parse_cap(text: &str) -> Result<Cap, String> {

@@ -62,6 +62,8 @@ pub async fn convert(client: &Client, json: bool, path: &str, shape: ConvertOpti
         integrity: shape.integrity.map(Into::into),
         journal_bytes: shape.journal.map(ByteSize::bytes),
         thin: (shape.thin || shape.fixed).then_some(shape.thin),
+        size_bytes: shape.size.map(ByteSize::bytes),
+        discard_beyond: shape.discard_beyond,
         priority: options.priority,
         cap_bytes_per_second: options.cap.map(|cap| cap.0),
     };

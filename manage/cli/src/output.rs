@@ -151,6 +151,27 @@ impl Shown for Pool {
             ("free", size(self.free_bytes)),
             ("spaces", or_dash(&self.spaces.join(" "))),
             ("position", format!("{}.{}", self.generation, self.sequence)),
+            (
+                "room",
+                format!(
+                    "{} of {} taken ({:.1} %), {} promised: {:.2} for each byte",
+                    size(self.room.used_bytes),
+                    size(self.room.data_bytes),
+                    self.room.used_percent,
+                    size(self.room.provisioned_bytes),
+                    self.room.ratio
+                ),
+            ),
+            (
+                "alerts",
+                match self.alert.percents.iter().map(|percent| format!("{percent} %")).collect::<Vec<_>>().join(", ") {
+                    none if none.is_empty() => "none".into(),
+                    percents => match self.alert.reached_percent {
+                        None => format!("at {percents}"),
+                        Some(reached) => format!("at {percents}; {reached} % is reached"),
+                    },
+                },
+            ),
             ("features", or_dash(&self.features.join(" "))),
             (
                 "upgrade",
@@ -160,6 +181,20 @@ impl Shown for Pool {
                 },
             ),
         ]);
+        if !self.usable.is_empty() {
+            let rows = self.usable.iter().map(|layout| {
+                vec![
+                    layout_text(layout.layout, layout.copies, layout.parity),
+                    if layout.columns == 0 { "-".into() } else { layout.columns.to_string() },
+                    size(layout.usable_bytes),
+                    layout.enclosure_aware_bytes.map_or_else(|| "-".into(), size),
+                    size(layout.unused_bytes),
+                    layout.reason.clone(),
+                ]
+            });
+            let header = ["LAYOUT", "COLUMNS", "COULD HOLD", "OVER ENCLOSURES", "UNUSED", "LIMITED BY"];
+            text = format!("{text}\n\n{}", table(&header, rows));
+        }
         if self.state != PoolHealth::Offline || !self.disks.is_empty() {
             let rows =
                 self.disks.iter().map(|disk| vec![disk.path.clone(), or_dash(&disk.serial), word(&disk.state), some(&disk.id)]);
@@ -253,9 +288,20 @@ impl Shown for Space {
 
 impl Shown for ConversionPlan {
     fn text(&self) -> String {
+        let resized = match self.least_size_bytes {
+            Some(least) if self.lost_bytes > 0 => format!(
+                "\nfrom {} to {}: data lies up to {least} bytes, the smallest size that loses none; --discard-beyond gives up what lies beyond",
+                size(self.size_bytes),
+                size(self.size_bytes_then)
+            ),
+            _ if self.size_bytes != self.size_bytes_then => {
+                format!("\nfrom {} to {}: no data is lost", size(self.size_bytes), size(self.size_bytes_then))
+            }
+            _ => String::new(),
+        };
         let room = if self.fits { "the pool has" } else { "too much: the pool has only" };
         format!(
-            "{} from {} to {}: {} of data to move at most\nroom now {}, then {}; {} needed on the way, {room} {} free",
+            "{} from {} to {}: {} of data to move at most\nroom now {}, then {}; {} needed on the way, {room} {} free{resized}",
             self.name,
             self.from,
             self.to,

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use holdfast_api::{
     AddDisks, Changed, CreateExport, CreateFileDisk, CreatePool, CreateSpace, Disk, DiskChanged, Event, Export, ExportChanged,
-    GrowSpace, ImportPools, LayoutKind, Pool, PoolChanged, PoolsImported, RebalancePlan, SetDisk, SetSpace, Space, SpaceChanged,
-    SpacePlan, SpaceRow, SpaceVerified, Status, UpgradePlan, WipeDisk,
+    GrowSpace, ImportPools, LayoutKind, Pool, PoolChanged, PoolsImported, RebalancePlan, SetDisk, SetPool, SetSpace, Space,
+    SpaceChanged, SpacePlan, SpaceRow, SpaceVerified, Status, UpgradePlan, WipeDisk,
 };
 use holdfast_model::{ByteSize, Integrity, SpacePath};
 use serde::Serialize;
@@ -111,6 +111,11 @@ pub async fn pool_command(client: &Client, json: bool, command: PoolCommand) -> 
             let done =
                 format!("pool {} has {} disks, {}", answer.pool.name, answer.pool.disks.len(), ByteSize(answer.pool.raw_bytes));
             tell(json, &answer, answer.changed, done)
+        }
+        PoolCommand::Set { pool, alert } => {
+            let request = SetPool { alert_percents: Some(alert.0) };
+            let answer: PoolChanged = client.patch(&format!("/pools/{}", segment(&pool)), &request).await?;
+            tell(json, &answer, answer.changed, format!("pool {} is set", answer.pool.name))
         }
         PoolCommand::Add { pool, disk, force } => {
             let path = format!("/pools/{}/disks", segment(&pool));

@@ -6,6 +6,7 @@
 //!  pools.rs, disk_changes.rs, spaces.rs, exports.rs          the changes, each idempotent
 //!  import.rs    finding pools on disks                       watch.rs               disks that go and come
 //!  plan.rs      what a space would be                        verify.rs              whether copies and parity agree
+//!  capacity.rs  what a pool could still hold                 alerts.rs              pools that fill up
 //!  target.rs    a space as front ends see it                 view.rs                the same as the API shows it
 //!  events.rs, status.rs, metrics.rs                          what it tells
 //! ```
@@ -15,6 +16,8 @@
 //! Invariants: changes run one at a time and to their end; a change that is refused has changed nothing, and one that is
 //! repeated says that it changed nothing.
 
+mod alerts;
+mod capacity;
 mod disk_changes;
 mod disks;
 mod engine;

@@ -88,11 +88,28 @@ impl Engine {
         }
         let mut raw = Family::new("holdfast_pool_raw_bytes", Kind::Gauge, "Bytes that spaces may use.", &["pool"]);
         let mut free = Family::new("holdfast_pool_free_bytes", Kind::Gauge, "Bytes that no space uses.", &["pool"]);
+        let mut provisioned = Family::new(
+            "holdfast_pool_provisioned_bytes",
+            Kind::Gauge,
+            "Bytes that its spaces take when written throughout.",
+            &["pool"],
+        );
+        let mut used =
+            Family::new("holdfast_pool_used_bytes", Kind::Gauge, "Bytes that its spaces take of data disks.", &["pool"]);
+        let mut alert = Family::new(
+            "holdfast_pool_alert_percent",
+            Kind::Gauge,
+            "The highest alert threshold that is reached, or 0.",
+            &["pool"],
+        );
         for pool in self.pools() {
             raw.add(&[&pool.name], pool.raw_bytes);
             free.add(&[&pool.name], pool.free_bytes);
+            provisioned.add(&[&pool.name], pool.room.provisioned_bytes);
+            used.add(&[&pool.name], pool.room.used_bytes);
+            alert.add(&[&pool.name], pool.alert.reached_percent.unwrap_or(0).into());
         }
-        vec![health, raw, free]
+        vec![health, raw, free, provisioned, used, alert]
     }
 
     fn disk_metrics(&self) -> Vec<Family> {

@@ -7,19 +7,12 @@ use holdfast_model::layout::MAX_PARITY_COLUMNS;
 use holdfast_model::{ByteSize, Layout, Shape};
 use holdfast_pool::Capacity;
 
+use crate::capacity::LAYOUTS;
 use crate::engine::Engine;
 use crate::error::{Answer, from_pool};
 use crate::spaces::{data_disks, integrity_of, layout_of, parse_path, same_parameters};
 use crate::view::layout_kind;
 
-/// All layouts that are compared.
-const LAYOUTS: [Layout; 5] = [
-    Layout::Simple,
-    Layout::Mirror { copies: 2 },
-    Layout::Mirror { copies: 3 },
-    Layout::Parity { parity: 1 },
-    Layout::Parity { parity: 2 },
-];
 /// Columns that are looked at to find a roomier number of them.
 const MOST_COLUMNS: u16 = MAX_PARITY_COLUMNS;
 /// What another number of columns must give at least to be worth a note.

@@ -50,11 +50,15 @@ impl Engine {
         open.iter().map(|open| self.pool_view(open)).chain(offline).collect()
     }
 
-    /// The pool of this name or id.
+    /// The pool of this name or id, with what it could still hold.
     ///
     /// # Errors
     /// If there is none.
     pub fn pool(&self, name: &str) -> Answer<PoolView> {
+        let open: Vec<Arc<OpenPool>> = self.live().pools.values().cloned().collect();
+        if let Some(open) = open.iter().find(|open| open.name() == name || name.parse() == Ok(open.pool.id())) {
+            return Ok(PoolView { usable: crate::capacity::by_layout(open), ..self.pool_view(open) });
+        }
         let found = self.pools().into_iter().find(|pool| pool.name == name || name.parse() == Ok(pool.id));
         found.ok_or_else(|| not_found(format!("pool {name}"), "'holdfast pool list' shows the pools that are there"))
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   lock               held while a daemon runs
-//!   state.json         pools with the last paths of their disks, exports, what was set by hand for disks of no pool
+//!   state.json         pools with the last paths of their disks and their alerts, exports, what was set by hand for disks of no pool
 //!   jobs.json          jobs that have not ended, and the last that have
 //!   witness-ID.json    how far the pool ID was
 //!   events.jsonl       what happened; events.1.jsonl before that
@@ -21,6 +21,8 @@ use holdfast_model::{Media, Place, Uuid};
 use rustix::fs::{FlockOperation, flock};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+
+use crate::alerts::Alerts;
 
 /// The version of `state.json` that this program writes.
 pub const STATE_VERSION: u32 = 1;
@@ -120,11 +122,21 @@ pub struct State {
     /// What was set by hand for disks of no pool, by path.
     #[serde(default)]
     pub hints: std::collections::BTreeMap<String, DiskHint>,
+    /// Alerts of pools that are not as usual, by the pool's id.
+    #[serde(default)]
+    pub alerts: std::collections::BTreeMap<Uuid, Alerts>,
 }
 
 impl Default for State {
     fn default() -> Self {
-        Self { version: STATE_VERSION, pools: vec![], exports: vec![], file_disks: vec![], hints: Default::default() }
+        Self {
+            version: STATE_VERSION,
+            pools: vec![],
+            exports: vec![],
+            file_disks: vec![],
+            hints: Default::default(),
+            alerts: Default::default(),
+        }
     }
 }
 

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use holdfast_api::pool::PoolHealth;
 use holdfast_api::{
-    Condition, Disk, DiskErrors, LayoutKind, Pool, PoolMember, Slab, Space, SpaceCounters, SpaceJournal, SpaceRow,
+    Condition, Disk, DiskErrors, LayoutKind, Pool, PoolAlert, PoolMember, PoolRoom, Slab, Space, SpaceCounters, SpaceJournal,
+    SpaceRow,
 };
 use holdfast_model::{DiskState, Health, Layout, PoolState};
 use holdfast_pool::{DiskStatus, Feature, SlabPlace, UNIT_BYTES};
@@ -31,6 +32,9 @@ impl Engine {
     /// A pool in service.
     pub(crate) fn pool_view(&self, open: &OpenPool) -> Pool {
         let (status, features) = (open.pool.status(), open.pool.features());
+        let (used, alerts) = (open.pool.room_use(), self.alerts_of(open.pool.id()));
+        let full = crate::alerts::condition(&open.name(), &alerts, &used);
+        let health = if full.is_some() { status.health.max(Health::Warning) } else { status.health };
         let disks = open.disk_statuses().into_iter().map(|disk| PoolMember {
             id: Some(disk.record.id),
             path: disk.record.path,
@@ -45,8 +49,8 @@ impl Engine {
                 PoolState::Degraded => PoolHealth::Degraded,
                 PoolState::ReadOnly => PoolHealth::ReadOnly,
             },
-            health: status.health,
-            conditions: conditions(status.conditions),
+            health,
+            conditions: conditions(status.conditions).into_iter().chain(full).collect(),
             raw_bytes: status.data_bytes,
             free_bytes: status.free_bytes,
             generation: status.position.generation,
@@ -55,6 +59,9 @@ impl Engine {
             spaces: open.pool.spaces().into_iter().map(|record| record.name.to_string()).collect(),
             features: names(&features.names()),
             upgrade_available: names(&features.missing().into_iter().map(Feature::name).collect::<Vec<_>>()),
+            room: crate::capacity::room(&used),
+            usable: Vec::new(),
+            alert: crate::alerts::shown(&alerts),
         }
     }
 }
@@ -86,6 +93,9 @@ pub(crate) fn offline_pool(offline: &OfflinePool) -> Pool {
         spaces: Vec::new(),
         features: Vec::new(),
         upgrade_available: Vec::new(),
+        room: PoolRoom::default(),
+        usable: Vec::new(),
+        alert: PoolAlert::default(),
     }
 }
 

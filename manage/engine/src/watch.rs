@@ -1,4 +1,4 @@
-//! The watcher: notices disks that go and come.
+//! The watcher: notices disks that go and come, and pools that fill up.
 //!
 //! Invariant: it only asks whether paths are still there, and looks at a path again only when something changed there; it
 //! never holds the engine open.
@@ -67,6 +67,7 @@ impl Engine {
         let mut returned = BTreeSet::new();
         for open in &pools {
             self.notice_gone(open).await?;
+            self.look_at_room(open)?;
             for disk in open.disk_statuses().into_iter().filter(|disk| disk.record.state == DiskState::Missing) {
                 seen.look_at(disk.record.path, &mut returned);
             }

@@ -36,7 +36,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Engine>> {
         .routes(routes!(disks::show, disks::set))
         .routes(routes!(disks::wipe))
         .routes(routes!(pools::list, pools::create))
-        .routes(routes!(pools::show, pools::destroy))
+        .routes(routes!(pools::show, pools::set, pools::destroy))
         .routes(routes!(pools::add_disks))
         .routes(routes!(pools::export))
         .routes(routes!(pools::import))

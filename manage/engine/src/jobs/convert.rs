@@ -5,11 +5,11 @@ use std::sync::Arc;
 use holdfast_api::{ConversionPlan, ConvertSpace, CreateSpace, JobChanged, LayoutKind, StartJob};
 use holdfast_model::{ByteSize, Layout, Provisioning, Shape};
 use holdfast_pool::{RowRecord, SpaceRecord, UNIT_BYTES};
-use holdfast_space::{Ended, Pace};
+use holdfast_space::{Ended, Pace, Space};
 
 use super::spec::{JobSpec, Outcome, Site, SpaceRef};
 use crate::engine::{Engine, OpenPool};
-use crate::error::{Answer, conflict, from_pool};
+use crate::error::{Answer, conflict, from_pool, from_space};
 use crate::spaces::{data_disks, layout_of, parse_path};
 
 impl Engine {
@@ -27,6 +27,10 @@ impl Engine {
         let (open, _, space) = self.space_at(&path)?;
         let record = space.record();
         let (shape, provisioning) = wanted(&object, &open, &record, &request)?;
+        let size = request.size_bytes.unwrap_or(record.size_bytes);
+        if size < record.size_bytes && !request.discard_beyond {
+            self.refuse_loss(&object, &space, size).await?;
+        }
         let space_ref = SpaceRef { pool: open.pool.id(), space: record.uuid, path: path.to_string() };
         let spec = JobSpec::Convert { space: space_ref, provisioning };
         if let Some(job) = self.jobs.like(&spec)
@@ -40,6 +44,7 @@ impl Engine {
         if shaped.await?.map_err(|error| from_pool(&object, error))? {
             self.note(&object, &format!("to become {shape}, {}", holdfast_api::word(&provisioning)));
         }
+        self.resize(&object, &space, size, request.discard_beyond).await?;
         let start = StartJob { priority: request.priority, cap_bytes_per_second: request.cap_bytes_per_second };
         self.add_job(spec, start)
     }
@@ -48,35 +53,78 @@ impl Engine {
     ///
     /// # Errors
     /// If there is no such space, or it cannot have that shape.
-    pub fn plan_conversion(&self, path: &str, request: &ConvertSpace) -> Answer<ConversionPlan> {
+    pub async fn plan_conversion(&self, path: &str, request: &ConvertSpace) -> Answer<ConversionPlan> {
         let path = parse_path(path)?;
         let object = format!("space {path}");
         let (open, _, space) = self.space_at(&path)?;
         let record = space.record();
         let (shape, provisioning) = wanted(&object, &open, &record, request)?;
-        let rows = open.pool.rows(record.id);
+        let size_bytes_then = request.size_bytes.unwrap_or(record.size_bytes);
+        let least = if size_bytes_then < record.size_bytes { Some(self.least_size(&object, &space).await?) } else { None };
+        let record_then = SpaceRecord { size_bytes: size_bytes_then, ..record.clone() };
+        let mut rows = open.pool.rows(record.id);
+        let raw_bytes_now: u64 = rows.iter().map(|(_, row)| raw_bytes(row)).sum();
+        rows.retain(|(chunk, _)| *chunk < record_then.chunks());
         let moved: Vec<u64> = rows.iter().filter(|(_, row)| row.shape != shape).map(|(_, row)| raw_bytes(row)).collect();
         let kept: u64 = rows.iter().filter(|(_, row)| row.shape == shape).map(|(_, row)| raw_bytes(row)).sum();
         let rows_then = match provisioning {
-            Provisioning::Fixed => u64::from(record.chunks()),
+            Provisioning::Fixed => u64::from(record_then.chunks()),
             Provisioning::Thin => rows.len() as u64,
         };
         let row_then = holdfast_pool::row_raw_bytes(&shape, record.chunk_bytes);
-        let raw_bytes_now = moved.iter().sum::<u64>() + kept;
+        let raw_bytes_left = moved.iter().sum::<u64>() + kept;
         let raw_bytes_then = row_then * rows_then;
         let free_bytes = open.pool.status().free_bytes;
-        let most = raw_bytes_then.saturating_sub(raw_bytes_now) + if moved.is_empty() { 0 } else { row_then };
+        let most = raw_bytes_then.saturating_sub(raw_bytes_left) + if moved.is_empty() { 0 } else { row_then };
         Ok(ConversionPlan {
             name: path.to_string(),
             from: record.shape.to_string(),
             to: shape.to_string(),
+            size_bytes: record.size_bytes,
+            size_bytes_then,
+            least_size_bytes: least,
+            lost_bytes: least.map_or(0, |least| least.saturating_sub(size_bytes_then)),
             move_bytes: moved.len() as u64 * record.chunk_bytes,
             raw_bytes_now,
             raw_bytes_then,
             needed_bytes: most,
             free_bytes,
-            fits: most <= free_bytes,
+            fits: most <= free_bytes && (request.discard_beyond || least.is_none_or(|least| least <= size_bytes_then)),
         })
+    }
+}
+
+impl Engine {
+    async fn least_size(&self, object: &str, space: &Arc<Space>) -> Answer<u64> {
+        let looking = space.clone();
+        let least = self.on_reactor(move || async move { looking.least_size().await }).await?;
+        least.map_err(|error| from_space(object, error))
+    }
+
+    /// Refuses a size beyond which data lies, before anything else is changed.
+    async fn refuse_loss(&self, object: &str, space: &Arc<Space>, size_bytes: u64) -> Answer<()> {
+        let least = self.least_size(object, space).await?;
+        if least <= size_bytes {
+            return Ok(());
+        }
+        let message = format!("it holds data up to {least} bytes ({}), beyond its new end at {size_bytes}", ByteSize(least));
+        let next = format!(
+            "choose at least --size {least}, make the file system in it smaller first and discard what it left, or give up what lies beyond with --discard-beyond"
+        );
+        Err(conflict(object, message, next))
+    }
+
+    /// Gives a space another size; nothing where it has that.
+    async fn resize(&self, object: &str, space: &Arc<Space>, size_bytes: u64, discard_beyond: bool) -> Answer<()> {
+        let (resizing, before) = (space.clone(), space.record().size_bytes);
+        let resized = self.on_reactor(move || async move {
+            if size_bytes < before { resizing.shrink(size_bytes, discard_beyond).await } else { resizing.grow(size_bytes).await }
+        });
+        if resized.await?.map_err(|error| from_pool(object, error))? {
+            let how = if size_bytes < before { "made smaller, to" } else { "grown to" };
+            self.note(object, &format!("{how} {}", ByteSize(size_bytes)));
+        }
+        Ok(())
     }
 }
 

@@ -366,6 +366,8 @@ async fn a_space_is_converted_while_it_keeps_its_data() {
         journal_bytes: None,
         integrity: None,
         thin: None,
+        size_bytes: None,
+        discard_beyond: false,
         priority: None,
         cap_bytes_per_second: Some(1),
     };

@@ -114,7 +114,7 @@ pub(crate) async fn plan_conversion(
     InPath((pool, space)): InPath<(String, String)>,
     Body(request): Body<ConvertSpace>,
 ) -> Answered<Json<ConversionPlan>> {
-    Ok(Json(engine.plan_conversion(&format!("{pool}/{space}"), &request)?))
+    Ok(Json(engine.plan_conversion(&format!("{pool}/{space}"), &request).await?))
 }
 
 /// Rebuilds what a space lost with disks on other disks. Answers with the job that does it.

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::http::StatusCode;
-use holdfast_api::{AddDisks, Changed, CreatePool, ErrorBody, ImportPools, Pool, PoolChanged, PoolsImported};
+use holdfast_api::{AddDisks, Changed, CreatePool, ErrorBody, ImportPools, Pool, PoolChanged, PoolsImported, SetPool};
 
 use super::{Confirm, OnEngine, made};
 use crate::refusal::{Answered, Body, InPath, InQuery};
@@ -32,6 +32,19 @@ pub(crate) async fn create(engine: OnEngine, Body(request): Body<CreatePool>) ->
         (status = "default", body = ErrorBody, description = "Refused or failed.")))]
 pub(crate) async fn show(engine: OnEngine, InPath(pool): InPath<String>) -> Answered<Json<Pool>> {
     Ok(Json(engine.pool(&pool)?))
+}
+
+/// Changes what can be changed of a pool.
+#[utoipa::path(patch, path = "/pools/{pool}", tag = "pools", operation_id = "pool_set", request_body = SetPool,
+    params(("pool" = String, Path, description = "Name.")),
+    responses((status = 200, body = PoolChanged, description = "The pool as it is now."),
+        (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
+pub(crate) async fn set(
+    engine: OnEngine,
+    InPath(pool): InPath<String>,
+    Body(request): Body<SetPool>,
+) -> Answered<Json<PoolChanged>> {
+    Ok(Json(engine.set_pool(pool, request).await?))
 }
 
 /// Destroys a pool with everything in it.

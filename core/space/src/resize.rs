@@ -1,0 +1,169 @@
+//! A space becomes larger or smaller while it is in use.
+//!
+//! ```text
+//!   smaller:  requests beyond the new end are refused ─▶ those that began before end ─▶ is there data beyond? ─▶ one change of the pool
+//!             ─▶ rows beyond the end are closed ─▶ what the last row holds beyond it is emptied
+//!   larger:   what the last row holds beyond the old end is emptied ─▶ rows of a fixed space ─▶ one change of the pool
+//! ```
+//!
+//! Invariants: a space has the old size or the new one, at any moment and after any crash. Nobody reads or writes beyond the end, and
+//! no row is given up while a client's request may be under way in it. Whatever lay beyond an earlier end reads as zeros when the space
+//! has grown again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use holdfast_device::{Durability, IoError};
+use holdfast_model::{BLOCK_BYTES, ByteSize};
+use holdfast_pool::{PoolError, PoolErrorKind};
+
+use crate::space::{Inner, Space};
+
+const PAUSE: Duration = Duration::from_micros(500);
+
+/// Counts requests under way, so that it can be waited for those that began before some moment.
+#[derive(Default)]
+pub struct Turnstile {
+    epoch: AtomicUsize,
+    under_way: Arc<[AtomicU64; 2]>,
+}
+
+/// A request under way.
+pub struct Passage {
+    under_way: Arc<[AtomicU64; 2]>,
+    side: usize,
+}
+
+impl Drop for Passage {
+    fn drop(&mut self) {
+        self.under_way[self.side].fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Turnstile {
+    /// To be held during a request, from before it looks at the size.
+    pub fn enter(&self) -> Passage {
+        loop {
+            let epoch = self.epoch.load(Ordering::SeqCst);
+            let side = epoch % 2;
+            self.under_way[side].fetch_add(1, Ordering::SeqCst);
+            let passage = Passage { under_way: self.under_way.clone(), side };
+            if self.epoch.load(Ordering::SeqCst) == epoch {
+                return passage;
+            }
+        }
+    }
+}
+
+impl Space {
+    /// Makes it larger; false if it has that size already.
+    ///
+    /// # Errors
+    /// A smaller size, or, for a fixed space, too little room.
+    pub async fn grow(&self, size_bytes: u64) -> Result<bool, PoolError> {
+        let inner = &self.inner;
+        let _one = inner.relocating.lock().await;
+        if size_bytes > inner.size_bytes() {
+            inner.empty_tail().await?;
+        }
+        let grown = inner.pool.grow_space(inner.record.id, size_bytes).await?;
+        inner.size_bytes.fetch_max(size_bytes, Ordering::SeqCst);
+        Ok(grown)
+    }
+
+    /// The smallest size that it can have without loss: where its last block that holds data ends.
+    ///
+    /// # Errors
+    /// A row that cannot be opened.
+    pub async fn least_size(&self) -> Result<u64, IoError> {
+        self.inner.ready().await?;
+        Ok(self.inner.end_of_data(0).await?.max(BLOCK_BYTES))
+    }
+
+    /// Makes it smaller; false if it has that size already. Requests beyond the new end are refused from now on.
+    ///
+    /// # Errors
+    /// A larger size; data beyond the new end, unless `discard_beyond` gives that up; no quorum. It has its old size then.
+    pub async fn shrink(&self, size_bytes: u64, discard_beyond: bool) -> Result<bool, PoolError> {
+        let inner = &self.inner;
+        let _one = inner.relocating.lock().await;
+        let before = inner.size_bytes();
+        if size_bytes >= before {
+            let larger = PoolError::new(
+                PoolErrorKind::Invalid,
+                format!("space {} has {} and is not made smaller by {}", inner.path(), ByteSize(before), ByteSize(size_bytes)),
+            );
+            return if size_bytes == before { Ok(false) } else { Err(larger) };
+        }
+        inner.ready().await?;
+        inner.size_bytes.store(size_bytes, Ordering::SeqCst);
+        let shrunk = inner.shrink(size_bytes, discard_beyond).await;
+        if shrunk.is_err() && inner.pool.space(inner.record.id).is_some_and(|record| record.size_bytes == before) {
+            inner.size_bytes.store(before, Ordering::SeqCst);
+        }
+        shrunk?;
+        // A crash before this leaves the tail to whoever makes the space larger.
+        inner.empty_tail().await?;
+        Ok(true)
+    }
+}
+
+impl Inner {
+    async fn shrink(&self, size_bytes: u64, discard_beyond: bool) -> Result<(), PoolError> {
+        self.requests_over().await;
+        let end = if discard_beyond { 0 } else { self.end_of_data(size_bytes).await? };
+        if end > size_bytes {
+            return Err(PoolError::new(
+                PoolErrorKind::Invalid,
+                format!(
+                    "space {} cannot have {}: it holds data up to {end} bytes ({}), which is the smallest size that loses none; make the file system in it smaller first and discard what it left, or give up what lies beyond with --discard-beyond",
+                    self.path(),
+                    ByteSize(size_bytes),
+                    ByteSize(end)
+                ),
+            ));
+        }
+        let chunks = self.lock_chunks().await;
+        let freed = self.pool.shrink_space(self.record.id, size_bytes).await?;
+        for (chunk, freed) in freed.into_iter().flatten() {
+            self.let_go(chunk, freed);
+        }
+        drop(chunks);
+        Ok(())
+    }
+
+    /// Waits until all requests that are under way have ended.
+    async fn requests_over(&self) {
+        let side = self.turnstile.epoch.fetch_add(1, Ordering::SeqCst) % 2;
+        while self.turnstile.under_way[side].load(Ordering::SeqCst) > 0 {
+            self.pool.env().clock.sleep(PAUSE).await;
+        }
+    }
+
+    /// Where the last block at or behind `from` that holds data ends; 0 where none does.
+    async fn end_of_data(&self, from: u64) -> Result<u64, IoError> {
+        let chunk_bytes = self.record.chunk_bytes;
+        let first = (from / chunk_bytes) as u32;
+        let chunks: Vec<u32> = self.pool.rows(self.record.id).into_iter().map(|(chunk, _)| chunk).collect();
+        for chunk in chunks.into_iter().rev().take_while(|chunk| *chunk >= first) {
+            let Some(row) = self.row(chunk).await? else { continue };
+            let held = row.data_runs(0, (chunk_bytes / BLOCK_BYTES) as u32);
+            let end = held.runs(0, held.limit()).last().map(|(_, end)| end);
+            if let Some(end) = end {
+                return Ok(u64::from(chunk) * chunk_bytes + u64::from(end) * BLOCK_BYTES);
+            }
+        }
+        Ok(0)
+    }
+
+    /// Empties what the last row has room for beyond the end of the space.
+    async fn empty_tail(&self) -> Result<(), IoError> {
+        let (end, chunk_bytes) = (self.size_bytes(), self.record.chunk_bytes);
+        let tail = end.next_multiple_of(chunk_bytes) - end;
+        if tail > 0 && self.end_of_data(end).await? > end {
+            self.zero(end, tail, Durability::Durable, false).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,202 @@
+//! Alerts: a pool that fills up says so at thresholds, and once each.
+//!
+//! ```text
+//!   used   ────────────── 95 ── event (error), level 3
+//!          ─────── 85 ───────── event (warning), level 2
+//!          ── 70 ────────────── event (warning), level 1        back below 70 - 5: event (info), level 0
+//! ```
+//!
+//! Invariant: a level that is told is told again only after the use fell [`HYSTERESIS_PERCENT`] below its threshold in between, also
+//! over a restart: thresholds and levels are in `state.json`.
+
+use std::sync::{Arc, PoisonError};
+
+use holdfast_api::{ApiError, Code, Condition, PoolAlert, PoolChanged, SetPool, Severity};
+use holdfast_model::{ByteSize, Uuid};
+use holdfast_pool::RoomUse;
+use serde::{Deserialize, Serialize};
+
+use crate::engine::{Engine, OpenPool};
+use crate::error::Answer;
+use crate::view::percent;
+
+/// Thresholds of a pool for which none were set.
+pub(crate) const DEFAULT_PERCENTS: [u8; 3] = [70, 85, 95];
+/// Thresholds of a pool, at most.
+const MOST: usize = 8;
+/// How far below a threshold the use must fall before it counts as over.
+const HYSTERESIS_PERCENT: f64 = 5.0;
+/// From this threshold on an alert is an error.
+const ERROR_PERCENT: u8 = 95;
+const NEXT: &str = "add disks with 'holdfast pool add', or discard what is not needed";
+
+/// What is remembered of the alerts of a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Alerts {
+    /// Its thresholds, in percent, rising.
+    pub percents: Vec<u8>,
+    /// How many of them were reached and told.
+    pub level: usize,
+}
+
+impl Default for Alerts {
+    fn default() -> Self {
+        Self { percents: DEFAULT_PERCENTS.to_vec(), level: 0 }
+    }
+}
+
+impl Alerts {
+    /// How many thresholds count as reached at this use.
+    fn level_at(&self, used_percent: f64) -> usize {
+        let reached = self.percents.iter().take_while(|percent| used_percent >= f64::from(**percent)).count();
+        let held = self.percents.iter().take_while(|percent| used_percent > f64::from(**percent) - HYSTERESIS_PERCENT).count();
+        reached.max(self.level.min(held))
+    }
+
+    /// The highest threshold that counts as reached.
+    fn reached(&self) -> Option<u8> {
+        self.level.checked_sub(1).and_then(|at| self.percents.get(at)).copied()
+    }
+}
+
+fn used_percent(room: &RoomUse) -> f64 {
+    percent(room.used_bytes, room.data_bytes)
+}
+
+/// What the API shows of a pool's alerts.
+pub(crate) fn shown(alerts: &Alerts) -> PoolAlert {
+    PoolAlert { percents: alerts.percents.clone(), reached_percent: alerts.reached() }
+}
+
+/// The condition of a pool that is as full as an alert says.
+pub(crate) fn condition(pool: &str, alerts: &Alerts, room: &RoomUse) -> Option<Condition> {
+    let reached = alerts.reached()?;
+    let cause = format!(
+        "pool {pool} is {:.1} % full, which is beyond its alert at {reached} %: {} of {} are used",
+        used_percent(room),
+        ByteSize(room.used_bytes),
+        ByteSize(room.data_bytes)
+    );
+    Some(Condition { cause, next_action: NEXT.into() })
+}
+
+impl Engine {
+    /// The alerts of a pool.
+    pub(crate) fn alerts_of(&self, pool: Uuid) -> Alerts {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).alerts.get(&pool).cloned().unwrap_or_default()
+    }
+
+    /// Remembers the alerts of a pool.
+    fn set_alerts(&self, pool: Uuid, alerts: Alerts) -> Answer<()> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = state.clone();
+        match alerts == Alerts::default() {
+            true => next.alerts.remove(&pool),
+            false => next.alerts.insert(pool, alerts),
+        };
+        if next != *state {
+            self.state_dir.store(&next).map_err(|error| ApiError::new(Code::Failed, "state folder", error.to_string(), ""))?;
+            *state = next;
+        }
+        Ok(())
+    }
+
+    /// Changes what can be changed of a pool.
+    ///
+    /// # Errors
+    /// If there is no such pool, or thresholds cannot be; nothing is changed then.
+    pub async fn set_pool(self: &Arc<Self>, pool: String, request: SetPool) -> Answer<PoolChanged> {
+        self.change(move |engine| async move {
+            let open = engine.pool_named(&pool)?;
+            let known = engine.alerts_of(open.pool.id());
+            let percents = match request.alert_percents {
+                Some(percents) => checked(&pool, percents)?,
+                None => known.percents.clone(),
+            };
+            let changed = percents != known.percents;
+            if changed {
+                engine.set_alerts(open.pool.id(), Alerts { percents, level: 0 })?;
+                engine.note(&format!("pool {pool}"), "has other alerts");
+                engine.look_at_room(&open)?;
+            }
+            Ok(PoolChanged { changed, pool: engine.pool_view(&open) })
+        })
+        .await
+    }
+
+    /// Tells of a pool that reached a threshold, or is below it again.
+    pub(crate) fn look_at_room(&self, open: &OpenPool) -> Answer<()> {
+        let (id, name, room) = (open.pool.id(), open.name(), open.pool.room_use());
+        let known = self.alerts_of(id);
+        let now = Alerts { level: known.level_at(used_percent(&room)), ..known.clone() };
+        if now.level == known.level {
+            return Ok(());
+        }
+        self.set_alerts(id, now.clone())?;
+        let object = format!("pool {name}");
+        match condition(&name, &now, &room) {
+            Some(condition) if now.level > known.level => {
+                let error = now.reached().is_some_and(|percent| percent >= ERROR_PERCENT);
+                let severity = if error { Severity::Error } else { Severity::Warning };
+                self.events.emit(severity, &object, &condition.cause, &condition.next_action);
+            }
+            _ => {
+                let cause = format!(
+                    "is {:.1} % full, which is below its alert at {} % again",
+                    used_percent(&room),
+                    known.reached().unwrap_or(0)
+                );
+                self.events.emit(Severity::Info, &object, &cause, "");
+            }
+        }
+        Ok(())
+    }
+}
+
+fn checked(pool: &str, mut percents: Vec<u8>) -> Answer<Vec<u8>> {
+    percents.sort_unstable();
+    percents.dedup();
+    if percents.len() > MOST || percents.iter().any(|percent| !(1..=100).contains(percent)) {
+        let message = format!("alerts at {percents:?} percent cannot be: at most {MOST} thresholds, each from 1 to 100");
+        return Err(ApiError::invalid(format!("pool {pool}"), message, "for example --alert 70,85,95, or --alert none"));
+    }
+    Ok(percents)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_is_left_only_well_below_its_threshold() {
+        let mut alerts = Alerts::default();
+        for (used, level) in [
+            (0.0, 0),
+            (69.9, 0),
+            (70.0, 1),
+            (69.0, 1),
+            (65.1, 1),
+            (65.0, 0),
+            (69.9, 0),
+            (96.0, 3),
+            (91.0, 3),
+            (90.0, 2),
+            (84.0, 2),
+            (79.0, 1),
+            (85.0, 2),
+            (10.0, 0),
+        ] {
+            alerts.level = alerts.level_at(used);
+            assert_eq!(alerts.level, level, "at {used}");
+        }
+    }
+
+    #[test]
+    fn thresholds_are_sorted_and_checked() {
+        assert_eq!(checked("tank", vec![90, 50, 90]).unwrap(), [50, 90]);
+        assert_eq!(checked("tank", Vec::new()).unwrap(), Vec::<u8>::new());
+        for wrong in [vec![0], vec![101], (1..=9).collect()] {
+            assert!(checked("tank", wrong).unwrap_err().next_action.contains("--alert"));
+        }
+    }
+}

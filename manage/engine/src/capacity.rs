@@ -1,0 +1,113 @@
+//! What a pool could still hold, by layout, and how much of it is promised.
+//!
+//! Invariant: each figure is what the pool itself would allot now to a space of the shape that `space create` gives by default.
+
+use holdfast_api::{CapacityLimit, LayoutCapacity, PoolRoom};
+use holdfast_model::{ByteSize, Layout, Shape};
+use holdfast_pool::{Capacity, Limit, Pool, RoomUse};
+
+use crate::engine::OpenPool;
+use crate::spaces::data_disks;
+use crate::view::{layout_kind, percent};
+
+/// All layouts.
+pub(crate) const LAYOUTS: [Layout; 5] = [
+    Layout::Simple,
+    Layout::Mirror { copies: 2 },
+    Layout::Mirror { copies: 3 },
+    Layout::Parity { parity: 1 },
+    Layout::Parity { parity: 2 },
+];
+/// What fewer columns must give at least, in percent, to be what limits.
+const WORTH_PERCENT: u64 = 2;
+
+/// What a pool could hold in each layout.
+pub(crate) fn by_layout(open: &OpenPool) -> Vec<LayoutCapacity> {
+    let (pool, room, disks) = (&open.pool, open.pool.room_use(), data_disks(open));
+    LAYOUTS.iter().map(|layout| of_layout(pool, &room, *layout, disks)).collect()
+}
+
+fn of_layout(pool: &Pool, room: &RoomUse, layout: Layout, disks: usize) -> LayoutCapacity {
+    let none = |limited_by, reason: String| LayoutCapacity {
+        layout: layout_kind(layout),
+        copies: layout.copies(),
+        parity: layout.parity(),
+        columns: 0,
+        usable_bytes: 0,
+        raw_bytes: 0,
+        unused_bytes: 0,
+        enclosure_aware_bytes: None,
+        limited_by,
+        reason,
+    };
+    let shape = match Shape::choose(layout, None, None, disks) {
+        Ok(shape) => shape,
+        Err(error) => return none(CapacityLimit::Disks, error.to_string()),
+    };
+    let capacity = match pool.capacity(&shape, None, false) {
+        Ok(capacity) => capacity,
+        Err(error) => return LayoutCapacity { columns: shape.columns, ..none(CapacityLimit::Room, error.context) },
+    };
+    let enclosures = pool.capacity(&shape, None, true);
+    let (limited_by, reason) = limit(pool, room, &capacity, disks);
+    LayoutCapacity {
+        layout: layout_kind(layout),
+        copies: layout.copies(),
+        parity: layout.parity(),
+        columns: shape.columns,
+        usable_bytes: capacity.usable_bytes(),
+        raw_bytes: capacity.raw_bytes,
+        unused_bytes: capacity.unused_bytes,
+        enclosure_aware_bytes: enclosures.ok().map(|capacity| capacity.usable_bytes()),
+        limited_by,
+        reason,
+    }
+}
+
+/// What keeps a layout from holding more, and what could be done about it.
+fn limit(pool: &Pool, room: &RoomUse, capacity: &Capacity, disks: usize) -> (CapacityLimit, String) {
+    let (usable, unused) = (capacity.usable_bytes(), ByteSize(capacity.unused_bytes));
+    let narrow = Shape::choose(capacity.shape.layout, Some(capacity.shape.layout.least_columns()), None, disks);
+    let narrow = narrow.ok().and_then(|shape| pool.capacity(&shape, None, false).ok());
+    if let Some(narrow) = narrow
+        && narrow.usable_bytes() > usable + usable / 100 * WORTH_PERCENT
+    {
+        let reason = format!(
+            "rows of {} columns leave {unused} unused; with {} columns {} fit",
+            capacity.shape.columns,
+            narrow.shape.columns,
+            ByteSize(narrow.usable_bytes())
+        );
+        return (CapacityLimit::Columns, reason);
+    }
+    match capacity.limit {
+        Limit::Map => (CapacityLimit::Map, "the smallest disk has room for the map of so many rows only".into()),
+        Limit::LargeDisks(count) => {
+            let which = if count == 1 { "one disk has".into() } else { format!("{count} disks have") };
+            (
+                CapacityLimit::LargeDisk,
+                format!("{which} more room than the others can back: {unused} stay unused; add disks of that size"),
+            )
+        }
+        Limit::LargeEnclosures(count) => {
+            let which = if count == 1 { "one enclosure has".into() } else { format!("{count} enclosures have") };
+            (CapacityLimit::Enclosures, format!("{which} more room than the others can back: {unused} stay unused"))
+        }
+        Limit::Room if room.spare_bytes > 0 => (
+            CapacityLimit::Spares,
+            format!("all room of data disks is used; {} on hot spares are kept free", ByteSize(room.spare_bytes)),
+        ),
+        Limit::Room => (CapacityLimit::Room, "all room of its disks is used".into()),
+    }
+}
+
+/// How much room of a pool is taken, and how much is promised.
+pub(crate) fn room(used: &RoomUse) -> PoolRoom {
+    PoolRoom {
+        data_bytes: used.data_bytes,
+        used_bytes: used.used_bytes,
+        used_percent: percent(used.used_bytes, used.data_bytes),
+        provisioned_bytes: used.provisioned_bytes,
+        ratio: (used.provisioned_bytes as f64 * 100.0 / used.data_bytes.max(1) as f64).round() / 100.0,
+    }
+}
