@@ -7,6 +7,7 @@ mod model;
 mod parity;
 mod plan;
 mod rebalance;
+mod resize;
 mod scenarios;
 mod scrub;
 mod simulate;
