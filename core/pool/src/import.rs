@@ -22,6 +22,7 @@ use crate::frame::Position;
 use crate::label::Label;
 use crate::log::{Checkpoint, DiskLog, LogPlace};
 use crate::pool::{Pool, draw_uuid, new_record, refuse_twice};
+use crate::reading::adopt_for_reading;
 use crate::scan::{Candidate, FoundPool, Member, OpenChange, front_label};
 
 /// Writes both labels of a disk.
@@ -102,6 +103,10 @@ pub(crate) async fn adopt(env: Env, mut found: FoundPool, force: bool) -> Result
     };
     admission.force = force && admission.check(&found).is_err();
     admission.check(&found)?;
+    let unknown = found.unknown_read_only();
+    if unknown != 0 {
+        return adopt_for_reading(env, found, unknown);
+    }
     let force = admission.force;
 
     let promised = found.members.iter().map(|member| member.promised).max().unwrap_or(0);

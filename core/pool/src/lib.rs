@@ -9,7 +9,7 @@
 //!  commit.rs    one change at a time, on a majority of the disks before it counts      quorum.rs: who is a majority
 //!  log.rs       the metadata log of one disk: checkpoints and records                   codec.rs: changes as bytes
 //!  config.rs    the configuration itself, and the changes it knows                      extents.rs: free units
-//!  admission.rs who may import                                                          room.rs: how large it may become
+//!  admission.rs who may import, reading.rs: and who may only read                       room.rs: how large it may become
 //!  scan.rs      finding pools on disks                                                  label.rs, frame.rs: blocks
 //!  slab.rs      the head of a slab                                                      area.rs: how a disk is divided
 //!  allot.rs     which disks a row gets, enclosures.rs: in which enclosures              journal.rs: journals of parity spaces
@@ -44,6 +44,7 @@ mod log;
 mod moves;
 mod pool;
 mod quorum;
+mod reading;
 mod removal;
 mod room;
 mod scan;

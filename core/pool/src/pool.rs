@@ -215,15 +215,19 @@ impl Pool {
     }
 
     pub(crate) fn refuse_changes(&self, why: &str) {
+        let way_out = self.way_out();
         let mut refusal = self.refusal.lock().expect("no panic while held");
         if refusal.is_none() {
             *refusal = Some(why.into());
-            self.emit(
-                Severity::Error,
-                format!("pool {}", self.name),
-                why.into(),
-                "attach the missing disks, then export and import the pool",
-            );
+            self.emit(Severity::Error, format!("pool {}", self.name), why.into(), way_out);
+        }
+    }
+
+    /// What to do about it where it takes no changes.
+    pub(crate) fn way_out(&self) -> &'static str {
+        match self.features().unknown_read_only() {
+            0 => "attach the missing disks, then export and import the pool",
+            _ => "use the later version to change it",
         }
     }
 

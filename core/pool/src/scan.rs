@@ -70,6 +70,8 @@ pub struct Member {
     pub promised: u64,
     /// Where its log ends; `None` where no half is whole.
     pub tip: Option<Tip>,
+    /// Features that its labels name.
+    pub features: Features,
 }
 
 /// A pool that can be imported, or at least named.
@@ -120,6 +122,12 @@ impl FoundPool {
     /// Its name.
     pub fn name(&self) -> String {
         self.config.name.as_ref().map(Name::to_string).unwrap_or_default()
+    }
+
+    /// Flags of features with which it may only be read here.
+    pub fn unknown_read_only(&self) -> u64 {
+        let labels = self.members.iter().fold(self.config.features, |all, member| all.with(member.features));
+        labels.unknown_read_only()
     }
 
     /// Disks that the pool has and that are not here.
@@ -281,21 +289,13 @@ async fn look(candidate: Candidate) -> Look {
         );
         return Look::Damaged(candidate, why);
     }
-    let unknown = features.unknown_read_only();
-    if unknown != 0 {
-        let why = format!(
-            "it uses features of a later version, read-only flags {unknown:#x}, with which {} may only read: use that version",
-            env!("CARGO_PKG_VERSION")
-        );
-        return Look::Damaged(candidate, why);
-    }
     if let Some(label) = labels.iter().flatten().find(|label| shrank(label)) {
         return Look::Damaged(candidate, shrank_text(*label));
     }
     let promised = labels.iter().flatten().map(|label| label.promised).max().unwrap_or(0);
     let tip = LogPlace { device, area, pool, disk: id }.find_tip().await;
     let labels_whole = labels.map(|label| label.is_some_and(|label| label.promised == promised));
-    Look::Member(pool, Member { candidate, id, area, labels_whole, promised, tip })
+    Look::Member(pool, Member { candidate, id, area, labels_whole, promised, tip, features })
 }
 
 type Misfits = Vec<(Candidate, String)>;

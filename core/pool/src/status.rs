@@ -69,7 +69,7 @@ pub struct DiskStatus {
 impl Pool {
     /// How it is now.
     pub fn status(&self) -> PoolStatus {
-        let disks = self.disks();
+        let (disks, way_out) = (self.disks(), self.way_out());
         let state = self.state();
         let position = *self.position.lock().expect("no panic while held");
         let mut conditions: Vec<Condition> = disks.iter().flat_map(|disk| disk.conditions.clone()).collect();
@@ -81,7 +81,7 @@ impl Pool {
             (None, _) => (PoolState::Degraded, Health::Warning),
         };
         if let Some(why) = refusal {
-            conditions.insert(0, Condition::new(why, "attach the missing disks, then export and import the pool"));
+            conditions.insert(0, Condition::new(why, way_out));
         }
         let full = full(&state.config);
         let warned = !full.is_empty() || disks.iter().any(|disk| disk.health != Health::Healthy);

@@ -5,7 +5,8 @@ mod common;
 use std::sync::Arc;
 
 use common::*;
-use holdfast_model::{ByteSize, Place, Provisioning, Shape};
+use holdfast_model::{ByteSize, Place, PoolState, Provisioning, Shape};
+use holdfast_pool::frame::Frame;
 use holdfast_pool::{Area, DiskChange, Feature, Features, Pool, PoolErrorKind, SpaceSpec};
 
 /// Where the incompatible flags stand in a label.
@@ -117,4 +118,57 @@ fn a_label_that_cannot_be_written_leaves_the_pool_as_it_was() {
     let refused = upgrade(&lab, &pool).expect_err("one label is not written");
     assert!(refused.context.contains("SERIAL001") && pool.features() == Features::NONE, "{refused}");
     assert_eq!(upgrade(&lab, &pool), Ok(true));
+}
+
+/// Writes read-only flags of a later version into both labels of a disk.
+fn mark_for_reading(lab: &Lab, disk: usize, flags: u64) {
+    for at in Area::of_disk("", SMALL).expect("a member's size").labels() {
+        let block = lab.disks[disk].peek(at, 4096);
+        let (header, payload) = Frame::open_inline(&block).expect("a whole label");
+        let mut payload = payload.to_vec();
+        payload[24..32].copy_from_slice(&flags.to_le_bytes());
+        lab.disks[disk].poke(at, &header.frame.seal(&payload));
+    }
+}
+
+#[test]
+fn a_pool_that_a_later_version_writes_is_only_read() {
+    let lab = Lab::small(7, 2);
+    let pool = lab.created(&[0, 1]);
+    let space = lab.mirror(&pool, "vm").id;
+    lab.row(&pool, space, 0).expect("room");
+    let before = snapshot(&pool);
+    let closing = pool.clone();
+    lab.run(async move { closing.export().await }).expect("a quorum");
+    lab.kill(pool);
+    (0..2).for_each(|disk| mark_for_reading(&lab, disk, 8));
+    let pool = lab.imported(&[0, 1]);
+    assert_eq!(snapshot(&pool), before);
+    let status = pool.status();
+    let condition = status.conditions.first().expect("a reason");
+    assert!(status.state == PoolState::ReadOnly && condition.cause.contains("read-only flags 0x8"), "{condition:?}");
+    assert!(condition.next_action.contains("later version"), "{condition:?}");
+    let refused = lab.row(&pool, space, 1).expect_err("nothing is changed");
+    assert_eq!(refused.kind, PoolErrorKind::ReadOnly);
+    assert_eq!(upgrade(&lab, &pool).map_err(|error| error.kind), Ok(false));
+    lab.kill(pool);
+    assert_eq!(
+        lab.sim.device_writes(),
+        {
+            lab.imported(&[0, 1]);
+            lab.sim.device_writes()
+        },
+        "an import writes nothing"
+    );
+}
+
+#[test]
+fn a_pool_that_needs_repair_is_left_to_the_later_version() {
+    let lab = Lab::small(8, 2);
+    let pool = lab.created(&[0, 1]);
+    lab.kill(pool);
+    mark_for_reading(&lab, 0, 1 << 40);
+    let refused = lab.import(&[0, 1]).err().expect("it was not closed");
+    let says = |part: &str| refused.context.contains(part);
+    assert!(says("0x10000000000") && says("not closed in good order") && says("use that version"), "{refused}");
 }

@@ -21,12 +21,17 @@ use holdfast_pool::{PoolError, PoolErrorKind};
 use crate::space::{Inner, Space};
 
 const PAUSE: Duration = Duration::from_micros(500);
+/// How often a row that is being moved is waited for.
+const STILL_TRIES: u32 = 40;
+const STILL_PAUSE: Duration = Duration::from_millis(50);
 
 /// Counts requests under way, so that it can be waited for those that began before some moment.
 #[derive(Default)]
 pub struct Turnstile {
     epoch: AtomicUsize,
     under_way: Arc<[AtomicU64; 2]>,
+    /// Held while the size changes.
+    resizing: tokio::sync::Mutex<()>,
 }
 
 /// A request under way.
@@ -63,7 +68,7 @@ impl Space {
     /// A smaller size, or, for a fixed space, too little room.
     pub async fn grow(&self, size_bytes: u64) -> Result<bool, PoolError> {
         let inner = &self.inner;
-        let _one = inner.relocating.lock().await;
+        let _one = inner.turnstile.resizing.lock().await;
         if size_bytes > inner.size_bytes() {
             inner.empty_tail().await?;
         }
@@ -84,10 +89,12 @@ impl Space {
     /// Makes it smaller; false if it has that size already. Requests beyond the new end are refused from now on.
     ///
     /// # Errors
-    /// A larger size; data beyond the new end, unless `discard_beyond` gives that up; no quorum. It has its old size then.
+    /// A larger size; data beyond the new end, unless `discard_beyond` gives that up; a row that is being moved, perhaps by a job that
+    /// is paused; no quorum. It has its old size then.
     pub async fn shrink(&self, size_bytes: u64, discard_beyond: bool) -> Result<bool, PoolError> {
         let inner = &self.inner;
-        let _one = inner.relocating.lock().await;
+        let _one = inner.turnstile.resizing.lock().await;
+        let _still = inner.keep_rows_still().await?;
         let before = inner.size_bytes();
         if size_bytes >= before {
             let larger = PoolError::new(
@@ -131,6 +138,20 @@ impl Inner {
         }
         drop(chunks);
         Ok(())
+    }
+
+    /// Keeps rows from being moved. One that is being moved is waited for, but not long: whoever moves it may be paused.
+    async fn keep_rows_still(&self) -> Result<tokio::sync::MutexGuard<'_, ()>, PoolError> {
+        for _ in 0..STILL_TRIES {
+            if let Ok(still) = self.relocating.try_lock() {
+                return Ok(still);
+            }
+            self.pool.env().clock.sleep(STILL_PAUSE).await;
+        }
+        Err(PoolError::new(
+            PoolErrorKind::Invalid,
+            format!("a row of space {} is being moved by a job: wait for that, or cancel it, and ask again", self.path()),
+        ))
     }
 
     /// Waits until all requests that are under way have ended.

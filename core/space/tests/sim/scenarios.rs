@@ -570,3 +570,50 @@ fn what_an_attempt_to_move_a_row_left_is_nobodys() {
         assert_eq!(read.expect("no power cut is planned"), 0, "cut after {cut} writes");
     }
 }
+
+/// Writes read-only flags of a later version into the labels of all disks.
+fn mark_for_reading(world: &World) {
+    for disk in world.disks() {
+        for at in holdfast_pool::Area::of_disk("", disk.spec().size_bytes).expect("a member's size").labels() {
+            let block = disk.peek(at, BLOCK);
+            let (header, payload) = holdfast_pool::frame::Frame::open_inline(&block).expect("a whole label");
+            let mut payload = payload.to_vec();
+            payload[24..32].copy_from_slice(&2u64.to_le_bytes());
+            disk.poke(at, &header.frame.seal(&payload));
+        }
+    }
+}
+
+#[test]
+fn spaces_of_a_pool_that_may_only_be_read_are_read() {
+    let parity = Shape::plain(Layout::Parity { parity: 1 }, 3, ByteSize::kib(64));
+    for shape in [mirror(2, 2), parity] {
+        let world = machine(3, 5, 64 << 20);
+        let (pool, space) = create(&world, shape, 8 << 20);
+        let closed = world.sim.run(async move {
+            for at in 0..32u64 {
+                space
+                    .write(at * (200 << 10) / BLOCK_BYTES * BLOCK_BYTES, data(at as u8 + 1, 1), Durability::Cached)
+                    .await
+                    .expect("room");
+            }
+            space.close().await.expect("closes");
+            pool.export().await.expect("a quorum");
+        });
+        closed.expect("no power cut is planned");
+        mark_for_reading(&world);
+        let writes = world.sim.device_writes();
+        let (pool, space) = import(&world);
+        let read = world.sim.run(async move {
+            for at in 0..32u64 {
+                assert_eq!(byte_at(&space, at * (200 << 10) / BLOCK_BYTES * BLOCK_BYTES).await, at as u8 + 1, "{shape}");
+            }
+            let refused = space.write(0, data(9, 1), Durability::Cached).await.expect_err("it may only be read");
+            assert_eq!(refused.kind, IoErrorKind::ReadOnly);
+            space.tidy().await.expect("nothing to do");
+            drop(pool);
+        });
+        read.expect("no power cut is planned");
+        assert_eq!(world.sim.device_writes(), writes, "{shape}: nothing is written");
+    }
+}

@@ -117,6 +117,9 @@ impl Engine {
     /// Gives a space another size; nothing where it has that.
     async fn resize(&self, object: &str, space: &Arc<Space>, size_bytes: u64, discard_beyond: bool) -> Answer<()> {
         let (resizing, before) = (space.clone(), space.record().size_bytes);
+        if size_bytes == before {
+            return Ok(());
+        }
         let resized = self.on_reactor(move || async move {
             if size_bytes < before { resizing.shrink(size_bytes, discard_beyond).await } else { resizing.grow(size_bytes).await }
         });

@@ -506,6 +506,56 @@ async fn an_older_pool_is_upgraded() {
     engine.shutdown().await;
 }
 
+fn resized(size_bytes: u64, discard_beyond: bool) -> ConvertSpace {
+    ConvertSpace {
+        layout: None,
+        copies: None,
+        parity: None,
+        columns: None,
+        interleave_bytes: None,
+        journal_bytes: None,
+        thin: None,
+        size_bytes: Some(size_bytes),
+        discard_beyond,
+        priority: None,
+        cap_bytes_per_second: None,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_space_is_made_smaller_only_where_no_data_is_lost_or_that_is_given_up() {
+    let rig = Rig::new();
+    let engine = rig.with_spaces(&["tank/a"]).await;
+    let grown = engine.convert_space("tank/a".into(), resized(24 * MIB, false)).await.unwrap().job;
+    assert_eq!(grown.kind, JobKind::Convert);
+    until_in(&engine, grown.id, JobState::Done).await;
+    assert_eq!(engine.space("tank/a").unwrap().size_bytes, 24 * MIB);
+    let free = engine.pool("tank").unwrap().free_bytes;
+
+    let plan = engine.plan_conversion("tank/a", &resized(8 * MIB, false)).await.unwrap();
+    assert_eq!((plan.size_bytes, plan.size_bytes_then, plan.least_size_bytes), (24 * MIB, 8 * MIB, Some(16 * MIB)));
+    assert!(!plan.fits && plan.lost_bytes == 8 * MIB && plan.raw_bytes_then < plan.raw_bytes_now, "{plan:?}");
+    let refused = engine.convert_space("tank/a".into(), resized(8 * MIB, false)).await.unwrap_err();
+    assert!(refused.code == Code::Conflict && refused.next_action.contains(&format!("--size {}", 16 * MIB)), "{refused}");
+    assert_eq!(engine.space("tank/a").unwrap().size_bytes, 24 * MIB);
+
+    let job = engine.convert_space("tank/a".into(), resized(16 * MIB, false)).await.unwrap().job;
+    until_in(&engine, job.id, JobState::Done).await;
+    assert!(engine.pool("tank").unwrap().free_bytes > free, "rows beyond the end are given back");
+    holds_what_was_written(&engine, "tank/a").await;
+
+    let both = ConvertSpace { layout: Some(LayoutKind::Parity), ..resized(8 * MIB, true) };
+    assert!(engine.plan_conversion("tank/a", &both).await.unwrap().fits);
+    let job = engine.convert_space("tank/a".into(), both).await.unwrap().job;
+    until_in(&engine, job.id, JobState::Done).await;
+    let space = engine.space("tank/a").unwrap();
+    assert_eq!((space.size_bytes, space.layout, space.raw_bytes > 0), (8 * MIB, LayoutKind::Parity, true));
+    let (_, _, inner) = engine.space_at(&"tank/a".parse().unwrap()).unwrap();
+    let read = engine.on_reactor(move || async move { inner.read(7 * MIB, IoBuf::new(4096)).await.map(|data| data[0]) });
+    assert_eq!(read.await.unwrap().unwrap(), 8);
+    engine.shutdown().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_metrics_count_jobs() {
     let rig = Rig::new();

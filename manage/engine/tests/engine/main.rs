@@ -1,5 +1,6 @@
 //! A real engine on file disks in memory: its changes, and its life.
 
+mod capacity;
 mod changes;
 mod enclosures;
 mod life;
