@@ -30,12 +30,14 @@ lint: packages
 bench: packages
 	$(CARGO) build --release --package holdfast --package holdfast-tests --bins
 	@HOLDFAST_BIN=$(TARGET)/release/holdfast ROUNDS=$(ROUNDS) RUNTIME=$(RUNTIME) QUICK=$(QUICK) PIN=$(PIN) $(TARGET)/release/bench
+	@HOLDFAST_BIN=$(TARGET)/release/holdfast ROUNDS=$(ROUNDS) RUNTIME=$(RUNTIME) QUICK=$(QUICK) PIN=$(PIN) \
+		SUBJECTS=simple,simple-plain,two-way,two-way-plain,parity2,parity2-plain $(TARGET)/release/bench
 	@ROUNDS=$(ROUNDS) QUICK=$(QUICK) $(TARGET)/release/parity
 	@$(TARGET)/release/simulated
 
 soak: packages
 	$(CARGO) build --workspace --all-targets --profile test
-	HOLDFAST_SEEDS=10000 $(CARGO) test --package holdfast-pool --package holdfast-space
+	HOLDFAST_SEEDS=20000 $(CARGO) test --package holdfast-pool --package holdfast-space
 	HOLDFAST_BIN=$(DAEMON) HOLDFAST_KILLS=200 $(CARGO) test --package holdfast-tests --test end_to_end -- --nocapture crash
 
 fuzz: packages

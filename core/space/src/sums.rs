@@ -54,6 +54,13 @@ pub struct Sums {
 #[derive(Default)]
 pub struct SumsWritten(Vec<(usize, u32, Written)>);
 
+impl SumsWritten {
+    /// Whether none was.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 /// How old a page was when it was written, and to which slabs at which outage counts of their disks.
 struct Written {
     ages: Ages,

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use futures_util::future::select;
 use holdfast_device::IoError;
 
+use crate::block_set::BlockSet;
 use crate::row::Row;
 use crate::space::{Inner, Space};
 
@@ -46,8 +47,9 @@ impl Space {
             resynced = row.unless_gone(inner.resync_row(&row).await).and(resynced);
         }
         let unmarked = inner.unmark_idle().await;
+        let summed = inner.write_clean_sums().await;
         inner.evict();
-        swept.and(placed).and(rejoined).and(resynced).and(unmarked)
+        swept.and(placed).and(rejoined).and(resynced).and(unmarked).and(summed)
     }
 }
 
@@ -136,6 +138,31 @@ impl Inner {
             let written = row.write_sums(&|_, _| true).await?;
             self.settle_disks().await?;
             row.end_sums(written);
+        }
+        Ok(())
+    }
+
+    /// Writes checksums that were made good while nothing was written: no mark and no commit waits for them.
+    async fn write_clean_sums(&self) -> Result<(), IoError> {
+        for row in self.open_rows() {
+            if row.sums.as_ref().is_none_or(|sums| sums.is_settled()) {
+                continue;
+            }
+            let marked: Vec<BlockSet> = row.columns.iter().map(|column| column.lock().marked.clone()).collect();
+            let committed = row.parity.as_ref().is_some_and(|bands| bands.lock().uncommitted.is_empty());
+            let clean = |set: usize, region: u32| match marked.get(set) {
+                Some(marked) => region < marked.limit() && !marked.contains(region),
+                None => committed,
+            };
+            let written = row.write_sums(&clean).await.map(|written| (!written.is_empty()).then_some(written));
+            match written {
+                Ok(None) => {}
+                Ok(Some(written)) => {
+                    self.settle_disks().await?;
+                    row.end_sums(written);
+                }
+                Err(error) => row.unless_gone(Err(error))?,
+            }
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ mod damage;
 mod data_base;
 mod file_system;
 mod footprint;
+mod integrity;
 mod life;
 mod losses;
 mod parity;

@@ -512,6 +512,7 @@ fn resized(size_bytes: u64, discard_beyond: bool) -> ConvertSpace {
         copies: None,
         parity: None,
         columns: None,
+        integrity: None,
         interleave_bytes: None,
         journal_bytes: None,
         thin: None,

@@ -60,6 +60,9 @@ const DEMANDS: &[Demand] = &[
     must("dual parity, restore", "parity2", "simple", &["restore"], 0.5),
     must("single parity, streaming", "parity1", "simple", &["streaming"], 0.95),
     must("dual parity, streaming", "parity2", "simple", &["streaming"], 0.95),
+    must("simple, cost of checksums", "simple", "simple-plain", ALL, 0.9),
+    must("two-way mirror, cost of checksums", "two-way", "two-way-plain", ALL, 0.9),
+    must("dual parity, cost of checksums", "parity2", "parity2-plain", ALL, 0.9),
     must("single parity, one disk out, streaming", "parity1-degraded", "parity1", &["streaming"], 0.5),
     must("dual parity, two disks out, streaming", "parity2-degraded", "parity2", &["streaming"], 0.5),
 ];

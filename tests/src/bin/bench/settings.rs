@@ -40,6 +40,11 @@ fn chosen<'a, T>(name: &str, all: &'a [T], key: impl Fn(&T) -> String) -> Vec<&'
     text.split(',').map(find).collect()
 }
 
+fn subjects() -> Vec<&'static str> {
+    let named = chosen("SUBJECTS", SUBJECTS, |&name| name.to_owned()).into_iter().copied();
+    named.filter(|name| text("SUBJECTS").is_some() || !name.ends_with("-plain")).collect()
+}
+
 impl Settings {
     /// Reads the environment.
     pub fn from_environment() -> Self {
@@ -51,7 +56,7 @@ impl Settings {
             size_bytes: number("SIZE_MIB", 1024u64) << 20,
             profiles: chosen("PROFILES", PROFILES, |profile| profile.key.to_owned()),
             depths: chosen("DEPTHS", &[1, 8, 32], u32::to_string).into_iter().copied().collect(),
-            subjects: chosen("SUBJECTS", SUBJECTS, |&name| name.to_owned()).into_iter().copied().collect(),
+            subjects: subjects(),
         }
     }
 }

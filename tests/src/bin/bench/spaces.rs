@@ -26,6 +26,9 @@ pub struct Shape {
 
 const PARITY1: &[&str] = &["--layout", "parity", "--parity", "1", "--columns", "8"];
 const PARITY2: &[&str] = &["--layout", "parity", "--parity", "2", "--columns", "8"];
+const SIMPLE_PLAIN: &[&str] = &["--layout", "simple", "--columns", "8", "--integrity", "none"];
+const TWO_WAY_PLAIN: &[&str] = &["--layout", "mirror", "--integrity", "none"];
+const PARITY2_PLAIN: &[&str] = &["--layout", "parity", "--parity", "2", "--columns", "8", "--integrity", "none"];
 
 /// All of them.
 const SHAPES: &[Shape] = &[
@@ -34,6 +37,9 @@ const SHAPES: &[Shape] = &[
     Shape { name: "three-way", options: &["--layout", "mirror", "--copies", "3"], columns: (6, 2), block_disks: 3, lost: 0 },
     Shape { name: "parity1", options: PARITY1, columns: (8, 7), block_disks: 2, lost: 0 },
     Shape { name: "parity2", options: PARITY2, columns: (8, 6), block_disks: 3, lost: 0 },
+    Shape { name: "simple-plain", options: SIMPLE_PLAIN, columns: (8, 8), block_disks: 1, lost: 0 },
+    Shape { name: "two-way-plain", options: TWO_WAY_PLAIN, columns: (8, 4), block_disks: 2, lost: 0 },
+    Shape { name: "parity2-plain", options: PARITY2_PLAIN, columns: (8, 6), block_disks: 3, lost: 0 },
     Shape { name: "parity1-degraded", options: PARITY1, columns: (8, 7), block_disks: 2, lost: 1 },
     Shape { name: "parity2-degraded", options: PARITY2, columns: (8, 6), block_disks: 3, lost: 2 },
 ];

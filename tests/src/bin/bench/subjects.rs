@@ -18,7 +18,7 @@ use crate::profiles::Profile;
 use crate::settings::Settings;
 use crate::spaces::{Shape, Space};
 
-/// The peers, then the spaces.
+/// The peers, then the spaces; those without checksums are measured where they are named.
 pub const SUBJECTS: &[&str] = &[
     "nbdkit",
     "qemu-nbd",
@@ -31,6 +31,9 @@ pub const SUBJECTS: &[&str] = &[
     "parity2",
     "parity1-degraded",
     "parity2-degraded",
+    "simple-plain",
+    "two-way-plain",
+    "parity2-plain",
 ];
 
 /// Something that is measured.
