@@ -348,7 +348,7 @@ fn a_slab_left_behind_by_a_rebuild_is_not_taken_for_the_new_one() {
 /// Rows that move, moves that a power cut ends, life that goes on with the old or the new row, and metadata lost after any of it.
 #[test]
 fn rows_that_moved_or_were_about_to_are_told_apart() {
-    over_seeds(120, |seed| {
+    over_seeds(60, |seed| {
         let world = machine(seed, 6, if seed % 2 == 0 { Latency::None } else { Latency::Ssd });
         let shapes = [
             mirror(2, 1),
