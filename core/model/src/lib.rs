@@ -12,7 +12,7 @@ pub use bytes::ByteSize;
 pub use health::{Condition, DiskState, Health, PoolState, SpaceState};
 pub use layout::{Integrity, Layout, Provisioning, Shape, ShapeError};
 pub use media::{Media, Place, RetirePolicy, Usage};
-pub use name::{Name, NameError, SpacePath};
+pub use name::{MAX_NAME_BYTES, Name, NameError, SpacePath};
 pub use uuid::Uuid;
 
 /// The unit in which client data is addressed and kept whole: 4 KiB.

@@ -15,6 +15,7 @@ const PROVISIONING: [Provisioning; 2] = [Provisioning::Fixed, Provisioning::Thin
 /// Flags of a space.
 const COMPLETE: u8 = 1;
 const ENCLOSURE_AWARE: u8 = 2;
+const READ_ONLY: u8 = 128;
 
 fn write_choice<T: PartialEq>(writer: &mut Writer, choices: &[T], value: &T) {
     let index = choices.iter().position(|choice| choice == value).expect("every value is listed");
@@ -196,7 +197,9 @@ fn write_space(writer: &mut Writer, record: &SpaceRecord) {
     writer.u32(record.id).uuid(record.uuid).text(record.name.as_str());
     write_shape(writer, &record.shape);
     write_choice(writer, &PROVISIONING, &record.provisioning);
-    let flags = (u8::from(record.complete) * COMPLETE) | (u8::from(record.enclosure_aware) * ENCLOSURE_AWARE);
+    let flags = (u8::from(record.complete) * COMPLETE)
+        | (u8::from(record.enclosure_aware) * ENCLOSURE_AWARE)
+        | (u8::from(record.read_only) * READ_ONLY);
     writer.u64(record.size_bytes).u64(record.chunk_bytes).u8(flags);
 }
 
@@ -210,14 +213,16 @@ fn read_space(reader: &mut Reader<'_>) -> Result<SpaceRecord, WireError> {
         size_bytes: reader.u64()?,
         chunk_bytes: reader.u64()?,
         enclosure_aware: false,
+        read_only: false,
         complete: false,
     };
     let flags = reader.u8()?;
-    if flags & !(COMPLETE | ENCLOSURE_AWARE) != 0 {
+    if flags & !(COMPLETE | ENCLOSURE_AWARE | READ_ONLY) != 0 {
         return Err(WireError::Value("flags"));
     }
     record.complete = flags & COMPLETE != 0;
     record.enclosure_aware = flags & ENCLOSURE_AWARE != 0;
+    record.read_only = flags & READ_ONLY != 0;
     Ok(record)
 }
 

@@ -72,6 +72,8 @@ pub struct SpaceRecord {
     pub chunk_bytes: u64,
     /// Whether its rows are spread so that the loss of an enclosure is survived.
     pub enclosure_aware: bool,
+    /// Whether clients may only read it: it was put together by a salvage, and nobody has accepted it yet.
+    pub read_only: bool,
     /// Whether its creation was carried to the end; an incomplete space is removed at import.
     pub complete: bool,
 }

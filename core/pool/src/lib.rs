@@ -17,6 +17,7 @@
 //!  balance.rs   which slabs would make the use of disks even
 //!  status.rs    how a pool is                                                         features.rs: what not every version knows
 //!  removal.rs   disks that leave for good
+//!  salvage.rs   a pool put together again from the heads of its slabs
 //! ```
 //!
 //! Invariant: a change that was answered is found again by every import that assembles a quorum, and a disk that missed
@@ -47,6 +48,7 @@ mod quorum;
 mod reading;
 mod removal;
 mod room;
+mod salvage;
 mod scan;
 pub mod slab;
 mod spaces;
@@ -65,5 +67,6 @@ pub use frame::Position;
 pub use import::wipe;
 pub use journal::{JOURNAL_CHUNK, LEAST_JOURNAL, MOST_JOURNAL};
 pub use pool::{DiskChange, FreedRow, Pool, SpaceSpec};
+pub use salvage::{ChunkCounts, JournalFound, Salvage, SalvagedDisk, SalvagedSpace};
 pub use scan::{Candidate, DiskInfo, FoundPool, Member, Scan, scan};
 pub use status::{DiskStatus, PoolStatus};

@@ -192,8 +192,13 @@ impl Pool {
         if (record.shape, record.provisioning) == (shape, provisioning) {
             return Ok(false);
         }
+        let path = format!("{}/{}", self.name(), record.name);
+        if record.read_only {
+            let text =
+                format!("space {path} is read-only until what was salvaged of it is accepted: 'holdfast space accept {path}'");
+            return Err(PoolError::new(PoolErrorKind::ReadOnly, text));
+        }
         let shaped = SpaceRecord { shape, provisioning, ..record };
-        let path = format!("{}/{}", self.name(), shaped.name);
         journal_bytes.map_or(Ok(()), |bytes| check_journal(&path, &shape, bytes))?;
         if shape.has_sums() {
             self.check_feature(&format!("space {path} cannot keep checksums"), Feature::Checksums)?;
@@ -265,14 +270,15 @@ impl Pool {
     }
 
     /// Slabs of a space that are stale on disks out of service, as chunk and index in the row, those of the most endangered
-    /// rows first. Those of its journal are not among them.
+    /// rows first. Those of its journal are not among them, and a space that a salvage made has none before it is accepted.
     pub fn lost_slabs(&self, space: u32) -> Vec<(u32, usize)> {
         let state = self.state();
         let out = |disk: u16| state.config.disks.get(&disk).is_none_or(|disk| disk.state != DiskState::Online);
         if !state.config.disks.keys().any(|disk| out(*disk)) {
             return Vec::new();
         }
-        let rows = state.config.spaces.get(&space).map(|space| space.data_rows(0));
+        let accepted = state.config.spaces.get(&space).filter(|space| !space.record.read_only);
+        let rows = accepted.map(|space| space.data_rows(0));
         let mut lost: Vec<(usize, u32, usize)> = Vec::new();
         for (chunk, row) in rows.into_iter().flatten() {
             for (index, _) in row.slabs.iter().enumerate().filter(|(_, slab)| slab.stale() && out(slab.disk())) {

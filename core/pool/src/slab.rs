@@ -37,6 +37,12 @@ pub fn sums_bytes(shape: &Shape, after_head: u64) -> u64 {
     }
 }
 
+/// The sequence in the header of a slab whose row was given back. Of a row that is only to replace another one, it is the id of
+/// that; else it is 0.
+pub const WRITTEN_OFF: u64 = u64::MAX;
+/// The sequence in the header of a slab that is only to take the place of another one of its row.
+pub const ARRIVING: u64 = u64::MAX - 1;
+
 /// The bands of a slab of a parity row. Overwriting a whole band takes a spare place, so that what was there stays until
 /// the band is switched over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -64,6 +64,7 @@ impl Pool {
                 size_bytes: spec.size_bytes,
                 chunk_bytes: chunk_bytes(&spec.shape, &smallest),
                 enclosure_aware: spec.enclosure_aware,
+                read_only: false,
                 complete: false,
             }
         };
@@ -160,6 +161,19 @@ impl Pool {
                 return Ok(Some(freed));
             }
         }
+    }
+
+    /// Lets clients write to a space that a salvage put together; false if they may already.
+    ///
+    /// # Errors
+    /// No such space, no quorum.
+    pub async fn accept_space(&self, id: u32) -> Result<bool, PoolError> {
+        let _admin = self.admin.lock().await;
+        let record = self.space(id).ok_or_else(|| PoolError::new(PoolErrorKind::NotFound, format!("space {id} is gone")))?;
+        if !record.read_only {
+            return Ok(false);
+        }
+        self.commit(vec![Change::Space(SpaceRecord { read_only: false, ..record })], Guard::None).await
     }
 
     /// Takes the units of a space's first journal, where its layout has one; so many spaces are not written down yet.

@@ -1,5 +1,7 @@
 //! How a pool and its disks are.
 
+use std::collections::BTreeMap;
+
 use holdfast_model::{ByteSize, Condition, DiskState, Health, PoolState};
 
 use crate::allot::slab_units;
@@ -30,15 +32,17 @@ pub struct PoolStatus {
 /// Thin spaces that are not written to everywhere yet and for which there is no room for another row.
 fn full(config: &Config) -> Vec<Condition> {
     let mut conditions = Vec::new();
+    let takes = |disk: &u16| config.disks.get(disk).is_some_and(|disk| disk.usage.takes_slabs());
+    // Many spaces have slabs of one size.
+    let mut fitting: BTreeMap<u32, usize> = BTreeMap::new();
     for space in config.spaces.values() {
         let record = &space.record;
         if space.data_row_count() as u64 >= u64::from(record.chunks()) {
             continue;
         }
         let slab_units = slab_units(&record.shape, record.chunk_bytes);
-        let takes = |disk: &u16| config.disks.get(disk).is_some_and(|disk| disk.usage.takes_slabs());
-        let fitting = config.free.iter().filter(|(disk, free)| takes(disk) && free.fits(slab_units)).count();
-        if fitting < record.shape.width() {
+        let count = || config.free.iter().filter(|(disk, free)| takes(disk) && free.fits(slab_units)).count();
+        if *fitting.entry(slab_units).or_insert_with(count) < record.shape.width() {
             let cause =
                 format!("space {} finds no room to grow into: what needs new room is refused, all else goes on", record.name);
             conditions.push(Condition::new(cause, "add disks with 'holdfast pool add', or discard what is not needed"));

@@ -259,6 +259,7 @@ fn config(parity: u8, columns: u16) -> Config {
         size_bytes: 4 * chunk_bytes,
         chunk_bytes,
         enclosure_aware: false,
+        read_only: false,
         complete: true,
     };
     let places = slab::bands_of_chunk(&shape, chunk_bytes);

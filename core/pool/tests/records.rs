@@ -40,6 +40,7 @@ fn space_record() -> SpaceRecord {
         size_bytes: 16 * MIB,
         chunk_bytes: MIB,
         enclosure_aware: false,
+        read_only: false,
         complete: true,
     }
 }
@@ -236,6 +237,7 @@ fn spaces() -> impl Strategy<Value = SpaceRecord> {
             size_bytes,
             chunk_bytes,
             enclosure_aware,
+            read_only: complete && enclosure_aware,
             complete,
         },
     )

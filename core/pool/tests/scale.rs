@@ -3,16 +3,13 @@
 
 mod common;
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use common::large::{candidates, put_checkpoint, sharing_disks};
 use common::*;
-use holdfast_device::{Device, Durability, Geometry, Io, IoBuf, IoSlice};
 use holdfast_model::{ByteSize, Provisioning};
-use holdfast_pool::frame::{Frame, Kind};
-use holdfast_pool::{Area, Candidate, Change, Config, DiskInfo, Pool, Position, RowRecord, SlabPlace, scan};
+use holdfast_pool::{Area, Change, Config, Pool, RowRecord, SlabPlace, scan};
 use peak_alloc::PeakAlloc;
 
 /// Counts what is allocated now and at most.
@@ -22,60 +19,6 @@ static COUNTING: PeakAlloc = PeakAlloc;
 const DISKS: usize = 240;
 const DISK_BYTES: u64 = 2_000_000_000_000 / 4096 * 4096;
 const CHUNK_BYTES: u64 = 256 << 20;
-
-/// A disk that keeps what it is handed by reference, so that equal metadata of many disks is in memory once.
-struct SharingDisk {
-    blocks: Mutex<BTreeMap<u64, (IoSlice, usize)>>,
-    written: AtomicU64,
-}
-
-impl Device for SharingDisk {
-    fn geometry(&self) -> Geometry {
-        Geometry {
-            size_bytes: DISK_BYTES,
-            logical_sector_bytes: 512,
-            physical_sector_bytes: 4096,
-            rotational: true,
-            discard: false,
-        }
-    }
-
-    fn read(&self, offset: u64, mut buf: IoBuf) -> Io<IoBuf> {
-        let blocks = self.blocks.lock().expect("no panic while held");
-        for (at, block) in buf.chunks_mut(4096).enumerate() {
-            match blocks.get(&(offset / 4096 + at as u64)) {
-                Some((slice, from)) => block.copy_from_slice(&slice[*from..*from + 4096]),
-                None => block.fill(0),
-            }
-        }
-        Io::ready(Ok(buf))
-    }
-
-    fn write(&self, offset: u64, data: IoSlice, _durability: Durability) -> Io<()> {
-        self.written.fetch_add(data.len() as u64, Ordering::Relaxed);
-        let mut blocks = self.blocks.lock().expect("no panic while held");
-        for from in (0..data.len()).step_by(4096) {
-            blocks.insert((offset + from as u64) / 4096, (data.clone(), from));
-        }
-        Io::ready(Ok(()))
-    }
-
-    fn flush(&self) -> Io<()> {
-        Io::ready(Ok(()))
-    }
-
-    fn discard(&self, _offset: u64, _len: u64) -> Io<()> {
-        Io::ready(Ok(()))
-    }
-}
-
-fn candidates(disks: &[Arc<SharingDisk>]) -> Vec<Candidate> {
-    let candidate = |(index, disk): (usize, &Arc<SharingDisk>)| {
-        let info = DiskInfo { path: path(index), serial: serial(index), ..DiskInfo::default() };
-        Candidate { device: disk.clone(), info }
-    };
-    disks.iter().enumerate().map(candidate).collect()
-}
 
 /// Fills all disks but the last GB of each with mirrors, two disks at a time.
 fn fill(config: &mut Config, space: u32, shape: holdfast_model::Shape) -> u32 {
@@ -97,8 +40,7 @@ fn fill(config: &mut Config, space: u32, shape: holdfast_model::Shape) -> u32 {
 #[test]
 fn a_full_pool_of_240_disks_stays_cheap() {
     let lab = Lab::new(1, &[]);
-    let fresh = || SharingDisk { blocks: Mutex::default(), written: AtomicU64::new(0) };
-    let disks: Vec<Arc<SharingDisk>> = (0..DISKS).map(|_| Arc::new(fresh())).collect();
+    let disks = sharing_disks(DISKS, DISK_BYTES);
     let pool = lab.run(Pool::create(lab.env(), named("large"), candidates(&disks))).expect("good disks");
     let space = lab.space(&pool, spec("vm", mirror_of(2), 1, Provisioning::Thin, 300 << 40)).expect("thin");
     assert_eq!(space.chunk_bytes, CHUNK_BYTES);
@@ -112,20 +54,8 @@ fn a_full_pool_of_240_disks_stays_cheap() {
     assert!(u64::from(rows) * 2 * CHUNK_BYTES > 470_000_000_000_000, "480 TB, nearly full");
     assert!(held < 200 << 20, "the slab map takes {held} bytes");
 
-    let payload = found.config.checkpoint();
-    let pieces: Vec<IoSlice> = payload.chunks(1 << 20).map(IoSlice::padded).collect();
-    let position = Position { sequence: found.position.sequence + 1, ..found.position };
-    for member in &found.members {
-        let start = member.area.log_half(1);
-        let frame = Frame { kind: Kind::Checkpoint, pool: found.id, disk: member.id, offset: start, position, previous: 0 };
-        let header = frame.seal_detached(payload.len(), holdfast_model::wire::crc32c(&payload)).freeze();
-        let mut at = start;
-        for piece in std::iter::once(&header).chain(&pieces) {
-            drop(member.candidate.device.write(at, piece.clone(), Durability::Durable));
-            at += piece.len() as u64;
-        }
-    }
-    drop((found, pieces));
+    let payload_bytes = put_checkpoint(&found);
+    drop(found);
 
     COUNTING.reset_peak_usage();
     let before = COUNTING.current_usage();
@@ -136,7 +66,7 @@ fn a_full_pool_of_240_disks_stays_cheap() {
     eprintln!(
         "scan {scanned:?}, import {:?}, map of {}, peak memory {}, afterwards {}",
         start.elapsed() - scanned,
-        ByteSize(payload.len() as u64),
+        ByteSize(payload_bytes),
         ByteSize((COUNTING.peak_usage() - before) as u64),
         ByteSize((COUNTING.current_usage() - before) as u64)
     );

@@ -50,7 +50,7 @@ impl Row {
         let position = Position { generation: self.record.id, sequence: 0 };
         let (pool, disk) = (self.pool.id(), slab.disk.id);
         let own = Frame { kind: Kind::SlabHeader, pool, disk, offset: slab.start, position, previous: 0 };
-        own.open_own(&head[..BLOCK_BYTES as usize]).is_some()
+        own.open_own(&head[..BLOCK_BYTES as usize]).is_some_and(|(replaces, _)| replaces == 0)
     }
 }
 

@@ -4,20 +4,24 @@
 //! be copied; so a crash at any point leaves a slab that is stale and known to be so.
 
 use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::stream::{StreamExt, iter};
 use holdfast_device::IoError;
 use holdfast_pool::UNIT_BYTES;
 
 use crate::column::Blocks;
-use crate::pace::{Ended, Pace};
+use crate::pace::{Ended, Pace, Stopped};
 use crate::row::Row;
 use crate::slab::Slab;
 use crate::space::{Inner, Space};
 
-/// Slabs that are rebuilt at a time: from many disks to many.
-const AT_ONCE: usize = 4;
+/// Slabs that are rebuilt at a time, at least and at most.
+const LEAST_AT_ONCE: usize = 4;
+const MOST_AT_ONCE: usize = 64;
 /// How often a slab is brought in step; then the housekeeping goes on with it.
 const TRIES: u32 = 50;
 /// While another task brings the slab in step.
@@ -48,17 +52,24 @@ impl Space {
                 *ended.borrow_mut() = Err(error);
             }
         };
-        iter(lost).for_each_concurrent(AT_ONCE, rebuild).await;
+        iter(lost).for_each_concurrent(inner.rebuilt_at_once(), rebuild).await;
         ended.into_inner()?;
         Ok(inner.suit_journal().await?)
     }
 }
 
 impl Inner {
+    /// How many slabs are rebuilt at a time: from many disks to many, so that each has about one to read or write for.
+    fn rebuilt_at_once(&self) -> usize {
+        let disks = self.pool.pool_disks().iter().filter(|disk| disk.in_service()).count();
+        let shape = self.pool.space(self.record.id).map_or(self.record.shape, |record| record.shape);
+        (disks / (shape.needed() + 1)).clamp(LEAST_AT_ONCE, MOST_AT_ONCE)
+    }
+
     async fn rebuild_slab(&self, chunk: u32, index: usize, pace: &dyn Pace) -> Result<(), Ended> {
         let Some(row) = self.row_if_any(chunk).await? else { return Ok(()) };
-        let bytes = u64::from(row.record.slab_units) * UNIT_BYTES;
-        pace.step(bytes).await?;
+        let slab = PartPace { pace, left: AtomicU64::new(u64::from(row.record.slab_units) * UNIT_BYTES) };
+        pace.step(0).await?;
         row.refresh();
         if !row.slabs.get(index).usable() && !row.slabs.get(index).disk.in_service() {
             match row.parity {
@@ -75,14 +86,32 @@ impl Inner {
             row.refresh();
         }
         for _ in 0..TRIES {
-            if !row.slabs.get(index).disk.in_service() || row.rejoin(self, index).await? {
+            if !row.slabs.get(index).disk.in_service() || row.rejoin(self, index, &slab).await? {
                 break;
             }
             self.pool.env().clock.sleep(PAUSE).await;
             pace.step(0).await?;
         }
-        pace.done(bytes);
+        slab.done(u64::MAX);
         Ok(())
+    }
+}
+
+/// The pace of a part of the work, which counts as so many bytes however many its steps move.
+struct PartPace<'a> {
+    pace: &'a dyn Pace,
+    left: AtomicU64,
+}
+
+impl Pace for PartPace<'_> {
+    fn step(&self, bytes: u64) -> Pin<Box<dyn Future<Output = Result<(), Stopped>> + '_>> {
+        self.pace.step(bytes)
+    }
+
+    fn done(&self, bytes: u64) {
+        let left = self.left.load(Ordering::Relaxed);
+        self.left.fetch_sub(bytes.min(left), Ordering::Relaxed);
+        self.pace.done(bytes.min(left));
     }
 }
 

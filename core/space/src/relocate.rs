@@ -120,7 +120,7 @@ impl Inner {
         let new = Row::fresh(&self.home, old.chunk, record)?;
         new.hold_freed([units]);
         let outages: Vec<_> = new.slabs.iter().map(|slab| (slab.disk.clone(), slab.disk.outages())).collect();
-        new.begin_provisional();
+        new.begin_provisional(old.record.id);
         let blocks = (self.record.chunk_bytes / BLOCK_BYTES) as u32;
         *old.changed() = Some(BlockSet::new(blocks));
         self.moving().push(new.clone());
@@ -161,9 +161,14 @@ impl Inner {
         under_way.placed = true;
         new.take_freed().into_iter().for_each(FreedRow::keep);
         new.refresh();
+        new.renew_headers();
         self.take_place(gate, old, &new);
         if let Some(bands) = &old.parity {
             bands.forget();
+        }
+        // In this order: at any time the headers of one of the two say that it counts. Where they cannot be written, the next write does.
+        if new.ensure_headers().await.is_ok() {
+            old.write_off().await;
         }
         old.hold_freed([freed]);
         Ok(true)

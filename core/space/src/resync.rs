@@ -9,10 +9,15 @@ use futures_util::future::join_all;
 use holdfast_device::{Durability, IoBuf, IoError};
 use holdfast_model::BLOCK_BYTES;
 
+use crate::block_map::REGION_BYTES;
 use crate::column::Blocks;
+use crate::pace::{Ended, Pace};
 use crate::parity::bytes_of;
 use crate::row::Row;
 use crate::space::Inner;
+
+/// Regions of a joining slab that are copied at a time.
+const JOINED_AT_ONCE: usize = 4;
 
 impl Row {
     /// Makes the copies of these regions of a column agree, durably.
@@ -104,7 +109,7 @@ impl Row {
     }
 
     /// Brings a stale slab in step. Answers whether it is; false where its disk went out meanwhile, or another task does so.
-    pub async fn rejoin(self: &Arc<Self>, space: &Inner, index: usize) -> Result<bool, IoError> {
+    pub async fn rejoin(self: &Arc<Self>, space: &Inner, index: usize, pace: &dyn Pace) -> Result<bool, Ended> {
         if self.parity.is_some() {
             // What the journal intends must be in place before anything is computed from it.
             space.ready().await?;
@@ -122,8 +127,8 @@ impl Row {
             return Ok(false);
         }
         let joined = match self.parity {
-            Some(_) => space.join_bands(self, index, outages).await,
-            None => self.join_slab(index, outages).await,
+            Some(_) => space.join_bands(self, index, outages, pace).await,
+            None => self.join_slab(index, outages, pace).await,
         };
         if let Ok(true) = joined {
             slab.set_in_step(outages);
@@ -132,7 +137,7 @@ impl Row {
         joined
     }
 
-    async fn join_slab(&self, index: usize, outages: u32) -> Result<bool, IoError> {
+    async fn join_slab(&self, index: usize, outages: u32, pace: &dyn Pace) -> Result<bool, Ended> {
         let column = index / self.copies();
         let slab = self.slabs.get(index);
         self.settle_column(column).await?;
@@ -142,18 +147,17 @@ impl Row {
             (state.marked.clone(), state.blocks())
         };
         let regions: Vec<u32> = marked.runs(0, marked.limit()).flat_map(|(start, end)| start..end).collect();
-        for region in regions {
+        // One region is read while another is written; those with checksums look at what they copy one by one.
+        let at_once = if self.sums.is_some() { 1 } else { JOINED_AT_ONCE };
+        for regions in regions.chunks(at_once) {
             if slab.disk.outages() != outages {
                 return Ok(false);
             }
-            let range = Blocks::of_region(region, blocks);
-            if self.sums.is_some() {
-                self.resync(column, range.regions()).await?;
-            }
-            let turn = self.turn(column, range).await;
-            self.copy_region(column, range, &[index]).await?;
-            drop(turn);
-            self.touch_sums(column, range.regions()).await?;
+            let bytes = regions.len() as u64 * REGION_BYTES;
+            pace.step(bytes).await?;
+            let joins = regions.iter().map(|region| self.join_region(column, Blocks::of_region(*region, blocks), index));
+            join_all(joins).await.into_iter().collect::<Result<(), IoError>>()?;
+            pace.done(bytes);
         }
         if let Err(error) = slab.disk.flush().await {
             self.write_failed(index, &slab, &error).await?;
@@ -167,6 +171,18 @@ impl Row {
         if slab.disk.outages() != outages {
             return Ok(false);
         }
-        Ok(self.pool.mark_in_step(self.space, self.chunk, index, &slab.disk, outages).await?)
+        let marked = self.pool.mark_in_step(self.space, self.chunk, index, &slab.disk, outages).await;
+        Ok(marked.map_err(IoError::from)?)
+    }
+
+    /// Copies a region to a joining slab.
+    async fn join_region(&self, column: usize, blocks: Blocks, index: usize) -> Result<(), IoError> {
+        if self.sums.is_some() {
+            self.resync(column, blocks.regions()).await?;
+        }
+        let turn = self.turn(column, blocks).await;
+        self.copy_region(column, blocks, &[index]).await?;
+        drop(turn);
+        self.touch_sums(column, blocks.regions()).await
     }
 }

@@ -3,12 +3,13 @@
 //! A *provisional* row is not the pool's yet: it takes the place of its chunk's row once it holds all of that. A write that one
 //! of its slabs misses ends that attempt, so nothing of it is ever written down as stale.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use futures_util::future::join_all;
 use holdfast_device::{Durability, IoError, IoErrorKind, IoSlice};
 use holdfast_model::{BLOCK_BYTES, DiskState, Layout, Shape};
-use holdfast_pool::slab::{SlabHeader, map_at};
+use holdfast_pool::slab::{self, SlabHeader, map_at};
 use holdfast_pool::{FreedRow, Pool, RowRecord, frame};
 
 use arc_swap::Guard;
@@ -57,6 +58,8 @@ pub struct Row {
     /// Whether it is on the list of rows to settle at the next flush.
     pub touched: AtomicBool,
     headers_whole: AtomicBool,
+    /// The row that it is to replace, while it is provisional; else 0.
+    replaces: AtomicU64,
     headers: tokio::sync::Mutex<()>,
     /// Whether it is about to make way for another, so that nobody begins to change it.
     pub closing: AtomicBool,
@@ -90,6 +93,7 @@ impl Row {
             users: AtomicU32::new(0),
             touched: AtomicBool::new(false),
             headers_whole: AtomicBool::new(false),
+            replaces: AtomicU64::new(0),
             headers: tokio::sync::Mutex::default(),
             closing: AtomicBool::new(false),
             changed: Mutex::default(),
@@ -140,8 +144,10 @@ impl Row {
         }
     }
 
-    /// Notes that a provisional row, which nobody wrote to yet, is in step on every disk in service.
-    pub fn begin_provisional(&self) {
+    /// Notes that a provisional row, which nobody wrote to yet, is in step on every disk in service. Its headers say which row it
+    /// is to replace.
+    pub fn begin_provisional(&self, replaces: u64) {
+        self.replaces.store(replaces, Ordering::Release);
         for slab in self.slabs.iter() {
             slab.refresh(false, true, slab.disk.outages());
         }
@@ -283,8 +289,29 @@ impl Row {
         Ok(())
     }
 
-    /// The header of a slab, to be written where that begins.
-    pub fn header(&self, index: usize, slab: &Slab) -> Result<IoSlice, IoError> {
+    /// The row, with all its slabs, is the pool's now: its headers are to say so before it is written to again.
+    pub fn renew_headers(&self) {
+        self.replaces.store(0, Ordering::Release);
+        self.headers_whole.store(false, Ordering::Release);
+    }
+
+    /// Writes on the slabs of a row that goes that it does, so that nobody takes what is left there for a row. A hint: where it
+    /// cannot be written, it is left out. Should the row stay, its headers come back with the next write.
+    pub async fn write_off(&self) {
+        self.headers_whole.store(false, Ordering::Release);
+        let writes = (0..self.slabs.len()).map(|index| async move {
+            let slab = self.slabs.get(index);
+            if slab.usable()
+                && let Ok(block) = self.header(index, &slab, slab::WRITTEN_OFF)
+            {
+                let _ = slab.disk.write(slab.start, block, Durability::Durable).await;
+            }
+        });
+        join_all(writes).await;
+    }
+
+    /// The header of a slab, to be written where that begins. `replaces` says how the row stands.
+    pub fn header(&self, index: usize, slab: &Slab, replaces: u64) -> Result<IoSlice, IoError> {
         let Some(space) = self.pool.space(self.space) else {
             return Err(IoError::new(IoErrorKind::Gone, format!("space {}", self.space)));
         };
@@ -294,7 +321,7 @@ impl Row {
             pool: self.pool.id(),
             disk: slab.disk.id,
             offset: slab.start,
-            position: frame::Position { generation: self.record.id, sequence: 0 },
+            position: frame::Position { generation: self.record.id, sequence: replaces },
             previous: 0,
         };
         Ok(frame.seal(&header.write()).freeze())
@@ -303,7 +330,7 @@ impl Row {
     /// Writes the header of a slab; a failure makes it stale.
     pub async fn write_header(&self, index: usize) -> Result<(), IoError> {
         let slab = self.slabs.get(index);
-        let block = self.header(index, &slab)?;
+        let block = self.header(index, &slab, self.replaces.load(Ordering::Acquire))?;
         match slab.disk.write(slab.start, block, Durability::Durable).await {
             Ok(()) => Ok(()),
             Err(error) => {

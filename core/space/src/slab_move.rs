@@ -17,7 +17,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use holdfast_device::{Durability, IoBuf, IoError, IoErrorKind, IoSlice};
 use holdfast_model::BLOCK_BYTES;
-use holdfast_pool::slab::{HEAD_BYTES, map_at};
+use holdfast_pool::slab::{self, HEAD_BYTES, map_at};
 use holdfast_pool::{SlabMove, UNIT_BYTES};
 
 use crate::block_set::BlockSet;
@@ -130,12 +130,18 @@ impl Inner {
         for place in maps.iter_mut() {
             place.slots[copy.slot()] = 0;
         }
-        row.slabs.get(copy.index).hold(left);
+        let from = row.slabs.get(copy.index);
+        from.hold(left);
         let to = Slab::new(&self.pool, &place)?;
         to.set_in_step(outages);
         row.slabs.replace(copy.index, to);
         row.refresh();
         drop(maps);
+        row.renew_headers();
+        if row.ensure_headers().await.is_ok() {
+            let nothing = IoSlice::padded(&[0; BLOCK_BYTES as usize]);
+            let _ = from.disk.write(from.start, nothing, Durability::Durable).await;
+        }
         drop(gate);
         pace.done(u64::from(known.slab_units) * UNIT_BYTES);
         Ok(true)
@@ -300,7 +306,7 @@ impl<'a> SlabCopy<'a> {
             };
             self.write_head(at, block.freeze()).await?;
         }
-        self.write_head(0, self.row.header(self.index, &self.to)?).await
+        self.write_head(0, self.row.header(self.index, &self.to, slab::ARRIVING)?).await
     }
 }
 

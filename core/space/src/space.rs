@@ -64,6 +64,7 @@ pub(crate) struct Inner {
     pub relocating: tokio::sync::Mutex<()>,
     moving: Mutex<Vec<Arc<Row>>>,
     thin: AtomicBool,
+    read_only: AtomicBool,
     journaled: AtomicBool,
     pub closed: AtomicBool,
     pub closing: tokio::sync::Notify,
@@ -129,6 +130,7 @@ impl Space {
             .space(id)
             .ok_or_else(|| PoolError::new(PoolErrorKind::NotFound, format!("pool {} has no space {id}", pool.name())))?;
         let (thin, journaled) = (record.provisioning == Provisioning::Thin, !pool.journal_rows(id).is_empty());
+        let read_only = record.read_only;
         let swept = if pool.was_closed() { u64::MAX } else { 0 };
         let home =
             Home { pool: pool.clone(), space: id, chunk_bytes: record.chunk_bytes, sums: SumCache::new(settings.sums_bytes) };
@@ -144,6 +146,7 @@ impl Space {
             relocating: tokio::sync::Mutex::default(),
             moving: Mutex::default(),
             thin: AtomicBool::new(thin),
+            read_only: AtomicBool::new(read_only),
             journaled: AtomicBool::new(journaled),
             tidying: tokio::sync::Mutex::default(),
             relieving: tokio::sync::Mutex::default(),
@@ -167,6 +170,21 @@ impl Space {
     /// Its pool.
     pub fn pool(&self) -> &Arc<Pool> {
         &self.inner.pool
+    }
+
+    /// Whether clients may only read it, since nobody has accepted what a salvage made of it.
+    pub fn is_read_only(&self) -> bool {
+        self.inner.read_only.load(Ordering::Acquire)
+    }
+
+    /// Lets clients write to it from now on; false if they may already.
+    ///
+    /// # Errors
+    /// No quorum.
+    pub async fn accept(&self) -> Result<bool, PoolError> {
+        let accepted = self.inner.pool.accept_space(self.inner.record.id).await?;
+        self.inner.read_only.store(false, Ordering::Release);
+        Ok(accepted)
     }
 
     /// Ends its housekeeping, makes everything durable and cleans all dirty marks. No request may be under way.
@@ -320,6 +338,11 @@ impl Inner {
     fn check_writable(&self) -> Result<(), IoError> {
         if self.closed.load(Ordering::Acquire) {
             return Err(IoError::new(IoErrorKind::Gone, format!("space {} is closed", self.path())));
+        }
+        if self.read_only.load(Ordering::Acquire) {
+            let path = self.path();
+            let why = format!("space {path} was salvaged and is read-only until 'holdfast space accept {path}'");
+            return Err(IoError::new(IoErrorKind::ReadOnly, why));
         }
         match self.pool.refusal() {
             Some(why) => Err(IoError::new(IoErrorKind::ReadOnly, why)),
@@ -476,6 +499,10 @@ impl Inner {
         };
         if let Some(row) = &row {
             self.touched.lock().expect("no panic while held").remove(&row.record.id);
+        }
+        // It holds nothing, so this may be on the disks before the pool knows.
+        if let Some(row) = &row {
+            row.write_off().await;
         }
         let freed = self.pool.free_row(self.record.id, chunk).await;
         self.shard(chunk).write().expect("no panic while held").freeing.remove(&chunk);

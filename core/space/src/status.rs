@@ -144,6 +144,13 @@ impl Space {
         } else {
             (SpaceState::Ok, Health::Healthy)
         };
+        let health = if self.is_read_only() {
+            let cause = format!("space {path} was put together by a salvage and is read-only");
+            conditions.push(Condition::new(cause, format!("look at its data, then 'holdfast space accept {path}'")));
+            health.max(Health::Warning)
+        } else {
+            health
+        };
         SpaceStatus {
             state,
             health,

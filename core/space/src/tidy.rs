@@ -9,6 +9,7 @@ use futures_util::future::select;
 use holdfast_device::IoError;
 
 use crate::block_set::BlockSet;
+use crate::pace::{Ended, Unlimited};
 use crate::row::Row;
 use crate::space::{Inner, Space};
 
@@ -111,7 +112,11 @@ impl Inner {
             };
             row.refresh();
             for index in row.stale_slabs() {
-                result = row.rejoin(self, index).await.map(drop).and(result);
+                let joined = match row.rejoin(self, index, &Unlimited).await {
+                    Ok(_) | Err(Ended::Stopped) => Ok(()),
+                    Err(Ended::Failed(error)) => Err(error),
+                };
+                result = joined.and(result);
             }
         }
         result

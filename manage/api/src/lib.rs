@@ -12,6 +12,7 @@ mod id;
 pub mod job;
 pub mod plan;
 pub mod pool;
+pub mod salvage;
 pub mod schema;
 pub mod space;
 pub mod status;
@@ -28,6 +29,7 @@ pub use pool::{
     AddDisks, CapacityLimit, CreatePool, ImportPools, ImportedPool, LayoutCapacity, Pool, PoolAlert, PoolChanged, PoolHealth,
     PoolMember, PoolRoom, PoolsImported, SetPool,
 };
+pub use salvage::{SalvagePool, Salvaged, SalvagedDisk, SalvagedJournal, SalvagedSpace};
 pub use space::{
     ConvertSpace, CreateSpace, GrowSpace, LayoutKind, SetSpace, Slab, Space, SpaceChanged, SpaceCounters, SpaceJournal, SpaceRow,
 };

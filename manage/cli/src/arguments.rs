@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use holdfast_api::JobPriority;
 use holdfast_engine::Address;
-use holdfast_model::{ByteSize, Media, SpacePath, Usage};
+use holdfast_model::{ByteSize, Media, SpacePath, Usage, Uuid};
 
 /// Pools disks, keeps virtual disks on them, and serves these to NBD clients.
 #[derive(Debug, Parser)]
@@ -265,6 +265,25 @@ pub enum PoolCommand {
         #[command(flatten)]
         start: StartOptions,
     },
+    /// Put a pool together again whose metadata is lost on all disks, from the heads of its slabs; shows what there is, and
+    /// changes nothing unless told to write
+    Salvage {
+        /// All disks of it that are left: paths, serial numbers or ids
+        #[arg(required = true, value_hint = ValueHint::FilePath)]
+        disk: Vec<String>,
+        /// Show what there is and change nothing, as is done anyway
+        #[arg(long, conflicts_with = "write")]
+        dry_run: bool,
+        /// Write new metadata, so that the pool can be imported; its spaces are read-only until they are accepted
+        #[arg(long)]
+        write: bool,
+        /// What the pool is to be called; as before if left out
+        #[arg(long)]
+        name: Option<String>,
+        /// Id of the pool, where slabs of several are on these disks
+        #[arg(long, value_name = "ID")]
+        pool: Option<Uuid>,
+    },
     /// Take a pool out of service, so that another machine may import it
     Export {
         /// Its name
@@ -355,6 +374,11 @@ pub enum SpaceCommand {
         /// Its new size, 32MiB to 100GiB
         #[arg(long, value_name = "SIZE")]
         journal: ByteSize,
+    },
+    /// Let clients write to a space that a salvage put together
+    Accept {
+        /// POOL/SPACE
+        space: SpacePath,
     },
     /// Make a space larger
     Grow {

@@ -9,7 +9,7 @@ use anyhow::Result;
 use comfy_table::{ContentArrangement, Table, presets};
 use holdfast_api::pool::PoolHealth;
 use holdfast_api::{
-    ApiError, Condition, ConversionPlan, Disk, Event, Export, Job, JobState, LayoutKind, Pool, RebalancePlan, Space,
+    ApiError, Condition, ConversionPlan, Disk, Event, Export, Job, JobState, LayoutKind, Pool, RebalancePlan, Salvaged, Space,
     SpaceJournal, SpacePlan, SpaceRow, SpaceVerified, Status, UpgradePlan, word,
 };
 use holdfast_model::{BLOCK_BYTES, ByteSize};
@@ -95,6 +95,55 @@ impl Shown for Vec<Disk> {
             ]
         });
         table(&["PATH", "SERIAL", "SIZE", "MEDIA", "POOL", "USAGE", "STATE", "HEALTH", "FREE"], rows)
+    }
+}
+
+impl Shown for Salvaged {
+    fn text(&self) -> String {
+        let disks = self.disks.iter().map(|disk| {
+            vec![
+                disk.path.clone(),
+                disk.id.to_string(),
+                disk.slabs.to_string(),
+                disk.counting.to_string(),
+                disk.unreadable.to_string(),
+            ]
+        });
+        let spaces = self.spaces.iter().map(|space| {
+            let (chunks, layout) = (&space.chunks, layout_text(space.layout, space.copies, space.parity));
+            vec![
+                space.name.clone(),
+                size(space.size_bytes),
+                layout,
+                chunks.total.to_string(),
+                chunks.complete.to_string(),
+                chunks.degraded.to_string(),
+                chunks.missing.to_string(),
+                chunks.conflicting.to_string(),
+                chunks.absent.to_string(),
+                space.journal.map_or_else(|| "-".into(), |journal| word(&journal)),
+            ]
+        });
+        let mut text = format!(
+            "pool {} ({})\n\n{}\n\n{}",
+            self.name,
+            self.id,
+            table(&["DISK", "ID", "SLABS", "COUNTING", "FAILED READS"], disks),
+            table(
+                &["SPACE", "SIZE", "LAYOUT", "CHUNKS", "COMPLETE", "DEGRADED", "MISSING", "CONFLICTING", "ABSENT", "JOURNAL"],
+                spaces
+            ),
+        );
+        let doubts = self.spaces.iter().flat_map(|space| space.doubts.iter().map(|doubt| format!("\n! {}: {doubt}", space.name)));
+        text.extend(self.doubts.iter().map(|doubt| format!("\n! {doubt}")).chain(doubts));
+        text.extend(
+            self.other_pools.iter().map(|other| format!("\n! slabs of pool {other} are on these disks too: see it with --pool")),
+        );
+        match (&self.obstacle, self.changed) {
+            (Some(why), _) => text + &format!("\n! nothing can be written: {why}"),
+            (None, true) => text + &format!("\nwritten: now 'holdfast pool import {}'", self.name),
+            (None, false) => text + "\nnothing was changed: repeat with --write to write new metadata",
+        }
     }
 }
 

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use holdfast_api::{
     AddDisks, Changed, CreateExport, CreateFileDisk, CreatePool, CreateSpace, Disk, DiskChanged, Event, Export, ExportChanged,
-    GrowSpace, ImportPools, LayoutKind, Pool, PoolChanged, PoolsImported, RebalancePlan, SetDisk, SetPool, SetSpace, Space,
-    SpaceChanged, SpacePlan, SpaceRow, SpaceVerified, Status, UpgradePlan, WipeDisk,
+    GrowSpace, ImportPools, LayoutKind, Pool, PoolChanged, PoolsImported, RebalancePlan, SalvagePool, Salvaged, SetDisk, SetPool,
+    SetSpace, Space, SpaceChanged, SpacePlan, SpaceRow, SpaceVerified, Status, UpgradePlan, WipeDisk,
 };
 use holdfast_model::{ByteSize, Integrity, SpacePath};
 use serde::Serialize;
@@ -165,6 +165,10 @@ pub async fn pool_command(client: &Client, json: bool, command: PoolCommand) -> 
             }
             jobs::start(client, json, &path, start).await
         }
+        PoolCommand::Salvage { disk, dry_run: _, write, name, pool } => {
+            let request = SalvagePool { disks: disks(&disk)?, pool, write, name };
+            print(json, &client.post::<Salvaged>("/salvage", &request).await?)
+        }
         PoolCommand::Export { pool } => tell_gone(json, &client.post(&format!("/pools/{}/export", segment(&pool)), &()).await?),
         PoolCommand::Destroy { pool, yes } => {
             tell_gone(json, &client.delete(&format!("/pools/{}?confirm={yes}", segment(&pool))).await?)
@@ -177,6 +181,10 @@ pub async fn space_command(client: &Client, json: bool, command: SpaceCommand) -
     match command {
         SpaceCommand::List => print(json, &client.get::<Vec<Space>>("/spaces").await?),
         SpaceCommand::Show { space } => print(json, &client.get::<Space>(&space_path(&space)).await?),
+        SpaceCommand::Accept { space } => {
+            let answer: SpaceChanged = client.post(&format!("{}/accept", space_path(&space)), &()).await?;
+            tell(json, &answer, answer.changed, format!("space {} can be written to", answer.space.name))
+        }
         SpaceCommand::Map { space } => print(json, &client.get::<Vec<SpaceRow>>(&format!("{}/map", space_path(&space))).await?),
         SpaceCommand::Create {
             space,

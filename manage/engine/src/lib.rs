@@ -30,6 +30,7 @@ mod jobs;
 mod metrics;
 mod plan;
 mod pools;
+mod salvage;
 mod settings;
 mod spaces;
 mod state;

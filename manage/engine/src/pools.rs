@@ -104,7 +104,7 @@ impl Engine {
         Ok(PoolChanged { changed: true, pool: self.pool_view(&open) })
     }
 
-    async fn resolve_all(&self, object: &str, disks: &[String]) -> Answer<Vec<String>> {
+    pub(crate) async fn resolve_all(&self, object: &str, disks: &[String]) -> Answer<Vec<String>> {
         if disks.is_empty() {
             return Err(ApiError::invalid(object, "no disk is named", "name at least one with --disk"));
         }

@@ -75,7 +75,7 @@ impl Target for ExportTarget {
             description: self.description.clone(),
             geometry: self.space.geometry(),
             optimal_io_bytes: self.optimal_io_bytes,
-            read_only: self.read_only,
+            read_only: self.read_only || self.space.is_read_only(),
         }
     }
 

@@ -4,6 +4,8 @@
 
 #![allow(dead_code)]
 
+pub mod large;
+
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use holdfast_device::{Durability, IoError};
 
+use crate::pace::{Ended, Pace};
 use crate::row::Row;
 use crate::space::Inner;
 
@@ -15,7 +16,7 @@ use super::stripe::Rows;
 
 impl Inner {
     /// Brings a joining slab in step. Answers whether it is; false where its disk went out meanwhile.
-    pub async fn join_bands(&self, row: &Arc<Row>, index: usize, outages: u32) -> Result<bool, IoError> {
+    pub async fn join_bands(&self, row: &Arc<Row>, index: usize, outages: u32, pace: &dyn Pace) -> Result<bool, Ended> {
         let slab = row.slabs.get(index);
         row.settle_group(index).await?;
         row.write_header(index).await?;
@@ -31,9 +32,12 @@ impl Inner {
             if slab.disk.outages() != outages {
                 return Ok(false);
             }
-            let _turn = row.band_turn(band).await;
+            pace.step(row.shape().band_bytes()).await?;
+            let turn = row.band_turn(band).await;
             self.finish_torn(row, band).await?;
             row.join_band(index, band).await?;
+            drop(turn);
+            pace.done(row.shape().band_bytes());
         }
         if let Err(error) = slab.disk.flush().await {
             row.write_failed(index, &slab, &error).await?;
@@ -43,7 +47,8 @@ impl Inner {
         if slab.disk.outages() != outages {
             return Ok(false);
         }
-        Ok(self.pool.mark_in_step(self.record.id, row.chunk, index, &slab.disk, outages).await?)
+        let marked = self.pool.mark_in_step(self.record.id, row.chunk, index, &slab.disk, outages).await;
+        Ok(marked.map_err(IoError::from)?)
     }
 }
 

@@ -8,6 +8,7 @@ mod parity;
 mod plan;
 mod rebalance;
 mod resize;
+mod salvage;
 mod scenarios;
 mod scrub;
 mod simulate;

@@ -2,7 +2,9 @@
 
 use axum::Json;
 use axum::http::StatusCode;
-use holdfast_api::{AddDisks, Changed, CreatePool, ErrorBody, ImportPools, Pool, PoolChanged, PoolsImported, SetPool};
+use holdfast_api::{
+    AddDisks, Changed, CreatePool, ErrorBody, ImportPools, Pool, PoolChanged, PoolsImported, SalvagePool, Salvaged, SetPool,
+};
 
 use super::{Confirm, OnEngine, made};
 use crate::refusal::{Answered, Body, InPath, InQuery};
@@ -88,4 +90,12 @@ pub(crate) async fn export(engine: OnEngine, InPath(pool): InPath<String>) -> An
         (status = "default", body = ErrorBody, description = "Refused or failed.")))]
 pub(crate) async fn import(engine: OnEngine, Body(request): Body<ImportPools>) -> Answered<Json<PoolsImported>> {
     Ok(Json(engine.import_pools(request).await?))
+}
+
+/// Looks for what slabs tell of a pool whose metadata is lost, and writes new metadata where that is asked for.
+#[utoipa::path(post, path = "/salvage", tag = "pools", operation_id = "pool_salvage", request_body = SalvagePool,
+    responses((status = 200, body = Salvaged, description = "What was found."),
+        (status = "default", body = ErrorBody, description = "Refused or failed.")))]
+pub(crate) async fn salvage(engine: OnEngine, Body(request): Body<SalvagePool>) -> Answered<Json<Salvaged>> {
+    Ok(Json(engine.salvage_pool(request).await?))
 }

@@ -83,6 +83,15 @@ pub(crate) async fn grow(
     Ok(Json(engine.grow_space(format!("{pool}/{space}"), request).await?))
 }
 
+/// Lets clients write to a space that a salvage put together. Clients see that when they connect anew.
+#[utoipa::path(post, path = "/spaces/{pool}/{space}/accept", tag = "spaces", operation_id = "space_accept",
+    params(("pool" = String, Path, description = "Name of the pool."), ("space" = String, Path, description = "Name of the space.")),
+    responses((status = 200, body = SpaceChanged, description = "The space as it is now."),
+        (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
+pub(crate) async fn accept(engine: OnEngine, InPath((pool, space)): InPath<(String, String)>) -> Answered<Json<SpaceChanged>> {
+    Ok(Json(engine.accept_space(format!("{pool}/{space}")).await?))
+}
+
 /// Compares all data of a space with their copies or parity, while it is in use. Answers when that is done; mends nothing.
 #[utoipa::path(post, path = "/spaces/{pool}/{space}/verify", tag = "spaces", operation_id = "space_verify",
     params(("pool" = String, Path, description = "Name of the pool."), ("space" = String, Path, description = "Name of the space.")),

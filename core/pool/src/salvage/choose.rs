@@ -1,0 +1,391 @@
+//! Which of the slabs that were found count.
+//!
+//! - Of several rows of a chunk the one with the greatest id does: ids are never used twice. But a row that was only being filled
+//!   gives way to the one that it was to replace, while that can be read: it is never written to before its headers say that it counts.
+//!   A row counts no more as soon as one of its headers says that it was given back, nor does any before it.
+//! - Of several slabs that say to be the same one, that with the newest maps does: a slab that got another disk left one behind. One that
+//!   was only to come there counts where there is no other.
+//! - Of slabs that lie in one another, that of the row with the greater id does: its units had been given back.
+//! - The rows of a journal are allotted together, so their ids and chunk numbers run side by side; the journal with the greatest ids counts.
+//! - A slab whose maps are behind those of the others missed writes. Where that leaves too few, those behind by one map count as in step: a
+//!   crash leaves that.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use holdfast_model::{Name, Provisioning, Shape, Uuid};
+
+use crate::area::UNIT_BYTES;
+use crate::config::RowRecord;
+use crate::journal::JOURNAL_CHUNK;
+use crate::slab::{ARRIVING, WRITTEN_OFF};
+
+use super::walk::{Facts, MOST_MAPS, Slab};
+use super::{ChunkCounts, JournalFound, SalvagedSpace};
+
+/// What counts of all that was found.
+pub struct Chosen {
+    pub spaces: Vec<ChosenSpace>,
+    /// The greatest id of a row that was found.
+    pub last_row: u64,
+    /// The greatest number of a space that was found.
+    pub last_space: u32,
+    pub doubts: Vec<String>,
+}
+
+/// A space, with the rows that count.
+pub struct ChosenSpace {
+    pub facts: Arc<Facts>,
+    pub name: Name,
+    pub size_bytes: u64,
+    pub shape: Shape,
+    /// By chunk; those of its journal behind the others.
+    pub rows: BTreeMap<u32, ChosenRow>,
+    pub journal: Option<JournalFound>,
+    doubts: Vec<String>,
+}
+
+/// A row that counts.
+#[derive(Clone)]
+pub struct ChosenRow {
+    pub id: u64,
+    pub shape: Shape,
+    pub units: u32,
+    pub slabs: Vec<Option<ChosenSlab>>,
+    /// The row that it was to replace; 0 where it counts by itself.
+    replaces: u64,
+    /// Whether one of its headers says that it was given back.
+    written_off: bool,
+    /// Whether slabs of newer rows lie in its own.
+    parted: bool,
+    /// Whether other rows of the chunk were found, or slabs of others lie in its own.
+    conflicting: bool,
+}
+
+/// A slab of a row that counts.
+#[derive(Clone, Copy)]
+pub struct ChosenSlab {
+    /// The disk, by its place in the list.
+    pub disk: u16,
+    pub offset: u64,
+    /// Whether it missed writes.
+    pub stale: bool,
+    maps: [u64; MOST_MAPS],
+    dirty: u32,
+    /// Whether it was only to take the place of another one.
+    arriving: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Served {
+    Complete,
+    Degraded,
+    Not,
+}
+
+impl ChosenRow {
+    fn found(&self) -> impl Iterator<Item = &ChosenSlab> {
+        self.slabs.iter().flatten()
+    }
+
+    /// Tells which slabs are in step from the numbers of their maps.
+    fn judge(&mut self) {
+        let group_len = self.shape.group(0).len();
+        for group in self.slabs.chunks_mut(group_len) {
+            let mut newest = [0; MOST_MAPS];
+            for slab in group.iter().flatten() {
+                (0..MOST_MAPS).for_each(|map| newest[map] = newest[map].max(slab.maps[map]));
+            }
+            let behind = |slab: &ChosenSlab| (0..MOST_MAPS).map(|map| newest[map] - slab.maps[map]).max().unwrap_or(0);
+            let within = |most: u64| group.iter().flatten().filter(|slab| behind(slab) <= most).count();
+            let most = u64::from(within(0) < self.shape.needed());
+            for slab in group.iter_mut().flatten() {
+                slab.stale = behind(slab) > most;
+            }
+        }
+    }
+
+    fn served(&self) -> Served {
+        let in_step = |slab: &Option<ChosenSlab>| slab.is_some_and(|slab| !slab.stale);
+        if self.slabs.iter().all(in_step) {
+            return Served::Complete;
+        }
+        let mut groups = self.slabs.chunks(self.shape.group(0).len());
+        match groups.all(|group| group.iter().filter(|slab| in_step(slab)).count() >= self.shape.needed()) {
+            true => Served::Degraded,
+            false => Served::Not,
+        }
+    }
+}
+
+/// Chooses among slabs, each with its disk's place in the list.
+pub fn choose(slabs: Vec<(u16, Slab)>) -> Chosen {
+    let mut doubts = Vec::new();
+    let last_row = slabs.iter().map(|(_, slab)| slab.row).max().unwrap_or(0);
+    let last_space = slabs.iter().map(|(_, slab)| slab.facts.space).max().unwrap_or(0);
+    let mut spaces: BTreeMap<(u32, Uuid), Vec<(u16, Slab)>> = BTreeMap::new();
+    for (disk, slab) in slabs {
+        spaces.entry((slab.facts.space, slab.facts.space_uuid)).or_default().push((disk, slab));
+    }
+    let newest = |slabs: &[(u16, Slab)]| slabs.iter().map(|(_, slab)| slab.row).max();
+    let mut by_number: BTreeMap<u32, (Uuid, Vec<(u16, Slab)>)> = BTreeMap::new();
+    for ((number, uuid), slabs) in spaces {
+        let (kept, dropped) = match by_number.remove(&number) {
+            Some((other, others)) if newest(&others) > newest(&slabs) => ((other, others), Some(uuid)),
+            Some((other, _)) => ((uuid, slabs), Some(other)),
+            None => ((uuid, slabs), None),
+        };
+        doubts.extend(dropped.map(|uuid| format!("space {uuid} has the number {number} of another one and is passed over")));
+        by_number.insert(number, kept);
+    }
+    let mut spaces: Vec<ChosenSpace> = by_number.into_values().map(|(_, slabs)| ChosenSpace::of(slabs)).collect();
+    part_overlaps(&mut spaces);
+    for space in &mut spaces {
+        space.settle();
+    }
+    name_apart(&mut spaces);
+    Chosen { spaces, last_row, last_space, doubts }
+}
+
+/// Of slabs that lie in one another, keeps those of the newer rows.
+fn part_overlaps(spaces: &mut [ChosenSpace]) {
+    let mut order: Vec<(u64, usize, u32)> = Vec::new();
+    for (at, space) in spaces.iter().enumerate() {
+        order.extend(space.rows.iter().map(|(chunk, row)| (row.id, at, *chunk)));
+    }
+    order.sort_unstable();
+    let mut taken: BTreeMap<(u16, u64), u64> = BTreeMap::new();
+    for (_, at, chunk) in order.into_iter().rev() {
+        let row = spaces[at].rows.get_mut(&chunk).expect("a row that was listed");
+        let bytes = u64::from(row.units) * UNIT_BYTES;
+        for place in &mut row.slabs {
+            let Some(slab) = *place else { continue };
+            let before = taken.range(..(slab.disk, slab.offset + bytes)).next_back();
+            if before.is_some_and(|((disk, _), end)| *disk == slab.disk && *end > slab.offset) {
+                *place = None;
+                (row.parted, row.conflicting) = (true, true);
+            } else {
+                taken.insert((slab.disk, slab.offset), slab.offset + bytes);
+            }
+        }
+        row.judge();
+    }
+}
+
+/// Gives each space a name of its own; the one made last keeps it.
+fn name_apart(spaces: &mut [ChosenSpace]) {
+    let mut names: Vec<Name> = Vec::new();
+    for space in spaces.iter_mut().rev() {
+        if names.contains(&space.name) {
+            let number = space.facts.space;
+            let suffix = format!("-{number}");
+            let kept = &space.name.as_str()[..space.name.as_str().len().min(holdfast_model::MAX_NAME_BYTES - suffix.len())];
+            let apart: Name = format!("{kept}{suffix}").parse().expect("a name with a number is one");
+            space.doubts.push(format!("a newer space has the name {}: this one may have been destroyed", space.name));
+            space.name = apart;
+        }
+        names.push(space.name.clone());
+    }
+}
+
+impl ChosenSpace {
+    fn of(slabs: Vec<(u16, Slab)>) -> Self {
+        let (_, newest) = slabs.iter().max_by_key(|(_, slab)| slab.row).expect("a space has slabs");
+        let (facts, mut doubts) = (newest.facts.clone(), Vec::new());
+        let sizes = || slabs.iter().map(|(_, slab)| slab.facts.space_bytes);
+        let (least, size_bytes) = (sizes().min().unwrap_or(0), sizes().max().unwrap_or(0));
+        if least != size_bytes {
+            doubts.push(format!("headers tell sizes from {least} to {size_bytes} bytes; the largest is taken"));
+        }
+        let total = slabs.len();
+        let mut rows: BTreeMap<u32, BTreeMap<u64, ChosenRow>> = BTreeMap::new();
+        let mut odd = 0;
+        for (disk, slab) in slabs.into_iter().filter(|(_, slab)| slab.facts.chunk_bytes == facts.chunk_bytes) {
+            let row = rows.entry(slab.chunk).or_default().entry(slab.row).or_insert_with(|| ChosenRow {
+                id: slab.row,
+                shape: slab.shape,
+                units: slab.units,
+                slabs: vec![None; slab.shape.width()],
+                replaces: slab.replaces,
+                written_off: false,
+                parted: false,
+                conflicting: false,
+            });
+            odd += usize::from(!row.take(disk, &slab));
+        }
+        let kept: usize = rows.values().flat_map(BTreeMap::values).map(|row| row.found().count()).sum();
+        if odd > 0 {
+            doubts.push(format!("{odd} of {total} headers contradict others of their row, {kept} slabs are left"));
+        }
+        let journals = rows.split_off(&JOURNAL_CHUNK);
+        let mut space = Self {
+            name: facts.space_name.clone(),
+            size_bytes,
+            shape: newest_shape(&rows, &journals),
+            facts,
+            rows: BTreeMap::new(),
+            journal: None,
+            doubts,
+        };
+        let mut older = 0;
+        for (chunk, mut rows) in rows {
+            // A row that was to replace another and is not all there, or whose other was given back itself, is left of an attempt.
+            let gone = rows.values().rev().find(|row| row.written_off).map_or(0, |row| row.id);
+            rows.retain(|id, row| *id > gone && (row.replaces == 0 || row.replaces > gone && row.served() != Served::Not));
+            if rows.is_empty() {
+                continue;
+            }
+            let mut row = newest_that_counts(&rows);
+            older += u32::from(rows.values().any(|other| other.id != row.id && other.served() != Served::Not));
+            row.conflicting |= rows.len() > 1;
+            space.rows.insert(chunk, row);
+        }
+        if older > 0 {
+            space.doubts.push(format!(
+                "of {older} chunks whole rows are left that do not count: they were moved or given back, or about to be"
+            ));
+        }
+        space.rows.extend(newest_journal(journals));
+        space
+    }
+
+    /// Looks at what is left of the rows once all spaces have theirs.
+    fn settle(&mut self) {
+        let journal: Vec<u32> = self.rows.range(JOURNAL_CHUNK..).map(|(chunk, _)| *chunk).collect();
+        let keeps_parity = |row: &ChosenRow| row.shape.layout.parity() > 0;
+        let wanted = keeps(&self.shape) || self.rows.values().any(keeps_parity);
+        let worst = |served: Served, row: &ChosenRow| match (served, row.served()) {
+            (Served::Not, _) | (_, Served::Not) => Served::Not,
+            (Served::Complete, Served::Complete) => Served::Complete,
+            _ => Served::Degraded,
+        };
+        let whole = self.rows.range(JOURNAL_CHUNK..).map(|(_, row)| row).fold(Served::Complete, worst);
+        self.journal = match (wanted, journal.is_empty(), whole) {
+            (false, ..) => None,
+            (true, true, _) | (true, _, Served::Not) => Some(JournalFound::Lost),
+            (true, _, Served::Complete) => Some(JournalFound::Complete),
+            (true, _, Served::Degraded) => Some(JournalFound::Degraded),
+        };
+        if matches!(self.journal, None | Some(JournalFound::Lost)) {
+            journal.iter().for_each(|chunk| drop(self.rows.remove(chunk)));
+        }
+        if self.journal == Some(JournalFound::Lost) {
+            self.doubts.push("its journal is lost: writes that had not come to their place are lost with it".into());
+        }
+        let differing =
+            |row: &&ChosenRow| !keeps_parity(row) && row.shape.needed() == 1 && row.found().any(|slab| slab.dirty > 0);
+        let mirrored = |row: &&ChosenRow| row.shape.group(0).len() > 1;
+        let dirty = self.rows.range(..JOURNAL_CHUNK).map(|(_, row)| row).filter(mirrored).filter(differing).count();
+        if dirty > 0 {
+            self.doubts.push(format!(
+                "{dirty} chunks have regions in which copies may differ: they were being written to, or a copy missed writes that only the lost metadata told of"
+            ));
+        }
+        let parted = self.rows.values().filter(|row| row.parted).count();
+        if parted > 0 {
+            self.doubts.push(format!(
+                "slabs of newer rows lie in {parted} chunks: they may have been given back, and their data be old"
+            ));
+        }
+        let stale = self.rows.values().flat_map(ChosenRow::found).filter(|slab| slab.stale).count();
+        if stale > 0 {
+            self.doubts.push(format!("{stale} slabs are behind the others of their rows and are not read"));
+        }
+    }
+
+    /// What is told of it.
+    pub fn report(&self) -> SalvagedSpace {
+        let mut chunks = ChunkCounts { total: self.size_bytes.div_ceil(self.facts.chunk_bytes), ..ChunkCounts::default() };
+        for (_, row) in self.rows.range(..JOURNAL_CHUNK) {
+            match row.served() {
+                Served::Complete => chunks.complete += 1,
+                Served::Degraded => chunks.degraded += 1,
+                Served::Not => chunks.missing += 1,
+            }
+            chunks.conflicting += u64::from(row.conflicting);
+        }
+        chunks.absent = chunks.total.saturating_sub(chunks.complete + chunks.degraded + chunks.missing);
+        SalvagedSpace {
+            number: self.facts.space,
+            id: self.facts.space_uuid,
+            name: self.name.clone(),
+            size_bytes: self.size_bytes,
+            shape: self.shape,
+            provisioning: if self.facts.thin { Provisioning::Thin } else { Provisioning::Fixed },
+            chunks,
+            journal: self.journal,
+            doubts: self.doubts.clone(),
+        }
+    }
+}
+
+impl ChosenRow {
+    /// Takes a slab in; false where it contradicts what is known of the row.
+    fn take(&mut self, disk: u16, slab: &Slab) -> bool {
+        if (slab.shape, slab.units) != (self.shape, self.units) {
+            return false;
+        }
+        self.written_off |= slab.replaces == WRITTEN_OFF;
+        // One header that says that the row counts is enough: they are written only then.
+        if slab.replaces == 0 {
+            self.replaces = 0;
+        }
+        let arriving = slab.replaces == ARRIVING;
+        let new = ChosenSlab { arriving, disk, offset: slab.offset, stale: false, maps: slab.maps, dirty: slab.dirty };
+        let index = usize::from(slab.slab);
+        let beside =
+            self.slabs.iter().enumerate().find(|(other, place)| *other != index && place.is_some_and(|place| place.disk == disk));
+        match (self.slabs[index], beside.map(|(other, _)| other)) {
+            (Some(known), _) if known.arriving < new.arriving => return false,
+            (Some(known), _) if known.arriving > new.arriving => self.slabs[index] = Some(new),
+            (Some(known), _) if known.maps.iter().sum::<u64>() >= new.maps.iter().sum::<u64>() => return false,
+            (_, Some(_)) => return false,
+            _ => self.slabs[index] = Some(new),
+        }
+        self.judge();
+        true
+    }
+}
+
+fn keeps(shape: &Shape) -> bool {
+    shape.layout.parity() > 0
+}
+
+fn newest_shape(rows: &BTreeMap<u32, BTreeMap<u64, ChosenRow>>, journals: &BTreeMap<u32, BTreeMap<u64, ChosenRow>>) -> Shape {
+    let newest = |rows: &BTreeMap<u32, BTreeMap<u64, ChosenRow>>| {
+        rows.values().flat_map(BTreeMap::values).max_by_key(|row| row.id).map(|row| row.shape)
+    };
+    newest(rows).or_else(|| newest(journals)).expect("a space has slabs")
+}
+
+/// The row of a chunk that counts.
+fn newest_that_counts(rows: &BTreeMap<u64, ChosenRow>) -> ChosenRow {
+    let mut row = rows.values().next_back().expect("a chunk has rows");
+    while row.replaces != 0 {
+        match rows.get(&row.replaces).filter(|replaced| replaced.id < row.id && replaced.served() != Served::Not) {
+            Some(replaced) => row = replaced,
+            None => break,
+        }
+    }
+    row.clone()
+}
+
+/// The rows of the journal that counts: those that were allotted together, last.
+fn newest_journal(journals: BTreeMap<u32, BTreeMap<u64, ChosenRow>>) -> BTreeMap<u32, ChosenRow> {
+    let mut together: BTreeMap<u64, BTreeMap<u32, ChosenRow>> = BTreeMap::new();
+    for (chunk, rows) in journals {
+        for (id, row) in rows {
+            let Some(first) = id.checked_sub(u64::from(chunk - JOURNAL_CHUNK)) else { continue };
+            together.entry(first).or_default().insert(chunk, row);
+        }
+    }
+    together.into_values().next_back().unwrap_or_default()
+}
+
+/// The slabs' places as a row of a configuration, those that were not found left to the caller.
+impl ChosenRow {
+    pub fn record(&self, place: impl FnMut(usize) -> crate::config::SlabPlace) -> RowRecord {
+        let slabs = (0..self.slabs.len()).map(place).collect();
+        RowRecord { id: self.id, shape: self.shape, slab_units: self.units, slabs }
+    }
+}

@@ -1,0 +1,192 @@
+//! Headers of slabs found on a disk, wherever they lie.
+//!
+//! Slabs begin at whole units, so the first block of each unit is looked at, inside slabs that were found as well: what was found
+//! may have been given back, and another slab lie in the midst of it.
+//!
+//! Invariants: a header counts only where it was written to, as every frame says; and only with values that a pool can have. Memory is
+//! bounded by the slabs that a disk may have.
+
+use std::sync::Arc;
+
+use futures_util::stream::{StreamExt, iter};
+use holdfast_device::IoBuf;
+use holdfast_model::wire::Reader;
+use holdfast_model::{BLOCK_BYTES, Name, Provisioning, Shape, Uuid};
+
+use crate::allot::slab_units;
+use crate::area::UNIT_BYTES;
+use crate::config::RowRecord;
+use crate::frame::{Frame, Kind};
+use crate::journal::{JOURNAL_CHUNK, is_journal_row};
+use crate::scan::Candidate;
+use crate::slab::{HEAD_BYTES, MAP_COVERS_BYTES, MOST_SLAB_BYTES, SlabHeader, map_at};
+use crate::{PoolError, PoolErrorKind};
+
+use super::Known;
+
+/// Blocks that are read at a time.
+const AT_ONCE: usize = 64;
+/// Slabs that are kept of one disk.
+const MOST_SLABS: usize = 1 << 22;
+/// Maps in the head of a slab, at most.
+pub const MOST_MAPS: usize = 7;
+/// Words of dirty bits in a block map.
+const DIRTY_WORDS: usize = 4;
+
+/// What the headers of many slabs have in common.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Facts {
+    /// The pool.
+    pub pool: Uuid,
+    /// Its name.
+    pub pool_name: Name,
+    /// The space's number.
+    pub space: u32,
+    /// Its identity.
+    pub space_uuid: Uuid,
+    /// Its name.
+    pub space_name: Name,
+    /// Its size when the header was written.
+    pub space_bytes: u64,
+    /// Data of each of its rows.
+    pub chunk_bytes: u64,
+    /// Whether it was thin.
+    pub thin: bool,
+}
+
+/// A slab whose header was found.
+#[derive(Clone, Debug)]
+pub struct Slab {
+    pub facts: Arc<Facts>,
+    /// The disk that it was written for.
+    pub disk: Uuid,
+    pub offset: u64,
+    pub chunk: u32,
+    pub slab: u16,
+    pub row: u64,
+    /// What its header says of its row: that it counts (0), which one it was to replace, or that it was given back.
+    pub replaces: u64,
+    pub shape: Shape,
+    pub units: u32,
+    /// The number of the newest of each map in its head; 0 where there is none.
+    pub maps: [u64; MOST_MAPS],
+    /// Regions that may differ between copies.
+    pub dirty: u32,
+}
+
+/// What was found on a disk.
+pub struct Walk {
+    pub slabs: Vec<Slab>,
+    /// Reads that failed.
+    pub unreadable: u64,
+}
+
+/// Looks at every unit of a disk.
+pub async fn walk(candidate: &Candidate) -> Result<Walk, PoolError> {
+    let device = &candidate.device;
+    let mut found = Walk { slabs: Vec::new(), unreadable: 0 };
+    let mut known = Known::default();
+    let units = device.geometry().size_bytes / UNIT_BYTES;
+    // The first unit holds the label.
+    let reads = (1..units).map(|unit| {
+        let offset = unit * UNIT_BYTES;
+        let read = device.read(offset, IoBuf::new(BLOCK_BYTES as usize));
+        async move { (offset, read.await) }
+    });
+    let mut reads = iter(reads).buffered(AT_ONCE);
+    while let Some((offset, block)) = reads.next().await {
+        let Ok(block) = block else {
+            found.unreadable += 1;
+            continue;
+        };
+        let Some(mut slab) = open(&block, offset, &mut known) else { continue };
+        if found.slabs.len() == MOST_SLABS {
+            let text = format!("disk {} has more than {MOST_SLABS} slabs: leave it out", candidate.info.path);
+            return Err(PoolError::new(PoolErrorKind::NoSpace, text));
+        }
+        match device.read(offset, IoBuf::new(HEAD_BYTES as usize)).await {
+            Ok(head) => look_at_maps(&head, &mut slab),
+            Err(_) => found.unreadable += 1,
+        }
+        found.slabs.push(slab);
+    }
+    Ok(found)
+}
+
+/// The slab whose header a block is, where it is one that may be there.
+fn open(block: &[u8], offset: u64, known: &mut Known) -> Option<Slab> {
+    let (header, payload) = Frame::open_inline(block).ok()?;
+    let frame = header.frame;
+    let slab = SlabHeader::read(payload).ok()?;
+    let own = frame.kind == Kind::SlabHeader && frame.offset == offset && frame.position.generation == slab.row;
+    (own && is_sound(&slab)).then(|| Slab {
+        facts: known.once(Facts {
+            pool: frame.pool,
+            pool_name: slab.pool_name,
+            space: slab.space,
+            space_uuid: slab.space_uuid,
+            space_name: slab.space_name,
+            space_bytes: slab.space_bytes,
+            chunk_bytes: slab.chunk_bytes,
+            thin: slab.provisioning == Provisioning::Thin,
+        }),
+        disk: frame.disk,
+        offset,
+        chunk: slab.chunk,
+        slab: slab.slab,
+        row: slab.row,
+        replaces: frame.position.sequence,
+        shape: slab.shape,
+        units: slab.slab_units,
+        maps: [0; MOST_MAPS],
+        dirty: 0,
+    })
+}
+
+/// Whether a configuration could have such a slab.
+fn is_sound(header: &SlabHeader) -> bool {
+    let SlabHeader { shape, chunk_bytes, space_bytes, .. } = header;
+    let whole = |bytes: &u64| *bytes > 0 && bytes.is_multiple_of(BLOCK_BYTES);
+    let sizes = whole(chunk_bytes)
+        && whole(space_bytes)
+        && *chunk_bytes <= MOST_SLAB_BYTES * u64::from(shape.data_columns())
+        && space_bytes.div_ceil(*chunk_bytes) <= u64::from(JOURNAL_CHUNK);
+    let numbers = (1..u64::MAX - (1 << 33)).contains(&header.row)
+        && header.space < u32::MAX >> 1
+        && usize::from(header.slab) < shape.width();
+    let row = RowRecord { id: header.row, shape: *shape, slab_units: header.slab_units, slabs: Box::default() };
+    let fits = || match header.chunk < JOURNAL_CHUNK {
+        true => header.slab_units == slab_units(shape, *chunk_bytes),
+        false => is_journal_row(&row),
+    };
+    sizes && numbers && fits() && row.slab_data_bytes() <= MOST_SLAB_BYTES
+}
+
+/// Notes the newest number of each map, and which regions are dirty.
+fn look_at_maps(head: &[u8], slab: &mut Slab) {
+    let banded = slab.shape.layout.parity() > 0;
+    let maps = if banded { MOST_MAPS } else { (MOST_SLAB_BYTES / MAP_COVERS_BYTES) as usize };
+    for map in 0..maps {
+        let mut dirty = 0;
+        for slot in 0..2 {
+            let at = map_at(map, slot);
+            let Some(block) = head.get(at as usize..(at + BLOCK_BYTES) as usize) else { continue };
+            let Ok((header, payload)) = Frame::open_inline(block) else { continue };
+            let frame = header.frame;
+            let kind = if banded { Kind::BandMap } else { Kind::BlockMap };
+            let own = (frame.kind, frame.pool, frame.disk, frame.offset, frame.position.generation)
+                == (kind, slab.facts.pool, slab.disk, slab.offset + at, slab.row);
+            let mut reader = Reader::new(payload);
+            if !own || reader.u32() != Ok(slab.chunk) || frame.position.sequence <= slab.maps[map] {
+                continue;
+            }
+            slab.maps[map] = frame.position.sequence;
+            let column_and_map = reader.u32();
+            dirty = match banded || column_and_map.is_err() {
+                true => 0,
+                false => (0..DIRTY_WORDS).map_while(|_| reader.u64().ok()).map(u64::count_ones).sum(),
+            };
+        }
+        slab.dirty += dirty;
+    }
+}
