@@ -142,3 +142,37 @@ fn a_move_that_does_not_pay_any_more_is_not_made() {
     assert!(row.slabs.iter().any(|slab| slab.disk() == new));
     assert!(pool.reserve_slab(&SlabMove { space: 99, ..first }).is_none(), "no such space");
 }
+
+#[test]
+fn a_pool_of_many_disks_tells_what_fits_and_what_would_move() {
+    let mut lab = Lab::new(6, &[64 * MIB; 960]);
+    let pool = lab.created(&lab.all());
+    for (name, layout) in [("a", mirror_of(2)), ("b", mirror_of(3)), ("c", parity_of(2))] {
+        let columns = if layout.parity() > 0 { 7 } else { 8 };
+        lab.space(&pool, spec(name, layout, columns, Provisioning::Fixed, 6 << 30)).expect("it fits");
+    }
+    let disks: Vec<usize> = (0..64).map(|_| lab.add_disk(64 * MIB)).collect();
+    let (shared, candidates) = (pool.clone(), lab.candidates(&disks));
+    lab.run(async move { shared.add_disks(candidates).await }).expect("good disks");
+    let begun = std::time::Instant::now();
+    let layouts = [(Layout::Simple, 8), (mirror_of(2), 8), (mirror_of(3), 8), (parity_of(1), 3), (parity_of(2), 7)];
+    let told: Vec<u64> = layouts
+        .iter()
+        .map(|(layout, columns)| {
+            let shape = spec("x", *layout, *columns, Provisioning::Thin, MIB).shape;
+            pool.capacity(&shape, None, false).expect("there is room").usable_bytes()
+        })
+        .collect();
+    let counted = begun.elapsed();
+    let plan = pool.balance();
+    println!(
+        "1,024 disks: five capacities in {counted:?}, {} moves planned in {:?}",
+        plan.moves.len(),
+        begun.elapsed() - counted
+    );
+    assert!(told.windows(2).take(2).all(|pair| pair[0] > pair[1]), "fewer with more copies: {told:?}");
+    assert!(plan.moves.iter().all(|wanted| wanted.to >= 960) && plan.moves.len() > 64 * 10, "{} moves", plan.moves.len());
+    let all = spec("all", mirror_of(2), 8, Provisioning::Fixed, told[1]);
+    assert!(lab.space(&pool, spec("more", mirror_of(2), 8, Provisioning::Fixed, told[1] + 4096)).is_err(), "no more than told");
+    lab.space(&pool, all).expect("as told");
+}

@@ -7,7 +7,7 @@ use holdfast_model::{ByteSize, Layout, Shape};
 use holdfast_pool::{Capacity, Limit, Pool, RoomUse};
 
 use crate::engine::OpenPool;
-use crate::spaces::data_disks;
+use crate::spaces::{data_disks, default_integrity};
 use crate::view::{layout_kind, percent};
 
 /// All layouts.
@@ -41,7 +41,7 @@ fn of_layout(pool: &Pool, room: &RoomUse, layout: Layout, disks: usize) -> Layou
         reason,
     };
     let shape = match Shape::choose(layout, None, None, disks) {
-        Ok(shape) => shape,
+        Ok(shape) => shape.with_integrity(default_integrity(pool)),
         Err(error) => return none(CapacityLimit::Disks, error.to_string()),
     };
     let capacity = match pool.capacity(&shape, None, false) {
@@ -68,7 +68,8 @@ fn of_layout(pool: &Pool, room: &RoomUse, layout: Layout, disks: usize) -> Layou
 fn limit(pool: &Pool, room: &RoomUse, capacity: &Capacity, disks: usize) -> (CapacityLimit, String) {
     let (usable, unused) = (capacity.usable_bytes(), ByteSize(capacity.unused_bytes));
     let narrow = Shape::choose(capacity.shape.layout, Some(capacity.shape.layout.least_columns()), None, disks);
-    let narrow = narrow.ok().and_then(|shape| pool.capacity(&shape, None, false).ok());
+    let narrow = narrow.ok().map(|shape| shape.with_integrity(capacity.shape.integrity));
+    let narrow = narrow.and_then(|shape| pool.capacity(&shape, None, false).ok());
     if let Some(narrow) = narrow
         && narrow.usable_bytes() > usable + usable / 100 * WORTH_PERCENT
     {

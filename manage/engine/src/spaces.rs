@@ -8,7 +8,7 @@ use holdfast_api::{
     ApiError, Changed, CreateSpace, GrowSpace, LayoutKind, SetSpace, Slab, Space as SpaceView, SpaceChanged, SpaceRow,
 };
 use holdfast_model::{ByteSize, DiskState, Integrity, Layout, Provisioning, Shape, SpacePath};
-use holdfast_pool::{DiskStatus, Feature, SpaceRecord, SpaceSpec};
+use holdfast_pool::{DiskStatus, Feature, Pool, SpaceRecord, SpaceSpec};
 use holdfast_space::Space;
 
 use crate::engine::{Engine, OpenPool};
@@ -254,8 +254,12 @@ fn provisioning_of(request: &CreateSpace) -> Provisioning {
 
 /// Checksums, unless the request says otherwise or the pool's format knows none.
 pub(crate) fn integrity_of(open: &OpenPool, request: &CreateSpace) -> Integrity {
-    let known = open.pool.features().has(Feature::Checksums);
-    request.integrity.unwrap_or(if known { Integrity::Crc32c } else { Integrity::None })
+    request.integrity.unwrap_or(default_integrity(&open.pool))
+}
+
+/// The checksums of a space whose creator leaves them open.
+pub(crate) fn default_integrity(pool: &Pool) -> Integrity {
+    if pool.features().has(Feature::Checksums) { Integrity::Crc32c } else { Integrity::None }
 }
 
 /// Refuses a request for a space that is there with other parameters.

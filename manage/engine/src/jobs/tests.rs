@@ -515,6 +515,7 @@ fn resized(size_bytes: u64, discard_beyond: bool) -> ConvertSpace {
         integrity: None,
         interleave_bytes: None,
         journal_bytes: None,
+        integrity: None,
         thin: None,
         size_bytes: Some(size_bytes),
         discard_beyond,

@@ -12,7 +12,7 @@ fn set(percents: &[u8]) -> SetPool {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_told_is_what_fits() {
     let rig = Rig::new();
-    let (engine, disks) = rig.with_disks(5).await;
+    let (engine, disks) = rig.with_disks(3).await;
     engine.create_pool(pool("tank", &disks)).await.unwrap();
     let told = engine.pool("tank").unwrap();
     assert!(engine.pools().iter().all(|pool| pool.usable.is_empty()), "only where one pool is asked for");
