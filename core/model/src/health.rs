@@ -44,6 +44,31 @@ pub enum DiskState {
     Failed,
 }
 
+/// What a disk's health comes from; several may hold at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DiskDetail {
+    /// Nothing to tell.
+    #[default]
+    Ok,
+    /// It is not there any more.
+    LostCommunication,
+    /// It answered requests with errors.
+    IoError,
+    /// It tells by itself that it is about to fail.
+    PredictiveFailure,
+    /// Some of its slabs missed writes and are not in step yet.
+    Stale,
+    /// It is smaller than a pool takes.
+    TooSmall,
+    /// It answers much later than the others of its kind.
+    Slow,
+    /// It gets no new slabs.
+    Retired,
+    /// It is being emptied to leave its pool for good.
+    Removing,
+}
+
 /// Whether a pool can be read and changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

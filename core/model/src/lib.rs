@@ -9,7 +9,7 @@ pub mod name;
 pub mod wire;
 
 pub use bytes::ByteSize;
-pub use health::{Condition, DiskState, Health, PoolState, SpaceState};
+pub use health::{Condition, DiskDetail, DiskState, Health, PoolState, SpaceState};
 pub use layout::{Integrity, Layout, Provisioning, Shape, ShapeError};
 pub use media::{Media, Place, RetirePolicy, Usage};
 pub use name::{MAX_NAME_BYTES, Name, NameError, SpacePath};

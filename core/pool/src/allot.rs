@@ -1,6 +1,6 @@
 //! Which disks a row gets: those with the most free room, so that free space stays even, each at most once. Where
 //! fewer disks than a row needs are in service, others have stale slabs of it from its beginning: a pool with a disk less
-//! goes on taking writes. As many slabs as serve the row are always on disks in service. The rows of a space that is to survive
+//! goes on taking writes. Disks that are to be avoided come last. As many slabs as serve the row are always on disks in service. The rows of a space that is to survive
 //! the loss of an enclosure are spread over enclosures too.
 
 use std::cmp::Reverse;
@@ -68,7 +68,8 @@ pub fn eligible(config: &Config) -> usize {
 /// Takes the units of a row for a chunk of `space`.
 pub fn allot(config: &mut Config, space: &SpaceRecord) -> Result<RowRecord, PoolError> {
     let slab_units = slab_units(&space.shape, space.chunk_bytes);
-    let data = |disk: &DiskRecord| disk.usage.takes_slabs().then_some(0);
+    let avoided = config.avoided.clone();
+    let data = |disk: &DiskRecord| disk.usage.takes_slabs().then_some(u8::from(avoided.contains(&disk.index)));
     allot_on(config, space.shape, slab_units, space.enclosure_aware, &data).map_err(|in_service| {
         PoolError::new(
             PoolErrorKind::NoSpace,

@@ -79,7 +79,7 @@ struct Level {
 
 impl Level {
     fn of(config: &Config, disk: &DiskRecord) -> Option<Self> {
-        if !disk.usage.takes_slabs() || disk.state != DiskState::Online {
+        if !disk.usage.takes_slabs() || disk.state != DiskState::Online || config.avoided.contains(&disk.index) {
             return None;
         }
         let units = Area::of_disk("", disk.disk_bytes).ok()?.units();

@@ -370,20 +370,21 @@ struct Touched {
     spaces: BTreeSet<u32>,
     spaces_of_rows: BTreeSet<u32>,
     disks: BTreeSet<u16>,
+    disk_gone: bool,
 }
 
 impl Touched {
     fn is_apart(&self, change: &Change) -> bool {
         match change {
             Change::Row { space, chunk, .. } | Change::RowGone { space, chunk } | Change::Stale { space, chunk, .. } => {
-                !self.rows.contains(&(*space, *chunk)) && !self.spaces.contains(space)
+                !self.rows.contains(&(*space, *chunk)) && !self.spaces.contains(space) && !self.disk_gone
             }
             Change::Space(SpaceRecord { id, .. }) | Change::SpaceGone(id) => {
                 !self.spaces.contains(id) && !self.spaces_of_rows.contains(id)
             }
-            Change::Disk(DiskRecord { index, .. }) | Change::DiskOut { disk: index, .. } | Change::DiskGone(index) => {
-                !self.disks.contains(index)
-            }
+            Change::Disk(DiskRecord { index, .. }) | Change::DiskOut { disk: index, .. } => !self.disks.contains(index),
+            // Rows that come or go decide whether it may.
+            Change::DiskGone(index) => !self.disks.contains(index) && self.rows.is_empty() && self.spaces.is_empty(),
             Change::Pool(_)
             | Change::Features(_)
             | Change::Opened
@@ -403,8 +404,12 @@ impl Touched {
             Change::Space(SpaceRecord { id, .. }) | Change::SpaceGone(id) => {
                 self.spaces.insert(*id);
             }
-            Change::Disk(DiskRecord { index, .. }) | Change::DiskOut { disk: index, .. } | Change::DiskGone(index) => {
+            Change::Disk(DiskRecord { index, .. }) | Change::DiskOut { disk: index, .. } => {
                 self.disks.insert(*index);
+            }
+            Change::DiskGone(index) => {
+                self.disks.insert(*index);
+                self.disk_gone = true;
             }
             Change::Pool(_)
             | Change::Features(_)

@@ -4,7 +4,7 @@
 //! Invariants: no two slabs share a unit; the slabs of a row are on distinct disks; of the slabs that back each other as
 //! many as serve them are never stale: one copy of a column, the data columns' number of a parity row. [`Config::apply`] refuses a change that would break one, so a damaged log cannot either.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_model::wire::{WireError, Writer};
 use holdfast_model::{DiskState, Media, Name, Place, Provisioning, RetirePolicy, Shape, Usage, Uuid};
@@ -269,6 +269,8 @@ pub struct Config {
     pub forced: Vec<(Position, u64)>,
     /// What is done about lost disks.
     pub loss_policy: LossPolicy,
+    /// Disks that get a slab only where no others have room; no part of the log.
+    pub(crate) avoided: BTreeSet<u16>,
     pub(crate) row_bytes: u64,
 }
 
@@ -357,7 +359,9 @@ impl Config {
     pub(crate) fn takes(&self, change: &Change) -> bool {
         let row = |space, chunk| self.spaces.get(space).and_then(|space| space.rows.get(chunk));
         match change {
-            Change::Row { space, chunk, .. } => self.spaces.contains_key(space) && row(space, chunk).is_none(),
+            Change::Row { space, chunk, row: new } => {
+                self.spaces.contains_key(space) && row(space, chunk).is_none() && self.has_disks_of(new)
+            }
             Change::RowGone { space, chunk } => row(space, chunk).is_some(),
             Change::Stale { space, chunk, slab, .. } => row(space, chunk).is_some_and(|row| usize::from(*slab) < row.slabs.len()),
             Change::SpaceGone(id) => self.spaces.contains_key(id),
@@ -379,9 +383,13 @@ impl Config {
     pub(crate) fn takes_all(&self, changes: &[Change]) -> bool {
         let comes_after = |at: usize, space: u32, chunk: u32| changes[..at].contains(&Change::RowGone { space, chunk });
         changes.iter().enumerate().all(|(at, change)| match change {
-            Change::Row { space, chunk, .. } if comes_after(at, *space, *chunk) => true,
+            Change::Row { space, chunk, row } if comes_after(at, *space, *chunk) => self.has_disks_of(row),
             change => self.takes(change),
         })
+    }
+
+    fn has_disks_of(&self, row: &RowRecord) -> bool {
+        row.slabs.iter().all(|slab| self.disks.contains_key(&slab.disk()))
     }
 
     /// Takes the units of a row; false, and nothing taken, where one is not free.
@@ -491,12 +499,11 @@ impl Config {
         Ok(())
     }
 
-    /// Whether a disk can leave: no unit of it is taken, and another one votes.
+    /// Whether a disk can leave: no slab is on it, and another one votes.
     fn may_go(&self, disk: u16) -> bool {
-        let Some(record) = self.disks.get(&disk) else { return false };
-        let units = Area::of_disk("", record.disk_bytes).map(|area| area.units()).ok();
-        let empty = self.free.get(&disk).map(FreeExtents::free) == units;
-        empty && self.disks.values().any(|other| other.voting && other.index != disk)
+        let mut rows = self.spaces.values().flat_map(|space| space.rows.values());
+        let empty = rows.all(|row| row.slabs.iter().all(|slab| slab.disk() != disk));
+        empty && self.disks.contains_key(&disk) && self.disks.values().any(|other| other.voting && other.index != disk)
     }
 
     fn apply_disk_gone(&mut self, disk: u16) -> Result<(), WireError> {
@@ -505,6 +512,7 @@ impl Config {
         }
         self.disks.remove(&disk);
         self.free.remove(&disk);
+        self.avoided.remove(&disk);
         Ok(())
     }
 

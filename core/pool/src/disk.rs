@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use arc_swap::ArcSwapOption;
-use holdfast_device::{Device, Durability, Geometry, Io, IoBuf, IoError, IoErrorKind, IoSlice};
+use holdfast_device::{Clock, Device, Durability, Geometry, Io, IoBuf, IoError, IoErrorKind, IoSlice};
 use holdfast_model::Uuid;
 
 use crate::area::Area;
@@ -31,7 +31,14 @@ pub struct DiskCounters {
     pub checksum_errors: AtomicU64,
     /// Bad ranges rewritten from another copy.
     pub repaired: AtomicU64,
+    /// Requests whose time was taken: one of [`TIMED_EVERY`].
+    pub timed: AtomicU64,
+    /// How long these took together, in nanoseconds.
+    pub timed_nanos: AtomicU64,
 }
+
+/// Of so many requests one is timed.
+const TIMED_EVERY: u64 = 16;
 
 struct Attached(Arc<dyn Device>);
 
@@ -45,6 +52,7 @@ pub struct PoolDisk {
     pub area: Area,
     /// What it did so far.
     pub counters: DiskCounters,
+    clock: Arc<dyn Clock>,
     attached: ArcSwapOption<Attached>,
     outages: AtomicU32,
     in_flight: AtomicU32,
@@ -54,7 +62,7 @@ pub struct PoolDisk {
 }
 
 impl PoolDisk {
-    pub(crate) fn new(index: u16, id: Uuid, area: Area, device: Option<Arc<dyn Device>>) -> Self {
+    pub(crate) fn new(index: u16, id: Uuid, area: Area, device: Option<Arc<dyn Device>>, clock: Arc<dyn Clock>) -> Self {
         let outages = AtomicU32::new(u32::from(device.is_none()));
         let attached = ArcSwapOption::from(device.map(|device| Arc::new(Attached(device))));
         Self {
@@ -62,6 +70,7 @@ impl PoolDisk {
             id,
             area,
             counters: DiskCounters::default(),
+            clock,
             attached,
             outages,
             in_flight: AtomicU32::new(0),
@@ -141,24 +150,39 @@ impl PoolDisk {
     }
 
     /// Reads from an offset of the disk.
-    pub fn read(&self, offset: u64, buf: IoBuf) -> Io<IoBuf> {
-        self.counters.reads.fetch_add(1, Ordering::Relaxed);
+    pub fn read(self: &Arc<Self>, offset: u64, buf: IoBuf) -> Io<IoBuf> {
+        let count = self.counters.reads.fetch_add(1, Ordering::Relaxed);
         self.counters.read_bytes.fetch_add(buf.len() as u64, Ordering::Relaxed);
         self.head.store(offset + buf.len() as u64, Ordering::Relaxed);
         match self.attached.load().as_ref() {
-            Some(attached) => attached.0.read(offset, buf),
+            Some(attached) => self.timed(count, attached.0.read(offset, buf)),
             None => Io::ready(Err(self.gone())),
         }
     }
 
     /// Writes at an offset of the disk.
-    pub fn write(&self, offset: u64, data: IoSlice, durability: Durability) -> Io<()> {
-        self.counters.writes.fetch_add(1, Ordering::Relaxed);
+    pub fn write(self: &Arc<Self>, offset: u64, data: IoSlice, durability: Durability) -> Io<()> {
+        let count = self.counters.writes.fetch_add(1, Ordering::Relaxed);
         self.counters.written_bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
         match self.attached.load().as_ref() {
-            Some(attached) => attached.0.write(offset, data, durability),
+            Some(attached) => self.timed(count, attached.0.write(offset, data, durability)),
             None => Io::ready(Err(self.gone())),
         }
+    }
+
+    /// Takes the time of a request that is not answered yet, if it is its turn.
+    fn timed<T: Unpin + 'static>(self: &Arc<Self>, count: u64, io: Io<T>) -> Io<T> {
+        if matches!(io, Io::Ready(_)) || !count.is_multiple_of(TIMED_EVERY) {
+            return io;
+        }
+        let (disk, begun) = (self.clone(), self.clock.now());
+        Io::pending(async move {
+            let answer = io.await;
+            let took = disk.clock.now().saturating_sub(begun).as_nanos() as u64;
+            disk.counters.timed.fetch_add(1, Ordering::Relaxed);
+            disk.counters.timed_nanos.fetch_add(took, Ordering::Relaxed);
+            answer
+        })
     }
 
     /// Flushes the disk.

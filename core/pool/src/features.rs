@@ -23,17 +23,20 @@ pub enum Feature {
     Enclosures,
     /// Rows with a checksum of each block.
     Checksums,
+    /// Disks that leave the pool for good, and a policy for those that are lost.
+    Removal,
 }
 
 impl Feature {
     /// All that are known here.
-    pub const ALL: [Self; 2] = [Self::Enclosures, Self::Checksums];
+    pub const ALL: [Self; 3] = [Self::Enclosures, Self::Checksums, Self::Removal];
 
     /// Its flag.
     pub const fn flag(self) -> Features {
         match self {
             Self::Enclosures => Features { compatible: 0, read_only_compatible: 0, incompatible: 1 << 0 },
             Self::Checksums => Features { compatible: 0, read_only_compatible: 0, incompatible: 1 << 1 },
+            Self::Removal => Features { compatible: 0, read_only_compatible: 0, incompatible: 1 << 2 },
         }
     }
 
@@ -42,6 +45,7 @@ impl Feature {
         match self {
             Self::Enclosures => "enclosures",
             Self::Checksums => "checksums",
+            Self::Removal => "removal",
         }
     }
 }

@@ -79,7 +79,7 @@ pub(crate) async fn create(env: Env, name: Name, disks: Vec<Candidate>, features
     for (record, candidate, area) in &members {
         let label = Label { pool: id, disk: record.id, disk_bytes: area.disk_bytes, promised: position.generation, features };
         label_disk(&candidate.device, area, &label).await?;
-        let disk = PoolDisk::new(record.index, record.id, *area, Some(candidate.device.clone()));
+        let disk = PoolDisk::new(record.index, record.id, *area, Some(candidate.device.clone()), env.clock.clone());
         pool_disks.insert(record.index, Arc::new(disk));
     }
     let pool = Pool::assemble(env, id, config, pool_disks, Committer { logs, position });
@@ -149,7 +149,8 @@ pub(crate) async fn adopt(env: Env, mut found: FoundPool, force: bool) -> Result
         let area = Area::of_disk(record.label(), record.disk_bytes)?;
         let in_step = record.state == DiskState::Online;
         let device = member.map(|member| member.candidate.device.clone());
-        disks.insert(record.index, Arc::new(PoolDisk::new(record.index, record.id, area, device.clone().filter(|_| in_step))));
+        let attached = device.clone().filter(|_| in_step);
+        disks.insert(record.index, Arc::new(PoolDisk::new(record.index, record.id, area, attached, env.clock.clone())));
         let (Some(member), Some(device)) = (member, device) else { continue };
         if !in_step {
             returned.push((record.index, device, member.candidate.info.clone()));

@@ -81,7 +81,10 @@ impl Chosen {
     /// else all that take data. Where the journal must survive the loss of an enclosure, fast disks alone do if they are in enclosures
     /// enough.
     fn of(config: &Config, copies: usize, enclosure_aware: bool) -> Self {
-        let online = || config.disks.values().filter(|disk| disk.state == DiskState::Online);
+        let usable = |disk: &&DiskRecord| disk.state == DiskState::Online && !config.avoided.contains(&disk.index);
+        let enough = config.disks.values().filter(usable).filter(|disk| disk.usage.takes_slabs()).count() >= copies;
+        let online =
+            || config.disks.values().filter(|disk| disk.state == DiskState::Online).filter(|disk| !enough || usable(disk));
         let data = || online().filter(|disk| disk.usage.takes_slabs());
         let indices = |disks: &mut dyn Iterator<Item = &DiskRecord>| disks.map(|disk| disk.index).collect::<Vec<_>>();
         let mut fast = indices(&mut online().filter(|disk| disk.usage == Usage::Journal));

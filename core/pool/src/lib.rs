@@ -69,4 +69,4 @@ pub use journal::{JOURNAL_CHUNK, LEAST_JOURNAL, MOST_JOURNAL};
 pub use pool::{DiskChange, FreedRow, Pool, SpaceSpec};
 pub use salvage::{ChunkCounts, JournalFound, Salvage, SalvagedDisk, SalvagedSpace};
 pub use scan::{Candidate, DiskInfo, FoundPool, Member, Scan, scan};
-pub use status::{DiskStatus, PoolStatus};
+pub use status::{DiskCounts, DiskStatus, Judgement, PoolStatus};

@@ -22,7 +22,8 @@ use crate::room::check_room;
 use crate::{PoolError, PoolErrorKind};
 
 impl Pool {
-    /// Takes the units of a row of a space's present shape, all on disks in service and none on those of `without`. They are
+    /// Takes the units of a row of a space's present shape, all on disks in service and none on those of `without`: if such are named, on
+    /// spares too where the others have no room. They are
     /// given back when the second part of the answer is dropped, unless that is told to keep them. Its id is written down as
     /// used: what is left of it on the disks after a crash is never taken for another row's.
     ///
@@ -42,9 +43,15 @@ impl Pool {
         let mut state = self.state();
         check_room(&state, 0, &[(1, record.shape)])?;
         let units = slab_units(&record.shape, record.chunk_bytes);
+        let avoided = state.config.avoided.clone();
         let takes = |disk: &DiskRecord| {
-            let takes = disk.usage.takes_slabs() && disk.state == DiskState::Online && !without.contains(&disk.index);
-            takes.then_some(0)
+            let rank = match disk.usage {
+                _ if disk.state != DiskState::Online || without.contains(&disk.index) => None,
+                usage if usage.takes_slabs() => Some(0),
+                Usage::HotSpare if !without.is_empty() => Some(1),
+                _ => None,
+            };
+            rank.map(|rank| rank + 2 * u8::from(avoided.contains(&disk.index)))
         };
         allot_on(&mut state.config, record.shape, units, record.enclosure_aware, &takes).map_err(|fitting| {
             PoolError::new(
@@ -157,8 +164,9 @@ impl Pool {
         let bears = |index: &u16| !enclosure_aware || together(index) < row.shape.layout.tolerates().into();
         let fitting =
             config.free.iter().filter(|(index, free)| free.fits(row.slab_units) && takes(&config.disks[index]) && bears(index));
-        let emptiest =
-            fitting.min_by_key(|(index, free)| (together(index), Reverse(free.free()), **index)).map(|(index, _)| *index);
+        let emptiest = fitting
+            .min_by_key(|(index, free)| (together(index), config.avoided.contains(index), Reverse(free.free()), **index))
+            .map(|(index, _)| *index);
         let taken = emptiest.and_then(|disk| {
             config.free.get_mut(&disk).and_then(|free| free.take(row.slab_units)).map(|unit| SlabPlace::new(disk, unit))
         });

@@ -21,6 +21,7 @@ use crate::label::Label;
 use crate::log::{Checkpoint, DiskLog, LogPlace};
 use crate::room::check_room;
 use crate::scan::{Candidate, FoundPool, scan};
+use crate::status::Judgement;
 use crate::{PoolError, PoolErrorKind};
 
 /// A pool in use.
@@ -41,6 +42,7 @@ pub struct Pool {
 pub(crate) struct State {
     pub config: Config,
     pub disks: BTreeMap<u16, Arc<PoolDisk>>,
+    pub judgements: BTreeMap<u16, Judgement>,
 }
 
 /// A space to be made.
@@ -110,7 +112,7 @@ impl Pool {
             name: config.name.clone().expect("a configuration with a name"),
             was_closed: config.closed,
             position: Mutex::new(committer.position),
-            state: Mutex::new(State { config, disks }),
+            state: Mutex::new(State { config, disks, judgements: BTreeMap::new() }),
             admin: tokio::sync::Mutex::new(()),
             committer: tokio::sync::Mutex::new(committer),
             pending: Mutex::default(),
@@ -249,6 +251,13 @@ impl Pool {
             return Err(self.refused("a disk's state"));
         }
         Ok(())
+    }
+
+    /// Lets the device of a disk that is out of service go, so that it can be opened anew, under whatever path.
+    pub fn let_go(&self, index: u16) {
+        if let Some(disk) = self.disk(index).filter(|disk| !disk.in_service()) {
+            disk.detach();
+        }
     }
 
     /// Waits until every change asked for so far is made or refused.
@@ -411,7 +420,7 @@ impl Pool {
         {
             let mut state = self.state();
             for (record, candidate, area) in &added {
-                let disk = PoolDisk::new(record.index, record.id, *area, Some(candidate.device.clone()));
+                let disk = PoolDisk::new(record.index, record.id, *area, Some(candidate.device.clone()), self.env.clock.clone());
                 state.disks.insert(record.index, Arc::new(disk));
             }
         }

@@ -77,7 +77,7 @@ pub(crate) fn adopt_for_reading(env: Env, found: FoundPool, flags: u64) -> Resul
     for record in config.disks.values() {
         let area = Area::of_disk(record.label(), record.disk_bytes)?;
         let device = devices.get(&record.id).filter(|_| record.state == DiskState::Online).cloned();
-        disks.insert(record.index, Arc::new(PoolDisk::new(record.index, record.id, area, device)));
+        disks.insert(record.index, Arc::new(PoolDisk::new(record.index, record.id, area, device, env.clock.clone())));
     }
     let pool = Pool::assemble(env, id, config, disks, Committer { logs: BTreeMap::new(), position });
     pool.refuse_changes(&why);

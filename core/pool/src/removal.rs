@@ -1,6 +1,6 @@
 //! Disks that leave the pool for good, and what is done about those that are lost.
 //!
-//! Invariant: a disk leaves when no unit of it is taken, by one change that also takes its vote, and its number is never
+//! Invariant: a disk leaves when no slab is on it, by one change that also takes its vote, and its number is never
 //! given again. Its labels go last: until then, and if it is away, it is told by the configuration that it is none of the pool's.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,6 +10,7 @@ use holdfast_model::{DiskState, Usage, Uuid};
 use crate::commit::Guard;
 use crate::config::{Change, Config, DiskRecord, LossPolicy};
 use crate::event::Severity;
+use crate::features::Feature;
 use crate::pool::Pool;
 use crate::quorum::Votes;
 use crate::{PoolError, PoolErrorKind};
@@ -22,6 +23,7 @@ impl Pool {
     /// No such disk, one that holds slabs, the last one that votes, or no quorum.
     pub async fn remove_disk(&self, id: Uuid) -> Result<bool, PoolError> {
         let _admin = self.admin.lock().await;
+        self.check_feature("removing a disk", Feature::Removal)?;
         let known = self.retire_for_good(id).await?;
         let label = self.disk_label(known.index);
         let disk = self.disk(known.index);
@@ -30,7 +32,7 @@ impl Pool {
         if !self.commit(vec![Change::DiskGone(known.index)], Guard::None).await? {
             return Err(PoolError::new(
                 PoolErrorKind::Conflict,
-                format!("disk {label} of pool {} is still in use: something is under way on it, try again", self.name()),
+                format!("disk {label} of pool {} got slabs meanwhile: try again", self.name()),
             ));
         }
         self.committer.lock().await.logs.remove(&known.index);
@@ -88,35 +90,25 @@ impl Pool {
         Ok(())
     }
 
-    /// How many slabs a disk holds, those of journals among them.
-    pub fn slabs_on(&self, disk: u16) -> usize {
-        slabs_by_space(&self.state().config, disk).values().sum()
-    }
-
-    /// How many of them are stale.
-    pub fn stale_slabs_on(&self, disk: u16) -> usize {
-        let state = self.state();
-        let rows = state.config.spaces.values().flat_map(|space| space.rows.values());
-        rows.filter(|row| row.slabs.iter().any(|slab| slab.disk() == disk && slab.stale())).count()
-    }
-
-    /// Whether all slabs of a disk have room on others in service, spares among them.
-    pub fn has_room_without(&self, disk: u16) -> bool {
+    /// Whether all data slabs of these disks have room on others in service, spares among them.
+    pub fn has_room_without(&self, disks: &BTreeSet<u16>) -> bool {
         let state = self.state();
         let config = &state.config;
         let takes = |record: &&DiskRecord| {
             let takes = record.usage.takes_slabs() || record.usage == Usage::HotSpare;
-            takes && record.state == DiskState::Online && record.index != disk
+            takes && record.state == DiskState::Online && !disks.contains(&record.index)
         };
         let mut free: BTreeMap<u16, _> =
             config.disks.values().filter(takes).map(|record| (record.index, config.free[&record.index].clone())).collect();
         config.spaces.values().flat_map(|space| space.data_rows(0)).all(|(_, row)| {
-            if row.slabs.iter().all(|slab| slab.disk() != disk) {
-                return true;
-            }
-            let others: BTreeSet<u16> = row.slabs.iter().map(|slab| slab.disk()).collect();
-            let roomiest = free.iter_mut().filter(|(index, _)| !others.contains(index)).max_by_key(|(_, free)| free.free());
-            roomiest.is_some_and(|(_, free)| free.take(row.slab_units).is_some())
+            let mut taken: BTreeSet<u16> = row.slabs.iter().map(|slab| slab.disk()).collect();
+            let leaving = taken.intersection(disks).count();
+            (0..leaving).all(|_| {
+                let others = free.iter_mut().filter(|(index, _)| !taken.contains(index));
+                let Some((index, free)) = others.max_by_key(|(_, free)| free.free()) else { return false };
+                taken.insert(*index);
+                free.take(row.slab_units).is_some()
+            })
         })
     }
 
@@ -134,6 +126,7 @@ impl Pool {
         if self.loss_policy() == policy {
             return Ok(false);
         }
+        self.check_feature("a policy for lost disks", Feature::Removal)?;
         self.commit(vec![Change::LossPolicy(policy)], Guard::None).await
     }
 }

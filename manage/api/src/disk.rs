@@ -1,20 +1,63 @@
 //! Disks: those of pools, and those that belong to none yet (the primordial pool).
 
-use holdfast_model::{DiskState, Health, Media, Usage};
+use holdfast_model::{DiskDetail, DiskState, Health, Media, Usage};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use crate::job::{Job, JobPriority};
 use crate::schema;
 use crate::status::Condition;
 
 /// How a disk of a pool did since the pool was imported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DiskErrors {
-    /// Reads and writes that it answered with errors.
+    /// Reads and writes that it answered with errors, or with something else than was written.
     pub failed: u64,
+    /// Of these, blocks that were not as their checksums say.
+    pub checksum: u64,
     /// Bad ranges that were rewritten from another copy.
     pub repaired: u64,
+}
+
+/// What a disk of a pool did since the pool was imported.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DiskReliability {
+    /// Reads.
+    pub reads: u64,
+    /// Bytes of them.
+    pub read_bytes: u64,
+    /// Reads that failed.
+    pub read_errors: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Bytes of them.
+    pub written_bytes: u64,
+    /// Writes that failed.
+    pub write_errors: u64,
+    /// Bad ranges that were rewritten from another copy.
+    pub repaired: u64,
+    /// How long a request took on average; none where none was timed yet.
+    pub latency_microseconds: Option<u64>,
+}
+
+/// What a disk tells of itself by SMART.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DiskSmart {
+    /// The disk's own verdict.
+    pub passed: Option<bool>,
+    /// Why it is taken to be about to fail; empty if it is not.
+    pub warnings: Vec<String>,
+    /// Its temperature.
+    pub temperature_celsius: Option<i64>,
+    /// How long it had power in its life.
+    pub power_on_hours: Option<u64>,
+    /// Sectors that it replaced by spare ones.
+    pub reallocated_sectors: Option<u64>,
+    /// Sectors that it could not read and has not replaced yet.
+    pub pending_sectors: Option<u64>,
+    /// How much of the writes that it bears are done, in percent.
+    pub wear_percent: Option<u64>,
 }
 
 /// A disk.
@@ -56,8 +99,15 @@ pub struct Disk {
     pub conditions: Vec<Condition>,
     /// Whether a pool would take it as it is: it belongs to none, is not in use and carries nothing.
     pub can_pool: bool,
+    /// What its health comes from.
+    #[schema(schema_with = schema::disk_details)]
+    pub details: Vec<DiskDetail>,
     /// Errors that it answered with.
     pub errors: DiskErrors,
+    /// What it did so far; none while it belongs to no pool.
+    pub reliability: Option<DiskReliability>,
+    /// What it told of itself when it was last asked; none where it was not, or does not tell.
+    pub smart: Option<DiskSmart>,
 }
 
 /// Makes a sparse file that serves as a disk.
@@ -97,6 +147,58 @@ pub struct WipeDisk {
     /// Must be true: what the disk carries is lost.
     #[serde(default)]
     pub force: bool,
+}
+
+/// Lets a disk of a pool get no new slabs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RetireDisk {
+    /// Moves its data away as well, as a job.
+    #[serde(default)]
+    pub evacuate: bool,
+    /// How much the job makes way for clients.
+    #[serde(default)]
+    pub priority: Option<JobPriority>,
+    /// Bytes that the job does in a second at most; 0 for no cap.
+    #[serde(default)]
+    pub cap_bytes_per_second: Option<u64>,
+}
+
+/// Empties a disk of a pool, or rebuilds elsewhere what it held, and takes it out of the pool for good.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReplaceDisk {
+    /// The disk that comes in its stead, a new one or one of the pool: path, serial number or id. If left out, the other disks take over.
+    #[serde(default)]
+    pub new: Option<String>,
+    /// Takes a new disk that carries something else; what it carries is lost.
+    #[serde(default)]
+    pub force: bool,
+    /// How much the job makes way for clients.
+    #[serde(default)]
+    pub priority: Option<JobPriority>,
+    /// Bytes that the job does in a second at most; 0 for no cap.
+    #[serde(default)]
+    pub cap_bytes_per_second: Option<u64>,
+}
+
+/// Switches the locating light of a disk's slot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LocateDisk {
+    /// Whether it shines.
+    pub on: bool,
+}
+
+/// The answer to the retirement of a disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DiskRetired {
+    /// False if everything was so already.
+    pub changed: bool,
+    /// The disk as it is now.
+    pub disk: Disk,
+    /// The job that moves its data away, where one does.
+    pub job: Option<Job>,
 }
 
 /// The answer to a change of a disk.

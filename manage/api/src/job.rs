@@ -21,6 +21,8 @@ pub enum JobKind {
     Rebalance,
     /// Lets a pool use all features of the format that this version knows.
     Upgrade,
+    /// Empties a disk, or rebuilds elsewhere what it held, and takes it out of its pool for good.
+    Replace,
 }
 
 /// How far a job is.

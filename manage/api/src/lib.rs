@@ -18,7 +18,10 @@ pub mod space;
 pub mod status;
 pub mod verify;
 
-pub use disk::{CreateFileDisk, Disk, DiskChanged, DiskErrors, SetDisk, WipeDisk};
+pub use disk::{
+    CreateFileDisk, Disk, DiskChanged, DiskErrors, DiskReliability, DiskRetired, DiskSmart, LocateDisk, ReplaceDisk, RetireDisk,
+    SetDisk, WipeDisk,
+};
 pub use error::{ApiError, Code, ErrorBody};
 pub use event::{Event, Severity};
 pub use export::{CreateExport, Export, ExportChanged, ExportCounters};

@@ -1,6 +1,6 @@
 //! Pools of disks.
 
-use holdfast_model::{DiskState, Health};
+use holdfast_model::{DiskState, Health, RetirePolicy};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -73,6 +73,11 @@ pub struct Pool {
     pub usable: Vec<LayoutCapacity>,
     /// When it tells that it fills up.
     pub alert: PoolAlert,
+    /// What is done of itself about disks that are lost, or that tell of their end.
+    #[schema(schema_with = schema::retire_policy)]
+    pub retire_policy: RetirePolicy,
+    /// For how long a disk may be away before; none leaves it to the daemon.
+    pub grace_seconds: Option<u32>,
 }
 
 /// What keeps a layout from holding more.
@@ -151,6 +156,13 @@ pub struct SetPool {
     /// Thresholds at which it tells that it fills up, in percent, 8 at most; none for an empty list.
     #[serde(default)]
     pub alert_percents: Option<Vec<u8>>,
+    /// What is done of itself about disks that are lost, or that tell of their end.
+    #[schema(schema_with = schema::retire_policy)]
+    #[serde(default)]
+    pub retire_policy: Option<RetirePolicy>,
+    /// For how long a disk may be away before.
+    #[serde(default)]
+    pub grace_seconds: Option<u32>,
 }
 
 /// Makes a pool of disks.

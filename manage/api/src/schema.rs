@@ -3,12 +3,15 @@
 //! Invariant, held by a test: each list has exactly the words that the model's type serialises to.
 
 use utoipa::openapi::schema::{Schema, SchemaType, Type};
-use utoipa::openapi::{ObjectBuilder, RefOr};
+use utoipa::openapi::{ArrayBuilder, ObjectBuilder, RefOr};
 
 const MEDIA: [&str; 3] = ["hdd", "ssd", "unknown"];
 const USAGE: [&str; 5] = ["auto", "manual", "hot-spare", "journal", "retired"];
 const HEALTH: [&str; 3] = ["healthy", "warning", "unhealthy"];
 const DISK_STATE: [&str; 3] = ["online", "missing", "failed"];
+const DISK_DETAIL: [&str; 9] =
+    ["ok", "lost-communication", "io-error", "predictive-failure", "stale", "too-small", "slow", "retired", "removing"];
+const RETIRE_POLICY: [&str; 3] = ["auto", "always", "never"];
 const SPACE_STATE: [&str; 4] = ["ok", "resyncing", "degraded", "failed"];
 const PROVISIONING: [&str; 2] = ["fixed", "thin"];
 const INTEGRITY: [&str; 2] = ["none", "crc32c"];
@@ -39,6 +42,16 @@ pub fn disk_state() -> RefOr<Schema> {
     words(&DISK_STATE)
 }
 
+/// The words of [`holdfast_model::DiskDetail`], in a list.
+pub fn disk_details() -> RefOr<Schema> {
+    RefOr::T(Schema::Array(ArrayBuilder::new().items(words(&DISK_DETAIL)).build()))
+}
+
+/// The words of [`holdfast_model::RetirePolicy`].
+pub fn retire_policy() -> RefOr<Schema> {
+    words(&RETIRE_POLICY)
+}
+
 /// The words of [`holdfast_model::SpaceState`].
 pub fn space_state() -> RefOr<Schema> {
     words(&SPACE_STATE)
@@ -56,7 +69,7 @@ pub fn integrity() -> RefOr<Schema> {
 
 #[cfg(test)]
 mod tests {
-    use holdfast_model::{DiskState, Health, Integrity, Media, Provisioning, SpaceState, Usage};
+    use holdfast_model::{DiskDetail, DiskState, Health, Integrity, Media, Provisioning, RetirePolicy, SpaceState, Usage};
 
     use super::*;
     use crate::word;
@@ -68,6 +81,20 @@ mod tests {
         assert_eq!(usages.map(|value| word(&value)), USAGE);
         assert_eq!([Health::Healthy, Health::Warning, Health::Unhealthy].map(|value| word(&value)), HEALTH);
         assert_eq!([DiskState::Online, DiskState::Missing, DiskState::Failed].map(|value| word(&value)), DISK_STATE);
+        let details = [
+            DiskDetail::Ok,
+            DiskDetail::LostCommunication,
+            DiskDetail::IoError,
+            DiskDetail::PredictiveFailure,
+            DiskDetail::Stale,
+            DiskDetail::TooSmall,
+            DiskDetail::Slow,
+            DiskDetail::Retired,
+            DiskDetail::Removing,
+        ];
+        assert_eq!(details.map(|value| word(&value)), DISK_DETAIL);
+        let policies = [RetirePolicy::Auto, RetirePolicy::Always, RetirePolicy::Never];
+        assert_eq!(policies.map(|value| word(&value)), RETIRE_POLICY);
         let states = [SpaceState::Ok, SpaceState::Resyncing, SpaceState::Degraded, SpaceState::Failed];
         assert_eq!(states.map(|value| word(&value)), SPACE_STATE);
         assert_eq!([Provisioning::Fixed, Provisioning::Thin].map(|value| word(&value)), PROVISIONING);

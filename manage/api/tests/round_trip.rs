@@ -2,8 +2,8 @@
 
 use holdfast_api::{
     AddDisks, ApiError, Code, ConvertSpace, CreateExport, CreateFileDisk, CreatePool, CreateSpace, ErrorBody, Event, GrowSpace,
-    ImportPools, Job, JobKind, JobPriority, JobState, LayoutKind, SetDisk, SetJob, SetSpace, Severity, Space, SpaceOption,
-    SpacePlan, StartJob, WipeDisk,
+    ImportPools, Job, JobKind, JobPriority, JobState, LayoutKind, LocateDisk, ReplaceDisk, RetireDisk, SetDisk, SetJob, SetPool,
+    SetSpace, Severity, Space, SpaceOption, SpacePlan, StartJob, WipeDisk,
 };
 use holdfast_model::{Health, Media, Provisioning, SpaceState, Usage};
 use serde::Serialize;
@@ -36,7 +36,7 @@ fn requests_and_answers_keep_their_shape() {
             enclosure_aware: true,
         },
         json!({ "name": "tank/vm", "layout": "mirror", "copies": 3, "parity": null, "columns": null, "interleave_bytes": 65536,
-                "size_bytes": 1099511627776u64, "thin": true, "journal_bytes": null, "enclosure_aware": true }),
+                "size_bytes": 1099511627776u64, "thin": true, "journal_bytes": null, "integrity": null, "enclosure_aware": true }),
     );
     round_trip(
         &SpacePlan {
@@ -166,6 +166,10 @@ fn what_may_be_left_out_may_be_left_out_and_nothing_else_goes_in() {
     check::<SetDisk>(json!({}));
     check::<SetSpace>(json!({}));
     check::<WipeDisk>(json!({}));
+    check::<RetireDisk>(json!({}));
+    check::<ReplaceDisk>(json!({}));
+    check::<LocateDisk>(json!({ "on": true }));
+    check::<SetPool>(json!({}));
     check::<StartJob>(json!({}));
     check::<SetJob>(json!({}));
 }

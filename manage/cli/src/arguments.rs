@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use holdfast_api::JobPriority;
 use holdfast_engine::Address;
-use holdfast_model::{ByteSize, Media, SpacePath, Usage, Uuid};
+use holdfast_model::{ByteSize, Media, RetirePolicy, SpacePath, Usage, Uuid};
 
 /// Pools disks, keeps virtual disks on them, and serves these to NBD clients.
 #[derive(Debug, Parser)]
@@ -128,7 +128,7 @@ pub struct Serve {
     /// How often each space is scrubbed by itself, for example 12h, 7d, or never
     #[arg(long, value_name = "TIME", default_value = "7d", value_parser = parse_every)]
     pub scrub_every: Every,
-    /// How long a space misses slabs on lost disks before they are rebuilt on others, for example 5m, or never
+    /// How long a disk may be away before what it held is rebuilt on others, for example 5m, or never; pools may say otherwise
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_every)]
     pub repair_after: Every,
     /// How logs look; what is logged is set by HOLDFAST_LOG, as in HOLDFAST_LOG=debug
@@ -183,6 +183,46 @@ pub enum DiskCommand {
         #[command(flatten)]
         start: StartOptions,
     },
+    /// Let a disk of a pool get no new slabs
+    Retire {
+        /// Path, serial number or id
+        #[arg(value_hint = ValueHint::FilePath)]
+        disk: String,
+        /// Move its data away as well, as a job
+        #[arg(long)]
+        evacuate: bool,
+        #[command(flatten)]
+        start: StartOptions,
+    },
+    /// Empty a disk of a pool, or rebuild what it held, and take it out of the pool for good, as a job
+    Replace {
+        /// Path, serial number or id of the disk that goes
+        #[arg(value_hint = ValueHint::FilePath)]
+        old: String,
+        /// The disk that comes in its stead: a new one, or one of the pool; if left out, the other disks take over
+        #[arg(value_hint = ValueHint::FilePath)]
+        new: Option<String>,
+        /// Take a new disk that carries something else; that is lost
+        #[arg(long)]
+        force: bool,
+        #[command(flatten)]
+        start: StartOptions,
+    },
+    /// Take a disk that holds no data out of its pool for good, also one that is away
+    Remove {
+        /// Path, serial number or id
+        #[arg(value_hint = ValueHint::FilePath)]
+        disk: String,
+    },
+    /// Switch the light at the slot of a disk on
+    Locate {
+        /// Path, serial number or id
+        #[arg(value_hint = ValueHint::FilePath)]
+        disk: String,
+        /// Switch it off
+        #[arg(long)]
+        off: bool,
+    },
     /// Make a disk of no pool blank
     Wipe {
         /// Path, serial number or id
@@ -215,13 +255,21 @@ pub enum PoolCommand {
         /// Name or id
         pool: String,
     },
-    /// Set when a pool tells that it fills up
+    /// Set how a pool takes care of itself, and when it tells that it fills up
+    #[command(group = clap::ArgGroup::new("change").required(true).multiple(true).args(["alert", "retire_policy", "grace"]))]
     Set {
         /// Its name
         pool: String,
         /// Thresholds in percent of its room, for example 70,85,95, or none
         #[arg(long, value_name = "PERCENTS", value_parser = parse_alerts)]
-        alert: AlertPercents,
+        alert: Option<AlertPercents>,
+        /// What is done about disks that are lost, or that tell of their end: auto retires them and makes what they held anew if all of
+        /// it has room on the others, always as far as there is room, never leaves them to you
+        #[arg(long, value_name = "POLICY", value_parser = parse_retire_policy)]
+        retire_policy: Option<RetirePolicy>,
+        /// For how long a disk may be away before, for example 5m
+        #[arg(long, value_name = "TIME", value_parser = parse_grace)]
+        grace: Option<Duration>,
     },
     /// Add disks to a pool
     Add {
@@ -651,6 +699,18 @@ fn parse_media(text: &str) -> Result<Media, String> {
 
 fn parse_usage(text: &str) -> Result<Usage, String> {
     parse_word(text, "auto, manual, hot-spare, journal, retired")
+}
+
+fn parse_retire_policy(text: &str) -> Result<RetirePolicy, String> {
+    parse_word(text, "auto, always, never")
+}
+
+fn parse_grace(text: &str) -> Result<Duration, String> {
+    let grace = parse_duration(text)?;
+    if u32::try_from(grace.as_secs()).is_err() || grace.subsec_nanos() > 0 {
+        return Err("write whole seconds, for example 5m".into());
+    }
+    Ok(grace)
 }
 
 fn parse_priority(text: &str) -> Result<JobPriority, String> {

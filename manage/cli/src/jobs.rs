@@ -7,7 +7,7 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use holdfast_api::{ConversionPlan, ConvertSpace, Job, JobChanged, JobState, SetJob, StartJob, word};
+use holdfast_api::{ConversionPlan, ConvertSpace, DiskRetired, Job, JobChanged, JobState, RetireDisk, SetJob, StartJob, word};
 use holdfast_model::ByteSize;
 
 use crate::arguments::{ConvertOptions, JobCommand, StartOptions};
@@ -75,7 +75,20 @@ pub async fn convert(client: &Client, json: bool, path: &str, shape: ConvertOpti
     begun(client, json, answer, options.wait).await
 }
 
-async fn begun(client: &Client, json: bool, answer: JobChanged, wait: bool) -> Result<()> {
+/// Retires the disk at `path`, and follows the job that empties it if that is wanted.
+pub async fn retire(client: &Client, json: bool, path: &str, evacuate: bool, options: StartOptions) -> Result<()> {
+    let cap_bytes_per_second = options.cap.map(|cap| cap.0);
+    let request = RetireDisk { evacuate, priority: options.priority, cap_bytes_per_second };
+    let answer: DiskRetired = client.post(path, &request).await?;
+    if let (true, Some(job)) = (options.wait, &answer.job) {
+        return watch(client, json, job.id).await;
+    }
+    let moving = answer.job.as_ref().map(|job| format!("; job {} moves its data away", job.id)).unwrap_or_default();
+    tell(json, &answer, answer.changed, format!("disk {} is retired{moving}", answer.disk.path))
+}
+
+/// Tells of a job that was asked for, and follows it if that is wanted.
+pub async fn begun(client: &Client, json: bool, answer: JobChanged, wait: bool) -> Result<()> {
     let job = &answer.job;
     if wait {
         return watch(client, json, job.id).await;

@@ -9,8 +9,8 @@ use anyhow::Result;
 use comfy_table::{ContentArrangement, Table, presets};
 use holdfast_api::pool::PoolHealth;
 use holdfast_api::{
-    ApiError, Condition, ConversionPlan, Disk, Event, Export, Job, JobState, LayoutKind, Pool, RebalancePlan, Salvaged, Space,
-    SpaceJournal, SpacePlan, SpaceRow, SpaceVerified, Status, UpgradePlan, word,
+    ApiError, Condition, ConversionPlan, Disk, DiskErrors, Event, Export, Job, JobState, LayoutKind, Pool, RebalancePlan,
+    Salvaged, Space, SpaceJournal, SpacePlan, SpaceRow, SpaceVerified, Status, UpgradePlan, word,
 };
 use holdfast_model::{BLOCK_BYTES, ByteSize};
 use serde::Serialize;
@@ -165,8 +165,34 @@ impl Shown for Disk {
             ("state", word(&self.state)),
             ("health", word(&self.health)),
             ("can be pooled", if self.can_pool { "yes".into() } else { "no".into() }),
-            ("errors", format!("{} failed, {} repaired", self.errors.failed, self.errors.repaired)),
+            ("details", self.details.iter().map(word).collect::<Vec<_>>().join(" ")),
+            ("errors", {
+                let DiskErrors { failed, checksum, repaired } = self.errors;
+                format!("{failed} failed, {checksum} of them told by checksums, {repaired} repaired")
+            }),
         ]);
+        let did = self.reliability.iter().map(|did| {
+            let latency = did.latency_microseconds.map_or_else(|| "-".into(), |latency| format!("{latency} us"));
+            facts(&[
+                ("reads", format!("{}, {}, {} failed", did.reads, size(did.read_bytes), did.read_errors)),
+                ("writes", format!("{}, {}, {} failed", did.writes, size(did.written_bytes), did.write_errors)),
+                ("latency", latency),
+            ])
+        });
+        let smart = self.smart.iter().map(|smart| {
+            facts(&[
+                (
+                    "SMART",
+                    smart.passed.map_or_else(|| "-".into(), |passed| if passed { "passed".into() } else { "failed".into() }),
+                ),
+                ("temperature", smart.temperature_celsius.map_or_else(|| "-".into(), |degrees| format!("{degrees} C"))),
+                ("power-on hours", some(&smart.power_on_hours)),
+                ("reallocated sectors", some(&smart.reallocated_sectors)),
+                ("pending sectors", some(&smart.pending_sectors)),
+                ("wear", smart.wear_percent.map_or_else(|| "-".into(), |wear| format!("{wear} %"))),
+            ])
+        });
+        let text = std::iter::once(text).chain(did).chain(smart).collect::<Vec<_>>().join("\n\n");
         with_conditions(text, &self.conditions)
     }
 }
@@ -229,6 +255,8 @@ impl Shown for Pool {
                     features => format!("available: {features}"),
                 },
             ),
+            ("retire policy", word(&self.retire_policy)),
+            ("grace", self.grace_seconds.map_or_else(|| "as the daemon has it".into(), |grace| format!("{grace} s"))),
         ]);
         if !self.usable.is_empty() {
             let rows = self.usable.iter().map(|layout| {

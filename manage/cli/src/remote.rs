@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use holdfast_api::{
     AddDisks, Changed, CreateExport, CreateFileDisk, CreatePool, CreateSpace, Disk, DiskChanged, Event, Export, ExportChanged,
-    GrowSpace, ImportPools, LayoutKind, Pool, PoolChanged, PoolsImported, RebalancePlan, SalvagePool, Salvaged, SetDisk, SetPool,
-    SetSpace, Space, SpaceChanged, SpacePlan, SpaceRow, SpaceVerified, Status, UpgradePlan, WipeDisk,
+    GrowSpace, ImportPools, JobChanged, LayoutKind, LocateDisk, Pool, PoolChanged, PoolsImported, RebalancePlan, ReplaceDisk,
+    SalvagePool, Salvaged, SetDisk, SetPool, SetSpace, Space, SpaceChanged, SpacePlan, SpaceRow, SpaceVerified, Status,
+    UpgradePlan, WipeDisk,
 };
 use holdfast_model::{ByteSize, Integrity, SpacePath};
 use serde::Serialize;
@@ -93,6 +94,25 @@ pub async fn disk_command(client: &Client, json: bool, command: DiskCommand) -> 
         DiskCommand::Evacuate { disk: name, start } => {
             jobs::start(client, json, &format!("/disks/{}/evacuate", segment(&disk(&name)?)), start).await
         }
+        DiskCommand::Retire { disk: name, evacuate, start } => {
+            jobs::retire(client, json, &format!("/disks/{}/retire", segment(&disk(&name)?)), evacuate, start).await
+        }
+        DiskCommand::Replace { old, new, force, start } => {
+            let request = ReplaceDisk {
+                new: new.map(|new| disk(&new)).transpose()?,
+                force,
+                priority: start.priority,
+                cap_bytes_per_second: start.cap.map(|cap| cap.0),
+            };
+            let answer: JobChanged = client.post(&format!("/disks/{}/replace", segment(&disk(&old)?)), &request).await?;
+            jobs::begun(client, json, answer, start.wait).await
+        }
+        DiskCommand::Remove { disk: name } => {
+            tell_gone(json, &client.post(&format!("/disks/{}/remove", segment(&disk(&name)?)), &()).await?)
+        }
+        DiskCommand::Locate { disk: name, off } => {
+            tell_gone(json, &client.post(&format!("/disks/{}/locate", segment(&disk(&name)?)), &LocateDisk { on: !off }).await?)
+        }
         DiskCommand::Wipe { disk: name, force } => {
             let path = format!("/disks/{}/wipe", segment(&disk(&name)?));
             let answer: DiskChanged = client.post(&path, &WipeDisk { force }).await?;
@@ -112,8 +132,9 @@ pub async fn pool_command(client: &Client, json: bool, command: PoolCommand) -> 
                 format!("pool {} has {} disks, {}", answer.pool.name, answer.pool.disks.len(), ByteSize(answer.pool.raw_bytes));
             tell(json, &answer, answer.changed, done)
         }
-        PoolCommand::Set { pool, alert } => {
-            let request = SetPool { alert_percents: Some(alert.0) };
+        PoolCommand::Set { pool, alert, retire_policy, grace } => {
+            let grace_seconds = grace.map(|grace| grace.as_secs() as u32);
+            let request = SetPool { alert_percents: alert.map(|alert| alert.0), retire_policy, grace_seconds };
             let answer: PoolChanged = client.patch(&format!("/pools/{}", segment(&pool)), &request).await?;
             tell(json, &answer, answer.changed, format!("pool {} is set", answer.pool.name))
         }

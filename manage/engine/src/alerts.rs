@@ -9,9 +9,9 @@
 //! Invariant: a level that is told is told again only after the use fell [`HYSTERESIS_PERCENT`] below its threshold in between, also
 //! over a restart: thresholds and levels are in `state.json`.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::PoisonError;
 
-use holdfast_api::{ApiError, Code, Condition, PoolAlert, PoolChanged, SetPool, Severity};
+use holdfast_api::{ApiError, Code, Condition, PoolAlert, Severity};
 use holdfast_model::{ByteSize, Uuid};
 use holdfast_pool::RoomUse;
 use serde::{Deserialize, Serialize};
@@ -101,27 +101,15 @@ impl Engine {
         Ok(())
     }
 
-    /// Changes what can be changed of a pool.
-    ///
-    /// # Errors
-    /// If there is no such pool, or thresholds cannot be; nothing is changed then.
-    pub async fn set_pool(self: &Arc<Self>, pool: String, request: SetPool) -> Answer<PoolChanged> {
-        self.change(move |engine| async move {
-            let open = engine.pool_named(&pool)?;
-            let known = engine.alerts_of(open.pool.id());
-            let percents = match request.alert_percents {
-                Some(percents) => checked(&pool, percents)?,
-                None => known.percents.clone(),
-            };
-            let changed = percents != known.percents;
-            if changed {
-                engine.set_alerts(open.pool.id(), Alerts { percents, level: 0 })?;
-                engine.note(&format!("pool {pool}"), "has other alerts");
-                engine.look_at_room(&open)?;
-            }
-            Ok(PoolChanged { changed, pool: engine.pool_view(&open) })
-        })
-        .await
+    /// Sets the thresholds of a pool. Answers whether they were others.
+    pub(crate) fn set_thresholds(&self, open: &OpenPool, percents: Vec<u8>) -> Answer<bool> {
+        let changed = percents != self.alerts_of(open.pool.id()).percents;
+        if changed {
+            self.set_alerts(open.pool.id(), Alerts { percents, level: 0 })?;
+            self.note(&format!("pool {}", open.name()), "has other alerts");
+            self.look_at_room(open)?;
+        }
+        Ok(changed)
     }
 
     /// Tells of a pool that reached a threshold, or is below it again.
@@ -153,7 +141,7 @@ impl Engine {
     }
 }
 
-fn checked(pool: &str, mut percents: Vec<u8>) -> Answer<Vec<u8>> {
+pub(crate) fn checked(pool: &str, mut percents: Vec<u8>) -> Answer<Vec<u8>> {
     percents.sort_unstable();
     percents.dedup();
     if percents.len() > MOST || percents.iter().any(|percent| !(1..=100).contains(percent)) {

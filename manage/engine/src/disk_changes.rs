@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 
 use holdfast_api::{ApiError, CreateFileDisk, Disk, DiskChanged, DiskRef, SetDisk};
 use holdfast_device::{Device, Durability, IoSlice, file};
-use holdfast_model::{BLOCK_BYTES, ByteSize, Place, Uuid};
+use holdfast_model::{BLOCK_BYTES, ByteSize, DiskState, Place, Uuid};
 use holdfast_pool::{DiskChange, SMALLEST_DISK_BYTES};
 
 use crate::disks::{Carries, Taken, real_path};
@@ -22,7 +22,7 @@ impl Engine {
         let mut disks: Vec<Disk> = Vec::new();
         let open: Vec<Arc<OpenPool>> = self.live().pools.values().cloned().collect();
         for open in &open {
-            disks.extend(open.disk_statuses().iter().map(|disk| crate::view::pool_disk(&open.name(), disk)));
+            disks.extend(self.member_views(open));
         }
         let pooled = self.pooled_paths();
         let paths = self.known_paths().await?.into_iter().filter(|path| !pooled.contains_key(&real_path(path))).collect();
@@ -38,27 +38,28 @@ impl Engine {
     pub async fn disk(&self, disk: &DiskRef) -> Answer<Disk> {
         let path = self.resolve(disk).await?;
         if let Some((open, id)) = self.member(disk, &path) {
-            let status = open.disk_statuses().into_iter().find(|disk| disk.record.id == id);
-            return status
-                .map(|status| crate::view::pool_disk(&open.name(), &status))
-                .ok_or_else(|| not_found(format!("disk {disk}"), ""));
+            let shown = self.member_views(&open).into_iter().find(|shown| shown.id == Some(id));
+            return shown.ok_or_else(|| not_found(format!("disk {disk}"), "'holdfast disk list' shows the disks"));
         }
         self.probe(&path).await?;
         let found = self.look_at(vec![path.clone()]).await?.into_iter().next();
         found.map(crate::view::free_disk).ok_or_else(|| not_found(format!("disk {path}"), "check the path"))
     }
 
-    /// The member of a pool that a person names; `path` is what its name was resolved to.
+    /// The member of a pool that a person names; `path` is what its name was resolved to. At a path where one was seen last and
+    /// another one is now, the latter is meant.
     pub(crate) fn member(&self, disk: &DiskRef, path: &str) -> Option<(Arc<OpenPool>, Uuid)> {
-        let real = real_path(path);
-        let live = self.live();
-        live.pools.values().find_map(|open| {
-            let disks = open.disk_statuses();
-            let named = disks
-                .iter()
-                .find(|member| member.record.id.to_string() == disk.as_str() || real_path(&member.record.path) == real)?;
-            Some((open.clone(), named.record.id))
-        })
+        let (real, word) = (real_path(path), disk.as_str());
+        let pools: Vec<Arc<OpenPool>> = self.live().pools.values().cloned().collect();
+        let members: Vec<_> =
+            pools.iter().flat_map(|open| open.disk_statuses().into_iter().map(move |disk| (open, disk.record))).collect();
+        let named =
+            members.iter().find(|(_, record)| record.id.to_string() == word || (!word.is_empty() && record.serial == word));
+        let there = || {
+            let at_path = members.iter().filter(|(_, record)| real_path(&record.path) == real);
+            at_path.min_by_key(|(_, record)| record.state != DiskState::Online)
+        };
+        named.or_else(there).map(|(open, record)| ((*open).clone(), record.id))
     }
 
     /// Makes a sparse file that serves as a disk.

@@ -15,7 +15,7 @@ use holdfast_device::file::{self, FileDevice, FileOptions, Probe};
 use holdfast_model::{DiskState, Media};
 use holdfast_pool::{Candidate, DiskInfo};
 
-use crate::engine::Engine;
+use crate::engine::{Engine, OpenPool};
 use crate::error::{Answer, conflict, not_confirmed, not_found, stopping, system};
 use crate::foreign;
 
@@ -37,6 +37,8 @@ pub(crate) enum Carries {
     InUse(String),
     /// It belongs to a pool that is not imported here: its name and id.
     Pool(String, String),
+    /// It left a pool that is in service and still has its labels: the pool's name.
+    Former(String),
     /// A signature, or what is left of a pool.
     Something(String),
     /// Nobody can tell.
@@ -204,6 +206,7 @@ impl Engine {
             found.insert(path, Found { info, size_bytes, carries });
         }
         let scan = self.on_reactor(move || holdfast_pool::scan(candidates)).await?;
+        let in_service: Vec<Arc<OpenPool>> = self.live().pools.values().cloned().collect();
         for pool in &scan.pools {
             let members = pool.members.iter().map(|member| &member.candidate.info);
             for info in members.chain(&pool.duplicates) {
@@ -212,8 +215,16 @@ impl Engine {
                 }
             }
         }
+        let members = scan.pools.iter().flat_map(|pool| pool.members.iter().map(|member| (pool.id, member)));
+        for (pool, member) in members.chain(scan.strays.iter().map(|(pool, member)| (*pool, member))) {
+            let owner = in_service.iter().find(|open| open.pool.id() == pool);
+            let left = owner.filter(|open| open.pool.disk_record(member.id).is_none());
+            if let (Some(open), Some(found)) = (left, found.get_mut(&member.candidate.info.path)) {
+                found.carries = Carries::Former(open.name());
+            }
+        }
         for (candidate, why) in scan.unusable() {
-            if let Some(found) = found.get_mut(&candidate.info.path) {
+            if let Some(found) = found.get_mut(&candidate.info.path).filter(|found| found.carries == Carries::Nothing) {
                 found.carries = Carries::Something(format!("parts of a pool: {why}"));
             }
         }
@@ -273,6 +284,9 @@ fn refuse(found: &Found, force: bool) -> Answer<()> {
         Carries::Pool(name, id) => {
             let import = format!("to use that pool, 'holdfast pool import {id}'; if it may be lost, repeat with --force");
             Err(not_confirmed(object, format!("it belongs to pool {name} ({id}), which is not imported"), import))
+        }
+        Carries::Former(pool) => {
+            Err(not_confirmed(object, format!("it was a disk of pool {pool} and still has its labels"), forcing))
         }
         Carries::Something(what) => Err(not_confirmed(object, format!("it carries {what}"), forcing)),
         Carries::Unknown(why) => {

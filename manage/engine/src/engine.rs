@@ -28,6 +28,7 @@ use crate::error::{Answer, from_pool, stopping};
 use crate::events::{EventLog, now};
 use crate::jobs::Jobs;
 use crate::settings::Settings;
+use crate::smart::Answered;
 use crate::state::{KnownDisk, KnownExport, KnownPool, State, StateDir, StateError};
 use crate::target::ExportTarget;
 use crate::witness::WitnessFiles;
@@ -128,6 +129,8 @@ pub struct Engine {
     pub(crate) state_dir: StateDir,
     pub(crate) events: Arc<EventLog>,
     pub(crate) jobs: Arc<Jobs>,
+    /// By their ids, what disks told of themselves.
+    pub(crate) smart: Mutex<BTreeMap<Uuid, Answered>>,
     pub(crate) witness: Arc<WitnessFiles>,
     pub(crate) reactors: Vec<ReactorHandle>,
     turns: AtomicUsize,
@@ -169,6 +172,7 @@ impl Engine {
             state_dir,
             events,
             jobs,
+            smart: Mutex::default(),
             witness,
             reactors,
             turns: AtomicUsize::new(0),
@@ -198,6 +202,8 @@ impl Engine {
             }
         }
         tokio::spawn(crate::watch::watch(Arc::downgrade(&engine), engine.stop.subscribe()));
+        tokio::spawn(crate::health::watch(Arc::downgrade(&engine), engine.stop.subscribe()));
+        tokio::spawn(crate::smart::ask(Arc::downgrade(&engine), engine.stop.subscribe()));
         tokio::spawn(crate::jobs::run(Arc::downgrade(&engine), engine.stop.subscribe()));
         engine.events.emit(Severity::Info, "daemon", &format!("started, version {}", env!("CARGO_PKG_VERSION")), "");
         Ok(engine)

@@ -25,7 +25,7 @@ pub fn carries(path: &Path) -> Result<Option<String>, String> {
 }
 
 /// The search path with the system folders, which the path of a service or a plain user often lacks.
-fn search_path() -> String {
+pub(crate) fn search_path() -> String {
     format!("{}:/usr/sbin:/sbin:/usr/bin:/bin", std::env::var("PATH").unwrap_or_default())
 }
 

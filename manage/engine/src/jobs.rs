@@ -5,7 +5,7 @@
 //!   table.rs      jobs.json                      schedule.rs   what is asked for by the calendar
 //!   lost.rs       what is asked for when disks stay away
 //!   control.rs    gate, share and cap            progress.rs   bytes done, and how fast
-//!   spec.rs       the kinds, one file each: scrub.rs, convert.rs, repair.rs, evacuate.rs, rebalance.rs, upgrade.rs
+//!   spec.rs       the kinds, one file each: scrub.rs, convert.rs, repair.rs, evacuate.rs, replace.rs, rebalance.rs, upgrade.rs
 //! ```
 //!
 //! A job works as a task on a reactor and asks its [`Control`] before each step. A job that is paused keeps its task, and
@@ -21,6 +21,7 @@ mod lost;
 mod progress;
 mod rebalance;
 mod repair;
+mod replace;
 mod requests;
 mod runner;
 mod schedule;
@@ -46,6 +47,7 @@ use spec::JobSpec;
 use table::Table;
 
 pub(crate) use runner::run;
+pub(crate) use spec::MemberRef;
 
 /// Jobs of a pool that run at once, at most.
 const RUNNING_PER_POOL: usize = 2;
@@ -66,6 +68,10 @@ struct Inner {
     tasks: BTreeMap<u64, Task>,
     /// By their ids, spaces with lost slabs, and when the next repair is asked for.
     repair_at: BTreeMap<Uuid, Instant>,
+    /// By their ids, disks that are out of service, and since when.
+    out_since: BTreeMap<Uuid, Instant>,
+    /// By their ids, pools whose lost disks have no room elsewhere, and when that is looked at again.
+    no_room: BTreeMap<Uuid, Instant>,
     stopping: bool,
     unsaved: bool,
     noted: Option<Instant>,

@@ -4,6 +4,8 @@
 //!  engine.rs    what is open; start and shutdown            state.rs, witness.rs   what outlives the process
 //!  disks.rs     what is there, what it carries, opening it   foreign.rs             what blkid says
 //!  pools.rs, disk_changes.rs, spaces.rs, exports.rs          the changes, each idempotent
+//!  leaving.rs   disks that leave their pool                  locate.rs, tools.rs    lights, programs of the system
+//!  health.rs    how well disks are                          smart.rs               what they tell of it
 //!  import.rs    finding pools on disks                       watch.rs               disks that go and come
 //!  plan.rs      what a space would be                        verify.rs              whether copies and parity agree
 //!  capacity.rs  what a pool could still hold                 alerts.rs              pools that fill up
@@ -25,17 +27,22 @@ mod error;
 mod events;
 mod exports;
 mod foreign;
+mod health;
 mod import;
 mod jobs;
+mod leaving;
+mod locate;
 mod metrics;
 mod plan;
 mod pools;
 mod salvage;
 mod settings;
+mod smart;
 mod spaces;
 mod state;
 mod status;
 mod target;
+mod tools;
 mod verify;
 mod view;
 mod watch;

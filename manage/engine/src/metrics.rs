@@ -119,6 +119,12 @@ impl Engine {
         let mut operations = Family::new("holdfast_disk_operations_total", Kind::Counter, "Requests to the disk.", OPERATION);
         let mut bytes = Family::new("holdfast_disk_bytes_total", Kind::Counter, "Bytes read and written.", OPERATION);
         let mut errors = Family::new("holdfast_disk_errors_total", Kind::Counter, "Requests that failed.", OPERATION);
+        let mut checksums = Family::new(
+            "holdfast_disk_checksum_errors_total",
+            Kind::Counter,
+            "Blocks that were not as their checksums say.",
+            LABELS,
+        );
         let mut repaired = Family::new("holdfast_disk_repaired_total", Kind::Counter, "Bad ranges rewritten.", LABELS);
         let mut free = Family::new("holdfast_disk_free_bytes", Kind::Gauge, "Bytes that no space uses.", LABELS);
         let mut in_flight = Family::new("holdfast_disk_in_flight", Kind::Gauge, "Requests under way.", LABELS);
@@ -140,12 +146,13 @@ impl Engine {
                     errors.add(&labels, failed.load(Relaxed));
                 }
                 let labels = [pool.as_str(), &id, path];
+                checksums.add(&labels, counters.checksum_errors.load(Relaxed));
                 repaired.add(&labels, counters.repaired.load(Relaxed));
                 free.add(&labels, status.free_bytes);
                 in_flight.add(&labels, disk.in_flight().into());
             }
         }
-        vec![operations, bytes, errors, repaired, free, in_flight]
+        vec![operations, bytes, errors, checksums, repaired, free, in_flight]
     }
 
     fn space_metrics(&self) -> Vec<Family> {

@@ -7,10 +7,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use holdfast_api::{AddDisks, ApiError, Changed, Code, CreatePool, DiskRef, Pool as PoolView, PoolChanged};
+use holdfast_api::{AddDisks, ApiError, Changed, Code, CreatePool, DiskRef, Pool as PoolView, PoolChanged, SetPool};
 use holdfast_model::{DiskState, Name};
-use holdfast_pool::{Pool, PoolErrorKind};
+use holdfast_pool::{LossPolicy, Pool, PoolErrorKind};
 
+use crate::alerts::checked;
 use crate::disks::{Taken, real_path};
 use crate::engine::{Engine, OpenPool};
 use crate::error::{Answer, conflict, from_pool, not_confirmed, not_found};
@@ -115,6 +116,34 @@ impl Engine {
         Ok(paths)
     }
 
+    /// Changes what can be changed of a pool.
+    ///
+    /// # Errors
+    /// If it is not in service or cannot be changed, or thresholds cannot be; nothing is changed then.
+    pub async fn set_pool(self: &Arc<Self>, pool: String, request: SetPool) -> Answer<PoolChanged> {
+        self.change(move |engine| async move {
+            let open = engine.pool_named(&pool)?;
+            let object = format!("pool {pool}");
+            let percents = request.alert_percents.map(|percents| checked(&pool, percents)).transpose()?;
+            let now = open.pool.loss_policy();
+            let policy = LossPolicy {
+                retire: request.retire_policy.unwrap_or(now.retire),
+                grace_seconds: request.grace_seconds.or(now.grace_seconds),
+            };
+            let inner = open.pool.clone();
+            let changed = engine.on_reactor(move || async move { inner.set_loss_policy(policy).await }).await?;
+            let mut changed = changed.map_err(|error| from_pool(&object, error))?;
+            if changed {
+                engine.note(&object, "what is done about lost disks was set");
+            }
+            if let Some(percents) = percents {
+                changed |= engine.set_thresholds(&open, percents)?;
+            }
+            Ok(PoolChanged { changed, pool: engine.pool_view(&open) })
+        })
+        .await
+    }
+
     /// Adds disks to a pool.
     ///
     /// # Errors
@@ -123,7 +152,7 @@ impl Engine {
         self.change(move |engine| async move { engine.grow_pool(&pool, request).await }).await
     }
 
-    async fn grow_pool(&self, pool: &str, request: AddDisks) -> Answer<PoolChanged> {
+    pub(crate) async fn grow_pool(&self, pool: &str, request: AddDisks) -> Answer<PoolChanged> {
         let open = self.pool_named(pool)?;
         let object = format!("pool {pool}");
         let mut paths = self.resolve_all(&object, &request.disks).await?;
@@ -286,7 +315,8 @@ fn devices_of(
     taken: Vec<Taken>,
 ) -> std::collections::BTreeMap<holdfast_model::Uuid, Arc<holdfast_device::file::FileDevice>> {
     let disks = pool.disks();
-    let id_of = |path: &str| disks.iter().find(|disk| disk.record.path == path).map(|disk| disk.record.id);
+    // A disk that is away may have been seen at the same path before.
+    let id_of = |path: &str| disks.iter().rfind(|disk| disk.record.path == path).map(|disk| disk.record.id);
     taken.into_iter().filter_map(|taken| Some((id_of(&taken.candidate.info.path)?, taken.device))).collect()
 }
 

@@ -23,8 +23,16 @@ pub struct Settings {
     pub watch_interval: Duration,
     /// Whether block devices of this machine are shown and looked at for pools.
     pub block_devices: bool,
-    /// How long a space misses slabs on lost disks before it is repaired unasked; never if none.
+    /// How long a disk may be away before what it held is rebuilt unasked, where its pool does not say; never if none.
     pub repair_after: Option<Duration>,
+    /// How often the health of disks is judged.
+    pub health_interval: Duration,
+    /// How often disks are asked what they tell of themselves.
+    pub smart_interval: Duration,
+    /// The program that asks them.
+    pub smartctl: PathBuf,
+    /// The program that switches the lights of disks' slots.
+    pub ledctl: PathBuf,
     /// How often each space is scrubbed unasked; never if none.
     pub scrub_every: Option<Duration>,
 }
@@ -42,6 +50,10 @@ impl Settings {
             watch_interval: Duration::from_secs(1),
             block_devices: true,
             repair_after: Some(Duration::from_secs(5 * 60)),
+            health_interval: Duration::from_secs(10),
+            smart_interval: Duration::from_secs(10 * 60),
+            smartctl: "smartctl".into(),
+            ledctl: "ledctl".into(),
             scrub_every: Some(Duration::from_secs(7 * 24 * 60 * 60)),
         }
     }

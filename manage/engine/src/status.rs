@@ -26,11 +26,10 @@ impl Engine {
         let open: Vec<_> = self.live().pools.values().cloned().collect();
         for open in open {
             for disk in open.disk_statuses() {
-                let view = crate::view::pool_disk(&open.name(), &disk);
                 objects.push(ObjectHealth {
                     object: format!("disk {}", disk.record.label()),
-                    health: view.health,
-                    conditions: view.conditions,
+                    health: disk.health,
+                    conditions: disk.conditions.into_iter().map(Condition::from).collect(),
                 });
             }
         }

@@ -1,15 +1,16 @@
 //! What the floors below know, as the API shows it.
 
 use std::collections::BTreeMap;
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use holdfast_api::pool::PoolHealth;
 use holdfast_api::{
-    Condition, Disk, DiskErrors, LayoutKind, Pool, PoolAlert, PoolMember, PoolRoom, Slab, Space, SpaceCounters, SpaceJournal,
-    SpaceRow,
+    Condition, Disk, DiskErrors, DiskReliability, LayoutKind, Pool, PoolAlert, PoolMember, PoolRoom, Slab, Space, SpaceCounters,
+    SpaceJournal, SpaceRow,
 };
-use holdfast_model::{DiskState, Health, Layout, PoolState};
-use holdfast_pool::{DiskStatus, Feature, SlabPlace, UNIT_BYTES};
+use holdfast_model::{ByteSize, DiskDetail, DiskState, Health, Layout, PoolState, RetirePolicy};
+use holdfast_pool::{DiskStatus, Feature, SMALLEST_DISK_BYTES, SlabPlace, UNIT_BYTES};
 
 use crate::disks::{Carries, Found};
 use crate::engine::{Engine, OfflinePool, OpenPool};
@@ -62,7 +63,31 @@ impl Engine {
             room: crate::capacity::room(&used),
             usable: Vec::new(),
             alert: crate::alerts::shown(&alerts),
+            retire_policy: open.pool.loss_policy().retire,
+            grace_seconds: open.pool.loss_policy().grace_seconds,
         }
+    }
+
+    /// The disks of a pool in service.
+    pub(crate) fn member_views(&self, open: &OpenPool) -> Vec<Disk> {
+        let (name, stale) = (open.name(), open.pool.stale_disks());
+        let view = |status: &DiskStatus| {
+            let mut disk = pool_disk(&name, status);
+            if stale.contains(&status.record.index) {
+                disk.details.push(DiskDetail::Stale);
+            }
+            if self.jobs.replaces(status.record.id) {
+                disk.details.push(DiskDetail::Removing);
+            }
+            let answers = self.smart.lock().unwrap_or_else(PoisonError::into_inner);
+            disk.smart = answers.get(&status.record.id).map(|answered| answered.smart.clone());
+            drop(answers);
+            if disk.details.is_empty() {
+                disk.details.push(DiskDetail::Ok);
+            }
+            disk
+        };
+        open.disk_statuses().iter().map(view).collect()
     }
 }
 
@@ -96,12 +121,14 @@ pub(crate) fn offline_pool(offline: &OfflinePool) -> Pool {
         room: PoolRoom::default(),
         usable: Vec::new(),
         alert: PoolAlert::default(),
+        retire_policy: RetirePolicy::default(),
+        grace_seconds: None,
     }
 }
 
 /// A disk of a pool.
-pub(crate) fn pool_disk(pool: &str, disk: &DiskStatus) -> Disk {
-    let record = disk.record.clone();
+fn pool_disk(pool: &str, disk: &DiskStatus) -> Disk {
+    let (record, counts) = (disk.record.clone(), disk.counts);
     Disk {
         id: Some(record.id),
         path: record.path,
@@ -119,7 +146,19 @@ pub(crate) fn pool_disk(pool: &str, disk: &DiskStatus) -> Disk {
         health: disk.health,
         conditions: conditions(disk.conditions.clone()),
         can_pool: false,
-        errors: DiskErrors { failed: disk.errors, repaired: disk.repaired },
+        details: disk.details.clone(),
+        errors: DiskErrors { failed: counts.errors(), checksum: counts.checksum_errors, repaired: counts.repaired },
+        reliability: Some(DiskReliability {
+            reads: counts.reads,
+            read_bytes: counts.read_bytes,
+            read_errors: counts.read_errors,
+            writes: counts.writes,
+            written_bytes: counts.written_bytes,
+            write_errors: counts.write_errors,
+            repaired: counts.repaired,
+            latency_microseconds: counts.latency().map(|latency| latency.as_micros() as u64),
+        }),
+        smart: None,
     }
 }
 
@@ -128,11 +167,23 @@ pub(crate) fn free_disk(found: Found) -> Disk {
     let path = found.info.path.clone();
     let condition = |cause: String, next_action: &str| Some(Condition { cause, next_action: next_action.into() });
     let condition = match &found.carries {
+        Carries::Nothing if found.size_bytes < SMALLEST_DISK_BYTES => condition(
+            format!(
+                "disk {path} has {}, and a pool takes disks from {} on",
+                ByteSize(found.size_bytes),
+                ByteSize(SMALLEST_DISK_BYTES)
+            ),
+            "use a larger one",
+        ),
         Carries::Nothing => None,
         Carries::InUse(how) => condition(format!("disk {path} is in use: {how}"), "end that use before it is pooled"),
         Carries::Pool(name, id) => condition(
             format!("disk {path} belongs to pool {name} ({id}), which is not imported"),
             "import that pool, or wipe the disk if the pool may be lost",
+        ),
+        Carries::Former(pool) => condition(
+            format!("disk {path} was a disk of pool {pool}, is none any more, and still has its labels"),
+            "wipe it, or add it to a pool with --force",
         ),
         Carries::Something(what) => condition(format!("disk {path} carries {what}"), "wipe it if that may be lost"),
         Carries::Unknown(why) => condition(format!("what disk {path} carries is not known: {why}"), "remove the reason"),
@@ -154,7 +205,10 @@ pub(crate) fn free_disk(found: Found) -> Disk {
         health: Health::Healthy,
         can_pool: condition.is_none(),
         conditions: condition.into_iter().collect(),
+        details: vec![if found.size_bytes < SMALLEST_DISK_BYTES { DiskDetail::TooSmall } else { DiskDetail::Ok }],
         errors: DiskErrors::default(),
+        reliability: None,
+        smart: None,
     }
 }
 

@@ -1,5 +1,7 @@
 //! The watcher: notices disks that go and come, and pools that fill up.
 //!
+//! A disk that is missing is looked for where it was and at all paths of disks that are in no pool.
+//!
 //! Invariant: it only asks whether paths are still there, and looks at a path again only when something changed there; it
 //! never holds the engine open.
 
@@ -12,6 +14,7 @@ use holdfast_device::file::FileDevice;
 use holdfast_model::{DiskState, Uuid};
 use tokio::sync::watch;
 
+use crate::disks::real_path;
 use crate::engine::{Engine, OpenPool};
 use crate::error::Answer;
 use crate::import::Return;
@@ -64,14 +67,18 @@ fn mark(path: &str) -> Option<Mark> {
 impl Engine {
     async fn look_round(self: &Arc<Self>, seen: &mut Seen) -> Answer<()> {
         let pools: Vec<Arc<OpenPool>> = self.live().pools.values().cloned().collect();
-        let mut returned = BTreeSet::new();
+        let (mut wanted, mut returned) = (BTreeSet::new(), BTreeSet::new());
         for open in &pools {
             self.notice_gone(open).await?;
             self.look_at_room(open)?;
-            for disk in open.disk_statuses().into_iter().filter(|disk| disk.record.state == DiskState::Missing) {
-                seen.look_at(disk.record.path, &mut returned);
-            }
+            let missing = open.disk_statuses().into_iter().filter(|disk| disk.record.state == DiskState::Missing);
+            wanted.extend(missing.map(|disk| disk.record.path));
         }
+        if !wanted.is_empty() {
+            let pooled = self.pooled_paths();
+            wanted.extend(self.known_paths().await?.into_iter().filter(|path| !pooled.contains_key(&real_path(path))));
+        }
+        wanted.into_iter().for_each(|path| seen.look_at(path, &mut returned));
         // Who looks at a pool keeps its disks from being opened anew.
         drop(pools);
         if !returned.is_empty() {
@@ -88,7 +95,7 @@ impl Engine {
         Ok(())
     }
 
-    async fn notice_gone(&self, open: &OpenPool) -> Answer<()> {
+    async fn notice_gone(self: &Arc<Self>, open: &Arc<OpenPool>) -> Answer<()> {
         let devices: Vec<(Uuid, Arc<FileDevice>)> = open.disks().iter().map(|(id, device)| (*id, device.clone())).collect();
         let gone = self.blocking(move || {
             devices.into_iter().filter(|(_, device)| !device.still_there()).map(|(id, _)| id).collect::<BTreeSet<Uuid>>()
@@ -102,6 +109,15 @@ impl Engine {
             if let Err(error) = out {
                 tracing::warn!("disk {} is gone and could not be taken out of service: {error}", disk.record.path);
             }
+            let (open, id) = (open.clone(), disk.record.id);
+            let let_go = self.change(move |_| async move {
+                open.pool.let_go(index);
+                if open.pool.disk(index).is_none_or(|disk| !disk.in_service()) {
+                    open.disks().remove(&id);
+                }
+                Ok(())
+            });
+            let_go.await?;
         }
         Ok(())
     }

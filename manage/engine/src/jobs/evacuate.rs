@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use holdfast_api::{DiskRef, JobChanged, StartJob};
-use holdfast_model::{Usage, Uuid};
-use holdfast_pool::DiskChange;
+use holdfast_model::Uuid;
 use holdfast_space::{Ended, Pace};
 
-use super::spec::{JobSpec, MemberRef, Outcome, Site};
+use super::spec::{JobSpec, Outcome, Site};
 use crate::engine::{Engine, OpenPool};
-use crate::error::{Answer, conflict, from_pool};
+use crate::error::Answer;
+use crate::leaving::NamedMember;
 
 impl Engine {
     /// Retires a disk and moves all data off it: answers with the job that does it, the one that is there already if there
@@ -20,20 +20,16 @@ impl Engine {
     pub async fn evacuate_disk(self: &Arc<Self>, disk: String, request: StartJob) -> Answer<JobChanged> {
         self.change(move |engine| async move {
             let disk = DiskRef::new(&disk);
-            let path = engine.resolve(&disk).await?;
-            let object = format!("disk {disk}");
-            let Some((open, id)) = engine.member(&disk, &path) else {
-                return Err(conflict(object, "it belongs to no pool in service, so nothing of one is on it", ""));
-            };
-            let (pool, change) = (open.pool.clone(), DiskChange { usage: Some(Usage::Retired), ..DiskChange::default() });
-            let retired = engine.on_reactor(move || async move { pool.set_disk(id, change).await }).await?;
-            if retired.map_err(|error| from_pool(&object, error))? {
-                engine.note(&object, "retired");
-            }
-            let path = format!("{}/disk {path}", open.name());
-            engine.add_job(JobSpec::Evacuate(MemberRef { pool: open.pool.id(), disk: id, path }), request)
+            let member = engine.named_member(&disk).await?;
+            engine.retire_member(&member.open, member.id, &format!("disk {disk}")).await?;
+            engine.evacuate_member(&member, request)
         })
         .await
+    }
+
+    /// Queues the job that moves all data off a disk. No other change may be under way.
+    pub(crate) fn evacuate_member(&self, member: &NamedMember, request: StartJob) -> Answer<JobChanged> {
+        self.add_job(JobSpec::Evacuate(member.job_object()), request)
     }
 }
 

@@ -1,30 +1,49 @@
-//! What is asked for when disks stay away: the repair of each space that misses slabs on them.
+//! What is done of itself about disks that stay away: they are retired, and what they held is made anew, as the policy of their pool
+//! says.
 //!
-//! Invariant: a disk that comes back within the time of grace costs no rebuild, and a repair that failed is asked for again
-//! no sooner than after as long a time.
+//! Invariant: a disk that comes back within the time of grace costs no rebuild and keeps its usage, and a repair that failed is asked
+//! for again no sooner than after as long a time.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use holdfast_api::StartJob;
-use holdfast_model::Uuid;
+use holdfast_api::{Severity, StartJob};
+use holdfast_model::{DiskState, RetirePolicy, Usage, Uuid};
+use holdfast_pool::SpaceRecord;
 
+use super::Inner;
 use super::spec::{JobSpec, SpaceRef};
-use crate::engine::Engine;
+use crate::engine::{Engine, OpenPool};
+
+/// How soon something that was in vain is tried again, at the soonest.
+const LEAST_RETRY: Duration = Duration::from_secs(30);
+
+/// Disks of a pool whose time of grace is over.
+struct Lost {
+    open: Arc<OpenPool>,
+    /// Those that are to be retired.
+    disks: Vec<Uuid>,
+    /// Those that are to be rebuilt.
+    spaces: Vec<SpaceRef>,
+}
 
 impl Engine {
-    /// Asks for the repairs whose time has come.
+    /// Gives up the disks whose time has come.
     pub(super) async fn ask_for_repairs(self: &Arc<Self>) {
-        let Some(grace) = self.settings.repair_after else { return };
-        let due = self.note_lost(grace);
+        let due = self.lost_for_good();
         if due.is_empty() {
             return;
         }
         let asked = self.change(move |engine| async move {
-            for space in due {
-                engine.note(&format!("space {}", space.path), "is to be rebuilt: disks that it misses stayed away");
-                engine.add_job(JobSpec::Repair(space), StartJob::default())?;
+            for Lost { open, disks, spaces } in due {
+                for disk in disks {
+                    engine.retire_member(&open, disk, &format!("disk {disk}")).await?;
+                }
+                for space in spaces {
+                    engine.note(&format!("space {}", space.path), "is to be rebuilt: disks that it misses stayed away");
+                    engine.add_job(JobSpec::Repair(space), StartJob::default())?;
+                }
             }
             Ok(())
         });
@@ -33,32 +52,86 @@ impl Engine {
         }
     }
 
-    /// Notes which spaces miss slabs on lost disks since when, and says for which the time of grace is over.
-    fn note_lost(&self, grace: Duration) -> Vec<SpaceRef> {
-        let pools: Vec<_> = self.live().pools.values().cloned().collect();
-        let lost: Vec<SpaceRef> = pools
-            .iter()
-            .flat_map(|open| {
-                let missed = |record: &holdfast_pool::SpaceRecord| !open.pool.lost_slabs(record.id).is_empty();
-                let space = |record: holdfast_pool::SpaceRecord| SpaceRef {
-                    pool: open.pool.id(),
-                    space: record.uuid,
-                    path: format!("{}/{}", open.name(), record.name),
-                };
-                open.pool.spaces().into_iter().filter(missed).map(space).collect::<Vec<_>>()
-            })
-            .collect();
-        let (now, there) = (Instant::now(), lost.iter().map(|space| space.space).collect::<BTreeSet<Uuid>>());
+    /// Notes which disks are out since when, and says what is due.
+    fn lost_for_good(&self) -> Vec<Lost> {
+        let pools: Vec<Arc<OpenPool>> = self.live().pools.values().cloned().collect();
+        let now = Instant::now();
         let mut inner = self.jobs.inner();
-        inner.repair_at.retain(|space, _| there.contains(space));
-        let due = |space: &SpaceRef| {
-            let at = inner.repair_at.entry(space.space).or_insert(now + grace);
+        let mut out: BTreeSet<Uuid> = BTreeSet::new();
+        let mut due = Vec::new();
+        for open in pools {
+            let disks: Vec<_> = open.pool.disks().into_iter().map(|disk| disk.record).collect();
+            let lost: Vec<_> = disks.into_iter().filter(|disk| disk.state != DiskState::Online).collect();
+            out.extend(lost.iter().map(|disk| disk.id));
+            let policy = open.pool.loss_policy();
+            let grace = policy.grace_seconds.map(|seconds| Duration::from_secs(seconds.into())).or(self.settings.repair_after);
+            let Some(grace) = grace.filter(|_| policy.retire != RetirePolicy::Never && open.pool.refusal().is_none()) else {
+                continue;
+            };
+            let over = |disk: &Uuid, inner: &mut Inner| now >= *inner.out_since.entry(*disk).or_insert(now) + grace;
+            let lost: Vec<_> = lost.into_iter().filter(|disk| over(&disk.id, &mut inner)).collect();
+            if lost.is_empty() {
+                continue;
+            }
+            let disks: Vec<Uuid> = lost.iter().filter(|disk| disk.usage != Usage::Retired).map(|disk| disk.id).collect();
+            let spaces = inner.spaces_to_rebuild(&open, now, grace.max(LEAST_RETRY));
+            if disks.is_empty() && spaces.is_empty() {
+                continue;
+            }
+            let indices = lost.iter().map(|disk| disk.index).collect();
+            if policy.retire == RetirePolicy::Auto && !self.have_room(&mut inner, &open, &indices, now) {
+                continue;
+            }
+            due.push(Lost { open, disks, spaces });
+        }
+        inner.out_since.retain(|disk, _| out.contains(disk));
+        due
+    }
+
+    /// Whether what lost disks held has room on the others; tells it where it has not.
+    fn have_room(&self, inner: &mut Inner, open: &OpenPool, lost: &BTreeSet<u16>, now: Instant) -> bool {
+        let pool = open.pool.id();
+        let known = inner.no_room.get(&pool).copied();
+        if known.is_some_and(|again| now < again) {
+            return false;
+        }
+        if open.pool.has_room_without(lost) {
+            inner.no_room.remove(&pool);
+            return true;
+        }
+        if inner.no_room.insert(pool, now + LEAST_RETRY).is_none() {
+            let cause = "what its lost disks held is not rebuilt: the others have no room for all of it";
+            let next = "attach the disks again or add others; 'holdfast pool set --retire-policy always' rebuilds as far as there is room";
+            self.events.emit(Severity::Warning, &format!("pool {}", open.name()), cause, next);
+        }
+        false
+    }
+}
+
+impl Inner {
+    /// The spaces of a pool that miss slabs on lost disks and for which no repair was asked of late.
+    fn spaces_to_rebuild(&mut self, open: &OpenPool, now: Instant, retry: Duration) -> Vec<SpaceRef> {
+        let space = |record: SpaceRecord| SpaceRef {
+            pool: open.pool.id(),
+            space: record.uuid,
+            path: format!("{}/{}", open.name(), record.name),
+        };
+        let (mut lost, mut whole) = (Vec::new(), Vec::new());
+        for record in open.pool.spaces() {
+            match open.pool.lost_slabs(record.id).is_empty() {
+                true => whole.push(record.uuid),
+                false => lost.push(record),
+            }
+        }
+        self.repair_at.retain(|space, _| !whole.contains(space));
+        let due = |record: &SpaceRecord| {
+            let at = self.repair_at.entry(record.uuid).or_insert(now);
             let due = *at <= now;
             if due {
-                *at = now + grace;
+                *at = now + retry;
             }
             due
         };
-        lost.into_iter().filter(due).collect()
+        lost.into_iter().filter(due).map(space).collect()
     }
 }

@@ -49,6 +49,7 @@ pub(crate) async fn run(engine: Weak<Engine>, mut stop: watch::Receiver<bool>) {
         }
         let Some(engine) = engine.upgrade() else { return };
         engine.start_jobs_unless_changing();
+        engine.remember_disks_that_left();
         engine.ask_for_scrubs().await;
         engine.ask_for_repairs().await;
         let noting = jobs.clone();
@@ -63,6 +64,15 @@ impl Engine {
     pub(super) fn start_jobs_unless_changing(&self) {
         if let Ok(_changing) = self.changing.try_lock() {
             self.start_jobs();
+        }
+    }
+
+    /// Writes down which disks pools have, after jobs took some out of them.
+    fn remember_disks_that_left(&self) {
+        if let Ok(_changing) = self.changing.try_lock()
+            && let Err(error) = self.remember()
+        {
+            tracing::warn!("{error}");
         }
     }
 

@@ -9,7 +9,7 @@ use holdfast_model::{Provisioning, Uuid};
 use holdfast_space::{Ended, Pace, Space};
 use serde::{Deserialize, Serialize};
 
-use super::{convert, evacuate, rebalance, repair, scrub, upgrade};
+use super::{convert, evacuate, rebalance, repair, replace, scrub, upgrade};
 use crate::engine::OpenPool;
 
 /// A space that a job works on.
@@ -61,6 +61,8 @@ pub(crate) enum JobSpec {
     Repair(SpaceRef),
     /// Moves all data off a disk.
     Evacuate(MemberRef),
+    /// The same, or makes anew what it held, and takes it out of its pool for good.
+    Replace(MemberRef),
     /// Evens out how full the disks of a pool are.
     Rebalance(PoolRef),
     /// Lets a pool use all features that are known here.
@@ -98,6 +100,7 @@ impl JobSpec {
             Self::Convert { .. } => JobKind::Convert,
             Self::Repair(_) => JobKind::Repair,
             Self::Evacuate(_) => JobKind::Evacuate,
+            Self::Replace(_) => JobKind::Replace,
             Self::Rebalance(_) => JobKind::Rebalance,
             Self::Upgrade(_) => JobKind::Upgrade,
         }
@@ -107,7 +110,7 @@ impl JobSpec {
     pub(super) fn space(&self) -> Option<&SpaceRef> {
         match self {
             Self::Scrub(space) | Self::Convert { space, .. } | Self::Repair(space) => Some(space),
-            Self::Evacuate(_) | Self::Rebalance(_) | Self::Upgrade(_) => None,
+            Self::Evacuate(_) | Self::Replace(_) | Self::Rebalance(_) | Self::Upgrade(_) => None,
         }
     }
 
@@ -115,7 +118,7 @@ impl JobSpec {
     pub(super) fn object(&self) -> &str {
         match self {
             Self::Scrub(space) | Self::Convert { space, .. } | Self::Repair(space) => &space.path,
-            Self::Evacuate(member) => &member.path,
+            Self::Evacuate(member) | Self::Replace(member) => &member.path,
             Self::Rebalance(pool) | Self::Upgrade(pool) => &pool.path,
         }
     }
@@ -124,7 +127,7 @@ impl JobSpec {
     pub(super) fn pool(&self) -> Uuid {
         match self {
             Self::Scrub(space) | Self::Convert { space, .. } | Self::Repair(space) => space.pool,
-            Self::Evacuate(member) => member.pool,
+            Self::Evacuate(member) | Self::Replace(member) => member.pool,
             Self::Rebalance(pool) | Self::Upgrade(pool) => pool.pool,
         }
     }
@@ -133,14 +136,23 @@ impl JobSpec {
     pub(super) fn subject(&self) -> String {
         match self {
             Self::Scrub(space) | Self::Convert { space, .. } | Self::Repair(space) => format!("space {}", space.path),
-            Self::Evacuate(member) => format!("disk {}", member.disk),
+            Self::Evacuate(member) | Self::Replace(member) => format!("disk {}", member.disk),
             Self::Rebalance(pool) | Self::Upgrade(pool) => format!("pool {}", pool.path),
         }
     }
 
     /// Whether this is the same kind of work on the same object.
     pub(super) fn is_like(&self, other: &Self) -> bool {
-        (self.kind(), self.pool(), self.object()) == (other.kind(), other.pool(), other.object())
+        (self.kind(), self.pool(), self.target()) == (other.kind(), other.pool(), other.target())
+    }
+
+    /// The id of what it is done to.
+    fn target(&self) -> Uuid {
+        match self {
+            Self::Scrub(space) | Self::Convert { space, .. } | Self::Repair(space) => space.space,
+            Self::Evacuate(member) | Self::Replace(member) => member.disk,
+            Self::Rebalance(pool) | Self::Upgrade(pool) => pool.pool,
+        }
     }
 
     /// Bytes that its work goes over.
@@ -150,6 +162,7 @@ impl JobSpec {
             Self::Convert { .. } => convert::total_bytes(site),
             Self::Repair(_) => repair::total_bytes(site),
             Self::Evacuate(member) => evacuate::total_bytes(site, member.disk),
+            Self::Replace(member) => replace::total_bytes(site, member.disk),
             Self::Rebalance(_) => rebalance::total_bytes(site),
             Self::Upgrade(_) => upgrade::total_bytes(site),
         }
@@ -162,6 +175,7 @@ impl JobSpec {
             Self::Convert { provisioning, .. } => convert::run(site, *provisioning, pace).await,
             Self::Repair(_) => repair::run(site, pace).await,
             Self::Evacuate(member) => evacuate::run(site, member.disk, pace).await,
+            Self::Replace(member) => replace::run(site, member.disk, pace).await,
             Self::Rebalance(_) => rebalance::run(site, pace).await,
             Self::Upgrade(_) => upgrade::run(site, pace).await,
         }

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use holdfast_api::{
-    AddDisks, ConvertSpace, CreateFileDisk, CreatePool, CreateSpace, ImportPools, JobKind, JobPriority, LayoutKind, SetJob,
-    Severity, StartJob,
+    AddDisks, ConvertSpace, CreateFileDisk, CreatePool, CreateSpace, DiskRef, ImportPools, JobKind, JobPriority, LayoutKind,
+    ReplaceDisk, SetJob, Severity, StartJob,
 };
 use holdfast_device::{Durability, IoBuf};
-use holdfast_model::ByteSize;
+use holdfast_model::{ByteSize, DiskDetail, DiskState};
 
 use super::*;
 use crate::{Engine, Settings, StartError};
@@ -130,17 +130,22 @@ async fn a_scrub_comes_to_its_end_and_tells_what_it_found() {
     let name = format!("job {}", job.id);
     assert_eq!((told(&engine, &name, "started"), told(&engine, &name, "done")), (1, 1));
 
+    // A copy that is wrong is made good; both of them cannot be.
     let map = engine.space_map("tank/a").await.unwrap();
-    let slab = &map[0].slabs[0];
-    let disk = std::fs::File::options().write(true).open(&slab.path).unwrap();
-    std::os::unix::fs::FileExt::write_all_at(&disk, &[0xa5; 8192], slab.offset_bytes + (1 << 20)).unwrap();
-    let job = scrub(&engine, "tank/a", StartJob::default()).await;
-    let done = until_in(&engine, job.id, JobState::Done).await;
-    assert!(done.result.as_deref().is_some_and(|result| result.contains("of 2 blocks") && result.contains("2 left")), "{done:?}");
+    for (copies, found) in [(1, "2 were made good and 0 left"), (2, "0 were made good and 4 left")] {
+        for (copy, slab) in (0u8..).zip(&map[0].slabs[..copies]) {
+            let disk = std::fs::File::options().write(true).open(&slab.path).unwrap();
+            std::os::unix::fs::FileExt::write_all_at(&disk, &[0xa5 + copy; 8192], slab.offset_bytes + (1 << 20)).unwrap();
+        }
+        let job = scrub(&engine, "tank/a", StartJob::default()).await;
+        let done = until_in(&engine, job.id, JobState::Done).await;
+        assert!(done.result.as_deref().is_some_and(|result| result.contains(found)), "{done:?}");
+    }
     let events = engine.events().list(0, usize::MAX);
     let findings: Vec<_> =
         events.iter().filter(|event| event.object == "space tank/a" && event.cause.starts_with("scrub: ")).collect();
-    assert!(findings.len() == 2 && findings.iter().all(|event| event.severity == Severity::Error), "{findings:#?}");
+    let errors = findings.iter().filter(|event| event.severity == Severity::Error).count();
+    assert_eq!((findings.len(), errors), (6, 4), "{findings:#?}");
     engine.shutdown().await;
 }
 
@@ -474,6 +479,32 @@ async fn a_rebalancing_goes_on_after_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_replacement_goes_on_after_a_restart() {
+    let rig = Rig::new();
+    let engine = rig.with_spaces(&["tank/a"]).await;
+    let [old, new] = ["d1", "d4"].map(|name| rig.path(name).display().to_string());
+    engine.create_file_disk(CreateFileDisk { path: new.clone(), size_bytes: 128 * MIB }).await.unwrap();
+    let request = ReplaceDisk { new: Some(new.clone()), cap_bytes_per_second: Some(MIB), ..ReplaceDisk::default() };
+    let asked = engine.replace_disk(old.clone(), request.clone()).await.unwrap();
+    assert!(asked.changed && !engine.replace_disk(old.clone(), request.clone()).await.unwrap().changed);
+    let shown = engine.disk(&DiskRef::new(&old)).await.unwrap();
+    assert_eq!(shown.details, [DiskDetail::Retired, DiskDetail::Removing]);
+    until(&engine, asked.job.id, "it does not begin", |job| job.state == JobState::Running).await;
+    engine.shutdown().await;
+    drop(engine);
+    let engine = rig.start().await;
+    assert!(!engine.replace_disk(old.clone(), request).await.unwrap().changed);
+    assert_eq!(engine.pool("tank").unwrap().disks.len(), 4);
+    engine.set_job(asked.job.id, SetJob { cap_bytes_per_second: Some(0), ..SetJob::default() }).unwrap();
+    until_in(&engine, asked.job.id, JobState::Done).await;
+    let members: Vec<String> = engine.pool("tank").unwrap().disks.into_iter().map(|disk| disk.path).collect();
+    assert!(members.len() == 3 && members.contains(&new) && !members.contains(&old), "{members:?}");
+    holds_what_was_written(&engine, "tank/a").await;
+    assert!(engine.disk(&DiskRef::new(&old)).await.unwrap().can_pool);
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_older_pool_is_upgraded() {
     let rig = Rig::new();
     let engine = rig.start().await;
@@ -515,7 +546,6 @@ fn resized(size_bytes: u64, discard_beyond: bool) -> ConvertSpace {
         integrity: None,
         interleave_bytes: None,
         journal_bytes: None,
-        integrity: None,
         thin: None,
         size_bytes: Some(size_bytes),
         discard_beyond,
@@ -555,6 +585,32 @@ async fn a_space_is_made_smaller_only_where_no_data_is_lost_or_that_is_given_up(
     let (_, _, inner) = engine.space_at(&"tank/a".parse().unwrap()).unwrap();
     let read = engine.on_reactor(move || async move { inner.read(7 * MIB, IoBuf::new(4096)).await.map(|data| data[0]) });
     assert_eq!(read.await.unwrap().unwrap(), 8);
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_disk_that_works_again_is_taken_back_when_it_is_asked_for() {
+    let rig = Rig::new();
+    let engine = rig.with_spaces(&["tank/a"]).await;
+    let pool = engine.pool_named("tank").unwrap().pool.clone();
+    let failing = pool.clone();
+    let failed = engine.on_reactor(move || async move { failing.disk_out(0, DiskState::Failed, "writes failed").await });
+    failed.await.unwrap().unwrap();
+    fill(&engine, "tank/a").await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let path = rig.path("d1").display().to_string();
+    let shown = engine.disk(&DiskRef::new(&path)).await.unwrap();
+    assert_eq!((shown.state, shown.details), (DiskState::Failed, vec![DiskDetail::IoError]), "it is not taken back of itself");
+    assert!(shown.conditions[0].next_action.contains("pool import"), "{:?}", shown.conditions);
+    assert!(engine.import_pools(Default::default()).await.unwrap().changed);
+    let begun = Instant::now();
+    while engine.space("tank/a").unwrap().stale_slabs > 0 {
+        assert!(begun.elapsed() < Duration::from_secs(20), "it is not brought in step: {:#?}", engine.events().list(0, 100));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(engine.disk(&DiskRef::new(&path)).await.unwrap().state, DiskState::Online);
+    holds_what_was_written(&engine, "tank/a").await;
+    drop(pool);
     engine.shutdown().await;
 }
 

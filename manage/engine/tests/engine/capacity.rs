@@ -6,7 +6,7 @@ use holdfast_model::{Health, Usage};
 use crate::support::{MIB, Rig, eventually, mirror, parity, pool};
 
 fn set(percents: &[u8]) -> SetPool {
-    SetPool { alert_percents: Some(percents.to_vec()) }
+    SetPool { alert_percents: Some(percents.to_vec()), ..SetPool::default() }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,6 +2,7 @@
 
 mod capacity;
 mod changes;
+mod disks;
 mod enclosures;
 mod life;
 mod parity;

@@ -2,7 +2,9 @@
 
 use axum::Json;
 use axum::http::StatusCode;
-use holdfast_api::{CreateFileDisk, Disk, DiskChanged, DiskRef, ErrorBody, SetDisk, WipeDisk};
+use holdfast_api::{
+    Changed, CreateFileDisk, Disk, DiskChanged, DiskRef, DiskRetired, ErrorBody, LocateDisk, RetireDisk, SetDisk, WipeDisk,
+};
 
 use super::{OnEngine, made};
 use crate::refusal::{Answered, Body, InPath};
@@ -61,4 +63,39 @@ pub(crate) async fn wipe(
     Body(request): Body<WipeDisk>,
 ) -> Answered<Json<DiskChanged>> {
     Ok(Json(engine.wipe_disk(disk, request.force).await?))
+}
+
+/// Takes a disk that holds no data out of its pool for good, also one that is away.
+#[utoipa::path(post, path = "/disks/{disk}/remove", tag = "disks", operation_id = "disk_remove",
+    params(("disk" = String, Path, description = "Path (percent-encoded), serial number or id.")),
+    responses((status = 200, body = Changed, description = "Removed, or it was in no pool."),
+        (status = "default", body = ErrorBody, description = "Refused or failed.")))]
+pub(crate) async fn remove(engine: OnEngine, InPath(disk): InPath<String>) -> Answered<Json<Changed>> {
+    Ok(Json(engine.remove_disk(disk).await?))
+}
+
+/// Lets a disk of a pool get no new slabs, and moves its data away if that is asked for or the pool's policy.
+#[utoipa::path(post, path = "/disks/{disk}/retire", tag = "disks", operation_id = "disk_retire", request_body = RetireDisk,
+    params(("disk" = String, Path, description = "Path (percent-encoded), serial number or id.")),
+    responses((status = 200, body = DiskRetired, description = "The disk as it is now, and the job."),
+        (status = "default", body = ErrorBody, description = "Refused or failed.")))]
+pub(crate) async fn retire(
+    engine: OnEngine,
+    InPath(disk): InPath<String>,
+    Body(request): Body<RetireDisk>,
+) -> Answered<Json<DiskRetired>> {
+    Ok(Json(engine.retire_disk(disk, request).await?))
+}
+
+/// Switches the locating light of a disk's slot.
+#[utoipa::path(post, path = "/disks/{disk}/locate", tag = "disks", operation_id = "disk_locate", request_body = LocateDisk,
+    params(("disk" = String, Path, description = "Path (percent-encoded), serial number or id.")),
+    responses((status = 200, body = Changed, description = "Switched."),
+        (status = "default", body = ErrorBody, description = "Refused or failed.")))]
+pub(crate) async fn locate(
+    engine: OnEngine,
+    InPath(disk): InPath<String>,
+    Body(request): Body<LocateDisk>,
+) -> Answered<Json<Changed>> {
+    Ok(Json(engine.locate_disk(&disk, request.on).await?))
 }

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::http::StatusCode;
 use holdfast_api::{
-    ConversionPlan, ConvertSpace, ErrorBody, Job, JobChanged, JobState, RebalancePlan, SetJob, StartJob, UpgradePlan,
+    ConversionPlan, ConvertSpace, ErrorBody, Job, JobChanged, JobState, RebalancePlan, ReplaceDisk, SetJob, StartJob, UpgradePlan,
 };
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -192,6 +192,21 @@ pub(crate) async fn upgrade(
         (status = "default", body = ErrorBody, description = "Refused or failed.")))]
 pub(crate) async fn plan_upgrade(engine: OnEngine, InPath(pool): InPath<String>) -> Answered<Json<UpgradePlan>> {
     Ok(Json(engine.plan_upgrade(&pool)?))
+}
+
+/// Empties a disk, or rebuilds elsewhere what it held, and takes it out of its pool for good. Answers with the job that does it.
+#[utoipa::path(post, path = "/disks/{disk}/replace", tag = "jobs", operation_id = "disk_replace", request_body = ReplaceDisk,
+    params(("disk" = String, Path, description = "Path (percent-encoded), serial number or id.")),
+    responses((status = 202, body = JobChanged, description = "The job is queued."),
+        (status = 200, body = JobChanged, description = "It was there already."),
+        (status = "default", body = ErrorBody, description = "Refused or failed.")))]
+pub(crate) async fn replace(
+    engine: OnEngine,
+    InPath(disk): InPath<String>,
+    Body(request): Body<ReplaceDisk>,
+) -> Answered<(StatusCode, Json<JobChanged>)> {
+    let answer = engine.replace_disk(disk, request).await?;
+    Ok(taken(answer))
 }
 
 /// A job that was asked for: 202 if it is new, 200 if it was there already.

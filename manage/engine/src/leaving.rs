@@ -1,0 +1,121 @@
+//! Disks that get no more slabs, and disks that leave their pool for good.
+//!
+//! Invariant: a disk leaves only where the pool says that nothing of it is needed; a request that is repeated, also one that was cut
+//! short by a crash, comes to the same end.
+
+use std::sync::Arc;
+
+use holdfast_api::{ApiError, Changed, Code, DiskRef, DiskRetired, RetireDisk, StartJob};
+use holdfast_model::{DiskState, RetirePolicy, Usage, Uuid};
+use holdfast_pool::DiskChange;
+
+use crate::disks::Carries;
+use crate::engine::{Engine, OpenPool};
+use crate::error::{Answer, conflict, from_pool};
+
+/// A disk of a pool in service.
+pub(crate) struct NamedMember {
+    pub(crate) open: Arc<OpenPool>,
+    pub(crate) id: Uuid,
+    /// Where it is, or was seen last.
+    pub(crate) path: String,
+}
+
+impl NamedMember {
+    /// What jobs are asked to work on.
+    pub(crate) fn job_object(&self) -> crate::jobs::MemberRef {
+        let path = format!("{}/disk {}", self.open.name(), self.path);
+        crate::jobs::MemberRef { pool: self.open.pool.id(), disk: self.id, path }
+    }
+}
+
+impl Engine {
+    /// The disk of a pool in service that a person names.
+    pub(crate) async fn named_member(&self, disk: &DiskRef) -> Answer<NamedMember> {
+        let path = self.resolve(disk).await?;
+        match self.member(disk, &path) {
+            Some((open, id)) => Ok(NamedMember { open, id, path }),
+            None => Err(conflict(
+                format!("disk {disk}"),
+                "it belongs to no pool in service",
+                "'holdfast disk list' shows which disks do; 'holdfast pool import' brings pools into service",
+            )),
+        }
+    }
+
+    /// Lets a disk of a pool get no new slabs; false if it was so already.
+    pub(crate) async fn retire_member(&self, open: &OpenPool, id: Uuid, object: &str) -> Answer<bool> {
+        let (pool, change) = (open.pool.clone(), DiskChange { usage: Some(Usage::Retired), ..DiskChange::default() });
+        let retired = self.on_reactor(move || async move { pool.set_disk(id, change).await }).await?;
+        let retired = retired.map_err(|error| from_pool(object, error))?;
+        if retired {
+            self.note(object, "retired");
+        }
+        Ok(retired)
+    }
+
+    /// Retires a disk. Its data is moved away by a job, which is answered with, where that is asked for, or the pool's policy is to
+    /// do so always.
+    ///
+    /// # Errors
+    /// If it belongs to no pool in service, or the pool refuses.
+    pub async fn retire_disk(self: &Arc<Self>, disk: String, request: RetireDisk) -> Answer<DiskRetired> {
+        self.change(move |engine| async move {
+            let disk = DiskRef::new(&disk);
+            let member = engine.named_member(&disk).await?;
+            let mut changed = engine.retire_member(&member.open, member.id, &format!("disk {disk}")).await?;
+            let always = member.open.pool.loss_policy().retire == RetirePolicy::Always;
+            let there = member.open.pool.disk_record(member.id).is_some_and(|record| record.state == DiskState::Online);
+            let mut job = None;
+            if request.evacuate || (always && there) {
+                let start = StartJob { priority: request.priority, cap_bytes_per_second: request.cap_bytes_per_second };
+                let answer = engine.evacuate_member(&member, start)?;
+                changed |= answer.changed;
+                job = Some(answer.job);
+            }
+            Ok(DiskRetired { changed, disk: engine.disk(&DiskRef::Word(member.id.to_string())).await?, job })
+        })
+        .await
+    }
+
+    /// Takes a disk out of its pool for good, and its labels off it if it is there.
+    ///
+    /// # Errors
+    /// If it holds slabs or the pool cannot do without its vote.
+    pub async fn remove_disk(self: &Arc<Self>, disk: String) -> Answer<Changed> {
+        self.change(move |engine| async move { engine.remove(&DiskRef::new(&disk)).await }).await
+    }
+
+    async fn remove(&self, disk: &DiskRef) -> Answer<Changed> {
+        let absent = || Changed { changed: false, message: format!("no pool in service has a disk {disk}") };
+        let path = match self.resolve(disk).await {
+            Err(ApiError { code: Code::NotFound, .. }) => return Ok(absent()),
+            path => path?,
+        };
+        let object = format!("disk {disk}");
+        let Some((open, id)) = self.member(disk, &path) else {
+            return Ok(self.finish_removal(&path, &object).await?.unwrap_or_else(absent));
+        };
+        let (pool, name) = (open.pool.clone(), open.name());
+        let removed = self.on_reactor(move || async move { pool.remove_disk(id).await }).await?;
+        let wiped = removed.map_err(|error| from_pool(&object, error))?;
+        open.disks().remove(&id);
+        self.remember()?;
+        self.note(&object, &format!("left pool {name} for good"));
+        let left = if wiped { "" } else { "; what it says of the pool is not believed any more, wipe it before it is used anew" };
+        Ok(Changed { changed: true, message: format!("disk {disk} is out of pool {name}{left}") })
+    }
+
+    /// Wipes the labels of a disk that left its pool while it was away, or just before a crash.
+    async fn finish_removal(&self, path: &str, object: &str) -> Answer<Option<Changed>> {
+        if self.probe(path).await.is_err() {
+            return Ok(None);
+        }
+        let found = self.look_at(vec![path.into()]).await?.into_iter().next();
+        let Some(Carries::Former(pool)) = found.map(|found| found.carries) else { return Ok(None) };
+        let device = self.open_disk(path, false).await?.candidate.device;
+        let wiped = self.on_reactor(move || async move { holdfast_pool::wipe(&device).await }).await?;
+        wiped.map_err(|error| from_pool(object, error))?;
+        Ok(Some(Changed { changed: true, message: format!("{object} left pool {pool} before; its labels are wiped now") }))
+    }
+}
