@@ -47,8 +47,10 @@ pub struct ColumnState {
     pub wanted: BlockSet,
     /// Regions written since the last look of the housekeeping.
     pub recent: BlockSet,
-    /// Regions whose copies may differ since a crash.
+    /// Regions whose copies may differ since a crash, or since a write that failed or was given up.
     pub unsynced: BlockSet,
+    /// Of these, regions whose known checksums count: nothing but a write of this process was cut short there.
+    pub torn: BlockSet,
     /// Writers.
     pub queue: RangeQueue,
     running: Vec<u16>,
@@ -136,6 +138,7 @@ impl ColumnState {
             wanted: BlockSet::new(regions),
             recent: BlockSet::new(regions),
             unsynced: BlockSet::new(regions),
+            torn: BlockSet::new(regions),
             queue: RangeQueue::default(),
             running: Vec::new(),
             maps: vec![MapAge::default(); blocks.div_ceil(MAP_BLOCKS) as usize],
@@ -154,6 +157,20 @@ impl ColumnState {
     pub fn end(&mut self, regions: Blocks) {
         self.running[regions.start as usize..regions.end as usize].iter_mut().for_each(|count| *count -= 1);
         self.recent.insert(regions.start, regions.end);
+    }
+
+    /// Notes that nobody knows how a write to these regions ended.
+    pub fn tear(&mut self, regions: Blocks) {
+        for region in (regions.start..regions.end).filter(|region| !self.unsynced.contains(*region)).collect::<Vec<_>>() {
+            self.torn.insert(region, region + 1);
+            self.unsynced.insert(region, region + 1);
+        }
+    }
+
+    /// Notes that the copies of a region agree.
+    pub fn end_unsynced(&mut self, region: u32) {
+        self.unsynced.remove(region, region + 1);
+        self.torn.remove(region, region + 1);
     }
 
     /// Whether a write to the region is under way.

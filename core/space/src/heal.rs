@@ -121,7 +121,7 @@ impl Row {
         let (page, in_page) = (block / PAGE_BLOCKS, block % PAGE_BLOCKS);
         let region_blocks = PAGE_BLOCKS / PAGE_REGIONS;
         for (index, _) in self.copies_of(column).filter(|(_, slab)| slab.usable()) {
-            let Some(regions) = self.read_slab_sums(index, page).await else { continue };
+            let Ok(regions) = self.read_slab_sums(index, page).await else { continue };
             let Some(region) = regions[(in_page / region_blocks) as usize] else { continue };
             let bit = in_page % region_blocks;
             let told = |data: &&IoSlice| region.known >> bit & 1 == 1 && crc32c(data) == region.sums[bit as usize];
@@ -143,9 +143,11 @@ impl Row {
         IoError::new(IoErrorKind::Media, format!("space {}: {cause} ({})", self.path(), disks.join(", ")))
     }
 
-    /// Makes the copies of a region agree after a crash, and takes their checksums. Where copies differ, the one counts that is as the
-    /// checksum on disk says, or else the first. The turn of the blocks must be held.
-    pub async fn agree(&self, column: usize, blocks: Blocks) -> Result<(), IoError> {
+    /// Makes the copies of a region agree, and takes their checksums. Where copies differ, the one counts that is as the checksum says.
+    /// After a crash a checksum may be older than its block, so that without such a copy the first one counts; where no more than a write of this
+    /// process was `torn`, a block without such a copy stays lost. The turn of the blocks must be held.
+    pub async fn agree(&self, column: usize, blocks: Blocks, torn: bool) -> Result<(), IoError> {
+        let mut doubtful = 0;
         let Some(sums) = &self.sums else { return Ok(()) };
         let runs: Vec<(u32, u32)> = self.columns[column].lock().written.runs(blocks.start, blocks.end).collect();
         for (start, end) in runs {
@@ -155,11 +157,14 @@ impl Row {
             for (at, hint) in (0u32..).zip(hints) {
                 let readable = || copies.iter().filter_map(|copy| copy.block(at));
                 let hinted = readable().find(|data| Some(crc32c(data)) == hint);
+                if hinted.is_none() && torn && hint.is_some() {
+                    continue;
+                }
+                doubtful += u64::from(hinted.is_none() && hint.is_some() && readable().count() == 1);
                 let Some(right) = hinted.or_else(|| readable().next()) else {
-                    if self.mirrored() {
-                        return Err(self.lost_block(column, start + at, &copies));
+                    if !torn {
+                        sums.forget(column, Blocks { start: start + at, end: start + at + 1 });
                     }
-                    sums.forget(column, Blocks { start: start + at, end: start + at + 1 });
                     continue;
                 };
                 sums.note(column, start + at, &[crc32c(right)]);
@@ -167,6 +172,12 @@ impl Row {
                 copies.iter().filter(other).for_each(|copy| add_mend(&mut mends, copy.index, start + at, right));
             }
             self.write_mends(mends).await?;
+        }
+        if doubtful > 0 {
+            let cause = format!(
+                "{doubtful} blocks that were being written when the power failed are not as their checksums said; they were taken as they are"
+            );
+            self.pool.emit(Severity::Info, format!("space {}", self.path()), cause, "");
         }
         self.settle_column(column).await
     }

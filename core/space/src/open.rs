@@ -45,7 +45,8 @@ impl Row {
             {
                 let mut state = self.columns[column].lock();
                 state.load_map(map, &bits);
-                if self.marks() {
+                // A row that was degraded when the pool was closed is marked still, and all of it is durable.
+                if self.marks() && !self.pool.was_closed() {
                     state.unsynced = state.marked.clone();
                 }
             }

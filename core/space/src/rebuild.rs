@@ -43,10 +43,10 @@ impl Space {
         let inner = &self.inner;
         inner.ready().await?;
         let lost = inner.pool.lost_slabs(inner.record.id);
-        // One that fails keeps the others from beginning, and none from coming to its end.
+        // One that fails keeps no other from its turn; an end that was asked for does.
         let ended: RefCell<Result<(), Ended>> = RefCell::new(Ok(()));
         let rebuild = async |(chunk, slab)| {
-            if ended.borrow().is_ok()
+            if !matches!(*ended.borrow(), Err(Ended::Stopped))
                 && let Err(error) = inner.rebuild_slab(chunk, slab, pace).await
             {
                 *ended.borrow_mut() = Err(error);

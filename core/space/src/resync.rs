@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use holdfast_device::{Durability, IoBuf, IoError};
+use holdfast_device::{Durability, IoBuf, IoError, IoErrorKind};
 use holdfast_model::BLOCK_BYTES;
 
 use crate::block_map::REGION_BYTES;
@@ -27,14 +27,15 @@ impl Row {
             let turn = self.turn(column, blocks).await;
             if self.columns[column].lock().unsynced.contains(region) {
                 if self.sums.is_some() {
-                    self.agree(column, blocks).await?;
-                    self.columns[column].lock().unsynced.remove(region, region + 1);
+                    let torn = self.columns[column].lock().torn.contains(region);
+                    self.agree(column, blocks, torn).await?;
+                    self.columns[column].lock().end_unsynced(region);
                     continue;
                 }
                 let targets: Vec<usize> =
                     self.copies_of(column).filter(|(_, slab)| slab.usable()).map(|(index, _)| index).collect();
                 self.copy_region(column, blocks, &targets).await?;
-                self.columns[column].lock().unsynced.remove(region, region + 1);
+                self.columns[column].lock().end_unsynced(region);
             }
             drop(turn);
         }
@@ -75,6 +76,18 @@ impl Row {
             }
         }
         self.settle_column(column).await
+    }
+
+    /// Copies blocks one by one. One that is right nowhere is left as the target has it: its checksum is known, so that it is not
+    /// served, unless the target is the one that has it right.
+    async fn copy_blocks(&self, column: usize, Blocks { start, end }: Blocks, target: usize) -> Result<(), IoError> {
+        for block in start..end {
+            match self.copy_region(column, Blocks { start: block, end: block + 1 }, &[target]).await {
+                Err(error) if error.kind == IoErrorKind::Media => {}
+                copied => copied?,
+            }
+        }
+        Ok(())
     }
 
     /// Reads from a copy in step, the preferred one first, and tells which it was.
@@ -181,7 +194,12 @@ impl Row {
             self.resync(column, blocks.regions()).await?;
         }
         let turn = self.turn(column, blocks).await;
-        self.copy_region(column, blocks, &[index]).await?;
+        match self.copy_region(column, blocks, &[index]).await {
+            Err(error) if error.kind == IoErrorKind::Media && self.sums.is_some() => {
+                self.copy_blocks(column, blocks, index).await?;
+            }
+            copied => copied?,
+        }
         drop(turn);
         self.touch_sums(column, blocks.regions()).await
     }

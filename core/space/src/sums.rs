@@ -18,8 +18,9 @@ mod sector;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use futures_util::future::join_all;
-use holdfast_device::{Durability, IoBuf, IoError};
+use holdfast_device::{Durability, IoBuf, IoError, IoErrorKind};
 use holdfast_model::BLOCK_BYTES;
+use holdfast_pool::PoolDisk;
 use holdfast_pool::slab::HEAD_BYTES;
 
 use crate::block_map::REGION_BLOCKS;
@@ -61,10 +62,10 @@ impl SumsWritten {
     }
 }
 
-/// How old a page was when it was written, and to which slabs at which outage counts of their disks.
+/// How old a page was when it was written, and to which slabs on which disks at which of their outage counts.
 struct Written {
     ages: Ages,
-    slabs: Vec<(usize, u32)>,
+    slabs: Vec<(usize, Arc<PoolDisk>, u32)>,
 }
 
 impl Sums {
@@ -80,9 +81,10 @@ impl Sums {
 
     fn counted<T>(&self, set: usize, change: impl FnOnce(&mut Pages) -> T) -> T {
         let mut pages = self.set(set);
-        let before = pages.behind().len();
+        let count = |pages: &Pages| (pages.count(), pages.behind().len());
+        let before = count(&pages);
         let result = change(&mut pages);
-        self.cache.behind_changed(before, pages.behind().len());
+        self.cache.changed(before, count(&pages));
         result
     }
 
@@ -143,21 +145,12 @@ impl Sums {
 
     /// Forgets a set: its slab is on another disk now, which has nothing of it.
     pub fn clear(&self, set: usize) {
-        let held = self.counted(set, |pages| {
-            let held = pages.count();
-            pages.clear();
-            held
-        });
-        self.cache.gone(held);
+        self.counted(set, Pages::clear);
     }
 
     /// Gives the memory of a page back, unless it is in use. Answers whether it is gone.
     fn evict(&self, set: usize, page: u32) -> bool {
-        let mut pages = self.set(set);
-        let held = pages.count();
-        let gone = pages.evict(page);
-        self.cache.gone(held - pages.count());
-        gone
+        self.counted(set, |pages| pages.evict(page))
     }
 
     /// Pages of a set of which the disks do not have a region that `wanted` names.
@@ -172,8 +165,7 @@ impl Drop for Sums {
     fn drop(&mut self) {
         for set in &self.sets {
             let pages = set.lock().expect("no panic while held");
-            self.cache.gone(pages.count());
-            self.cache.behind_changed(pages.behind().len(), 0);
+            self.cache.changed((pages.count(), pages.behind().len()), (0, 0));
         }
     }
 }
@@ -182,10 +174,6 @@ impl Row {
     /// The set of checksums that a slab belongs to.
     pub fn sums_set(&self, slab: usize) -> usize {
         slab / self.copies()
-    }
-
-    fn sums_page(&self, index: usize, page: u32) -> PageOwner {
-        self.sums_page_of(&self.slabs.get(index), page)
     }
 
     fn sums_page_of(&self, slab: &Slab, page: u32) -> PageOwner {
@@ -229,25 +217,31 @@ impl Row {
         }
         // One that joins may have what counted before it went; only of a slab with parity nobody else has it.
         let in_step = |index: &usize| self.mirrored() <= self.slabs.get(*index).usable();
-        for index in self.sums_slabs(set).filter(in_step) {
-            let Some(regions) = self.read_slab_sums(index, page).await else { continue };
-            found.iter_mut().zip(regions).for_each(|(found, region)| *found = found.or(region));
+        let mut answered = Err(self.too_few());
+        for index in self.sums_slabs(set).filter(in_step).collect::<Vec<_>>() {
+            match self.read_slab_sums(index, page).await {
+                Ok(regions) => found.iter_mut().zip(regions).for_each(|(found, region)| *found = found.or(region)),
+                // What cannot be read there is lost; it is no reason to withhold the data.
+                Err(error) if error.kind == IoErrorKind::Media => {}
+                Err(_) => continue,
+            }
+            answered = Ok(());
             if found.iter().all(Option::is_some) {
                 break;
             }
         }
-        Ok(found)
+        answered.map(|()| found)
     }
 
-    /// What a slab has of a page; `None` where it cannot be read.
-    pub async fn read_slab_sums(&self, index: usize, page: u32) -> Option<Vec<Option<RegionSums>>> {
-        let owner = self.sums_page(index, page);
+    /// What a slab has of a page.
+    pub async fn read_slab_sums(&self, index: usize, page: u32) -> Result<Vec<Option<RegionSums>>, IoError> {
         let slab = self.slabs.get(index);
+        let owner = self.sums_page_of(&slab, page);
         match slab.disk.read(owner.offset, IoBuf::new(PAGE_BYTES)).await {
-            Ok(bytes) => Some(owner.open(&bytes)),
+            Ok(bytes) => Ok(owner.open(&bytes)),
             Err(error) => {
                 self.read_failed(&slab, &error).await;
-                None
+                Err(error)
             }
         }
     }
@@ -314,24 +308,40 @@ impl Row {
     /// Writes a page to every slab that takes writes; `None` where none does.
     async fn write_sums_page(&self, sums: &Sums, set: usize, page: u32) -> Result<Option<Written>, IoError> {
         let first = page * PAGE_BLOCKS;
-        let slabs: Vec<(usize, u32)> = self.sums_slabs(set).map(|index| (index, self.slabs.get(index).disk.outages())).collect();
-        if slabs.is_empty() {
+        if self.sums_slabs(set).next().is_none() {
             return Ok(None);
         }
         self.read_sums(set, Blocks { start: first, end: first + 1 }).await?;
         let Some((regions, ages)) = sums.set(set).snapshot(page) else { return Ok(None) };
-        let writes = slabs.iter().map(|(index, _)| {
-            let (owner, slab) = (self.sums_page(*index, page), self.slabs.get(*index));
+        // Whoever begins to take writes from here on is told anew what it does not have.
+        let writes = self.sums_slabs(set).map(|index| {
+            let slab = self.slabs.get(index);
+            let (owner, outages) = (self.sums_page_of(&slab, page), slab.disk.outages());
             let write = slab.disk.write(owner.offset, owner.seal(&regions).freeze(), Durability::Cached);
-            async move { (slab, write.await) }
+            async move { (index, slab, outages, write.await) }
         });
-        for ((index, _), (slab, result)) in slabs.iter().zip(join_all(writes.collect::<Vec<_>>()).await) {
+        let (mut slabs, mut failed) = (Vec::new(), Vec::new());
+        for (index, slab, outages, result) in join_all(writes.collect::<Vec<_>>()).await {
             match result {
-                Ok(()) => slab.disk.note_written(),
-                Err(error) => self.write_failed(*index, &slab, &error).await?,
+                Ok(()) => {
+                    slab.disk.note_written();
+                    slabs.push((index, slab.disk.clone(), outages));
+                }
+                Err(error) => {
+                    self.write_failed(index, &slab, &error).await?;
+                    failed.push((index, error));
+                }
             }
         }
-        Ok(Some(Written { ages, slabs }))
+        if !failed.is_empty() {
+            self.pool.settled().await;
+            self.refresh();
+        }
+        match failed.into_iter().find(|(index, _)| self.slabs.get(*index).usable()) {
+            // It counts on, and does not have the page.
+            Some((_, error)) => Err(error),
+            None => Ok((!slabs.is_empty()).then_some(Written { ages, slabs })),
+        }
     }
 
     /// A page as it is to be written to a slab that is to take another's place, and where; `None` where there is nothing in it.
@@ -359,7 +369,10 @@ impl Row {
         let Some(sums) = &self.sums else { return };
         for (set, page, Written { ages, slabs }) in written.0 {
             // A disk that went out meanwhile may have lost what it was given.
-            if slabs.iter().all(|(index, outages)| self.slabs.get(*index).disk.outages() == *outages) {
+            let there = |(index, disk, outages): &(usize, Arc<PoolDisk>, u32)| {
+                Arc::ptr_eq(&self.slabs.get(*index).disk, disk) && disk.outages() == *outages
+            };
+            if slabs.iter().all(there) {
                 sums.counted(set, |pages| pages.written(page, ages));
             }
         }
@@ -369,6 +382,9 @@ impl Row {
     pub async fn odd_sums(&self, set: usize, page: u32) -> Result<Vec<usize>, IoError> {
         let mut odd = Vec::new();
         let Some(sums) = &self.sums else { return Ok(odd) };
+        if !self.sums_slabs(set).any(|index| self.slabs.get(index).usable()) {
+            return Ok(odd);
+        }
         let _one = sums.writing.lock().await;
         let first = page * PAGE_BLOCKS;
         self.read_sums(set, Blocks { start: first, end: first + 1 }).await?;
@@ -385,7 +401,7 @@ impl Row {
             return Ok(odd);
         }
         for index in self.sums_slabs(set).filter(|index| self.slabs.get(*index).usable()).collect::<Vec<_>>() {
-            let found = self.read_slab_sums(index, page).await;
+            let found = self.read_slab_sums(index, page).await.ok();
             let same = |(region, known): &(u32, RegionSums)| match found.as_ref().map(|found| found[*region as usize]) {
                 Some(Some(found)) => found.has(known),
                 _ => known.known == 0,
@@ -402,7 +418,8 @@ impl Row {
         let Some(sums) = &self.sums else { return Ok(false) };
         let _one = sums.writing.lock().await;
         let Some((regions, _)) = sums.set(set).snapshot(page) else { return Ok(false) };
-        let (owner, slab) = (self.sums_page(index, page), self.slabs.get(index));
+        let slab = self.slabs.get(index);
+        let owner = self.sums_page_of(&slab, page);
         match slab.disk.write(owner.offset, owner.seal(&regions).freeze(), Durability::Durable).await {
             Ok(()) => Ok(true),
             Err(error) => self.write_failed(index, &slab, &error).await.map(|()| false),

@@ -83,16 +83,17 @@ impl Inner {
 
     /// Makes the copies of a row agree where they may differ since a crash.
     pub async fn resync_row(&self, row: &Arc<Row>) -> Result<(), IoError> {
+        let mut result = Ok(());
         for (index, column) in row.columns.iter().enumerate() {
             let unsynced: Vec<(u32, u32)> = {
                 let state = column.lock();
                 state.unsynced.runs(0, state.unsynced.limit()).collect()
             };
             for (start, end) in unsynced {
-                row.resync(index, crate::column::Blocks { start, end }).await?;
+                result = row.resync(index, crate::column::Blocks { start, end }).await.and(result);
             }
         }
-        Ok(())
+        result
     }
 
     /// Brings stale slabs in step whose disks are in service again.

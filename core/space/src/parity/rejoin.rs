@@ -5,13 +5,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use holdfast_device::{Durability, IoError};
+use holdfast_device::{Durability, IoBuf, IoError, IoErrorKind};
+use holdfast_model::wire::crc32c;
 
 use crate::pace::{Ended, Pace};
 use crate::row::Row;
 use crate::space::Inner;
 
 use super::band_map::NOWHERE;
+use super::geometry::bytes_of;
 use super::stripe::Rows;
 
 impl Inner {
@@ -57,7 +59,14 @@ impl Row {
     async fn join_band(self: &Arc<Self>, index: usize, band: u32) -> Result<(), IoError> {
         let geometry = self.bands().geometry;
         for (rows, piece) in self.pieces_of(index, band) {
-            let bytes = self.load_pieces(rows, 1 << piece).await?.take(piece).freeze();
+            let bytes = match self.load_pieces(rows, 1 << piece).await {
+                Ok(mut pieces) => pieces.take(piece).freeze(),
+                Err(error) if error.kind == IoErrorKind::Media && self.sums.is_some() => {
+                    self.join_blocks(index, rows, piece).await?;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             let slab = self.slabs.get(index);
             let offset = slab.at(geometry.offset(rows.stripe, rows.within, rows.place));
             if let Err(error) = slab.disk.write(offset, bytes.clone(), Durability::Durable).await {
@@ -66,6 +75,28 @@ impl Row {
             if let Some(sums) = &self.sums {
                 sums.note_data(index, geometry.first_block(&rows), &bytes);
             }
+        }
+        Ok(())
+    }
+
+    /// As [`Row::join_band`], block by block. One that cannot be computed gets a checksum that it does not have, so that it is not served.
+    async fn join_blocks(&self, index: usize, rows: Rows, piece: usize) -> Result<(), IoError> {
+        let Some(sums) = &self.sums else { return Ok(()) };
+        let geometry = self.bands().geometry;
+        for at in 0..rows.len {
+            let one = Rows { within: rows.within + at, len: 1, ..rows };
+            let (bytes, lost) = match self.load_pieces(one, 1 << piece).await {
+                Ok(mut pieces) => (pieces.take(piece).freeze(), false),
+                Err(error) if error.kind == IoErrorKind::Media => (IoBuf::zeroed(bytes_of(1)).freeze(), true),
+                Err(error) => return Err(error),
+            };
+            let slab = self.slabs.get(index);
+            let offset = slab.at(geometry.offset(one.stripe, one.within, one.place));
+            if let Err(error) = slab.disk.write(offset, bytes.clone(), Durability::Durable).await {
+                return self.write_failed(index, &slab, &error).await;
+            }
+            let sum = crc32c(&bytes);
+            sums.note(index, geometry.first_block(&one), &[if lost { !sum } else { sum }]);
         }
         Ok(())
     }

@@ -12,6 +12,7 @@ use holdfast_parity::{Column, Kernel, Piece, Stripe};
 use holdfast_pool::Severity;
 
 use crate::block_set::BlockSet;
+use crate::column::Blocks;
 use crate::row::Row;
 use crate::sums::Check;
 
@@ -131,7 +132,10 @@ impl Row {
             Err(_) if rows.len > 1 && pieces.failed != 0 => return Box::pin(self.load_blockwise(rows, wanted)).await,
             computed => computed?,
         }
-        self.check_computed(&rows, &mut pieces, wanted, true).await?;
+        match self.check_computed(&rows, &mut pieces, wanted, true).await {
+            Err(_) if rows.len > 1 => return Box::pin(self.load_blockwise(rows, wanted)).await,
+            checked => checked?,
+        }
         self.rewrite_pieces(&rows, &pieces, wanted).await;
         Ok(pieces)
     }
@@ -169,7 +173,12 @@ impl Row {
                 continue;
             }
             let slab = self.slabs.get(index);
-            let held = pieces.doubtful[piece].as_ref().is_some_and(|held| held[..] == bytes[..]);
+            let alike = |held: &IoBuf| {
+                let block = |at: u32| bytes_of(at)..bytes_of(at + 1);
+                let counts = |at: &u32| !holes.iter().any(|(from, to)| (*from..*to).contains(at));
+                (0..rows.len).filter(counts).all(|at| held[block(at)] == bytes[block(at)])
+            };
+            let held = pieces.doubtful[piece].as_ref().is_some_and(alike);
             if !held {
                 let cause = format!("stripe {} of chunk {} does not agree with its checksums", rows.stripe, self.chunk);
                 let object = format!("space {}", self.path());
@@ -180,6 +189,25 @@ impl Row {
                 slab.disk.counters.repaired.fetch_add(1, Ordering::Relaxed);
                 sums.note_data(index, first, bytes);
                 pieces.failed &= !(1 << piece);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the checksums that are not known of pieces that agree with one another. The turn of the band must be held.
+    pub async fn note_unknown(&self, rows: &Rows, pieces: &Pieces) -> Result<(), IoError> {
+        let Some(sums) = &self.sums else { return Ok(()) };
+        let geometry = self.bands().geometry;
+        let first = geometry.first_block(rows);
+        for piece in 0..geometry.columns {
+            let Known::Bytes(bytes) = &pieces.known[piece] else { continue };
+            let index = geometry.column(rows.stripe, piece);
+            let holes = self.unheld(&geometry, pieces, piece, rows.len);
+            let known = self.known_sums(index, Blocks { start: first, end: first + rows.len }).await?;
+            for at in (0u32..).zip(known).filter(|(_, sum)| sum.is_none()).map(|(at, _)| at) {
+                if !holes.iter().any(|(from, to)| (*from..*to).contains(&at)) {
+                    sums.note_data(index, first + at, &bytes[bytes_of(at)..bytes_of(at + 1)]);
+                }
             }
         }
         Ok(())
@@ -269,6 +297,11 @@ impl Row {
                 let checked = match &result {
                     Ok(buf) => self.check_sums(geometry.column(rows.stripe, *piece), first, buf, &holes).await,
                     Err(_) => Ok(Check::Right),
+                };
+                let result = match &checked {
+                    // Its checksums cannot be had: nobody can tell what it answers from corruption.
+                    Err(error) => result.and(Err(error.clone())),
+                    Ok(_) => result,
                 };
                 match result {
                     Ok(buf) if checked != Ok(Check::Right) => {

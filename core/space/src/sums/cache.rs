@@ -32,21 +32,17 @@ impl SumCache {
         self.behind.load(Ordering::Relaxed) > self.limit / 2
     }
 
-    pub(super) fn behind_changed(&self, before: usize, after: usize) {
-        if after >= before {
-            self.behind.fetch_add(after - before, Ordering::Relaxed);
-        } else {
-            self.behind.fetch_sub(before - after, Ordering::Relaxed);
+    /// Counts the pages of a set, and those that the disks do not have. The set is locked.
+    pub(super) fn changed(&self, before: (usize, usize), after: (usize, usize)) {
+        for (count, before, after) in [(&self.held, before.0, after.0), (&self.behind, before.1, after.1)] {
+            // Wraps where fewer are left, as a subtraction would.
+            count.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
         }
-    }
-
-    pub(super) fn gone(&self, pages: usize) {
-        self.held.fetch_sub(pages, Ordering::Relaxed);
     }
 
     /// A page came; others go where there are too many.
     pub(super) fn admit(&self, sums: &Arc<Sums>, set: usize, page: u32) {
-        let mut held = self.held.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut held = self.held.load(Ordering::Relaxed);
         let mut next = Some((Arc::downgrade(sums), set, page));
         // Each page is looked at once at most, so that the one that came stays for whoever waited for it.
         let mut looks = None;

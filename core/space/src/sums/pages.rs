@@ -23,8 +23,8 @@ pub enum Check {
     Unread,
 }
 
-/// How often a region's checksums changed.
-pub type Ages = [u32; REGIONS];
+/// For each region, when its checksums changed last: a number that no other change of the set has.
+pub type Ages = [u64; REGIONS];
 
 /// Checksums of 512 blocks.
 #[derive(Clone)]
@@ -45,6 +45,8 @@ pub struct Pages {
     blank: Vec<bool>,
     /// Pages that the disk does not have as they are.
     behind: BTreeSet<u32>,
+    held: usize,
+    changes: u64,
 }
 
 /// Which region of which page, and which bit in it.
@@ -79,7 +81,11 @@ impl Page {
     }
 
     fn is_behind(&self) -> bool {
-        self.changed != self.on_disk
+        (0..REGIONS).any(|region| self.is_region_behind(region))
+    }
+
+    fn is_region_behind(&self, region: usize) -> bool {
+        self.changed[region] > self.on_disk[region]
     }
 }
 
@@ -87,12 +93,13 @@ impl Pages {
     /// Of so many blocks; `blank` where the disks have nothing of them.
     pub fn new(blocks: u32, blank: bool) -> Self {
         let count = blocks.div_ceil(PAGE_BLOCKS) as usize;
-        Self { pages: vec![None; count], blank: vec![blank; count], behind: BTreeSet::new() }
+        Self { pages: vec![None; count], blank: vec![blank; count], behind: BTreeSet::new(), held: 0, changes: 0 }
     }
 
     fn open(&mut self, page: usize) -> (&mut Page, bool) {
         let added = self.pages[page].is_none();
         let blank = self.blank[page];
+        self.held += usize::from(added);
         (self.pages[page].get_or_insert_with(|| Box::new(Page::new(blank))), added)
     }
 
@@ -100,6 +107,8 @@ impl Pages {
     pub fn note(&mut self, first: u32, sums: impl Iterator<Item = Option<u32>>) -> Vec<u32> {
         let mut added = Vec::new();
         let mut last = None;
+        self.changes += 1;
+        let age = self.changes;
         for (block, sum) in (first..).zip(sums) {
             let (at, region, bit) = place(block);
             let (page, new) = self.open(at);
@@ -116,7 +125,7 @@ impl Pages {
             }
             page.newer[region] |= bit;
             if last != Some((at, region)) {
-                page.changed[region] = page.changed[region].wrapping_add(1);
+                page.changed[region] = age;
                 page.used = true;
                 self.behind.insert(at as u32);
                 last = Some((at, region));
@@ -129,8 +138,8 @@ impl Pages {
     pub fn touch(&mut self, region: u32) -> bool {
         let at = region / PAGE_REGIONS;
         let Some(page) = self.pages[at as usize].as_mut().filter(|page| page.read) else { return false };
-        let changed = &mut page.changed[(region % PAGE_REGIONS) as usize];
-        *changed = changed.wrapping_add(1);
+        self.changes += 1;
+        page.changed[(region % PAGE_REGIONS) as usize] = self.changes;
         self.behind.insert(at);
         true
     }
@@ -206,8 +215,10 @@ impl Pages {
     pub fn written(&mut self, page: u32, ages: Ages) {
         self.blank[page as usize] = false;
         if let Some(held) = &mut self.pages[page as usize] {
-            held.on_disk = ages;
-            if !held.is_behind() {
+            held.on_disk.iter_mut().zip(ages).for_each(|(known, age)| *known = age.max(*known));
+            if held.is_behind() {
+                self.behind.insert(page);
+            } else {
                 self.behind.remove(&page);
             }
         }
@@ -221,7 +232,7 @@ impl Pages {
     /// Whether the disks do not have the checksums of a region as they are.
     pub fn is_region_behind(&self, region: u32) -> bool {
         let index = (region % PAGE_REGIONS) as usize;
-        self.pages[(region / PAGE_REGIONS) as usize].as_ref().is_some_and(|page| page.changed[index] != page.on_disk[index])
+        self.pages[(region / PAGE_REGIONS) as usize].as_ref().is_some_and(|page| page.is_region_behind(index))
     }
 
     /// Gives the memory of a page back, unless it was used since the last time or the disks do not have it. Answers whether it is gone.
@@ -231,6 +242,7 @@ impl Pages {
             return false;
         }
         self.pages[page as usize] = None;
+        self.held -= 1;
         true
     }
 
@@ -244,18 +256,20 @@ impl Pages {
         let Some(held) = self.pages[page as usize].as_ref().filter(|held| held.read && !self.blank[page as usize]) else {
             return Vec::new();
         };
-        (0u32..).zip(held.regions).filter(|(index, _)| held.changed[*index as usize] == held.on_disk[*index as usize]).collect()
+        (0u32..).zip(held.regions).filter(|(index, _)| !held.is_region_behind(*index as usize)).collect()
     }
 
     /// How many are in memory.
     pub fn count(&self) -> usize {
-        self.pages.iter().flatten().count()
+        self.held
     }
 
     /// Forgets everything: other disks are to hold these, and have nothing yet.
     pub fn clear(&mut self) {
-        let count = self.pages.len();
-        *self = Self { pages: vec![None; count], blank: vec![true; count], behind: BTreeSet::new() };
+        self.pages.fill(None);
+        self.blank.fill(true);
+        self.behind.clear();
+        self.held = 0;
     }
 }
 
@@ -295,6 +309,25 @@ mod tests {
         assert!(pages.behind().is_empty() && !pages.evict(0), "it was used");
         assert!(pages.evict(0));
         assert_eq!((pages.count(), pages.get(70), pages.is_blank(0)), (0, Err(()), false));
+    }
+
+    #[test]
+    fn what_was_written_late_counts_for_nothing_newer() {
+        let mut pages = Pages::new(512, true);
+        pages.note(0, [Some(1)].into_iter());
+        let (_, first) = pages.snapshot(0).expect("nothing is on disk");
+        pages.written(0, first);
+        assert!(!pages.evict(0) && pages.evict(0), "the disks have it");
+        pages.note(0, [Some(2)].into_iter());
+        pages.take_read(0, &[None; 8]);
+        pages.written(0, first);
+        assert!(pages.is_region_behind(0) && pages.behind().contains(&0), "the change after the page came back is not on disk");
+        let (_, second) = pages.snapshot(0).expect("read");
+        pages.note(64, [Some(3)].into_iter());
+        let (_, third) = pages.snapshot(0).expect("read");
+        pages.written(0, third);
+        pages.written(0, second);
+        assert!(pages.behind().is_empty() && !pages.is_region_behind(1), "an older write that ends later takes nothing back");
     }
 
     #[test]

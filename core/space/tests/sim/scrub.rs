@@ -18,7 +18,7 @@ use crate::world::World;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 /// Blocks that the stories write: whole bands, of up to four columns of data.
-const BLOCKS: u64 = 192;
+pub const BLOCKS: u64 = 192;
 
 fn machine(seed: u64, disks: usize) -> World {
     let spec = |index| SimDiskSpec {
@@ -32,16 +32,16 @@ fn machine(seed: u64, disks: usize) -> World {
     World::new(sim, (0..disks).map(spec).collect())
 }
 
-fn mirror(copies: u8) -> Shape {
+pub fn mirror(copies: u8) -> Shape {
     Shape::plain(Layout::Mirror { copies }, 1, ByteSize::kib(256))
 }
 
-fn parity(parity: u8, columns: u16) -> Shape {
+pub fn parity(parity: u8, columns: u16) -> Shape {
     Shape::plain(Layout::Parity { parity }, columns, ByteSize::kib(64))
 }
 
 /// Tells one story of a space of this shape, with [`BLOCKS`] blocks written and at rest.
-fn story<F: Future<Output = ()> + 'static>(
+pub fn story<F: Future<Output = ()> + 'static>(
     seed: u64,
     shape: Shape,
     tell: impl FnOnce(Rc<World>, Arc<Pool>, Arc<Space>) -> F + 'static,
@@ -68,7 +68,7 @@ fn story<F: Future<Output = ()> + 'static>(
     done.expect("no power cut is planned");
 }
 
-fn byte_of(block: u64) -> u8 {
+pub fn byte_of(block: u64) -> u8 {
     block as u8 + 1
 }
 
@@ -81,17 +81,17 @@ async fn check(space: &Space) {
 }
 
 /// Where a slab holds data: the disk's number, and the offset of a block on it.
-fn place(space: &Space, slab: usize, block: u64) -> (usize, u64) {
+pub fn place(space: &Space, slab: usize, block: u64) -> (usize, u64) {
     let slab = &space.map()[0].slabs[slab];
     (slab.path.trim_start_matches("/sim/").parse().expect("a number"), slab.offset_bytes + HEAD_BYTES + block * BLOCK_BYTES)
 }
 
 /// How many blocks of each slab hold data or parity, from the first on.
-fn held(space: &Space) -> u64 {
+pub fn held(space: &Space) -> u64 {
     BLOCKS / u64::from(space.record().shape.data_columns())
 }
 
-fn spoil(world: &World, space: &Space, slab: usize, block: u64) -> Spoiled {
+pub fn spoil(world: &World, space: &Space, slab: usize, block: u64) -> Spoiled {
     let (disk, at) = place(space, slab, block);
     Spoiled::block(&world.disk(disk), at, &world.sim.random())
 }
@@ -226,7 +226,7 @@ fn with_a_disk_out_what_is_left_is_compared_and_made_readable() {
     }
 }
 
-async fn pull(world: &World, pool: &Pool, disk: usize) {
+pub async fn pull(world: &World, pool: &Pool, disk: usize) {
     let serial = world.disk(disk).spec().serial.clone();
     world.disk(disk).disappear(Disappearance::Cable);
     let member = pool.disks().into_iter().find(|member| member.record.serial == serial).expect("a member");

@@ -8,7 +8,7 @@ use std::time::Duration;
 use holdfast_device::file::{FileDevice, FileOptions};
 use holdfast_device::reactor::{self, ReactorHandle, ReactorSettings};
 use holdfast_device::{Durability, Io, IoBuf, IoSlice};
-use holdfast_model::{BLOCK_BYTES, ByteSize, DiskState, Layout, Provisioning, Shape};
+use holdfast_model::{BLOCK_BYTES, ByteSize, DiskState, Integrity, Layout, Provisioning, Shape};
 use holdfast_pool::{Candidate, DiskInfo, Env, Event, EventSink, Pool, SpaceSpec, Witness, WitnessRecord, scan};
 use holdfast_space::{Space, SpaceSettings};
 use rand::rngs::SmallRng;
@@ -121,7 +121,7 @@ fn stress(name: &str, options: &FileOptions, layout: Layout) {
     let made = first.call(move || async move {
         let pool = Pool::create(env(1), "tank".parse().expect("a name"), disks).await.expect("a pool");
         let columns = if layout.parity() > 0 { 4 } else { 2.min(5 / u16::from(layout.copies())) };
-        let shape = Shape::plain(layout, columns, ByteSize::kib(64));
+        let shape = Shape::plain(layout, columns, ByteSize::kib(64)).with_integrity(Integrity::Crc32c);
         let size_bytes = BLOCKS * BLOCK_BYTES;
         let spec = SpaceSpec {
             name: "vol".parse().expect("a name"),
