@@ -18,7 +18,7 @@ pub(crate) const LAYOUTS: [Layout; 5] = [
     Layout::Parity { parity: 1 },
     Layout::Parity { parity: 2 },
 ];
-/// What fewer columns must give at least, in percent, to be what limits.
+/// What fewer columns must give at least, or large disks must leave over, in percent, to be what limits.
 const WORTH_PERCENT: u64 = 2;
 
 /// What a pool could hold in each layout.
@@ -81,7 +81,9 @@ fn limit(pool: &Pool, room: &RoomUse, capacity: &Capacity, disks: usize) -> (Cap
         );
         return (CapacityLimit::Columns, reason);
     }
-    match capacity.limit {
+    // What is left over of even disks is less than that.
+    let slight = capacity.unused_bytes * 100 < (capacity.raw_bytes + capacity.unused_bytes) * WORTH_PERCENT;
+    match if slight && capacity.limit != Limit::Map { Limit::Room } else { capacity.limit } {
         Limit::Map => (CapacityLimit::Map, "the smallest disk has room for the map of so many rows only".into()),
         Limit::LargeDisks(count) => {
             let which = if count == 1 { "one disk has".into() } else { format!("{count} disks have") };
