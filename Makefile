@@ -34,6 +34,7 @@ bench: packages
 		SUBJECTS=simple,simple-plain,two-way,two-way-plain,parity2,parity2-plain $(TARGET)/release/bench
 	@ROUNDS=$(ROUNDS) QUICK=$(QUICK) $(TARGET)/release/parity
 	@$(TARGET)/release/simulated
+	@$(TARGET)/release/rebuild
 
 soak: packages
 	$(CARGO) build --workspace --all-targets --profile test

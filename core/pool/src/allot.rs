@@ -84,6 +84,13 @@ pub fn allot(config: &mut Config, space: &SpaceRecord) -> Result<RowRecord, Pool
     })
 }
 
+/// When it is the turn of a disk among those that are as empty. Mixed, so that every disk shares rows with every other: what is lost with
+/// one is then read from all.
+fn turn(disk: u16, row: u64) -> u64 {
+    let mixed = (row.wrapping_mul(1 << 16) ^ u64::from(disk)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 16
+}
+
 /// Takes the units of a row on disks that `rank` does not refuse, those of a low rank before the others, and with
 /// `enclosure_aware` spread over enclosures. Where there is no room, tells how many disks in service have it.
 pub fn allot_on(
@@ -94,7 +101,6 @@ pub fn allot_on(
     rank: &dyn Fn(&DiskRecord) -> Option<u8>,
 ) -> Result<RowRecord, usize> {
     let id = config.next_row;
-    let disks = config.disks.len() as u64;
     let online = |disk: &DiskRecord| disk.state == DiskState::Online;
     let wanted = || config.disks.values().filter(|disk| online(disk) && rank(disk).is_some());
     let together = match enclosure_aware {
@@ -116,7 +122,7 @@ pub fn allot_on(
     if fitting.len() < shape.width() || in_service < shape.least_width() {
         return Err(in_service);
     }
-    fitting.sort_by_key(|(out, rank, free, disk)| (*out, *rank, Reverse(*free), (u64::from(*disk) + id) % disks));
+    fitting.sort_by_key(|(out, rank, free, disk)| (*out, *rank, Reverse(*free), turn(*disk, id)));
     let chosen: Vec<u16> = if enclosure_aware {
         let fitting: Vec<Fitting<'_>> = (0u64..)
             .zip(&fitting)

@@ -230,3 +230,19 @@ fn a_configuration_too_large_for_a_disk_is_refused_not_the_disk() {
     lab.mirror(&pool, "small");
     import_agrees(&lab, pool);
 }
+
+/// What is lost with a disk is read from all others.
+#[test]
+fn every_disk_shares_rows_with_every_other() {
+    let lab = Lab::small(21, 12);
+    let pool = lab.created(&lab.all());
+    let space = lab.space(&pool, spec("vm", mirror_of(2), 1, Provisioning::Fixed, 200 * MIB)).expect("room");
+    let mut partners = std::collections::BTreeSet::new();
+    for (_, row) in pool.rows(space.id) {
+        let disks: Vec<u16> = row.slabs.iter().map(|slab| slab.disk()).collect();
+        if disks.contains(&3) {
+            partners.extend(disks);
+        }
+    }
+    assert!(partners.len() > 7, "disk 3 shares rows with {partners:?} alone");
+}

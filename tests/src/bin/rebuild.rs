@@ -1,7 +1,7 @@
 //! How long the rebuild of a lost disk takes, by simulation and by a model: into the free room of the whole pool, and onto one hot
 //! spare. Prints Markdown.
 //!
-//! Simulated two-way mirrors on half-full disks of 7,200 rpm and 16 GiB lose one of theirs; what is measured is the rate at which its slabs come back with no
+//! Simulated two-way mirrors on half-full disks of 7,200 rpm and 4 GiB lose one of theirs; what is measured is the rate at which its slabs come back with no
 //! load, and the table says how long 2 TB take at that rate: a disk of 4 TB that is half full. The model has each byte read once and written
 //! once at the disks' streaming rate, by as many pairs of disks as there are, or as work at a time.
 
@@ -13,7 +13,10 @@ use holdfast_model::{ByteSize, DiskState, Layout, Media, Provisioning, Shape, Us
 use holdfast_pool::{Candidate, DiskChange, DiskInfo, Env, Event, EventSink, Pool, SpaceSpec, Witness, WitnessRecord};
 use holdfast_space::{Space, SpaceSettings, Unlimited};
 
-const DISK: ByteSize = ByteSize::gib(16);
+const DISK: ByteSize = ByteSize::gib(4);
+/// The disk that is lost, and the one that is spared where one is.
+const LOST: u16 = 3;
+const SPARE: u16 = 0;
 const LOST_BYTES: f64 = 2e12;
 /// The streaming rate of a disk.
 const RATE: f64 = 200e6;
@@ -49,11 +52,20 @@ fn candidate(sim: &Sim, index: usize) -> Candidate {
     Candidate { device: SimDisk::new(sim, spec), info }
 }
 
+async fn set_usage(pool: &Pool, disk: Uuid, usage: Usage) {
+    pool.set_disk(disk, DiskChange { usage: Some(usage), ..DiskChange::default() }).await.expect("a member");
+}
+
 /// Makes a half-full pool, loses a disk, and answers at how many bytes a second its slabs come back.
 async fn rebuild(env: Env, disks: Vec<Candidate>, shape: Shape, onto_spare: bool) -> f64 {
     let clock = env.clock.clone();
     let count = disks.len() as u64;
     let pool = Pool::create(env, "tank".parse().expect("a name"), disks).await.expect("blank disks");
+    if onto_spare {
+        let spare = pool.disks()[usize::from(SPARE)].record.id;
+        set_usage(&pool, spare, Usage::HotSpare).await;
+    }
+    let count = if onto_spare { count - 1 } else { count };
     let spec = SpaceSpec {
         name: "vol".parse().expect("a name"),
         shape,
@@ -64,9 +76,8 @@ async fn rebuild(env: Env, disks: Vec<Candidate>, shape: Shape, onto_spare: bool
     };
     let record = pool.create_space(spec).await.expect("room is there");
     let space = Space::open(pool.clone(), record.id, SpaceSettings::default()).expect("just made");
-    let lost = 3u16;
     let chunk = IoBuf::zeroed(4 << 20).freeze();
-    for number in pool.chunks_on(record.id, lost) {
+    for number in pool.chunks_on(record.id, LOST) {
         let start = u64::from(number) * record.chunk_bytes;
         let end = (start + record.chunk_bytes).min(record.size_bytes);
         for offset in (start..end).step_by(chunk.len()) {
@@ -77,12 +88,11 @@ async fn rebuild(env: Env, disks: Vec<Candidate>, shape: Shape, onto_spare: bool
     space.close().await.expect("closed");
     let space = Space::open(pool.clone(), record.id, SpaceSettings::default()).expect("it is there");
     if onto_spare {
-        for disk in pool.disks() {
-            let usage = if disk.record.index == 0 { Usage::HotSpare } else { Usage::Retired };
-            pool.set_disk(disk.record.id, DiskChange { usage: Some(usage), ..DiskChange::default() }).await.expect("a member");
+        for disk in pool.disks().iter().filter(|disk| disk.record.index != SPARE) {
+            set_usage(&pool, disk.record.id, Usage::Retired).await;
         }
     }
-    pool.disk_out(lost, DiskState::Missing, "pulled").await.expect("a quorum is there");
+    pool.disk_out(LOST, DiskState::Missing, "pulled").await.expect("a quorum is there");
     let bytes = space.bytes_to_rebuild();
     let before = clock.now();
     space.rebuild(&Unlimited).await.expect("there is room");

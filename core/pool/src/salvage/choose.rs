@@ -336,8 +336,8 @@ impl ChosenRow {
         let beside =
             self.slabs.iter().enumerate().find(|(other, place)| *other != index && place.is_some_and(|place| place.disk == disk));
         match (self.slabs[index], beside.map(|(other, _)| other)) {
-            (Some(known), _) if known.arriving < new.arriving => return false,
-            (Some(known), _) if known.arriving > new.arriving => self.slabs[index] = Some(new),
+            (Some(known), _) if !known.arriving && new.arriving => return false,
+            (Some(known), _) if known.arriving && !new.arriving => self.slabs[index] = Some(new),
             (Some(known), _) if known.maps.iter().sum::<u64>() >= new.maps.iter().sum::<u64>() => return false,
             (_, Some(_)) => return false,
             _ => self.slabs[index] = Some(new),
