@@ -31,7 +31,7 @@ pub struct DiskCounters {
     pub checksum_errors: AtomicU64,
     /// Bad ranges rewritten from another copy.
     pub repaired: AtomicU64,
-    /// Requests whose time was taken: one of [`TIMED_EVERY`].
+    /// Requests whose time was taken: one of so many that they cost nothing.
     pub timed: AtomicU64,
     /// How long these took together, in nanoseconds.
     pub timed_nanos: AtomicU64,
