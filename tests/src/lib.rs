@@ -15,6 +15,7 @@
 //! Invariant: nothing here knows the daemon from inside; it is its command line, its sockets and its files only.
 
 pub mod command;
+pub mod corruption;
 pub mod daemon;
 pub mod fio;
 pub mod load;

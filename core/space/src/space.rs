@@ -497,9 +497,6 @@ impl Inner {
             shard.freeing.insert(chunk);
             shard.open.remove(&chunk)
         };
-        if let Some(row) = &row {
-            self.touched.lock().expect("no panic while held").remove(&row.record.id);
-        }
         // It holds nothing, so this may be on the disks before the pool knows.
         if let Some(row) = &row {
             row.write_off().await;
@@ -509,6 +506,8 @@ impl Inner {
         if let Some(row) = row {
             match freed {
                 Ok(freed) => {
+                    // Until now a flush had to see to it that what was discarded stays so.
+                    self.forget_touched(&row);
                     if let Some(bands) = &row.parity {
                         bands.forget();
                     }

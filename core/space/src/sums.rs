@@ -311,7 +311,10 @@ impl Row {
         if self.sums_slabs(set).next().is_none() {
             return Ok(None);
         }
-        self.read_sums(set, Blocks { start: first, end: first + 1 }).await?;
+        match self.read_sums(set, Blocks { start: first, end: first + 1 }).await {
+            Err(_) if self.sums_slabs(set).next().is_none() => return Ok(None),
+            read => read?,
+        }
         let Some((regions, ages)) = sums.set(set).snapshot(page) else { return Ok(None) };
         // Whoever begins to take writes from here on is told anew what it does not have.
         let writes = self.sums_slabs(set).map(|index| {
@@ -387,7 +390,9 @@ impl Row {
         }
         let _one = sums.writing.lock().await;
         let first = page * PAGE_BLOCKS;
-        self.read_sums(set, Blocks { start: first, end: first + 1 }).await?;
+        if self.read_sums(set, Blocks { start: first, end: first + 1 }).await.is_err() {
+            return Ok(odd);
+        }
         let mut settled = sums.set(set).settled(page);
         if let Some(column) = self.columns.get(set) {
             // What the copies have of marked regions may differ, and of blocks that hold nothing.

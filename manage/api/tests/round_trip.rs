@@ -139,7 +139,7 @@ fn requests_and_answers_keep_their_shape() {
             counters: Default::default(),
         },
         json!({ "name": "tank/vm", "id": "00000000-0000-0000-0000-000000000001", "layout": "simple", "copies": 1, "parity": 0, "columns": 2,
-                "interleave_bytes": 4096, "provisioning": "thin", "size_bytes": 8192, "chunk_bytes": 4096, "enclosure_aware": false,
+                "interleave_bytes": 4096, "integrity": "crc32c", "provisioning": "thin", "size_bytes": 8192, "chunk_bytes": 4096, "enclosure_aware": false,
                 "allocated_bytes": 0,
                 "raw_bytes": 0, "journal": null, "dirty_bytes": 0, "stale_slabs": 0, "state": "resyncing", "health": "healthy", "conditions": [],
                 "counters": { "reads": 0, "read_bytes": 0, "writes": 0, "written_bytes": 0, "discards": 0,

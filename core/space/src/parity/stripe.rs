@@ -195,22 +195,21 @@ impl Row {
     }
 
     /// Takes the checksums that are not known of pieces that agree with one another. The turn of the band must be held.
-    pub async fn note_unknown(&self, rows: &Rows, pieces: &Pieces) -> Result<(), IoError> {
-        let Some(sums) = &self.sums else { return Ok(()) };
+    pub async fn note_unknown(&self, rows: &Rows, pieces: &Pieces) {
+        let Some(sums) = &self.sums else { return };
         let geometry = self.bands().geometry;
         let first = geometry.first_block(rows);
         for piece in 0..geometry.columns {
             let Known::Bytes(bytes) = &pieces.known[piece] else { continue };
             let index = geometry.column(rows.stripe, piece);
             let holes = self.unheld(&geometry, pieces, piece, rows.len);
-            let known = self.known_sums(index, Blocks { start: first, end: first + rows.len }).await?;
+            let Ok(known) = self.known_sums(index, Blocks { start: first, end: first + rows.len }).await else { continue };
             for at in (0u32..).zip(known).filter(|(_, sum)| sum.is_none()).map(|(at, _)| at) {
                 if !holes.iter().any(|(from, to)| (*from..*to).contains(&at)) {
                     sums.note_data(index, first + at, &bytes[bytes_of(at)..bytes_of(at + 1)]);
                 }
             }
         }
-        Ok(())
     }
 
     /// Blocks of a piece that do not count: those that hold nothing, or for parity those for which no data unit does.

@@ -37,7 +37,7 @@ const FORMS: &[&str] = &[
     "pool import",
     "pool import --disk-dir D --disk-dir E POOL --force",
     "pool salvage a b",
-    "pool salvage a b --dry-run --json",
+    "pool salvage a b --dry-run",
     "pool salvage a --write --name POOL --pool 6a1c3a4e-6c5e-4f9e-8f1e-0d7f2f4a9b11",
     "pool export POOL",
     "pool destroy POOL --yes",

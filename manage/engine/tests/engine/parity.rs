@@ -128,8 +128,8 @@ async fn a_plan_counts_what_the_pool_would_give() {
     engine.create_pool(pool("tank", &disks)).await.unwrap();
     rotate(&engine, &disks).await;
     let before = engine.pool("tank").unwrap();
-    let plain = CreateSpace { integrity: Some(Integrity::None), ..parity("tank/p", 1, 64 * MIB) };
-    let plan = engine.plan_space(&plain).unwrap();
+    let plain = |size_bytes| CreateSpace { integrity: Some(Integrity::None), ..parity("tank/p", 1, size_bytes) };
+    let plan = engine.plan_space(&plain(64 * MIB)).unwrap();
     assert_eq!(engine.pool("tank").unwrap(), before);
     let shown: Vec<_> = plan
         .options
@@ -160,11 +160,11 @@ async fn a_plan_counts_what_the_pool_would_give() {
     assert!(plan.fits && plan.notes.iter().any(|note| note.contains("dual parity of 4 columns needs 4 disks")), "{plan:?}");
 
     let usable = single.usable_bytes;
-    let larger = engine.plan_space(&parity("tank/p", 1, usable + 4096)).unwrap();
+    let larger = engine.plan_space(&plain(usable + 4096)).unwrap();
     assert!(!larger.fits && larger.notes[0].contains("does not fit"), "{larger:?}");
-    assert!(engine.create_space(parity("tank/p", 1, usable + 4096)).await.is_err());
-    assert!(engine.create_space(parity("tank/p", 1, usable)).await.unwrap().changed);
-    let again = engine.plan_space(&parity("tank/p", 1, usable));
+    assert!(engine.create_space(plain(usable + 4096)).await.is_err());
+    assert!(engine.create_space(plain(usable)).await.unwrap().changed);
+    let again = engine.plan_space(&plain(usable));
     assert!(again.is_err(), "the pool is full, so there is nothing to tell");
     engine.shutdown().await;
 }
