@@ -10,6 +10,14 @@ use holdfast_api::JobPriority;
 use holdfast_engine::Address;
 use holdfast_model::{ByteSize, Media, RetirePolicy, SpacePath, Usage, Uuid};
 
+mod values;
+
+pub use values::{AlertPercents, Cap, Every};
+use values::{
+    parse_alerts, parse_cap, parse_duration, parse_every, parse_grace, parse_media, parse_priority, parse_retire_policy,
+    parse_usage,
+};
+
 /// Pools disks, keeps virtual disks on them, and serves these to NBD clients.
 #[derive(Debug, Parser)]
 #[command(name = "holdfast", version, propagate_version = true, disable_help_subcommand = true, max_term_width = 110)]
@@ -626,95 +634,6 @@ pub struct Demo {
     /// End after the showing instead of staying up
     #[arg(long)]
     pub once: bool,
-}
-
-/// Bytes a second at most; 0 for no cap.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cap(pub u64);
-
-/// Thresholds of alerts, in percent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AlertPercents(pub Vec<u8>);
-
-/// How often something is done by itself; never if none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Every(pub Option<Duration>);
-
-/// A duration as people write it: `50us`, `2ms`, `1s`, `12h`, `7d`, `0`.
-fn parse_duration(text: &str) -> Result<Duration, String> {
-    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let wrong = || format!("'{text}' is no time: write a whole number with us, ms, s, m, h or d, for example 50us or 7d");
-    let number: u64 = number.parse().map_err(|_| wrong())?;
-    let seconds = |each: u64| number.checked_mul(each).map(Duration::from_secs).ok_or_else(wrong);
-    match unit.trim() {
-        "us" | "µs" => Ok(Duration::from_micros(number)),
-        "ms" => Ok(Duration::from_millis(number)),
-        "s" => seconds(1),
-        "m" => seconds(60),
-        "h" => seconds(60 * 60),
-        "d" => seconds(24 * 60 * 60),
-        "" if number == 0 => Ok(Duration::ZERO),
-        _ => Err(wrong()),
-    }
-}
-
-fn parse_every(text: &str) -> Result<Every, String> {
-    match text {
-        "never" => Ok(Every(None)),
-        _ => match parse_duration(text)? {
-            Duration::ZERO => Err("write a time above 0, or never".into()),
-            every => Ok(Every(Some(every))),
-        },
-    }
-}
-
-fn parse_alerts(text: &str) -> Result<AlertPercents, String> {
-    if text == "none" {
-        return Ok(AlertPercents(Vec::new()));
-    }
-    let percents = text.split(',').map(|part| part.trim().trim_end_matches('%').parse::<u8>());
-    let percents: Result<Vec<u8>, _> = percents.collect();
-    percents.map(AlertPercents).map_err(|_| format!("'{text}' are no thresholds: write for example 70,85,95, or none"))
-}
-
-fn parse_cap(text: &str) -> Result<Cap, String> {
-    if text == "none" {
-        return Ok(Cap(0));
-    }
-    let size = text.strip_suffix("/s").unwrap_or(text).parse::<ByteSize>().map_err(|error| error.to_string())?;
-    if size.bytes() == 0 { Err("write a size above 0, or none".into()) } else { Ok(Cap(size.bytes())) }
-}
-
-fn parse_word<T: serde::de::DeserializeOwned>(text: &str, words: &str) -> Result<T, String> {
-    serde_json::from_value(serde_json::Value::String(text.into())).map_err(|_| format!("choose one of {words}"))
-}
-
-fn parse_media(text: &str) -> Result<Media, String> {
-    match text {
-        "hdd" | "ssd" => parse_word(text, ""),
-        _ => Err("choose one of hdd, ssd".into()),
-    }
-}
-
-fn parse_usage(text: &str) -> Result<Usage, String> {
-    parse_word(text, "auto, manual, hot-spare, journal, retired")
-}
-
-fn parse_retire_policy(text: &str) -> Result<RetirePolicy, String> {
-    parse_word(text, "auto, always, never")
-}
-
-fn parse_grace(text: &str) -> Result<Duration, String> {
-    let grace = parse_duration(text)?;
-    if u32::try_from(grace.as_secs()).is_err() || grace.subsec_nanos() > 0 {
-        return Err("write whole seconds, for example 5m".into());
-    }
-    Ok(grace)
-}
-
-fn parse_priority(text: &str) -> Result<JobPriority, String> {
-    parse_word(text, "low, normal, high")
 }
 
 #[cfg(test)]
