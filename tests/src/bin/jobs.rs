@@ -61,7 +61,7 @@ fn main() {
     let scene = Scene::new();
     let daemon = Daemon::start(&scene);
     let disks = daemon.pool(&scene, "tank", DISKS, "1GiB");
-    let uri = daemon.space("tank/vm", &["--layout", "mirror", "--size", &size.to_string()]);
+    let uri = daemon.space("tank/vm", &["--layout", "mirror", "--columns", "3", "--size", &size.to_string()]);
     let (image, out) = (scene.path("image"), scene.path("out"));
     std::fs::write(&image, bytes(3, size as usize)).expect("an image can be written");
     run("nbdcopy", &["--flush", &image, &uri]).succeeded();
@@ -105,7 +105,7 @@ fn main() {
         let convert = |options: &[&str]| daemon.json(&[&["space", "convert", "tank/vm", "--wait"], options].concat());
         let to = convert(&["--layout", "parity", "--parity", "2", "--columns", "6"]);
         ratios[2].push(size as f64 / seconds(&to) / copy_rate(size));
-        convert(&["--layout", "mirror"]);
+        convert(&["--layout", "mirror", "--columns", "3"]);
     }
     println!("## Long work\n");
     println!("| what | peer in the same run | bound | ratio |");
