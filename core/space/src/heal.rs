@@ -230,11 +230,7 @@ impl Row {
 
     async fn write_mends(&self, mends: Vec<Mend>) -> Result<(), IoError> {
         for mend in mends.into_iter().filter(|mend| self.slabs.get(mend.index).usable()) {
-            let slab = self.slabs.get(mend.index);
-            let offset = slab.at(u64::from(mend.first) * BLOCK_BYTES);
-            if let Err(error) = slab.disk.write(offset, joined(&mend.blocks), holdfast_device::Durability::Durable).await {
-                self.write_failed(mend.index, &slab, &error).await?;
-            }
+            self.write_durably(mend.index, u64::from(mend.first) * BLOCK_BYTES, joined(&mend.blocks)).await?;
         }
         Ok(())
     }

@@ -117,14 +117,20 @@ impl Row {
         }
     }
 
-    /// Writes what a slab should hold, durably. Answers whether it took it; one that does not is dealt with as after any write.
+    /// Writes what a slab should hold already, and counts that. Answers whether it took it.
     pub async fn rewrite(&self, index: usize, offset: u64, data: IoSlice) -> Result<bool, IoError> {
+        let took = self.write_durably(index, offset, data).await?;
+        if took {
+            self.slabs.get(index).disk.counters.repaired.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(took)
+    }
+
+    /// Writes to one slab, durably. Answers whether it took it; one that does not is dealt with as after any write.
+    pub async fn write_durably(&self, index: usize, offset: u64, data: IoSlice) -> Result<bool, IoError> {
         let slab = self.slabs.get(index);
         match slab.disk.write(slab.at(offset), data, Durability::Durable).await {
-            Ok(()) => {
-                slab.disk.counters.repaired.fetch_add(1, Ordering::Relaxed);
-                Ok(true)
-            }
+            Ok(()) => Ok(true),
             Err(error) => self.write_failed(index, &slab, &error).await.map(|()| false),
         }
     }

@@ -27,13 +27,15 @@ use crate::stripe::{ChunkPart, segments};
 /// Bytes that are copied with one request.
 const PIECE_BYTES: u64 = 512 << 10;
 /// Requests at a time.
-const PIECES: usize = 8;
+pub const PIECES: usize = 8;
 /// The gate is tried when so little is left to copy, or after so many passes.
-const SMALL_BYTES: u64 = 4 << 20;
-const PASSES: u32 = 6;
+pub const SMALL_BYTES: u64 = 4 << 20;
+/// So many passes.
+pub const PASSES: u32 = 6;
 /// How often a row is begun anew because one of its disks went out.
 const TRIES: u32 = 5;
-const PAUSE: Duration = Duration::from_millis(100);
+/// Before the gate is tried again.
+pub const PAUSE: Duration = Duration::from_millis(100);
 
 /// The blocks of a request to a row, which notes them as changed when the request is over, whatever became of it.
 pub struct Changing<'a> {
@@ -215,8 +217,16 @@ impl Inner {
     }
 }
 
+/// Cuts runs of blocks into what one request copies.
+pub fn cut(runs: impl Iterator<Item = (u32, u32)>) -> Vec<(u32, u32)> {
+    let most = (PIECE_BYTES / BLOCK_BYTES) as u32;
+    let pieces = |(start, end): (u32, u32)| (start..end).step_by(most as usize).map(move |at| (at, end.min(at + most)));
+    runs.flat_map(pieces).collect()
+}
+
 impl UsedRow {
-    fn take_changed(&self, blocks: u32) -> BlockSet {
+    /// The blocks of the chunk, which has so many, that were changed since this was asked last.
+    pub fn take_changed(&self, blocks: u32) -> BlockSet {
         self.changed().replace(BlockSet::new(blocks)).unwrap_or_else(|| BlockSet::new(blocks))
     }
 }
@@ -224,9 +234,7 @@ impl UsedRow {
 impl Move<'_> {
     /// Copies blocks. With `again` those that hold nothing any more are emptied. Answers false where the new row took no write.
     async fn copy(&self, blocks: &BlockSet, again: bool, pace: &dyn Pace) -> Result<bool, Ended> {
-        let most = (PIECE_BYTES / BLOCK_BYTES) as u32;
-        let cut = |(start, end): (u32, u32)| (start..end).step_by(most as usize).map(move |at| (at, end.min(at + most)));
-        let pieces: Vec<(u32, u32)> = blocks.runs(0, blocks.limit()).flat_map(cut).collect();
+        let pieces = cut(blocks.runs(0, blocks.limit()));
         for pieces in pieces.chunks(PIECES) {
             let bytes = pieces.iter().map(|(start, end)| u64::from(end - start) * BLOCK_BYTES).sum();
             pace.step(bytes).await?;

@@ -12,7 +12,6 @@
 //! be on its way to them.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::future::join_all;
 use holdfast_device::{Durability, IoBuf, IoError, IoErrorKind, IoSlice};
@@ -23,20 +22,13 @@ use holdfast_pool::{SlabMove, UNIT_BYTES};
 use crate::block_set::BlockSet;
 use crate::column::MapOnDisk;
 use crate::pace::{Ended, Pace, Unlimited};
+use crate::relocate::{PASSES, PAUSE, PIECES, SMALL_BYTES, cut};
 use crate::slab::Slab;
 use crate::space::{Inner, Space, UsedRow};
 use crate::stripe::{Segment, segments};
 
-/// Bytes that are copied with one request.
-const PIECE_BYTES: u64 = 512 << 10;
-/// Requests at a time.
-const PIECES: usize = 8;
-/// The gate is tried when so little is left to copy, or after so many passes.
-const SMALL_BYTES: u64 = 4 << 20;
-const PASSES: u32 = 6;
 /// How often the gate is tried.
 const TRIES: u32 = 50;
-const PAUSE: Duration = Duration::from_millis(100);
 
 impl Space {
     /// Moves a slab as planned. Answers false, and nothing is changed, where it cannot be moved now or makes nothing more even any more.
@@ -191,11 +183,7 @@ impl<'a> SlabCopy<'a> {
             let limit = bands.geometry.bands;
             return bands.lock().changed.replace(BlockSet::new(limit)).unwrap_or_else(|| BlockSet::new(limit));
         }
-        let changed = {
-            let mut guard = self.row.changed();
-            let limit = guard.as_ref().map_or(0, BlockSet::limit);
-            guard.replace(BlockSet::new(limit)).unwrap_or_else(|| BlockSet::new(limit))
-        };
+        let changed = self.row.take_changed((self.space.record.chunk_bytes / BLOCK_BYTES) as u32);
         let mut blocks = BlockSet::new(self.row.columns[self.column()].lock().blocks());
         for (start, end) in changed.runs(0, changed.limit()) {
             let range = segments(self.row.shape(), u64::from(start) * BLOCK_BYTES, (end - start) as usize * BLOCK_BYTES as usize);
@@ -227,11 +215,9 @@ impl<'a> SlabCopy<'a> {
             }
             return Ok(true);
         }
-        let most = (PIECE_BYTES / BLOCK_BYTES) as u32;
-        let pieces: Vec<(u32, u32)> = {
+        let pieces = {
             let state = self.row.columns[self.column()].lock();
-            let held = todo.runs(0, todo.limit()).flat_map(|(start, end)| state.written.runs(start, end));
-            held.flat_map(|(start, end)| (start..end).step_by(most as usize).map(move |at| (at, end.min(at + most)))).collect()
+            cut(todo.runs(0, todo.limit()).flat_map(|(start, end)| state.written.runs(start, end)))
         };
         for pieces in pieces.chunks(PIECES) {
             pace.step(pieces.iter().map(|(start, end)| u64::from(end - start) * BLOCK_BYTES).sum()).await?;
@@ -263,7 +249,7 @@ impl<'a> SlabCopy<'a> {
             self.space.commit_row(self.row).await?;
         } else {
             self.space.flush_row(self.row).await?;
-            self.space.settle_sums(self.row).await?;
+            self.space.settle_sums(self.row, &|_, _| true).await?;
             self.row.unmark(self.column(), |_, _| true).await?;
         }
         Ok(self.is_whole())

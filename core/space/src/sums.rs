@@ -217,7 +217,7 @@ impl Row {
         }
         // One that joins may have what counted before it went; only of a slab with parity nobody else has it.
         let in_step = |index: &usize| self.mirrored() <= self.slabs.get(*index).usable();
-        let mut answered = Err(self.too_few());
+        let mut answered = false;
         for index in self.sums_slabs(set).filter(in_step).collect::<Vec<_>>() {
             match self.read_slab_sums(index, page).await {
                 Ok(regions) => found.iter_mut().zip(regions).for_each(|(found, region)| *found = found.or(region)),
@@ -225,12 +225,12 @@ impl Row {
                 Err(error) if error.kind == IoErrorKind::Media => {}
                 Err(_) => continue,
             }
-            answered = Ok(());
+            answered = true;
             if found.iter().all(Option::is_some) {
                 break;
             }
         }
-        answered.map(|()| found)
+        if answered { Ok(found) } else { Err(self.too_few()) }
     }
 
     /// What a slab has of a page.

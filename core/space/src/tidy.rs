@@ -132,16 +132,16 @@ impl Inner {
     /// Writes all checksums that the disks do not have, durably.
     pub async fn write_all_sums(&self) -> Result<(), IoError> {
         for row in self.open_rows() {
-            let settled = self.settle_sums(&row).await;
+            let settled = self.settle_sums(&row, &|_, _| true).await;
             row.unless_gone(settled)?;
         }
         Ok(())
     }
 
-    /// Writes those of a row.
-    pub async fn settle_sums(&self, row: &Row) -> Result<(), IoError> {
-        if row.sums.as_ref().is_some_and(|sums| !sums.is_settled()) {
-            let written = row.write_sums(&|_, _| true).await?;
+    /// Writes those of a row that are on pages with a region which `wanted` names, of a set.
+    pub async fn settle_sums(&self, row: &Row, wanted: &dyn Fn(usize, u32) -> bool) -> Result<(), IoError> {
+        let written = row.write_sums(wanted).await?;
+        if !written.is_empty() {
             self.settle_disks().await?;
             row.end_sums(written);
         }
@@ -160,15 +160,8 @@ impl Inner {
                 Some(marked) => region < marked.limit() && !marked.contains(region),
                 None => committed,
             };
-            let written = row.write_sums(&clean).await.map(|written| (!written.is_empty()).then_some(written));
-            match written {
-                Ok(None) => {}
-                Ok(Some(written)) => {
-                    self.settle_disks().await?;
-                    row.end_sums(written);
-                }
-                Err(error) => row.unless_gone(Err(error))?,
-            }
+            let settled = self.settle_sums(&row, &clean).await;
+            row.unless_gone(settled)?;
         }
         Ok(())
     }

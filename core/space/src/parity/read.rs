@@ -124,7 +124,7 @@ impl Row {
             drop(under_way);
             match result {
                 Ok(mut buf) => {
-                    let first = (geometry.offset(run.stripe, run.within, place) / BLOCK_BYTES) as u32;
+                    let first = geometry.first_block(&Rows { stripe: run.stripe, place, within: run.within, len: run.len });
                     if let Ok(Check::Right) = self.check_sums(index, first, &buf, &holes).await {
                         clear(&mut buf, &holes);
                         return Ok(buf);

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use holdfast_device::{Durability, IoBuf, IoError, IoErrorKind};
+use holdfast_device::{IoBuf, IoError, IoErrorKind};
 use holdfast_model::wire::crc32c;
 
 use crate::pace::{Ended, Pace};
@@ -67,10 +67,9 @@ impl Row {
                 }
                 Err(error) => return Err(error),
             };
-            let slab = self.slabs.get(index);
-            let offset = slab.at(geometry.offset(rows.stripe, rows.within, rows.place));
-            if let Err(error) = slab.disk.write(offset, bytes.clone(), Durability::Durable).await {
-                return self.write_failed(index, &slab, &error).await;
+            let offset = geometry.offset(rows.stripe, rows.within, rows.place);
+            if !self.write_durably(index, offset, bytes.clone()).await? {
+                return Ok(());
             }
             if let Some(sums) = &self.sums {
                 sums.note_data(index, geometry.first_block(&rows), &bytes);
@@ -90,10 +89,9 @@ impl Row {
                 Err(error) if error.kind == IoErrorKind::Media => (IoBuf::zeroed(bytes_of(1)).freeze(), true),
                 Err(error) => return Err(error),
             };
-            let slab = self.slabs.get(index);
-            let offset = slab.at(geometry.offset(one.stripe, one.within, one.place));
-            if let Err(error) = slab.disk.write(offset, bytes.clone(), Durability::Durable).await {
-                return self.write_failed(index, &slab, &error).await;
+            let offset = geometry.offset(one.stripe, one.within, one.place);
+            if !self.write_durably(index, offset, bytes.clone()).await? {
+                return Ok(());
             }
             let sum = crc32c(&bytes);
             sums.note(index, geometry.first_block(&one), &[if lost { !sum } else { sum }]);

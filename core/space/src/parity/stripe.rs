@@ -157,6 +157,16 @@ impl Row {
         Ok(Pieces { known, ..self.no_pieces(&rows) })
     }
 
+    /// Compares what a piece holds, or is computed to hold, with its checksums.
+    async fn check_piece(&self, rows: &Rows, pieces: &Pieces, piece: usize, bytes: &[u8]) -> Result<Check, IoError> {
+        if self.sums.is_none() {
+            return Ok(Check::Right);
+        }
+        let geometry = self.bands().geometry;
+        let holes = self.unheld(&geometry, pieces, piece, rows.len);
+        self.check_sums(geometry.column(rows.stripe, piece), geometry.first_block(rows), bytes, &holes).await
+    }
+
     /// Compares what was computed in place of what was not as its checksum says. Where a piece holds what was computed, its checksum is
     /// wrong, and with `mends` made good.
     ///
@@ -167,12 +177,10 @@ impl Row {
         let geometry = self.bands().geometry;
         for piece in pieces.failed().into_iter().filter(|piece| wanted >> piece & 1 == 1) {
             let Known::Bytes(bytes) = &pieces.known[piece] else { continue };
-            let index = geometry.column(rows.stripe, piece);
-            let (first, holes) = (geometry.first_block(rows), self.unheld(&geometry, pieces, piece, rows.len));
-            if let Check::Right = self.check_sums(index, first, bytes, &holes).await? {
+            if let Check::Right = self.check_piece(rows, pieces, piece, bytes).await? {
                 continue;
             }
-            let slab = self.slabs.get(index);
+            let holes = self.unheld(&geometry, pieces, piece, rows.len);
             let alike = |held: &IoBuf| {
                 let block = |at: u32| bytes_of(at)..bytes_of(at + 1);
                 let counts = |at: &u32| !holes.iter().any(|(from, to)| (*from..*to).contains(at));
@@ -186,8 +194,9 @@ impl Row {
                 return Err(IoError::new(IoErrorKind::Media, format!("space {}: {cause}", self.path())));
             }
             if mends {
-                slab.disk.counters.repaired.fetch_add(1, Ordering::Relaxed);
-                sums.note_data(index, first, bytes);
+                let index = geometry.column(rows.stripe, piece);
+                self.slabs.get(index).disk.counters.repaired.fetch_add(1, Ordering::Relaxed);
+                sums.note_data(index, geometry.first_block(rows), bytes);
                 pieces.failed &= !(1 << piece);
             }
         }
@@ -292,9 +301,8 @@ impl Row {
                 (slab, result)
             });
             for (piece, (slab, result)) in read.iter().zip(join_all(reads).await) {
-                let (first, holes) = (geometry.first_block(&rows), self.unheld(&geometry, &pieces, *piece, rows.len));
                 let checked = match &result {
-                    Ok(buf) => self.check_sums(geometry.column(rows.stripe, *piece), first, buf, &holes).await,
+                    Ok(buf) => self.check_piece(&rows, &pieces, *piece, buf).await,
                     Err(_) => Ok(Check::Right),
                 };
                 let result = match &checked {

@@ -31,8 +31,7 @@ impl Engine {
         if size < record.size_bytes && !request.discard_beyond {
             self.refuse_loss(&object, &space, size).await?;
         }
-        let space_ref = SpaceRef { pool: open.pool.id(), space: record.uuid, path: path.to_string() };
-        let spec = JobSpec::Convert { space: space_ref, provisioning };
+        let spec = JobSpec::Convert { space: SpaceRef::of(&open, &record), provisioning };
         if let Some(job) = self.jobs.like(&spec)
             && record.shape != shape
         {

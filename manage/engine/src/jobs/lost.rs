@@ -111,11 +111,7 @@ impl Engine {
 impl Inner {
     /// The spaces of a pool that miss slabs on lost disks and for which no repair was asked of late.
     fn spaces_to_rebuild(&mut self, open: &OpenPool, now: Instant, retry: Duration) -> Vec<SpaceRef> {
-        let space = |record: SpaceRecord| SpaceRef {
-            pool: open.pool.id(),
-            space: record.uuid,
-            path: format!("{}/{}", open.name(), record.name),
-        };
+        let space = |record: SpaceRecord| SpaceRef::of(open, &record);
         let (mut lost, mut whole) = (Vec::new(), Vec::new());
         for record in open.pool.spaces() {
             match open.pool.lost_slabs(record.id).is_empty() {

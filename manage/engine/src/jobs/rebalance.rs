@@ -8,7 +8,7 @@ use holdfast_api::{DiskBalance, JobChanged, RebalancePlan, StartJob};
 use holdfast_pool::Pool;
 use holdfast_space::{Ended, Pace};
 
-use super::spec::{JobSpec, Outcome, PoolRef, Site};
+use super::spec::{JobSpec, Outcome, Site};
 use crate::engine::Engine;
 use crate::error::Answer;
 use crate::view::percent;
@@ -19,11 +19,7 @@ impl Engine {
     /// # Errors
     /// If there is no such pool, or the job cannot be written down.
     pub async fn rebalance_pool(self: &Arc<Self>, pool: String, request: StartJob) -> Answer<JobChanged> {
-        self.change(move |engine| async move {
-            let open = engine.pool_named(&pool)?;
-            engine.add_job(JobSpec::Rebalance(PoolRef { pool: open.pool.id(), path: open.name() }), request)
-        })
-        .await
+        self.add_pool_job(pool, JobSpec::Rebalance, request).await
     }
 
     /// What a rebalancing would move, and how full each disk would be. Nothing is changed.

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use holdfast_api::{JobChanged, StartJob};
 use holdfast_space::{Ended, Pace};
 
-use super::spec::{JobSpec, Outcome, Site, SpaceRef};
+use super::spec::{JobSpec, Outcome, Site};
 use crate::engine::Engine;
 use crate::error::Answer;
-use crate::spaces::parse_path;
 
 impl Engine {
     /// Rebuilds what a space lost: answers with the job that does it, the one that is there already if there is one.
@@ -16,13 +15,7 @@ impl Engine {
     /// # Errors
     /// If there is no such space, or the job cannot be written down.
     pub async fn repair_space(self: &Arc<Self>, path: String, request: StartJob) -> Answer<JobChanged> {
-        self.change(move |engine| async move {
-            let path = parse_path(&path)?;
-            let (open, _, space) = engine.space_at(&path)?;
-            let space = SpaceRef { pool: open.pool.id(), space: space.record().uuid, path: path.to_string() };
-            engine.add_job(JobSpec::Repair(space), request)
-        })
-        .await
+        self.add_space_job(path, JobSpec::Repair, request).await
     }
 }
 

@@ -2,14 +2,17 @@
 //!
 //! Invariant: a request that is repeated changes nothing more, and nothing is changed about a job that has ended.
 
+use std::sync::Arc;
+
 use holdfast_api::{ApiError, Job, JobChanged, JobState, SetJob, StartJob};
 use holdfast_model::Uuid;
 
 use super::control::Gate;
-use super::spec::JobSpec;
+use super::spec::{JobSpec, PoolRef, SpaceRef};
 use super::table::{Record, Table};
 use crate::engine::Engine;
 use crate::error::{Answer, conflict, not_found};
+use crate::spaces::parse_path;
 
 fn name(id: u64) -> String {
     format!("job {id}")
@@ -49,6 +52,34 @@ impl Engine {
     /// If there is none, or it ended long ago.
     pub fn job(&self, id: u64) -> Answer<Job> {
         self.jobs.inner().view(id).ok_or_else(|| absent(id))
+    }
+
+    /// Queues a job of a space, unless the same has not ended yet.
+    pub(super) async fn add_space_job(
+        self: &Arc<Self>,
+        path: String,
+        spec: fn(SpaceRef) -> JobSpec,
+        request: StartJob,
+    ) -> Answer<JobChanged> {
+        self.change(move |engine| async move {
+            let (open, _, space) = engine.space_at(&parse_path(&path)?)?;
+            engine.add_job(spec(SpaceRef::of(&open, &space.record())), request)
+        })
+        .await
+    }
+
+    /// Queues a job of a pool, unless the same has not ended yet.
+    pub(super) async fn add_pool_job(
+        self: &Arc<Self>,
+        pool: String,
+        spec: fn(PoolRef) -> JobSpec,
+        request: StartJob,
+    ) -> Answer<JobChanged> {
+        self.change(move |engine| async move {
+            let open = engine.pool_named(&pool)?;
+            engine.add_job(spec(PoolRef::of(&open)), request)
+        })
+        .await
     }
 
     /// Queues a job, unless the same has not ended yet. No other change may be under way.

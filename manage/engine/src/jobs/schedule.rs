@@ -47,11 +47,7 @@ impl Engine {
             (live.pools.values().cloned().collect(), live.offline.keys().copied().collect())
         };
         let spaces = open.iter().flat_map(|open| {
-            let space = |record: holdfast_pool::SpaceRecord| SpaceRef {
-                pool: open.pool.id(),
-                space: record.uuid,
-                path: format!("{}/{}", open.name(), record.name),
-            };
+            let space = |record| SpaceRef::of(open, &record);
             open.pool.spaces().into_iter().map(space)
         });
         let spaces: Vec<SpaceRef> = spaces.collect();

@@ -9,10 +9,9 @@ use holdfast_api::{JobChanged, Severity, StartJob};
 use holdfast_model::{ByteSize, Uuid};
 use holdfast_space::{Ended, Mismatch, Pace, Verified};
 
-use super::spec::{Finding, JobSpec, Outcome, Site, SpaceRef};
+use super::spec::{Finding, JobSpec, Outcome, Site};
 use crate::engine::Engine;
 use crate::error::Answer;
-use crate::spaces::parse_path;
 
 /// Findings of one scrub that are told one by one.
 const TOLD: usize = 100;
@@ -23,13 +22,7 @@ impl Engine {
     /// # Errors
     /// If there is no such space, or the job cannot be written down.
     pub async fn scrub_space(self: &Arc<Self>, path: String, request: StartJob) -> Answer<JobChanged> {
-        self.change(move |engine| async move {
-            let path = parse_path(&path)?;
-            let (open, _, space) = engine.space_at(&path)?;
-            let space = SpaceRef { pool: open.pool.id(), space: space.record().uuid, path: path.to_string() };
-            engine.add_job(JobSpec::Scrub(space), request)
-        })
-        .await
+        self.add_space_job(path, JobSpec::Scrub, request).await
     }
 }
 

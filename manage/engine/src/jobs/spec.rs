@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use holdfast_api::{JobKind, Severity};
 use holdfast_model::{Provisioning, Uuid};
+use holdfast_pool::SpaceRecord;
 use holdfast_space::{Ended, Pace, Space};
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +24,13 @@ pub(crate) struct SpaceRef {
     pub(crate) path: String,
 }
 
+impl SpaceRef {
+    /// A space of a pool.
+    pub(crate) fn of(open: &OpenPool, record: &SpaceRecord) -> Self {
+        Self { pool: open.pool.id(), space: record.uuid, path: format!("{}/{}", open.name(), record.name) }
+    }
+}
+
 /// A pool that a job works on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PoolRef {
@@ -30,6 +38,13 @@ pub(crate) struct PoolRef {
     pub(crate) pool: Uuid,
     /// `POOL`, for people.
     pub(crate) path: String,
+}
+
+impl PoolRef {
+    /// A pool.
+    pub(crate) fn of(open: &OpenPool) -> Self {
+        Self { pool: open.pool.id(), path: open.name() }
+    }
 }
 
 /// A disk of a pool that a job works on.

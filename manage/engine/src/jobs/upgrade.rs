@@ -8,7 +8,7 @@ use holdfast_model::BLOCK_BYTES;
 use holdfast_pool::Feature;
 use holdfast_space::{Ended, Pace};
 
-use super::spec::{JobSpec, Outcome, PoolRef, Site};
+use super::spec::{JobSpec, Outcome, Site};
 use crate::engine::{Engine, OpenPool};
 use crate::error::Answer;
 use crate::view::names;
@@ -23,11 +23,7 @@ impl Engine {
     /// # Errors
     /// If there is no such pool, or the job cannot be written down.
     pub async fn upgrade_pool(self: &Arc<Self>, pool: String, request: StartJob) -> Answer<JobChanged> {
-        self.change(move |engine| async move {
-            let open = engine.pool_named(&pool)?;
-            engine.add_job(JobSpec::Upgrade(PoolRef { pool: open.pool.id(), path: open.name() }), request)
-        })
-        .await
+        self.add_pool_job(pool, JobSpec::Upgrade, request).await
     }
 
     /// What an upgrade would change. Nothing is changed.
