@@ -47,6 +47,7 @@ mod resize;
 mod resync;
 mod row;
 mod scrub;
+mod seldom;
 mod slab;
 mod slab_move;
 mod space;

@@ -13,6 +13,7 @@ use crate::block_map::REGION_BYTES;
 use crate::column::Blocks;
 use crate::parity::clear;
 use crate::row::Row;
+use crate::seldom::seldom;
 use crate::slab::Slab;
 use crate::space::Inner;
 use crate::stripe::{ChunkPart, Segment, chunk_parts, segments};
@@ -59,7 +60,7 @@ impl Row {
             let Some((index, slab)) = self.choose_copy(column, offset, &failed) else {
                 match first_error {
                     Some(error) => return Err(error),
-                    None => self.settle_column(column).await?,
+                    None => seldom(self.settle_column(column)).await?,
                 }
                 continue;
             };
@@ -69,12 +70,12 @@ impl Row {
             match result {
                 Ok(buf) => {
                     if !failed.is_empty() {
-                        self.repair(column, offset, len, &failed).await;
+                        seldom(self.repair(column, offset, len, &failed)).await;
                     }
                     return Ok(buf);
                 }
                 Err(error) => {
-                    self.read_failed(&slab, &error).await;
+                    seldom(self.read_failed(&slab, &error)).await;
                     failed.push(index);
                     first_error.get_or_insert(error);
                     buf = IoBuf::new(len);
@@ -164,9 +165,9 @@ impl Inner {
             return self.read_part(&first, buf).await;
         }
         let len = buf.len();
-        let mut pieces = vec![self.read_part(&first, buf.split_to(first.len)).await?];
-        for part in parts {
-            pieces.push(self.read_part(&part, buf.split_to(part.len)).await?);
+        let mut pieces = Vec::new();
+        for part in std::iter::once(first).chain(parts) {
+            pieces.push(seldom(self.read_part(&part, buf.split_to(part.len))).await?);
         }
         Ok(gather(pieces, len))
     }
@@ -182,7 +183,7 @@ impl Inner {
     /// Fills `buf` from a part of a row.
     pub async fn read_row(&self, row: &Arc<Row>, part: &ChunkPart, mut buf: IoBuf) -> Result<IoBuf, IoError> {
         if row.parity.is_some() {
-            return self.read_bands(row, part, buf).await;
+            return seldom(self.read_bands(row, part, buf)).await;
         }
         let mut cut = segments(row.shape(), part.offset, part.len);
         let first = cut.next().expect("a part is not empty");
@@ -191,9 +192,8 @@ impl Inner {
         }
         let pieces: Vec<(Segment, IoBuf)> =
             std::iter::once(first).chain(cut).map(|segment| (segment, buf.split_to(segment.len))).collect();
-        let reads =
-            join_all(pieces.into_iter().map(|(segment, piece)| async move { self.read_segment(row, &segment, piece).await }));
-        let pieces = reads.await.into_iter().collect::<Result<Vec<IoBuf>, IoError>>()?;
+        let reads = pieces.into_iter().map(|(segment, piece)| async move { self.read_segment(row, &segment, piece).await });
+        let pieces = seldom(join_all(reads)).await.into_iter().collect::<Result<Vec<IoBuf>, IoError>>()?;
         Ok(gather(pieces, part.len))
     }
 
@@ -211,7 +211,7 @@ impl Inner {
             return Ok(buf);
         }
         if unsynced {
-            row.resync(segment.column, blocks.regions()).await?;
+            seldom(row.resync(segment.column, blocks.regions())).await?;
         }
         let holes: Vec<(u32, u32)> = if held == end - start {
             Vec::new()
@@ -222,7 +222,7 @@ impl Inner {
         let mut buf = row.read_column(segment.column, segment.offset, buf).await?;
         let slab = segment.column * row.copies();
         if let Check::Wrong(_) = row.check_sums(slab, start, &buf, &holes).await? {
-            return row.read_right(segment.column, blocks).await;
+            return seldom(row.read_right(segment.column, blocks)).await;
         }
         clear(&mut buf, &holes);
         Ok(buf)

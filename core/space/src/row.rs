@@ -18,6 +18,7 @@ use crate::block_map::MapOwner;
 use crate::block_set::BlockSet;
 use crate::column::{Blocks, Column, MapOnDisk};
 use crate::parity::{Bands, Geometry};
+use crate::seldom::seldom;
 use crate::slab::{Slab, Slabs};
 use crate::sums::{SumCache, Sums};
 
@@ -184,7 +185,7 @@ impl Row {
         if self.serves(slab) {
             return Ok(());
         }
-        self.pool.settled().await;
+        seldom(self.pool.settled()).await;
         self.refresh();
         if self.serves(slab) { Ok(()) } else { Err(self.unserved(slab)) }
     }
@@ -230,7 +231,7 @@ impl Row {
     pub async fn confirm(&self, column: usize, took: &[usize]) -> Result<(), IoError> {
         let recorded = |index: usize, slab: &Slab| took.contains(&index) || slab.stale_recorded();
         if !self.copies_of(column).all(|(index, slab)| recorded(index, &slab)) {
-            self.pool.settled().await;
+            seldom(self.pool.settled()).await;
             self.refresh();
         }
         let passed = self.copies_of(column).find(|(index, slab)| !recorded(*index, slab));
@@ -273,9 +274,10 @@ impl Row {
 
     /// Writes the slab headers before the first write to the row.
     pub async fn ensure_headers(&self) -> Result<(), IoError> {
-        if self.headers_whole.load(Ordering::Acquire) {
-            return Ok(());
-        }
+        if self.headers_whole.load(Ordering::Acquire) { Ok(()) } else { seldom(self.write_headers()).await }
+    }
+
+    async fn write_headers(&self) -> Result<(), IoError> {
         let _one = self.headers.lock().await;
         if self.headers_whole.load(Ordering::Acquire) {
             return Ok(());

@@ -4,7 +4,6 @@
 //! only a row that nobody uses and that holds nothing is given back.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::future::Future;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
@@ -16,6 +15,7 @@ use holdfast_pool::{Pool, PoolError, PoolErrorKind, SpaceRecord};
 use crate::parity::backlog::Backlog;
 use crate::resize::{Passage, Turnstile};
 use crate::row::{Home, Row};
+use crate::seldom::{seldom, small};
 use crate::status::SpaceCounters;
 use crate::sums::SumCache;
 
@@ -207,9 +207,8 @@ impl Space {
         if let Err(error) = self.inner.check(offset, buf.len() as u64) {
             return Io::ready(Err(error));
         }
-        let inner = self.inner.clone();
         self.inner.counters.reads.add(buf.len());
-        self.counted(passage, async move { inner.read(offset, buf).await })
+        self.begin(passage, async move |inner| inner.read(offset, buf).await)
     }
 
     /// Writes `data` at `offset`.
@@ -218,9 +217,8 @@ impl Space {
         if let Err(error) = self.inner.check(offset, data.len() as u64).and_then(|()| self.inner.check_writable()) {
             return Io::ready(Err(error));
         }
-        let inner = self.inner.clone();
         self.inner.counters.writes.add(data.len());
-        self.counted(passage, async move { inner.write(offset, data, durability).await })
+        self.begin(passage, async move |inner| inner.write(offset, data, durability).await)
     }
 
     /// Gives a range back; it reads as zeros afterwards.
@@ -238,25 +236,25 @@ impl Space {
         if let Err(error) = self.inner.check(offset, len).and_then(|()| self.inner.check_writable()) {
             return Io::ready(Err(error));
         }
-        let inner = self.inner.clone();
         self.inner.counters.discards.add(len as usize);
-        self.counted(passage, async move { inner.zero(offset, len, durability, keep_room).await })
+        self.begin(passage, async move |inner| seldom(inner.zero(offset, len, durability, keep_room)).await)
     }
 
-    fn counted<T: Unpin + 'static>(
+    /// Begins a request, and counts it if it fails.
+    fn begin<T: Unpin + 'static>(
         &self,
         passage: Passage,
-        request: impl Future<Output = Result<T, IoError>> + 'static,
+        request: impl AsyncFnOnce(&Inner) -> Result<T, IoError> + 'static,
     ) -> Io<T> {
         let inner = self.inner.clone();
-        Io::eager(async move {
-            let result = request.await;
+        Io::eager(small(async move {
+            let result = request(&inner).await;
             drop(passage);
             if result.is_err() {
                 inner.counters.errors.fetch_add(1, Ordering::Relaxed);
             }
             result
-        })
+        }))
     }
 }
 
@@ -385,8 +383,11 @@ impl Inner {
         if self.is_freeing(chunk) || self.pool.row(self.record.id, chunk).is_none() {
             return Ok(None);
         }
-        let _one = self.chunk_lock(chunk).lock().await;
-        self.load_row(chunk).await
+        seldom(async {
+            let _one = self.chunk_lock(chunk).lock().await;
+            self.load_row(chunk).await
+        })
+        .await
     }
 
     /// The row of a chunk for changing, where it has one.
@@ -408,12 +409,17 @@ impl Inner {
             if let Some(row) = self.used_row(chunk) {
                 return Ok(row);
             }
-            let _one = self.chunk_lock(chunk).lock().await;
-            if self.load_row(chunk).await?.is_none() {
-                let record = self.pool.allot_row(self.record.id, chunk).await?;
-                self.keep(Row::fresh(&self.home, chunk, record)?);
-            }
+            seldom(self.load_or_allot_row(chunk)).await?;
         }
+    }
+
+    async fn load_or_allot_row(&self, chunk: u32) -> Result<(), IoError> {
+        let _one = self.chunk_lock(chunk).lock().await;
+        if self.load_row(chunk).await?.is_none() {
+            let record = self.pool.allot_row(self.record.id, chunk).await?;
+            self.keep(Row::fresh(&self.home, chunk, record)?);
+        }
+        Ok(())
     }
 
     /// The first chunk from `chunk` on that has a row.

@@ -27,6 +27,7 @@ use crate::block_map::REGION_BLOCKS;
 use crate::column::Blocks;
 use crate::parity::bytes_of;
 use crate::row::Row;
+use crate::seldom::seldom;
 use crate::slab::Slab;
 
 pub use cache::SumCache;
@@ -254,6 +255,18 @@ impl Row {
         if check != Check::Unread {
             return Ok(check);
         }
+        seldom(self.read_and_check(sums, slab, first, data, holes)).await
+    }
+
+    async fn read_and_check(
+        &self,
+        sums: &Sums,
+        slab: usize,
+        first: u32,
+        data: &[u8],
+        holes: &[(u32, u32)],
+    ) -> Result<Check, IoError> {
+        let set = self.sums_set(slab);
         let mut found = Vec::new();
         for part in page_parts(Blocks { start: first, end: first + (data.len() as u64 / BLOCK_BYTES) as u32 }) {
             let (offset, end) = (part.start - first, part.end - first);

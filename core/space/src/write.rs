@@ -8,6 +8,7 @@ use holdfast_device::{Durability, Io, IoError, IoErrorKind, IoSlice};
 
 use crate::column::Blocks;
 use crate::row::Row;
+use crate::seldom::seldom;
 use crate::space::Inner;
 use crate::stripe::{ChunkPart, Segment, chunk_parts, segments};
 use crate::sums::sums_of;
@@ -75,7 +76,7 @@ impl Row {
                     return Ok(turn);
                 }
             }
-            self.mark_dirty(column, regions).await?;
+            seldom(self.mark_dirty(column, regions)).await?;
         }
     }
 
@@ -97,7 +98,7 @@ impl Row {
             };
             writes.iter_mut().map(take).collect()
         } else {
-            join_all(writes).await
+            seldom(join_all(writes)).await
         };
         let mut took = Vec::with_capacity(results.len());
         for ((index, slab), result) in slabs.into_iter().zip(results) {
@@ -108,7 +109,7 @@ impl Row {
                     }
                     took.push(index);
                 }
-                Err(error) => self.write_failed(index, &slab, &error).await?,
+                Err(error) => seldom(self.write_failed(index, &slab, &error)).await?,
             }
         }
         self.confirm(column, &took).await
@@ -122,10 +123,10 @@ impl Inner {
         for part in chunk_parts(self.record.chunk_bytes, offset, data.len() as u64) {
             let row = self.row_for_write(part.chunk).await?;
             let _changing = row.changing(&part);
-            self.write_row(&row, &part, data.slice(part.at, part.len), durability).await?;
+            self.write_row(&row, &part, &data, durability).await?;
         }
         if self.home.sums.is_pressed()
-            && let Err(error) = self.relieve_sums().await
+            && let Err(error) = seldom(self.relieve_sums()).await
         {
             // It is another row's, and told to whoever flushes or keeps house.
             tracing::warn!(space = %self.path(), %error, "checksums cannot be written");
@@ -133,25 +134,25 @@ impl Inner {
         Ok(())
     }
 
-    /// Writes `data` to a part of a row.
+    /// Writes the part of `data` that a part of a row is to hold.
     pub async fn write_row(
         &self,
         row: &Arc<Row>,
         part: &ChunkPart,
-        data: IoSlice,
+        data: &IoSlice,
         durability: Durability,
     ) -> Result<(), IoError> {
         row.ensure_headers().await?;
         if row.parity.is_some() {
-            return self.enter(row, part, Some(data), durability).await;
+            return seldom(self.enter(row, part, Some(data.slice(part.at, part.len)), durability)).await;
         }
         let cut: Vec<Segment> = segments(row.shape(), part.offset, part.len).collect();
-        let payload = |segment: &Segment| data.slice(segment.at, segment.len);
+        let payload = |segment: &Segment| data.slice(part.at + segment.at, segment.len);
         match cut.as_slice() {
             [segment] => self.write_segment(row, segment, payload(segment), durability).await,
             _ => {
                 let writes = cut.iter().map(|segment| self.write_segment(row, segment, payload(segment), durability));
-                join_all(writes).await.into_iter().collect()
+                seldom(join_all(writes)).await.into_iter().collect()
             }
         }
     }
@@ -173,7 +174,7 @@ impl Inner {
         while let Err(error) = row.write_copies(segment.column, segment.offset, &data, durability).await {
             tries += 1;
             let hopeless = error.kind != IoErrorKind::Media || tries > 2;
-            if hopeless || row.settle_column(segment.column).await.is_err() {
+            if hopeless || seldom(row.settle_column(segment.column)).await.is_err() {
                 return Err(error);
             }
         }
@@ -187,7 +188,7 @@ impl Inner {
         }
         drop(turn);
         if maps_behind {
-            row.write_maps(segment.column).await?;
+            seldom(row.write_maps(segment.column)).await?;
         }
         Ok(())
     }

@@ -14,6 +14,7 @@ use holdfast_device::{Durability, IoError, IoErrorKind, IoSlice};
 use holdfast_model::BLOCK_BYTES;
 
 use crate::row::Row;
+use crate::seldom::seldom;
 use crate::space::Inner;
 use crate::stripe::ChunkPart;
 
@@ -149,7 +150,9 @@ impl Inner {
         data: Option<IoSlice>,
         durability: Durability,
     ) -> Result<(), IoError> {
-        self.wait_for_room().await?;
+        if self.is_crowded() {
+            seldom(self.wait_for_room()).await?;
+        }
         let geometry = row.bands().geometry;
         let start = (part.offset / BLOCK_BYTES) as u32;
         let end = start + (part.len as u64 / BLOCK_BYTES) as u32;
@@ -175,12 +178,16 @@ impl Inner {
         }
         self.touch(row);
         for band in whole {
-            self.place_if_whole(row, band).await?;
+            seldom(self.place_if_whole(row, band)).await?;
         }
         match durability {
             Durability::Cached => Ok(()),
-            Durability::Durable => self.make_durable(std::slice::from_ref(row), Some((first, last))).await,
+            Durability::Durable => seldom(self.make_durable(std::slice::from_ref(row), Some((first, last)))).await,
         }
+    }
+
+    fn is_crowded(&self) -> bool {
+        self.backlog.bytes() > self.settings.backlog_bytes || self.backlog.line().len() > MOST_BANDS
     }
 
     /// Waits where too much is in memory; whoever comes first puts the oldest in place.
@@ -199,7 +206,7 @@ impl Inner {
             } else {
                 self.backlog.placing.lock().await
             };
-            if self.backlog.bytes() <= soft && self.backlog.line().len() <= MOST_BANDS {
+            if !self.is_crowded() {
                 return Ok(());
             }
             let worked = self.spill_oldest().await? || self.place_oldest().await?;

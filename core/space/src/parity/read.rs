@@ -8,6 +8,7 @@ use holdfast_model::BLOCK_BYTES;
 
 use crate::read::gather;
 use crate::row::Row;
+use crate::seldom::seldom;
 use crate::space::Inner;
 use crate::stripe::ChunkPart;
 use crate::sums::Check;
@@ -44,7 +45,9 @@ impl Inner {
             let pieces = join_all(reads).await.into_iter().collect::<Result<Vec<IoBuf>, IoError>>()?;
             gather(pieces, len)
         };
-        self.fetch(&mut waiting).await?;
+        if !waiting.is_empty() {
+            seldom(self.fetch(&mut waiting)).await?;
+        }
         for (at, extent) in waiting {
             let target = &mut whole[bytes_of(at - start)..bytes_of(at - start + extent.len)];
             match &extent.content {
@@ -130,12 +133,12 @@ impl Row {
                         return Ok(buf);
                     }
                 }
-                Err(error) => self.read_failed(&slab, &error).await,
+                Err(error) => seldom(self.read_failed(&slab, &error)).await,
             }
         }
         // Who changes the band may wait for a place that nobody reads.
         drop(in_use);
-        self.read_lost(space, run).await
+        seldom(self.read_lost(space, run)).await
     }
 
     /// What a run holds now that cannot be read where it is.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use holdfast_device::{Durability, IoError, IoErrorKind, IoSlice};
 
 use crate::row::Row;
+use crate::seldom::seldom;
 use crate::space::Inner;
 
 use super::dirty::{Content, Extent};
@@ -41,7 +42,7 @@ impl Inner {
         if !self.journaled() || self.backlog.journal.load().is_some() {
             return Ok(());
         }
-        match self.journal().await {
+        match seldom(self.journal()).await {
             // It was given up meanwhile: no row keeps parity any more.
             Err(_) if !self.journaled() => Ok(()),
             opened => opened.map(drop),
