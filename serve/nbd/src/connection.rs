@@ -43,7 +43,7 @@ use serve::Refusal;
 
 /// Replies are sent when they carry, or answer for, so many bytes of payload, even in the middle of a batch: the client
 /// makes its next requests while the rest is served.
-const FLUSH_BYTES: u64 = 32 << 10;
+const FLUSH_BYTES: u64 = 16 << 10;
 /// No more requests are taken up while so many bytes wait behind a full socket: a read that is served now would only push
 /// others out of the caches before it is sent.
 const WAITING_BYTES: usize = 256 << 10;
