@@ -6,12 +6,14 @@
 //!
 //!   settings.rs  what a run is told          subjects.rs  what is measured: peers.rs, btrfs.rs, spaces.rs
 //!   profiles.rs  the loads                   measure.rs   in turns; written.rs  and what reaches the disks
-//!   janitor.rs   takes everything away       report.rs    tables; demands.rs    and verdicts
+//!   ballast.rs   keeps memory in place        janitor.rs   takes everything away
+//!   report.rs    tables; demands.rs    and verdicts
 //! ```
 //!
 //! Invariant: subjects take turns within each round, so that a change of the machine's mood meets all of them; what is printed
 //! is the median over rounds.
 
+mod ballast;
 mod btrfs;
 mod demands;
 mod janitor;
@@ -34,7 +36,8 @@ fn main() {
         janitor.later(&format!("rm -rf --one-file-system '{}'", scene.dir().display()));
     }
     let (subjects, left_out) = subjects::start(&scene, &mut janitor, &settings);
-    let samples = measure::run_all(&subjects, &settings);
+    let mut ballast = ballast::Ballast::new();
+    let samples = measure::run_all(&subjects, &settings, &mut ballast);
     let written = written::run_all(&subjects, &settings);
-    report::print(&samples, &written, &left_out, &settings);
+    report::print(&samples, &written, &left_out, ballast.bytes(), &settings);
 }

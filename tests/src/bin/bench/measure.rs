@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use holdfast_tests::command::run;
 use holdfast_tests::fio::rates;
 
+use crate::ballast::Ballast;
 use crate::profiles::Profile;
 use crate::settings::Settings;
 use crate::subjects::Subject;
@@ -51,12 +52,13 @@ pub fn turn(subject: &Subject, profile: &Profile, depth: u32, settings: &Setting
 }
 
 /// Measures every subject at every profile and depth, in turns.
-pub fn run_all(subjects: &[Subject], settings: &Settings) -> Samples {
+pub fn run_all(subjects: &[Subject], settings: &Settings, ballast: &mut Ballast) -> Samples {
     let mut samples = Samples::new();
     for round in 0..settings.rounds {
         eprintln!("round {} of {}", round + 1, settings.rounds);
         for &profile in &settings.profiles {
             for &depth in &settings.depths {
+                ballast.trim();
                 for place in 0..subjects.len() {
                     // Each round begins with another subject.
                     let subject = &subjects[(place + round) % subjects.len()];
