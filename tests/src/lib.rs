@@ -9,6 +9,7 @@
 //!   fio.rs       fio as a load and as a judge
 //!   losses.rs    disks that are pulled and put back
 //!   metrics.rs   what the daemon counts
+//!   rounds.rs    what benchmarks are told, and medians
 //!   process.rs   memory and processor time of a running process
 //! ```
 //!
@@ -24,4 +25,5 @@ pub mod metrics;
 pub mod nbd;
 pub mod process;
 pub mod random;
+pub mod rounds;
 pub mod scene;

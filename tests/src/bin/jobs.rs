@@ -14,6 +14,7 @@ use holdfast_tests::daemon::Daemon;
 use holdfast_tests::fio;
 use holdfast_tests::losses::{give, take, wait_in_step, wait_missing};
 use holdfast_tests::random::bytes;
+use holdfast_tests::rounds::{median, number};
 use holdfast_tests::scene::Scene;
 use serde_json::Value;
 
@@ -21,10 +22,6 @@ const DISKS: usize = 8;
 const MIB: u64 = 1 << 20;
 /// The database profile: 8 KiB at random, two reads for each write.
 const DATABASE: &[&str] = &["--rw=randrw", "--rwmixread=67", "--bs=8k", "--iodepth=8", "--time_based", "--output-format=json"];
-
-fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().filter(|text| !text.is_empty()).map_or(default, |text| text.parse().expect(name))
-}
 
 /// Milliseconds of a day, of a time as the API writes it.
 fn millis(time: &Value) -> f64 {
@@ -43,11 +40,6 @@ fn timed(work: impl FnOnce()) -> f64 {
     let begun = Instant::now();
     work();
     begun.elapsed().as_secs_f64()
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 /// The 99th percentile of all latencies that fio tells, in microseconds, of reads.

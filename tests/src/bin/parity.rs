@@ -13,6 +13,7 @@
 use std::time::{Duration, Instant};
 
 use holdfast_parity::{Change, Column, Kernel, Piece, Stripe};
+use holdfast_tests::rounds::{median, number, text};
 use oracle::{Aligned, Isal, Tables};
 
 // It calls a foreign library, and so lives where code of that kind may.
@@ -193,12 +194,6 @@ fn turn(mut call: impl FnMut()) -> f64 {
     }
 }
 
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
 fn measure(isal: &Isal, columns: usize, parity: usize, len: usize, rounds: usize) {
     let mut pieces = Pieces::new(columns, len);
     let mut subjects: Vec<_> = Kernel::available().map(Subject::Ours).collect();
@@ -237,9 +232,8 @@ fn measure(isal: &Isal, columns: usize, parity: usize, len: usize, rounds: usize
 }
 
 fn main() {
-    let text = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
     let quick = text("QUICK").is_some_and(|text| text != "0");
-    let rounds = text("ROUNDS").map_or(if quick { 10 } else { 50 }, |text| text.parse().expect("ROUNDS is a number"));
+    let rounds = number("ROUNDS", if quick { 10 } else { 50 });
     let isal = Isal::load();
     println!("Parity: GB/s on one core; the best kernel here is {}.", Kernel::best().name());
     for shape in text("SHAPES").as_deref().unwrap_or(SHAPES).split(',') {

@@ -73,14 +73,3 @@ pub fn run_all(subjects: &[Subject], settings: &Settings, ballast: &mut Ballast)
     }
     samples
 }
-
-/// The median of `value` over `samples`.
-pub fn median(samples: &[Sample], value: impl Fn(&Sample) -> f64) -> f64 {
-    let mut values: Vec<f64> = samples.iter().map(value).collect();
-    values.sort_by(f64::total_cmp);
-    match values.len() {
-        0 => f64::NAN,
-        count if count % 2 == 1 => values[count / 2],
-        count => (values[count / 2 - 1] + values[count / 2]) / 2.0,
-    }
-}

@@ -1,7 +1,9 @@
 //! Tables: what was measured, its ratios, and what reached the disks.
 
+use holdfast_tests::rounds::median;
+
 use crate::demands;
-use crate::measure::{Sample, Samples, median};
+use crate::measure::{Sample, Samples};
 use crate::profiles::Profile;
 use crate::settings::Settings;
 use crate::spaces::Shape;
@@ -9,7 +11,7 @@ use crate::written::Written;
 
 /// The median of `of` for a subject at a profile and depth.
 pub fn value(samples: &Samples, key: (&'static str, u32, &'static str), of: impl Fn(&Sample) -> f64) -> Option<f64> {
-    samples.get(&key).map(|samples| median(samples, of))
+    samples.get(&key).map(|samples| median(samples.iter().map(of)))
 }
 
 /// Requests a second of `subject` for each of `peer`.
@@ -60,9 +62,9 @@ fn figures(samples: &Samples, settings: &Settings) {
                 println!(
                     "| {} | {depth} | {subject} | {:.0} | {:.0} | {} | {} | {} | {} | {} |",
                     profile.name,
-                    median(taken, |sample| sample.iops),
-                    median(taken, |sample| sample.bytes) / 1e6,
-                    known(median(taken, |sample| sample.seconds_per_gib), 3),
+                    median(taken.iter().map(|sample| sample.iops)),
+                    median(taken.iter().map(|sample| sample.bytes)) / 1e6,
+                    known(median(taken.iter().map(|sample| sample.seconds_per_gib)), 3),
                     to("nbdkit"),
                     to("qemu-nbd"),
                     to("simple"),

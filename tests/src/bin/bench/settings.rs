@@ -1,6 +1,6 @@
 //! What a run is told by its environment.
 
-use std::str::FromStr;
+use holdfast_tests::rounds::{number, text};
 
 use crate::profiles::{PROFILES, Profile};
 use crate::subjects::SUBJECTS;
@@ -21,14 +21,6 @@ pub struct Settings {
     pub depths: Vec<u32>,
     /// Names of subjects.
     pub subjects: Vec<&'static str>,
-}
-
-fn text(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|text| !text.is_empty())
-}
-
-fn number<T: FromStr>(name: &str, default: T) -> T {
-    text(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
 }
 
 fn chosen<'a, T>(name: &str, all: &'a [T], key: impl Fn(&T) -> String) -> Vec<&'a T> {
