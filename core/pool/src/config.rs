@@ -575,6 +575,11 @@ impl RowRecord {
         others.count() < self.shape.needed()
     }
 
+    /// Bytes that it takes on its disks.
+    pub fn raw_bytes(&self) -> u64 {
+        self.slabs.len() as u64 * u64::from(self.slab_units) * UNIT_BYTES
+    }
+
     /// Bytes of data of each slab: what is between its head and its checksums.
     pub fn slab_data_bytes(&self) -> u64 {
         let after_head = (u64::from(self.slab_units) * UNIT_BYTES).saturating_sub(crate::slab::HEAD_BYTES);

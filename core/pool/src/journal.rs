@@ -37,6 +37,17 @@ const LEAST_DEFAULT_BYTES: u64 = 1 << 20;
 const INTERLEAVE: ByteSize = ByteSize::kib(256);
 const MOST_COLUMNS: usize = 8;
 
+/// What a journal takes on the disks, all copies counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JournalPlan {
+    /// Now.
+    pub bytes_now: u64,
+    /// Then.
+    pub bytes_then: u64,
+    /// What is taken before the journal that is there now, if any, is given back.
+    pub new_bytes: u64,
+}
+
 /// Rows of one shape and size that make up a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Plan {
@@ -239,6 +250,29 @@ impl Pool {
         let state = self.state();
         let copies = state.config.spaces.get(&space).map(copies_for);
         copies.is_some_and(|copies| suits(&state.config, copies, &rows, bytes))
+    }
+
+    /// What would become of a space's journal if all its rows had a layout, with a journal of `bytes` where that is told. Nothing is
+    /// changed.
+    ///
+    /// # Errors
+    /// There is no such space, or no room for its journal.
+    pub fn plan_journal(&self, space: u32, layout: Layout, bytes: Option<u64>) -> Result<JournalPlan, PoolError> {
+        let record = self.known_space(space)?;
+        let rows = self.journal_rows(space);
+        let bytes_now = rows.iter().map(|(_, row)| row.raw_bytes()).sum();
+        let copies = layout.parity() + 1;
+        let mut state = self.state();
+        if layout.parity() == 0 || (!rows.is_empty() && suits(&state.config, copies, &rows, bytes)) {
+            let bytes_then = if layout.parity() == 0 { 0 } else { bytes_now };
+            return Ok(JournalPlan { bytes_now, bytes_then, new_bytes: 0 });
+        }
+        let held = Some(bytes_of(rows.iter().map(|(_, row)| row))).filter(|held| *held > 0);
+        let path = format!("{}/{}", self.name(), record.name);
+        let new = allot_journal(&mut state.config, &path, copies, record.enclosure_aware, bytes.or(held))?;
+        new.iter().for_each(|row| state.config.release(row));
+        let new_bytes = new.iter().map(RowRecord::raw_bytes).sum();
+        Ok(JournalPlan { bytes_now, bytes_then: new_bytes, new_bytes })
     }
 
     /// Gives a space another journal, at once and as a whole, of the size that it has where none is told; `None` if it has that

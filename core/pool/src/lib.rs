@@ -65,7 +65,7 @@ pub use event::{Env, Event, EventSink, Severity, Witness, WitnessRecord};
 pub use features::{Feature, Features};
 pub use frame::Position;
 pub use import::wipe;
-pub use journal::{JOURNAL_CHUNK, LEAST_JOURNAL, MOST_JOURNAL};
+pub use journal::{JOURNAL_CHUNK, JournalPlan, LEAST_JOURNAL, MOST_JOURNAL};
 pub use pool::{DiskChange, FreedRow, Pool, SpaceSpec};
 pub use salvage::{ChunkCounts, JournalFound, Salvage, SalvagedDisk, SalvagedSpace};
 pub use scan::{Candidate, DiskInfo, FoundPool, Member, Scan, scan};

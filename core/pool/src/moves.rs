@@ -304,7 +304,7 @@ impl Pool {
         rows.into_iter().flatten().filter(|(_, row)| test(row)).map(|(chunk, _)| *chunk).collect()
     }
 
-    fn known_space(&self, space: u32) -> Result<SpaceRecord, PoolError> {
+    pub(crate) fn known_space(&self, space: u32) -> Result<SpaceRecord, PoolError> {
         self.space(space).ok_or_else(|| self.gone(space))
     }
 

@@ -81,11 +81,11 @@ pub struct ConversionPlan {
     pub lost_bytes: u64,
     /// Bytes of data in rows that would be moved, at most.
     pub move_bytes: u64,
-    /// Bytes that its rows take on the disks now.
+    /// Bytes that its rows and its journal take on the disks now.
     pub raw_bytes_now: u64,
-    /// Bytes that its rows take then.
+    /// Bytes that they take then.
     pub raw_bytes_then: u64,
-    /// Free bytes that it takes on the way, those of a row that moves among them.
+    /// Free bytes that it takes on the way, those of a row that moves and of a new journal among them.
     pub needed_bytes: u64,
     /// Bytes that the pool has free.
     pub free_bytes: u64,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use holdfast_api::{ConversionPlan, ConvertSpace, CreateSpace, JobChanged, LayoutKind, StartJob};
 use holdfast_model::{ByteSize, Layout, Provisioning, Shape};
-use holdfast_pool::{RowRecord, SpaceRecord, UNIT_BYTES};
+use holdfast_pool::SpaceRecord;
 use holdfast_space::{Ended, Pace, Space};
 
 use super::spec::{JobSpec, Outcome, Site, SpaceRef};
@@ -62,19 +62,22 @@ impl Engine {
         let least = if size_bytes_then < record.size_bytes { Some(self.least_size(&object, &space).await?) } else { None };
         let record_then = SpaceRecord { size_bytes: size_bytes_then, ..record.clone() };
         let mut rows = open.pool.rows(record.id);
-        let raw_bytes_now: u64 = rows.iter().map(|(_, row)| raw_bytes(row)).sum();
+        let rows_now: u64 = rows.iter().map(|(_, row)| row.raw_bytes()).sum();
         rows.retain(|(chunk, _)| *chunk < record_then.chunks());
-        let moved: Vec<u64> = rows.iter().filter(|(_, row)| row.shape != shape).map(|(_, row)| raw_bytes(row)).collect();
-        let kept: u64 = rows.iter().filter(|(_, row)| row.shape == shape).map(|(_, row)| raw_bytes(row)).sum();
+        let moved: Vec<u64> = rows.iter().filter(|(_, row)| row.shape != shape).map(|(_, row)| row.raw_bytes()).collect();
+        let kept: u64 = rows.iter().filter(|(_, row)| row.shape == shape).map(|(_, row)| row.raw_bytes()).sum();
         let rows_then = match provisioning {
             Provisioning::Fixed => u64::from(record_then.chunks()),
             Provisioning::Thin => rows.len() as u64,
         };
         let row_then = holdfast_pool::row_raw_bytes(&shape, record.chunk_bytes);
-        let raw_bytes_left = moved.iter().sum::<u64>() + kept;
-        let raw_bytes_then = row_then * rows_then;
+        let rows_left = moved.iter().sum::<u64>() + kept;
+        let then = row_then * rows_then;
+        let journal = open.pool.plan_journal(record.id, shape.layout, request.journal_bytes);
+        let journal = journal.map_err(|error| from_pool(&object, error))?;
         let free_bytes = open.pool.status().free_bytes;
-        let most = raw_bytes_then.saturating_sub(raw_bytes_left) + if moved.is_empty() { 0 } else { row_then };
+        let moving = if moved.is_empty() { 0 } else { row_then };
+        let most = then.saturating_sub(rows_left) + moving + journal.new_bytes;
         Ok(ConversionPlan {
             name: path.to_string(),
             from: record.shape.to_string(),
@@ -84,8 +87,8 @@ impl Engine {
             least_size_bytes: least,
             lost_bytes: least.map_or(0, |least| least.saturating_sub(size_bytes_then)),
             move_bytes: moved.len() as u64 * record.chunk_bytes,
-            raw_bytes_now,
-            raw_bytes_then,
+            raw_bytes_now: rows_now + journal.bytes_now,
+            raw_bytes_then: then + journal.bytes_then,
             needed_bytes: most,
             free_bytes,
             fits: most <= free_bytes && (request.discard_beyond || least.is_none_or(|least| least <= size_bytes_then)),
@@ -128,11 +131,6 @@ impl Engine {
         }
         Ok(())
     }
-}
-
-/// Bytes that a row takes on the disks.
-fn raw_bytes(row: &RowRecord) -> u64 {
-    row.slabs.len() as u64 * u64::from(row.slab_units) * UNIT_BYTES
 }
 
 /// What a space shall be: what is not asked for stays as it is.

@@ -577,9 +577,16 @@ async fn a_space_is_made_smaller_only_where_no_data_is_lost_or_that_is_given_up(
     holds_what_was_written(&engine, "tank/a").await;
 
     let both = ConvertSpace { layout: Some(LayoutKind::Parity), ..resized(8 * MIB, true) };
-    assert!(engine.plan_conversion("tank/a", &both).await.unwrap().fits);
+    let plan = engine.plan_conversion("tank/a", &both).await.unwrap();
+    assert!(plan.fits, "{plan:?}");
+    let free = engine.pool("tank").unwrap().free_bytes;
     let job = engine.convert_space("tank/a".into(), both).await.unwrap().job;
     until_in(&engine, job.id, JobState::Done).await;
+    assert_eq!(
+        engine.pool("tank").unwrap().free_bytes,
+        free + plan.raw_bytes_now - plan.raw_bytes_then,
+        "with its journal: {plan:?}"
+    );
     let space = engine.space("tank/a").unwrap();
     assert_eq!((space.size_bytes, space.layout, space.raw_bytes > 0), (8 * MIB, LayoutKind::Parity, true));
     let (_, _, inner) = engine.space_at(&"tank/a".parse().unwrap()).unwrap();
