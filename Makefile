@@ -33,6 +33,7 @@ bench: packages
 	@HOLDFAST_BIN=$(TARGET)/release/holdfast ROUNDS=$(ROUNDS) RUNTIME=$(RUNTIME) QUICK=$(QUICK) PIN=$(PIN) \
 		SUBJECTS=simple,simple-plain,two-way,two-way-plain,parity2,parity2-plain $(TARGET)/release/bench
 	@ROUNDS=$(ROUNDS) QUICK=$(QUICK) $(TARGET)/release/parity
+	@ROUNDS=$(ROUNDS) QUICK=$(QUICK) $(TARGET)/release/stripes
 	@HOLDFAST_BIN=$(TARGET)/release/holdfast ROUNDS=$(ROUNDS) $(TARGET)/release/jobs
 	@$(TARGET)/release/simulated
 	@$(TARGET)/release/rebuild
