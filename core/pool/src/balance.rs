@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use holdfast_model::{DiskState, Media, Uuid};
+use holdfast_model::{DiskState, Media, Usage, Uuid};
 
 use crate::area::{Area, UNIT_BYTES};
 use crate::config::{Config, DiskRecord, RowRecord};
@@ -180,16 +180,28 @@ fn bears(config: &Config, row: &RowRecord, slab: usize, to: u16) -> bool {
     beside(to) < row.shape.layout.tolerates().into() && beside(to) <= beside(row.slabs[slab].disk())
 }
 
-/// Whether a move is allowed and makes the use of both disks more even, as they are now.
+/// Whether a move is allowed as the pool is now, and is good for something: it is off a disk that is retired, or makes the use of both
+/// disks more even.
 pub(crate) fn is_sound(config: &Config, row: &RowRecord, wanted: &SlabMove, enclosure_aware: bool) -> bool {
     let slab = usize::from(wanted.slab);
-    let level = |disk: u16| config.disks.get(&disk).and_then(|disk| Level::of(config, disk));
-    let (Some(from), Some(to)) = (level(wanted.from), level(wanted.to)) else { return false };
+    let (Some(from), Some(to)) = (config.disks.get(&wanted.from), config.disks.get(&wanted.to)) else { return false };
+    let is_good = || match from.usage {
+        Usage::Retired => takes_what_leaves(to),
+        _ => {
+            let levels = Level::of(config, from).zip(Level::of(config, to));
+            levels.is_some_and(|(from, to)| from.evens_out(&to, row.slab_units))
+        }
+    };
     row.slabs.get(slab).is_some_and(|place| place.disk() == wanted.from)
         && may_move(row)
         && may_lie_on(row, wanted.to)
-        && from.evens_out(&to, row.slab_units)
+        && is_good()
         && (!enclosure_aware || bears(config, row, slab, wanted.to))
+}
+
+/// Whether a disk takes what others lose or give up: so do spares.
+pub(crate) fn takes_what_leaves(disk: &DiskRecord) -> bool {
+    disk.state == DiskState::Online && (disk.usage.takes_slabs() || disk.usage == Usage::HotSpare)
 }
 
 impl Pool {

@@ -6,7 +6,7 @@
 //! Invariant: a row is never less protected than the weaker of the two shapes promises, and the journal has as many copies as
 //! the old or the new one asks for.
 
-use holdfast_device::IoError;
+use holdfast_device::{IoError, IoErrorKind};
 use holdfast_model::{Provisioning, Shape};
 use holdfast_pool::PoolError;
 
@@ -68,7 +68,19 @@ impl Space {
         let inner = &self.inner;
         inner.ready().await?;
         for chunk in inner.pool.chunks_on(inner.record.id, disk) {
-            inner.relocate(chunk, &[disk], pace).await?;
+            match inner.relocate(chunk, &[disk], pace).await {
+                Err(Ended::Failed(full)) if full.kind == IoErrorKind::NoSpace => {
+                    // There may be room for the one slab yet, as on a disk that is to take the place of this one.
+                    let moved = match inner.pool.slab_off(inner.record.id, chunk, disk) {
+                        Some(wanted) => self.move_slab(&wanted, pace).await?,
+                        None => false,
+                    };
+                    if !moved {
+                        return Err(full.into());
+                    }
+                }
+                relocated => relocated?,
+            }
         }
         Ok(inner.suit_journal().await?)
     }
