@@ -205,7 +205,8 @@ pub(crate) fn takes_what_leaves(disk: &DiskRecord) -> bool {
 }
 
 impl Pool {
-    /// What would make the use of its disks even. Nothing is changed. Rows of journals stay where they are.
+    /// What would make the use of its disks even. Nothing is changed. Rows of journals stay where they are, and so do those of spaces
+    /// that a salvage made until they are accepted.
     pub fn balance(&self) -> Balance {
         let (before, spaces) = {
             let state = self.state();
@@ -220,7 +221,7 @@ impl Pool {
             for space in &spaces {
                 // Requests are let in between two spaces.
                 let state = self.state();
-                let Some(rows) = state.config.spaces.get(space) else { continue };
+                let Some(rows) = state.config.spaces.get(space).filter(|space| !space.record.read_only) else { continue };
                 let aware = rows.record.enclosure_aware;
                 for (chunk, row) in rows.data_rows(0).filter(|(_, row)| row.id % PARTS == part && may_move(row)) {
                     let mut row = row.clone();

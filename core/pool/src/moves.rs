@@ -129,7 +129,7 @@ impl Pool {
         let mut state = self.state();
         let space = state.config.spaces.get(&wanted.space)?;
         let (row, aware) = (space.rows.get(&wanted.chunk)?.clone(), space.record.enclosure_aware);
-        if wanted.chunk >= JOURNAL_CHUNK || !is_sound(&state.config, &row, wanted, aware) {
+        if wanted.chunk >= JOURNAL_CHUNK || space.record.read_only || !is_sound(&state.config, &row, wanted, aware) {
             return None;
         }
         let unit = state.config.free.get_mut(&wanted.to)?.take(row.slab_units)?;

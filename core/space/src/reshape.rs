@@ -41,6 +41,7 @@ impl Space {
     /// Too little room, or a row that cannot be read; what was moved before stays so.
     pub async fn convert(&self, provisioning: Provisioning, pace: &dyn Pace) -> Result<(), Ended> {
         let inner = &self.inner;
+        inner.check_accepted().map_err(IoError::from)?;
         inner.ready().await?;
         for chunk in inner.pool.chunks_of_other_shape(inner.record.id) {
             inner.relocate(chunk, &[], pace).await?;
@@ -66,6 +67,9 @@ impl Space {
     /// As [`Space::convert`].
     pub async fn leave(&self, disk: u16, pace: &dyn Pace) -> Result<(), Ended> {
         let inner = &self.inner;
+        if self.bytes_on(disk) > 0 {
+            inner.check_accepted().map_err(IoError::from)?;
+        }
         inner.ready().await?;
         for chunk in inner.pool.chunks_on(inner.record.id, disk) {
             match inner.relocate(chunk, &[disk], pace).await {

@@ -142,14 +142,14 @@ impl Inner {
         Ok(())
     }
 
-    /// Refuses another size while nobody has accepted what a salvage made of the space.
-    fn check_accepted(&self) -> Result<(), PoolError> {
+    /// Refuses another size, shape or place while nobody has accepted what a salvage made of the space.
+    pub fn check_accepted(&self) -> Result<(), PoolError> {
         let record = self.pool.space(self.record.id);
         if !record.is_some_and(|record| record.read_only) {
             return Ok(());
         }
         let path = self.path();
-        let why = format!("space {path} was salvaged and keeps its size until 'holdfast space accept {path}'");
+        let why = format!("space {path} was salvaged and stays as it is until 'holdfast space accept {path}'");
         Err(PoolError::new(PoolErrorKind::ReadOnly, why))
     }
 
