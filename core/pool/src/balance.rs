@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use holdfast_model::{DiskState, Media, Uuid};
+use holdfast_model::{DiskState, Media, Usage, Uuid};
 
 use crate::area::{Area, UNIT_BYTES};
 use crate::config::{Config, DiskRecord, RowRecord};
@@ -180,20 +180,33 @@ fn bears(config: &Config, row: &RowRecord, slab: usize, to: u16) -> bool {
     beside(to) < row.shape.layout.tolerates().into() && beside(to) <= beside(row.slabs[slab].disk())
 }
 
-/// Whether a move is allowed and makes the use of both disks more even, as they are now.
+/// Whether a move is allowed as the pool is now, and is good for something: it is off a disk that is retired, or makes the use of both
+/// disks more even.
 pub(crate) fn is_sound(config: &Config, row: &RowRecord, wanted: &SlabMove, enclosure_aware: bool) -> bool {
     let slab = usize::from(wanted.slab);
-    let level = |disk: u16| config.disks.get(&disk).and_then(|disk| Level::of(config, disk));
-    let (Some(from), Some(to)) = (level(wanted.from), level(wanted.to)) else { return false };
+    let (Some(from), Some(to)) = (config.disks.get(&wanted.from), config.disks.get(&wanted.to)) else { return false };
+    let is_good = || match from.usage {
+        Usage::Retired => takes_what_leaves(to),
+        _ => {
+            let levels = Level::of(config, from).zip(Level::of(config, to));
+            levels.is_some_and(|(from, to)| from.evens_out(&to, row.slab_units))
+        }
+    };
     row.slabs.get(slab).is_some_and(|place| place.disk() == wanted.from)
         && may_move(row)
         && may_lie_on(row, wanted.to)
-        && from.evens_out(&to, row.slab_units)
+        && is_good()
         && (!enclosure_aware || bears(config, row, slab, wanted.to))
 }
 
+/// Whether a disk takes what others lose or give up: so do spares.
+pub(crate) fn takes_what_leaves(disk: &DiskRecord) -> bool {
+    disk.state == DiskState::Online && (disk.usage.takes_slabs() || disk.usage == Usage::HotSpare)
+}
+
 impl Pool {
-    /// What would make the use of its disks even. Nothing is changed. Rows of journals stay where they are.
+    /// What would make the use of its disks even. Nothing is changed. Rows of journals stay where they are, and so do those of spaces
+    /// that a salvage made until they are accepted.
     pub fn balance(&self) -> Balance {
         let (before, spaces) = {
             let state = self.state();
@@ -208,7 +221,7 @@ impl Pool {
             for space in &spaces {
                 // Requests are let in between two spaces.
                 let state = self.state();
-                let Some(rows) = state.config.spaces.get(space) else { continue };
+                let Some(rows) = state.config.spaces.get(space).filter(|space| !space.record.read_only) else { continue };
                 let aware = rows.record.enclosure_aware;
                 for (chunk, row) in rows.data_rows(0).filter(|(_, row)| row.id % PARTS == part && may_move(row)) {
                     let mut row = row.clone();

@@ -113,7 +113,9 @@ pub(crate) async fn adopt(env: Env, mut found: FoundPool, force: bool) -> Result
     let highest = promised.max(position.generation).max(witness.map_or(0, |witness| witness.promised));
     // A forced import may run beside another one that nobody here knows of: a random step keeps their generations apart.
     let step = if force { 1 + (draw_uuid(env.seed, highest).as_u128() as u64 & 0xffff_ffff) } else { 1 };
-    let generation = highest + step;
+    let generation = highest.checked_add(step).ok_or_else(|| {
+        PoolError::damaged(format!("pool {id} names generation {highest}, which cannot be: take the disk away that has it"))
+    })?;
 
     // The witness promises first: were it last, a power cut between would leave it behind half a pool that needs it.
     // What it knows of the last change stays: the disks that are behind do not hold a later one yet.

@@ -10,9 +10,9 @@ use holdfast_model::{ByteSize, DiskState, Provisioning, Shape, Usage};
 
 use crate::allot::{allot_on, eligible, slab_units};
 use crate::area::UNIT_BYTES;
-use crate::balance::{SlabMove, is_sound};
+use crate::balance::{SlabMove, is_sound, takes_what_leaves};
 use crate::commit::{Guard, OutageMark};
-use crate::config::{Change, DiskRecord, RowRecord, SlabPlace, SpaceRecord};
+use crate::config::{Change, Config, DiskRecord, RowRecord, SlabPlace, SpaceRecord};
 use crate::disk::PoolDisk;
 use crate::enclosures;
 use crate::features::Feature;
@@ -112,14 +112,24 @@ impl Pool {
         Ok(Some((now, FreedRow::new(self.clone(), part(lost)))))
     }
 
+    /// How the slab of a chunk that is on a disk could leave that alone; `None` where it has none there, or no other disk has room.
+    pub fn slab_off(&self, space: u32, chunk: u32, disk: u16) -> Option<SlabMove> {
+        let state = self.state();
+        let known = state.config.spaces.get(&space)?;
+        let row = known.rows.get(&chunk)?;
+        let slab = row.slabs.iter().position(|slab| slab.disk() == disk)?;
+        let to = emptiest_for(&state.config, row, slab, known.record.enclosure_aware)?;
+        Some(SlabMove { space, chunk, slab: slab as u16, from: disk, to, units: row.slab_units })
+    }
+
     /// Takes units for a slab on the disk that it is to move to, and tells the row that it is of. They are given back when the last
-    /// part of the answer is dropped, unless that is told to keep them. `None` where the move is not allowed, or makes nothing
-    /// more even, as the pool is now.
+    /// part of the answer is dropped, unless that is told to keep them. `None` where the move is not allowed, or good for
+    /// nothing, as the pool is now.
     pub fn reserve_slab(self: &Arc<Self>, wanted: &SlabMove) -> Option<(RowRecord, SlabPlace, FreedRow)> {
         let mut state = self.state();
         let space = state.config.spaces.get(&wanted.space)?;
         let (row, aware) = (space.rows.get(&wanted.chunk)?.clone(), space.record.enclosure_aware);
-        if wanted.chunk >= JOURNAL_CHUNK || !is_sound(&state.config, &row, wanted, aware) {
+        if wanted.chunk >= JOURNAL_CHUNK || space.record.read_only || !is_sound(&state.config, &row, wanted, aware) {
             return None;
         }
         let unit = state.config.free.get_mut(&wanted.to)?.take(row.slab_units)?;
@@ -155,18 +165,7 @@ impl Pool {
     fn take_slab(&self, row: &RowRecord, slab: usize, enclosure_aware: bool) -> Result<SlabPlace, PoolError> {
         let mut state = self.state();
         let config = &mut state.config;
-        let takes = |disk: &DiskRecord| {
-            (disk.usage.takes_slabs() || disk.usage == Usage::HotSpare)
-                && disk.state == DiskState::Online
-                && row.slabs.iter().all(|slab| slab.disk() != disk.index)
-        };
-        let together = |index: &u16| if enclosure_aware { enclosures::others_beside(config, row, slab, *index) } else { 0 };
-        let bears = |index: &u16| !enclosure_aware || together(index) < row.shape.layout.tolerates().into();
-        let fitting =
-            config.free.iter().filter(|(index, free)| free.fits(row.slab_units) && takes(&config.disks[index]) && bears(index));
-        let emptiest = fitting
-            .min_by_key(|(index, free)| (together(index), config.avoided.contains(index), Reverse(free.free()), **index))
-            .map(|(index, _)| *index);
+        let emptiest = emptiest_for(config, row, slab, enclosure_aware);
         let taken = emptiest.and_then(|disk| {
             config.free.get_mut(&disk).and_then(|free| free.take(row.slab_units)).map(|unit| SlabPlace::new(disk, unit))
         });
@@ -311,6 +310,18 @@ impl Pool {
     fn gone(&self, space: u32) -> PoolError {
         PoolError::new(PoolErrorKind::NotFound, format!("space {space} of pool {} is gone", self.name()))
     }
+}
+
+/// The disk with the most room that can take over a slab of a row, with `enclosure_aware` in an enclosure that may hold it.
+fn emptiest_for(config: &Config, row: &RowRecord, slab: usize, enclosure_aware: bool) -> Option<u16> {
+    let takes = |disk: &DiskRecord| takes_what_leaves(disk) && row.slabs.iter().all(|slab| slab.disk() != disk.index);
+    let together = |index: &u16| if enclosure_aware { enclosures::others_beside(config, row, slab, *index) } else { 0 };
+    let bears = |index: &u16| !enclosure_aware || together(index) < row.shape.layout.tolerates().into();
+    let fitting =
+        config.free.iter().filter(|(index, free)| free.fits(row.slab_units) && takes(&config.disks[index]) && bears(index));
+    fitting
+        .min_by_key(|(index, free)| (together(index), config.avoided.contains(index), Reverse(free.free()), **index))
+        .map(|(index, _)| *index)
 }
 
 /// The changes that give a slab of a row another place. It is stale there if it was before, as all others.

@@ -306,12 +306,14 @@ impl Pool {
         rows.into_iter().flatten().take(most).map(|(chunk, _)| *chunk).collect()
     }
 
-    /// The chunks of a space that have a stale slab on a disk that is in service, those of its journal among them.
+    /// The chunks of a space that have a stale slab on a disk that is in service, those of its journal among them. A space that a salvage
+    /// made has none before it is accepted.
     pub fn stale_chunks(&self, space: u32) -> Vec<u32> {
         let state = self.state();
         let back =
             |slab: &crate::config::SlabPlace| slab.stale() && state.disks.get(&slab.disk()).is_some_and(|disk| disk.in_service());
-        let rows = state.config.spaces.get(&space).map(|space| space.rows.iter());
+        let accepted = state.config.spaces.get(&space).filter(|space| !space.record.read_only);
+        let rows = accepted.map(|space| space.rows.iter());
         rows.into_iter().flatten().filter(|(_, row)| row.slabs.iter().any(back)).map(|(chunk, _)| *chunk).collect()
     }
 

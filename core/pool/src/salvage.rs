@@ -175,7 +175,15 @@ impl Salvage {
                     candidate.info.path
                 ));
             }
-            let area = area_of(&candidate, &mine)?;
+            let (area, found) = (area_of(&candidate, &mine)?, mine.len());
+            let mine: Vec<Slab> = mine.into_iter().filter(|slab| slab.lies_in(&area)).collect();
+            if mine.len() < found {
+                doubts.push(format!(
+                    "disk {}: {} headers lie where no slab of the pool can be, and are passed over",
+                    candidate.info.path,
+                    found - mine.len()
+                ));
+            }
             let info = candidate.info.clone();
             disks.push(SalvagedDisk { info, id: disk, slabs: mine.len(), counting: 0, unreadable: walk.unreadable });
             if walk.unreadable > 0 {
@@ -225,16 +233,28 @@ fn identity(slabs: &[Slab], pool: Uuid) -> Option<Uuid> {
     slabs.iter().filter(|slab| slab.facts.pool == pool).max_by_key(|slab| slab.row).map(|slab| slab.disk)
 }
 
-/// How a disk was divided: as its size tells, unless it grew since and slabs lie where a disk of the larger size has none.
+/// How a disk was divided: as its size tells, unless it grew since and more of its slabs lie where a disk of a smaller size has them.
 fn area_of(candidate: &Candidate, slabs: &[Slab]) -> Result<Area, PoolError> {
     let size_bytes = candidate.device.geometry().size_bytes;
     let area = Area::of_disk(&candidate.info.path, size_bytes)?;
-    match slabs.iter().map(|slab| slab.offset).min() {
-        Some(first) if first < area.reserved_bytes => {
-            Area::of_disk(&candidate.info.path, size_bytes.min((first + UNIT_BYTES) * 256 - HEAD_BYTES))
-        }
-        _ => Ok(area),
-    }
+    let sorted = |place: fn(&Slab) -> u64| {
+        let mut places: Vec<u64> = slabs.iter().map(place).collect();
+        places.sort_unstable();
+        places
+    };
+    let (starts, ends) = (sorted(|slab| slab.offset), sorted(Slab::end));
+    let outside = |area: &Area| {
+        let before = starts.partition_point(|start| *start < area.reserved_bytes);
+        before + ends.len() - ends.partition_point(|end| *end <= area.unit_at(area.units()))
+    };
+    let begins_at = |first: u64| Area::of_disk("", size_bytes.min((first + UNIT_BYTES) * 256 - HEAD_BYTES)).ok();
+    let smaller: Vec<Area> = {
+        let mut firsts: Vec<u64> = starts.iter().copied().take_while(|start| *start < area.reserved_bytes).collect();
+        firsts.dedup();
+        firsts.into_iter().filter_map(begins_at).collect()
+    };
+    let best = std::iter::once(area).chain(smaller).min_by_key(outside);
+    Ok(best.unwrap_or(area))
 }
 
 /// The facts of headers, each kept once.

@@ -24,6 +24,9 @@ pub const MAP_COVERS_BYTES: u64 = 64 << 20;
 /// The most data that a slab holds: four block maps.
 pub const MOST_SLAB_BYTES: u64 = 4 * MAP_COVERS_BYTES;
 
+/// No map was ever written under a greater number: who writes one counts up from those that are there.
+pub const MOST_MAP_SEQUENCE: u64 = 1 << 62;
+
 /// Data that one sector of checksums covers.
 pub const SUMS_COVER_BYTES: u64 = 256 << 10;
 /// Bytes of a sector of checksums.

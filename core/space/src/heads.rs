@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use holdfast_device::{IoBuf, IoError};
 use holdfast_model::{BLOCK_BYTES, Uuid};
 use holdfast_pool::frame::{Frame, Kind, Position};
-use holdfast_pool::slab::map_at;
+use holdfast_pool::slab::{MOST_MAP_SEQUENCE, map_at};
 
 use crate::column::MapOnDisk;
 use crate::row::Row;
@@ -74,7 +74,8 @@ impl Heads {
             let slots = (0..2u8).filter_map(|slot| {
                 let at = map_at(map, slot.into());
                 let block = &head[at as usize..(at + BLOCK_BYTES) as usize];
-                open(block, *disk, start + at).map(|(sequence, content)| (sequence, slot, content))
+                let opened = open(block, *disk, start + at).filter(|(sequence, _)| *sequence <= MOST_MAP_SEQUENCE);
+                opened.map(|(sequence, content)| (sequence, slot, content))
             });
             let best = slots.max_by_key(|(sequence, ..)| *sequence);
             known.push(best.as_ref().map(|(sequence, ..)| *sequence));

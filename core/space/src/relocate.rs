@@ -10,10 +10,11 @@
 //! or an error leaves nothing behind. With the change everything that was answered before is durable in the new row. The units
 //! of either stay taken as long as a request may still be on its way to them.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{Either, join_all, select};
 use holdfast_device::{Durability, IoBuf, IoError, IoErrorKind};
 use holdfast_model::BLOCK_BYTES;
 use holdfast_pool::FreedRow;
@@ -105,7 +106,7 @@ impl Drop for Move<'_> {
 impl Inner {
     /// Moves a chunk to a row of the space's present shape that has no slab on the disks of `without`.
     pub async fn relocate(&self, chunk: u32, without: &[u16], pace: &dyn Pace) -> Result<(), Ended> {
-        let _one = self.relocating.lock().await;
+        let _one = self.turn_to_move(pace).await?;
         for _ in 0..TRIES {
             let Some(old) = self.row_if_any(chunk).await? else { return Ok(()) };
             if self.relocate_row(&old, without, pace).await? {
@@ -114,6 +115,16 @@ impl Inner {
         }
         let why = format!("chunk {chunk} of space {}: disks went out while it was moved", self.path());
         Err(IoError::new(IoErrorKind::Gone, why).into())
+    }
+
+    /// Waits until nobody else moves a row or slab. Whoever does may be paused, so an end that is asked for is heard meanwhile.
+    pub async fn turn_to_move(&self, pace: &dyn Pace) -> Result<tokio::sync::MutexGuard<'_, ()>, Ended> {
+        loop {
+            match select(pin!(self.relocating.lock()), self.pool.env().clock.sleep(PAUSE)).await {
+                Either::Left((turn, _)) => return Ok(turn),
+                Either::Right(_) => pace.step(0).await?,
+            }
+        }
     }
 
     /// Answers false where a disk of the new row went out, or took no writes.
@@ -147,8 +158,10 @@ impl Inner {
             }
             match self.close_gate(old).await {
                 Some(gate) => break gate,
-                None => self.pool.env().clock.sleep(PAUSE).await,
+                // Whoever uses the row may be paused.
+                None => pace.step(0).await?,
             }
+            self.pool.env().clock.sleep(PAUSE).await;
         };
         todo.insert_all(&old.take_changed(blocks));
         self.place_row(old).await?;

@@ -6,7 +6,7 @@
 //! Invariant: a row is never less protected than the weaker of the two shapes promises, and the journal has as many copies as
 //! the old or the new one asks for.
 
-use holdfast_device::IoError;
+use holdfast_device::{IoError, IoErrorKind};
 use holdfast_model::{Provisioning, Shape};
 use holdfast_pool::PoolError;
 
@@ -41,6 +41,7 @@ impl Space {
     /// Too little room, or a row that cannot be read; what was moved before stays so.
     pub async fn convert(&self, provisioning: Provisioning, pace: &dyn Pace) -> Result<(), Ended> {
         let inner = &self.inner;
+        inner.check_accepted().map_err(IoError::from)?;
         inner.ready().await?;
         for chunk in inner.pool.chunks_of_other_shape(inner.record.id) {
             inner.relocate(chunk, &[], pace).await?;
@@ -66,9 +67,24 @@ impl Space {
     /// As [`Space::convert`].
     pub async fn leave(&self, disk: u16, pace: &dyn Pace) -> Result<(), Ended> {
         let inner = &self.inner;
+        if self.bytes_on(disk) > 0 {
+            inner.check_accepted().map_err(IoError::from)?;
+        }
         inner.ready().await?;
         for chunk in inner.pool.chunks_on(inner.record.id, disk) {
-            inner.relocate(chunk, &[disk], pace).await?;
+            match inner.relocate(chunk, &[disk], pace).await {
+                Err(Ended::Failed(full)) if full.kind == IoErrorKind::NoSpace => {
+                    // There may be room for the one slab yet, as on a disk that is to take the place of this one.
+                    let moved = match inner.pool.slab_off(inner.record.id, chunk, disk) {
+                        Some(wanted) => self.move_slab(&wanted, pace).await?,
+                        None => false,
+                    };
+                    if !moved {
+                        return Err(full.into());
+                    }
+                }
+                relocated => relocated?,
+            }
         }
         Ok(inner.suit_journal().await?)
     }

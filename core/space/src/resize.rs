@@ -65,10 +65,11 @@ impl Space {
     /// Makes it larger; false if it has that size already.
     ///
     /// # Errors
-    /// A smaller size, or, for a fixed space, too little room.
+    /// A smaller size, a salvage that nobody has accepted, or, for a fixed space, too little room.
     pub async fn grow(&self, size_bytes: u64) -> Result<bool, PoolError> {
         let inner = &self.inner;
         let _one = inner.turnstile.resizing.lock().await;
+        inner.check_accepted()?;
         if size_bytes > inner.size_bytes() {
             inner.empty_tail().await?;
         }
@@ -89,11 +90,12 @@ impl Space {
     /// Makes it smaller; false if it has that size already. Requests beyond the new end are refused from now on.
     ///
     /// # Errors
-    /// A larger size; data beyond the new end, unless `discard_beyond` gives that up; a row that is being moved, perhaps by a job that
+    /// A larger size; a salvage that nobody has accepted; data beyond the new end, unless `discard_beyond` gives that up; a row that is being moved, perhaps by a job that
     /// is paused; no quorum. It has its old size then.
     pub async fn shrink(&self, size_bytes: u64, discard_beyond: bool) -> Result<bool, PoolError> {
         let inner = &self.inner;
         let _one = inner.turnstile.resizing.lock().await;
+        inner.check_accepted()?;
         let _still = inner.keep_rows_still().await?;
         let before = inner.size_bytes();
         if size_bytes >= before {
@@ -138,6 +140,17 @@ impl Inner {
         }
         drop(chunks);
         Ok(())
+    }
+
+    /// Refuses another size, shape or place while nobody has accepted what a salvage made of the space.
+    pub fn check_accepted(&self) -> Result<(), PoolError> {
+        let record = self.pool.space(self.record.id);
+        if !record.is_some_and(|record| record.read_only) {
+            return Ok(());
+        }
+        let path = self.path();
+        let why = format!("space {path} was salvaged and stays as it is until 'holdfast space accept {path}'");
+        Err(PoolError::new(PoolErrorKind::ReadOnly, why))
     }
 
     /// Keeps rows from being moved. One that is being moved is waited for, but not long: whoever moves it may be paused.

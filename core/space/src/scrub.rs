@@ -62,12 +62,13 @@ impl Space {
         }
     }
 
-    /// Compares as [`Space::verify`] does, at a given pace, and makes good what is told wrong or cannot be read.
+    /// Compares as [`Space::verify`] does, at a given pace, and makes good what is told wrong or cannot be read. In a space that a salvage
+    /// made nothing is made good before it is accepted.
     ///
     /// # Errors
     /// The pace says that it is to end, a row cannot be opened, or the pool cannot write down that a slab failed.
     pub async fn scrub(&self, pace: &dyn Pace) -> Result<Verified, Ended> {
-        self.walk(pace, true).await
+        self.walk(pace, !self.is_read_only()).await
     }
 
     /// Bytes that a scrub goes over, and tells its pace as done. Of these it reads those that hold something.

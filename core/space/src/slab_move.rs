@@ -66,7 +66,7 @@ impl Drop for SlabCopy<'_> {
 impl Inner {
     async fn move_slab(&self, wanted: &SlabMove, pace: &dyn Pace) -> Result<bool, Ended> {
         self.ready().await?;
-        let _one = self.relocating.lock().await;
+        let _one = self.turn_to_move(pace).await?;
         let Some(row) = self.row_if_any(wanted.chunk).await? else { return Ok(false) };
         row.refresh();
         self.resync_row(&row).await?;
@@ -112,6 +112,7 @@ impl Inner {
         // Nobody writes maps from here on until the row has its new slab: it would miss them.
         let _committing = self.backlog.committing.lock().await;
         let mut maps = copy.maps().lock().await;
+        copy.level_maps(&mut maps).await?;
         let told = copy.write_sums().await.is_ok() && copy.to.disk.flush().await.is_ok();
         if !copy.is_whole() || !told || copy.write_maps(&maps).await.is_err() {
             return Ok(false);
@@ -274,6 +275,17 @@ impl<'a> SlabCopy<'a> {
         for page in 0..pages {
             if let Some((offset, sealed)) = self.row.sums_page_for(set, page, &self.to).await? {
                 self.to.disk.write(offset, sealed.freeze(), Durability::Cached).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the other copies of the column maps of the numbers that those of the new place will have: by them a salvage tells which
+    /// copy missed writes.
+    async fn level_maps(&self, maps: &mut [MapOnDisk]) -> Result<(), IoError> {
+        if self.row.parity.is_none() {
+            for (map, place) in maps.iter_mut().enumerate() {
+                self.row.write_map(self.column(), map, place).await?;
             }
         }
         Ok(())

@@ -167,6 +167,11 @@ impl Jobs {
         self.inner().table.jobs.iter().find(|record| record.spec.is_like(spec)).map(|record| record.id)
     }
 
+    /// Whether just this is to be done already.
+    fn has(&self, spec: &JobSpec) -> bool {
+        self.inner().table.jobs.iter().any(|record| record.spec == *spec)
+    }
+
     /// Jobs in the order of their numbers: all that have not ended, and the last that have.
     pub(crate) fn list(&self) -> Vec<Job> {
         let inner = self.inner();

@@ -1,12 +1,14 @@
 //! The locating light of a disk's slot, switched by `ledctl`.
 
 use std::io::ErrorKind;
+use std::path::Path;
 use std::time::Duration;
 
 use holdfast_api::{ApiError, Changed, Code, DiskRef};
+use holdfast_model::DiskState;
 
 use crate::engine::Engine;
-use crate::error::{Answer, not_found, system};
+use crate::error::{Answer, conflict, not_found, system};
 use crate::tools;
 
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -21,9 +23,10 @@ impl Engine {
         let disk = DiskRef::new(disk);
         let path = self.resolve(&disk).await?;
         let object = format!("disk {disk}");
-        if !std::path::Path::new(&path).exists() {
+        if !Path::new(&path).exists() {
             return Err(not_found(object, "the light of a disk that is away cannot be switched: see its enclosure and slot"));
         }
+        self.check_still_at(&disk, &path).await?;
         let order = format!("{}={path}", if on { "locate" } else { "locate_off" });
         let printed =
             tools::run(&self.settings.ledctl, &[&order], TIMEOUT, MOST_BYTES).await.map_err(|error| match error.kind() {
@@ -42,5 +45,25 @@ impl Engine {
         }
         let state = if on { "on" } else { "off" };
         Ok(Changed { changed: true, message: format!("the light of {object} is {state}") })
+    }
+
+    /// Refuses the path where a member of a pool that is out of service was seen last, unless it is still there: the light of the
+    /// slot could be another disk's by now.
+    async fn check_still_at(&self, disk: &DiskRef, path: &str) -> Answer<()> {
+        let Some((open, id)) = self.member(disk, path) else { return Ok(()) };
+        let Some(record) = open.pool.disk_record(id).filter(|record| record.state != DiskState::Online) else { return Ok(()) };
+        let held = open.disks().get(&id).cloned();
+        let is_held = held.is_some_and(|device| device.path() == Path::new(path) && device.still_there());
+        let is_told =
+            || async { self.probe(path).await.is_ok_and(|facts| facts.serial.is_some_and(|told| told == record.serial)) };
+        if is_held || is_told().await {
+            return Ok(());
+        }
+        let place = record.place.as_ref().map_or_else(
+            || "its enclosure and slot are not known".into(),
+            |place| format!("its place was slot {} of enclosure {}", place.slot, place.enclosure),
+        );
+        let message = format!("it is out of service and may not be what is at {path} now");
+        Err(conflict(format!("disk {disk}"), message, format!("look for serial number {:?}; {place}", record.serial)))
     }
 }

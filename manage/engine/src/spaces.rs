@@ -198,6 +198,7 @@ impl Engine {
             return Err(conflict(object, format!("it is exported to clients as {}", served.join(", ")), format!("{next} first")));
         }
         self.cancel_jobs_of(open.pool.id(), Some(record.uuid)).await?;
+        self.interrupt_wide_jobs_of(open.pool.id()).await?;
         self.close_space(&open, record.id).await?;
         let pool = open.pool.clone();
         let destroyed = self.on_reactor(move || async move { pool.destroy_space(record.id).await }).await?;

@@ -10,7 +10,8 @@
 //! - A slab whose maps are behind those of the others missed writes. Where that leaves too few, those behind by one map count as in step: a
 //!   crash leaves that.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use holdfast_model::{Name, Provisioning, Shape, Uuid};
@@ -72,8 +73,6 @@ pub struct ChosenSlab {
     pub stale: bool,
     maps: [u64; MOST_MAPS],
     dirty: u32,
-    /// Whether it was only to take the place of another one.
-    arriving: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -174,17 +173,21 @@ fn part_overlaps(spaces: &mut [ChosenSpace]) {
 
 /// Gives each space a name of its own; the one made last keeps it.
 fn name_apart(spaces: &mut [ChosenSpace]) {
-    let mut names: Vec<Name> = Vec::new();
+    let mut taken: BTreeSet<Name> = spaces.iter().map(|space| space.name.clone()).collect();
+    let mut kept = BTreeSet::new();
     for space in spaces.iter_mut().rev() {
-        if names.contains(&space.name) {
-            let number = space.facts.space;
-            let suffix = format!("-{number}");
-            let kept = &space.name.as_str()[..space.name.as_str().len().min(holdfast_model::MAX_NAME_BYTES - suffix.len())];
-            let apart: Name = format!("{kept}{suffix}").parse().expect("a name with a number is one");
-            space.doubts.push(format!("a newer space has the name {}: this one may have been destroyed", space.name));
-            space.name = apart;
+        if kept.insert(space.name.clone()) {
+            continue;
         }
-        names.push(space.name.clone());
+        space.doubts.push(format!("a newer space has the name {}: this one may have been destroyed", space.name));
+        let with = |suffix: String| -> Name {
+            let kept = &space.name.as_str()[..space.name.as_str().len().min(holdfast_model::MAX_NAME_BYTES - suffix.len())];
+            format!("{kept}{suffix}").parse().expect("a name with a number is one")
+        };
+        let number = space.facts.space;
+        let further = (2u64..).map(|further| format!("-{number}-{further}"));
+        let mut apart = std::iter::once(format!("-{number}")).chain(further).map(with);
+        space.name = apart.find(|name| taken.insert(name.clone())).expect("one of so many is free");
     }
 }
 
@@ -200,7 +203,11 @@ impl ChosenSpace {
         let total = slabs.len();
         let mut rows: BTreeMap<u32, BTreeMap<u64, ChosenRow>> = BTreeMap::new();
         let mut odd = 0;
-        for (disk, slab) in slabs.into_iter().filter(|(_, slab)| slab.facts.chunk_bytes == facts.chunk_bytes) {
+        let mut slabs: Vec<(u16, Slab)> =
+            slabs.into_iter().filter(|(_, slab)| slab.facts.chunk_bytes == facts.chunk_bytes).collect();
+        // Of those that contradict each other the first counts.
+        slabs.sort_by_key(|(_, slab)| (slab.replaces == ARRIVING, Reverse(slab.age())));
+        for (disk, slab) in slabs {
             let row = rows.entry(slab.chunk).or_default().entry(slab.row).or_insert_with(|| ChosenRow {
                 id: slab.row,
                 shape: slab.shape,
@@ -259,7 +266,9 @@ impl ChosenSpace {
             (Served::Complete, Served::Complete) => Served::Complete,
             _ => Served::Degraded,
         };
-        let whole = self.rows.range(JOURNAL_CHUNK..).map(|(_, row)| row).fold(Served::Complete, worst);
+        // Its rows have numbers side by side: where one is left out, all of that is lost.
+        let begin = if journal.windows(2).any(|pair| pair[1] - pair[0] > 1) { Served::Not } else { Served::Complete };
+        let whole = self.rows.range(JOURNAL_CHUNK..).map(|(_, row)| row).fold(begin, worst);
         self.journal = match (wanted, journal.is_empty(), whole) {
             (false, ..) => None,
             (true, true, _) | (true, _, Served::Not) => Some(JournalFound::Lost),
@@ -330,18 +339,11 @@ impl ChosenRow {
         if slab.replaces == 0 {
             self.replaces = 0;
         }
-        let arriving = slab.replaces == ARRIVING;
-        let new = ChosenSlab { arriving, disk, offset: slab.offset, stale: false, maps: slab.maps, dirty: slab.dirty };
         let index = usize::from(slab.slab);
-        let beside =
-            self.slabs.iter().enumerate().find(|(other, place)| *other != index && place.is_some_and(|place| place.disk == disk));
-        match (self.slabs[index], beside.map(|(other, _)| other)) {
-            (Some(known), _) if !known.arriving && new.arriving => return false,
-            (Some(known), _) if known.arriving && !new.arriving => self.slabs[index] = Some(new),
-            (Some(known), _) if known.maps.iter().sum::<u64>() >= new.maps.iter().sum::<u64>() => return false,
-            (_, Some(_)) => return false,
-            _ => self.slabs[index] = Some(new),
+        if self.slabs[index].is_some() || self.found().any(|known| known.disk == disk) {
+            return false;
         }
+        self.slabs[index] = Some(ChosenSlab { disk, offset: slab.offset, stale: false, maps: slab.maps, dirty: slab.dirty });
         self.judge();
         true
     }

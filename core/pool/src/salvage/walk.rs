@@ -14,12 +14,12 @@ use holdfast_model::wire::Reader;
 use holdfast_model::{BLOCK_BYTES, Name, Provisioning, Shape, Uuid};
 
 use crate::allot::slab_units;
-use crate::area::UNIT_BYTES;
+use crate::area::{Area, UNIT_BYTES};
 use crate::config::RowRecord;
 use crate::frame::{Frame, Kind};
 use crate::journal::{JOURNAL_CHUNK, is_journal_row};
 use crate::scan::Candidate;
-use crate::slab::{HEAD_BYTES, MAP_COVERS_BYTES, MOST_SLAB_BYTES, SlabHeader, map_at};
+use crate::slab::{HEAD_BYTES, MAP_COVERS_BYTES, MOST_MAP_SEQUENCE, MOST_SLAB_BYTES, SlabHeader, map_at};
 use crate::{PoolError, PoolErrorKind};
 
 use super::Known;
@@ -72,6 +72,23 @@ pub struct Slab {
     pub maps: [u64; MOST_MAPS],
     /// Regions that may differ between copies.
     pub dirty: u32,
+}
+
+impl Slab {
+    /// Where it ends.
+    pub fn end(&self) -> u64 {
+        self.offset + u64::from(self.units) * UNIT_BYTES
+    }
+
+    /// Whether it is where a disk that is divided so has slabs.
+    pub fn lies_in(&self, area: &Area) -> bool {
+        self.offset >= area.reserved_bytes && self.end() <= area.unit_at(area.units())
+    }
+
+    /// How new its maps are, all together.
+    pub fn age(&self) -> u128 {
+        self.maps.iter().copied().map(u128::from).sum()
+    }
 }
 
 /// What was found on a disk.
@@ -177,7 +194,8 @@ fn look_at_maps(head: &[u8], slab: &mut Slab) {
             let own = (frame.kind, frame.pool, frame.disk, frame.offset, frame.position.generation)
                 == (kind, slab.facts.pool, slab.disk, slab.offset + at, slab.row);
             let mut reader = Reader::new(payload);
-            if !own || reader.u32() != Ok(slab.chunk) || frame.position.sequence <= slab.maps[map] {
+            let newer = slab.maps[map] + 1..=MOST_MAP_SEQUENCE;
+            if !own || reader.u32() != Ok(slab.chunk) || !newer.contains(&frame.position.sequence) {
                 continue;
             }
             slab.maps[map] = frame.position.sequence;

@@ -41,7 +41,10 @@ impl Salvage {
         let witness = env.witness.load(self.id);
         let highest = self.promised.max(witness.map_or(0, |witness| witness.promised));
         let step = GENERATIONS_APART + (draw_uuid(env.seed, highest).as_u128() as u64 & 0xffff_ffff);
-        let position = Position { generation: highest + step, sequence: 1 };
+        let generation = highest.checked_add(step).ok_or_else(|| {
+            PoolError::damaged(format!("a label of pool {} names generation {highest}, which cannot be: wipe its disk", self.id))
+        })?;
+        let position = Position { generation, sequence: 1 };
         let config = self.config(env.seed, name, position)?;
         let checkpoint = Checkpoint::new(&config.checkpoint());
         for member in &self.members {

@@ -1,14 +1,16 @@
 //! Slabs that move to a disk that was added: under writes, through power cuts and with disks that fail at the wrong moment.
 
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use holdfast_device::sim::{Disappearance, Sim, SimDiskSpec};
-use holdfast_device::{Durability, IoBuf, IoSlice};
-use holdfast_model::{BLOCK_BYTES, ByteSize, DiskState, Integrity, Layout, Provisioning, Shape};
-use holdfast_pool::{Pool, SpaceSpec};
-use holdfast_space::{Space, SpaceSettings, Unlimited};
+use holdfast_device::{Clock, Durability, IoBuf, IoSlice};
+use holdfast_model::{BLOCK_BYTES, ByteSize, DiskState, Integrity, Layout, Provisioning, Shape, Usage};
+use holdfast_pool::{DiskChange, Pool, SpaceSpec};
+use holdfast_space::{Ended, Pace, Space, SpaceSettings, Stopped, Unlimited};
 
 use crate::world::World;
 
@@ -215,4 +217,118 @@ fn a_new_disk_that_fails_in_the_middle_gets_nothing_and_costs_nothing() {
             done.expect("no power cut is planned");
         }
     }
+}
+
+#[test]
+fn a_disk_of_a_full_pool_is_emptied_onto_one_that_takes_its_place() {
+    for shape in [Shape::plain(Layout::Simple, 3, ByteSize::kib(64)), shapes()[1], shapes()[2], shapes()[6]] {
+        let disks = shape.width().max(3);
+        let world = World::new(Sim::new(21), (0..disks).map(spec).collect());
+        let size = 256 * MIB;
+        let create = world.create("tank");
+        let made = world.sim.run(async move {
+            let pool = create.await;
+            let (name, provisioning) = ("vol".parse().expect("a name"), Provisioning::Thin);
+            let spec = SpaceSpec { name, shape, provisioning, size_bytes: size, journal_bytes: None, enclosure_aware: false };
+            let record = pool.create_space(spec).await.expect("a thin space takes no room");
+            let space = Space::open(pool.clone(), record.id, SpaceSettings::default()).expect("just made");
+            let mut full = 0;
+            let data = |block| IoSlice::padded(&[byte(block, 0); BLOCK]);
+            while space.write(full, data(full / BLOCK_BYTES), Durability::Durable).await.is_ok() {
+                full += record.chunk_bytes;
+            }
+            (pool, space, full)
+        });
+        let (pool, space, full) = made.expect("no power cut is planned");
+        let added = world.insert(spec(disks));
+        let candidate = world.candidate(added);
+        let done = world.sim.run(async move {
+            pool.add_disks(vec![candidate]).await.expect("a blank disk");
+            let old = pool.disks()[0].record.clone();
+            let change = DiskChange { usage: Some(Usage::Retired), ..Default::default() };
+            pool.set_disk(old.id, change).await.expect("a quorum is there");
+            assert!(pool.has_room_without(&[old.index].into()), "{shape}: the new one has as much room");
+            space.leave(old.index, &Unlimited).await.expect("each slab has room");
+            assert!(pool.chunks_on(space.record().id, old.index).is_empty(), "{shape}");
+            pool.remove_disk(old.id).await.expect("nothing is on it");
+            for offset in (0..full).step_by(space.record().chunk_bytes as usize) {
+                let read = space.read(offset, IoBuf::new(BLOCK)).await.expect("it can be read");
+                assert_eq!(read[0], byte(offset / BLOCK_BYTES, 0), "{shape}: at {offset}");
+            }
+        });
+        done.expect("no power cut is planned");
+    }
+}
+
+/// Somebody's pace who is paused until something is over.
+struct Paused {
+    clock: Arc<dyn Clock>,
+    over: Arc<AtomicBool>,
+}
+
+impl Pace for Paused {
+    fn step(&self, _bytes: u64) -> Pin<Box<dyn Future<Output = Result<(), Stopped>> + '_>> {
+        Box::pin(async move {
+            while !self.over.load(Ordering::Relaxed) {
+                self.clock.sleep(Duration::from_millis(100)).await;
+            }
+            Ok(())
+        })
+    }
+
+    fn done(&self, _bytes: u64) {}
+}
+
+/// The pace of work that is to end as soon as it does nothing but wait.
+struct ShutWhereNothingMoves;
+
+impl Pace for ShutWhereNothingMoves {
+    fn step(&self, bytes: u64) -> Pin<Box<dyn Future<Output = Result<(), Stopped>> + '_>> {
+        Box::pin(async move { if bytes == 0 { Err(Stopped) } else { Ok(()) } })
+    }
+
+    fn done(&self, _bytes: u64) {}
+}
+
+#[test]
+fn work_that_waits_for_work_that_is_paused_can_be_ended() {
+    let world = World::new(Sim::new(22), (0..4).map(spec).collect());
+    let (pool, space) = filled(&world, shapes()[1], 8 * MIB);
+    let clock = world.sim.clock();
+    let done = world.sim.run(async move {
+        let disk = pool.disks()[0].record.index;
+        let over = Arc::new(AtomicBool::new(false));
+        let paused = Paused { clock, over: over.clone() };
+        let waiting = async {
+            let ended = space.leave(disk, &ShutWhereNothingMoves).await;
+            over.store(true, Ordering::Relaxed);
+            ended
+        };
+        let (first, second) = futures_util::future::join(space.leave(disk, &paused), waiting).await;
+        assert!(first.is_ok() && matches!(second, Err(Ended::Stopped)), "{first:?}, {second:?}");
+    });
+    done.expect("no power cut is planned");
+}
+
+#[test]
+fn a_move_that_waits_for_a_repair_that_is_paused_can_be_ended() {
+    let world = World::new(Sim::new(23), (0..4).map(spec).collect());
+    let (pool, space) = filled(&world, shapes()[1], 2 * MIB);
+    let clock = world.sim.clock();
+    let done = world.sim.run(async move {
+        let row = pool.row(space.record().id, 0).expect("it was written to");
+        let [lost, other] = [0, 1].map(|slab: usize| row.slabs[slab].disk());
+        pool.disk_out(lost, DiskState::Missing, "pulled").await.expect("a quorum is there");
+        let over = Arc::new(AtomicBool::new(false));
+        let paused = Paused { clock: clock.clone(), over: over.clone() };
+        let waiting = async {
+            clock.sleep(Duration::from_millis(10)).await;
+            let ended = space.leave(other, &ShutWhereNothingMoves).await;
+            over.store(true, Ordering::Relaxed);
+            ended
+        };
+        let (first, second) = futures_util::future::join(space.rebuild(&paused), waiting).await;
+        assert!(first.is_ok() && matches!(second, Err(Ended::Stopped)), "{first:?}, {second:?}");
+    });
+    done.expect("no power cut is planned");
 }

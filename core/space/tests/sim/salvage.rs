@@ -8,8 +8,12 @@ use std::time::Duration;
 use holdfast_device::sim::{Disappearance, Latency, Sim, SimDiskSpec, SimRandom};
 use holdfast_device::{Device, Durability, IoBuf, IoErrorKind, IoSlice};
 use holdfast_model::{BLOCK_BYTES, ByteSize, DiskState, Integrity, Layout, Provisioning, Shape};
-use holdfast_pool::{Area, JournalFound, Pool, PoolError, Salvage, SpaceSpec};
-use holdfast_space::{Space, SpaceSettings, Unlimited};
+use holdfast_pool::frame::{Frame, Kind, Position};
+use holdfast_pool::slab::{SlabHeader, map_at};
+use holdfast_pool::{
+    Area, JOURNAL_CHUNK, JournalFound, Pool, PoolError, PoolErrorKind, RowRecord, Salvage, SpaceSpec, UNIT_BYTES,
+};
+use holdfast_space::{Ended, Space, SpaceSettings, Unlimited};
 
 use crate::over_seeds;
 use crate::world::World;
@@ -196,6 +200,9 @@ fn a_pool_that_lost_all_metadata_reads_as_before() {
             checked.check(&space).await;
             let refused = space.write(0, data(9, 1), Durability::Durable).await.expect_err("nobody accepted it");
             assert_eq!(refused.kind, IoErrorKind::ReadOnly, "{refused}");
+            let refused = space.shrink(size / 2, true).await.expect_err("nobody accepted it");
+            assert!(refused.kind == PoolErrorKind::ReadOnly && refused.context.contains("accept"), "{refused}");
+            assert_eq!(space.grow(2 * size).await.expect_err("nobody accepted it").kind, PoolErrorKind::ReadOnly);
             assert!(space.accept().await.expect("a quorum is there") && !space.accept().await.expect("as before"));
             checked.write(&space, 0, 1, 9).await;
         });
@@ -300,6 +307,7 @@ fn a_space_with_a_lost_disk_is_repaired_once_it_is_accepted() {
 
 #[test]
 fn a_copy_that_missed_writes_is_not_believed() {
+    let mut found = 0;
     for shape in [mirror(2, 1), summed(mirror(3, 1)), parity(1, 3), summed(parity(2, 4))] {
         let world = machine(5, shape.width(), Latency::None);
         let (pool, space) = create(&world, shape, Provisioning::Thin, 8 * MIB);
@@ -316,9 +324,31 @@ fn a_copy_that_missed_writes_is_not_believed() {
         done.expect("no power cut is planned");
         restart(&world);
         world.disk(0).reappear();
-        let (_pool, space) = salvaged(&world);
-        world.sim.run(async move { model.check(&space).await }).expect("no power cut is planned");
+        let (pool, space) = salvaged(&world);
+        let checked = world.sim.run(async move {
+            model.check(&space).await;
+            let id = space.record().id;
+            let behind = || {
+                let slabs = pool.rows(id).into_iter().flat_map(|(_, row)| row.slabs);
+                slabs.filter(|slab| slab.stale() && pool.disk_state(slab.disk()) == Some(DiskState::Online)).count()
+            };
+            let before = behind();
+            space.tidy().await.expect("it does nothing");
+            assert_eq!(behind(), before, "nothing is brought in step before it is accepted");
+            let disk = pool.row(id, pool.chunks_from(id, 0, 1)[0]).expect("it has a row").slabs[0].disk();
+            for refused in [space.leave(disk, &Unlimited).await, space.convert(Provisioning::Thin, &Unlimited).await] {
+                assert!(matches!(&refused, Err(Ended::Failed(why)) if why.kind == IoErrorKind::ReadOnly), "{refused:?}");
+            }
+            assert!(pool.balance().moves.is_empty(), "{shape}");
+            space.accept().await.expect("a quorum is there");
+            space.tidy().await.expect("nothing is wrong");
+            assert_eq!(behind(), 0, "{shape}");
+            model.check(&space).await;
+            before
+        });
+        found += checked.expect("no power cut is planned");
     }
+    assert!(found > 0, "some copy missed writes");
 }
 
 #[test]
@@ -465,4 +495,131 @@ fn disks_without_slabs_are_no_pool() {
     let world = machine(10, 2, Latency::None);
     let error = look(&world).err().expect("nothing is there").to_string();
     assert!(error.contains("name all disks"), "{error}");
+}
+
+/// Puts a header of a slab on a disk, as the pool itself would have written it there.
+fn forge(world: &World, pool: &Pool, disk: usize, offset: u64, chunk: u32, row: &RowRecord) {
+    let space = &pool.spaces()[0];
+    let header = SlabHeader::new(pool.name().clone(), space, chunk, row, 0);
+    let position = Position { generation: row.id, sequence: 0 };
+    forge_block(world, pool, disk, offset, Kind::SlabHeader, position, &header.write());
+}
+
+fn forge_block(world: &World, pool: &Pool, disk: usize, offset: u64, kind: Kind, position: Position, payload: &[u8]) {
+    let path = format!("/sim/{disk}");
+    let member = pool.disks().into_iter().find(|member| member.record.path == path).expect("a member").record.id;
+    let frame = Frame { kind, pool: pool.id(), disk: member, offset, position, previous: 0 };
+    world.disk(disk).poke(offset, &frame.seal(payload));
+}
+
+#[test]
+fn headers_and_maps_that_cannot_be_do_not_stand_in_the_way() {
+    let world = machine(11, 2, Latency::None);
+    let (pool, space) = create(&world, mirror(2, 1), Provisioning::Thin, 8 * MIB);
+    let written = world.sim.run(async move {
+        space.write(0, data(3, 300), Durability::Durable).await.expect("room");
+        space.close().await.expect("closes");
+        space.map()
+    });
+    let map = written.expect("no power cut is planned");
+    restart(&world);
+    lose_metadata(&world);
+    let row = RowRecord { id: 1 << 20, ..pool.row(pool.spaces()[0].id, 0).expect("it was written to") };
+    forge(&world, &pool, 0, UNIT_BYTES, 5, &row);
+    forge(&world, &pool, 0, 63 * MIB, 6, &row);
+    // Maps of numbers that nobody comes to, on one copy only.
+    let slab = map[0].slabs.iter().find(|slab| slab.path == "/sim/0").expect("a copy on each disk");
+    let row = pool.row(pool.spaces()[0].id, 0).expect("it was written to").id;
+    for number in [0, 1] {
+        let position = Position { generation: row, sequence: u64::MAX };
+        forge_block(&world, &pool, 0, slab.offset_bytes + map_at(number, 0), Kind::BlockMap, position, &[0; 4]);
+    }
+    write(&world);
+    let (_pool, space) = import(&world);
+    let read = world.sim.run(async move { (byte_at(&space, 0).await, byte_at(&space, 299 * BLOCK_BYTES).await) });
+    assert_eq!(read, Ok((3, 3)));
+}
+
+#[test]
+fn a_journal_that_a_row_is_missing_of_is_lost() {
+    let world = machine(12, 3, Latency::None);
+    let (pool, space) = create(&world, parity(1, 3), Provisioning::Thin, 8 * MIB);
+    let written = world.sim.run(async move { space.write(0, data(3, 300), Durability::Durable).await });
+    written.expect("no power cut is planned").expect("room");
+    restart(&world);
+    lose_metadata(&world);
+    assert_eq!(look(&world).expect("slabs are there").spaces[0].journal, Some(JournalFound::Complete));
+    let (chunk, row) = pool.journal_rows(pool.spaces()[0].id)[0].clone();
+    assert_eq!(chunk, JOURNAL_CHUNK);
+    for disk in [0, 1] {
+        forge(&world, &pool, disk, 50 * MIB, chunk + 2, &RowRecord { id: row.id + 2, ..row.clone() });
+    }
+    assert_eq!(look(&world).expect("slabs are there").spaces[0].journal, Some(JournalFound::Lost));
+}
+
+#[test]
+fn spaces_of_one_name_are_told_apart_from_all_others() {
+    let world = machine(13, 2, Latency::None);
+    let (pool, space) = create(&world, mirror(2, 1), Provisioning::Thin, 8 * MIB);
+    let first = space.record().id;
+    let made = world.sim.run(async move {
+        // The last of its rows stays when the units of the others are given to the spaces that are made after it.
+        for chunk in [0, 1, 2] {
+            space.write(chunk * space.record().chunk_bytes, data(1, 1), Durability::Durable).await.expect("room");
+        }
+        pool.destroy_space(first).await.expect("a quorum is there");
+        for name in ["vol".to_string(), format!("vol-{first}")] {
+            let (name, shape, provisioning) = (name.parse().expect("a name"), mirror(2, 1), Provisioning::Thin);
+            let spec = SpaceSpec { name, shape, provisioning, size_bytes: 8 * MIB, journal_bytes: None, enclosure_aware: false };
+            let record = pool.create_space(spec).await.expect("there is room");
+            let space = Space::open(pool.clone(), record.id, SpaceSettings::default()).expect("just made");
+            space.write(0, data(2, 1), Durability::Durable).await.expect("room");
+        }
+    });
+    made.expect("no power cut is planned");
+    restart(&world);
+    lose_metadata(&world);
+    let mut names: Vec<String> =
+        look(&world).expect("slabs are there").spaces.iter().map(|space| space.name.to_string()).collect();
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), 3, "{names:?}");
+}
+
+#[test]
+fn a_slab_that_moved_after_a_restart_leaves_its_row_complete() {
+    for shape in [mirror(2, 1), summed(mirror(3, 1)), parity(1, 3)] {
+        let world = machine(14, shape.width(), Latency::None);
+        let (_pool, space) = create(&world, shape, Provisioning::Thin, 16 * MIB);
+        let written = world.sim.run(async move {
+            space.write(0, data(3, 4096), Durability::Durable).await.expect("room");
+            space.close().await.expect("closes");
+        });
+        written.expect("no power cut is planned");
+        restart(&world);
+        let (pool, space) = import(&world);
+        let spec = SimDiskSpec {
+            name: "new".into(),
+            serial: "new".into(),
+            size_bytes: 64 * MIB,
+            tear_bytes: 4096,
+            ..SimDiskSpec::default()
+        };
+        let added = world.insert(spec);
+        let candidate = world.candidate(added);
+        let moved = world.sim.run(async move {
+            pool.add_disks(vec![candidate]).await.expect("a blank disk");
+            let mut moved = 0;
+            for planned in pool.balance().moves {
+                moved += usize::from(space.move_slab(&planned, &Unlimited).await.expect("the pool takes changes"));
+            }
+            moved
+        });
+        assert!(moved.expect("no power cut is planned") > 0);
+        restart(&world);
+        lose_metadata(&world);
+        let salvage = look(&world).expect("slabs are there");
+        let chunks = salvage.spaces[0].chunks;
+        assert_eq!((chunks.degraded, chunks.missing), (0, 0), "{shape}: {:?}", salvage.spaces[0].doubts);
+    }
 }

@@ -33,17 +33,24 @@ impl Engine {
         }
         let spec = JobSpec::Convert { space: SpaceRef::of(&open, &record), provisioning };
         if let Some(job) = self.jobs.like(&spec)
-            && record.shape != shape
+            && (record.shape != shape || request.thin.is_some() && !self.jobs.has(&spec))
         {
             let message = format!("it is being converted to {}", record.shape);
             return Err(conflict(object, message, format!("wait for job {job}, or 'holdfast job cancel {job}' first")));
         }
-        let shaping = space.clone();
-        let shaped = self.on_reactor(move || async move { shaping.reshape(shape, provisioning, request.journal_bytes).await });
-        if shaped.await?.map_err(|error| from_pool(&object, error))? {
-            self.note(&object, &format!("to become {shape}, {}", holdfast_api::word(&provisioning)));
+        let had_journal = open.pool.journal_bytes(record.id) > 0;
+        let reshaped = self.reshape(&object, &space, shape, provisioning, request.journal_bytes).await?;
+        if let Err(refused) = self.resize(&object, &space, size, request.discard_beyond).await {
+            if reshaped {
+                self.reshape(&object, &space, record.shape, record.provisioning, None).await?;
+                let has_journal = open.pool.journal_bytes(record.id) > 0;
+                if had_journal != has_journal || space.record().provisioning != record.provisioning {
+                    let as_before = JobSpec::Convert { space: SpaceRef::of(&open, &record), provisioning: record.provisioning };
+                    self.add_job(as_before, StartJob::default())?;
+                }
+            }
+            return Err(refused);
         }
-        self.resize(&object, &space, size, request.discard_beyond).await?;
         let start = StartJob { priority: request.priority, cap_bytes_per_second: request.cap_bytes_per_second };
         self.add_job(spec, start)
     }
@@ -101,6 +108,24 @@ impl Engine {
         let looking = space.clone();
         let least = self.on_reactor(move || async move { looking.least_size().await }).await?;
         least.map_err(|error| from_space(object, error))
+    }
+
+    /// Asks for another shape; false if that is what the space was asked for before.
+    async fn reshape(
+        &self,
+        object: &str,
+        space: &Arc<Space>,
+        shape: Shape,
+        provisioning: Provisioning,
+        journal_bytes: Option<u64>,
+    ) -> Answer<bool> {
+        let shaping = space.clone();
+        let shaped = self.on_reactor(move || async move { shaping.reshape(shape, provisioning, journal_bytes).await });
+        let reshaped = shaped.await?.map_err(|error| from_pool(object, error))?;
+        if reshaped {
+            self.note(object, &format!("to become {shape}, {}", holdfast_api::word(&provisioning)));
+        }
+        Ok(reshaped)
     }
 
     /// Refuses a size beyond which data lies, before anything else is changed.

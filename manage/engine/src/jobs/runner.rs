@@ -159,6 +159,11 @@ impl Engine {
         }
     }
 
+    /// Stops the work of jobs that are about all spaces of a pool, without ending these: they go on with the spaces that are there then.
+    pub(crate) async fn interrupt_wide_jobs_of(&self, pool: holdfast_model::Uuid) -> Answer<()> {
+        self.jobs.stop_tasks(|record| record.spec.pool() == pool && record.spec.space().is_none()).await
+    }
+
     /// Stops all work for good, without ending the jobs: they go on after the next start.
     pub(crate) async fn halt_jobs(&self) {
         self.jobs.inner().stopping = true;

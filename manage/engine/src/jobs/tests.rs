@@ -358,12 +358,10 @@ async fn holds_what_was_written(engine: &Arc<Engine>, name: &str) {
     read.await.unwrap().unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_space_is_converted_while_it_keeps_its_data() {
-    let rig = Rig::new();
-    let engine = rig.with_spaces(&["tank/a"]).await;
-    let request = ConvertSpace {
-        layout: Some(LayoutKind::Parity),
+/// A conversion that changes nothing.
+fn as_it_is() -> ConvertSpace {
+    ConvertSpace {
+        layout: None,
         copies: None,
         parity: None,
         columns: None,
@@ -374,8 +372,15 @@ async fn a_space_is_converted_while_it_keeps_its_data() {
         size_bytes: None,
         discard_beyond: false,
         priority: None,
-        cap_bytes_per_second: Some(1),
-    };
+        cap_bytes_per_second: None,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_space_is_converted_while_it_keeps_its_data() {
+    let rig = Rig::new();
+    let engine = rig.with_spaces(&["tank/a"]).await;
+    let request = ConvertSpace { layout: Some(LayoutKind::Parity), cap_bytes_per_second: Some(1), ..as_it_is() };
     let begun = engine.convert_space("tank/a".into(), request.clone()).await.unwrap();
     assert!(begun.changed && begun.job.kind == JobKind::Convert && begun.job.total_bytes >= 16 * MIB, "{begun:?}");
     assert!(!engine.convert_space("tank/a".into(), request.clone()).await.unwrap().changed);
@@ -658,4 +663,75 @@ fn the_history_is_bounded_and_keeps_the_last() {
     assert_eq!(table.any(210).map(|record| record.state), Some(JobState::Done));
     let text = serde_json::to_string(&table).unwrap();
     assert_eq!(serde_json::from_str::<Table>(&text).unwrap(), table);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_of_all_spaces_lets_go_of_one_that_is_destroyed() {
+    let rig = Rig::new();
+    let engine = rig.with_spaces(&["tank/a", "tank/b"]).await;
+    let disk = rig.path("d1").display().to_string();
+    let id = engine.evacuate_disk(disk, SLOW).await.unwrap().job.id;
+    until(&engine, id, "it does not begin", |job| job.done_bytes > 0).await;
+    assert!(engine.destroy_space("tank/a".into(), true).await.unwrap().changed);
+    make_full(&engine, "tank/c").await;
+    engine.set_job(id, SetJob { cap_bytes_per_second: Some(0), ..SetJob::default() }).unwrap();
+    let ended = until(&engine, id, "it does not end", |job| job.state.has_ended()).await;
+    assert_eq!(ended.state, JobState::Done, "{ended:?}");
+    holds_what_was_written(&engine, "tank/b").await;
+    holds_what_was_written(&engine, "tank/c").await;
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_waits_for_one_that_is_paused_can_be_cancelled() {
+    let rig = Rig::new();
+    let engine = rig.with_spaces(&["tank/a"]).await;
+    let disk = rig.path("d1").display().to_string();
+    let first = engine.evacuate_disk(disk, SLOW).await.unwrap().job.id;
+    until(&engine, first, "it does not begin", |job| job.done_bytes > 0).await;
+    engine.pause_job(first).unwrap();
+    let request = ConvertSpace { layout: Some(LayoutKind::Simple), ..as_it_is() };
+    let second = engine.convert_space("tank/a".into(), request).await.unwrap().job.id;
+    until_in(&engine, second, JobState::Running).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let cancelled = engine.cancel_job(second).await.unwrap();
+    assert_eq!((cancelled.changed, cancelled.job.state), (true, JobState::Cancelled));
+    engine.set_job(first, SetJob { cap_bytes_per_second: Some(0), ..SetJob::default() }).unwrap();
+    engine.resume_job(first).unwrap();
+    until_in(&engine, first, JobState::Done).await;
+    holds_what_was_written(&engine, "tank/a").await;
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conversion_that_is_refused_leaves_the_shape_as_it_was() {
+    let rig = Rig::new();
+    let engine = rig.with_spaces(&["tank/a"]).await;
+    let before = engine.space("tank/a").unwrap();
+    let much = ConvertSpace { layout: Some(LayoutKind::Parity), thin: Some(false), size_bytes: Some(1 << 30), ..as_it_is() };
+    assert_eq!(engine.convert_space("tank/a".into(), much).await.unwrap_err().code, Code::NoSpace);
+    let after = engine.space("tank/a").unwrap();
+    assert_eq!((after.layout, after.columns, after.size_bytes), (before.layout, before.columns, before.size_bytes));
+    for job in engine.jobs(None, None) {
+        until_in(&engine, job.id, JobState::Done).await;
+    }
+    let after = engine.space("tank/a").unwrap();
+    assert!(after.provisioning == before.provisioning && after.journal.is_none(), "{after:?}");
+    holds_what_was_written(&engine, "tank/a").await;
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_space_is_not_made_thin_and_fixed_at_once() {
+    let rig = Rig::new();
+    let engine = rig.with_spaces(&["tank/a"]).await;
+    let parity =
+        ConvertSpace { layout: Some(LayoutKind::Parity), thin: Some(false), cap_bytes_per_second: Some(1), ..as_it_is() };
+    let job = engine.convert_space("tank/a".into(), parity.clone()).await.unwrap().job.id;
+    let thin = ConvertSpace { thin: Some(true), ..parity.clone() };
+    let refused = engine.convert_space("tank/a".into(), thin).await.unwrap_err();
+    assert!(refused.code == Code::Conflict && refused.next_action.contains(&format!("job cancel {job}")), "{refused}");
+    let unsaid = ConvertSpace { thin: None, ..parity };
+    assert!(!engine.convert_space("tank/a".into(), unsaid).await.unwrap().changed);
+    engine.shutdown().await;
 }

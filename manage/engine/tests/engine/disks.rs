@@ -272,6 +272,18 @@ async fn the_light_of_a_slot_is_switched_or_it_is_said_why_not() {
     let error = engine.locate_disk(&disks[1], true).await.unwrap_err();
     assert!(error.message.contains("no slot") && !error.next_action.is_empty(), "{error}");
     assert_eq!(engine.locate_disk(&rig.disk("none"), true).await.unwrap_err().code, Code::NotFound);
+
+    // Another disk is where one was that is missing now: its light is not the missing one's.
+    let id = shown(&engine, &disks[0]).await.id.unwrap().to_string();
+    fs::rename(&disks[0], rig.path("away")).unwrap();
+    eventually(&engine, "noticing", || engine.pool("tank").unwrap().disks[0].state == DiskState::Missing).await;
+    engine.create_file_disk(CreateFileDisk { path: disks[0].clone(), size_bytes: 128 * MIB }).await.unwrap();
+    let error = engine.locate_disk(&id, true).await.unwrap_err();
+    assert!(error.code == Code::Conflict && error.next_action.contains("slot"), "{error}");
+    assert_eq!(fs::read_to_string(rig.path("ledctl.log")).unwrap().matches("locate=").count(), 2);
+    fs::rename(rig.path("away"), &disks[0]).unwrap();
+    eventually(&engine, "taking back", || engine.pool("tank").unwrap().disks[0].state == DiskState::Online).await;
+    engine.locate_disk(&id, true).await.unwrap();
     engine.shutdown().await;
     drop(engine);
     let mut settings = rig.settings();
