@@ -1,0 +1,16 @@
+// What the pages say of disks.
+import type { Disk } from './api/types';
+
+/** What names a disk for sure: its id in its pool, for the path of one that is away may be another's; else its path. */
+export function diskArgument(disk: Pick<Disk, 'id' | 'path' | 'state'>): string {
+  return disk.state === 'online' ? disk.path : (disk.id ?? disk.path);
+}
+
+export function diskHref(disk: Pick<Disk, 'id' | 'path'>): string {
+  return `/disks/${encodeURIComponent(disk.id ?? disk.path)}`;
+}
+
+/** Bytes of a disk that spaces use. */
+export function usedBytes(disk: Pick<Disk, 'usable_bytes' | 'free_bytes'>): number {
+  return (disk.usable_bytes ?? 0) - (disk.free_bytes ?? 0);
+}

@@ -1,0 +1,52 @@
+// The lists that several pages show, each fetched once for all of them.
+import { call } from './api/client';
+import type { Job, Space } from './api/types';
+import { live, Resource } from './live.svelte';
+
+export const status = new Resource(['status'], (signal) => call('get', '/status', { signal }));
+export const disks = new Resource(['disks'], (signal) => call('get', '/disks', { signal }));
+export const pools = new Resource(['pools'], (signal) => call('get', '/pools', { signal }));
+export const spaces = new Resource(['spaces'], (signal): Promise<Space[]> => call('get', '/spaces', { signal }));
+export const exports = new Resource(['exports'], (signal) => call('get', '/exports', { signal }));
+export const jobs = new Resource(['jobs'], (signal) => call('get', '/jobs', { signal }));
+
+/** The events that are kept, oldest first. */
+export const events = new Resource(['events'], (signal) => call('get', '/events', { signal }));
+
+/** The newest of them. */
+export const lastEvents = new Resource(['events'], (signal) => call('get', '/events', { query: { limit: 8 }, signal }));
+
+/** One pool, with what it could still hold in each layout. */
+export function poolResource(pool: string) {
+  return new Resource(['pools', 'disks', 'spaces'], (signal) => call('get', '/pools/{pool}', { path: { pool }, signal }));
+}
+
+/** One disk, by id or path. */
+export function diskResource(disk: string) {
+  return new Resource(['disks'], (signal) => call('get', '/disks/{disk}', { path: { disk }, signal }));
+}
+
+/** One space, by the two parts of its name. */
+export function spaceResource(pool: string, space: string) {
+  return new Resource(['spaces'], (signal): Promise<Space> =>
+    call('get', '/spaces/{pool}/{space}', { path: { pool, space }, signal }),
+  );
+}
+
+/** Where every slab of a space lies. */
+export function mapResource(pool: string, space: string) {
+  return new Resource(['spaces', 'disks', 'jobs'], (signal) =>
+    call('get', '/spaces/{pool}/{space}/map', { path: { pool, space }, signal }),
+  );
+}
+
+const ENDED: readonly Job['state'][] = ['done', 'failed', 'cancelled'];
+
+/** Jobs that have not ended, as far on as the last sample of the stream has them. */
+export function runningJobs(listed: readonly Job[]): Job[] {
+  const sampled = new Map(live.latest?.jobs.map((job) => [job.id, job]));
+  return listed
+    .filter((job) => !ENDED.includes(job.state))
+    .map((job) => sampled.get(job.id) ?? job)
+    .filter((job) => !ENDED.includes(job.state));
+}

@@ -1,0 +1,150 @@
+// The words for states and layouts, and the tone in which each is shown.
+import type { Disk, Health, Job, LayoutKind, Pool, Space } from './api/types';
+
+export type Tone = 'ok' | 'info' | 'warning' | 'error' | 'muted';
+
+export interface Word {
+  text: string;
+  tone: Tone;
+}
+
+const HEALTH: Record<Health, Word> = {
+  healthy: { text: 'Healthy', tone: 'ok' },
+  warning: { text: 'Warning', tone: 'warning' },
+  unhealthy: { text: 'Unhealthy', tone: 'error' },
+};
+
+export function healthWord(health: Health): Word {
+  return HEALTH[health];
+}
+
+/** The worst first. */
+export function healthRank(health: Health): number {
+  return { unhealthy: 0, warning: 1, healthy: 2 }[health];
+}
+
+/** A disk's state, or its health where it is in service. */
+export function diskWord(disk: Disk): Word {
+  if (disk.state === 'missing') return { text: 'Missing', tone: 'error' };
+  if (disk.state === 'failed') return { text: 'Failed', tone: 'error' };
+  if (disk.pool === null || disk.pool === undefined) {
+    return disk.can_pool ? { text: 'Available', tone: 'info' } : { text: 'Unavailable', tone: 'muted' };
+  }
+  return healthWord(disk.health);
+}
+
+export function poolWord(state: Pool['state']): Word {
+  const words: Record<Pool['state'], Word> = {
+    ok: { text: 'OK', tone: 'ok' },
+    degraded: { text: 'Degraded', tone: 'warning' },
+    'read-only': { text: 'Read-only', tone: 'error' },
+    offline: { text: 'Offline', tone: 'error' },
+  };
+  return words[state];
+}
+
+export function spaceWord(state: Space['state']): Word {
+  const words: Record<Space['state'], Word> = {
+    ok: { text: 'OK', tone: 'ok' },
+    resyncing: { text: 'Resyncing', tone: 'info' },
+    degraded: { text: 'Degraded', tone: 'warning' },
+    failed: { text: 'Failed', tone: 'error' },
+  };
+  return words[state];
+}
+
+export function jobWord(state: Job['state']): Word {
+  const words: Record<Job['state'], Word> = {
+    queued: { text: 'Queued', tone: 'muted' },
+    running: { text: 'Running', tone: 'info' },
+    paused: { text: 'Paused', tone: 'warning' },
+    done: { text: 'Done', tone: 'ok' },
+    failed: { text: 'Failed', tone: 'error' },
+    cancelled: { text: 'Cancelled', tone: 'muted' },
+  };
+  return words[state];
+}
+
+const JOBS: Record<Job['kind'], string> = {
+  scrub: 'Scrub',
+  convert: 'Convert',
+  repair: 'Repair',
+  evacuate: 'Evacuate',
+  rebalance: 'Rebalance',
+  upgrade: 'Upgrade',
+  replace: 'Replace',
+};
+
+export function jobKind(kind: Job['kind']): string {
+  return JOBS[kind];
+}
+
+/** `Two-way mirror`, `Single parity`, … */
+export function layoutName(layout: LayoutKind, copies: number, parity: number): string {
+  if (layout === 'simple') return 'Simple';
+  if (layout === 'mirror') return copies === 3 ? 'Three-way mirror' : 'Two-way mirror';
+  return parity === 2 ? 'Dual parity' : 'Single parity';
+}
+
+/** How many disks may fail at once without loss. */
+export function survives(layout: LayoutKind, copies: number, parity: number): number {
+  return layout === 'simple' ? 0 : layout === 'mirror' ? copies - 1 : parity;
+}
+
+const USAGES: Record<NonNullable<Disk['usage']>, string> = {
+  auto: 'Auto-select',
+  manual: 'Manual-select',
+  'hot-spare': 'Hot spare',
+  journal: 'Journal',
+  retired: 'Retired',
+};
+
+export function usageName(usage: Disk['usage'] | null): string {
+  return usage ? USAGES[usage] : '–';
+}
+
+export function mediaName(media: Disk['media']): string {
+  return { hdd: 'HDD', ssd: 'SSD', unknown: 'Unknown' }[media];
+}
+
+/** A job's object as the API names it: `tank`, `tank/vm`, `tank/disk /dev/sda`. */
+export function jobHref(object: string): string {
+  const [pool = '', rest] = object.includes('/')
+    ? [object.slice(0, object.indexOf('/')), object.slice(object.indexOf('/') + 1)]
+    : [object];
+  const encoded = encodeURIComponent(pool);
+  if (rest === undefined) return `/pools/${encoded}`;
+  return rest.startsWith('disk ')
+    ? `/disks/${encodeURIComponent(rest.slice(5))}`
+    : `/spaces/${encoded}/${encodeURIComponent(rest)}`;
+}
+
+/** Where an object of the health or an event leads, such as `space tank/vm`; null where it has no page. */
+export function objectHref(object: string): string | null {
+  const at = object.indexOf(' ');
+  const name = object.slice(at + 1);
+  switch (object.slice(0, Math.max(at, 0))) {
+    case 'pool':
+      return `/pools/${encodeURIComponent(name)}`;
+    case 'space':
+      return `/spaces/${name.split('/').map(encodeURIComponent).join('/')}`;
+    case 'disk':
+      return `/disks/${encodeURIComponent(name)}`;
+    case 'export':
+      return '/exports';
+    case 'job':
+      return '/jobs';
+    default:
+      return null;
+  }
+}
+
+/** A path without its last part. */
+export function folder(path: string): string {
+  return path.slice(0, path.lastIndexOf('/') + 1);
+}
+
+/** The last part of a path, which tells disks apart at a glance. */
+export function shortPath(path: string): string {
+  return path.slice(path.lastIndexOf('/') + 1) || path;
+}

@@ -1,0 +1,6 @@
+// Puts the console into its page.
+import { mount } from 'svelte';
+import './app.css';
+import App from './App.svelte';
+
+mount(App, { target: document.getElementById('app')! });

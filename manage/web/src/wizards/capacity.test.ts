@@ -1,0 +1,36 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { dataBytes, estimates } from './capacity.ts';
+
+const GIB = 1024 ** 3;
+const near = (value: number, wanted: number) =>
+  assert.ok(Math.abs(value - wanted) < wanted / 100, `${value} is not near ${wanted}`);
+const usable = (disks: number[]) => estimates(disks).map((estimate) => estimate.usable_bytes);
+
+test('equal disks give their share in each layout', () => {
+  const [simple, two, three, single, dual] = usable([1000, 1000, 1000, 1000, 1000, 1000, 1000].map((size) => size * GIB));
+  near(simple!, 7000 * GIB);
+  near(two!, 3500 * GIB);
+  near(three!, (7000 / 3) * GIB);
+  near(single!, (7000 * GIB * 2) / 3);
+  near(dual!, 5000 * GIB);
+});
+
+test('a mirror cannot use more of a large disk than the others can back', () => {
+  near(usable([8000 * GIB, 1000 * GIB, 1000 * GIB])[1]!, 2000 * GIB);
+});
+
+test('a layout that takes more disks than there are gives nothing', () => {
+  const of = estimates([1000 * GIB, 1000 * GIB]);
+  assert.deepEqual(
+    of.map((estimate) => estimate.columns),
+    [2, 1, 0, 0, 0],
+  );
+  assert.ok(of.slice(2).every((estimate) => estimate.usable_bytes === 0));
+});
+
+test('what a pool reserves is between 4 and 256 MiB of a disk', () => {
+  assert.equal(dataBytes(GIB), GIB - 4 * 1024 ** 2);
+  assert.equal(dataBytes(4096 * GIB), 4096 * GIB - 256 * 1024 ** 2);
+  assert.equal(dataBytes(0), 0);
+});
