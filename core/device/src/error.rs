@@ -17,6 +17,8 @@ pub enum IoErrorKind {
     ReadOnly,
     /// The content is known not to be what was written last: no good copy is left.
     Stale,
+    /// It was given up before it began.
+    GivenUp,
 }
 
 /// A failed request.
@@ -49,6 +51,7 @@ impl fmt::Display for IoError {
             IoErrorKind::Invalid => "invalid request",
             IoErrorKind::ReadOnly => "read-only",
             IoErrorKind::Stale => "no good copy left",
+            IoErrorKind::GivenUp => "given up before it began",
         };
         write!(f, "{}: {kind}", self.context)
     }

@@ -2,7 +2,9 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use crate::IoError;
 
@@ -11,7 +13,50 @@ pub enum Io<T> {
     /// Answered already; `None` once taken.
     Ready(Option<Result<T, IoError>>),
     /// Will be answered.
-    Pending(Pin<Box<dyn Future<Output = Result<T, IoError>>>>),
+    Pending(Answer<T>),
+    /// Will be answered, and somebody is told of its end.
+    Watched(Answer<T>, Watch),
+    /// Waits for its turn, and then begins. One that is dropped before has not begun and never will.
+    Queued(Turn<T>),
+}
+
+/// The answer that will come.
+pub type Answer<T> = Pin<Box<dyn Future<Output = Result<T, IoError>>>>;
+/// The turn that will come.
+pub type Turn<T> = Pin<Box<dyn Future<Output = Io<T>>>>;
+
+/// What tells one request under way from another, to the one who watches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    /// When it was asked for, by the watcher's clock.
+    pub asked: Duration,
+    /// What the watcher wants to know it by.
+    pub tag: u64,
+}
+
+/// Is told of the end of requests.
+pub trait Watcher: Send + Sync {
+    /// A request was answered, or whoever waited for its answer gave it up.
+    fn ended(&self, ticket: Ticket);
+}
+
+/// Tells a watcher when it is dropped.
+pub struct Watch {
+    watcher: Arc<dyn Watcher>,
+    ticket: Ticket,
+}
+
+impl Watch {
+    /// Tells `watcher` of the end of the request that it knows by `ticket`.
+    pub fn new(watcher: Arc<dyn Watcher>, ticket: Ticket) -> Self {
+        Self { watcher, ticket }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.watcher.ended(self.ticket);
+    }
 }
 
 impl<T> Io<T> {
@@ -33,15 +78,42 @@ impl<T> Io<T> {
     pub fn pending(future: impl Future<Output = Result<T, IoError>> + 'static) -> Self {
         Self::Pending(Box::pin(future))
     }
+
+    /// A request that `turn` will begin.
+    pub fn queued(turn: impl Future<Output = Self> + 'static) -> Self {
+        Self::Queued(Box::pin(turn))
+    }
+
+    /// The same request; `watch` is dropped with its answer.
+    pub fn watched(self, watch: Watch) -> Self {
+        match self {
+            Self::Pending(answer) => Self::Watched(answer, watch),
+            other => {
+                debug_assert!(matches!(other, Self::Ready(_)), "a request is watched once, from its beginning");
+                other
+            }
+        }
+    }
 }
 
 impl<T: Unpin> Future for Io<T> {
     type Output = Result<T, IoError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match &mut *self {
-            Self::Ready(result) => Poll::Ready(result.take().expect("an answered request is polled once")),
-            Self::Pending(future) => future.as_mut().poll(cx),
+        loop {
+            match &mut *self {
+                Self::Ready(result) => return Poll::Ready(result.take().expect("an answered request is polled once")),
+                Self::Pending(answer) => return answer.as_mut().poll(cx),
+                Self::Watched(answer, _) => {
+                    let Poll::Ready(result) = answer.as_mut().poll(cx) else { return Poll::Pending };
+                    *self = Self::Ready(None);
+                    return Poll::Ready(result);
+                }
+                Self::Queued(turn) => match turn.as_mut().poll(cx) {
+                    Poll::Ready(begun) => *self = begun,
+                    Poll::Pending => return Poll::Pending,
+                },
+            }
         }
     }
 }

@@ -26,6 +26,6 @@ mod time;
 pub use buffer::{IoBuf, IoSlice};
 pub use device::{Device, Durability, Geometry};
 pub use error::{IoError, IoErrorKind};
-pub use io::Io;
+pub use io::{Io, Ticket, Watch, Watcher};
 pub use target::{Extent, ExtentKind, Target, TargetInfo};
 pub use time::Clock;

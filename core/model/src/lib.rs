@@ -1,8 +1,9 @@
-//! The words that every floor shares: ids, sizes, names, media, layouts, health and states, and the one
-//! little-endian wire reader. Nothing here does I/O, reads a clock or draws a random number.
+//! The words that every floor shares: ids, sizes, names, media, layouts, health and states, counts by latency, and
+//! the one little-endian wire reader. Nothing here does I/O, reads a clock or draws a random number.
 
 pub mod bytes;
 pub mod health;
+pub mod histogram;
 pub mod layout;
 pub mod media;
 pub mod name;
@@ -10,6 +11,7 @@ pub mod wire;
 
 pub use bytes::ByteSize;
 pub use health::{Condition, DiskDetail, DiskState, Health, PoolState, SpaceState};
+pub use histogram::{Histogram, Latencies};
 pub use layout::{Integrity, Layout, Provisioning, Shape, ShapeError};
 pub use media::{Media, Place, RetirePolicy, Usage};
 pub use name::{MAX_NAME_BYTES, Name, NameError, SpacePath};

@@ -16,10 +16,12 @@ use crate::config::{Config, DiskRecord, RowRecord};
 use crate::enclosures;
 use crate::pool::Pool;
 
-/// Disks that differ by no more than this part of their size are even.
-const EVEN: f64 = 0.01;
+/// Disks that differ by no more than a part of their size are even: by one in so many.
+const EVEN: i128 = 100;
 /// Rows are looked at in so many parts, so that what moves comes from all spaces.
 const PARTS: u64 = 16;
+/// Rows that are looked at while requests wait.
+const ROWS_AT_ONCE: usize = 1024;
 
 /// A slab that is to move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,8 +75,8 @@ impl Balance {
 #[derive(Clone, Copy, Debug)]
 struct Level {
     media: Media,
-    size: f64,
-    used: f64,
+    size: u32,
+    used: u32,
 }
 
 impl Level {
@@ -84,17 +86,19 @@ impl Level {
         }
         let units = Area::of_disk("", disk.disk_bytes).ok()?.units();
         let free = config.free.get(&disk.index)?.free();
-        Some(Self { media: disk.media, size: units.into(), used: f64::from(units - free) })
+        Some(Self { media: disk.media, size: units, used: units - free })
     }
 
     fn part(&self) -> f64 {
-        self.used / self.size
+        f64::from(self.used) / f64::from(self.size)
     }
 
-    /// Whether both are nearer to each other once so many units went from here to there.
+    /// Whether both are nearer to each other once so many units went from here to there. Told in whole numbers: were it rounded, a slab
+    /// might go back and forth for ever.
     fn evens_out(&self, to: &Self, units: u32) -> bool {
-        let step = f64::from(units) / 2.0 * (1.0 / self.size + 1.0 / to.size);
-        self.media == to.media && self.part() - to.part() > step.max(EVEN)
+        let [size, used, to_size, to_used] = [self.size, self.used, to.size, to.used].map(i128::from);
+        let differ = used * to_size - to_used * size;
+        self.media == to.media && 2 * differ > i128::from(units) * (size + to_size) && EVEN * differ > size * to_size
     }
 }
 
@@ -113,7 +117,7 @@ impl Levels {
         let mut sums: BTreeMap<u8, (f64, f64)> = BTreeMap::new();
         for (disk, level) in disks {
             let sum = sums.entry(level.media as u8).or_default();
-            *sum = (sum.0 + level.used, sum.1 + level.size);
+            *sum = (sum.0 + f64::from(level.used), sum.1 + f64::from(level.size));
             levels.put(disk, level);
         }
         levels.mean = sums.into_iter().map(|(media, (used, size))| (media, used / size)).collect();
@@ -132,14 +136,13 @@ impl Levels {
     /// Units that a disk has beyond the mean of its medium.
     fn excess(&self, disk: u16) -> Option<f64> {
         let level = self.disks.get(&disk)?;
-        Some(level.used - self.mean[&(level.media as u8)] * level.size)
+        Some(f64::from(level.used) - self.mean[&(level.media as u8)] * f64::from(level.size))
     }
 
     fn shift(&mut self, from: u16, to: u16, units: u32) {
-        for (disk, units) in [(from, -f64::from(units)), (to, f64::from(units))] {
-            let level = self.disks[&disk];
-            self.put(disk, Level { used: level.used + units, ..level });
-        }
+        let (source, target) = (self.disks[&from], self.disks[&to]);
+        self.put(from, Level { used: source.used - units, ..source });
+        self.put(to, Level { used: target.used + units, ..target });
     }
 
     /// The slab of a row that is to move, and where: from the fullest disk that has too much to the emptiest that may take it.
@@ -204,14 +207,27 @@ pub(crate) fn takes_what_leaves(disk: &DiskRecord) -> bool {
     disk.state == DiskState::Online && (disk.usage.takes_slabs() || disk.usage == Usage::HotSpare)
 }
 
+/// Some rows of a space.
+struct Rows {
+    /// Whether it is spread over enclosures.
+    aware: bool,
+    /// Those that may give up a slab, by their chunks.
+    rows: Vec<(u32, RowRecord)>,
+    /// The chunk from which there may be more.
+    next: Option<u32>,
+}
+
 impl Pool {
     /// What would make the use of its disks even. Nothing is changed. Rows of journals stay where they are, and so do those of spaces
-    /// that a salvage made until they are accepted.
+    /// that a salvage made until they are accepted. In a large pool this takes seconds.
     pub fn balance(&self) -> Balance {
-        let (before, spaces) = {
+        let (known, spaces) = {
             let state = self.state();
-            (Levels::of(&state.config), state.config.spaces.keys().copied().collect::<Vec<u32>>())
+            let config = &state.config;
+            let (disks, free, avoided) = (config.disks.clone(), config.free.clone(), config.avoided.clone());
+            (Config { disks, free, avoided, ..Config::default() }, config.spaces.keys().copied().collect::<Vec<u32>>())
         };
+        let before = Levels::of(&known);
         let mut levels = Levels { disks: before.disks.clone(), order: before.order.clone(), mean: before.mean.clone() };
         let mut moves = Vec::new();
         for part in 0..PARTS {
@@ -219,26 +235,24 @@ impl Pool {
                 break;
             }
             for space in &spaces {
-                // Requests are let in between two spaces.
-                let state = self.state();
-                let Some(rows) = state.config.spaces.get(space).filter(|space| !space.record.read_only) else { continue };
-                let aware = rows.record.enclosure_aware;
-                for (chunk, row) in rows.data_rows(0).filter(|(_, row)| row.id % PARTS == part && may_move(row)) {
-                    let mut row = row.clone();
-                    while let Some((slab, to)) = levels.choose(&state.config, &row, aware) {
-                        let from = row.slabs[slab].disk();
-                        levels.shift(from, to, row.slab_units);
-                        row.slabs[slab] = crate::SlabPlace::new(to, 0);
-                        moves.push(SlabMove { space: *space, chunk: *chunk, slab: slab as u16, from, to, units: row.slab_units });
+                let mut from = Some(0);
+                while let Some(found) = from.and_then(|from| self.rows_of_part(*space, part, from)) {
+                    for (chunk, mut row) in found.rows {
+                        while let Some((slab, to)) = levels.choose(&known, &row, found.aware) {
+                            let from = row.slabs[slab].disk();
+                            levels.shift(from, to, row.slab_units);
+                            row.slabs[slab] = crate::SlabPlace::new(to, 0);
+                            moves.push(SlabMove { space: *space, chunk, slab: slab as u16, from, to, units: row.slab_units });
+                        }
                     }
+                    from = found.next;
                 }
             }
         }
-        let state = self.state();
-        let bytes = |units: f64| units as u64 * UNIT_BYTES;
+        let bytes = |units: u32| u64::from(units) * UNIT_BYTES;
         let used = |(disk, level): (&u16, &Level)| {
             Some(DiskUse {
-                disk: state.config.disks.get(disk)?.id,
+                disk: known.disks.get(disk)?.id,
                 media: level.media,
                 data_bytes: bytes(level.size),
                 used_bytes: bytes(level.used),
@@ -246,5 +260,40 @@ impl Pool {
             })
         };
         Balance { disks: before.disks.iter().filter_map(used).collect(), moves }
+    }
+
+    /// Rows of a part of a space, from a chunk on. Requests are let in between two calls.
+    fn rows_of_part(&self, space: u32, part: u64, from: u32) -> Option<Rows> {
+        let state = self.state();
+        let known = state.config.spaces.get(&space).filter(|space| !space.record.read_only)?;
+        let mut found = Rows { aware: known.record.enclosure_aware, rows: Vec::new(), next: None };
+        for (looked, (chunk, row)) in known.data_rows(from).enumerate() {
+            if looked == ROWS_AT_ONCE {
+                found.next = Some(*chunk);
+                break;
+            }
+            if row.id % PARTS == part && may_move(row) {
+                found.rows.push((*chunk, row.clone()));
+            }
+        }
+        Some(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_slab_goes_back_to_where_it_came_from() {
+        let level = |size, used| Level { media: Media::Ssd, size, used };
+        for (size, to_size, units) in (20..44).flat_map(|size| (20..44).map(move |to| (size, to, 1 + (size + to) % 4))) {
+            for (used, to_used) in (units..=size).flat_map(|used| (0..=to_size - units).map(move |to| (used, to))) {
+                if level(size, used).evens_out(&level(to_size, to_used), units) {
+                    let back = level(to_size, to_used + units).evens_out(&level(size, used - units), units);
+                    assert!(!back, "{used} of {size}, {to_used} of {to_size}, {units} moved");
+                }
+            }
+        }
     }
 }

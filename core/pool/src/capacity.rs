@@ -7,15 +7,17 @@ use std::collections::BTreeMap;
 
 use holdfast_model::{DiskState, Shape, Usage};
 
-use crate::allot::{chunk_bytes, eligible, row_raw_bytes, slab_units};
+use crate::allot::{eligible, row_raw_bytes, slab_units};
 use crate::area::{Area, UNIT_BYTES};
 use crate::config::RowRecord;
 use crate::enclosures;
 use crate::journal::{JOURNAL_CHUNK, allot_journal, bytes_of, check_journal};
 use crate::pool::Pool;
-use crate::room::{check_room, rows_with_room};
-use crate::spaces::smallest_area;
+use crate::room::{check_room, chunk_of_space, rows_with_room};
 use crate::{PoolError, PoolErrorKind};
+
+/// How often a smaller chunk is tried for a space that would be smaller than thought.
+const CHUNK_TRIES: u32 = 40;
 
 /// What keeps a space of some shape from holding more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +88,7 @@ impl Pool {
             true => enclosures::check(&state.config, &path, shape)?,
             false => shape.width(),
         };
-        let chunk_bytes = chunk_bytes(shape, &smallest_area(&state.config)?);
+        let largest_chunk = chunk_of_space(&state, shape, u64::MAX)?;
         let journal = if shape.layout.parity() > 0 {
             // Its units are taken to see what is left, and given back before anybody can look.
             let next_row = state.config.next_row;
@@ -96,23 +98,39 @@ impl Pool {
         } else {
             Vec::new()
         };
-        let slab_units = slab_units(shape, chunk_bytes);
         let takes_slabs = |disk: &u16| {
             state.config.disks.get(disk).is_some_and(|disk| disk.usage.takes_slabs() && disk.state == DiskState::Online)
         };
         let free = || state.config.free.iter().filter(|(disk, _)| takes_slabs(disk));
-        let mut slabs: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
-        for (disk, free) in free() {
-            let enclosure = if enclosure_aware { enclosures::enclosure(&state.config.disks[disk]) } else { "" };
-            slabs.entry(enclosure).or_default().push(free.slabs_of(slab_units).into());
-        }
+        let slabs_of = |slab_units: u32| {
+            let mut slabs: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+            for (disk, free) in free() {
+                let enclosure = if enclosure_aware { enclosures::enclosure(&state.config.disks[disk]) } else { "" };
+                slabs.entry(enclosure).or_default().push(free.slabs_of(slab_units).into());
+            }
+            slabs.into_values().collect::<Vec<Vec<u64>>>()
+        };
         let free_units: u64 = free().map(|(_, free)| u64::from(free.free())).sum();
-        let slabs: Vec<Vec<u64>> = slabs.into_values().collect();
-        let rows = most_rows(&slabs, shape.width() as u64, most_together as u64);
         let known: Vec<(u64, Shape)> = journal.first().map(|row| (journal.len() as u64, row.shape)).into_iter().collect();
         let most_in_map = rows_with_room(&state, 1, &known, shape).min(JOURNAL_CHUNK.into());
-        let limit = if most_in_map < rows { Limit::Map } else { limit(&slabs, rows, most_together as u64) };
-        let rows = rows.min(most_in_map);
+        let with_chunk = |chunk_bytes: u64| {
+            let slabs = slabs_of(slab_units(shape, chunk_bytes));
+            let rows = most_rows(&slabs, shape.width() as u64, most_together as u64);
+            let limit = if most_in_map < rows { Limit::Map } else { limit(&slabs, rows, most_together as u64) };
+            (rows.min(most_in_map), limit)
+        };
+        // A smaller space may have smaller chunks.
+        let mut chunk_bytes = largest_chunk;
+        let (mut rows, mut limit) = with_chunk(chunk_bytes);
+        for _ in 0..CHUNK_TRIES {
+            let smaller = chunk_of_space(&state, shape, (rows * chunk_bytes).max(1))?;
+            if smaller >= chunk_bytes {
+                break;
+            }
+            chunk_bytes = smaller;
+            (rows, limit) = with_chunk(chunk_bytes);
+        }
+        let slab_units = slab_units(shape, chunk_bytes);
         journal.iter().for_each(|row| state.config.release(row));
         if rows == 0 {
             return Err(PoolError::new(

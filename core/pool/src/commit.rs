@@ -190,9 +190,7 @@ impl Pool {
     }
 
     async fn write(&self, committer: &mut Committer, changes: &[Change]) -> Result<(), PoolError> {
-        if let Some(why) = self.refusal() {
-            return Err(PoolError::new(PoolErrorKind::ReadOnly, why));
-        }
+        self.check_open()?;
         let mut writer = Writer::new();
         changes.iter().for_each(|change| change.write(&mut writer));
         let payload = writer.into_bytes();

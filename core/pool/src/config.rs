@@ -9,13 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use holdfast_model::wire::{WireError, Writer};
 use holdfast_model::{DiskState, Media, Name, Place, Provisioning, RetirePolicy, Shape, Usage, Uuid};
 
-use crate::allot::{slab_bytes, slab_units};
+use crate::allot::slab_units;
 use crate::area::{Area, UNIT_BYTES};
 use crate::extents::FreeExtents;
 use crate::features::Features;
 use crate::frame::Position;
 use crate::journal::{JOURNAL_CHUNK, is_journal_row};
-use crate::slab::MOST_SLAB_BYTES;
+use crate::slab::{HEAD_BYTES as LEAST_SLAB_HEAD_BYTES, can_hold, head_bytes, sums_bytes};
 
 /// A disk of the pool, as the pool remembers it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -441,10 +441,15 @@ impl Config {
 
     /// How large a checkpoint may become with the spaces and rows that there are, whatever happens to their slabs.
     pub(crate) fn checkpoint_bytes(&self) -> u64 {
+        self.disks_bytes() + self.spaces.len() as u64 * SPACE_BYTES + self.row_bytes
+    }
+
+    /// Of these, bytes before its spaces.
+    pub(crate) fn disks_bytes(&self) -> u64 {
         let texts = |disk: &DiskRecord| disk.serial.len() + disk.model.len() + disk.path.len();
         let places = |disk: &DiskRecord| disk.place.as_ref().map_or(0, |place| place.enclosure.len());
         let disks: usize = self.disks.values().map(|disk| DISK_BYTES + texts(disk) + places(disk)).sum();
-        HEAD_BYTES + disks as u64 + self.spaces.len() as u64 * SPACE_BYTES + self.row_bytes
+        HEAD_BYTES + disks as u64
     }
 
     /// The payload of a checkpoint.
@@ -520,8 +525,7 @@ impl Config {
         record.shape.check().map_err(|_| WireError::Value("shape"))?;
         let sizes = [record.size_bytes, record.chunk_bytes];
         if sizes.iter().any(|size| *size == 0 || size % holdfast_model::BLOCK_BYTES != 0)
-            || record.chunk_bytes > MOST_SLAB_BYTES * u64::from(record.shape.data_columns())
-            || slab_bytes(&record.shape, record.chunk_bytes) > MOST_SLAB_BYTES
+            || !can_hold(&record.shape, record.chunk_bytes)
             || record.size_bytes.div_ceil(record.chunk_bytes) > u64::from(JOURNAL_CHUNK)
         {
             return Err(WireError::Value("size"));
@@ -582,7 +586,22 @@ impl RowRecord {
 
     /// Bytes of data of each slab: what is between its head and its checksums.
     pub fn slab_data_bytes(&self) -> u64 {
-        let after_head = (u64::from(self.slab_units) * UNIT_BYTES).saturating_sub(crate::slab::HEAD_BYTES);
-        after_head - crate::slab::sums_bytes(&self.shape, after_head)
+        self.data_after(self.slab_head_bytes())
+    }
+
+    /// Bytes of each slab before its data.
+    pub fn slab_head_bytes(&self) -> u64 {
+        let wanted = |head| head_bytes(&self.shape, self.data_after(head));
+        // What a head takes leaves less data, which takes less of a head: the least that suffices is the one.
+        let mut head = wanted(wanted(LEAST_SLAB_HEAD_BYTES));
+        while wanted(head) > head {
+            head += UNIT_BYTES;
+        }
+        head
+    }
+
+    fn data_after(&self, head_bytes: u64) -> u64 {
+        let after_head = (u64::from(self.slab_units) * UNIT_BYTES).saturating_sub(head_bytes);
+        after_head - sums_bytes(&self.shape, after_head)
     }
 }

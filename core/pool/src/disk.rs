@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use arc_swap::ArcSwapOption;
 use holdfast_device::{Clock, Device, Durability, Geometry, Io, IoBuf, IoError, IoErrorKind, IoSlice};
-use holdfast_model::Uuid;
+use holdfast_model::{Histogram, Uuid};
 
 use crate::area::Area;
 
@@ -35,6 +35,10 @@ pub struct DiskCounters {
     pub timed: AtomicU64,
     /// How long these took together, in nanoseconds.
     pub timed_nanos: AtomicU64,
+    /// Those of them that read, by how long they took.
+    pub read_latency: Histogram,
+    /// Those that wrote.
+    pub write_latency: Histogram,
 }
 
 /// Of so many requests one is timed.
@@ -155,7 +159,7 @@ impl PoolDisk {
         self.counters.read_bytes.fetch_add(buf.len() as u64, Ordering::Relaxed);
         self.head.store(offset + buf.len() as u64, Ordering::Relaxed);
         match self.attached.load().as_ref() {
-            Some(attached) => self.timed(count, attached.0.read(offset, buf)),
+            Some(attached) => self.timed(count, |counters| &counters.read_latency, attached.0.read(offset, buf)),
             None => Io::ready(Err(self.gone())),
         }
     }
@@ -165,22 +169,23 @@ impl PoolDisk {
         let count = self.counters.writes.fetch_add(1, Ordering::Relaxed);
         self.counters.written_bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
         match self.attached.load().as_ref() {
-            Some(attached) => self.timed(count, attached.0.write(offset, data, durability)),
+            Some(attached) => self.timed(count, |counters| &counters.write_latency, attached.0.write(offset, data, durability)),
             None => Io::ready(Err(self.gone())),
         }
     }
 
     /// Takes the time of a request that is not answered yet, if it is its turn.
-    fn timed<T: Unpin + 'static>(self: &Arc<Self>, count: u64, io: Io<T>) -> Io<T> {
+    fn timed<T: Unpin + 'static>(self: &Arc<Self>, count: u64, of: fn(&DiskCounters) -> &Histogram, io: Io<T>) -> Io<T> {
         if matches!(io, Io::Ready(_)) || !count.is_multiple_of(TIMED_EVERY) {
             return io;
         }
         let (disk, begun) = (self.clone(), self.clock.now());
         Io::pending(async move {
             let answer = io.await;
-            let took = disk.clock.now().saturating_sub(begun).as_nanos() as u64;
+            let took = disk.clock.now().saturating_sub(begun);
             disk.counters.timed.fetch_add(1, Ordering::Relaxed);
-            disk.counters.timed_nanos.fetch_add(took, Ordering::Relaxed);
+            disk.counters.timed_nanos.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
+            of(&disk.counters).add(took);
             answer
         })
     }

@@ -25,11 +25,13 @@ pub enum Feature {
     Checksums,
     /// Disks that leave the pool for good, and a policy for those that are lost.
     Removal,
+    /// Slabs with more than 256 MiB of data or more than seven maps.
+    LargeSlabs,
 }
 
 impl Feature {
     /// All that are known here.
-    pub const ALL: [Self; 3] = [Self::Enclosures, Self::Checksums, Self::Removal];
+    pub const ALL: [Self; 4] = [Self::Enclosures, Self::Checksums, Self::Removal, Self::LargeSlabs];
 
     /// Its flag.
     pub const fn flag(self) -> Features {
@@ -37,6 +39,7 @@ impl Feature {
             Self::Enclosures => Features { compatible: 0, read_only_compatible: 0, incompatible: 1 << 0 },
             Self::Checksums => Features { compatible: 0, read_only_compatible: 0, incompatible: 1 << 1 },
             Self::Removal => Features { compatible: 0, read_only_compatible: 0, incompatible: 1 << 2 },
+            Self::LargeSlabs => Features { compatible: 0, read_only_compatible: 0, incompatible: 1 << 3 },
         }
     }
 
@@ -46,6 +49,7 @@ impl Feature {
             Self::Enclosures => "enclosures",
             Self::Checksums => "checksums",
             Self::Removal => "removal",
+            Self::LargeSlabs => "large-slabs",
         }
     }
 }
@@ -130,9 +134,7 @@ impl Pool {
         if wanted == self.features() {
             return Ok(false);
         }
-        if let Some(why) = self.refusal() {
-            return Err(PoolError::new(PoolErrorKind::ReadOnly, why));
-        }
+        self.check_open()?;
         {
             let committer = self.committer.lock().await;
             let generation = committer.position.generation;

@@ -12,11 +12,11 @@ use holdfast_model::{ByteSize, DiskState, Layout, Media, Shape, Usage};
 use crate::allot::{allot_on, slab_units};
 use crate::area::{Area, UNIT_BYTES};
 use crate::commit::Guard;
-use crate::config::{Change, Config, DiskRecord, RowRecord, SlabPlace, SpaceRows};
+use crate::config::{Change, Config, DiskRecord, RowRecord, SlabPlace, SpaceRecord, SpaceRows};
 use crate::enclosures;
 use crate::pool::{FreedRow, Pool};
 use crate::room::check_room;
-use crate::slab::MOST_SLAB_BYTES;
+use crate::slab::USUAL_SLAB_BYTES;
 use crate::{PoolError, PoolErrorKind};
 
 /// The rows of a journal are chunks from this number on; those of data are below it.
@@ -36,6 +36,8 @@ const DEFAULT_PART: u64 = 16;
 const LEAST_DEFAULT_BYTES: u64 = 1 << 20;
 const INTERLEAVE: ByteSize = ByteSize::kib(256);
 const MOST_COLUMNS: usize = 8;
+/// Copies of the journal of single parity.
+const LEAST_COPIES: u8 = 2;
 
 /// What a journal takes on the disks, all copies counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +65,7 @@ impl Plan {
         let stripe = shape.stripe_bytes();
         let bytes =
             bytes.next_multiple_of(stripe).min((most / stripe * stripe).max(LEAST_DEFAULT_BYTES.next_multiple_of(stripe)));
-        let rows = bytes.div_ceil(MOST_SLAB_BYTES * u64::from(columns));
+        let rows = bytes.div_ceil(USUAL_SLAB_BYTES * u64::from(columns));
         let slab_bytes = bytes.div_ceil(rows * u64::from(columns)).next_multiple_of(INTERLEAVE.bytes());
         Self { shape, slab_bytes, rows }
     }
@@ -174,7 +176,7 @@ pub(crate) fn is_journal_row(row: &RowRecord) -> bool {
     let data = row.slab_data_bytes();
     matches!(row.shape.layout, Layout::Mirror { .. })
         && !row.shape.has_sums()
-        && (1..=MOST_SLAB_BYTES).contains(&data)
+        && (1..=USUAL_SLAB_BYTES).contains(&data)
         && data.is_multiple_of(row.shape.interleave.bytes())
 }
 
@@ -206,10 +208,25 @@ fn suits(config: &Config, copies: u8, rows: &[(u32, RowRecord)], bytes: Option<u
     bytes.is_none_or(|bytes| are_of(rows, bytes)) && are_sound(config, copies, rows)
 }
 
-/// The copies that the journal of a space is to have: one more than any of its rows may lose.
-fn copies_for(space: &SpaceRows) -> u8 {
-    let rows = space.data_rows(0).map(|(_, row)| row.shape.layout.parity());
-    rows.chain([space.record.shape.layout.parity()]).max().unwrap_or(0) + 1
+/// Takes the units of the journal that is to take the place of `old`: of `bytes`, or of the size that it has.
+pub(crate) fn renewed_journal<'a>(
+    config: &mut Config,
+    space: &SpaceRecord,
+    copies: u8,
+    old: impl IntoIterator<Item = &'a RowRecord>,
+    bytes: Option<u64>,
+) -> Result<Vec<RowRecord>, PoolError> {
+    let path = format!("{}/{}", config.name.as_ref().map(ToString::to_string).unwrap_or_default(), space.name);
+    let held = Some(bytes_of(old.into_iter())).filter(|held| *held >= LEAST_JOURNAL.bytes());
+    allot_journal(config, &path, copies, space.enclosure_aware, bytes.or(held))
+}
+
+impl SpaceRows {
+    /// The copies that its journal is to have: one more than any of its rows may lose.
+    pub(crate) fn journal_copies(&self) -> u8 {
+        let rows = self.data_rows(0).map(|(_, row)| row.shape.layout.parity());
+        rows.chain([self.record.shape.layout.parity()]).max().unwrap_or(0) + 1
+    }
 }
 
 /// Refuses a size that a journal cannot be given.
@@ -248,7 +265,7 @@ impl Pool {
     pub fn has_journal_of(&self, space: u32, bytes: Option<u64>) -> bool {
         let rows = self.journal_rows(space);
         let state = self.state();
-        let copies = state.config.spaces.get(&space).map(copies_for);
+        let copies = state.config.spaces.get(&space).map(SpaceRows::journal_copies);
         copies.is_some_and(|copies| suits(&state.config, copies, &rows, bytes))
     }
 
@@ -261,22 +278,22 @@ impl Pool {
         let record = self.known_space(space)?;
         let rows = self.journal_rows(space);
         let bytes_now = rows.iter().map(|(_, row)| row.raw_bytes()).sum();
+        if layout.parity() == 0 {
+            return Ok(JournalPlan { bytes_now, bytes_then: 0, new_bytes: 0 });
+        }
         let copies = layout.parity() + 1;
         let mut state = self.state();
-        if layout.parity() == 0 || (!rows.is_empty() && suits(&state.config, copies, &rows, bytes)) {
-            let bytes_then = if layout.parity() == 0 { 0 } else { bytes_now };
-            return Ok(JournalPlan { bytes_now, bytes_then, new_bytes: 0 });
+        if !rows.is_empty() && suits(&state.config, copies, &rows, bytes) {
+            return Ok(JournalPlan { bytes_now, bytes_then: bytes_now, new_bytes: 0 });
         }
-        let held = Some(bytes_of(rows.iter().map(|(_, row)| row))).filter(|held| *held > 0);
-        let path = format!("{}/{}", self.name(), record.name);
-        let new = allot_journal(&mut state.config, &path, copies, record.enclosure_aware, bytes.or(held))?;
+        let new = renewed_journal(&mut state.config, &record, copies, rows.iter().map(|(_, row)| row), bytes)?;
         new.iter().for_each(|row| state.config.release(row));
         let new_bytes = new.iter().map(RowRecord::raw_bytes).sum();
         Ok(JournalPlan { bytes_now, bytes_then: new_bytes, new_bytes })
     }
 
     /// Gives a space another journal, at once and as a whole, of the size that it has where none is told; `None` if it has that
-    /// already. The old one must be empty, its rows are given back: their units stay taken until the answer is dropped.
+    /// already, or keeps no parity any more. The old one must be empty, its rows are given back: their units stay taken until the answer is dropped.
     ///
     /// # Errors
     /// No parity space, a size that cannot be, too little room, or no quorum; the old journal stays then.
@@ -286,19 +303,17 @@ impl Pool {
         let record = self.space(space).ok_or_else(gone)?;
         let path = format!("{}/{}", self.name(), record.name);
         bytes.map_or(Ok(()), |bytes| check_journal(&path, &record.shape, bytes))?;
-        if let Some(why) = self.refusal() {
-            return Err(PoolError::new(PoolErrorKind::ReadOnly, why));
-        }
+        self.check_open()?;
         let (old, new) = {
             let mut state = self.state();
             let known = state.config.spaces.get(&space).ok_or_else(gone)?;
             let old: Vec<(u32, RowRecord)> = known.journal_rows().map(|(chunk, row)| (*chunk, row.clone())).collect();
-            let copies = copies_for(known);
-            if suits(&state.config, copies, &old, bytes) {
+            let copies = known.journal_copies();
+            // Where nothing keeps parity any more, the journal is about to go.
+            if copies < LEAST_COPIES || suits(&state.config, copies, &old, bytes) {
                 return Ok(None);
             }
-            let held = Some(bytes_of(old.iter().map(|(_, row)| row))).filter(|held| *held >= LEAST_JOURNAL.bytes());
-            let new = allot_journal(&mut state.config, &path, copies, record.enclosure_aware, bytes.or(held))?;
+            let new = renewed_journal(&mut state.config, &record, copies, old.iter().map(|(_, row)| row), bytes)?;
             if let Err(error) = check_room(&state, 0, &[(new.len() as u64, new[0].shape)]) {
                 new.iter().for_each(|row| state.config.release(row));
                 return Err(error);

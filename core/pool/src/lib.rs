@@ -14,7 +14,7 @@
 //!  slab.rs      the head of a slab                                                      area.rs: how a disk is divided
 //!  allot.rs     which disks a row gets, enclosures.rs: in which enclosures              journal.rs: journals of parity spaces
 //!  moves.rs     rows and slabs that move, another shape                                 capacity.rs: what it could hold
-//!  balance.rs   which slabs would make the use of disks even
+//!  balance.rs   which slabs would make the use of disks even                            evacuation.rs: what would empty a disk
 //!  status.rs    how a pool is                                                         features.rs: what not every version knows
 //!  removal.rs   disks that leave for good
 //!  salvage.rs   a pool put together again from the heads of its slabs
@@ -34,6 +34,7 @@ mod config;
 mod disk;
 mod enclosures;
 mod error;
+mod evacuation;
 mod event;
 mod extents;
 mod features;
@@ -61,6 +62,7 @@ pub use capacity::{Capacity, Limit, RoomUse};
 pub use config::{Change, Config, DiskRecord, LossPolicy, RowRecord, SlabPlace, SpaceRecord, SpaceRows};
 pub use disk::{DiskCounters, InFlight, PoolDisk};
 pub use error::{PoolError, PoolErrorKind};
+pub use evacuation::{Evacuation, NewDisk, SpaceLeaving};
 pub use event::{Env, Event, EventSink, Severity, Witness, WitnessRecord};
 pub use features::{Feature, Features};
 pub use frame::Position;

@@ -4,11 +4,12 @@
 //! that gets another disk is stale there from its beginning.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use holdfast_model::{ByteSize, DiskState, Provisioning, Shape, Usage};
 
-use crate::allot::{allot_on, eligible, slab_units};
+use crate::allot::{allot_on, eligible, is_large, slab_units};
 use crate::area::UNIT_BYTES;
 use crate::balance::{SlabMove, is_sound, takes_what_leaves};
 use crate::commit::{Guard, OutageMark};
@@ -19,6 +20,7 @@ use crate::features::Feature;
 use crate::journal::{JOURNAL_CHUNK, check_journal};
 use crate::pool::{FreedRow, Pool};
 use crate::room::check_room;
+use crate::slab::can_hold;
 use crate::{PoolError, PoolErrorKind};
 
 impl Pool {
@@ -44,15 +46,7 @@ impl Pool {
         check_room(&state, 0, &[(1, record.shape)])?;
         let units = slab_units(&record.shape, record.chunk_bytes);
         let avoided = state.config.avoided.clone();
-        let takes = |disk: &DiskRecord| {
-            let rank = match disk.usage {
-                _ if disk.state != DiskState::Online || without.contains(&disk.index) => None,
-                usage if usage.takes_slabs() => Some(0),
-                Usage::HotSpare if !without.is_empty() => Some(1),
-                _ => None,
-            };
-            rank.map(|rank| rank + 2 * u8::from(avoided.contains(&disk.index)))
-        };
+        let takes = |disk: &DiskRecord| rank_for_move(disk, without, &avoided);
         allot_on(&mut state.config, record.shape, units, record.enclosure_aware, &takes).map_err(|fitting| {
             PoolError::new(
                 PoolErrorKind::NoSpace,
@@ -200,13 +194,18 @@ impl Pool {
             return Ok(false);
         }
         let path = format!("{}/{}", self.name(), record.name);
-        if record.read_only {
-            let text =
-                format!("space {path} is read-only until what was salvaged of it is accepted: 'holdfast space accept {path}'");
-            return Err(PoolError::new(PoolErrorKind::ReadOnly, text));
-        }
+        self.check_accepted(&record)?;
         let shaped = SpaceRecord { shape, provisioning, ..record };
         journal_bytes.map_or(Ok(()), |bytes| check_journal(&path, &shape, bytes))?;
+        let chunk = ByteSize(shaped.chunk_bytes);
+        if !can_hold(&shape, shaped.chunk_bytes) {
+            return Err(PoolError::invalid(format!(
+                "space {path}: a row of {shape} cannot hold its chunks of {chunk}: choose more columns or a larger interleave"
+            )));
+        }
+        if is_large(&shape, shaped.chunk_bytes) {
+            self.check_feature(&format!("space {path} cannot keep its chunks of {chunk} as {shape}"), Feature::LargeSlabs)?;
+        }
         if shape.has_sums() {
             self.check_feature(&format!("space {path} cannot keep checksums"), Feature::Checksums)?;
         }
@@ -313,7 +312,7 @@ impl Pool {
 }
 
 /// The disk with the most room that can take over a slab of a row, with `enclosure_aware` in an enclosure that may hold it.
-fn emptiest_for(config: &Config, row: &RowRecord, slab: usize, enclosure_aware: bool) -> Option<u16> {
+pub(crate) fn emptiest_for(config: &Config, row: &RowRecord, slab: usize, enclosure_aware: bool) -> Option<u16> {
     let takes = |disk: &DiskRecord| takes_what_leaves(disk) && row.slabs.iter().all(|slab| slab.disk() != disk.index);
     let together = |index: &u16| if enclosure_aware { enclosures::others_beside(config, row, slab, *index) } else { 0 };
     let bears = |index: &u16| !enclosure_aware || together(index) < row.shape.layout.tolerates().into();
@@ -322,6 +321,17 @@ fn emptiest_for(config: &Config, row: &RowRecord, slab: usize, enclosure_aware: 
     fitting
         .min_by_key(|(index, free)| (together(index), config.avoided.contains(index), Reverse(free.free()), **index))
         .map(|(index, _)| *index)
+}
+
+/// How soon a disk is taken for a row that moves off those of `without`: low ranks first, none not at all.
+pub(crate) fn rank_for_move(disk: &DiskRecord, without: &[u16], avoided: &BTreeSet<u16>) -> Option<u8> {
+    let rank = match disk.usage {
+        _ if disk.state != DiskState::Online || without.contains(&disk.index) => None,
+        usage if usage.takes_slabs() => Some(0),
+        Usage::HotSpare if !without.is_empty() => Some(1),
+        _ => None,
+    };
+    rank.map(|rank| rank + 2 * u8::from(avoided.contains(&disk.index)))
 }
 
 /// The changes that give a slab of a row another place. It is stale there if it was before, as all others.

@@ -35,8 +35,15 @@ pub struct Pool {
     pub(crate) committer: tokio::sync::Mutex<Committer>,
     pub(crate) pending: Mutex<VecDeque<Batch>>,
     pub(crate) position: Mutex<Position>,
-    refusal: Mutex<Option<String>>,
+    refusal: Mutex<Option<Refusal>>,
     drawn: AtomicU64,
+}
+
+/// Why a pool takes no changes any more.
+struct Refusal {
+    why: String,
+    /// What to do about it, where the reason does not say so.
+    next_action: &'static str,
 }
 
 pub(crate) struct State {
@@ -199,7 +206,15 @@ impl Pool {
 
     /// Why it takes no changes, where it does not.
     pub fn refusal(&self) -> Option<String> {
-        self.refusal.lock().expect("no panic while held").clone()
+        self.refusal.lock().expect("no panic while held").as_ref().map(|refusal| refusal.why.clone())
+    }
+
+    /// Refuses a change where it takes none, and says why and what to do.
+    pub(crate) fn check_open(&self) -> Result<(), PoolError> {
+        let refusal = self.refusal.lock().expect("no panic while held");
+        let Some(Refusal { why, next_action }) = refusal.as_ref() else { return Ok(()) };
+        let text = if next_action.is_empty() { why.clone() } else { format!("{why}; {next_action}") };
+        Err(PoolError::new(PoolErrorKind::ReadOnly, text))
     }
 
     /// Tells its owner something.
@@ -212,15 +227,15 @@ impl Pool {
     }
 
     pub(crate) fn refused(&self, what: &str) -> PoolError {
-        let why = self.refusal().unwrap_or_else(|| format!("pool {} did not take the change of {what}", self.name));
-        PoolError::new(PoolErrorKind::ReadOnly, why)
+        let unknown = || PoolError::new(PoolErrorKind::ReadOnly, format!("pool {} did not take the change of {what}", self.name));
+        self.check_open().err().unwrap_or_else(unknown)
     }
 
     pub(crate) fn refuse_changes(&self, why: &str) {
         let way_out = self.way_out();
         let mut refusal = self.refusal.lock().expect("no panic while held");
         if refusal.is_none() {
-            *refusal = Some(why.into());
+            *refusal = Some(Refusal { why: why.into(), next_action: way_out });
             self.emit(Severity::Error, format!("pool {}", self.name), why.into(), way_out);
         }
     }
@@ -331,9 +346,7 @@ impl Pool {
         if let Some(row) = self.row(space, chunk) {
             return Ok(row);
         }
-        if let Some(why) = self.refusal() {
-            return Err(PoolError::new(PoolErrorKind::ReadOnly, why));
-        }
+        self.check_open()?;
         let row = {
             let mut state = self.state();
             let record = state.config.spaces.get(&space).map(|space| space.record.clone());
@@ -378,9 +391,7 @@ impl Pool {
     /// Disks of a wrong size or already in the pool; none is added then.
     pub async fn add_disks(&self, disks: Vec<Candidate>) -> Result<(), PoolError> {
         let _admin = self.admin.lock().await;
-        if let Some(why) = self.refusal() {
-            return Err(PoolError::new(PoolErrorKind::ReadOnly, why));
-        }
+        self.check_open()?;
         let mut committer = self.committer.lock().await;
         self.drain(&mut committer).await;
         let (mut next, checkpoint) = {
@@ -522,9 +533,7 @@ impl Pool {
         self.disk_out(disk.index, DiskState::Missing, "it is being attached again").await?;
         let mut committer = self.committer.lock().await;
         self.drain(&mut committer).await;
-        if let Some(why) = self.refusal() {
-            return Err(PoolError::new(PoolErrorKind::ReadOnly, why));
-        }
+        self.check_open()?;
         let (record, checkpoint) = {
             let state = self.state();
             (state.config.disks.get(&disk.index).cloned(), Checkpoint::new(&state.config.checkpoint()))
@@ -557,7 +566,8 @@ impl Pool {
     pub async fn export(&self) -> Result<(), PoolError> {
         let _admin = self.admin.lock().await;
         self.commit(vec![Change::Closed], Guard::None).await?;
-        *self.refusal.lock().expect("no panic while held") = Some(format!("pool {} is exported: import it first", self.name));
+        let why = format!("pool {} is exported: import it first", self.name);
+        *self.refusal.lock().expect("no panic while held") = Some(Refusal { why, next_action: "" });
         Ok(())
     }
 
@@ -565,7 +575,8 @@ impl Pool {
     pub async fn destroy(&self) -> Result<(), PoolError> {
         let _admin = self.admin.lock().await;
         let _committer = self.committer.lock().await;
-        *self.refusal.lock().expect("no panic while held") = Some(format!("pool {} is destroyed", self.name));
+        let why = format!("pool {} is destroyed", self.name);
+        *self.refusal.lock().expect("no panic while held") = Some(Refusal { why, next_action: "" });
         let mut failed = Vec::new();
         for disk in self.pool_disks().into_iter().filter(|disk| disk.in_service()) {
             if let Some(device) = disk.device()

@@ -90,28 +90,6 @@ impl Pool {
         Ok(())
     }
 
-    /// Whether all data slabs of these disks have room on others in service, spares among them.
-    pub fn has_room_without(&self, disks: &BTreeSet<u16>) -> bool {
-        let state = self.state();
-        let config = &state.config;
-        let takes = |record: &&DiskRecord| {
-            let takes = record.usage.takes_slabs() || record.usage == Usage::HotSpare;
-            takes && record.state == DiskState::Online && !disks.contains(&record.index)
-        };
-        let mut free: BTreeMap<u16, _> =
-            config.disks.values().filter(takes).map(|record| (record.index, config.free[&record.index].clone())).collect();
-        config.spaces.values().flat_map(|space| space.data_rows(0)).all(|(_, row)| {
-            let mut taken: BTreeSet<u16> = row.slabs.iter().map(|slab| slab.disk()).collect();
-            let leaving = taken.intersection(disks).count();
-            (0..leaving).all(|_| {
-                let others = free.iter_mut().filter(|(index, _)| !taken.contains(index));
-                let Some((index, free)) = others.max_by_key(|(_, free)| free.free()) else { return false };
-                taken.insert(*index);
-                free.take(row.slab_units).is_some()
-            })
-        })
-    }
-
     /// What is done about lost disks.
     pub fn loss_policy(&self) -> LossPolicy {
         self.state().config.loss_policy

@@ -1,13 +1,18 @@
 //! How large a configuration may become: every disk in service must be able to hold it, so the smallest one says.
 //!
-//! Invariant: rows and spaces are only begun while this has room for them, so no disk is lost to a log that does not fit.
+//! Invariants: rows and spaces are only begun while this has room for them, so no disk is lost to a log that does not fit. The rows of
+//! a new space are so large that [`SPACES`] spaces that take all of the pool's room, in whatever parts and shapes, have room here.
 
 use holdfast_model::{BLOCK_BYTES, ByteSize, Shape};
 
+use crate::allot::{chunk_bytes, row_raw_bytes};
+use crate::area::{Area, UNIT_BYTES};
 use crate::config::{SPACE_BYTES, row_bytes};
 use crate::disk::PoolDisk;
+use crate::features::Feature;
 use crate::log::LEAST_RECORD_BYTES;
 use crate::pool::State;
+use crate::spaces::smallest_area;
 use crate::{PoolError, PoolErrorKind};
 
 /// What a log half keeps free for records, also for those under way.
@@ -24,6 +29,27 @@ fn smallest_log(state: &State) -> Option<(&PoolDisk, u64)> {
 fn wanted(state: &State, spaces: u64, rows: &[(u64, Shape)]) -> u64 {
     let rows: u64 = rows.iter().map(|(count, shape)| count.saturating_mul(row_bytes(shape))).sum();
     (state.config.checkpoint_bytes() + spaces * SPACE_BYTES).saturating_add(rows)
+}
+
+/// Spaces that a pool is to have room for, however its room is parted among them.
+pub(crate) const SPACES: u64 = 4096;
+
+/// Data bytes of a chunk of a new space of this size: its rows keep to its share of the map. Half of that is shared out as the pool's room
+/// is, half is the same for all.
+pub(crate) fn chunk_of_space(state: &State, shape: &Shape, size_bytes: u64) -> Result<u64, PoolError> {
+    let config = &state.config;
+    let smallest = smallest_area(config)?;
+    let data = config.disks.values().filter(|disk| disk.usage.takes_slabs());
+    let units: u64 = data.filter_map(|disk| Area::of_disk("", disk.disk_bytes).ok()).map(|area| u64::from(area.units())).sum();
+    let raw = u128::from(units) * u128::from(UNIT_BYTES);
+    let map = smallest_log(state).map_or(u64::MAX, |(_, room)| room.saturating_sub(config.disks_bytes() + SPACES * SPACE_BYTES));
+    let fits = |chunk_bytes: u64| {
+        let row_raw = u128::from(row_raw_bytes(shape, chunk_bytes));
+        let rows = u128::from(size_bytes.div_ceil(chunk_bytes)).min(raw / row_raw);
+        let share = u128::from(map / 2 / SPACES) + u128::from(map / 2) * (rows * row_raw) / raw.max(1);
+        rows * u128::from(row_bytes(shape)) <= share
+    };
+    Ok(chunk_bytes(shape, &smallest, config.features.has(Feature::LargeSlabs), &fits))
 }
 
 /// How many rows of a shape the disks could write down besides the other new spaces and rows.

@@ -1,8 +1,8 @@
-//! The head of a slab: 64 KiB before its data.
+//! The head of a slab: as many units of 64 KiB before its data as its header and maps take. One is enough for seven maps.
 //!
 //! ```text
-//!  0        4 KiB     8 KiB     12 KiB                                             64 KiB
-//!  | header | map 0/A | map 0/B | map 1/A | map 1/B | ... up to 4 maps | zeros     | data ...
+//!  0        4 KiB     8 KiB     12 KiB                                   a multiple of 64 KiB
+//!  | header | map 0/A | map 0/B | map 1/A | map 1/B | ...    | zeros     | data ...
 //! ```
 //!
 //! The checksums of a slab that keeps them stand behind its data: 512 bytes for each region of 64 blocks.
@@ -17,12 +17,20 @@ use crate::area::UNIT_BYTES;
 use crate::codec::{read_shape, write_shape};
 use crate::config::{RowRecord, SpaceRecord};
 
-/// Bytes of a slab before its data.
+/// Bytes of a slab before its data, at least.
 pub const HEAD_BYTES: u64 = UNIT_BYTES;
 /// Data that one block map covers.
 pub const MAP_COVERS_BYTES: u64 = 64 << 20;
-/// The most data that a slab holds: four block maps.
-pub const MOST_SLAB_BYTES: u64 = 4 * MAP_COVERS_BYTES;
+/// The most data that a slab holds of a journal, and in a pool without large slabs.
+pub const USUAL_SLAB_BYTES: u64 = 4 * MAP_COVERS_BYTES;
+/// The most maps that a slab has in a pool without large slabs.
+pub const USUAL_MAPS: u64 = 7;
+/// The most data that a row holds.
+pub const MOST_CHUNK_BYTES: u64 = 1 << 40;
+/// Data blocks that a band map covers, at most.
+pub const BAND_MAP_BLOCKS: u64 = 16_384;
+/// Places for bands that a slab has, at most: their numbers have 16 bits, and one of them means none.
+const MOST_PLACES: u64 = u16::MAX as u64;
 
 /// No map was ever written under a greater number: who writes one counts up from those that are there.
 pub const MOST_MAP_SEQUENCE: u64 = 1 << 62;
@@ -77,6 +85,30 @@ pub fn bands(shape: &Shape, slab_data_bytes: u64) -> Bands {
 pub fn bands_of_chunk(shape: &Shape, chunk_bytes: u64) -> Bands {
     let data = chunk_bytes.div_ceil(u64::from(shape.data_columns()).max(1) * shape.band_bytes());
     Bands { data, spare: spare_bands(data) }
+}
+
+/// Bands that each map of a parity row covers.
+pub fn bands_of_map(shape: &Shape) -> u64 {
+    (BAND_MAP_BLOCKS / (u64::from(shape.data_columns()) * shape.band_bytes() / BLOCK_BYTES).max(1)).max(1)
+}
+
+/// Maps in the head of a slab of a row that has so much data in each slab.
+pub fn maps(shape: &Shape, slab_data_bytes: u64) -> u64 {
+    match shape.layout.parity() {
+        0 => slab_data_bytes.div_ceil(MAP_COVERS_BYTES),
+        _ => bands(shape, slab_data_bytes).data.div_ceil(bands_of_map(shape)),
+    }
+}
+
+/// Bytes of a slab before its data, of which it has so many.
+pub fn head_bytes(shape: &Shape, slab_data_bytes: u64) -> u64 {
+    map_at(maps(shape, slab_data_bytes) as usize, 0).next_multiple_of(UNIT_BYTES).max(HEAD_BYTES)
+}
+
+/// Whether a row of this shape can hold a chunk.
+pub fn can_hold(shape: &Shape, chunk_bytes: u64) -> bool {
+    let bands = bands_of_chunk(shape, chunk_bytes);
+    chunk_bytes <= MOST_CHUNK_BYTES && (shape.layout.parity() == 0 || bands.data + bands.spare <= MOST_PLACES)
 }
 
 /// Where slot 0 or 1 of a block map is, from the start of the slab.

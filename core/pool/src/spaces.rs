@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use holdfast_model::{BLOCK_BYTES, ByteSize, Provisioning, Shape};
 
-use crate::allot::{allot, chunk_bytes, eligible};
+use crate::allot::{allot, eligible};
 use crate::area::Area;
 use crate::commit::Guard;
 use crate::config::{Change, Config, RowRecord, SpaceRecord};
@@ -16,7 +16,7 @@ use crate::enclosures;
 use crate::features::Feature;
 use crate::journal::{JOURNAL_CHUNK, allot_journal, check_journal};
 use crate::pool::{FreedRow, Pool, SpaceSpec};
-use crate::room::check_room;
+use crate::room::{check_room, chunk_of_space};
 use crate::{PoolError, PoolErrorKind};
 
 /// Slabs that are allotted by one change, so that a change stays small.
@@ -52,7 +52,8 @@ impl Pool {
             if spec.enclosure_aware {
                 enclosures::check(config, &path, &spec.shape)?;
             }
-            let smallest = smallest_area(config)?;
+            let chunk_bytes = chunk_of_space(&state, &spec.shape, spec.size_bytes)?;
+            let config = &mut state.config;
             let id = config.next_space;
             config.next_space += 1;
             SpaceRecord {
@@ -62,7 +63,7 @@ impl Pool {
                 shape: spec.shape,
                 provisioning: spec.provisioning,
                 size_bytes: spec.size_bytes,
-                chunk_bytes: chunk_bytes(&spec.shape, &smallest),
+                chunk_bytes,
                 enclosure_aware: spec.enclosure_aware,
                 read_only: false,
                 complete: false,
@@ -161,6 +162,19 @@ impl Pool {
                 return Ok(Some(freed));
             }
         }
+    }
+
+    /// Refuses to change a space while nobody has accepted what a salvage made of it.
+    ///
+    /// # Errors
+    /// It is such a space.
+    pub fn check_accepted(&self, space: &SpaceRecord) -> Result<(), PoolError> {
+        if !space.read_only {
+            return Ok(());
+        }
+        let path = format!("{}/{}", self.name(), space.name);
+        let why = format!("space {path} is read-only until what was salvaged of it is accepted: 'holdfast space accept {path}'");
+        Err(PoolError::new(PoolErrorKind::ReadOnly, why))
     }
 
     /// Lets clients write to a space that a salvage put together; false if they may already.

@@ -183,6 +183,24 @@ fn a_power_cut_leaves_one_journal_or_the_other() {
 }
 
 #[test]
+fn a_journal_that_nothing_needs_any_more_is_not_renewed() {
+    let lab = Lab::small(9, 4);
+    let pool = lab.created(&lab.all());
+    let space = lab.space(&pool, thin("p", 1, 3)).expect("room").id;
+    let shaping = pool.clone();
+    let mirror = Shape::plain(mirror_of(2), 1, ByteSize::kib(64));
+    let shaped = lab.run(async move { shaping.set_shape(space, mirror, Provisioning::Thin, None).await });
+    assert_eq!(shaped, Ok(true));
+    let used = journal_disks(&pool, space);
+    let retired = *used.first().expect("it has one still");
+    set(&lab, &pool, retired, Media::Ssd, Usage::Retired);
+    let renewing = pool.clone();
+    let renewed = lab.run(async move { renewing.replace_journal(space, None).await.map(|freed| freed.is_some()) });
+    assert_eq!(renewed, Ok(false));
+    assert_eq!(journal_disks(&pool, space), used, "it waits for the end of the conversion");
+}
+
+#[test]
 fn a_journal_needs_disks_in_service() {
     let lab = Lab::new(4, &[GIB; 4]);
     let pool = lab.created(&lab.all());

@@ -163,7 +163,7 @@ fn hostile_records_are_refused() {
         space(|record| record.shape = shape(parity_of(3), 8)),
         space(|record| {
             record.shape = shape(parity_of(1), 3);
-            record.chunk_bytes = 512 * MIB;
+            record.chunk_bytes = 2 << 40;
         }),
         Change::SpaceGone(2),
         Change::RowGone { space: 1, chunk: 1 },

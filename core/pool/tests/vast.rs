@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use common::large::{candidates, put_checkpoint, sharing_disks};
 use common::*;
-use holdfast_model::{ByteSize, DiskState, Provisioning, Uuid};
-use holdfast_pool::{Change, Config, Pool, RowRecord, SlabPlace, SpaceRecord, UNIT_BYTES, scan};
+use holdfast_model::{ByteSize, DiskState, Integrity, Layout, Provisioning, Shape, Uuid};
+use holdfast_pool::{Change, Config, Limit, Pool, RowRecord, SlabPlace, SpaceRecord, SpaceSpec, UNIT_BYTES, scan};
 use peak_alloc::PeakAlloc;
 
 /// Counts what is allocated now and at most.
@@ -24,6 +24,8 @@ const ROWS: u32 = 64 * SPACES;
 
 /// Spaces besides the first, and rows of all of them in turns, on two disks each that are different ones every time.
 fn populate(config: &mut Config, first: &SpaceRecord, rows: u32) {
+    let first = SpaceRecord { chunk_bytes: CHUNK_BYTES, ..first.clone() };
+    config.apply(&Change::Space(first.clone())).expect("it has no rows yet");
     // The number after the first was used.
     let numbers = |at: u32| if at == 0 { first.id } else { first.id + 1 + at };
     for id in (1..SPACES).map(numbers) {
@@ -125,4 +127,68 @@ fn a_disk_of_1024_is_lost_and_its_rebuild_is_planned() {
         lab.row(&pool, space.id, 3000 + chunk).expect("room");
     }
     eprintln!("{:?} for one more row", start.elapsed() / more);
+}
+
+/// The shapes that spaces have whose creator leaves all open.
+fn default_shapes(disks: usize) -> Vec<Shape> {
+    let layouts = [Layout::Simple, mirror_of(2), mirror_of(3), parity_of(1), parity_of(2)];
+    let shape = |layout| Shape::choose(layout, None, None, disks).expect("enough disks").with_integrity(Integrity::Crc32c);
+    layouts.into_iter().map(shape).collect()
+}
+
+#[test]
+fn a_pool_of_16_pb_can_be_filled() {
+    let lab = Lab::new(4, &[]);
+    let disks = sharing_disks(MANY_DISKS, LARGE_DISK_BYTES);
+    let pool = lab.run(Pool::create(lab.env(), named("vast"), candidates(&disks))).expect("good disks");
+    let free = pool.status().free_bytes;
+    for shape in default_shapes(MANY_DISKS) {
+        let capacity = pool.capacity(&shape, None, false).expect("room");
+        eprintln!(
+            "{shape}: {} in {} rows of {}, {} left over",
+            ByteSize(capacity.usable_bytes()),
+            capacity.rows,
+            ByteSize(capacity.chunk_bytes),
+            ByteSize(capacity.unused_bytes)
+        );
+        assert_eq!(capacity.limit, Limit::Room, "{shape}");
+        assert_eq!(capacity.raw_bytes + capacity.unused_bytes, free, "{shape}");
+        assert!(capacity.unused_bytes <= free / 50, "{shape}: {} cannot be used", ByteSize(capacity.unused_bytes));
+        let heads_and_sums =
+            capacity.raw_bytes - capacity.usable_bytes() * shape.width() as u64 / u64::from(shape.data_columns());
+        assert!(heads_and_sums <= free / 20, "{shape}: {} are no data", ByteSize(heads_and_sums));
+    }
+    // A small space has small rows nevertheless.
+    for shape in default_shapes(MANY_DISKS) {
+        let small = SpaceSpec { shape, ..spec("small", shape.layout, 1, Provisioning::Thin, 64 << 30) };
+        let space = lab.space(&pool, small).expect("thin");
+        assert!(space.chunk_bytes <= 64 << 30, "{shape}: chunks of {}", ByteSize(space.chunk_bytes));
+        let (pool, id) = (pool.clone(), space.id);
+        lab.run(async move { pool.destroy_space(id).await }).expect("it is there");
+    }
+}
+
+/// On small disks the map is as scarce for rows of many slabs as it is on large ones, and they can be filled throughout.
+#[test]
+fn a_pool_whose_map_is_scarce_is_filled_to_its_last_rows() {
+    const DISKS: usize = 256;
+    for layout in [Layout::Simple, mirror_of(2), mirror_of(3), parity_of(2)] {
+        let lab = Lab::new(5, &[]);
+        let disks = sharing_disks(DISKS, 2 << 30);
+        let pool = lab.run(Pool::create(lab.env(), named("scarce"), candidates(&disks))).expect("good disks");
+        let shape = Shape::choose(layout, None, None, DISKS).expect("enough disks");
+        let (mut made, all) = (0, pool.status().free_bytes);
+        while let Ok(capacity) = pool.capacity(&shape, None, false) {
+            assert_ne!(capacity.limit, Limit::Map, "{shape}: {capacity:?}");
+            // Half of what is left each time, and at last all of it.
+            let rows = if made < 6 { capacity.rows.div_ceil(2) } else { capacity.rows };
+            let name = format!("vol{made}");
+            let sized = SpaceSpec { shape, ..spec(&name, layout, 1, Provisioning::Fixed, rows * capacity.chunk_bytes) };
+            lab.space(&pool, sized).unwrap_or_else(|error| panic!("{shape}: {capacity:?}: {error}"));
+            made += 1;
+        }
+        let left = pool.status().free_bytes;
+        assert!(made > 6 && left <= all / 20, "{shape}: {} of {} are left", ByteSize(left), ByteSize(all));
+        check_allotment(&pool);
+    }
 }

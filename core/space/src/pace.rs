@@ -20,6 +20,9 @@ pub trait Pace: Send + Sync {
 
     /// So many bytes are done, of those that the work's plan counts.
     fn done(&self, bytes: u64);
+
+    /// It waits, from now on or no more, until other work of the space has moved what that moves.
+    fn waits(&self, _waits: bool) {}
 }
 
 /// As fast as it goes, to the end.

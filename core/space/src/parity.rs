@@ -7,9 +7,10 @@
 //!  plan.rs      how it gets into its place                     place.rs     and gets there
 //!  commit.rs    maps brought up to what is in place            read.rs      reads
 //!  journal.rs   the log that goes round                        record.rs    its records as bytes
-//!  replay.rs    what a crash left in it                        stripe.rs    pieces, read or computed
-//!  rejoin.rs    a slab that was away                           spill.rs     a fast journal takes what memory does not
-//!  resize.rs    another journal                            house.rs     what is done unasked
+//!  found.rs     the log as its copies on the disks have it     replay.rs    what a crash left in it
+//!  stripe.rs    pieces, read or computed                       rejoin.rs    a slab that was away
+//!  spill.rs     a fast journal takes what memory does not      resize.rs    another journal
+//!  house.rs     what is done unasked
 //! ```
 //!
 //! Invariant: whatever a crash cuts short, together with the loss of as many disks as there is parity, each block is
@@ -21,6 +22,7 @@ mod band_map;
 pub mod bands;
 mod commit;
 mod dirty;
+mod found;
 mod geometry;
 mod house;
 mod journal;

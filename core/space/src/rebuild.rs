@@ -78,7 +78,7 @@ impl Inner {
             }
             let replaced = self.pool.replace_slab(self.record.id, chunk, index).await.map_err(IoError::from)?;
             let Some((record, freed)) = replaced else { return Ok(()) };
-            row.slabs.replace(index, Slab::new(&self.pool, &record.slabs[index])?);
+            row.slabs.replace(index, Slab::new(&self.pool, &record, &record.slabs[index])?);
             if let (Some(sums), Some(_)) = (&row.sums, &row.parity) {
                 sums.clear(index);
             }

@@ -84,6 +84,28 @@ impl Row {
     }
 }
 
+/// Work that may wait for other work, and whether it said so.
+struct Waiting<'a> {
+    pace: &'a dyn Pace,
+    told: bool,
+}
+
+impl Waiting<'_> {
+    fn tell(&mut self) {
+        if !std::mem::replace(&mut self.told, true) {
+            self.pace.waits(true);
+        }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if self.told {
+            self.pace.waits(false);
+        }
+    }
+}
+
 /// A row that is being copied, and the provisional one that is to take its place.
 struct Move<'a> {
     space: &'a Inner,
@@ -119,10 +141,14 @@ impl Inner {
 
     /// Waits until nobody else moves a row or slab. Whoever does may be paused, so an end that is asked for is heard meanwhile.
     pub async fn turn_to_move(&self, pace: &dyn Pace) -> Result<tokio::sync::MutexGuard<'_, ()>, Ended> {
+        let mut waiting = Waiting { pace, told: false };
         loop {
             match select(pin!(self.relocating.lock()), self.pool.env().clock.sleep(PAUSE)).await {
                 Either::Left((turn, _)) => return Ok(turn),
-                Either::Right(_) => pace.step(0).await?,
+                Either::Right(_) => {
+                    waiting.tell();
+                    pace.step(0).await?;
+                }
             }
         }
     }

@@ -144,13 +144,7 @@ impl Inner {
 
     /// Refuses another size, shape or place while nobody has accepted what a salvage made of the space.
     pub fn check_accepted(&self) -> Result<(), PoolError> {
-        let record = self.pool.space(self.record.id);
-        if !record.is_some_and(|record| record.read_only) {
-            return Ok(());
-        }
-        let path = self.path();
-        let why = format!("space {path} was salvaged and stays as it is until 'holdfast space accept {path}'");
-        Err(PoolError::new(PoolErrorKind::ReadOnly, why))
+        self.pool.space(self.record.id).map_or(Ok(()), |record| self.pool.check_accepted(&record))
     }
 
     /// Keeps rows from being moved. One that is being moved is waited for, but not long: whoever moves it may be paused.
@@ -162,7 +156,7 @@ impl Inner {
             self.pool.env().clock.sleep(STILL_PAUSE).await;
         }
         Err(PoolError::new(
-            PoolErrorKind::Invalid,
+            PoolErrorKind::Conflict,
             format!("a row of space {} is being moved by a job: wait for that, or cancel it, and ask again", self.path()),
         ))
     }

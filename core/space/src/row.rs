@@ -75,7 +75,7 @@ impl Row {
         let Home { pool, space, chunk_bytes, sums } = home;
         let copies = usize::from(record.shape.layout.copies());
         let slab_bytes = record.slab_data_bytes();
-        let slabs = Slabs::new(pool, &record.slabs)?;
+        let slabs = Slabs::new(pool, &record)?;
         let banded = record.shape.layout.parity() > 0;
         let parity = banded.then(|| Bands::new(Geometry::new(&record.shape, *chunk_bytes, slab_bytes), slabs.len()));
         let blocks = (slab_bytes / BLOCK_BYTES) as u32;

@@ -30,6 +30,7 @@ use crate::pace::{Ended, Pace, Unlimited};
 use crate::parity::{Geometry, Journal};
 use crate::row::Row;
 use crate::space::{Inner, Space, UsedRow};
+use crate::sums::Odd;
 
 pub use found::{Mismatch, Verified};
 
@@ -55,7 +56,7 @@ impl Space {
     /// # Errors
     /// A row that cannot be opened.
     pub async fn verify(&self) -> Result<Verified, IoError> {
-        match self.walk(&Unlimited, false).await {
+        match self.walk(0, &Unlimited, false, &|_, _| ()).await {
             Ok(found) => Ok(found),
             Err(Ended::Failed(error)) => Err(error),
             Err(Ended::Stopped) => unreachable!("nobody stops it"),
@@ -68,26 +69,36 @@ impl Space {
     /// # Errors
     /// The pace says that it is to end, a row cannot be opened, or the pool cannot write down that a slab failed.
     pub async fn scrub(&self, pace: &dyn Pace) -> Result<Verified, Ended> {
-        self.walk(pace, !self.is_read_only()).await
+        self.scrub_from(0, pace, &|_, _| ()).await
     }
 
-    /// Bytes that a scrub goes over, and tells its pace as done. Of these it reads those that hold something.
-    pub fn scrub_bytes(&self) -> u64 {
+    /// Scrubs from a chunk on. After each it tells `passed` where a scrub that is begun anew may go on, and what was found so far.
+    ///
+    /// # Errors
+    /// As [`Space::scrub`].
+    pub async fn scrub_from(&self, chunk: u32, pace: &dyn Pace, passed: &dyn Fn(u32, &Verified)) -> Result<Verified, Ended> {
+        self.walk(chunk, pace, !self.is_read_only(), passed).await
+    }
+
+    /// Bytes that a scrub goes over from a chunk on, and tells its pace as done. Of these it reads those that hold something.
+    pub fn scrub_bytes(&self, from: u32) -> u64 {
         let inner = &self.inner;
         let (rows, journal) = (inner.pool.rows(inner.record.id), inner.pool.journal_rows(inner.record.id));
-        rows.iter().chain(&journal).map(|(_, row)| row_bytes(row, inner.record.chunk_bytes)).sum()
+        let left = rows.iter().filter(|(chunk, _)| *chunk >= from).chain(&journal);
+        left.map(|(_, row)| row_bytes(row, inner.record.chunk_bytes)).sum()
     }
 
-    async fn walk(&self, pace: &dyn Pace, mends: bool) -> Result<Verified, Ended> {
+    async fn walk(&self, from: u32, pace: &dyn Pace, mends: bool, passed: &dyn Fn(u32, &Verified)) -> Result<Verified, Ended> {
         let inner = &self.inner;
         inner.ready().await?;
         let mut scrub = Scrub { inner, pace, mends, found: Verified::default(), mended: BTreeMap::new(), journal: None };
-        let mut next = inner.next_chunk(0);
+        let mut next = inner.next_chunk(from);
         while let Some(chunk) = next {
             let row = inner.row_if_any(chunk).await?.map(|used| used.clone());
             if let Some(row) = row {
                 scrub.row(&row).await?;
             }
+            passed(chunk + 1, &scrub.found);
             next = inner.next_chunk(chunk + 1);
         }
         if let Some(journal) = inner.journal_if_any().await? {
@@ -131,8 +142,8 @@ impl Scrub<'_> {
         for page in 0..pages {
             self.pace.step(0).await?;
             let Some(_used) = self.keep(row).await? else { return Ok(()) };
-            for slab in row.odd_sums(set, page).await? {
-                self.found.mismatched_blocks += 1;
+            for (slab, odd) in row.odd_sums(set, page).await? {
+                self.found.mismatched_blocks += u64::from(odd == Odd::Otherwise);
                 if self.mends && row.rewrite_sums(set, page, slab).await? {
                     self.found.repaired_blocks += 1;
                     *self.mended.entry(row.slabs.get(slab).disk.id).or_default() += 1;

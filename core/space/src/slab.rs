@@ -11,8 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use arc_swap::{ArcSwap, Guard};
 use holdfast_device::{IoError, IoErrorKind};
-use holdfast_pool::slab::HEAD_BYTES;
-use holdfast_pool::{FreedRow, Pool, PoolDisk, SlabPlace};
+use holdfast_pool::{FreedRow, Pool, PoolDisk, RowRecord, SlabPlace};
 
 /// Never an outage count of a disk in service.
 const NOT_IN_STEP: u32 = u32::MAX;
@@ -23,6 +22,7 @@ pub struct Slab {
     pub disk: Arc<PoolDisk>,
     /// Where it begins on the disk.
     pub start: u64,
+    head_bytes: u64,
     in_step_at: AtomicU32,
     joining: AtomicBool,
     /// Whether the pool has it written down that the slab is stale.
@@ -32,12 +32,13 @@ pub struct Slab {
 }
 
 impl Slab {
-    /// The slab at a place of the pool, not in step as far as is known.
-    pub fn new(pool: &Pool, place: &SlabPlace) -> Result<Self, IoError> {
+    /// A slab of a row at a place of the pool, not in step as far as is known.
+    pub fn new(pool: &Pool, row: &RowRecord, place: &SlabPlace) -> Result<Self, IoError> {
         let disk =
             pool.disk(place.disk()).ok_or_else(|| IoError::new(IoErrorKind::Gone, format!("disk {} of a row", place.disk())))?;
         Ok(Self {
             start: disk.area.unit_at(place.unit()),
+            head_bytes: row.slab_head_bytes(),
             disk,
             in_step_at: AtomicU32::new(NOT_IN_STEP),
             joining: AtomicBool::new(false),
@@ -104,7 +105,7 @@ impl Slab {
 
     /// Where a byte of the column is on the disk.
     pub fn at(&self, offset: u64) -> u64 {
-        self.start + HEAD_BYTES + offset
+        self.start + self.head_bytes + offset
     }
 }
 
@@ -112,10 +113,10 @@ impl Slab {
 pub struct Slabs(Box<[ArcSwap<Slab>]>);
 
 impl Slabs {
-    /// The slabs at places of the pool.
-    pub fn new(pool: &Pool, places: &[SlabPlace]) -> Result<Self, IoError> {
-        let slab = |place| Slab::new(pool, place).map(ArcSwap::from_pointee);
-        places.iter().map(slab).collect::<Result<_, _>>().map(Self)
+    /// The slabs of a row.
+    pub fn new(pool: &Pool, row: &RowRecord) -> Result<Self, IoError> {
+        let slab = |place| Slab::new(pool, row, place).map(ArcSwap::from_pointee);
+        row.slabs.iter().map(slab).collect::<Result<_, _>>().map(Self)
     }
 
     /// How many there are.

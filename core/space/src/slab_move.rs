@@ -16,7 +16,7 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use holdfast_device::{Durability, IoBuf, IoError, IoErrorKind, IoSlice};
 use holdfast_model::BLOCK_BYTES;
-use holdfast_pool::slab::{self, HEAD_BYTES, map_at};
+use holdfast_pool::slab::{self, map_at};
 use holdfast_pool::{SlabMove, UNIT_BYTES};
 
 use crate::block_set::BlockSet;
@@ -71,13 +71,13 @@ impl Inner {
         row.refresh();
         self.resync_row(&row).await?;
         let Some((known, place, units)) = self.pool.reserve_slab(wanted) else { return Ok(false) };
-        let to = Slab::new(&self.pool, &place)?;
+        let to = Slab::new(&self.pool, &known, &place)?;
         let outages = to.disk.outages();
         if known.id != row.record.id || !row.whole() || !outages.is_multiple_of(2) {
             return Ok(false);
         }
         let copy = SlabCopy::begin(self, &row, wanted.slab.into(), to);
-        if copy.write_head(0, IoSlice::padded(&[0; HEAD_BYTES as usize])).await.is_err() {
+        if copy.write_head(0, IoSlice::padded(&vec![0; known.slab_head_bytes() as usize])).await.is_err() {
             return Ok(false);
         }
         let mut todo = copy.everything();
@@ -125,7 +125,7 @@ impl Inner {
         }
         let from = row.slabs.get(copy.index);
         from.hold(left);
-        let to = Slab::new(&self.pool, &place)?;
+        let to = Slab::new(&self.pool, &known, &place)?;
         to.set_in_step(outages);
         row.slabs.replace(copy.index, to);
         row.refresh();

@@ -1,11 +1,13 @@
 //! How a space is, and where its slabs lie.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use holdfast_model::{Condition, Health, SpaceState, Uuid};
 use holdfast_pool::UNIT_BYTES;
 
 use crate::block_map::REGION_BYTES;
+use crate::row::Row;
 use crate::space::Space;
 
 /// Requests of one kind and their bytes.
@@ -98,6 +100,14 @@ impl Space {
         &self.inner.counters
     }
 
+    /// Whether copies are being brought in step.
+    pub fn is_resyncing(&self) -> bool {
+        let behind = |row: &Arc<Row>| {
+            row.slabs.iter().any(|slab| slab.joining()) || row.columns.iter().any(|column| !column.lock().unsynced.is_empty())
+        };
+        self.inner.swept.load(Ordering::Acquire) != u64::MAX || self.inner.open_rows().iter().any(behind)
+    }
+
     /// How it is now.
     pub fn status(&self) -> SpaceStatus {
         let inner = &self.inner;
@@ -118,16 +128,9 @@ impl Space {
                 |slabs: &[holdfast_pool::SlabPlace]| group - slabs.iter().filter(|slab| bad(slab)).count() < row.shape.needed();
             lost_rows += u64::from(row.slabs.chunks(group).any(lost));
         }
-        let mut dirty = 0;
-        let mut resyncing = inner.swept.load(Ordering::Acquire) != u64::MAX;
-        for row in inner.open_rows() {
-            for column in &row.columns {
-                let state = column.lock();
-                dirty += u64::from(state.marked.count()) * REGION_BYTES;
-                resyncing |= !state.unsynced.is_empty();
-            }
-            resyncing |= row.slabs.iter().any(|slab| slab.joining());
-        }
+        let marked = |row: &Arc<Row>| row.columns.iter().map(|column| u64::from(column.lock().marked.count())).sum::<u64>();
+        let dirty = inner.open_rows().iter().map(marked).sum::<u64>() * REGION_BYTES;
+        let resyncing = self.is_resyncing();
         let path = inner.path();
         let mut conditions = Vec::new();
         let (state, health) = if lost_rows > 0 {
@@ -164,10 +167,10 @@ impl Space {
         }
     }
 
-    /// Where every slab lies.
+    /// Where every slab lies. Rows that the space is about to give up since it becomes smaller are not told.
     pub fn map(&self) -> Vec<RowMap> {
         let inner = &self.inner;
-        let chunk_bytes = inner.record.chunk_bytes;
+        let (chunk_bytes, size_bytes) = (inner.record.chunk_bytes, inner.size_bytes());
         let paths: std::collections::HashMap<u16, (Uuid, String)> =
             inner.pool.disks().into_iter().map(|disk| (disk.record.index, (disk.record.id, disk.record.path))).collect();
         let row_map = |(chunk, row): (u32, holdfast_pool::RowRecord)| {
@@ -186,9 +189,10 @@ impl Space {
                 }
             };
             let offset_bytes = u64::from(chunk) * chunk_bytes;
-            let end = (offset_bytes + chunk_bytes).min(inner.size_bytes());
+            let end = (offset_bytes + chunk_bytes).min(size_bytes);
             RowMap { chunk, offset_bytes, len_bytes: end - offset_bytes, slabs: row.slabs.iter().enumerate().map(slab).collect() }
         };
-        inner.pool.rows(inner.record.id).into_iter().map(row_map).collect()
+        let rows = inner.pool.rows(inner.record.id).into_iter();
+        rows.filter(|(chunk, _)| u64::from(*chunk) * chunk_bytes < size_bytes).map(row_map).collect()
     }
 }

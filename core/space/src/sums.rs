@@ -21,7 +21,6 @@ use futures_util::future::join_all;
 use holdfast_device::{Durability, IoBuf, IoError, IoErrorKind};
 use holdfast_model::BLOCK_BYTES;
 use holdfast_pool::PoolDisk;
-use holdfast_pool::slab::HEAD_BYTES;
 
 use crate::block_map::REGION_BLOCKS;
 use crate::column::Blocks;
@@ -36,6 +35,15 @@ pub use sector::{PAGE_BLOCKS, PAGE_BYTES, PAGE_REGIONS, RegionSums, sums_of};
 
 use pages::{page_parts, pages_of};
 use sector::PageOwner;
+
+/// How a slab does not have a page of checksums as it is in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Odd {
+    /// It holds something else.
+    Otherwise,
+    /// It cannot read it.
+    Unreadable,
+}
 
 /// Blocks whose checksums are computed before they are compared.
 const BATCH_BLOCKS: usize = 64;
@@ -178,7 +186,7 @@ impl Row {
     }
 
     fn sums_page_of(&self, slab: &Slab, page: u32) -> PageOwner {
-        let offset = slab.start + HEAD_BYTES + self.record.slab_data_bytes() + u64::from(page) * PAGE_BYTES as u64;
+        let offset = slab.at(self.record.slab_data_bytes()) + u64::from(page) * PAGE_BYTES as u64;
         PageOwner { pool: self.pool.id(), disk: slab.disk.id, row: self.record.id, offset, page }
     }
 
@@ -394,8 +402,8 @@ impl Row {
         }
     }
 
-    /// The slabs of a set that do not have a page as it is in memory, or cannot read it.
-    pub async fn odd_sums(&self, set: usize, page: u32) -> Result<Vec<usize>, IoError> {
+    /// The slabs of a set that do not have a page as it is in memory: those that have it otherwise, and those that cannot read it.
+    pub async fn odd_sums(&self, set: usize, page: u32) -> Result<Vec<(usize, Odd)>, IoError> {
         let mut odd = Vec::new();
         let Some(sums) = &self.sums else { return Ok(odd) };
         if !self.sums_slabs(set).any(|index| self.slabs.get(index).usable()) {
@@ -425,7 +433,7 @@ impl Row {
                 _ => known.known == 0,
             };
             if self.slabs.get(index).usable() && !settled.iter().all(same) {
-                odd.push(index);
+                odd.push((index, if found.is_some() { Odd::Otherwise } else { Odd::Unreadable }));
             }
         }
         Ok(odd)
@@ -435,10 +443,10 @@ impl Row {
     pub async fn rewrite_sums(&self, set: usize, page: u32, index: usize) -> Result<bool, IoError> {
         let Some(sums) = &self.sums else { return Ok(false) };
         let _one = sums.writing.lock().await;
-        let Some((regions, _)) = sums.set(set).snapshot(page) else { return Ok(false) };
         let slab = self.slabs.get(index);
-        let owner = self.sums_page_of(&slab, page);
-        match slab.disk.write(owner.offset, owner.seal(&regions).freeze(), Durability::Durable).await {
+        // It may have been given up for others since it was compared.
+        let Some((offset, sealed)) = self.sums_page_for(set, page, &slab).await? else { return Ok(false) };
+        match slab.disk.write(offset, sealed.freeze(), Durability::Durable).await {
             Ok(()) => Ok(true),
             Err(error) => self.write_failed(index, &slab, &error).await.map(|()| false),
         }

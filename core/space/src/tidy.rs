@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use futures_util::future::select;
 use holdfast_device::IoError;
+use holdfast_pool::JOURNAL_CHUNK;
 
 use crate::block_set::BlockSet;
 use crate::pace::{Ended, Unlimited};
@@ -81,8 +82,12 @@ impl Inner {
         result
     }
 
-    /// Makes the copies of a row agree where they may differ since a crash.
+    /// Makes the copies of a row agree where they may differ since a crash. Those of a journal are read first: a record that one
+    /// of them has whole counts, whichever that is.
     pub async fn resync_row(&self, row: &Arc<Row>) -> Result<(), IoError> {
+        if row.chunk >= JOURNAL_CHUNK {
+            self.ready().await?;
+        }
         let mut result = Ok(());
         for (index, column) in row.columns.iter().enumerate() {
             let unsynced: Vec<(u32, u32)> = {

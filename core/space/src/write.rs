@@ -94,7 +94,7 @@ impl Row {
         let results: Vec<Result<(), IoError>> = if at_once {
             let take = |write: &mut Io<()>| match write {
                 Io::Ready(result) => result.take().expect("answered once"),
-                Io::Pending(_) => unreachable!("all are answered"),
+                _ => unreachable!("all are answered"),
             };
             writes.iter_mut().map(take).collect()
         } else {

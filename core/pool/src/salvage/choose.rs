@@ -21,7 +21,7 @@ use crate::config::RowRecord;
 use crate::journal::JOURNAL_CHUNK;
 use crate::slab::{ARRIVING, WRITTEN_OFF};
 
-use super::walk::{Facts, MOST_MAPS, Slab};
+use super::walk::{Facts, Slab};
 use super::{ChunkCounts, JournalFound, SalvagedSpace};
 
 /// What counts of all that was found.
@@ -64,14 +64,14 @@ pub struct ChosenRow {
 }
 
 /// A slab of a row that counts.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct ChosenSlab {
     /// The disk, by its place in the list.
     pub disk: u16,
     pub offset: u64,
     /// Whether it missed writes.
     pub stale: bool,
-    maps: [u64; MOST_MAPS],
+    maps: Box<[u64]>,
     dirty: u32,
 }
 
@@ -91,11 +91,13 @@ impl ChosenRow {
     fn judge(&mut self) {
         let group_len = self.shape.group(0).len();
         for group in self.slabs.chunks_mut(group_len) {
-            let mut newest = [0; MOST_MAPS];
+            // All have as many maps, since they are of one shape and size.
+            let mut newest: Box<[u64]> = Box::default();
             for slab in group.iter().flatten() {
-                (0..MOST_MAPS).for_each(|map| newest[map] = newest[map].max(slab.maps[map]));
+                let maps = newest.iter().chain(std::iter::repeat(&0)).zip(&slab.maps);
+                newest = maps.map(|(newest, map)| *newest.max(map)).collect();
             }
-            let behind = |slab: &ChosenSlab| (0..MOST_MAPS).map(|map| newest[map] - slab.maps[map]).max().unwrap_or(0);
+            let behind = |slab: &ChosenSlab| newest.iter().zip(&slab.maps).map(|(newest, map)| newest - map).max().unwrap_or(0);
             let within = |most: u64| group.iter().flatten().filter(|slab| behind(slab) <= most).count();
             let most = u64::from(within(0) < self.shape.needed());
             for slab in group.iter_mut().flatten() {
@@ -105,7 +107,7 @@ impl ChosenRow {
     }
 
     fn served(&self) -> Served {
-        let in_step = |slab: &Option<ChosenSlab>| slab.is_some_and(|slab| !slab.stale);
+        let in_step = |slab: &Option<ChosenSlab>| slab.as_ref().is_some_and(|slab| !slab.stale);
         if self.slabs.iter().all(in_step) {
             return Served::Complete;
         }
@@ -158,7 +160,7 @@ fn part_overlaps(spaces: &mut [ChosenSpace]) {
         let row = spaces[at].rows.get_mut(&chunk).expect("a row that was listed");
         let bytes = u64::from(row.units) * UNIT_BYTES;
         for place in &mut row.slabs {
-            let Some(slab) = *place else { continue };
+            let Some(slab) = place else { continue };
             let before = taken.range(..(slab.disk, slab.offset + bytes)).next_back();
             if before.is_some_and(|((disk, _), end)| *disk == slab.disk && *end > slab.offset) {
                 *place = None;
@@ -343,7 +345,8 @@ impl ChosenRow {
         if self.slabs[index].is_some() || self.found().any(|known| known.disk == disk) {
             return false;
         }
-        self.slabs[index] = Some(ChosenSlab { disk, offset: slab.offset, stale: false, maps: slab.maps, dirty: slab.dirty });
+        self.slabs[index] =
+            Some(ChosenSlab { disk, offset: slab.offset, stale: false, maps: slab.maps.clone(), dirty: slab.dirty });
         self.judge();
         true
     }

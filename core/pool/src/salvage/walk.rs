@@ -19,7 +19,7 @@ use crate::config::RowRecord;
 use crate::frame::{Frame, Kind};
 use crate::journal::{JOURNAL_CHUNK, is_journal_row};
 use crate::scan::Candidate;
-use crate::slab::{HEAD_BYTES, MAP_COVERS_BYTES, MOST_MAP_SEQUENCE, MOST_SLAB_BYTES, SlabHeader, map_at};
+use crate::slab::{MOST_MAP_SEQUENCE, SlabHeader, can_hold, map_at, maps};
 use crate::{PoolError, PoolErrorKind};
 
 use super::Known;
@@ -28,8 +28,6 @@ use super::Known;
 const AT_ONCE: usize = 64;
 /// Slabs that are kept of one disk.
 const MOST_SLABS: usize = 1 << 22;
-/// Maps in the head of a slab, at most.
-pub const MOST_MAPS: usize = 7;
 /// Words of dirty bits in a block map.
 const DIRTY_WORDS: usize = 4;
 
@@ -69,7 +67,7 @@ pub struct Slab {
     pub shape: Shape,
     pub units: u32,
     /// The number of the newest of each map in its head; 0 where there is none.
-    pub maps: [u64; MOST_MAPS],
+    pub maps: Box<[u64]>,
     /// Regions that may differ between copies.
     pub dirty: u32,
 }
@@ -116,12 +114,15 @@ pub async fn walk(candidate: &Candidate) -> Result<Walk, PoolError> {
             found.unreadable += 1;
             continue;
         };
-        let Some(mut slab) = open(&block, offset, &mut known) else { continue };
+        let Some((mut slab, head_bytes)) = open(&block, offset, &mut known) else { continue };
+        if offset + u64::from(slab.units) * UNIT_BYTES > units * UNIT_BYTES {
+            continue;
+        }
         if found.slabs.len() == MOST_SLABS {
             let text = format!("disk {} has more than {MOST_SLABS} slabs: leave it out", candidate.info.path);
             return Err(PoolError::new(PoolErrorKind::NoSpace, text));
         }
-        match device.read(offset, IoBuf::new(HEAD_BYTES as usize)).await {
+        match device.read(offset, IoBuf::new(head_bytes as usize)).await {
             Ok(head) => look_at_maps(&head, &mut slab),
             Err(_) => found.unreadable += 1,
         }
@@ -130,13 +131,17 @@ pub async fn walk(candidate: &Candidate) -> Result<Walk, PoolError> {
     Ok(found)
 }
 
-/// The slab whose header a block is, where it is one that may be there.
-fn open(block: &[u8], offset: u64, known: &mut Known) -> Option<Slab> {
+/// The slab whose header a block is, where it is one that may be there, and the bytes of its head.
+fn open(block: &[u8], offset: u64, known: &mut Known) -> Option<(Slab, u64)> {
     let (header, payload) = Frame::open_inline(block).ok()?;
     let frame = header.frame;
     let slab = SlabHeader::read(payload).ok()?;
     let own = frame.kind == Kind::SlabHeader && frame.offset == offset && frame.position.generation == slab.row;
-    (own && is_sound(&slab)).then(|| Slab {
+    let row = RowRecord { id: slab.row, shape: slab.shape, slab_units: slab.slab_units, slabs: Box::default() };
+    if !own || !is_sound(&slab, &row) {
+        return None;
+    }
+    let found = Slab {
         facts: known.once(Facts {
             pool: frame.pool,
             pool_name: slab.pool_name,
@@ -155,35 +160,34 @@ fn open(block: &[u8], offset: u64, known: &mut Known) -> Option<Slab> {
         replaces: frame.position.sequence,
         shape: slab.shape,
         units: slab.slab_units,
-        maps: [0; MOST_MAPS],
+        maps: vec![0; maps(&row.shape, row.slab_data_bytes()) as usize].into(),
         dirty: 0,
-    })
+    };
+    Some((found, row.slab_head_bytes()))
 }
 
 /// Whether a configuration could have such a slab.
-fn is_sound(header: &SlabHeader) -> bool {
+fn is_sound(header: &SlabHeader, row: &RowRecord) -> bool {
     let SlabHeader { shape, chunk_bytes, space_bytes, .. } = header;
     let whole = |bytes: &u64| *bytes > 0 && bytes.is_multiple_of(BLOCK_BYTES);
     let sizes = whole(chunk_bytes)
         && whole(space_bytes)
-        && *chunk_bytes <= MOST_SLAB_BYTES * u64::from(shape.data_columns())
+        && can_hold(shape, *chunk_bytes)
         && space_bytes.div_ceil(*chunk_bytes) <= u64::from(JOURNAL_CHUNK);
     let numbers = (1..u64::MAX - (1 << 33)).contains(&header.row)
         && header.space < u32::MAX >> 1
         && usize::from(header.slab) < shape.width();
-    let row = RowRecord { id: header.row, shape: *shape, slab_units: header.slab_units, slabs: Box::default() };
     let fits = || match header.chunk < JOURNAL_CHUNK {
         true => header.slab_units == slab_units(shape, *chunk_bytes),
-        false => is_journal_row(&row),
+        false => is_journal_row(row),
     };
-    sizes && numbers && fits() && row.slab_data_bytes() <= MOST_SLAB_BYTES
+    sizes && numbers && fits()
 }
 
 /// Notes the newest number of each map, and which regions are dirty.
 fn look_at_maps(head: &[u8], slab: &mut Slab) {
     let banded = slab.shape.layout.parity() > 0;
-    let maps = if banded { MOST_MAPS } else { (MOST_SLAB_BYTES / MAP_COVERS_BYTES) as usize };
-    for map in 0..maps {
+    for map in 0..slab.maps.len() {
         let mut dirty = 0;
         for slot in 0..2 {
             let at = map_at(map, slot);
@@ -206,5 +210,53 @@ fn look_at_maps(head: &[u8], slab: &mut Slab) {
             };
         }
         slab.dirty += dirty;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::Position;
+    use crate::slab::HEAD_BYTES;
+    use holdfast_model::wire::Writer;
+    use holdfast_model::{ByteSize, Layout};
+
+    #[test]
+    fn the_maps_of_a_large_slab_are_found_behind_the_first_64_kib() {
+        let (offset, row, chunk_bytes) = (64 * UNIT_BYTES, 9, 1 << 30);
+        let shape = Shape::plain(Layout::Mirror { copies: 2 }, 1, ByteSize::kib(256));
+        let header = SlabHeader {
+            pool_name: "tank".parse().expect("a name"),
+            space: 1,
+            space_uuid: Uuid::from_u128(3),
+            space_name: "vol".parse().expect("a name"),
+            space_bytes: 1 << 40,
+            chunk_bytes,
+            provisioning: Provisioning::Thin,
+            chunk: 5,
+            slab: 1,
+            row,
+            shape,
+            slab_units: slab_units(&shape, chunk_bytes),
+        };
+        let (pool, disk) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        let frame = |kind, offset, sequence| {
+            let position = Position { generation: row, sequence };
+            Frame { kind, pool, disk, offset, position, previous: 0 }
+        };
+        let mut head = frame(Kind::SlabHeader, offset, 0).seal(&header.write()).to_vec();
+        let (mut slab, head_bytes) = open(&head, offset, &mut Known::default()).expect("its own header");
+        assert!(slab.maps.len() == 16 && head_bytes > HEAD_BYTES, "{slab:?} in {head_bytes}");
+        head.resize(head_bytes as usize, 0);
+        let mut map = Writer::new();
+        map.u32(header.chunk).u16(0).u16(15);
+        (0..DIRTY_WORDS).for_each(|_| {
+            map.u64(1);
+        });
+        let at = map_at(15, 1);
+        let block = frame(Kind::BlockMap, offset + at, 7).seal(&map.into_bytes());
+        head[at as usize..][..block.len()].copy_from_slice(&block);
+        look_at_maps(&head, &mut slab);
+        assert_eq!((slab.maps[15], slab.maps.iter().sum::<u64>(), slab.dirty), (7, 7, DIRTY_WORDS as u32));
     }
 }

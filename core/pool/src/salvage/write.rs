@@ -136,7 +136,7 @@ impl Salvage {
             changes.push(Change::Row { space: id, chunk: *chunk, row: record });
             let stale = |(slab, _): (usize, _)| Change::Stale { space: id, chunk: *chunk, slab: slab as u16, stale: true };
             let of = |wanted: fn(Option<bool>) -> bool| {
-                let slabs = row.slabs.iter().map(move |slab| wanted(slab.map(|slab| slab.stale)));
+                let slabs = row.slabs.iter().map(move |slab| wanted(slab.as_ref().map(|slab| slab.stale)));
                 slabs.enumerate().filter(|(_, wanted)| *wanted)
             };
             // Those that are not there first: of the last that a group needs, rather one that is there is believed.
@@ -147,7 +147,7 @@ impl Salvage {
     }
 
     fn place(&self, row: &ChosenRow, index: usize, missed: &mut Missed) -> SlabPlace {
-        match row.slabs[index] {
+        match &row.slabs[index] {
             Some(slab) => {
                 let area = &self.members[usize::from(slab.disk)].area;
                 SlabPlace::new(slab.disk, ((slab.offset - area.reserved_bytes) / UNIT_BYTES) as u32)

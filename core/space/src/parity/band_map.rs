@@ -13,13 +13,14 @@ use holdfast_model::Uuid;
 use holdfast_model::wire::{Reader, Writer};
 use holdfast_pool::Position;
 use holdfast_pool::frame::{Frame, Kind};
+use holdfast_pool::slab::BAND_MAP_BLOCKS;
 
 use super::geometry::Geometry;
 
 /// The place of a band that has none: it reads as zeros.
 pub const NOWHERE: u16 = u16::MAX;
 /// Data blocks that a map covers, at most.
-const MAP_BLOCKS: u32 = 16_384;
+const MAP_BLOCKS: u32 = BAND_MAP_BLOCKS as u32;
 const MAP_BANDS: usize = 512;
 const MISSED_WORDS: usize = MAP_BANDS / 64;
 const WRITTEN_WORDS: usize = MAP_BLOCKS as usize / 64;

@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use holdfast_device::IoSlice;
 
+use crate::sums::sums_of;
+
 use super::geometry::bytes_of;
 use super::journal::Record;
 
@@ -16,10 +18,36 @@ use super::journal::Record;
 pub enum Content {
     /// These bytes.
     Bytes(IoSlice),
-    /// What the journal has from here on; the extent holds the record.
-    Logged(u64),
+    /// What only the journal has.
+    Logged(Logged),
     /// Nothing: they read as zeros.
     Nothing,
+}
+
+/// Blocks that only the journal has; the extent holds their record.
+#[derive(Clone, Debug)]
+pub struct Logged {
+    /// Where they begin in the log.
+    pub at: u64,
+    /// The checksums of blocks, and which of these is the first.
+    sums: Arc<[u32]>,
+    first: usize,
+}
+
+impl Logged {
+    /// These blocks, which begin in the log at `at`.
+    pub fn new(at: u64, bytes: &[u8]) -> Self {
+        Self { at, sums: sums_of(bytes).collect(), first: 0 }
+    }
+
+    fn after(&self, skip: u32) -> Self {
+        Self { at: self.at + bytes_of(skip) as u64, sums: self.sums.clone(), first: self.first + skip as usize }
+    }
+
+    /// Whether these are the blocks, or the first of them.
+    pub fn are(&self, bytes: &[u8]) -> bool {
+        sums_of(bytes).zip(&self.sums[self.first..]).all(|(found, known)| found == *known)
+    }
 }
 
 impl Content {
@@ -27,7 +55,7 @@ impl Content {
     pub fn part(&self, skip: u32, len: u32) -> Self {
         match self {
             Self::Bytes(bytes) => Self::Bytes(bytes.slice(bytes_of(skip), bytes_of(len))),
-            Self::Logged(at) => Self::Logged(at + bytes_of(skip) as u64),
+            Self::Logged(logged) => Self::Logged(logged.after(skip)),
             Self::Nothing => Self::Nothing,
         }
     }

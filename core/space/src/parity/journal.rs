@@ -22,7 +22,6 @@ use crate::row::Row;
 use crate::space::Inner;
 use crate::stripe::segments;
 
-use super::geometry::bytes_of;
 use super::record::{Entry, Head, MOST_ENTRIES, MOST_RECORD_BYTES, Place};
 
 /// Bytes before the log: two anchors.
@@ -45,11 +44,18 @@ pub struct Record {
     pub bands: Vec<(u32, u32)>,
 }
 
+impl Record {
+    /// A record that stands at `at`.
+    pub(super) fn new(at: u64, sequence: u64, previous: u32, bands: Vec<(u32, u32)>) -> Self {
+        Self { at, sequence, previous, bands }
+    }
+}
+
 /// An open journal.
 pub struct Journal {
-    pool: Uuid,
-    space: Uuid,
-    id: u64,
+    pub(super) pool: Uuid,
+    pub(super) space: Uuid,
+    pub(super) id: u64,
     rows: Vec<Arc<Row>>,
     row_bytes: u64,
     state: Mutex<Log>,
@@ -57,11 +63,12 @@ pub struct Journal {
     pub(super) appending: tokio::sync::Mutex<Chain>,
 }
 
-struct Log {
-    head: u64,
+/// The log as it stands.
+pub struct Log {
+    pub(super) head: u64,
     /// Where the newest anchor says that it begins.
-    tail: u64,
-    records: VecDeque<Arc<Record>>,
+    pub(super) tail: u64,
+    pub(super) records: VecDeque<Arc<Record>>,
 }
 
 /// What the next record refers to.
@@ -73,16 +80,14 @@ pub struct Chain {
     pub(super) replaced: bool,
 }
 
-/// A record that was found on disk.
-pub struct FoundRecord {
-    /// It; in the log while somebody holds it.
-    pub record: Arc<Record>,
-    /// What it tells.
-    pub entries: Vec<Entry>,
-    /// The blocks that it brings along.
-    pub blocks: IoSlice,
-    /// Where it ends.
-    pub end: u64,
+/// A stretch of the log in one of its rows.
+pub struct Stretch<'a> {
+    /// The row.
+    pub row: &'a Arc<Row>,
+    /// Where it begins in the row's data.
+    pub offset: u64,
+    /// Its length.
+    pub len: usize,
 }
 
 /// A record to be written: entries, and what they bring along.
@@ -128,7 +133,7 @@ impl Journal {
         Self { pool, space, id, rows, row_bytes, state: Mutex::new(log), appending: tokio::sync::Mutex::new(chain) }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Log> {
+    pub(super) fn lock(&self) -> std::sync::MutexGuard<'_, Log> {
         self.state.lock().expect("no panic while held")
     }
 
@@ -195,23 +200,28 @@ impl Journal {
     }
 
     /// The place of a record.
-    fn place(&self, at: u64, sequence: u64, previous: u32) -> Place {
+    pub(super) fn place(&self, at: u64, sequence: u64, previous: u32) -> Place {
         Place { pool: self.pool, space: self.space, journal: self.id, at, sequence, previous }
     }
 
-    /// Where a stretch of the log is: its rows, offsets in them, and lengths.
-    fn stretches(&self, at: u64, len: u64) -> Vec<(&Arc<Row>, u64, usize)> {
+    /// Where a part of the log is.
+    pub(super) fn stretches(&self, at: u64, len: u64) -> Vec<Stretch<'_>> {
         let mut found = Vec::new();
         let (mut at, mut left) = (at, len);
         while left > 0 {
             let offset = ANCHOR_BYTES + at % self.capacity();
             let (row, within) = (offset / self.row_bytes, offset % self.row_bytes);
             let part = left.min(self.row_bytes - within).min(self.capacity() - at % self.capacity());
-            found.push((&self.rows[row as usize], within, part as usize));
+            found.push(Stretch { row: &self.rows[row as usize], offset: within, len: part as usize });
             at += part;
             left -= part;
         }
         found
+    }
+
+    /// Where an anchor is, the first or the second.
+    pub(super) fn anchor(&self, slot: u64) -> Stretch<'_> {
+        Stretch { row: &self.rows[0], offset: slot * BLOCK_BYTES, len: BLOCK_BYTES as usize }
     }
 }
 
@@ -262,7 +272,7 @@ impl Inner {
         parts.extend(draft.blocks.iter().cloned());
         let taken = parts[0].len() as u64 + brought;
         self.write_log(journal, at, parts).await?;
-        let record = Arc::new(Record { at, sequence: chain.sequence, previous: chain.previous, bands: draft.bands.clone() });
+        let record = Arc::new(Record::new(at, chain.sequence, chain.previous, draft.bands.clone()));
         chain.sequence += 1;
         chain.previous = own;
         let mut log = journal.lock();
@@ -297,9 +307,9 @@ impl Inner {
         };
         chain.anchor += 1;
         let block = place.seal_anchor(chain.anchor).freeze();
-        let offset = chain.anchor % 2 * BLOCK_BYTES;
-        for segment in segments(journal.rows[0].shape(), offset, block.len()) {
-            self.write_segment(&journal.rows[0], &segment, block.clone(), Durability::Durable).await?;
+        let Stretch { row, offset, len } = journal.anchor(chain.anchor % 2);
+        for segment in segments(row.shape(), offset, len) {
+            self.write_segment(row, &segment, block.clone(), Durability::Durable).await?;
         }
         journal.lock().tail = place.at;
         Ok(())
@@ -320,7 +330,7 @@ impl Inner {
         let mut at = at;
         for part in gather(parts) {
             let mut done = 0;
-            for (row, offset, len) in journal.stretches(at, part.len() as u64) {
+            for Stretch { row, offset, len } in journal.stretches(at, part.len() as u64) {
                 let base = done;
                 for segment in segments(row.shape(), offset, len) {
                     let data = part.slice(base + segment.at, segment.len);
@@ -331,76 +341,6 @@ impl Inner {
             at += part.len() as u64;
         }
         futures_util::future::join_all(writes).await.into_iter().collect()
-    }
-
-    /// Reads a stretch of the log.
-    pub(super) async fn read_log(&self, journal: &Journal, at: u64, len: usize) -> Result<IoBuf, IoError> {
-        self.read_range(journal.stretches(at, len as u64)).await
-    }
-
-    /// Reads stretches of rows, one behind the other.
-    async fn read_range(&self, stretches: Vec<(&Arc<Row>, u64, usize)>) -> Result<IoBuf, IoError> {
-        let mut whole = IoBuf::new(stretches.iter().map(|(.., len)| len).sum());
-        let mut done = 0;
-        for (row, offset, len) in stretches {
-            for segment in segments(row.shape(), offset, len) {
-                let data = self.read_segment(row, &segment, IoBuf::new(segment.len)).await?;
-                whole[done..done + data.len()].copy_from_slice(&data);
-                done += data.len();
-            }
-        }
-        Ok(whole)
-    }
-
-    /// Finds the log: from the place in the newest anchor on, record by record, while each is whole. `band_of` tells to which
-    /// band an entry belongs.
-    pub async fn read_journal(
-        &self,
-        journal: &Journal,
-        band_of: impl Fn(&Entry) -> (u32, u32),
-    ) -> Result<Vec<FoundRecord>, IoError> {
-        let mut records = Vec::new();
-        let mut chain = journal.appending.lock().await;
-        let mut start = journal.place(0, 1, 0);
-        let anchors = self.read_range(vec![(&journal.rows[0], 0, ANCHOR_BYTES as usize)]).await?;
-        for block in anchors.chunks(BLOCK_BYTES as usize) {
-            if let Some((number, place)) = Place::open_anchor(journal.pool, journal.space, journal.id, block)
-                && number > chain.anchor
-            {
-                (chain.anchor, start) = (number, place);
-            }
-        }
-        let (mut at, mut left) = (start.at, journal.capacity());
-        (chain.sequence, chain.previous) = (start.sequence, start.previous);
-        while left >= BLOCK_BYTES {
-            let place = journal.place(at, chain.sequence, chain.previous);
-            let first = self.read_log(journal, at, BLOCK_BYTES as usize).await?;
-            let Some(head_bytes) = place.head_bytes(&first).filter(|bytes| *bytes as u64 <= left) else { break };
-            let head = self.read_log(journal, at, head_bytes).await?;
-            let Some((head, crc)) = place.open(&head) else { break };
-            let data_bytes = bytes_of(head.blocks);
-            let whole = head_bytes as u64 + data_bytes as u64;
-            if whole > left {
-                break;
-            }
-            let data = self.read_log(journal, at + head_bytes as u64, data_bytes).await?;
-            let mut found_crc = Crc32c::new();
-            found_crc.add(&data);
-            if found_crc.value() != head.crc {
-                break;
-            }
-            let bands = head.entries.iter().map(&band_of).collect();
-            let record = Arc::new(Record { at, sequence: chain.sequence, previous: chain.previous, bands });
-            journal.lock().records.push_back(record.clone());
-            at += whole;
-            left -= whole;
-            chain.sequence += 1;
-            chain.previous = crc;
-            records.push(FoundRecord { record, entries: head.entries, blocks: data.freeze(), end: at });
-        }
-        let mut log = journal.lock();
-        (log.tail, log.head) = (start.at, at);
-        Ok(records)
     }
 }
 

@@ -13,9 +13,10 @@ use crate::row::Row;
 use crate::seldom::seldom;
 use crate::space::Inner;
 
-use super::dirty::{Content, Extent};
+use super::dirty::{Content, Extent, Logged};
+use super::found::FoundRecord;
 use super::geometry::{Geometry, bytes_of};
-use super::journal::{FoundRecord, Journal};
+use super::journal::Journal;
 use super::record::{Blocks, Entry, Intent};
 
 /// By row and band, up to which stamp something is done with.
@@ -94,17 +95,18 @@ impl Inner {
             }
         }
         for record in &records {
-            self.replay_record(record, &voids).await?;
+            let blocks = self.blocks_of(journal, record).await?;
+            self.replay_record(record, &blocks, &voids).await?;
         }
         Ok(())
     }
 
-    async fn replay_record(&self, record: &FoundRecord, voids: &Stamps) -> Result<(), IoError> {
+    async fn replay_record(&self, record: &FoundRecord, brought: &IoSlice, voids: &Stamps) -> Result<(), IoError> {
         let mut at = 0;
         for (entry, (_, band)) in record.entries.iter().zip(&record.record.bands) {
             let len = bytes_of(entry.blocks());
-            let blocks = record.blocks.slice(at, len);
-            let log_at = record.end - record.blocks.len() as u64 + at as u64;
+            let blocks = brought.slice(at, len);
+            let log_at = record.blocks_at + at as u64;
             at += len;
             let (chunk, row, stamp) = match entry {
                 Entry::Written(blocks) | Entry::Emptied(blocks) => (blocks.chunk, blocks.row, blocks.stamp),
@@ -152,7 +154,9 @@ impl Inner {
             return Err(self.bad_record(record));
         }
         let content = match content {
-            Content::Bytes(_) if self.backlog.bytes() > self.settings.backlog_bytes => Content::Logged(at),
+            Content::Bytes(bytes) if self.backlog.bytes() > self.settings.backlog_bytes => {
+                Content::Logged(Logged::new(at, &bytes))
+            }
             content => content,
         };
         let held = vec![(found.stamp, record.record.clone())];

@@ -10,7 +10,7 @@ use crate::row::Row;
 use crate::space::Inner;
 
 use super::backlog::Logging;
-use super::dirty::{Content, Extent};
+use super::dirty::{Content, Extent, Logged};
 use super::geometry::bytes_of;
 use super::journal::Journal;
 
@@ -36,9 +36,9 @@ impl Inner {
             let waiting = state.dirty.get_mut(band).into_iter().flat_map(super::dirty::Dirty::extents_mut);
             for (first, extent) in waiting {
                 let within = first >= *start && first + extent.len <= start + len && extent.stamp == *stamp;
-                if within && matches!(extent.content, Content::Bytes(_)) {
-                    self.backlog.take(extent.bytes());
-                    extent.content = Content::Logged(at + u64::from(first - start) * BLOCK_BYTES);
+                if within && let Content::Bytes(bytes) = &extent.content {
+                    self.backlog.take(bytes.len());
+                    extent.content = Content::Logged(Logged::new(at + u64::from(first - start) * BLOCK_BYTES, bytes));
                 }
             }
             drop(state);
@@ -50,10 +50,10 @@ impl Inner {
     /// Reads what the journal has of extents.
     pub async fn fetch(&self, extents: &mut [(u32, Extent)]) -> Result<(), IoError> {
         for (_, extent) in extents {
-            if let Content::Logged(at) = extent.content {
+            if let Content::Logged(logged) = &extent.content {
                 let journal = self.journal().await?;
-                let bytes = self.read_log(&journal, at, bytes_of(extent.len)).await?;
-                extent.content = Content::Bytes(bytes.freeze());
+                let bytes = self.read_log(&journal, logged.at, bytes_of(extent.len), |bytes| logged.are(bytes)).await?;
+                extent.content = Content::Bytes(bytes.ok_or_else(|| self.lost_log(logged.at))?.freeze());
             }
         }
         Ok(())

@@ -8,7 +8,7 @@ use holdfast_device::sim::ErrorPersistence;
 use holdfast_device::{Durability, IoBuf, IoSlice};
 use holdfast_model::{BLOCK_BYTES, ByteSize, Integrity, Layout, Shape};
 use holdfast_pool::Pool;
-use holdfast_space::{Space, SpaceSettings};
+use holdfast_space::{Space, SpaceSettings, Unlimited};
 
 use crate::scrub::{BLOCKS, byte_of, held, mirror, parity, place, pull, spoil, story};
 use crate::world::World;
@@ -79,6 +79,19 @@ fn a_checksum_that_cannot_be_written_withholds_nothing() {
             assert_eq!(answer(&space, 0).await, Some(0x77));
         });
     }
+}
+
+#[test]
+fn checksums_that_cannot_be_read_are_written_anew_and_are_no_corruption() {
+    story(0, summed(mirror(2)), |world, pool, space| async move {
+        let (disk, at) = place(&space, 1, 0);
+        let sums = at + pool.row(space.record().id, 0).expect("a row").slab_data_bytes();
+        world.disk(disk).fail_reads(sums..sums + BLOCK_BYTES, ErrorPersistence::UntilRewritten);
+        for (repaired, told) in [(1, "scrubbed"), (0, "and again")] {
+            let found = space.scrub(&Unlimited).await.expect("all else can be read");
+            assert_eq!((found.mismatched_blocks, found.repaired_blocks, found.unrepaired_blocks), (0, repaired, 0), "{told}");
+        }
+    });
 }
 
 #[test]

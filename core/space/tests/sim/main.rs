@@ -4,6 +4,8 @@
 mod checksums;
 mod enclosures;
 mod extents;
+mod journal;
+mod large;
 mod model;
 mod parity;
 mod plan;

@@ -70,12 +70,26 @@ impl Model {
         Self(Rc::new(RefCell::new(State { unit, units, open: Vec::new(), is_open, readings: 0, now: 1, next_value: 1 })))
     }
 
-    /// The space grew, by zeros.
-    pub fn grow(&self, size_bytes: u64) {
+    /// The space grew by zeros, or gave up for good what it held beyond its new end.
+    pub fn resize(&self, before: u64, size_bytes: u64) {
+        if size_bytes < before {
+            let given_up = self.begin(size_bytes, (before - size_bytes) as usize, true);
+            return self.end(&given_up, true, true);
+        }
         let mut state = self.0.borrow_mut();
-        let count = size_bytes as usize / state.unit;
+        let count = (size_bytes as usize / state.unit).max(state.units.len());
         state.units.resize(count, Vec::new());
         state.is_open.resize(count, false);
+    }
+
+    /// Whether everything in a range may read as zeros now.
+    pub fn may_be_zeros(&self, from: u64, to: u64) -> bool {
+        let state = self.0.borrow();
+        let units = &state.units[from as usize / state.unit..to as usize / state.unit];
+        units.iter().all(|unit| {
+            let latest = unit.iter().filter(|write| write.done).map(|write| write.begun).max();
+            or_zero(unit).iter().any(|write| write.value == 0 && latest.is_none_or(|begun| begun <= write.ended))
+        })
     }
 
     /// Begins a write, of zeros or of a value of its own.
@@ -129,6 +143,12 @@ impl Model {
         }
     }
 
+    /// A write was refused before it began.
+    pub fn withdraw(&self, begun: &Begun) {
+        let state = &mut *self.0.borrow_mut();
+        state.units[begun.first..begun.end].iter_mut().for_each(|unit| unit.retain(|write| write.begun != begun.begun));
+    }
+
     /// A flush begins.
     pub fn begin_flush(&self) -> Flush {
         Flush(self.0.borrow_mut().tick())
@@ -159,6 +179,11 @@ impl Model {
         state.readings += 1;
         let (first, end) = (offset as usize / state.unit, (offset as usize + len) / state.unit);
         Reading { first, begun, before: state.units[first..end].to_vec() }
+    }
+
+    /// A read was refused.
+    pub fn abandon(&self, _reading: Reading) {
+        self.0.borrow_mut().readings -= 1;
     }
 
     /// Checks what a read brought.

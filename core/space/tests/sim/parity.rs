@@ -13,9 +13,9 @@ use rand::{Rng, SeedableRng};
 
 use crate::world::World;
 
-const BLOCK: usize = BLOCK_BYTES as usize;
+pub const BLOCK: usize = BLOCK_BYTES as usize;
 
-fn machine(seed: u64, disks: usize, disk_bytes: u64) -> World {
+pub fn machine(seed: u64, disks: usize, disk_bytes: u64) -> World {
     machine_of(seed, disks, disk_bytes, Latency::None)
 }
 
@@ -38,11 +38,11 @@ fn machine_of(seed: u64, disks: usize, disk_bytes: u64, latency: Latency) -> Wor
     World::new(sim, (0..disks).map(spec).collect())
 }
 
-fn parity(parity: u8, columns: u16, interleave: ByteSize) -> Shape {
+pub fn parity(parity: u8, columns: u16, interleave: ByteSize) -> Shape {
     Shape::plain(Layout::Parity { parity }, columns, interleave)
 }
 
-fn create(world: &World, shape: Shape, size_bytes: u64, settings: SpaceSettings) -> (Arc<Pool>, Arc<Space>) {
+pub fn create(world: &World, shape: Shape, size_bytes: u64, settings: SpaceSettings) -> (Arc<Pool>, Arc<Space>) {
     let create = world.create("tank");
     let made = world.sim.run(async move {
         let pool = create.await;
@@ -56,7 +56,7 @@ fn create(world: &World, shape: Shape, size_bytes: u64, settings: SpaceSettings)
     made.expect("no power cut is planned")
 }
 
-fn import(world: &World) -> (Arc<Pool>, Arc<Space>) {
+pub fn import(world: &World) -> (Arc<Pool>, Arc<Space>) {
     let import = world.import();
     let up = world.sim.run(async move {
         let pool = import.await.expect("enough disks are there");
@@ -66,11 +66,11 @@ fn import(world: &World) -> (Arc<Pool>, Arc<Space>) {
     up.expect("no power cut is planned")
 }
 
-fn data(byte: u8, blocks: usize) -> IoSlice {
+pub fn data(byte: u8, blocks: usize) -> IoSlice {
     IoSlice::padded(&vec![byte; blocks * BLOCK])
 }
 
-async fn byte_at(space: &Space, offset: u64) -> u8 {
+pub async fn byte_at(space: &Space, offset: u64) -> u8 {
     let block = space.read(offset, IoBuf::new(BLOCK)).await.expect("it can be read");
     assert!(block.iter().all(|byte| *byte == block[0]), "a block is of one piece");
     block[0]

@@ -134,6 +134,8 @@ fn requests_that_began_before_end_before_anything_is_given_up() {
             let late = async {
                 for _ in 0..50 {
                     let _ = space.write(random.range(0..SIZE / BLOCK_BYTES) * BLOCK_BYTES, data(1), Durability::Cached).await;
+                    let size = space.record().size_bytes;
+                    assert!(space.map().iter().all(|row| row.offset_bytes + row.len_bytes <= size), "{shape}");
                 }
             };
             let (shrunk, writes, ()) = futures_util::future::join3(space.shrink(4 * MIB, true), writes, late).await;

@@ -9,13 +9,14 @@ use holdfast_device::sim::{Disappearance, Latency, Sim, SimDiskSpec, SimRandom};
 use holdfast_device::{Device, Durability, IoBuf, IoErrorKind, IoSlice};
 use holdfast_model::{BLOCK_BYTES, ByteSize, DiskState, Integrity, Layout, Provisioning, Shape};
 use holdfast_pool::frame::{Frame, Kind, Position};
-use holdfast_pool::slab::{SlabHeader, map_at};
+use holdfast_pool::slab::{HEAD_BYTES, SlabHeader, map_at};
 use holdfast_pool::{
     Area, JOURNAL_CHUNK, JournalFound, Pool, PoolError, PoolErrorKind, RowRecord, Salvage, SpaceSpec, UNIT_BYTES,
 };
 use holdfast_space::{Ended, Space, SpaceSettings, Unlimited};
 
 use crate::over_seeds;
+use crate::spoil::Spoiled;
 use crate::world::World;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
@@ -622,4 +623,32 @@ fn a_slab_that_moved_after_a_restart_leaves_its_row_complete() {
         let chunks = salvage.spaces[0].chunks;
         assert_eq!((chunks.degraded, chunks.missing), (0, 0), "{shape}: {:?}", salvage.spaces[0].doubts);
     }
+}
+
+#[test]
+fn a_scrub_tells_and_mends_nothing_before_the_space_is_accepted() {
+    let world = machine(14, 3, Latency::None);
+    let (_pool, space) = create(&world, mirror(3, 1), Provisioning::Thin, MIB);
+    let written = world.sim.run(async move {
+        space.write(0, data(7, 40), Durability::Durable).await.expect("room");
+        space.close().await.expect("closes");
+        space.map()
+    });
+    let slab = written.expect("no power cut is planned")[0].slabs[1].clone();
+    restart(&world);
+    let (_pool, space) = salvaged(&world);
+    let index: usize = slab.path.trim_start_matches("/sim/").parse().expect("a number");
+    let spoiled = Spoiled::block(&world.disk(index), slab.offset_bytes + HEAD_BYTES + 9 * BLOCK_BYTES, &world.sim.random());
+    let done = world.sim.run(async move {
+        for _ in 0..2 {
+            let found = space.scrub(&Unlimited).await.expect("all can be read");
+            assert_eq!((found.mismatched_blocks, found.repaired_blocks, found.unrepaired_blocks), (1, 0, 1));
+            assert!(spoiled.is_untouched(), "it is told and left");
+        }
+        assert!(space.accept().await.expect("a quorum is there"));
+        let found = space.scrub(&Unlimited).await.expect("all can be read");
+        assert_eq!((found.mismatched_blocks, found.repaired_blocks, found.unrepaired_blocks), (1, 1, 0));
+        assert!(spoiled.is_healed());
+    });
+    done.expect("no power cut is planned");
 }

@@ -318,13 +318,13 @@ fn the_pace_is_asked_before_each_step_and_told_of_all() {
         story(seed as u64, shape, |_, _, space| async move {
             let whole = Counting::stopping_after(u64::MAX);
             let found = space.scrub(&whole).await.expect("nobody stops it");
-            assert_eq!(whole.done.load(Ordering::Relaxed), space.scrub_bytes());
+            assert_eq!(whole.done.load(Ordering::Relaxed), space.scrub_bytes(0));
             let largest = whole.largest.load(Ordering::Relaxed);
             assert!((BLOCK_BYTES..=1 << 20).contains(&largest), "{largest}");
             assert!(found.checked_bytes >= BLOCKS * BLOCK_BYTES && found.unchecked_bytes == 0);
             let short = Counting::stopping_after(1);
             assert!(matches!(space.scrub(&short).await, Err(Ended::Stopped)));
-            assert!(short.done.load(Ordering::Relaxed) < space.scrub_bytes());
+            assert!(short.done.load(Ordering::Relaxed) < space.scrub_bytes(0));
         });
     }
 }

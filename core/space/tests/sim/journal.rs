@@ -1,0 +1,149 @@
+//! Journals of which the copies rot: what was written durably lasts as long as one copy of each of its blocks is sound.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use holdfast_device::sim::{ErrorPersistence, SimDisk, SimRandom};
+use holdfast_device::{Durability, IoBuf};
+use holdfast_model::{BLOCK_BYTES, ByteSize};
+use holdfast_pool::Pool;
+use holdfast_pool::slab::HEAD_BYTES;
+use holdfast_space::{Space, SpaceSettings};
+
+use crate::parity::{BLOCK, byte_at, create, data, import, machine, parity};
+use crate::spoil::Spoiled;
+use crate::world::World;
+
+/// The disk and the place of each copy of a block of the journal.
+type Copies = Vec<(Arc<SimDisk>, u64)>;
+
+/// Every block of the journal, anchors included, by its copies.
+fn journal_blocks(world: &World, pool: &Pool, space: u32) -> Vec<Copies> {
+    let disks = pool.disks();
+    let mut blocks = Vec::new();
+    for (_, row) in pool.journal_rows(space) {
+        let copies = usize::from(row.shape.layout.copies());
+        for column in row.slabs.chunks(copies) {
+            for block in 0..row.slab_data_bytes() / BLOCK_BYTES {
+                let place = |slab: &holdfast_pool::SlabPlace| {
+                    let serial = &disks.iter().find(|disk| disk.record.index == slab.disk()).expect("a member").record.serial;
+                    let disk = world.disks().into_iter().find(|disk| disk.spec().serial == *serial).expect("of this machine");
+                    let start = pool.disk(slab.disk()).expect("a member").area.unit_at(slab.unit()) + HEAD_BYTES;
+                    (disk, start + block * BLOCK_BYTES)
+                };
+                blocks.push(column.iter().map(place).collect());
+            }
+        }
+    }
+    blocks
+}
+
+/// Whether a copy of a block holds anything.
+fn is_used(copies: &Copies) -> bool {
+    copies.iter().any(|(disk, at)| disk.peek(*at, BLOCK).iter().any(|byte| *byte != 0))
+}
+
+/// Spoils all that as many disks hold of the journal as the layout bears losses.
+fn rot_disks(blocks: &[Copies], losses: usize, random: &SimRandom) -> Vec<Spoiled> {
+    let rotten: Vec<String> = blocks[0].iter().take(losses).map(|(disk, _)| disk.spec().serial.clone()).collect();
+    let copies = blocks.iter().filter(|copies| is_used(copies)).flatten();
+    let on_rotten: Vec<_> = copies.filter(|(disk, _)| rotten.contains(&disk.spec().serial)).collect();
+    on_rotten.into_iter().filter(|_| random.chance(7, 10)).map(|(disk, at)| Spoiled::block(disk, *at, random)).collect()
+}
+
+/// Spoils one copy of a few blocks, here and there.
+fn rot_blocks(blocks: &[Copies], random: &SimRandom) -> Vec<Spoiled> {
+    let used: Vec<&Copies> = blocks.iter().filter(|copies| is_used(copies)).collect();
+    let spoil = |copies: &&Copies| {
+        let (disk, at) = random.pick(copies).expect("a journal has copies");
+        Spoiled::block(disk, *at, random)
+    };
+    used.iter().filter(|_| random.chance(4, used.len() as u32)).map(spoil).collect()
+}
+
+/// Writes durably, so that the journal holds it, and answers what is where.
+async fn load(space: &Space, random: &SimRandom) -> BTreeMap<u64, u8> {
+    let mut held = BTreeMap::new();
+    for step in 0..80u8 {
+        let (first, blocks) = (random.range(0..1900u64), random.range(1..24u64));
+        let durability = if random.chance(9, 10) { Durability::Durable } else { Durability::Cached };
+        space.write(first * BLOCK_BYTES, data(step + 1, blocks as usize), durability).await.expect("there is room");
+        held.extend((first..first + blocks).map(|block| (block, step + 1)));
+    }
+    space.flush().await.expect("flushes");
+    held
+}
+
+async fn check(space: &Space, held: &BTreeMap<u64, u8>, seed: u64) {
+    for (block, byte) in held {
+        assert_eq!(byte_at(space, block * BLOCK_BYTES).await, *byte, "seed {seed} block {block}");
+    }
+}
+
+#[test]
+fn a_record_is_taken_from_the_copies_that_are_whole() {
+    let mut spoiled = 0;
+    for seed in 0..120 {
+        let world = machine(seed, 5, 64 << 20);
+        let losses = 1 + (seed % 2) as u8;
+        let shape = parity(losses, 5, ByteSize::kib(64));
+        let (pool, space) = create(&world, shape, 8 << 20, SpaceSettings::default());
+        let id = space.record().id;
+        let random = world.sim.random();
+        let held = world.sim.run(async move { load(&space, &random).await }).expect("no power cut is planned");
+        let blocks = journal_blocks(&world, &pool, id);
+        drop(pool);
+        match seed % 4 {
+            0 | 1 => world.sim.kill(),
+            _ => {
+                world.sim.cut_power();
+                world.sim.restart();
+            }
+        }
+        let random = world.sim.random();
+        let rotten = if seed % 3 == 0 { rot_disks(&blocks, losses.into(), &random) } else { rot_blocks(&blocks, &random) };
+        spoiled += rotten.len();
+        let (_pool, space) = import(&world);
+        let clock = world.sim.clock();
+        let done = world.sim.run(async move {
+            check(&space, &held, seed).await;
+            space.tidy().await.expect("housekeeping works");
+            clock.sleep(std::time::Duration::from_secs(1)).await;
+            check(&space, &held, seed).await;
+            assert_eq!(space.verify().await.expect("it can be read").mismatched_blocks, 0, "seed {seed}");
+            space.close().await.expect("closes");
+        });
+        done.expect("no power cut is planned");
+    }
+    assert!(spoiled > 1000, "only {spoiled} blocks were spoiled");
+}
+
+/// A copy that rots while the journal alone holds what was written.
+#[test]
+fn what_only_the_journal_holds_is_checked_when_it_is_read() {
+    for seed in 0..20 {
+        let world = machine(seed, 5, 64 << 20);
+        let settings = SpaceSettings { backlog_bytes: 64 << 10, ..SpaceSettings::default() };
+        let (pool, space) = create(&world, parity(1, 5, ByteSize::kib(64)), 8 << 20, settings);
+        let id = space.record().id;
+        let random = world.sim.random();
+        let held = world.sim.run(async move { load(&space, &random).await }).expect("no power cut is planned");
+        let blocks = journal_blocks(&world, &pool, id);
+        drop(pool);
+        world.sim.kill();
+        let import = world.import();
+        let random = world.sim.random();
+        let done = world.sim.run(async move {
+            let pool = import.await.expect("all disks are there");
+            let space = Space::open(pool.clone(), id, settings).expect("it is there");
+            // The first read carries the journal out, and keeps in memory what there is room for.
+            space.read(0, IoBuf::new(BLOCK)).await.expect("it can be read");
+            let rotten = rot_disks(&blocks, 1, &random);
+            let (disk, at) = &blocks[blocks.len() / 2][1];
+            disk.fail_reads(*at..at + BLOCK_BYTES, ErrorPersistence::UntilRewritten);
+            assert!(!rotten.is_empty());
+            check(&space, &held, seed).await;
+        });
+        done.expect("no power cut is planned");
+    }
+}
