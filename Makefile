@@ -8,26 +8,48 @@ ROUNDS ?=
 RUNTIME ?=
 QUICK ?=
 PIN ?=
+WEB := manage/web
+WEB_SOURCES := $(shell find $(WEB)/src $(WEB)/public -type f) $(wildcard $(WEB)/*.json $(WEB)/*.ts $(WEB)/*.js $(WEB)/index.html)
 
-.PHONY: run test bench lint soak fuzz packages
+.PHONY: run test bench lint soak fuzz packages console screenshots
 
-run: packages
+run: console
 	$(CARGO) run --release --package holdfast -- demo
 
 packages:
 	@scripts/packages.sh
 
-test: packages
+# The console is built before the daemon, which carries it.
+console: packages
+	@$(MAKE) --no-print-directory $(WEB)/dist/assets
+
+# Not 'npm ci': that refuses a lock that was made where packages for other platforms could not be had.
+$(WEB)/node_modules/.package-lock.json: $(WEB)/package-lock.json
+	cd $(WEB) && npm install --ignore-scripts --no-save
+	@# The npm of Debian 12 leaves this link out.
+	cd $(WEB)/node_modules/.bin && ln -sf ../node-linux-*/bin/node node
+
+$(WEB)/dist/assets: $(WEB)/node_modules/.package-lock.json $(WEB_SOURCES)
+	cd $(WEB) && npm run build
+
+test: console
 	$(CARGO) build --workspace --all-targets --profile test
 	HOLDFAST_BIN=$(DAEMON) $(CARGO) test --workspace
+	scripts/api-fuzz.sh $(DAEMON)
+	cd $(WEB) && HOLDFAST_BIN=$(DAEMON) npm test
 	@if [ -x scripts/fuzz-short.sh ]; then scripts/fuzz-short.sh 60; fi
 
-lint: packages
+screenshots: console
+	$(CARGO) build --package holdfast --profile test
+	cd $(WEB) && HOLDFAST_BIN=$(DAEMON) npm run screenshots
+
+lint: console
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
+	cd $(WEB) && npm run check
 
-bench: packages
+bench: console
 	$(CARGO) build --release --package holdfast --package holdfast-tests --bins
 	@HOLDFAST_BIN=$(TARGET)/release/holdfast ROUNDS=$(ROUNDS) RUNTIME=$(RUNTIME) QUICK=$(QUICK) PIN=$(PIN) $(TARGET)/release/bench
 	@HOLDFAST_BIN=$(TARGET)/release/holdfast ROUNDS=$(ROUNDS) RUNTIME=$(RUNTIME) QUICK=$(QUICK) PIN=$(PIN) \
@@ -35,10 +57,11 @@ bench: packages
 	@ROUNDS=$(ROUNDS) QUICK=$(QUICK) $(TARGET)/release/parity
 	@ROUNDS=$(ROUNDS) QUICK=$(QUICK) $(TARGET)/release/stripes
 	@HOLDFAST_BIN=$(TARGET)/release/holdfast ROUNDS=$(ROUNDS) $(TARGET)/release/jobs
+	@HOLDFAST_BIN=$(TARGET)/release/holdfast ROUNDS=$(ROUNDS) $(TARGET)/release/qos
 	@$(TARGET)/release/simulated
 	@$(TARGET)/release/rebuild
 
-soak: packages
+soak: console
 	$(CARGO) build --workspace --all-targets --profile test
 	HOLDFAST_SEEDS=20000 $(CARGO) test --package holdfast-pool --package holdfast-space
 	HOLDFAST_BIN=$(DAEMON) HOLDFAST_KILLS=200 $(CARGO) test --package holdfast-tests --test end_to_end -- --nocapture crash

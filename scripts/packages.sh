@@ -3,12 +3,15 @@
 set -eu
 
 build="gcc g++ libc6-dev make ca-certificates git"
-clients="libnbd-bin nbdkit qemu-utils fio openssl"
+clients="libnbd-bin nbdkit qemu-utils fio openssl curl python3-venv"
 systems="util-linux mount e2fsprogs btrfs-progs fuse3 postgresql-15"
 oracles="libisal2"
+browser="chromium"
+# Any Node will do to begin with: the console's packages bring their own.
+command -v npm >/dev/null || build="$build nodejs npm"
 
 missing=""
-for package in $build $clients $systems $oracles; do
+for package in $build $clients $systems $oracles $browser; do
     status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
     [ "$status" = installed ] || missing="$missing $package"
 done

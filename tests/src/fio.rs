@@ -1,6 +1,7 @@
 //! fio as a load and as a judge: its nbd engine on a URI.
 
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
@@ -38,6 +39,65 @@ pub fn fio(uri: &str, options: &[&str]) -> Finished {
 pub fn verify(uri: &str, options: &[&str]) {
     let judge = ["--rw=randwrite", "--bs=16k", "--iodepth=16", "--verify=crc32c", "--verify_fatal=1", "--do_verify=1"];
     fio(uri, &[&judge, options].concat()).succeeded();
+}
+
+/// A part of an export that fio writes and reads back again and again, its two halves in turn. A round that is cut off leaves the half of the
+/// round before it alone.
+pub struct Rounds {
+    offset: u64,
+    half_bytes: u64,
+    /// Rounds that came to their end.
+    done: u64,
+}
+
+impl Rounds {
+    /// The bytes from `offset` on, as many as two halves.
+    pub fn new(offset: u64, half_bytes: u64) -> Self {
+        Self { offset, half_bytes, done: 0 }
+    }
+
+    /// Rounds that came to their end.
+    pub fn done(&self) -> u64 {
+        self.done
+    }
+
+    /// Writes and reads back until `over`, or until a round is cut off once that is so.
+    ///
+    /// # Panics
+    /// If fio reads what it did not write, or fails before it is over.
+    pub fn run(&mut self, uri: &str, over: &AtomicBool) {
+        while !over.load(Ordering::SeqCst) {
+            let round = self.fio(uri, self.done, &["--do_verify=1", "--end_fsync=1"]);
+            if round.success() {
+                self.done += 1;
+                continue;
+            }
+            let said = round.to_string();
+            assert!(over.load(Ordering::SeqCst) && !said.contains("verify failed") && !said.contains("bad header"), "{said}");
+        }
+    }
+
+    /// Reads back what the last round wrote that came to its end.
+    ///
+    /// # Panics
+    /// If fio reads something else.
+    #[track_caller]
+    pub fn check(&self, uri: &str) {
+        if let Some(last) = self.done.checked_sub(1) {
+            self.fio(uri, last, &["--verify_only"]).succeeded();
+        }
+    }
+
+    fn fio(&self, uri: &str, round: u64, options: &[&str]) -> Finished {
+        let place = [
+            format!("--offset={}", self.offset + round % 2 * self.half_bytes),
+            format!("--size={}", self.half_bytes),
+            format!("--randseed={}", round + 1),
+        ];
+        let judge = ["--rw=randwrite", "--bs=16k", "--iodepth=16", "--verify=crc32c", "--verify_fatal=1"];
+        let place = place.iter().map(String::as_str);
+        fio(uri, &judge.into_iter().chain(place).chain(options.iter().copied()).collect::<Vec<_>>())
+    }
 }
 
 /// A fio that runs beside the test.
@@ -92,4 +152,13 @@ pub fn rates(printed: &str) -> (Rate, Rate) {
         Rate { iops: number("iops"), bytes: number("bw_bytes"), total_bytes: number("io_bytes") }
     };
     (rate("read"), rate("write"))
+}
+
+/// The 99th percentile of all latencies that fio tells, in microseconds, of `read` or `write`.
+///
+/// # Panics
+/// If it told none.
+pub fn p99(printed: &str, direction: &str) -> f64 {
+    let document: Value = serde_json::from_str(&printed[printed.find('{').expect("a document")..]).expect("JSON");
+    document["jobs"][0][direction]["clat_ns"]["percentile"]["99.000000"].as_f64().expect("a percentile") / 1000.0
 }

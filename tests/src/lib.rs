@@ -9,21 +9,25 @@
 //!   fio.rs       fio as a load and as a judge
 //!   losses.rs    disks that are pulled and put back
 //!   metrics.rs   what the daemon counts
+//!   qos.rs       two clients that want the same disks
 //!   rounds.rs    what benchmarks are told, and medians
+//!   in_process.rs  what benchmarks of the core alone run a pool on
 //!   process.rs   memory and processor time of a running process
 //! ```
 //!
-//! Invariant: nothing here knows the daemon from inside; it is its command line, its sockets and its files only.
+//! Invariant: nothing that deals with the daemon knows it from inside; it is its command line, its sockets and its files only.
 
 pub mod command;
 pub mod corruption;
 pub mod daemon;
 pub mod fio;
+pub mod in_process;
 pub mod load;
 pub mod losses;
 pub mod metrics;
 pub mod nbd;
 pub mod process;
+pub mod qos;
 pub mod random;
 pub mod rounds;
 pub mod scene;

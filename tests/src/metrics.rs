@@ -38,6 +38,11 @@ impl Metrics {
         values.iter().sum()
     }
 
+    /// Whether there is a value of `name`.
+    pub fn has(&self, name: &str) -> bool {
+        self.0.lines().any(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])))
+    }
+
     /// Bytes that were written to all disks.
     pub fn written_to_disks(&self) -> f64 {
         self.sum("holdfast_disk_bytes_total", "operation=\"write\"")

@@ -1,4 +1,4 @@
-//! What a running process takes: memory and processor time, from `/proc`.
+//! What a running process takes, memory and processor time, and what memory is left, from `/proc`.
 
 /// Processor time of all threads of `pid` so far, in ticks of a hundredth of a second.
 pub fn processor_ticks(pid: u32) -> u64 {
@@ -10,7 +10,17 @@ pub fn processor_ticks(pid: u32) -> u64 {
 
 /// Memory of `pid` that is its own or of mapped files, in bytes.
 pub fn resident_bytes(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    line.and_then(|text| text.trim().trim_end_matches("kB").trim().parse::<u64>().ok()).unwrap_or(0) << 10
+    bytes_of(&format!("/proc/{pid}/status"), "VmRSS:").unwrap_or(0)
+}
+
+/// Memory of the machine that nothing uses, in bytes.
+pub fn free_bytes() -> Option<u64> {
+    bytes_of("/proc/meminfo", "MemFree:")
+}
+
+/// The line of a file that begins with `name` and goes on with a size in KiB.
+fn bytes_of(file: &str, name: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(file).ok()?;
+    let size = text.lines().find_map(|line| line.strip_prefix(name))?;
+    size.trim().trim_end_matches("kB").trim().parse::<u64>().ok().map(|kib| kib << 10)
 }

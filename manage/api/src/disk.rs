@@ -41,6 +41,17 @@ pub struct DiskReliability {
     pub latency_microseconds: Option<u64>,
 }
 
+/// Requests to a disk that took about as long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DiskLatency {
+    /// They took less than this, in microseconds, and no less than what stands in the entry before; none where there is no limit.
+    pub up_to_us: Option<u64>,
+    /// Reads.
+    pub reads: u64,
+    /// Writes.
+    pub writes: u64,
+}
+
 /// What a disk tells of itself by SMART.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DiskSmart {
@@ -87,7 +98,7 @@ pub struct Disk {
     /// The pool that it belongs to; none is the primordial pool.
     pub pool: Option<String>,
     /// What the pool may use it for; none while it belongs to no pool.
-    #[schema(schema_with = schema::usage)]
+    #[schema(schema_with = schema::usage_or_none)]
     pub usage: Option<Usage>,
     /// Whether it is in service.
     #[schema(schema_with = schema::disk_state)]
@@ -106,6 +117,8 @@ pub struct Disk {
     pub errors: DiskErrors,
     /// What it did so far; none while it belongs to no pool.
     pub reliability: Option<DiskReliability>,
+    /// How long its requests took since the pool was imported, of one in sixteen, up to the longest; none while it belongs to no pool.
+    pub latency_histogram: Option<Vec<DiskLatency>>,
     /// What it told of itself when it was last asked; none where it was not, or does not tell.
     pub smart: Option<DiskSmart>,
 }
@@ -125,7 +138,7 @@ pub struct CreateFileDisk {
 #[serde(deny_unknown_fields)]
 pub struct SetDisk {
     /// What it is made of.
-    #[schema(schema_with = schema::media)]
+    #[schema(schema_with = schema::media_or_none)]
     #[serde(default)]
     pub media: Option<Media>,
     /// The enclosure that it sits in; goes with `slot`.
@@ -135,7 +148,7 @@ pub struct SetDisk {
     #[serde(default)]
     pub slot: Option<u32>,
     /// What the pool may use it for.
-    #[schema(schema_with = schema::usage)]
+    #[schema(schema_with = schema::usage_or_none)]
     #[serde(default)]
     pub usage: Option<Usage>,
 }

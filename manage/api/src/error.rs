@@ -23,6 +23,10 @@ pub enum Code {
     NoSpace,
     /// The pool is read-only, or too few of its disks are there.
     ReadOnly,
+    /// Nobody knows who the caller is: no login, no token, or one that has ended.
+    NotAuthenticated,
+    /// Too many tries: wait as long as the header `Retry-After` says.
+    Throttled,
     /// The caller may not.
     Forbidden,
     /// The request is larger than the server takes.
@@ -34,18 +38,19 @@ pub enum Code {
 }
 
 impl Code {
-    /// The HTTP status that goes with it.
+    /// The HTTP status that goes with it. One from 500 on is a fault of the server, never a refusal.
     pub fn status(self) -> u16 {
         match self {
             Self::Invalid => 400,
+            Self::NotAuthenticated => 401,
             Self::Forbidden => 403,
             Self::NotFound => 404,
-            Self::Exists | Self::Conflict | Self::NotConfirmed => 409,
+            Self::Exists | Self::Conflict | Self::NotConfirmed | Self::NoSpace => 409,
             Self::TooLarge => 413,
             Self::ReadOnly => 423,
+            Self::Throttled => 429,
             Self::Failed => 500,
             Self::Timeout => 504,
-            Self::NoSpace => 507,
         }
     }
 }

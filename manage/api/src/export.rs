@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::qos::{Qos, SetQos};
+
 /// What clients did through an export since it was made or the daemon started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ExportCounters {
@@ -41,6 +43,8 @@ pub struct Export {
     pub connections: u64,
     /// What clients did through it.
     pub counters: ExportCounters,
+    /// What it may do at most, and is to get at least.
+    pub qos: Qos,
 }
 
 /// Exports a space.
@@ -57,6 +61,18 @@ pub struct CreateExport {
     pub read_only: bool,
 }
 
+/// Changes an export in use. What is left out stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SetExport {
+    /// What it may do at most, and is to get at least.
+    #[serde(default)]
+    pub qos: Option<SetQos>,
+    /// Refuses writes, or lets them in. Its clients are disconnected and see it when they connect anew.
+    #[serde(default)]
+    pub read_only: Option<bool>,
+}
+
 /// The answer to a change of an export.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ExportChanged {
@@ -64,4 +80,25 @@ pub struct ExportChanged {
     pub changed: bool,
     /// The export as it is now.
     pub export: Export,
+}
+
+/// A client that is connected to an export.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Connection {
+    /// Who is at the other end.
+    pub client: String,
+    /// Whether it is encrypted.
+    pub tls: bool,
+    /// Since when, RFC 3339.
+    pub since: String,
+    /// Reads asked for.
+    pub reads: u64,
+    /// Writes asked for.
+    pub writes: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Requests in flight.
+    pub in_flight: u32,
 }

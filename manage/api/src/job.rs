@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::error::ApiError;
+use crate::status::Condition;
 
 /// What a job does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
@@ -29,7 +30,7 @@ pub enum JobKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum JobState {
-    /// It waits for its turn.
+    /// It waits for its turn, or for what another job moves.
     Queued,
     /// It works.
     Running,
@@ -92,6 +93,8 @@ pub struct Job {
     pub started: Option<String>,
     /// When it ended.
     pub ended: Option<String>,
+    /// Which job it waits for, and what to do, where it waits for one.
+    pub reason: Option<Condition>,
     /// Why it failed.
     pub error: Option<ApiError>,
     /// What came of it, in a sentence.

@@ -4,34 +4,45 @@
 //! built from them and from nothing else, so they cannot disagree. Sizes are plain numbers of bytes and say so in their
 //! names; enumerations are lower-case words; every answer to a change says whether anything changed.
 
+pub mod access;
 pub mod disk;
 mod error;
 pub mod event;
 pub mod export;
+pub mod history;
 mod id;
 pub mod job;
 pub mod plan;
 pub mod pool;
+pub mod qos;
 pub mod salvage;
 pub mod schema;
 pub mod space;
 pub mod status;
 pub mod verify;
 
+pub use access::{
+    Account, AccountChanged, AuditRecord, Certificate, ChangePassword, CreateAccount, CreateToken, Login, Role, ServerSettings,
+    Session, SetAccount, Setup, SetupState, Token, TokenCreated, Via,
+};
 pub use disk::{
-    CreateFileDisk, Disk, DiskChanged, DiskErrors, DiskReliability, DiskRetired, DiskSmart, LocateDisk, ReplaceDisk, RetireDisk,
-    SetDisk, WipeDisk,
+    CreateFileDisk, Disk, DiskChanged, DiskErrors, DiskLatency, DiskReliability, DiskRetired, DiskSmart, LocateDisk, ReplaceDisk,
+    RetireDisk, SetDisk, WipeDisk,
 };
 pub use error::{ApiError, Code, ErrorBody};
 pub use event::{Event, Severity};
-pub use export::{CreateExport, Export, ExportChanged, ExportCounters};
+pub use export::{Connection, CreateExport, Export, ExportChanged, ExportCounters, SetExport};
+pub use history::{History, HistoryKind, ListKind, ListsChanged, LiveSample, Rates};
 pub use id::DiskRef;
 pub use job::{Job, JobChanged, JobKind, JobPriority, JobState, SetJob, StartJob};
-pub use plan::{ConversionPlan, DiskBalance, RebalancePlan, SpaceOption, SpacePlan, UpgradePlan};
+pub use plan::{
+    ConversionPlan, DiskBalance, EvacuationPlan, RebalancePlan, SpaceEvacuation, SpaceOption, SpacePlan, UpgradePlan,
+};
 pub use pool::{
     AddDisks, CapacityLimit, CreatePool, ImportPools, ImportedPool, LayoutCapacity, Pool, PoolAlert, PoolChanged, PoolHealth,
     PoolMember, PoolRoom, PoolsImported, SetPool,
 };
+pub use qos::{Qos, SetQos};
 pub use salvage::{SalvagePool, Salvaged, SalvagedDisk, SalvagedJournal, SalvagedSpace};
 pub use space::{
     ConvertSpace, CreateSpace, GrowSpace, LayoutKind, SetSpace, Slab, Space, SpaceChanged, SpaceCounters, SpaceJournal, SpaceRow,
@@ -46,6 +57,10 @@ use utoipa::ToSchema;
 pub const DEFAULT_SOCKET: &str = "/run/holdfast.sock";
 /// The variable that tells clients another socket.
 pub const SOCKET_VARIABLE: &str = "HOLDFAST_SOCKET";
+/// The variable that tells clients a server on the network.
+pub const SERVER_VARIABLE: &str = "HOLDFAST_SERVER";
+/// The header that proves that a change comes from the console itself.
+pub const CSRF_HEADER: &str = "x-csrf-token";
 /// Under what every path of this version begins.
 pub const BASE_PATH: &str = "/api/v1";
 

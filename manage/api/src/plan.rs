@@ -130,6 +130,46 @@ pub struct RebalancePlan {
     pub disks: Vec<DiskBalance>,
 }
 
+/// What a space has on a disk that would be evacuated.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SpaceEvacuation {
+    /// `POOL/SPACE`.
+    pub name: String,
+    /// Its slabs there that would be moved.
+    pub moves: u64,
+    /// Bytes that these take there.
+    pub slab_bytes: u64,
+    /// Bytes of data in the rows that they are of, at most: rows move as a whole.
+    pub move_bytes: u64,
+    /// Its slabs there that have no room elsewhere.
+    pub stuck: u64,
+    /// Bytes that these take there.
+    pub stuck_bytes: u64,
+}
+
+/// What the evacuation of a disk would do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct EvacuationPlan {
+    /// `POOL/disk PATH`.
+    pub name: String,
+    /// Slabs that would be moved.
+    pub moves: u64,
+    /// Bytes that these take on the disk.
+    pub slab_bytes: u64,
+    /// Bytes of data in the rows that would be moved, at most.
+    pub move_bytes: u64,
+    /// Slabs that have no room elsewhere: the evacuation is refused while there are any.
+    pub stuck: u64,
+    /// Bytes that these take on the disk.
+    pub stuck_bytes: u64,
+    /// Whether the other disks have room for all of it.
+    pub fits: bool,
+    /// The spaces that have slabs on it.
+    pub spaces: Vec<SpaceEvacuation>,
+    /// The disk, then all others that would be filled otherwise than now.
+    pub disks: Vec<DiskBalance>,
+}
+
 /// What an upgrade of a pool would do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct UpgradePlan {

@@ -78,6 +78,8 @@ pub struct Pool {
     pub retire_policy: RetirePolicy,
     /// For how long a disk may be away before; none leaves it to the daemon.
     pub grace_seconds: Option<u32>,
+    /// What the daemon has for pools that leave it to it, in whole seconds, rounded up; none if it leaves their lost disks alone.
+    pub default_grace_seconds: Option<u64>,
 }
 
 /// What keeps a layout from holding more.
@@ -157,12 +159,15 @@ pub struct SetPool {
     #[serde(default)]
     pub alert_percents: Option<Vec<u8>>,
     /// What is done of itself about disks that are lost, or that tell of their end.
-    #[schema(schema_with = schema::retire_policy)]
+    #[schema(schema_with = schema::retire_policy_or_none)]
     #[serde(default)]
     pub retire_policy: Option<RetirePolicy>,
     /// For how long a disk may be away before.
     #[serde(default)]
     pub grace_seconds: Option<u32>,
+    /// Leaves that to the daemon again. Not together with a time.
+    #[serde(default)]
+    pub default_grace: bool,
 }
 
 /// Makes a pool of disks.

@@ -2,6 +2,7 @@
 //!
 //! Invariant, held by a test: each list has exactly the words that the model's type serialises to.
 
+use serde_json::Value;
 use utoipa::openapi::schema::{Schema, SchemaType, Type};
 use utoipa::openapi::{ArrayBuilder, ObjectBuilder, RefOr};
 
@@ -22,14 +23,30 @@ fn words(words: &[&'static str]) -> RefOr<Schema> {
     ))
 }
 
+fn words_or_none(words: &[&'static str]) -> RefOr<Schema> {
+    let types = SchemaType::from_iter([Type::String, Type::Null]);
+    let values = words.iter().map(|word| Value::from(*word)).chain([Value::Null]);
+    RefOr::T(Schema::Object(ObjectBuilder::new().schema_type(types).enum_values(Some(values)).build()))
+}
+
 /// The words of [`holdfast_model::Media`].
 pub fn media() -> RefOr<Schema> {
     words(&MEDIA)
 }
 
+/// The same, or null.
+pub fn media_or_none() -> RefOr<Schema> {
+    words_or_none(&MEDIA)
+}
+
 /// The words of [`holdfast_model::Usage`].
 pub fn usage() -> RefOr<Schema> {
     words(&USAGE)
+}
+
+/// The same, or null.
+pub fn usage_or_none() -> RefOr<Schema> {
+    words_or_none(&USAGE)
 }
 
 /// The words of [`holdfast_model::Health`].
@@ -52,6 +69,11 @@ pub fn retire_policy() -> RefOr<Schema> {
     words(&RETIRE_POLICY)
 }
 
+/// The same, or null.
+pub fn retire_policy_or_none() -> RefOr<Schema> {
+    words_or_none(&RETIRE_POLICY)
+}
+
 /// The words of [`holdfast_model::SpaceState`].
 pub fn space_state() -> RefOr<Schema> {
     words(&SPACE_STATE)
@@ -65,6 +87,11 @@ pub fn provisioning() -> RefOr<Schema> {
 /// The words of [`holdfast_model::Integrity`].
 pub fn integrity() -> RefOr<Schema> {
     words(&INTEGRITY)
+}
+
+/// The same, or null.
+pub fn integrity_or_none() -> RefOr<Schema> {
+    words_or_none(&INTEGRITY)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::job::JobPriority;
+use crate::qos::{Qos, SetQos};
 use crate::schema;
 use crate::status::Condition;
 
@@ -100,6 +101,8 @@ pub struct Space {
     pub conditions: Vec<Condition>,
     /// What it did since it was opened.
     pub counters: SpaceCounters,
+    /// What it may do at most, and is to get at least.
+    pub qos: Qos,
 }
 
 /// Makes a space.
@@ -132,7 +135,7 @@ pub struct CreateSpace {
     pub journal_bytes: Option<u64>,
     /// Whether each block has a checksum; it has if left out, unless the pool is of a format that knows none.
     #[serde(default)]
-    #[schema(schema_with = schema::integrity)]
+    #[schema(schema_with = schema::integrity_or_none)]
     pub integrity: Option<Integrity>,
     /// Whether the loss of a whole enclosure must be survived.
     #[serde(default)]
@@ -154,6 +157,9 @@ pub struct SetSpace {
     /// The new size of the journal of a parity space, 32 MiB to 100 GiB.
     #[serde(default)]
     pub journal_bytes: Option<u64>,
+    /// What it may do at most, and is to get at least.
+    #[serde(default)]
+    pub qos: Option<SetQos>,
 }
 
 /// Gives a space another shape, while it is in use.
@@ -178,7 +184,7 @@ pub struct ConvertSpace {
     pub interleave_bytes: Option<u64>,
     /// Whether each block has a checksum; as it is if left out.
     #[serde(default)]
-    #[schema(schema_with = schema::integrity)]
+    #[schema(schema_with = schema::integrity_or_none)]
     pub integrity: Option<Integrity>,
     /// Size of the journal that a parity space gets if it has none, 32 MiB to 100 GiB; chosen from the pool's disks if left out.
     #[serde(default)]

@@ -2,8 +2,8 @@
 
 use holdfast_api::{
     AddDisks, ApiError, Code, ConvertSpace, CreateExport, CreateFileDisk, CreatePool, CreateSpace, ErrorBody, Event, GrowSpace,
-    ImportPools, Job, JobKind, JobPriority, JobState, LayoutKind, LocateDisk, ReplaceDisk, RetireDisk, SetDisk, SetJob, SetPool,
-    SetSpace, Severity, Space, SpaceOption, SpacePlan, StartJob, WipeDisk,
+    ImportPools, Job, JobKind, JobPriority, JobState, LayoutKind, LocateDisk, Qos, ReplaceDisk, RetireDisk, SetDisk, SetExport,
+    SetJob, SetPool, SetQos, SetSpace, Severity, Space, SpaceOption, SpacePlan, StartJob, WipeDisk,
 };
 use holdfast_model::{Health, Media, Provisioning, SpaceState, Usage};
 use serde::Serialize;
@@ -101,12 +101,13 @@ fn requests_and_answers_keep_their_shape() {
             created: "2026-01-02T03:04:05.678Z".into(),
             started: None,
             ended: None,
+            reason: None,
             error: Some(ApiError::new(Code::Failed, "space tank/vm", "a disk failed", "look at it")),
             result: None,
         },
         json!({ "id": 3, "kind": "scrub", "object": "tank/vm", "state": "failed", "done_bytes": 1, "total_bytes": 2,
                 "rate_bytes_per_second": 0, "seconds_left": null, "priority": "low", "cap_bytes_per_second": 1048576,
-                "created": "2026-01-02T03:04:05.678Z", "started": null, "ended": null, "result": null,
+                "created": "2026-01-02T03:04:05.678Z", "started": null, "ended": null, "result": null, "reason": null,
                 "error": { "code": "failed", "message": "a disk failed", "object": "space tank/vm", "next_action": "look at it" } }),
     );
     round_trip(
@@ -137,13 +138,15 @@ fn requests_and_answers_keep_their_shape() {
             health: Health::Healthy,
             conditions: vec![],
             counters: Default::default(),
+            qos: Qos { max_iops: Some(2000), ..Qos::default() },
         },
         json!({ "name": "tank/vm", "id": "00000000-0000-0000-0000-000000000001", "layout": "simple", "copies": 1, "parity": 0, "columns": 2,
                 "interleave_bytes": 4096, "integrity": "crc32c", "provisioning": "thin", "size_bytes": 8192, "chunk_bytes": 4096, "enclosure_aware": false,
                 "allocated_bytes": 0,
                 "raw_bytes": 0, "journal": null, "dirty_bytes": 0, "stale_slabs": 0, "state": "resyncing", "health": "healthy", "conditions": [],
                 "counters": { "reads": 0, "read_bytes": 0, "writes": 0, "written_bytes": 0, "discards": 0,
-                              "discarded_bytes": 0, "errors": 0 } }),
+                              "discarded_bytes": 0, "errors": 0 },
+                "qos": { "max_iops": 2000, "burst_iops": null, "max_bytes_per_second": null, "burst_bytes_per_second": null, "min_iops": null } }),
     );
 }
 
@@ -165,6 +168,8 @@ fn what_may_be_left_out_may_be_left_out_and_nothing_else_goes_in() {
     check::<CreateFileDisk>(json!({ "path": "/x", "size_bytes": 1 }));
     check::<SetDisk>(json!({}));
     check::<SetSpace>(json!({}));
+    check::<SetExport>(json!({}));
+    check::<SetQos>(json!({}));
     check::<WipeDisk>(json!({}));
     check::<RetireDisk>(json!({}));
     check::<ReplaceDisk>(json!({}));
@@ -172,4 +177,14 @@ fn what_may_be_left_out_may_be_left_out_and_nothing_else_goes_in() {
     check::<SetPool>(json!({}));
     check::<StartJob>(json!({}));
     check::<SetJob>(json!({}));
+}
+
+#[test]
+fn a_limit_that_is_left_out_stays_and_zero_lifts_it() {
+    let set = |json: Value| serde_json::from_value::<SetQos>(json).unwrap();
+    let qos = Qos::default().with(&set(json!({ "max_iops": 2000, "burst_iops": 500, "min_iops": 7 })));
+    assert_eq!((qos.max_iops, qos.burst_iops, qos.min_iops, qos.max_bytes_per_second), (Some(2000), Some(500), Some(7), None));
+    let qos = qos.with(&set(json!({ "max_iops": 0, "max_bytes_per_second": 8192 })));
+    assert_eq!((qos.max_iops, qos.burst_iops, qos.min_iops, qos.max_bytes_per_second), (None, None, Some(7), Some(8192)));
+    assert_eq!(qos.with(&SetQos::default()), qos);
 }

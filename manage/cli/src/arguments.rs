@@ -2,20 +2,25 @@
 //!
 //! Invariant: help, completion, man pages and the parser are made from these types, so they cannot disagree.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
-use holdfast_api::JobPriority;
+use holdfast_api::{HistoryKind, JobPriority};
 use holdfast_engine::Address;
 use holdfast_model::{ByteSize, Media, RetirePolicy, SpacePath, Usage, Uuid};
 
+mod access;
+mod exports;
 mod values;
 
-pub use values::{AlertPercents, Cap, Every};
+pub use access::{AccountCommand, Audit, Login, Restore, TokenCommand};
+pub use exports::{NbdCommand, QosOptions};
+pub use values::{AlertPercents, Cap, Every, Grace};
 use values::{
-    parse_alerts, parse_cap, parse_duration, parse_every, parse_grace, parse_media, parse_priority, parse_retire_policy,
-    parse_usage,
+    parse_alerts, parse_cap, parse_duration, parse_every, parse_grace, parse_history_kind, parse_media, parse_priority,
+    parse_retire_policy, parse_usage,
 };
 
 /// Pools disks, keeps virtual disks on them, and serves these to NBD clients.
@@ -25,6 +30,9 @@ pub struct Arguments {
     /// Socket of the daemon's API
     #[arg(long, global = true, env = holdfast_api::SOCKET_VARIABLE, default_value = holdfast_api::DEFAULT_SOCKET, value_name = "PATH", value_hint = ValueHint::FilePath)]
     pub socket: PathBuf,
+    /// Server to ask instead of the socket, as in https://HOST:8443; 'holdfast login' comes first
+    #[arg(long, global = true, env = holdfast_api::SERVER_VARIABLE, value_name = "URL")]
+    pub server: Option<String>,
     /// Print JSON instead of tables
     #[arg(long, global = true)]
     pub json: bool,
@@ -58,6 +66,45 @@ pub enum Command {
     Event(EventCommand),
     /// Show the health of everything, and the daemon
     Status,
+    /// Log in to a server on the network, and keep a token for it
+    Login(Login),
+    /// Remove the token for the server that --server names, here and there
+    Logout,
+    /// Show who you are to the daemon, and what you may do
+    Whoami,
+    /// Accounts: who may log in
+    #[command(subcommand)]
+    Account(AccountCommand),
+    /// Tokens: what programs show instead of a password
+    #[command(subcommand)]
+    Token(TokenCommand),
+    /// List who changed what
+    Audit(Audit),
+    /// Show how management is served
+    Settings,
+    /// Write a copy of configuration, accounts and audit log while the daemon runs
+    Backup {
+        /// The file; it must not be there yet
+        #[arg(value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+    },
+    /// Put a backup in place of the configuration of a daemon that does not run
+    Restore(Restore),
+    /// Show what was asked of an object over time, and how long it took
+    History {
+        /// The kind of object
+        #[arg(value_parser = parse_history_kind, value_name = "server|pool|space|export|disk")]
+        kind: HistoryKind,
+        /// Its name; of a disk its path or id; none for the server
+        #[arg(default_value = "")]
+        name: String,
+        /// How far back: up to an hour by the second, up to 30d by the minute
+        #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_duration)]
+        last: Duration,
+        /// At most so many lines; neighbours are merged
+        #[arg(long, value_name = "N", default_value_t = 20)]
+        points: u64,
+    },
     /// Show what it does: eight file disks, a pool, a mirror served over NBD, a disk pulled and put back
     Demo(Demo),
     /// Print a completion script
@@ -127,6 +174,15 @@ pub struct Serve {
     /// Payload in flight on an NBD connection, at most
     #[arg(long, value_name = "SIZE", default_value = "64MiB")]
     pub nbd_payload: ByteSize,
+    /// Address where management and the console are served over HTTPS, as in 0.0.0.0:8443; may be given several times
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub https: Vec<SocketAddr>,
+    /// Certificate of HTTPS, PEM; the daemon makes one of its own if left out
+    #[arg(long, value_name = "FILE", requires_all = ["https", "https_key"], value_hint = ValueHint::FilePath)]
+    pub https_cert: Option<PathBuf>,
+    /// Key of the certificate, PEM
+    #[arg(long, value_name = "FILE", requires = "https_cert", value_hint = ValueHint::FilePath)]
+    pub https_key: Option<PathBuf>,
     /// Threads that serve I/O; one a core if left out
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub reactors: Option<u32>,
@@ -188,6 +244,9 @@ pub enum DiskCommand {
         /// Path, serial number or id
         #[arg(value_hint = ValueHint::FilePath)]
         disk: String,
+        /// Show what would be moved, whether the other disks have room for it and how full they would be, and change nothing
+        #[arg(long)]
+        dry_run: bool,
         #[command(flatten)]
         start: StartOptions,
     },
@@ -272,12 +331,12 @@ pub enum PoolCommand {
         #[arg(long, value_name = "PERCENTS", value_parser = parse_alerts)]
         alert: Option<AlertPercents>,
         /// What is done about disks that are lost, or that tell of their end: auto retires them and makes what they held anew if all of
-        /// it has room on the others, always as far as there is room, never leaves them to you
+        /// it has room on the others, always as far as there is room, never leaves them to you; auto unless it is set
         #[arg(long, value_name = "POLICY", value_parser = parse_retire_policy)]
         retire_policy: Option<RetirePolicy>,
-        /// For how long a disk may be away before, for example 5m
+        /// For how long a disk may be away before, for example 5m, or default: as the daemon's --repair-after has it
         #[arg(long, value_name = "TIME", value_parser = parse_grace)]
-        grace: Option<Duration>,
+        grace: Option<Grace>,
     },
     /// Add disks to a pool
     Add {
@@ -423,13 +482,17 @@ pub enum SpaceCommand {
         /// POOL/SPACE
         space: SpacePath,
     },
-    /// Change the journal of a parity space while it is in use
+    /// Change the journal of a parity space, or the limits of any, while it is in use
+    #[command(group = clap::ArgGroup::new("change").required(true).multiple(true)
+        .args(["journal", "max_iops", "burst_iops", "max_bandwidth", "burst_bandwidth", "min_iops"]))]
     Set {
         /// POOL/SPACE
         space: SpacePath,
-        /// Its new size, 32MiB to 100GiB
+        /// The new size of its journal, 32MiB to 100GiB
         #[arg(long, value_name = "SIZE")]
-        journal: ByteSize,
+        journal: Option<ByteSize>,
+        #[command(flatten)]
+        qos: QosOptions,
     },
     /// Let clients write to a space that a salvage put together
     Accept {
@@ -487,29 +550,6 @@ pub enum SpaceCommand {
     },
 }
 
-/// What to do with exports.
-#[derive(Debug, Subcommand)]
-pub enum NbdCommand {
-    /// Export a space to NBD clients
-    Export {
-        /// POOL/SPACE
-        space: SpacePath,
-        /// Name that clients ask for; the space's own if left out
-        #[arg(long)]
-        name: Option<String>,
-        /// Refuse writes
-        #[arg(long)]
-        read_only: bool,
-    },
-    /// List all exports
-    List,
-    /// Withdraw an export
-    Unexport {
-        /// Its name
-        name: String,
-    },
-}
-
 /// What a space shall become.
 #[derive(Args, Debug)]
 pub struct ConvertOptions {
@@ -558,7 +598,7 @@ pub struct StartOptions {
     /// How much it makes way for clients: low, normal or high; normal if left out
     #[arg(long, value_parser = parse_priority)]
     pub priority: Option<JobPriority>,
-    /// What it does in a second at most, for example 50MiB, or none
+    /// What it does in a second at most, for example 50MiB; 0 or none for no cap
     #[arg(long, value_name = "RATE", value_parser = parse_cap)]
     pub cap: Option<Cap>,
     /// Wait for its end; exit status 1 if it fails or is cancelled
@@ -608,7 +648,7 @@ pub enum JobCommand {
         /// How much it makes way for clients: low, normal or high
         #[arg(long, value_parser = parse_priority)]
         priority: Option<JobPriority>,
-        /// What it does in a second at most, for example 50MiB, or none
+        /// What it does in a second at most, for example 50MiB; 0 or none for no cap
         #[arg(long, value_name = "RATE", value_parser = parse_cap)]
         cap: Option<Cap>,
     },

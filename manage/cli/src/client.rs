@@ -1,23 +1,52 @@
-//! The client side of the API: one request on one connection to the daemon's socket.
+//! The client side of the API: one request on one connection to the daemon's socket, or to a server over TLS.
 //!
 //! Invariant: a request either brings an answer of its type, or an error that names object, reason and next step.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
-use holdfast_api::{BASE_PATH, ErrorBody, Event};
+use holdfast_api::{BASE_PATH, CSRF_HEADER, ErrorBody, Event};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
 
-/// A daemon that is reached through its socket.
-pub struct Client {
-    socket: PathBuf,
+use crate::servers::Place;
+use crate::trust;
+
+/// How a daemon is reached.
+enum Reach {
+    Socket(PathBuf),
+    Server { place: Place, fingerprint: Option<String>, proof: Proof },
 }
+
+/// How a client proves who it is.
+pub enum Proof {
+    /// Not at all.
+    None,
+    /// By a token.
+    Token(String),
+    /// By a session's cookie, and what its changes carry.
+    Session {
+        /// The cookie, with its name.
+        cookie: String,
+        /// What changes carry.
+        csrf: String,
+    },
+}
+
+/// A daemon that can be asked.
+pub struct Client {
+    reach: Reach,
+}
+
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
 /// A segment of a path of the API with everything but letters, digits, `-`, `.`, `_` and `~` encoded.
 pub fn segment(text: &str) -> String {
@@ -28,32 +57,64 @@ pub fn segment(text: &str) -> String {
 impl Client {
     /// A client of the daemon at `socket`.
     pub fn new(socket: &Path) -> Self {
-        Self { socket: socket.into() }
+        Self { reach: Reach::Socket(socket.into()) }
     }
 
-    async fn send(&self, method: Method, path: &str, body: Bytes) -> Result<Response<Incoming>> {
-        let stream = UnixStream::connect(&self.socket).await.map_err(|error| self.unreachable(&error))?;
+    /// A client of the server at `place`, with the certificate of this SHA-256.
+    pub fn of_server(place: Place, fingerprint: Option<String>, proof: Proof) -> Self {
+        Self { reach: Reach::Server { place, fingerprint, proof } }
+    }
+
+    /// What messages call it.
+    fn name(&self) -> String {
+        match &self.reach {
+            Reach::Socket(socket) => format!("daemon at {}", socket.display()),
+            Reach::Server { place, .. } => format!("server {}", place.url()),
+        }
+    }
+
+    async fn connect(&self) -> Result<Box<dyn Stream>> {
+        match &self.reach {
+            Reach::Socket(socket) => {
+                Ok(Box::new(UnixStream::connect(socket).await.map_err(|error| self.unreachable(socket, &error))?))
+            }
+            Reach::Server { place, fingerprint, .. } => Ok(Box::new(trust::connect(place, fingerprint.as_deref()).await?)),
+        }
+    }
+
+    /// Sends a request and gives whatever is answered.
+    pub async fn send(&self, method: Method, path: &str, body: Bytes) -> Result<Response<Incoming>> {
+        let stream = self.connect().await?;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
         tokio::spawn(connection);
-        let request = Request::builder()
-            .method(method)
-            .uri(format!("{BASE_PATH}{path}"))
-            .header("host", "holdfast")
-            .header("content-type", "application/json")
-            .body(Full::new(body))?;
-        sender.send_request(request).await.context("the daemon broke the connection off; next: see its log")
+        let mut request =
+            Request::builder().method(method).uri(format!("{BASE_PATH}{path}")).header("content-type", "application/json");
+        request = match &self.reach {
+            Reach::Socket(_) => request.header("host", "holdfast"),
+            Reach::Server { place, proof, .. } => {
+                let request = request.header("host", place.authority());
+                match proof {
+                    Proof::None => request,
+                    Proof::Token(token) => request.header("authorization", format!("Bearer {token}")),
+                    Proof::Session { cookie, csrf } => request.header("cookie", cookie).header(CSRF_HEADER, csrf),
+                }
+            }
+        };
+        let sent = sender.send_request(request.body(Full::new(body))?).await;
+        sent.with_context(|| format!("{}: it broke the connection off; next: see its log", self.name()))
     }
 
-    fn unreachable(&self, error: &std::io::Error) -> anyhow::Error {
-        let socket = self.socket.display();
+    fn unreachable(&self, socket: &Path, error: &std::io::Error) -> anyhow::Error {
+        let socket = socket.display();
         match error.kind() {
-            std::io::ErrorKind::PermissionDenied => {
-                anyhow!("daemon at {socket}: it serves root and its own user only; next: run this as one of them")
-            }
+            std::io::ErrorKind::PermissionDenied => anyhow!(
+                "daemon at {socket}: it serves root and its own user only; next: run this as one of them, or 'holdfast login URL'"
+            ),
             _ => anyhow!(
                 "daemon at {socket}: it cannot be reached ({error}); next: start it with 'holdfast serve --state DIR', \
-                 or name its socket with --socket or {}",
-                holdfast_api::SOCKET_VARIABLE
+                 name its socket with --socket or {}, or a server with --server or {}",
+                holdfast_api::SOCKET_VARIABLE,
+                holdfast_api::SERVER_VARIABLE
             ),
         }
     }
@@ -67,8 +128,7 @@ impl Client {
         let bytes = response.into_body().collect().await?.to_bytes();
         match serde_json::from_slice::<ErrorBody>(&bytes) {
             Ok(body) => Err(body.error.into()),
-            Err(_) if status == StatusCode::FORBIDDEN => Err(self.unreachable(&std::io::ErrorKind::PermissionDenied.into())),
-            Err(_) => Err(anyhow!("daemon at {}: answered {status}; next: see its log", self.socket.display())),
+            Err(_) => Err(anyhow!("{}: it answered {status}; next: see its log", self.name())),
         }
     }
 
@@ -96,6 +156,18 @@ impl Client {
         let response = self.checked(method, path, body).await?;
         let bytes = response.into_body().collect().await.context("the daemon broke its answer off; next: see its log")?;
         serde_json::from_slice(&bytes.to_bytes()).context("the daemon is of another version than this command")
+    }
+
+    /// Writes what is at `path` to `file`.
+    pub async fn download(&self, path: &str, file: &mut std::fs::File) -> Result<u64> {
+        let mut body = self.checked(Method::GET, path, Bytes::new()).await?.into_body();
+        let mut bytes = 0;
+        while let Some(frame) = body.frame().await {
+            let Ok(data) = frame.context("the daemon broke its answer off; next: see its log")?.into_data() else { continue };
+            file.write_all(&data)?;
+            bytes += data.len() as u64;
+        }
+        Ok(bytes)
     }
 
     /// Calls `each` with every event that is kept, and with each one that comes, until the daemon stops or `each` fails.

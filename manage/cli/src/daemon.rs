@@ -4,17 +4,21 @@
 //! ends it at once, which is what a power failure would do, and as safe.
 
 use std::io::IsTerminal;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use holdfast_access::{Access, AccessSettings};
 use holdfast_engine::{Engine, NbdSettings, Settings, TlsSettings};
+use holdfast_http::{Api, CertificateFiles, Https};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::oneshot;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::arguments::{LogFormat, Serve, TlsRequired};
+use crate::output::print_line;
 
 /// The variable that says what is logged.
 pub const LOG_VARIABLE: &str = "HOLDFAST_LOG";
@@ -69,40 +73,111 @@ fn settings(options: &Serve) -> Settings {
     settings
 }
 
+/// Where management is served.
+pub struct Management<'a> {
+    /// The socket.
+    pub socket: &'a Path,
+    /// Addresses of HTTPS.
+    pub https: &'a [SocketAddr],
+    /// Its certificate; one of the daemon's own if none.
+    pub certificate: Option<CertificateFiles>,
+}
+
+/// The link by which the first administrator is made.
+pub struct SetupLink {
+    /// What to visit.
+    pub url: String,
+    /// The SHA-256 of the certificate.
+    pub fingerprint: String,
+}
+
+impl SetupLink {
+    /// What is said of it.
+    pub fn text(&self) -> String {
+        format!(
+            "Make the first administrator, once and within a day:\n    {}\nThe certificate's SHA-256 is\n    {}",
+            self.url, self.fingerprint
+        )
+    }
+}
+
 /// Engine and API, running.
 pub struct Daemon {
     /// The engine.
     pub engine: Arc<Engine>,
-    stop: oneshot::Sender<()>,
+    /// The link of the first start; none where there is an account or no HTTPS.
+    pub setup: Option<SetupLink>,
+    stop: watch::Sender<bool>,
     api: JoinHandle<std::io::Result<()>>,
+    https: Option<JoinHandle<()>>,
+}
+
+async fn ended(mut stop: watch::Receiver<bool>) {
+    let _ = stop.wait_for(|stop| *stop).await;
 }
 
 impl Daemon {
-    /// Starts an engine with `settings` and its API at `socket`.
-    pub async fn start(settings: Settings, socket: &Path) -> Result<Self> {
-        let listener = holdfast_http::listen(socket, settings.patience)?;
-        let engine = match Engine::start(settings).await {
-            Ok(engine) => engine,
-            Err(error) => {
-                let _ = std::fs::remove_file(socket);
-                return Err(error.into());
+    /// Starts an engine with `settings` and its API where `management` says.
+    pub async fn start(settings: Settings, management: Management<'_>) -> Result<Self> {
+        let (socket, patience) = (management.socket, settings.patience);
+        let listener = holdfast_http::listen(socket, patience)?;
+        let started = async {
+            let engine = Engine::start(settings).await?;
+            match Self::serve(&engine, &management, patience).await {
+                Ok((api, https)) => Ok((engine, api, https)),
+                Err(error) => {
+                    engine.shutdown().await;
+                    Err(error)
+                }
             }
         };
-        let (stop, stopped) = oneshot::channel::<()>();
-        let api = tokio::spawn(holdfast_http::serve(listener, engine.clone(), async move {
-            let _ = stopped.await;
-        }));
-        Ok(Self { engine, stop, api })
+        let (engine, (api, access), https) = match started.await {
+            Ok(started) => started,
+            Err(error) => {
+                let _ = std::fs::remove_file(socket);
+                return Err(error);
+            }
+        };
+        let (stop, stopped) = watch::channel(false);
+        let setup = https.as_ref().and_then(|https| {
+            let (url, token) = (https.url()?, access.setup_token()?);
+            Some(SetupLink { url: format!("{url}/setup#{token}"), fingerprint: https.fingerprint() })
+        });
+        if let Some(https) = &https {
+            tracing::info!(addresses = ?https.addresses(), sha256 = https.fingerprint(), "serving HTTPS");
+        }
+        let https = https.map(|https| tokio::spawn(holdfast_http::serve_https(https, api.clone(), ended(stopped.clone()))));
+        let api = tokio::spawn(holdfast_http::serve(listener, api, ended(stopped)));
+        Ok(Self { engine, setup, stop, api, https })
+    }
+
+    async fn serve(
+        engine: &Arc<Engine>,
+        management: &Management<'_>,
+        patience: Duration,
+    ) -> Result<((Api, Arc<Access>), Option<Https>)> {
+        let access = Access::open(engine.store().clone(), AccessSettings::default())?;
+        let https = match management.https {
+            [] => None,
+            addresses => Some(Https::listen(addresses, management.certificate.clone(), engine.state_folder(), patience).await?),
+        };
+        Ok(((Api::new(engine.clone(), access.clone()), access), https))
     }
 
     /// Ends in good order.
     pub async fn stop(self) -> Result<()> {
-        let _ = self.stop.send(());
+        let _ = self.stop.send(true);
         self.engine.shutdown().await;
+        let left_behind = || tracing::warn!("a client of the API did not let go and is left behind");
+        if let Some(https) = self.https
+            && tokio::time::timeout(API_TIMEOUT, https).await.is_err()
+        {
+            left_behind();
+        }
         match tokio::time::timeout(API_TIMEOUT, self.api).await {
             Ok(ended) => ended.context("the API broke off")?.context("the API's socket"),
             Err(_) => {
-                tracing::warn!("a client of the API did not let go and is left behind");
+                left_behind();
                 Ok(())
             }
         }
@@ -144,7 +219,14 @@ impl Signals {
 pub async fn serve(options: Serve, socket: &Path) -> Result<()> {
     start_logging(options.log_format, "info");
     let mut signals = Signals::listen()?;
-    let daemon = Daemon::start(settings(&options), socket).await?;
+    let certificate = match (&options.https_cert, &options.https_key) {
+        (Some(certificate), Some(key)) => Some(CertificateFiles { certificate: certificate.clone(), key: key.clone() }),
+        _ => None,
+    };
+    let daemon = Daemon::start(settings(&options), Management { socket, https: &options.https, certificate }).await?;
+    if let Some(link) = &daemon.setup {
+        print_line(&link.text())?;
+    }
     tracing::info!(socket = %socket.display(), nbd = ?daemon.engine.nbd_addresses(), "serving");
     signals.next().await;
     tracing::info!("ending in good order; a second signal ends at once");

@@ -9,6 +9,7 @@
 //! Invariant: every statement that it prints was checked just before; a check that fails ends it with an error.
 
 use std::fs;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -21,11 +22,13 @@ use serde_json::json;
 
 use crate::arguments::{Demo, LogFormat};
 use crate::client::Client;
-use crate::daemon::{Daemon, Signals, start_logging};
+use crate::daemon::{Daemon, Management, Signals, start_logging};
 use crate::output::{Shown, print_json, print_line};
 use crate::payload::{fill, same_front};
 
 const MARKER: &str = ".holdfast-demo";
+/// Where the console is shown.
+const HTTPS: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 8443);
 const DISKS: usize = 8;
 const DISK_SIZE: ByteSize = ByteSize::mib(256);
 const SPACE_SIZE: ByteSize = ByteSize::mib(256);
@@ -45,13 +48,19 @@ pub async fn demo(options: Demo, json: bool) -> Result<()> {
     let mut signals = Signals::listen()?;
     let dir = prepare(&options.dir)?;
     let socket = dir.join("holdfast.sock");
-    let daemon = Daemon::start(settings(&dir)?, &socket).await?;
+    // A second demonstration on this machine gets a port of its own.
+    let port = if std::net::TcpListener::bind(HTTPS).is_ok() { HTTPS.1 } else { 0 };
+    let https = [(HTTPS.0, port).into()];
+    let daemon = Daemon::start(settings(&dir)?, Management { socket: &socket, https: &https, certificate: None }).await?;
     let showing = Showing { client: Client::new(&socket), quiet: json, dir };
     let shown = tokio::select! {
         shown = showing.run(json) => shown,
         () = signals.next() => Err(anyhow::anyhow!("the demonstration was interrupted")),
     };
     if shown.is_ok() && !options.once {
+        if let Some(link) = &daemon.setup {
+            showing.say(&format!("\n{}", link.text()))?;
+        }
         showing.say("\nIt stays up; Ctrl-C ends it.")?;
         signals.next().await;
     }

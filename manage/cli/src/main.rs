@@ -3,15 +3,19 @@
 //! Invariant: what a command answers goes to standard output, everything else to standard error. Exit code 0 is done, 1
 //! refused or failed, 2 used wrongly.
 
+mod access;
 mod arguments;
 mod client;
 mod daemon;
 mod demo;
 mod documentation;
 mod jobs;
+mod login;
 mod output;
 mod payload;
 mod remote;
+mod servers;
+mod trust;
 
 use std::process::ExitCode;
 
@@ -38,7 +42,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> Result<()> {
-    let Arguments { socket, json, command } = arguments;
+    let Arguments { socket, server, json, command } = arguments;
     match command {
         Command::Completion { shell } => return documentation::print_completion(shell),
         Command::Openapi => return output::print_line(holdfast_http::document().trim_end()),
@@ -53,11 +57,20 @@ fn run(arguments: Arguments) -> Result<()> {
         .enable_all()
         .build()
         .context("threads cannot be started")?;
-    let client = Client::new(&socket);
     runtime.block_on(async move {
+        let command = match command {
+            Command::Serve(options) => return daemon::serve(*options, &socket).await,
+            Command::Demo(options) => return demo::demo(options, json).await,
+            Command::Login(options) => return login::login(options, json).await,
+            Command::Logout => return login::logout(server.as_deref(), json).await,
+            Command::Restore(options) => return access::restore(json, options),
+            other => other,
+        };
+        let client = match &server {
+            Some(url) => login::client(url)?,
+            None => Client::new(&socket),
+        };
         match command {
-            Command::Serve(options) => daemon::serve(*options, &socket).await,
-            Command::Demo(options) => demo::demo(options, json).await,
             Command::Disk(command) => remote::disk_command(&client, json, command).await,
             Command::Pool(command) => remote::pool_command(&client, json, command).await,
             Command::Space(command) => remote::space_command(&client, json, command).await,
@@ -65,7 +78,23 @@ fn run(arguments: Arguments) -> Result<()> {
             Command::Job(command) => jobs::job_command(&client, json, command).await,
             Command::Event(command) => remote::event_command(&client, json, command).await,
             Command::Status => remote::status(&client, json).await,
-            Command::Completion { .. } | Command::Openapi | Command::Man { .. } => Ok(()),
+            Command::History { kind, name, last, points } => {
+                remote::history(&client, json, kind, &name, last.as_secs(), points).await
+            }
+            Command::Account(command) => access::account_command(&client, json, command).await,
+            Command::Token(command) => access::token_command(&client, json, command).await,
+            Command::Audit(which) => access::audit(&client, json, which).await,
+            Command::Settings => access::settings(&client, json).await,
+            Command::Whoami => access::whoami(&client, json).await,
+            Command::Backup { file } => access::backup(&client, json, &file).await,
+            Command::Serve(_)
+            | Command::Demo(_)
+            | Command::Login(_)
+            | Command::Logout
+            | Command::Restore(_)
+            | Command::Completion { .. }
+            | Command::Openapi
+            | Command::Man { .. } => Ok(()),
         }
     })
 }

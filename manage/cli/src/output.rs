@@ -9,11 +9,14 @@ use anyhow::Result;
 use comfy_table::{ContentArrangement, Table, presets};
 use holdfast_api::pool::PoolHealth;
 use holdfast_api::{
-    ApiError, Condition, ConversionPlan, Disk, DiskErrors, Event, Export, Job, JobState, LayoutKind, Pool, RebalancePlan,
-    Salvaged, Space, SpaceJournal, SpacePlan, SpaceRow, SpaceVerified, Status, UpgradePlan, word,
+    ApiError, Condition, ConversionPlan, Disk, DiskBalance, DiskErrors, EvacuationPlan, Event, Job, JobState, LayoutKind, Pool,
+    RebalancePlan, Salvaged, Space, SpaceJournal, SpacePlan, SpaceRow, SpaceVerified, Status, UpgradePlan, word,
 };
-use holdfast_model::{BLOCK_BYTES, ByteSize};
+use holdfast_model::{BLOCK_BYTES, ByteSize, RetirePolicy};
 use serde::Serialize;
+
+mod access;
+mod exports;
 
 /// Something that is shown as a table.
 pub trait Shown: Serialize {
@@ -255,8 +258,18 @@ impl Shown for Pool {
                     features => format!("available: {features}"),
                 },
             ),
-            ("retire policy", word(&self.retire_policy)),
-            ("grace", self.grace_seconds.map_or_else(|| "as the daemon has it".into(), |grace| format!("{grace} s"))),
+            (
+                "retire policy",
+                word(&self.retire_policy) + if self.retire_policy == RetirePolicy::default() { " (default)" } else { "" },
+            ),
+            (
+                "grace",
+                match (self.grace_seconds, self.default_grace_seconds) {
+                    (Some(grace), _) => format!("{grace} s"),
+                    (None, Some(grace)) => format!("{grace} s (default)"),
+                    (None, None) => "lost disks are left alone (default)".into(),
+                },
+            ),
         ]);
         if !self.usable.is_empty() {
             let rows = self.usable.iter().map(|layout| {
@@ -358,6 +371,7 @@ impl Shown for Space {
             ("written", format!("{} requests, {}", counters.writes, size(counters.written_bytes))),
             ("discarded", format!("{} requests, {}", counters.discards, size(counters.discarded_bytes))),
             ("errors", counters.errors.to_string()),
+            ("limits", exports::qos_text(&self.qos)),
         ]);
         with_conditions(text, &self.conditions)
     }
@@ -391,23 +405,59 @@ impl Shown for ConversionPlan {
     }
 }
 
-impl Shown for RebalancePlan {
+fn balance_table(disks: &[DiskBalance]) -> String {
+    let rows = disks.iter().map(|disk| {
+        vec![
+            disk.path.clone(),
+            or_dash(&disk.serial),
+            word(&disk.media),
+            size(disk.data_bytes),
+            format!("{} ({:.1} %)", size(disk.used_bytes), disk.used_percent),
+            format!("{} ({:.1} %)", size(disk.used_bytes_then), disk.used_percent_then),
+        ]
+    });
+    table(&["DISK", "SERIAL", "MEDIA", "ROOM", "USED", "THEN"], rows)
+}
+
+impl Shown for EvacuationPlan {
     fn text(&self) -> String {
-        let rows = self.disks.iter().map(|disk| {
+        let rows = self.spaces.iter().map(|space| {
             vec![
-                disk.path.clone(),
-                or_dash(&disk.serial),
-                word(&disk.media),
-                size(disk.data_bytes),
-                format!("{} ({:.1} %)", size(disk.used_bytes), disk.used_percent),
-                format!("{} ({:.1} %)", size(disk.used_bytes_then), disk.used_percent_then),
+                space.name.clone(),
+                space.moves.to_string(),
+                size(space.slab_bytes),
+                size(space.move_bytes),
+                space.stuck.to_string(),
+                size(space.stuck_bytes),
             ]
         });
+        let what = match self.moves + self.stuck {
+            0 => "no data is on it: nothing to move".into(),
+            slabs => format!("{} of {slabs} slabs to move, at most {} of data in their rows", self.moves, size(self.move_bytes)),
+        };
+        let room = match self.fits {
+            true => "the other disks have room for all of it".into(),
+            false => {
+                let stuck = size(self.stuck_bytes);
+                format!(
+                    "! the other disks have no room for {} slabs of it, {stuck}\n  next: add disks first, or give space back",
+                    self.stuck
+                )
+            }
+        };
+        let spaces = table(&["SPACE", "SLABS", "ON IT", "DATA", "NO ROOM", "ON IT"], rows);
+        let spaces = if self.spaces.is_empty() { String::new() } else { format!("\n\n{spaces}") };
+        format!("{}: {what}\n{room}{spaces}\n\n{}", self.name, balance_table(&self.disks))
+    }
+}
+
+impl Shown for RebalancePlan {
+    fn text(&self) -> String {
         let what = match self.moves {
             0 => "its disks are as even as its rows allow: nothing to move".into(),
             moves => format!("{} to move, in {moves} slabs", size(self.move_bytes)),
         };
-        format!("pool {}: {what}\n\n{}", self.name, table(&["DISK", "SERIAL", "MEDIA", "ROOM", "USED", "THEN"], rows))
+        format!("pool {}: {what}\n\n{}", self.name, balance_table(&self.disks))
     }
 }
 
@@ -511,23 +561,6 @@ impl Shown for Vec<SpaceRow> {
     }
 }
 
-impl Shown for Vec<Export> {
-    fn text(&self) -> String {
-        let rows = self.iter().map(|export| {
-            vec![
-                export.name.clone(),
-                export.space.clone(),
-                if export.read_only { "read-only".into() } else { "read-write".into() },
-                if export.served { "served".into() } else { "waiting".into() },
-                export.size_bytes.map_or_else(|| "-".into(), size),
-                export.connections.to_string(),
-                export.uris.join(" "),
-            ]
-        });
-        table(&["EXPORT", "SPACE", "ACCESS", "STATE", "SIZE", "CLIENTS", "URI"], rows)
-    }
-}
-
 fn percent(job: &Job) -> String {
     match job.total_bytes {
         0 => "-".into(),
@@ -554,7 +587,7 @@ pub fn job_line(job: &Job) -> String {
     let progress = format!("{} of {} ({})", size(job.done_bytes), size(job.total_bytes), percent(job));
     let pace = match job.state {
         JobState::Running => format!(", {}/s, {} left", size(job.rate_bytes_per_second), left(job)),
-        _ => String::new(),
+        _ => job.reason.as_ref().map_or(String::new(), |reason| format!("; {}: {}", reason.cause, reason.next_action)),
     };
     format!("job {}, {} of {}: {}, {progress}{pace}", job.id, word(&job.kind), job.object, word(&job.state))
 }
@@ -598,7 +631,8 @@ impl Shown for Job {
             ("result", some(&self.result)),
         ]);
         let condition = |error: &ApiError| Condition { cause: error.message.clone(), next_action: error.next_action.clone() };
-        with_conditions(text, self.error.as_ref().map(condition).as_slice())
+        let why: Vec<Condition> = self.error.as_ref().map(condition).or(self.reason.clone()).into_iter().collect();
+        with_conditions(text, &why)
     }
 }
 

@@ -4,15 +4,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use holdfast_api::{
-    AddDisks, Changed, CreateExport, CreateFileDisk, CreatePool, CreateSpace, Disk, DiskChanged, Event, Export, ExportChanged,
-    GrowSpace, ImportPools, JobChanged, LayoutKind, LocateDisk, Pool, PoolChanged, PoolsImported, RebalancePlan, ReplaceDisk,
-    SalvagePool, Salvaged, SetDisk, SetPool, SetSpace, Space, SpaceChanged, SpacePlan, SpaceRow, SpaceVerified, Status,
-    UpgradePlan, WipeDisk,
+    AddDisks, Changed, Connection, CreateExport, CreateFileDisk, CreatePool, CreateSpace, Disk, DiskChanged, EvacuationPlan,
+    Event, Export, ExportChanged, GrowSpace, History, HistoryKind, ImportPools, JobChanged, LayoutKind, LocateDisk, Pool,
+    PoolChanged, PoolsImported, RebalancePlan, ReplaceDisk, SalvagePool, Salvaged, SetDisk, SetExport, SetPool, SetSpace, Space,
+    SpaceChanged, SpacePlan, SpaceRow, SpaceVerified, Status, UpgradePlan, WipeDisk,
 };
 use holdfast_model::{ByteSize, Integrity, SpacePath};
 use serde::Serialize;
 
-use crate::arguments::{DiskCommand, EventCommand, IntegrityWord, LayoutWord, NbdCommand, PoolCommand, SpaceCommand};
+use crate::arguments::{DiskCommand, EventCommand, Grace, IntegrityWord, LayoutWord, NbdCommand, PoolCommand, SpaceCommand};
 use crate::client::{Client, segment};
 use crate::jobs;
 use crate::output::{Shown, layout_text, print, print_json, print_line};
@@ -66,7 +66,8 @@ pub(crate) fn tell<T: Serialize>(json: bool, answer: &T, changed: bool, done: St
     print_line(&if changed { done } else { format!("nothing changed: {done}, as it was already") })
 }
 
-fn tell_gone(json: bool, answer: &Changed) -> Result<()> {
+/// Prints what became of something that was to go.
+pub(crate) fn tell_gone(json: bool, answer: &Changed) -> Result<()> {
     if json {
         return print_json(answer);
     }
@@ -91,8 +92,12 @@ pub async fn disk_command(client: &Client, json: bool, command: DiskCommand) -> 
             let answer: DiskChanged = client.patch(&format!("/disks/{}", segment(&disk(&name)?)), &request).await?;
             tell(json, &answer, answer.changed, format!("disk {} is set", answer.disk.path))
         }
-        DiskCommand::Evacuate { disk: name, start } => {
-            jobs::start(client, json, &format!("/disks/{}/evacuate", segment(&disk(&name)?)), start).await
+        DiskCommand::Evacuate { disk: name, dry_run, start } => {
+            let path = format!("/disks/{}/evacuate", segment(&disk(&name)?));
+            if dry_run {
+                return print(json, &client.post::<EvacuationPlan>(&format!("{path}/plan"), &()).await?);
+            }
+            jobs::start(client, json, &path, start).await
         }
         DiskCommand::Retire { disk: name, evacuate, start } => {
             jobs::retire(client, json, &format!("/disks/{}/retire", segment(&disk(&name)?)), evacuate, start).await
@@ -133,8 +138,12 @@ pub async fn pool_command(client: &Client, json: bool, command: PoolCommand) -> 
             tell(json, &answer, answer.changed, done)
         }
         PoolCommand::Set { pool, alert, retire_policy, grace } => {
-            let grace_seconds = grace.map(|grace| grace.as_secs() as u32);
-            let request = SetPool { alert_percents: alert.map(|alert| alert.0), retire_policy, grace_seconds };
+            let (default_grace, grace_seconds) = match grace {
+                Some(Grace::Seconds(seconds)) => (false, Some(seconds)),
+                grace => (grace.is_some(), None),
+            };
+            let alert_percents = alert.map(|alert| alert.0);
+            let request = SetPool { alert_percents, retire_policy, grace_seconds, default_grace };
             let answer: PoolChanged = client.patch(&format!("/pools/{}", segment(&pool)), &request).await?;
             tell(json, &answer, answer.changed, format!("pool {} is set", answer.pool.name))
         }
@@ -255,11 +264,10 @@ pub async fn space_command(client: &Client, json: bool, command: SpaceCommand) -
             let answer: SpaceChanged = client.post(&path, &GrowSpace { size_bytes: size.bytes() }).await?;
             tell(json, &answer, answer.changed, format!("space {} has {}", answer.space.name, ByteSize(answer.space.size_bytes)))
         }
-        SpaceCommand::Set { space, journal } => {
-            let request = SetSpace { journal_bytes: Some(journal.bytes()) };
+        SpaceCommand::Set { space, journal, qos } => {
+            let request = SetSpace { journal_bytes: journal.map(ByteSize::bytes), qos: qos.change() };
             let answer: SpaceChanged = client.patch(&space_path(&space), &request).await?;
-            let journal = ByteSize(answer.space.journal.map_or(0, |journal| journal.size_bytes));
-            tell(json, &answer, answer.changed, format!("space {} has a journal of {journal}", answer.space.name))
+            tell(json, &answer, answer.changed, format!("space {} is set", answer.space.name))
         }
         SpaceCommand::Verify { space } => {
             let found: SpaceVerified = client.post(&format!("{}/verify", space_path(&space)), &()).await?;
@@ -295,6 +303,14 @@ pub async fn nbd_command(client: &Client, json: bool, command: NbdCommand) -> Re
                 format!("space {} is export {}: {}", answer.export.space, answer.export.name, answer.export.uris.join(" "));
             tell(json, &answer, answer.changed, done)
         }
+        NbdCommand::Set { name, read_only, qos } => {
+            let request = SetExport { qos: qos.change(), read_only };
+            let answer: ExportChanged = client.patch(&format!("/exports/{}", segment(&name)), &request).await?;
+            tell(json, &answer, answer.changed, format!("export {} is set", answer.export.name))
+        }
+        NbdCommand::Connections { name } => {
+            print(json, &client.get::<Vec<Connection>>(&format!("/exports/{}/connections", segment(&name))).await?)
+        }
         NbdCommand::Unexport { name } => tell_gone(json, &client.delete(&format!("/exports/{}", segment(&name))).await?),
     }
 }
@@ -306,6 +322,13 @@ pub async fn event_command(client: &Client, json: bool, command: EventCommand) -
         return print(json, &client.get::<Vec<Event>>("/events").await?);
     }
     client.follow(|event| print_line(&if json { serde_json::to_string(&event)? } else { event.text() })).await
+}
+
+/// Shows what was asked of an object over time.
+pub async fn history(client: &Client, json: bool, kind: HistoryKind, name: &str, seconds: u64, points: u64) -> Result<()> {
+    let name = if kind == HistoryKind::Disk { disk(name)? } else { name.to_owned() };
+    let (kind, name) = (holdfast_api::word(&kind), segment(&name));
+    print(json, &client.get::<History>(&format!("/history?kind={kind}&name={name}&seconds={seconds}&points={points}")).await?)
 }
 
 /// Shows the health of everything.

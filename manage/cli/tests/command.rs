@@ -163,6 +163,30 @@ fn a_parity_space_is_weighed_made_filled_and_verified() {
     let made = daemon.does(&create);
     assert_eq!((&made["space"]["parity"], &made["space"]["layout"]), (&2.into(), &"parity".into()));
     assert_eq!(daemon.does(&create)["changed"], false);
+    let grace = |pool: &Value| (pool["grace_seconds"].clone(), pool["default_grace_seconds"].clone());
+    let set = daemon.does(&["pool", "set", "tank", "--grace", "2m", "--retire-policy", "never"]);
+    assert_eq!((&set["changed"], grace(&set["pool"])), (&true.into(), (120.into(), 300.into())), "{set}");
+    let set = daemon.does(&["pool", "set", "tank", "--grace", "default"]);
+    assert_eq!((&set["changed"], grace(&set["pool"])), (&true.into(), (Value::Null, 300.into())), "{set}");
+    assert_eq!(set["pool"]["retire_policy"], "never", "what is not named stays");
+    assert_eq!(daemon.does(&["pool", "set", "tank", "--grace", "default"])["changed"], false);
+    daemon.does(&["pool", "set", "tank", "--retire-policy", "auto"]);
+    let shown = String::from_utf8(daemon.run(&["pool", "show", "tank"]).stdout).unwrap();
+    assert!(shown.contains("auto (default)") && shown.contains("300 s (default)"), "{shown}");
+    let evacuate = ["disk", "evacuate", "d1", "--dry-run"];
+    let plan = daemon.does(&evacuate);
+    assert_eq!(
+        (&plan["fits"], &plan["moves"], &plan["spaces"][0]["name"]),
+        (&false.into(), &0.into(), &"tank/p".into()),
+        "{plan}"
+    );
+    assert!(
+        plan["stuck"].as_u64().is_some_and(|slabs| slabs > 0) && plan["stuck_bytes"] == plan["disks"][0]["used_bytes"],
+        "{plan}"
+    );
+    let shown = String::from_utf8(daemon.run(&evacuate).stdout).unwrap();
+    assert!(shown.contains("no room for") && shown.contains("next: add disks") && shown.contains("tank/p"), "{shown}");
+    assert_eq!(daemon.does(&["disk", "show", "d1"])["usage"], "auto", "nothing is changed");
     let refusal = daemon.refuses(&["space", "create", "tank/m", "--layout", "mirror", "--parity", "1", "--size", "1MiB"]);
     assert!(refusal.contains("no columns of parity") && refusal.contains("next: "), "{refusal}");
     assert_eq!(daemon.does(&["space", "verify", "tank/p"])["mismatched_blocks"], 0);

@@ -7,17 +7,17 @@
 //! ```
 //!
 //! Invariant: a level that is told is told again only after the use fell [`HYSTERESIS_PERCENT`] below its threshold in between, also
-//! over a restart: thresholds and levels are in `state.json`.
+//! over a restart: thresholds and levels are in the state folder.
 
 use std::sync::PoisonError;
 
-use holdfast_api::{ApiError, Code, Condition, PoolAlert, Severity};
+use holdfast_api::{ApiError, Condition, PoolAlert, Severity};
 use holdfast_model::{ByteSize, Uuid};
 use holdfast_pool::RoomUse;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{Engine, OpenPool};
-use crate::error::Answer;
+use crate::error::{Answer, unwritten};
 use crate::view::percent;
 
 /// Thresholds of a pool for which none were set.
@@ -88,17 +88,13 @@ impl Engine {
 
     /// Remembers the alerts of a pool.
     fn set_alerts(&self, pool: Uuid, alerts: Alerts) -> Answer<()> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut next = state.clone();
-        match alerts == Alerts::default() {
-            true => next.alerts.remove(&pool),
-            false => next.alerts.insert(pool, alerts),
-        };
-        if next != *state {
-            self.state_dir.store(&next).map_err(|error| ApiError::new(Code::Failed, "state folder", error.to_string(), ""))?;
-            *state = next;
-        }
-        Ok(())
+        let changed = self.change_state(|state| {
+            _ = match alerts == Alerts::default() {
+                true => state.alerts.remove(&pool),
+                false => state.alerts.insert(pool, alerts),
+            };
+        });
+        changed.map_err(unwritten)
     }
 
     /// Sets the thresholds of a pool. Answers whether they were others.

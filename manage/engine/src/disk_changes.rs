@@ -93,16 +93,13 @@ impl Engine {
             }
         };
         let real = real_path(&path).to_string_lossy().into_owned();
-        {
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let noted = self.change_state(|state| {
             if !state.file_disks.contains(&real) {
-                let mut next = state.clone();
-                next.file_disks.retain(|known| Path::new(known).exists());
-                next.file_disks.push(real.clone());
-                self.state_dir.store(&next).map_err(|error| conflict("state folder", error.to_string(), ""))?;
-                *state = next;
+                state.file_disks.retain(|known| Path::new(known).exists());
+                state.file_disks.push(real.clone());
             }
-        }
+        });
+        noted.map_err(|error| conflict("state folder", error.to_string(), ""))?;
         Ok(DiskChanged { changed, disk: self.disk(&DiskRef::Path(real)).await? })
     }
 
@@ -142,7 +139,7 @@ impl Engine {
                 hint.place = place.or(hint.place.take());
                 let changed = next != *state && (request.media.is_some() || hint_changed(&state, &next, &path));
                 if changed {
-                    self.state_dir.store(&next).map_err(|error| conflict("state folder", error.to_string(), ""))?;
+                    self.state_dir.store(&self.store, &next).map_err(|error| conflict("state folder", error.to_string(), ""))?;
                     *state = next;
                 }
                 changed

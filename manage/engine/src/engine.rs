@@ -22,11 +22,16 @@ use holdfast_model::{Condition, DiskState, Health, Uuid};
 use holdfast_nbd::{Address, Exports, NbdError, Server};
 use holdfast_pool::{DiskStatus, Env, Pool};
 use holdfast_space::Space;
+use holdfast_store::{AuditLimits, Store, StoreError};
 use tokio::sync::watch;
 
-use crate::error::{Answer, from_pool, stopping};
+use crate::error::{Answer, from_pool, stopping, unwritten};
 use crate::events::{EventLog, now};
+use crate::history::History;
 use crate::jobs::Jobs;
+use crate::live::Live as Consoles;
+use crate::qos::Balancer;
+use crate::service::SpaceService;
 use crate::settings::Settings;
 use crate::smart::Answered;
 use crate::state::{KnownDisk, KnownExport, KnownPool, State, StateDir, StateError};
@@ -42,6 +47,9 @@ pub enum StartError {
     /// The state folder.
     #[error(transparent)]
     State(#[from] StateError),
+    /// The configuration store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// The operating system.
     #[error("{0}: {1}")]
     System(&'static str, std::io::Error),
@@ -55,9 +63,17 @@ pub(crate) struct OpenPool {
     pub(crate) pool: Arc<Pool>,
     pub(crate) disks: Mutex<BTreeMap<Uuid, Arc<FileDevice>>>,
     pub(crate) spaces: Mutex<BTreeMap<u32, Arc<Space>>>,
+    pub(crate) services: Mutex<BTreeMap<Uuid, Arc<SpaceService>>>,
+    pub(crate) balancer: Arc<Balancer>,
 }
 
 impl OpenPool {
+    /// A pool on these disks, none of whose spaces is open.
+    pub(crate) fn new(pool: Arc<Pool>, disks: BTreeMap<Uuid, Arc<FileDevice>>) -> Self {
+        let balancer = Balancer::new(disks.len());
+        Self { pool, disks: Mutex::new(disks), spaces: Mutex::default(), services: Mutex::default(), balancer }
+    }
+
     pub(crate) fn name(&self) -> String {
         self.pool.name().to_string()
     }
@@ -68,6 +84,11 @@ impl OpenPool {
 
     pub(crate) fn spaces(&self) -> MutexGuard<'_, BTreeMap<u32, Arc<Space>>> {
         self.spaces.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The services of its open spaces, by the spaces' ids.
+    pub(crate) fn services(&self) -> MutexGuard<'_, BTreeMap<Uuid, Arc<SpaceService>>> {
+        self.services.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How its disks are. A disk that is out of service is never shown as online, also where too few disks are left to
@@ -127,8 +148,11 @@ pub(crate) struct Live {
 pub struct Engine {
     pub(crate) settings: Settings,
     pub(crate) state_dir: StateDir,
+    pub(crate) store: Arc<Store>,
     pub(crate) events: Arc<EventLog>,
     pub(crate) jobs: Arc<Jobs>,
+    pub(crate) history: History,
+    pub(crate) consoles: Arc<Consoles>,
     /// By their ids, what disks told of themselves.
     pub(crate) smart: Mutex<BTreeMap<Uuid, Answered>>,
     pub(crate) witness: Arc<WitnessFiles>,
@@ -151,9 +175,12 @@ impl Engine {
     /// If the state folder, the reactors or the NBD addresses cannot be had.
     pub async fn start(settings: Settings) -> Result<Arc<Self>, StartError> {
         let state_dir = StateDir::open(&settings.state_dir, settings.patience)?;
-        let state = state_dir.load()?;
+        let store = Arc::new(Store::open(state_dir.path(), AuditLimits::default())?);
+        let state = state_dir.load(&store)?;
         let events =
             EventLog::open(state_dir.path()).map_err(|error| StartError::System("the event log cannot be opened", error))?;
+        let history = History::open(state_dir.path(), events.clone())
+            .map_err(|error| StartError::System("the history cannot be kept", error))?;
         let jobs = Arc::new(Jobs::load(state_dir.path(), events.clone())?);
         let reactors: Vec<ReactorHandle> = (0..settings.reactors.max(1))
             .map(|at| {
@@ -170,8 +197,11 @@ impl Engine {
         let engine = Arc::new(Self {
             settings,
             state_dir,
+            store,
             events,
             jobs,
+            history,
+            consoles: Arc::default(),
             smart: Mutex::default(),
             witness,
             reactors,
@@ -194,7 +224,7 @@ impl Engine {
         if !engine.settings.nbd_addresses.is_empty() {
             let server = engine.listen().await;
             match server {
-                Ok(server) => *engine.server.lock().unwrap_or_else(PoisonError::into_inner) = Some(server),
+                Ok(server) => *engine.server() = Some(server),
                 Err(error) => {
                     engine.shutdown().await;
                     return Err(StartError::Nbd(error.to_string()));
@@ -204,6 +234,7 @@ impl Engine {
         tokio::spawn(crate::watch::watch(Arc::downgrade(&engine), engine.stop.subscribe()));
         tokio::spawn(crate::health::watch(Arc::downgrade(&engine), engine.stop.subscribe()));
         tokio::spawn(crate::smart::ask(Arc::downgrade(&engine), engine.stop.subscribe()));
+        tokio::spawn(crate::live::run(Arc::downgrade(&engine), engine.stop.subscribe()));
         tokio::spawn(crate::jobs::run(Arc::downgrade(&engine), engine.stop.subscribe()));
         engine.events.emit(Severity::Info, "daemon", &format!("started, version {}", env!("CARGO_PKG_VERSION")), "");
         Ok(engine)
@@ -225,7 +256,7 @@ impl Engine {
     /// Ends in good order: clients are drained, spaces closed, reactors stopped. The engine answers nothing afterwards.
     pub async fn shutdown(&self) {
         let _ = self.stop.send(true);
-        let server = self.server.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let server = self.server().take();
         if let Some(server) = server {
             server.shutdown().await;
         }
@@ -236,6 +267,7 @@ impl Engine {
             self.close_pool(&open).await;
         }
         self.live_mut().exports.clear();
+        self.history.close();
         self.events.emit(Severity::Info, "daemon", "stopped in good order", "");
         self.events.close();
         for reactor in self.reactors.clone() {
@@ -243,10 +275,24 @@ impl Engine {
         }
     }
 
+    pub(crate) fn server(&self) -> MutexGuard<'_, Option<Server>> {
+        self.server.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Where NBD clients connect, with the ports that were given.
     pub fn nbd_addresses(&self) -> Vec<Address> {
-        let server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
+        let server = self.server();
         server.as_ref().map(|server| server.addresses().to_vec()).unwrap_or_default()
+    }
+
+    /// What is kept of configuration and access.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// Where the daemon keeps what outlives it.
+    pub fn state_folder(&self) -> &std::path::Path {
+        self.state_dir.path()
     }
 
     /// What happened.
@@ -324,16 +370,22 @@ impl Engine {
 
     /// Writes down what is open.
     pub(crate) fn remember(&self) -> Answer<()> {
+        let changed = self.change_state(|state| {
+            let live = self.live();
+            state.pools = live.pools.values().map(|open| open.known()).collect();
+            state.pools.extend(live.offline.values().map(|offline| offline.known.clone()));
+            state.exports = live.exports.values().map(|export| export.known.clone()).collect();
+        });
+        changed.map_err(unwritten)
+    }
+
+    /// Changes what is remembered: written down first, if anything changed at all, and unchanged where that fails.
+    pub(crate) fn change_state(&self, change: impl FnOnce(&mut State)) -> Result<(), StateError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let mut next = state.clone();
-        {
-            let live = self.live();
-            next.pools = live.pools.values().map(|open| open.known()).collect();
-            next.pools.extend(live.offline.values().map(|offline| offline.known.clone()));
-            next.exports = live.exports.values().map(|export| export.known.clone()).collect();
-        }
+        change(&mut next);
         if next != *state {
-            self.state_dir.store(&next).map_err(|error| ApiError::new(Code::Failed, "state folder", error.to_string(), ""))?;
+            self.state_dir.store(&self.store, &next)?;
             *state = next;
         }
         Ok(())
@@ -349,6 +401,9 @@ impl Engine {
             Ok::<_, holdfast_pool::PoolError>(space)
         });
         let space = opened.await?.map_err(|error| from_pool(name, error))?;
+        let service = Arc::new(SpaceService::new(space.clone(), open.balancer.clone()));
+        open.services().insert(space.record().uuid, service.clone());
+        self.apply_qos(&service);
         open.spaces().insert(id, space.clone());
         Ok(space)
     }
@@ -369,7 +424,9 @@ impl Engine {
                 return Err(ApiError::new(Code::Timeout, name, message, "look at the pool's disks"));
             }
         }
-        open.spaces().remove(&id);
+        if let Some(space) = open.spaces().remove(&id) {
+            open.services().remove(&space.record().uuid);
+        }
         Ok(())
     }
 

@@ -8,6 +8,8 @@ use holdfast_api::{ApiError, Code};
 use holdfast_device::{IoError, IoErrorKind};
 use holdfast_pool::{PoolError, PoolErrorKind};
 
+use crate::state::StateError;
+
 /// What every operation of the engine answers.
 pub type Answer<T> = Result<T, ApiError>;
 
@@ -58,7 +60,7 @@ pub fn from_pool(object: impl Into<String>, error: PoolError) -> ApiError {
         PoolErrorKind::Conflict => (Code::Conflict, ""),
         PoolErrorKind::NoSpace => (Code::NoSpace, "add disks to the pool, or ask for less"),
         PoolErrorKind::NoQuorum => (Code::ReadOnly, "bring the missing disks back"),
-        PoolErrorKind::ReadOnly => (Code::ReadOnly, "see the pool's conditions"),
+        PoolErrorKind::ReadOnly => (Code::ReadOnly, ""),
         PoolErrorKind::Damaged => (Code::Conflict, "look at the disks that it names"),
         PoolErrorKind::Io => (Code::Failed, "look at the pool's disks and events"),
     };
@@ -83,6 +85,11 @@ pub fn from_space(object: impl Into<String>, error: IoError) -> ApiError {
         IoErrorKind::NoSpace => ApiError::new(Code::NoSpace, object, error.context, "add disks to the pool, or ask for less"),
         _ => from_io(object, error),
     }
+}
+
+/// What is to be remembered cannot be written down.
+pub fn unwritten(error: StateError) -> ApiError {
+    ApiError::new(Code::Failed, "state folder", error.to_string(), "")
 }
 
 /// The reactors are stopping.

@@ -143,6 +143,11 @@ pub fn now() -> String {
     format!("{:.3}", jiff::Timestamp::now())
 }
 
+/// A time as answers carry it.
+pub(crate) fn rfc3339(time: std::time::SystemTime) -> String {
+    jiff::Timestamp::try_from(time).map(|time| format!("{time:.3}")).unwrap_or_default()
+}
+
 fn read_lines(path: &Path, events: &mut VecDeque<Event>) {
     let Ok(file) = File::open(path) else { return };
     // A line cut off by a power failure is no event; the ones before it are.

@@ -5,12 +5,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_api::{Changed, CreateExport, Export, ExportChanged};
+use holdfast_api::{Changed, Connection, CreateExport, Export, ExportChanged, Qos, SetExport};
 use holdfast_device::Target;
-use holdfast_nbd::{Address, TlsRequired, TlsSettings};
+use holdfast_nbd::{Address, ConnectionStatus, TlsRequired, TlsSettings};
 
 use crate::engine::{Engine, LiveExport, OpenPool};
 use crate::error::{Answer, conflict, exists_with, not_found};
+use crate::events::rfc3339;
 use crate::pools::parse_name;
 use crate::spaces::parse_path;
 use crate::state::KnownExport;
@@ -42,6 +43,7 @@ impl Engine {
             name: known.name.clone(),
             space: known.path.clone(),
             read_only: known.read_only,
+            qos: known.qos,
             served: export.target.is_some() && !self.nbd_addresses().is_empty(),
             size_bytes: export.target.as_ref().map(|target| target.info().geometry.size_bytes),
             uris: self.uris(&known.name),
@@ -53,6 +55,28 @@ impl Engine {
                 .map_or(0, |status| status.connections as u64),
             counters: export.target.as_ref().map(|target| target.counters()).unwrap_or_default(),
         }
+    }
+
+    /// Who is connected to an export, the longest first.
+    ///
+    /// # Errors
+    /// If there is none of this name.
+    pub fn connections(&self, name: &str) -> Answer<Vec<Connection>> {
+        self.export(name)?;
+        let server = self.server();
+        let all = server.as_ref().map(|server| server.connections()).unwrap_or_default();
+        let of_export = all.into_iter().filter(|connection| connection.export.as_deref() == Some(name));
+        let shown = |connection: ConnectionStatus| Connection {
+            client: connection.peer,
+            tls: connection.tls,
+            since: rfc3339(connection.since),
+            reads: connection.reads,
+            writes: connection.writes,
+            read_bytes: connection.read_bytes,
+            written_bytes: connection.written_bytes,
+            in_flight: connection.in_flight,
+        };
+        Ok(of_export.map(shown).collect())
     }
 
     /// How clients write the export `name`, or the server where it is empty.
@@ -88,13 +112,16 @@ impl Engine {
             let next = "start the daemon with --nbd unix:PATH or --nbd tcp:HOST:PORT";
             return Err(conflict(object, "the daemon listens on no NBD address", next));
         }
-        let target = Arc::new(ExportTarget::new(&name, &path.to_string(), space.clone(), request.read_only));
+        let service = open.services().get(&space.record().uuid).cloned();
+        let service = service.ok_or_else(|| conflict(&object, format!("space {path} is being closed"), "ask again"))?;
+        let target = Arc::new(ExportTarget::new(&name, &path.to_string(), service, request.read_only, &Qos::default()));
         let known = KnownExport {
             name: name.clone(),
             pool: open.pool.id(),
             space: space.record().uuid,
             path: path.to_string(),
             read_only: request.read_only,
+            qos: Qos::default(),
         };
         self.live_mut().exports.insert(name.clone(), LiveExport { known, target: Some(target.clone()) });
         if let Err(error) = self.remember() {
@@ -108,6 +135,28 @@ impl Engine {
         }
         self.note(&object, &format!("made of space {path}{}", if request.read_only { ", read-only" } else { "" }));
         Ok(ExportChanged { changed: true, export: self.export(&name)? })
+    }
+
+    /// Changes an export in use.
+    ///
+    /// # Errors
+    /// If there is none of this name, or its limits make no sense; nothing is changed then.
+    pub async fn set_export(self: &Arc<Self>, name: String, request: SetExport) -> Answer<ExportChanged> {
+        self.change(move |engine| async move { engine.change_export(&name, request).await }).await
+    }
+
+    /// Turns the clients of an export away and serves it again as it is to be now.
+    pub(crate) async fn serve_anew(&self, name: &str) {
+        let (known, served) = {
+            let mut live = self.live_mut();
+            let Some(export) = live.exports.get_mut(name) else { return };
+            (export.known.clone(), export.target.take().is_some())
+        };
+        let open = self.live().pools.values().find(|open| open.pool.id() == known.pool).cloned();
+        if let Some(open) = open.filter(|_| served) {
+            self.turn_away(name).await;
+            self.remake_exports(&open);
+        }
     }
 
     /// Withdraws an export.
@@ -126,6 +175,9 @@ impl Engine {
                 return Err(error);
             }
             engine.turn_away(&name).await;
+            if let Some(target) = &export.target {
+                engine.apply_qos(target.space());
+            }
             drop(export);
             engine.note(&format!("export {name}"), "withdrawn");
             Ok(Changed { changed: true, message: format!("export {name} is withdrawn") })
@@ -157,11 +209,11 @@ impl Engine {
     /// Serves again what is remembered of a pool that came into service.
     pub(crate) fn remake_exports(&self, open: &OpenPool) {
         let mut live = self.live_mut();
-        let spaces: Vec<_> = open.spaces().values().cloned().collect();
+        let services = open.services();
         for export in live.exports.values_mut().filter(|export| export.target.is_none() && export.known.pool == open.pool.id()) {
-            let Some(space) = spaces.iter().find(|space| space.record().uuid == export.known.space) else { continue };
+            let Some(service) = services.get(&export.known.space) else { continue };
             let known = &export.known;
-            let target = Arc::new(ExportTarget::new(&known.name, &known.path, space.clone(), known.read_only));
+            let target = Arc::new(ExportTarget::new(&known.name, &known.path, service.clone(), known.read_only, &known.qos));
             match self.exports.add(&known.name, target.clone() as Arc<dyn Target>) {
                 Ok(()) => export.target = Some(target),
                 Err(error) => tracing::error!("export {} is not served: {error}", known.name),

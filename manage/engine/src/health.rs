@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use holdfast_api::{RetireDisk, Severity};
 use holdfast_model::{Condition, DiskDetail, DiskState, Health, Media, RetirePolicy, Usage, Uuid};
-use holdfast_pool::{DiskCounts, DiskStatus, Judgement};
+use holdfast_pool::{DiskCounts, DiskRecord, DiskStatus, Judgement};
 use tokio::sync::watch;
 
 use crate::engine::{Engine, OpenPool};
@@ -168,7 +168,7 @@ impl Engine {
                 let past = past.entry(disk.record.id).or_default();
                 past.look(now, &Seen { counts: disk.counts, latency, media: disk.record.media });
                 self.judge_disk(&open, disk, past);
-                if self.is_to_be_emptied(&open, disk, past) {
+                if self.is_to_be_emptied(&open, disk, past, &leaving) {
                     leaving.push(disk.record.id);
                 }
             }
@@ -201,12 +201,17 @@ impl Engine {
         open.pool.set_judgement(disk.record.index, judgement);
     }
 
-    /// Whether a disk that tells of its end is to be emptied of itself.
-    fn is_to_be_emptied(&self, open: &OpenPool, disk: &DiskStatus, past: &mut Past) -> bool {
+    /// Whether a disk that tells of its end is to be emptied of itself, besides others that are about to be.
+    fn is_to_be_emptied(&self, open: &OpenPool, disk: &DiskStatus, past: &mut Past, others: &[Uuid]) -> bool {
         if past.warnings.is_empty() || disk.record.usage == Usage::Retired || open.pool.refusal().is_some() {
             return false;
         }
-        let fits = || open.pool.has_room_without(&BTreeSet::from([disk.record.index]));
+        // What is on those that are being emptied already needs room as well.
+        let is_leaving =
+            |other: &DiskRecord| other.id == disk.record.id || other.usage == Usage::Retired || others.contains(&other.id);
+        let members = || open.disk_statuses().into_iter().map(|other| other.record);
+        let together = || members().filter(is_leaving).map(|other| other.index).collect();
+        let fits = || open.pool.has_room_without(&together());
         match open.pool.loss_policy().retire {
             RetirePolicy::Never => false,
             RetirePolicy::Always => true,

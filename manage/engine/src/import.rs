@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use holdfast_api::{ApiError, Code, Condition, ImportPools, ImportedPool, PoolsImported, Severity};
@@ -135,7 +135,7 @@ impl Engine {
         let env = self.env();
         let pool = self.on_reactor(move || Pool::import(env, found, force)).await?.map_err(|error| from_pool(&object, error))?;
         let disks = members.into_iter().filter_map(|(id, path)| Some((id, devices.get(&path)?.clone())));
-        let open = Arc::new(OpenPool { pool, disks: Mutex::new(disks.collect()), spaces: Mutex::default() });
+        let open = Arc::new(OpenPool::new(pool, disks.collect()));
         self.live_mut().offline.remove(&id);
         self.live_mut().pools.insert(name.clone(), open.clone());
         self.open_spaces(&open).await;

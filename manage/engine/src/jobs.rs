@@ -35,7 +35,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use holdfast_api::{ApiError, Code, Job, JobState};
+use holdfast_api::{ApiError, Code, Condition, Job, JobState};
 use holdfast_model::Uuid;
 use tokio::sync::{Notify, watch};
 
@@ -43,11 +43,11 @@ use crate::error::Answer;
 use crate::events::EventLog;
 use crate::state::{StateError, read_versioned, write_json};
 use control::Control;
-use spec::JobSpec;
-use table::Table;
+use spec::SpaceRef;
+use table::{Record, Table};
 
 pub(crate) use runner::run;
-pub(crate) use spec::MemberRef;
+pub(crate) use spec::{JobSpec, MemberRef};
 
 /// Jobs of a pool that run at once, at most.
 const RUNNING_PER_POOL: usize = 2;
@@ -91,7 +91,23 @@ impl Inner {
     }
 
     fn view(&self, id: u64) -> Option<Job> {
-        self.table.any(id).map(|record| record.view(self.control(id).filter(|_| record.ended.is_none())))
+        let record = self.table.any(id)?;
+        let mut job = record.view(self.control(id).filter(|_| record.ended.is_none()));
+        let waits = record.state == JobState::Running && self.control(id).is_some_and(Control::is_waiting);
+        if let Some(mover) = waits.then(|| self.mover(&record.spec, id)).flatten() {
+            (job.state, job.rate_bytes_per_second, job.seconds_left) = (JobState::Queued, 0, None);
+            job.reason = Some(Condition { cause: format!("it waits for {}", mover.moving()), next_action: mover.way_out() });
+        }
+        Some(job)
+    }
+
+    /// The job that moves rows where other work wants to; one that is paused before one that runs.
+    fn mover(&self, work: &JobSpec, except: u64) -> Option<&Record> {
+        let moves = |record: &&Record| {
+            let works = self.control(record.id).is_some_and(|control| !control.is_waiting());
+            works && record.id != except && record.spec.moves_rows() && record.spec.meets(work)
+        };
+        self.table.jobs.iter().filter(moves).min_by_key(|record| record.state != JobState::Paused)
     }
 }
 
@@ -163,8 +179,14 @@ impl Jobs {
     }
 
     /// The number of the job that does this already.
-    fn like(&self, spec: &JobSpec) -> Option<u64> {
+    pub(crate) fn like(&self, spec: &JobSpec) -> Option<u64> {
         self.inner().table.jobs.iter().find(|record| record.spec.is_like(spec)).map(|record| record.id)
+    }
+
+    /// Why rows of a space do not stay where they are now, and what to do, where a job moves them.
+    pub(crate) fn why_rows_move(&self, space: SpaceRef) -> Option<(String, String)> {
+        let inner = self.inner();
+        inner.mover(&JobSpec::Scrub(space), 0).map(|mover| (mover.moving(), mover.way_out()))
     }
 
     /// Whether just this is to be done already.

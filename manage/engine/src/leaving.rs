@@ -6,12 +6,13 @@
 use std::sync::Arc;
 
 use holdfast_api::{ApiError, Changed, Code, DiskRef, DiskRetired, RetireDisk, StartJob};
-use holdfast_model::{DiskState, RetirePolicy, Usage, Uuid};
-use holdfast_pool::DiskChange;
+use holdfast_model::{ByteSize, DiskState, RetirePolicy, Usage, Uuid};
+use holdfast_pool::{DiskChange, NewDisk};
 
 use crate::disks::Carries;
 use crate::engine::{Engine, OpenPool};
 use crate::error::{Answer, conflict, from_pool};
+use crate::jobs::JobSpec;
 
 /// A disk of a pool in service.
 pub(crate) struct NamedMember {
@@ -54,16 +55,61 @@ impl Engine {
         Ok(retired)
     }
 
+    /// Refuses to empty a disk where the others, with a new one if one is to take its place, have no room for what it holds. Nothing
+    /// is changed, and nothing is asked of a disk that is being emptied already.
+    pub(crate) async fn refuse_without_room(
+        &self,
+        member: &NamedMember,
+        object: &str,
+        work: &JobSpec,
+        new: Option<(&str, NewDisk)>,
+    ) -> Answer<()> {
+        if self.jobs.like(work).is_some() {
+            return Ok(());
+        }
+        let (open, id, name) = (member.open.clone(), member.id, member.open.name());
+        let (named, disk) = new.unzip();
+        let planned = self.blocking(move || open.pool.evacuation_with(id, disk.as_ref())).await?;
+        let mut stuck = planned.map_err(|error| from_pool(object, error))?.spaces;
+        stuck.retain(|space| space.stuck_slabs > 0);
+        if stuck.is_empty() {
+            return Ok(());
+        }
+        let spaces: Vec<String> = stuck.iter().map(|space| format!("{name}/{}", space.name)).collect();
+        let (slabs, bytes) =
+            stuck.iter().fold((0, 0), |(slabs, bytes), space| (slabs + space.stuck_slabs, bytes + space.stuck_bytes));
+        let (with, next) = match named {
+            Some(new) => (format!(" and on {new}"), "name a larger disk, or add disks first".to_string()),
+            None => {
+                let next = format!(
+                    "add disks, or name a new disk that takes its place: 'holdfast disk replace {0} NEW'; 'holdfast disk evacuate {0} --dry-run' shows the plan",
+                    member.path
+                );
+                (String::new(), next)
+            }
+        };
+        let message = format!(
+            "{slabs} slabs ({}) of {} find no room on the other disks of pool {name}{with}; nothing is changed",
+            ByteSize(bytes),
+            spaces.join(", ")
+        );
+        Err(ApiError::new(Code::NoSpace, object, message, next))
+    }
+
     /// Retires a disk. Its data is moved away by a job, which is answered with, where that is asked for, or the pool's policy is to
     /// do so always.
     ///
     /// # Errors
-    /// If it belongs to no pool in service, or the pool refuses.
+    /// If it belongs to no pool in service, its data is asked to be moved and has no room elsewhere, or the pool refuses.
     pub async fn retire_disk(self: &Arc<Self>, disk: String, request: RetireDisk) -> Answer<DiskRetired> {
         self.change(move |engine| async move {
             let disk = DiskRef::new(&disk);
             let member = engine.named_member(&disk).await?;
-            let mut changed = engine.retire_member(&member.open, member.id, &format!("disk {disk}")).await?;
+            let object = format!("disk {disk}");
+            if request.evacuate {
+                engine.refuse_without_room(&member, &object, &JobSpec::Evacuate(member.job_object()), None).await?;
+            }
+            let mut changed = engine.retire_member(&member.open, member.id, &object).await?;
             let always = member.open.pool.loss_policy().retire == RetirePolicy::Always;
             let there = member.open.pool.disk_record(member.id).is_some_and(|record| record.state == DiskState::Online);
             let mut job = None;

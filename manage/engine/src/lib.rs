@@ -10,6 +10,9 @@
 //!  plan.rs      what a space would be                        verify.rs              whether copies and parity agree
 //!  capacity.rs  what a pool could still hold                 alerts.rs              pools that fill up
 //!  target.rs    a space as front ends see it                 view.rs                the same as the API shows it
+//!  qos.rs       limits of spaces and exports, and the balance between them
+//!  service.rs   what its exports share                       traffic.rs             what is asked of it, and how long that takes
+//!  history.rs   the same over time                           live.rs                what consoles are told as it happens
 //!  events.rs, status.rs, metrics.rs                          what it tells
 //! ```
 //!
@@ -28,14 +31,19 @@ mod events;
 mod exports;
 mod foreign;
 mod health;
+mod history;
 mod import;
 mod jobs;
 mod leaving;
+mod live;
 mod locate;
 mod metrics;
 mod plan;
 mod pools;
+mod qos;
+mod restore;
 mod salvage;
+mod service;
 mod settings;
 mod smart;
 mod spaces;
@@ -43,6 +51,7 @@ mod state;
 mod status;
 mod target;
 mod tools;
+mod traffic;
 mod verify;
 mod view;
 mod watch;
@@ -52,6 +61,8 @@ pub use engine::{Engine, StartError};
 pub use error::Answer;
 pub use events::EventLog;
 pub use holdfast_nbd::{Address, NbdSettings, TlsRequired, TlsSettings};
+pub use live::Message;
 pub use metrics::CONTENT_TYPE as METRICS_CONTENT_TYPE;
+pub use restore::{RestoreError, restore};
 pub use settings::Settings;
 pub use state::StateError;

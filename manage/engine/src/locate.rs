@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
-use holdfast_api::{ApiError, Changed, Code, DiskRef};
+use holdfast_api::{Changed, DiskRef};
 use holdfast_model::DiskState;
 
 use crate::engine::Engine;
@@ -30,18 +30,15 @@ impl Engine {
         let order = format!("{}={path}", if on { "locate" } else { "locate_off" });
         let printed =
             tools::run(&self.settings.ledctl, &[&order], TIMEOUT, MOST_BYTES).await.map_err(|error| match error.kind() {
-                ErrorKind::NotFound => ApiError::new(
-                    Code::Failed,
-                    &object,
-                    "its light is switched by ledctl, which is not there",
-                    "install the package ledmon",
-                ),
+                ErrorKind::NotFound => {
+                    conflict(&object, "its light is switched by ledctl, which is not there", "install the package ledmon")
+                }
                 _ => system(&object, "running ledctl", &error),
             })?;
         if !printed.success {
             let why = if printed.errors.is_empty() { "it says nothing more".into() } else { printed.errors };
             let next = "look whether its enclosure has lights that ledctl can switch";
-            return Err(ApiError::new(Code::Failed, object, format!("ledctl did not switch its light: {why}"), next));
+            return Err(conflict(object, format!("ledctl did not switch its light: {why}"), next));
         }
         let state = if on { "on" } else { "off" };
         Ok(Changed { changed: true, message: format!("the light of {object} is {state}") })

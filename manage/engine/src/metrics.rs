@@ -3,12 +3,15 @@
 //! Invariant: each family is written once, with its help and type, and its labels are escaped; nothing is kept between
 //! two readings, so metrics cost nothing while nobody asks.
 
+mod latency;
+
 use std::fmt::Write;
 
-use holdfast_api::{JobState, word};
+use holdfast_api::{JobState, Qos, word};
 use holdfast_model::Health;
 
 use crate::engine::Engine;
+use crate::qos::Limiter;
 use crate::status::resident_bytes;
 
 /// The content type of the text.
@@ -18,6 +21,7 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 enum Kind {
     Counter,
     Gauge,
+    Histogram,
 }
 
 /// A metric family: name, kind, help, and samples of label values.
@@ -43,6 +47,7 @@ impl Family {
         let kind = match self.kind {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
         };
         let _ = writeln!(text, "# HELP {} {}\n# TYPE {} {kind}", self.name, self.help, self.name);
         for (values, value) in &self.samples {
@@ -74,9 +79,11 @@ impl Engine {
         families.extend(self.space_metrics());
         families.extend(self.export_metrics());
         families.extend(self.job_metrics());
+        families.extend(self.qos_metrics());
         families.extend(self.daemon_metrics());
         let mut text = String::new();
         families.iter().for_each(|family| family.write(&mut text));
+        self.latency_metrics(&mut text);
         text
     }
 
@@ -228,6 +235,50 @@ impl Engine {
             bytes.add(&[&id, &kind, &job.object, "total"], job.total_bytes);
         }
         vec![states, bytes]
+    }
+
+    fn qos_metrics(&self) -> Vec<Family> {
+        const LABELS: &[&str] = &["kind", "name"];
+        let mut throttled =
+            Family::new("holdfast_qos_throttled_total", Kind::Counter, "Requests that waited for a maximum.", LABELS);
+        let mut waited =
+            Family::new("holdfast_qos_wait_microseconds_total", Kind::Counter, "For how long they did together.", LABELS);
+        let mut limit = Family::new("holdfast_qos_limit", Kind::Gauge, "Limits that are set.", &["kind", "name", "limit"]);
+        let mut balanced = Family::new(
+            "holdfast_qos_balanced_total",
+            Kind::Counter,
+            "Requests that waited for those of other spaces.",
+            &["pool"],
+        );
+        let mut add = |kind: &str, name: &str, qos: &Qos, limiter: &Limiter| {
+            let (count, time) = limiter.throttled();
+            throttled.add(&[kind, name], count);
+            waited.add(&[kind, name], time.as_micros() as u64);
+            let limits = [
+                ("max-iops", qos.max_iops),
+                ("burst-iops", qos.burst_iops),
+                ("max-bytes-per-second", qos.max_bytes_per_second),
+                ("burst-bytes-per-second", qos.burst_bytes_per_second),
+                ("min-iops", qos.min_iops),
+            ];
+            limits
+                .into_iter()
+                .for_each(|(word, value)| value.into_iter().for_each(|value| limit.add(&[kind, name, word], value)));
+        };
+        let live = self.live();
+        for open in live.pools.values() {
+            balanced.add(&[&open.name()], open.balancer.waited());
+            for service in open.services().values() {
+                let name = format!("{}/{}", open.name(), service.space.record().name);
+                add("space", &name, &service.qos(), &service.limiter);
+            }
+        }
+        for export in live.exports.values() {
+            if let Some(target) = &export.target {
+                add("export", &export.known.name, &export.known.qos, target.limiter());
+            }
+        }
+        vec![throttled, waited, limit, balanced]
     }
 
     fn daemon_metrics(&self) -> Vec<Family> {

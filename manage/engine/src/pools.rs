@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use holdfast_api::{AddDisks, ApiError, Changed, Code, CreatePool, DiskRef, Pool as PoolView, PoolChanged, SetPool};
@@ -46,7 +46,8 @@ impl Engine {
     pub fn pools(&self) -> Vec<PoolView> {
         let live = self.live();
         let open: Vec<Arc<OpenPool>> = live.pools.values().cloned().collect();
-        let offline: Vec<PoolView> = live.offline.values().map(crate::view::offline_pool).collect();
+        let offline: Vec<PoolView> =
+            live.offline.values().map(|offline| crate::view::offline_pool(offline, &self.settings)).collect();
         drop(live);
         open.iter().map(|open| self.pool_view(open)).chain(offline).collect()
     }
@@ -98,7 +99,8 @@ impl Engine {
         let made = name.clone();
         let pool = self.on_reactor(move || async move { Pool::create(env, made, candidates).await }).await?;
         let pool = pool.map_err(|error| from_pool(&object, error))?;
-        let open = Arc::new(OpenPool { disks: Mutex::new(devices_of(&pool, taken)), pool, spaces: Mutex::default() });
+        let disks = devices_of(&pool, taken);
+        let open = Arc::new(OpenPool::new(pool, disks));
         self.live_mut().pools.insert(name.to_string(), open.clone());
         self.remember()?;
         self.note(&object, &format!("created with {} disks", open.disk_statuses().len()));
@@ -126,10 +128,15 @@ impl Engine {
             let object = format!("pool {pool}");
             let percents = request.alert_percents.map(|percents| checked(&pool, percents)).transpose()?;
             let now = open.pool.loss_policy();
-            let policy = LossPolicy {
-                retire: request.retire_policy.unwrap_or(now.retire),
-                grace_seconds: request.grace_seconds.or(now.grace_seconds),
+            let grace_seconds = match (request.default_grace, request.grace_seconds) {
+                (true, Some(_)) => {
+                    let message = "it cannot have a time of grace of its own and the daemon's";
+                    return Err(ApiError::invalid(object, message, "give grace_seconds or default_grace"));
+                }
+                (true, None) => None,
+                (false, seconds) => seconds.or(now.grace_seconds),
             };
+            let policy = LossPolicy { retire: request.retire_policy.unwrap_or(now.retire), grace_seconds };
             let inner = open.pool.clone();
             let changed = engine.on_reactor(move || async move { inner.set_loss_policy(policy).await }).await?;
             let mut changed = changed.map_err(|error| from_pool(&object, error))?;
@@ -169,6 +176,7 @@ impl Engine {
         let added = self.on_reactor(move || async move { inner.add_disks(candidates).await }).await?;
         added.map_err(|error| from_pool(&object, error))?;
         open.disks().extend(devices_of(&open.pool, taken));
+        open.balancer.set_disks(open.disks().len());
         self.remember()?;
         self.note(&object, &format!("disks added: {}", paths.join(", ")));
         Ok(PoolChanged { changed: true, pool: self.pool_view(&open) })

@@ -57,4 +57,9 @@ impl Settings {
             scrub_every: Some(Duration::from_secs(7 * 24 * 60 * 60)),
         }
     }
+
+    /// For how long a disk may be away where its pool does not say, in whole seconds, rounded up; never if none.
+    pub(crate) fn default_grace_seconds(&self) -> Option<u64> {
+        self.repair_after.map(|after| after.as_secs() + u64::from(after.subsec_nanos() > 0))
+    }
 }

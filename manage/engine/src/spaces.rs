@@ -143,20 +143,28 @@ impl Engine {
     /// Changes what can be changed of a space in use.
     ///
     /// # Errors
-    /// If it has no journal, or the journal cannot have that size; nothing is changed then.
+    /// If it has no journal, or the journal cannot have that size, or the limits make no sense; nothing is changed then.
     pub async fn set_space(self: &Arc<Self>, path: String, request: SetSpace) -> Answer<SpaceChanged> {
         self.change(move |engine| async move {
             let path = parse_path(&path)?;
             let object = format!("space {path}");
             let (open, id, space) = engine.space_at(&path)?;
             let mut changed = false;
+            let service = open.services().get(&space.record().uuid).cloned();
+            if let (Some(set), Some(service)) = (&request.qos, &service) {
+                crate::qos::check(&object, &service.qos().with(set))?;
+            }
             if let Some(bytes) = request.journal_bytes {
                 let resizing = space.clone();
                 let resized = engine.on_reactor(move || async move { resizing.resize_journal(bytes).await }).await?;
-                changed = resized.map_err(|error| from_space(&object, error))?;
-                if changed {
+                let resized = resized.map_err(|error| from_space(&object, error))?;
+                changed |= resized;
+                if resized {
                     engine.note(&object, &format!("its journal has {}", ByteSize(open.pool.journal_bytes(id))));
                 }
+            }
+            if let (Some(set), Some(service)) = (&request.qos, &service) {
+                changed |= engine.set_space_qos(&object, service, set)?;
             }
             Ok(SpaceChanged { changed, space: crate::view::space(&open, &space) })
         })
@@ -205,6 +213,9 @@ impl Engine {
         if let Err(error) = destroyed {
             self.open_spaces(&open).await;
             return Err(from_pool(object, error));
+        }
+        if let Err(error) = self.remember_qos(record.uuid, holdfast_api::Qos::default()) {
+            tracing::warn!("the limits of {object} are still remembered: {error}");
         }
         self.note(&object, "destroyed");
         Ok(Changed { changed: true, message: format!("{object} is destroyed") })

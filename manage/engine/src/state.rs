@@ -2,13 +2,15 @@
 //!
 //! ```text
 //!   lock               held while a daemon runs
-//!   state.json         pools with the last paths of their disks and their alerts, exports, what was set by hand for disks of no pool
+//!   config.db          pools with the last paths of their disks and their alerts, exports, quality of service, what was set by hand
+//!                      for disks of no pool; accounts, tokens, sessions and the audit log
 //!   jobs.json          jobs that have not ended, and the last that have
 //!   witness-ID.json    how far the pool ID was
 //!   events.jsonl       what happened; events.1.jsonl before that
 //! ```
 //!
-//! Invariant: a file is replaced whole (temporary file, fsync, rename, fsync of the folder), so that it holds the old
+//! Invariants: the document in `config.db` is replaced in one transaction, and `state.json` of an older version is taken over
+//! whole before anything is done with it. A file is replaced whole (temporary file, fsync, rename, fsync of the folder), so that it holds the old
 //! or the new state and nothing else, whenever power fails. Two daemons never work on one folder.
 
 use std::fs::{self, File, OpenOptions};
@@ -17,16 +19,22 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use holdfast_api::Qos;
 use holdfast_model::{Media, Place, Uuid};
+use holdfast_store::{Store, StoreError};
 use rustix::fs::{FlockOperation, flock};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::alerts::Alerts;
 
-/// The version of `state.json` that this program writes.
+/// The version of the document that this program writes.
 pub const STATE_VERSION: u32 = 1;
+/// What an older version kept it in.
 const STATE_FILE: &str = "state.json";
+/// Its name in the store.
+const DOCUMENT: &str = "configuration";
+const REPAIR: &str = "move it away and import the pools with 'holdfast pool import --disk-dir DIR'";
 
 /// Why the state folder cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +62,9 @@ pub enum StateError {
         /// What to do about it.
         next_action: &'static str,
     },
+    /// The configuration store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// A later program wrote it.
     #[error("{0} was written by a later version (format {1}): run that version, or a later one")]
     TooNew(PathBuf, u32),
@@ -94,6 +105,9 @@ pub struct KnownExport {
     pub path: String,
     /// Whether writes are refused.
     pub read_only: bool,
+    /// Its quality of service.
+    #[serde(default)]
+    pub qos: Qos,
 }
 
 /// What an administrator set by hand for a disk of no pool.
@@ -105,10 +119,10 @@ pub struct DiskHint {
     pub place: Option<Place>,
 }
 
-/// The content of `state.json`.
+/// What is remembered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
-    /// The format of the file.
+    /// Its format.
     pub version: u32,
     /// Pools that are opened at start.
     #[serde(default)]
@@ -125,6 +139,9 @@ pub struct State {
     /// Alerts of pools that are not as usual, by the pool's id.
     #[serde(default)]
     pub alerts: std::collections::BTreeMap<Uuid, Alerts>,
+    /// Quality of service of spaces that have any, by the space's id.
+    #[serde(default)]
+    pub qos: std::collections::BTreeMap<Uuid, Qos>,
 }
 
 impl Default for State {
@@ -136,6 +153,7 @@ impl Default for State {
             file_disks: vec![],
             hints: Default::default(),
             alerts: Default::default(),
+            qos: Default::default(),
         }
     }
 }
@@ -184,22 +202,34 @@ impl StateDir {
         &self.path
     }
 
-    /// Reads `state.json`; a folder without one is empty.
+    /// Reads what is remembered in `store`; what an older version remembered in a file is taken over first.
     ///
     /// # Errors
-    /// If the file is damaged or from a later version.
-    pub fn load(&self) -> Result<State, StateError> {
-        let next_action = "move it away and import the pools with 'holdfast pool import --disk-dir DIR'";
-        Ok(read_versioned(&self.path.join(STATE_FILE), STATE_VERSION, next_action)?.unwrap_or_default())
+    /// If it is damaged or from a later version.
+    pub fn load(&self, store: &Store) -> Result<State, StateError> {
+        let path = self.path.join(STATE_FILE);
+        if store.document(DOCUMENT)?.is_none()
+            && let Some(state) = read_versioned(&path, STATE_VERSION, REPAIR)?
+        {
+            self.store(store, &state)?;
+        }
+        match fs::rename(&path, path.with_extension("json.old")) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(system("rename", &path)(error)),
+            _ => {}
+        }
+        match store.document(DOCUMENT)? {
+            Some(text) => parse_versioned(store.path(), text.as_bytes(), STATE_VERSION, REPAIR),
+            None => Ok(State::default()),
+        }
     }
 
-    /// Replaces `state.json`; durable when it answers.
+    /// Replaces what is remembered; durable when it answers.
     ///
     /// # Errors
-    /// If the operating system refuses; the old state stays then.
-    pub fn store(&self, state: &State) -> Result<(), StateError> {
-        let path = self.path.join(STATE_FILE);
-        write_json(&path, state).map_err(system("write", &path))
+    /// If it cannot be written; the old state stays then.
+    pub fn store(&self, store: &Store, state: &State) -> Result<(), StateError> {
+        let text = serde_json::to_string(state).map_err(|error| system("write", store.path())(error.into()))?;
+        Ok(store.set_document(DOCUMENT, &text)?)
     }
 }
 
@@ -208,14 +238,39 @@ impl StateDir {
 /// # Errors
 /// If it cannot be read, is no such JSON, or of a format after `newest`.
 pub fn read_versioned<T: DeserializeOwned>(path: &Path, newest: u32, next_action: &'static str) -> Result<Option<T>, StateError> {
+    match read(path)? {
+        Some(text) => parse_versioned(path, &text, newest, next_action).map(Some),
+        None => Ok(None),
+    }
+}
+
+fn parse_versioned<T: DeserializeOwned>(
+    path: &Path,
+    text: &[u8],
+    newest: u32,
+    next_action: &'static str,
+) -> Result<T, StateError> {
     #[derive(Deserialize)]
     struct Version {
         version: u32,
     }
-    match read_json(path, next_action)? {
-        Some(Version { version }) if version > newest => Err(StateError::TooNew(path.into(), version)),
-        Some(_) => read_json(path, next_action),
-        None => Ok(None),
+    let Version { version } = parse(path, text, next_action)?;
+    if version > newest {
+        return Err(StateError::TooNew(path.into(), version));
+    }
+    parse(path, text, next_action)
+}
+
+fn parse<T: DeserializeOwned>(path: &Path, text: &[u8], next_action: &'static str) -> Result<T, StateError> {
+    let damaged = |error: serde_json::Error| StateError::Damaged { path: path.into(), reason: error.to_string(), next_action };
+    serde_json::from_slice(text).map_err(damaged)
+}
+
+fn read(path: &Path) -> Result<Option<Vec<u8>>, StateError> {
+    match fs::read(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(StateError::System { tried: "read", path: path.into(), source }),
     }
 }
 
@@ -224,13 +279,7 @@ pub fn read_versioned<T: DeserializeOwned>(path: &Path, newest: u32, next_action
 /// # Errors
 /// If it cannot be read, or is no such JSON; `next_action` is what to do about that.
 pub fn read_json<T: DeserializeOwned>(path: &Path, next_action: &'static str) -> Result<Option<T>, StateError> {
-    let text = match fs::read(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(source) => return Err(StateError::System { tried: "read", path: path.into(), source }),
-    };
-    let damaged = |error: serde_json::Error| StateError::Damaged { path: path.into(), reason: error.to_string(), next_action };
-    serde_json::from_slice(&text).map(Some).map_err(damaged)
+    read(path)?.map(|text| parse(path, &text, next_action)).transpose()
 }
 
 /// Replaces a file by `value` as JSON, whole and durable.
@@ -254,16 +303,39 @@ pub fn write_json<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
 mod tests {
     use super::*;
 
+    fn store(folder: &Path) -> Store {
+        Store::open(folder, holdfast_store::AuditLimits::default()).unwrap()
+    }
+
     #[test]
     fn what_is_stored_is_loaded() {
         let folder = tempfile::tempdir().unwrap();
         let dir = StateDir::open(&folder.path().join("deep/state"), Duration::ZERO).unwrap();
-        assert_eq!(dir.load().unwrap(), State::default());
+        let store = store(dir.path());
+        assert_eq!(dir.load(&store).unwrap(), State::default());
         let mut state = State::default();
         state.file_disks.push("/x".into());
         state.hints.insert("/x".into(), DiskHint { media: Some(Media::Ssd), place: None });
-        dir.store(&state).unwrap();
-        assert_eq!(dir.load().unwrap(), state);
+        dir.store(&store, &state).unwrap();
+        assert_eq!(dir.load(&store).unwrap(), state);
+    }
+
+    #[test]
+    fn the_file_of_an_older_version_is_taken_over_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = StateDir::open(folder.path(), Duration::ZERO).unwrap();
+        let (file, old) = (folder.path().join("state.json"), folder.path().join("state.json.old"));
+        let before = State { file_disks: vec!["/x".into()], ..State::default() };
+        write_json(&file, &before).unwrap();
+        let store = store(folder.path());
+        assert_eq!(dir.load(&store).unwrap(), before);
+        assert!(!file.exists() && old.exists());
+        let after = State { file_disks: vec!["/y".into()], ..State::default() };
+        dir.store(&store, &after).unwrap();
+        // Cut short after the transaction and before the renaming: the file is there still, and counts no more.
+        write_json(&file, &before).unwrap();
+        assert_eq!(dir.load(&store).unwrap(), after);
+        assert!(!file.exists());
     }
 
     #[test]
@@ -280,9 +352,22 @@ mod tests {
     fn a_damaged_or_later_file_is_refused_by_name() {
         let folder = tempfile::tempdir().unwrap();
         let dir = StateDir::open(folder.path(), Duration::ZERO).unwrap();
-        fs::write(folder.path().join("state.json"), "{\"version\": 1, \"pools\": 7}").unwrap();
-        assert!(matches!(dir.load(), Err(StateError::Damaged { .. })));
-        fs::write(folder.path().join("state.json"), "{\"version\": 2}").unwrap();
-        assert!(matches!(dir.load(), Err(StateError::TooNew(_, 2))));
+        let store = store(folder.path());
+        let damaged = "{\"version\": 1, \"pools\": 7}";
+        let later = "{\"version\": 2}";
+        let refused = |error: StateError, text: &str| match error {
+            StateError::Damaged { .. } => text == damaged,
+            StateError::TooNew(_, 2) => text == later,
+            _ => false,
+        };
+        for text in [damaged, later] {
+            fs::write(folder.path().join("state.json"), text).unwrap();
+            assert!(refused(dir.load(&store).unwrap_err(), text), "{text}");
+            assert!(folder.path().join("state.json").exists(), "what cannot be taken over stays");
+        }
+        for text in [damaged, later] {
+            store.set_document(DOCUMENT, text).unwrap();
+            assert!(refused(dir.load(&store).unwrap_err(), text), "{text}");
+        }
     }
 }

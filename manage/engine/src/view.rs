@@ -6,14 +6,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use holdfast_api::pool::PoolHealth;
 use holdfast_api::{
-    Condition, Disk, DiskErrors, DiskReliability, LayoutKind, Pool, PoolAlert, PoolMember, PoolRoom, Slab, Space, SpaceCounters,
-    SpaceJournal, SpaceRow,
+    Condition, Disk, DiskErrors, DiskLatency, DiskReliability, LayoutKind, Pool, PoolAlert, PoolMember, PoolRoom, Slab, Space,
+    SpaceCounters, SpaceJournal, SpaceRow,
 };
 use holdfast_model::{ByteSize, DiskDetail, DiskState, Health, Layout, PoolState, RetirePolicy};
-use holdfast_pool::{DiskStatus, Feature, SMALLEST_DISK_BYTES, SlabPlace, UNIT_BYTES};
+use holdfast_pool::{DiskCounters, DiskStatus, Feature, SMALLEST_DISK_BYTES, SlabPlace, UNIT_BYTES};
 
 use crate::disks::{Carries, Found};
 use crate::engine::{Engine, OfflinePool, OpenPool};
+use crate::settings::Settings;
 
 /// Names as the API has them.
 pub(crate) fn names(names: &[&str]) -> Vec<String> {
@@ -65,6 +66,7 @@ impl Engine {
             alert: crate::alerts::shown(&alerts),
             retire_policy: open.pool.loss_policy().retire,
             grace_seconds: open.pool.loss_policy().grace_seconds,
+            default_grace_seconds: self.settings.default_grace_seconds(),
         }
     }
 
@@ -73,6 +75,7 @@ impl Engine {
         let (name, stale) = (open.name(), open.pool.stale_disks());
         let view = |status: &DiskStatus| {
             let mut disk = pool_disk(&name, status);
+            disk.latency_histogram = open.pool.disk(status.record.index).map(|disk| latency_histogram(&disk.counters));
             if stale.contains(&status.record.index) {
                 disk.details.push(DiskDetail::Stale);
             }
@@ -92,7 +95,7 @@ impl Engine {
 }
 
 /// A pool that could not be imported.
-pub(crate) fn offline_pool(offline: &OfflinePool) -> Pool {
+pub(crate) fn offline_pool(offline: &OfflinePool, settings: &Settings) -> Pool {
     let known = &offline.known;
     let there = |path: &str| if std::path::Path::new(path).exists() { DiskState::Online } else { DiskState::Missing };
     let disks = known.disks.iter().map(|disk| PoolMember {
@@ -123,6 +126,7 @@ pub(crate) fn offline_pool(offline: &OfflinePool) -> Pool {
         alert: PoolAlert::default(),
         retire_policy: RetirePolicy::default(),
         grace_seconds: None,
+        default_grace_seconds: settings.default_grace_seconds(),
     }
 }
 
@@ -158,8 +162,21 @@ fn pool_disk(pool: &str, disk: &DiskStatus) -> Disk {
             repaired: counts.repaired,
             latency_microseconds: counts.latency().map(|latency| latency.as_micros() as u64),
         }),
+        latency_histogram: None,
         smart: None,
     }
+}
+
+/// How long requests took, up to the longest.
+fn latency_histogram(counters: &DiskCounters) -> Vec<DiskLatency> {
+    let (reads, writes) = (counters.read_latency.counts(), counters.write_latency.counts());
+    let octaves = reads.octaves().zip(writes.octaves());
+    let limit = |end: u64| (end != u64::MAX).then_some(end);
+    let mut entries: Vec<DiskLatency> =
+        octaves.map(|((end, reads), (_, writes))| DiskLatency { up_to_us: limit(end), reads, writes }).collect();
+    let used = entries.iter().rposition(|entry| entry.reads + entry.writes > 0).map_or(0, |last| last + 1);
+    entries.truncate(used);
+    entries
 }
 
 /// A disk of no pool.
@@ -208,6 +225,7 @@ pub(crate) fn free_disk(found: Found) -> Disk {
         details: vec![if found.size_bytes < SMALLEST_DISK_BYTES { DiskDetail::TooSmall } else { DiskDetail::Ok }],
         errors: DiskErrors::default(),
         reliability: None,
+        latency_histogram: None,
         smart: None,
     }
 }
@@ -289,5 +307,6 @@ pub(crate) fn space(open: &OpenPool, space: &holdfast_space::Space) -> Space {
             discarded_bytes: get(&counters.discards.bytes),
             errors: get(&counters.errors),
         },
+        qos: open.services().get(&record.uuid).map(|service| service.qos()).unwrap_or_default(),
     }
 }

@@ -1,23 +1,27 @@
 //! The OpenAPI document, and the routes that it is made from.
 
-use std::sync::Arc;
-
-use holdfast_engine::Engine;
 use utoipa::OpenApi;
+use utoipa::openapi::security::{ApiKey, ApiKeyValue, Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::{OpenApi as OpenApiDocument, RefOr};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::routes::{disks, events, exports, jobs, pools, spaces, status};
+use crate::api::Api;
+use crate::guard::COOKIE_NAME;
+use crate::permissions::{self, Need};
+use crate::routes::{accounts, audit, disks, events, exports, history, jobs, live, pools, sessions, spaces, status, tokens};
 
 #[derive(OpenApi)]
 #[openapi(
     info(
         title = "Holdfast",
-        description = "Management of a Holdfast storage server. Served on a unix socket to root and the daemon's own user. \
+        description = "Management of a Holdfast storage server. Served on a unix socket to root and the daemon's own user, and over HTTPS to \
+                       accounts and tokens. \
                        Sizes are numbers of bytes. Every change can be repeated: the answer says whether anything changed. \
                        Every answer that is no success has the body ErrorBody.",
         license(name = "Apache-2.0 OR MIT", identifier = "Apache-2.0 OR MIT"),
     ),
+    components(schemas(holdfast_api::ListsChanged)),
     tags(
         (name = "disks", description = "Disks of pools, and disks that belong to none."),
         (name = "pools", description = "Pools of disks."),
@@ -25,12 +29,13 @@ use crate::routes::{disks, events, exports, jobs, pools, spaces, status};
         (name = "exports", description = "Spaces that NBD clients can reach."),
         (name = "jobs", description = "Long work that is watched and steered while it runs."),
         (name = "events", description = "What happened, why, and what to do next."),
-        (name = "status", description = "Health, metrics and this document."),
+        (name = "access", description = "Accounts, logins, tokens, the audit log, and how management is served."),
+        (name = "status", description = "Health, metrics, what is asked of everything over time and now, and this document."),
     ),
 )]
 struct Document;
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<Engine>> {
+pub(crate) fn routes() -> OpenApiRouter<Api> {
     let version_one = OpenApiRouter::new()
         .routes(routes!(disks::list, disks::create_file))
         .routes(routes!(disks::show, disks::set))
@@ -52,12 +57,14 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Engine>> {
         .routes(routes!(spaces::map))
         .routes(routes!(spaces::verify))
         .routes(routes!(exports::list, exports::create))
-        .routes(routes!(exports::show, exports::remove))
+        .routes(routes!(exports::show, exports::set, exports::remove))
+        .routes(routes!(exports::connections))
         .routes(routes!(jobs::scrub))
         .routes(routes!(jobs::convert))
         .routes(routes!(jobs::plan_conversion))
         .routes(routes!(jobs::repair))
         .routes(routes!(jobs::evacuate))
+        .routes(routes!(jobs::plan_evacuation))
         .routes(routes!(jobs::replace))
         .routes(routes!(jobs::rebalance))
         .routes(routes!(jobs::plan_rebalance))
@@ -70,14 +77,71 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Engine>> {
         .routes(routes!(jobs::cancel))
         .routes(routes!(events::list))
         .routes(routes!(events::follow))
+        .routes(routes!(sessions::setup_state, sessions::set_up))
+        .routes(routes!(sessions::log_in, sessions::show, sessions::log_out))
+        .routes(routes!(sessions::change_password))
+        .routes(routes!(accounts::list, accounts::create))
+        .routes(routes!(accounts::show, accounts::set, accounts::remove))
+        .routes(routes!(tokens::list, tokens::create))
+        .routes(routes!(tokens::remove))
+        .routes(routes!(audit::list))
+        .routes(routes!(audit::settings))
+        .routes(routes!(audit::backup))
+        .routes(routes!(history::history))
+        .routes(routes!(live::live))
         .routes(routes!(status::status))
         .routes(routes!(status::openapi));
     OpenApiRouter::with_openapi(Document::openapi()).nest(holdfast_api::BASE_PATH, version_one).routes(routes!(status::metrics))
 }
 
+/// Says how each operation is reached from the network: the role that it needs, and how it refuses.
+fn describe_access(document: &mut OpenApiDocument) {
+    let cookie = SecurityScheme::ApiKey(ApiKey::Cookie(ApiKeyValue::with_description(
+        COOKIE_NAME,
+        "What a login brings. Whatever is no GET carries the header X-CSRF-Token besides, with the csrf of GET /api/v1/session.",
+    )));
+    let token = SecurityScheme::Http(Http::builder().scheme(HttpAuthScheme::Bearer).description(Some("A token.")).build());
+    let components = document.components.get_or_insert_default();
+    components.add_security_scheme("session", cookie);
+    components.add_security_scheme("token", token);
+    for item in document.paths.paths.values_mut() {
+        let methods = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete, &mut item.patch];
+        for operation in methods.into_iter().filter_map(Option::as_mut) {
+            let need = permissions::need(operation.operation_id.as_deref().unwrap_or_default());
+            if need == Need::Public {
+                operation.security = Some(Vec::new());
+                continue;
+            }
+            let none: [&str; 0] = [];
+            operation.security =
+                Some(["session", "token"].map(|scheme| SecurityRequirement::new(scheme, none)).into_iter().collect());
+            let Some(RefOr::T(refusal)) = operation.responses.responses.get("default").cloned() else { continue };
+            let mut refuses = |status: &str, description: String| {
+                let mut response = refusal.clone();
+                response.description = description;
+                operation.responses.responses.insert(status.into(), RefOr::T(response));
+            };
+            refuses("401", "Nobody is logged in, or the token has ended.".into());
+            match need {
+                Need::Role(role) => refuses("403", format!("The caller has not the role {role}, or the token not this area.")),
+                Need::Own | Need::Person | Need::Public => {
+                    refuses("403", "The header X-CSRF-Token is missing, or the token may not.".into())
+                }
+            }
+        }
+    }
+}
+
+/// The document, as it is made from the routes.
+pub(crate) fn openapi() -> OpenApiDocument {
+    let mut document = routes().to_openapi();
+    describe_access(&mut document);
+    document
+}
+
 /// The OpenAPI document of the API, as JSON that ends with a line feed.
 pub fn document() -> String {
-    let mut text = routes().to_openapi().to_pretty_json().unwrap_or_default();
+    let mut text = openapi().to_pretty_json().unwrap_or_default();
     text.push('\n');
     text
 }

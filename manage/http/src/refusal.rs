@@ -2,9 +2,10 @@
 
 use axum::extract::rejection::{BytesRejection, PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Request};
-use axum::http::header::CONTENT_LENGTH;
-use axum::http::{Method, StatusCode, Uri};
+use axum::http::header::{CONTENT_LENGTH, RETRY_AFTER};
+use axum::http::{HeaderValue, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
+use holdfast_access::Denied;
 use holdfast_api::{ApiError, Code, ErrorBody};
 use serde::de::DeserializeOwned;
 
@@ -18,6 +19,26 @@ impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.0.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         (status, axum::Json(ErrorBody { error: self.0 })).into_response()
+    }
+}
+
+/// A refusal that says when to try again.
+pub(crate) struct Later(pub(crate) Denied);
+
+impl IntoResponse for Later {
+    fn into_response(self) -> Response {
+        let seconds = self.0.retry_after.map(|wait| wait.as_secs_f64().ceil() as u64);
+        let mut response = Refusal(self.0.error).into_response();
+        if let Some(seconds) = seconds {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+        }
+        response
+    }
+}
+
+impl From<Denied> for Later {
+    fn from(denied: Denied) -> Self {
+        Self(denied)
     }
 }
 
@@ -49,7 +70,7 @@ impl From<BytesRejection> for Refusal {
 }
 
 fn too_large() -> Refusal {
-    let message = format!("the body is larger than {} bytes", crate::BODY_BYTES);
+    let message = format!("the body is larger than {} bytes, or than what is read of strangers", crate::BODY_BYTES);
     Refusal(ApiError::new(Code::TooLarge, "body", message, "send less"))
 }
 

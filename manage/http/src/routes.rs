@@ -1,21 +1,37 @@
 //! One file a kind of object. A handler takes the request apart and asks the engine; it decides nothing.
 
+pub(crate) mod accounts;
+pub(crate) mod audit;
 pub(crate) mod disks;
 pub(crate) mod events;
 pub(crate) mod exports;
+pub(crate) mod history;
 pub(crate) mod jobs;
+pub(crate) mod live;
 pub(crate) mod pools;
+pub(crate) mod sessions;
 pub(crate) mod spaces;
 pub(crate) mod status;
+pub(crate) mod tokens;
 
 use std::sync::Arc;
 
 use axum::Json;
 use axum::http::StatusCode;
+use holdfast_access::{Access, Identity};
 use holdfast_engine::Engine;
+
+use crate::api::Origin;
 
 /// What handlers are handed.
 pub(crate) type OnEngine = axum::extract::State<Arc<Engine>>;
+
+/// What handlers of accounts, sessions and tokens are handed.
+pub(crate) type OnAccess = axum::extract::State<Arc<Access>>;
+/// Who sends the request, as the guard settled it.
+pub(crate) type By = axum::Extension<Identity>;
+/// Where it comes from.
+pub(crate) type From = axum::Extension<Origin>;
 
 /// A changed object: 201 if it was made, 200 if it was there already.
 pub(crate) fn made<T>(changed: bool, answer: T) -> (StatusCode, Json<T>) {

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use holdfast_access::{Access, AccessSettings};
 use holdfast_engine::{Engine, Settings};
+use holdfast_http::Api;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::{Request, Response, StatusCode};
@@ -32,7 +34,8 @@ impl Rig {
         let socket = folder.path().join("api.sock");
         let listener = holdfast_http::listen(&socket, Duration::ZERO).unwrap();
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let served = tokio::spawn(holdfast_http::serve(listener, engine.clone(), async move {
+        let access = Access::open(engine.store().clone(), AccessSettings::default()).unwrap();
+        let served = tokio::spawn(holdfast_http::serve(listener, Api::new(engine.clone(), access), async move {
             let _ = stopped.await;
         }));
         Self { folder, engine, socket, stop, served }
@@ -191,13 +194,21 @@ async fn every_refusal_has_the_error_body() {
         ("POST", "/spaces/none/vm/convert", json!({ "layout": "parity" }), StatusCode::NOT_FOUND),
         ("POST", "/spaces/none/vm/convert", json!({ "layout": "raid" }), StatusCode::BAD_REQUEST),
         ("POST", "/disks/%2Fnone/evacuate", json!({}), StatusCode::CONFLICT),
+        ("POST", "/disks/%2Fnone/evacuate/plan", json!({}), StatusCode::CONFLICT),
         ("POST", "/pools/none/rebalance", json!({}), StatusCode::NOT_FOUND),
         ("POST", "/pools/none/rebalance/plan", json!({}), StatusCode::NOT_FOUND),
         ("POST", "/pools/none/upgrade", json!({}), StatusCode::NOT_FOUND),
         ("POST", "/pools/none/upgrade/plan", json!({}), StatusCode::NOT_FOUND),
         ("PATCH", "/pools/none", json!({ "alert_percents": [70] }), StatusCode::NOT_FOUND),
         ("PATCH", "/pools/none", json!({ "alert_percents": [-1] }), StatusCode::BAD_REQUEST),
+        ("PATCH", "/pools/none", json!({ "default_grace": 1 }), StatusCode::BAD_REQUEST),
         ("POST", "/spaces/none/vm/convert", json!({ "size_bytes": 4096 }), StatusCode::NOT_FOUND),
+        ("GET", "/history?kind=space&name=none%2Fvm&seconds=60", Value::Null, StatusCode::NOT_FOUND),
+        ("GET", "/history?kind=house&seconds=60", Value::Null, StatusCode::BAD_REQUEST),
+        ("GET", "/history?kind=server&seconds=0", Value::Null, StatusCode::BAD_REQUEST),
+        ("GET", "/history?kind=server&seconds=2592001", Value::Null, StatusCode::BAD_REQUEST),
+        ("GET", "/history?kind=server&seconds=60&points=3001", Value::Null, StatusCode::BAD_REQUEST),
+        ("GET", "/exports/none/connections", Value::Null, StatusCode::NOT_FOUND),
         ("GET", "/pools/%FF", Value::Null, StatusCode::BAD_REQUEST),
         ("POST", "/pools", Value::Null, StatusCode::BAD_REQUEST),
         ("POST", "/pools", json!([1, 2]), StatusCode::BAD_REQUEST),
@@ -237,6 +248,67 @@ async fn events_are_followed_until_the_daemon_stops() {
     assert!(metrics.headers()["content-type"].to_str().unwrap().starts_with("text/plain"));
     rig.stop().await;
     while let Some(Ok(_)) = following.frame().await {}
+}
+
+/// Reads server-sent events until `wanted` says that one is it; its name and data.
+async fn hear(stream: &mut Incoming, mut wanted: impl FnMut(&str, &Value) -> bool) -> Value {
+    let hearing = async {
+        loop {
+            let frame = stream.frame().await.expect("the stream goes on").unwrap().into_data().unwrap_or_default();
+            for message in String::from_utf8_lossy(&frame).split("\n\n") {
+                let part = |name: &str| message.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+                let data = serde_json::from_str(part("data: ")).unwrap_or_default();
+                if wanted(part("event: "), &data) {
+                    return data;
+                }
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), hearing).await.expect("it is told")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn consoles_are_told_of_every_change_and_of_traffic() {
+    let rig = Rig::start().await;
+    let (mut one, mut other) =
+        (rig.send("GET", "/api/v1/live", "").await.into_body(), rig.send("GET", "/api/v1/live", "").await.into_body());
+    let lists = |kinds: &Value, kind: &str| kinds["kinds"].as_array().is_some_and(|kinds| kinds.iter().any(|is| is == kind));
+    hear(&mut one, |event, data| event == "changed" && lists(data, "accounts")).await;
+    let sample = hear(&mut one, |event, _| event == "sample").await;
+    assert_eq!(
+        (&sample["server"]["reads"], &sample["spaces"], &sample["jobs"]),
+        (&json!(0.0), &json!({}), &json!([])),
+        "{sample}"
+    );
+    let disks: Vec<String> = (1..=2).map(|number| format!("{}/d{number}", rig.folder.path().display())).collect();
+    for path in &disks {
+        rig.ask("POST", "/disks", json!({ "path": path, "size_bytes": 128 << 20 })).await;
+    }
+    hear(&mut one, |event, data| event == "changed" && lists(data, "disks")).await;
+    rig.ask("POST", "/pools", json!({ "name": "tank", "disks": disks })).await;
+    rig.ask("POST", "/spaces", json!({ "name": "tank/vm", "layout": "mirror", "size_bytes": 16 << 20 })).await;
+    rig.ask("POST", "/exports", json!({ "space": "tank/vm", "name": "x" })).await;
+    for stream in [&mut one, &mut other] {
+        let mut missing = vec!["pools", "spaces", "exports"];
+        hear(stream, |event, data| {
+            missing.retain(|kind| event != "changed" || lists(data, "accounts") || !lists(data, kind));
+            missing.is_empty()
+        })
+        .await;
+    }
+    rig.engine.accounts_changed();
+    hear(&mut one, |event, data| event == "changed" && lists(data, "accounts")).await;
+    rig.engine.events().emit(holdfast_api::Severity::Info, "disk X", "hello", "");
+    assert_eq!(hear(&mut other, |event, data| event == "noted" && data["object"] == "disk X").await["cause"], "hello");
+    let (status, history) = rig.ask("GET", "/history?kind=space&name=tank%2Fvm&seconds=60&points=30", Value::Null).await;
+    assert_eq!(
+        (status, &history["step_seconds"], history["reads"].as_array().map(Vec::len)),
+        (StatusCode::OK, &json!(2), Some(30))
+    );
+    assert_eq!(rig.ask("GET", "/history?kind=server&seconds=2592000", Value::Null).await.0, StatusCode::OK);
+    assert_eq!(rig.ask("GET", "/exports/x/connections", Value::Null).await, (StatusCode::OK, json!([])));
+    rig.stop().await;
+    while let Some(Ok(_)) = one.frame().await {}
 }
 
 #[test]

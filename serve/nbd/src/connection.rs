@@ -11,7 +11,7 @@
 //!
 //! Invariant: a request counts as in flight from its header until its reply has left, and no more is read while the
 //! limits of requests and payload bytes are reached. So what a client can make the server hold is bounded even when it
-//! never takes a reply.
+//! never takes a reply. A request that still waits for its turn when the client leaves never begins.
 
 mod bell;
 mod send;
@@ -36,6 +36,7 @@ use crate::inbound::{Inbound, Incoming};
 use crate::outbound::Outbound;
 use crate::protocol::{Command, ReplyStyle, Request};
 use crate::settings::NbdSettings;
+use crate::signal::Signal;
 use crate::status::Tracked;
 use crate::transport::{Receiver, Sender};
 use bell::Bell;
@@ -47,8 +48,37 @@ const FLUSH_BYTES: u64 = 16 << 10;
 /// No more requests are taken up while so many bytes wait behind a full socket: a read that is served now would only push
 /// others out of the caches before it is sent.
 const WAITING_BYTES: usize = 256 << 10;
-/// How much is served before other connections get their turn: a request counts one, and one more for each 64 KiB.
+/// How much is served before what else the reactor has to do gets its turn: a request counts one, and one more for each 64 KiB.
 const TURN: u64 = 64;
+/// The same where other connections wait for theirs.
+const SHARED_TURN: u64 = 4;
+
+thread_local! {
+    /// Connections on this reactor.
+    static HERE: Cell<usize> = const { Cell::new(0) };
+}
+
+/// A connection's presence on its reactor.
+struct Here;
+
+impl Here {
+    fn new() -> Self {
+        HERE.set(HERE.get() + 1);
+        Self
+    }
+
+    /// How much one connection may serve at once.
+    fn turn() -> u64 {
+        if HERE.get() > 1 { SHARED_TURN } else { TURN }
+    }
+}
+
+impl Drop for Here {
+    fn drop(&mut self) {
+        HERE.set(HERE.get() - 1);
+    }
+}
+
 /// Replies that may wait while the socket evidently holds more requests.
 const HELD_BACK_REPLIES: u32 = 8;
 /// How long a connection that is told to stop goes on refusing requests, so that its client sees why.
@@ -122,6 +152,8 @@ pub(crate) struct Connection {
     room_bell: Bell,
     answered_bell: Bell,
     sent_bell: Bell,
+    /// Nothing more is to begin: the client has left, or is told to.
+    ending: Arc<Signal>,
 }
 
 /// Serves a connection until its client leaves or it is told to stop, and lets what is in flight finish.
@@ -133,6 +165,7 @@ pub(crate) async fn run(
     sender: Sender,
     first: &[u8],
 ) -> Result<(), Broken> {
+    let _here = Here::new();
     let Attachment { geometry, read_only, .. } = terms.attachment;
     let connection = Rc::new(Connection {
         attachment: terms.attachment,
@@ -160,6 +193,7 @@ pub(crate) async fn run(
         room_bell: Bell::default(),
         answered_bell: Bell::default(),
         sent_bell: Bell::default(),
+        ending: Arc::default(),
     });
     let clock = clock();
     let writer = spawn_local(connection.clone().write());
@@ -172,6 +206,7 @@ pub(crate) async fn run(
         })
         .await
     };
+    connection.ending.raise();
     connection.serving.set(false);
     if let Some((ticket, _)) = connection.receiving.take() {
         connection.abandon(ticket);
@@ -198,6 +233,7 @@ impl Connection {
     /// moment to see the refusals.
     async fn told_to_stop(&self, clock: &dyn Clock, patience: Duration) {
         self.tracked.stop.wait().await;
+        self.ending.raise();
         select(pin!(self.all_answered()), clock.sleep(patience)).await;
         clock.sleep(LINGER).await;
     }
@@ -222,7 +258,7 @@ impl Connection {
                 if self.answered_bytes() >= FLUSH_BYTES {
                     self.flush();
                 }
-                if turn >= TURN {
+                if turn >= Here::turn() {
                     turn = 0;
                     self.flush();
                     yield_now().await;

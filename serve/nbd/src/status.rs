@@ -5,7 +5,9 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::SystemTime;
 
+use crate::protocol::{Command, Request};
 use crate::signal::Signal;
 
 /// A connection as [`Server::connections`](crate::Server::connections) shows it.
@@ -17,6 +19,16 @@ pub struct ConnectionStatus {
     pub export: Option<String>,
     /// Whether it is encrypted.
     pub tls: bool,
+    /// Since when it is there.
+    pub since: SystemTime,
+    /// Reads asked for.
+    pub reads: u64,
+    /// Bytes of them.
+    pub read_bytes: u64,
+    /// Writes asked for.
+    pub writes: u64,
+    /// Bytes of them.
+    pub written_bytes: u64,
     /// Requests in flight.
     pub in_flight: u32,
     /// Payload bytes sent and received so far.
@@ -24,17 +36,61 @@ pub struct ConnectionStatus {
 }
 
 /// What is known of a connection on every thread. Only the connection's own reactor changes the numbers.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Tracked {
     peer: String,
+    since: SystemTime,
     export: OnceLock<String>,
     tls: AtomicBool,
     in_flight: AtomicU32,
     bytes: AtomicU64,
+    reads: Moved,
+    writes: Moved,
     pub(crate) stop: Arc<Signal>,
 }
 
+/// Requests of one direction and their bytes.
+#[derive(Debug, Default)]
+struct Moved {
+    requests: AtomicU64,
+    bytes: AtomicU64,
+}
+
+fn add(counter: &AtomicU64, count: u64) {
+    counter.store(counter.load(Ordering::Relaxed) + count, Ordering::Relaxed);
+}
+
+impl Moved {
+    fn add(&self, bytes: u64) {
+        add(&self.requests, 1);
+        add(&self.bytes, bytes);
+    }
+}
+
 impl Tracked {
+    fn new(peer: String) -> Self {
+        Self {
+            peer,
+            since: SystemTime::now(),
+            export: OnceLock::new(),
+            tls: AtomicBool::new(false),
+            in_flight: AtomicU32::new(0),
+            bytes: AtomicU64::new(0),
+            reads: Moved::default(),
+            writes: Moved::default(),
+            stop: Arc::default(),
+        }
+    }
+
+    /// Counts a request that was taken up.
+    pub(crate) fn count(&self, request: &Request) {
+        match request.command {
+            Command::Read => self.reads.add(request.length),
+            Command::Write => self.writes.add(request.length),
+            _ => {}
+        }
+    }
+
     pub(crate) fn peer(&self) -> &str {
         &self.peer
     }
@@ -56,16 +112,22 @@ impl Tracked {
     }
 
     pub(crate) fn add_bytes(&self, count: u64) {
-        self.bytes.store(self.bytes.load(Ordering::Relaxed) + count, Ordering::Relaxed);
+        add(&self.bytes, count);
     }
 
     fn status(&self) -> ConnectionStatus {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         ConnectionStatus {
             peer: self.peer.clone(),
+            since: self.since,
+            reads: get(&self.reads.requests),
+            read_bytes: get(&self.reads.bytes),
+            writes: get(&self.writes.requests),
+            written_bytes: get(&self.writes.bytes),
             export: self.export.get().cloned(),
             tls: self.tls.load(Ordering::Relaxed),
             in_flight: self.in_flight(),
-            bytes: self.bytes.load(Ordering::Relaxed),
+            bytes: get(&self.bytes),
         }
     }
 }
@@ -97,7 +159,7 @@ impl Registry {
         }
         let number = entries.next;
         entries.next += 1;
-        let tracked = Arc::new(Tracked { peer, ..Tracked::default() });
+        let tracked = Arc::new(Tracked::new(peer));
         entries.by_number.insert(number, tracked.clone());
         Some(Admission { registry: self.clone(), number, tracked })
     }

@@ -42,12 +42,6 @@ fn timed(work: impl FnOnce()) -> f64 {
     begun.elapsed().as_secs_f64()
 }
 
-/// The 99th percentile of all latencies that fio tells, in microseconds, of reads.
-fn p99(printed: &str) -> f64 {
-    let document: Value = serde_json::from_str(&printed[printed.find('{').expect("a document")..]).expect("JSON");
-    document["jobs"][0]["read"]["clat_ns"]["percentile"]["99.000000"].as_f64().expect("a percentile") / 1000.0
-}
-
 fn main() {
     let (rounds, size) = (number("ROUNDS", 3), number("SIZE_MIB", 1024) * MIB);
     let scene = Scene::new();
@@ -77,7 +71,7 @@ fn main() {
         take(disk);
         wait_missing(&daemon, "tank", 1);
         let load: Vec<&str> = DATABASE.iter().copied().chain(["--runtime=3"]).collect();
-        let idle = p99(&fio::start(&uri, &load).finish());
+        let idle = fio::p99(&fio::start(&uri, &load).finish(), "read");
         let rebuild = daemon.json(&["space", "repair", "tank/vm", "--wait"]);
         let bytes = rebuild["done_bytes"].as_u64().expect("bytes");
         ratios[1].push(bytes as f64 / seconds(&rebuild) / copy_rate(bytes.min(size)));
@@ -88,7 +82,7 @@ fn main() {
         take(disk);
         wait_missing(&daemon, "tank", 1);
         daemon.please(&["space", "repair", "tank/vm"]);
-        let busy = p99(&fio::start(&uri, &load).finish());
+        let busy = fio::p99(&fio::start(&uri, &load).finish(), "read");
         ratios[3].push(busy / idle);
         wait_until("it is rebuilt", 120, || daemon.json(&["space", "show", "tank/vm"])["stale_slabs"] == 0);
         give(disk);

@@ -5,13 +5,12 @@
 //! load, and the table says how long 2 TB take at that rate: a disk of 4 TB that is half full. The model has each byte read once and written
 //! once at the disks' streaming rate, by as many pairs of disks as there are, or as work at a time.
 
-use std::sync::Arc;
-
 use holdfast_device::sim::{Latency, Sim, SimDisk, SimDiskSpec};
-use holdfast_device::{Durability, Io, IoBuf};
+use holdfast_device::{Durability, IoBuf};
 use holdfast_model::{ByteSize, DiskState, Layout, Media, Provisioning, Shape, Usage, Uuid};
-use holdfast_pool::{Candidate, DiskChange, DiskInfo, Env, Event, EventSink, Pool, SpaceSpec, Witness, WitnessRecord};
+use holdfast_pool::{Candidate, DiskChange, DiskInfo, Env, Pool, SpaceSpec};
 use holdfast_space::{Space, SpaceSettings, Unlimited};
+use holdfast_tests::in_process;
 
 const DISK: ByteSize = ByteSize::gib(4);
 /// The disk that is lost, and the one that is spared where one is.
@@ -22,22 +21,6 @@ const LOST_BYTES: f64 = 2e12;
 const RATE: f64 = 200e6;
 /// Slabs that are rebuilt at a time, at most.
 const AT_ONCE: f64 = 64.0;
-
-struct Nobody;
-
-impl Witness for Nobody {
-    fn load(&self, _pool: Uuid) -> Option<WitnessRecord> {
-        None
-    }
-
-    fn store(&self, _pool: Uuid, _record: WitnessRecord) -> Io<()> {
-        Io::ready(Ok(()))
-    }
-}
-
-impl EventSink for Nobody {
-    fn emit(&self, _event: Event) {}
-}
 
 fn candidate(sim: &Sim, index: usize) -> Candidate {
     let spec = SimDiskSpec {
@@ -102,7 +85,7 @@ async fn rebuild(env: Env, disks: Vec<Candidate>, shape: Shape, onto_spare: bool
 fn simulated(disks: usize, shape: Shape, onto_spare: bool) -> f64 {
     let sim = Sim::new(1);
     let candidates = (0..disks).map(|index| candidate(&sim, index)).collect();
-    let env = Env { clock: sim.clock(), seed: 1, witness: Arc::new(Nobody), events: Arc::new(Nobody) };
+    let env = in_process::env(sim.clock());
     sim.run(rebuild(env, candidates, shape, onto_spare)).expect("the power stays on")
 }
 

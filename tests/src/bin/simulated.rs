@@ -10,10 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_device::sim::{Latency, Sim, SimDisk, SimDiskSpec, SimRandom};
-use holdfast_device::{Clock, Durability, Io, IoBuf, IoSlice};
-use holdfast_model::{ByteSize, Layout, Media, Provisioning, Shape, Usage, Uuid};
-use holdfast_pool::{Candidate, DiskChange, DiskInfo, Env, Event, EventSink, Pool, SpaceSpec, Witness, WitnessRecord};
+use holdfast_device::{Clock, Durability, IoBuf, IoSlice};
+use holdfast_model::{ByteSize, Layout, Media, Provisioning, Shape, Usage};
+use holdfast_pool::{Candidate, DiskChange, DiskInfo, Pool, SpaceSpec};
 use holdfast_space::{Space, SpaceSettings};
+use holdfast_tests::in_process;
 
 const ROTATING_DISKS: usize = 8;
 const SOLID_DISKS: usize = 2;
@@ -37,24 +38,6 @@ const PROFILES: [Profile; 6] = [
     Profile { name: "restore", block: 64 << 10, reads_of_100: 0, sequential: true },
     Profile { name: "random writes of 8 KiB", block: 8 << 10, reads_of_100: 0, sequential: false },
 ];
-
-struct NoWitness;
-
-impl Witness for NoWitness {
-    fn load(&self, _pool: Uuid) -> Option<WitnessRecord> {
-        None
-    }
-
-    fn store(&self, _pool: Uuid, _record: WitnessRecord) -> Io<()> {
-        Io::ready(Ok(()))
-    }
-}
-
-struct NoEvents;
-
-impl EventSink for NoEvents {
-    fn emit(&self, _event: Event) {}
-}
 
 /// Requests that ended in the first second, and in the settled seconds.
 #[derive(Default)]
@@ -87,7 +70,7 @@ impl Machine {
 
     /// A full space of this parity; the solid disks are for the journal.
     fn space(&self, parity: u8) -> Arc<Space> {
-        let env = Env { clock: self.sim.clock(), seed: 1, witness: Arc::new(NoWitness), events: Arc::new(NoEvents) };
+        let env = in_process::env(self.sim.clock());
         let candidates: Vec<Candidate> = self
             .disks
             .iter()

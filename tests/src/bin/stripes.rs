@@ -14,9 +14,10 @@ use std::time::{Duration, Instant};
 
 use holdfast_device::reactor::{self, ReactorSettings};
 use holdfast_device::{Device, Durability, Geometry, Io, IoBuf, IoSlice};
-use holdfast_model::{ByteSize, Integrity, Layout, Media, Provisioning, Shape, Uuid};
-use holdfast_pool::{Candidate, DiskInfo, Env, Event, EventSink, Pool, SpaceSpec, Witness, WitnessRecord};
+use holdfast_model::{ByteSize, Integrity, Layout, Media, Provisioning, Shape};
+use holdfast_pool::{Candidate, DiskInfo, Pool, SpaceSpec};
 use holdfast_space::{Space, SpaceSettings};
+use holdfast_tests::in_process;
 use holdfast_tests::rounds::{median, number, text};
 
 const DISK_BYTES: usize = 256 << 20;
@@ -59,22 +60,6 @@ impl Device for Memory {
     }
 }
 
-struct Nothing;
-
-impl Witness for Nothing {
-    fn load(&self, _pool: Uuid) -> Option<WitnessRecord> {
-        None
-    }
-
-    fn store(&self, _pool: Uuid, _record: WitnessRecord) -> Io<()> {
-        Io::ready(Ok(()))
-    }
-}
-
-impl EventSink for Nothing {
-    fn emit(&self, _event: Event) {}
-}
-
 /// What is measured.
 #[derive(Clone, Copy)]
 struct Case {
@@ -95,7 +80,7 @@ impl Case {
 }
 
 async fn space_of(case: Case) -> Arc<Space> {
-    let env = Env { clock: reactor::clock(), seed: 1, witness: Arc::new(Nothing), events: Arc::new(Nothing) };
+    let env = in_process::env(reactor::clock());
     let disk = |index: u16| {
         let serial = format!("S{index}");
         let device = Arc::new(Memory(Mutex::new(IoBuf::zeroed(DISK_BYTES))));

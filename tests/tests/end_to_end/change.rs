@@ -1,16 +1,21 @@
 //! A pool over the years: spaces get other shapes, disks are added, emptied and lost, all under load and with kills between.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use holdfast_tests::command::wait_until;
 use holdfast_tests::corruption::corrupt;
 use holdfast_tests::daemon::Daemon;
+use holdfast_tests::fio::Rounds;
 use holdfast_tests::load::Load;
 use holdfast_tests::losses::{give, take, wait_in_step, wait_missing};
 use holdfast_tests::random::Random;
 use holdfast_tests::scene::Scene;
 
 use crate::crash::{CLIENTS, SPACE_BYTES};
+
+/// Half of what fio writes and verifies in a space, beside the load.
+const HALF_BYTES: u64 = 8 << 20;
 
 fn sound(load: &Load, daemon: &Daemon, when: &str) {
     let faults = load.check(&daemon.nbd_socket(), "vm", 3);
@@ -111,14 +116,17 @@ enum Fate {
 }
 
 /// Disks are pulled, returned, corrupted, replaced, added and lost, the space is a mirror, dual parity and a mirror again, and the daemon is
-/// killed ten times: all that under load, and nothing that was written is ever other than it was.
+/// killed ten times: all that under load, of fio that verifies what it wrote among others, and nothing that was written is ever other than it
+/// was.
 #[test]
 fn ten_years_of_a_pool() {
     let mut random = Random::announced();
     let scene = Scene::new();
     let mut daemon = Daemon::start(&scene);
     let disks = daemon.pool(&scene, "tank", 8, "256MiB");
-    daemon.space("tank/vm", &["--layout", "mirror", "--thin", "--size", &SPACE_BYTES.to_string()]);
+    let size = SPACE_BYTES + 2 * HALF_BYTES;
+    let uri = daemon.space("tank/vm", &["--layout", "mirror", "--thin", "--size", &size.to_string()]);
+    let mut judge = Rounds::new(SPACE_BYTES, HALF_BYTES);
     let fresh: Vec<String> = (0..4).map(|number| scene.path(&format!("fresh{number}"))).collect();
     for disk in &fresh {
         daemon.please(&["disk", "create-file", disk, "--size", "256MiB"]);
@@ -145,9 +153,10 @@ fn ten_years_of_a_pool() {
         }
         let (before, after) = (100 + random.below(300), 200 + random.below(800));
         let mut seeds = Random::new(random.next_u64());
-        let socket = daemon.nbd_socket();
+        let (socket, over) = (daemon.nbd_socket(), AtomicBool::new(false));
         std::thread::scope(|scope| {
             let running = scope.spawn(|| load.run(&socket, "vm", &mut seeds));
+            let judging = scope.spawn(|| judge.run(&uri, &over));
             std::thread::sleep(Duration::from_millis(before));
             match &fate {
                 Fate::Corrupt => {}
@@ -165,15 +174,19 @@ fn ten_years_of_a_pool() {
                 }
             }
             std::thread::sleep(Duration::from_millis(after));
+            over.store(true, Ordering::SeqCst);
             daemon.kill();
             running.join().expect("the load finds no fault");
+            judging.join().expect("fio finds no fault");
         });
         daemon.start_again();
+        judge.check(&uri);
         sound(&load, &daemon, &format!("round {round}"));
         wait_until("what was begun goes on to its end", 120, || no_job_is_open(&daemon));
         wait_in_step(&daemon, "tank/vm");
         // What was corrupted is not left for the next misfortune.
         daemon.please(&["space", "scrub", "tank/vm", "--wait"]);
+        judge.check(&uri);
         sound(&load, &daemon, &format!("round {round}, at rest"));
     }
     daemon.please(&["pool", "rebalance", "tank", "--wait"]);
@@ -182,5 +195,7 @@ fn ten_years_of_a_pool() {
     assert!(last["result"].as_str().is_some_and(|result| result.ends_with("all agree")), "{last}");
     let pool = daemon.json(&["pool", "show", "tank"]);
     assert_eq!((pool["state"].as_str(), pool["disks"].as_array().map(Vec::len)), (Some("ok"), Some(10)), "{pool}");
+    judge.check(&uri);
+    assert!(judge.done() > 0, "no round of fio came to its end");
     sound(&load, &daemon, "after ten years");
 }

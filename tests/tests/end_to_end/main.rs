@@ -1,5 +1,6 @@
 //! The built daemon with real clients. Each test has a daemon and a folder of its own.
 
+mod access;
 mod bad_input;
 mod change;
 mod clients;
@@ -13,5 +14,6 @@ mod integrity;
 mod life;
 mod losses;
 mod parity;
+mod qos;
 mod salvage;
 mod tls;

@@ -17,6 +17,8 @@ const CRATES: &[(&str, &str, u32)] = &[
     ("holdfast-vhdx", "core/vhdx", 5),
     ("holdfast-nbd", "serve/nbd", 10),
     ("holdfast-api", "manage/api", 20),
+    ("holdfast-store", "manage/store", 20),
+    ("holdfast-access", "manage/access", 21),
     ("holdfast-engine", "manage/engine", 21),
     ("holdfast-cluster", "manage/cluster", 22),
     ("holdfast-http", "manage/http", 23),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use holdfast_api::JobPriority;
+use holdfast_api::{HistoryKind, JobPriority};
 use holdfast_model::{ByteSize, Media, RetirePolicy, Usage};
 
 /// Bytes a second at most; 0 for no cap.
@@ -12,6 +12,15 @@ pub struct Cap(pub u64);
 /// Thresholds of alerts, in percent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlertPercents(pub Vec<u8>);
+
+/// For how long a disk may be away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grace {
+    /// As the daemon has it.
+    Default,
+    /// So many seconds.
+    Seconds(u32),
+}
 
 /// How often something is done by itself; never if none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +43,12 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
         "" if number == 0 => Ok(Duration::ZERO),
         _ => Err(wrong()),
     }
+}
+
+pub fn parse_history_kind(text: &str) -> Result<HistoryKind, String> {
+    use HistoryKind::{Disk, Export, Pool, Server, Space};
+    let kind = [Server, Pool, Space, Export, Disk].into_iter().find(|kind| holdfast_api::word(kind) == text);
+    kind.ok_or_else(|| format!("'{text}' is none: write server, pool, space, export or disk"))
 }
 
 pub fn parse_every(text: &str) -> Result<Every, String> {
@@ -60,7 +75,7 @@ pub fn parse_cap(text: &str) -> Result<Cap, String> {
         return Ok(Cap(0));
     }
     let size = text.strip_suffix("/s").unwrap_or(text).parse::<ByteSize>().map_err(|error| error.to_string())?;
-    if size.bytes() == 0 { Err("write a size above 0, or none".into()) } else { Ok(Cap(size.bytes())) }
+    Ok(Cap(size.bytes()))
 }
 
 fn parse_word<T: serde::de::DeserializeOwned>(text: &str, words: &str) -> Result<T, String> {
@@ -82,12 +97,15 @@ pub fn parse_retire_policy(text: &str) -> Result<RetirePolicy, String> {
     parse_word(text, "auto, always, never")
 }
 
-pub fn parse_grace(text: &str) -> Result<Duration, String> {
-    let grace = parse_duration(text)?;
-    if u32::try_from(grace.as_secs()).is_err() || grace.subsec_nanos() > 0 {
-        return Err("write whole seconds, for example 5m".into());
+pub fn parse_grace(text: &str) -> Result<Grace, String> {
+    if text == "default" {
+        return Ok(Grace::Default);
     }
-    Ok(grace)
+    let grace = parse_duration(text)?;
+    match u32::try_from(grace.as_secs()) {
+        Ok(seconds) if grace.subsec_nanos() == 0 => Ok(Grace::Seconds(seconds)),
+        _ => Err("write whole seconds, for example 5m, or default".into()),
+    }
 }
 
 pub fn parse_priority(text: &str) -> Result<JobPriority, String> {

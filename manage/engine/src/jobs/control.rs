@@ -15,6 +15,7 @@
 
 use std::future::Future;
 use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ use futures_util::future::select;
 use holdfast_api::JobPriority;
 use holdfast_device::Clock;
 use holdfast_space::{Pace, Stopped};
+use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use super::progress::Progress;
@@ -76,6 +78,19 @@ pub(super) struct Control {
     requests: Box<dyn Fn() -> u64 + Send + Sync>,
     turn: Mutex<Turn>,
     pub(super) progress: Progress,
+    resume: Mutex<Option<ResumePoint>>,
+    waits: AtomicBool,
+}
+
+/// How far work came that goes over a space once, and what it had found there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ResumePoint {
+    /// The chunk that comes next.
+    pub(super) chunk: u32,
+    pub(super) checked_bytes: u64,
+    pub(super) unchecked_bytes: u64,
+    pub(super) repaired_blocks: u64,
+    pub(super) unrepaired_blocks: u64,
 }
 
 fn factor(priority: JobPriority) -> u32 {
@@ -104,7 +119,24 @@ impl Control {
             requests: Box::new(requests),
             turn: Mutex::new(turn),
             progress,
+            resume: Mutex::default(),
+            waits: AtomicBool::new(false),
         }
+    }
+
+    /// Whether it waits for what another job moves.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.waits.load(Ordering::Relaxed)
+    }
+
+    /// Where the work may go on if it is begun anew.
+    pub(super) fn resume_point(&self) -> Option<ResumePoint> {
+        *self.resume.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes where the work may go on if it is begun anew.
+    pub(super) fn set_resume_point(&self, point: Option<ResumePoint>) {
+        *self.resume.lock().unwrap_or_else(PoisonError::into_inner) = point;
     }
 
     fn turn(&self) -> MutexGuard<'_, Turn> {
@@ -183,6 +215,10 @@ impl Pace for Control {
 
     fn done(&self, bytes: u64) {
         self.progress.add(bytes, self.clock.now());
+    }
+
+    fn waits(&self, waits: bool) {
+        self.waits.store(waits, Ordering::Relaxed);
     }
 }
 

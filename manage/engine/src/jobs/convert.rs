@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use holdfast_api::{ConversionPlan, ConvertSpace, CreateSpace, JobChanged, LayoutKind, StartJob};
 use holdfast_model::{ByteSize, Layout, Provisioning, Shape};
-use holdfast_pool::SpaceRecord;
+use holdfast_pool::{PoolError, PoolErrorKind, SpaceRecord};
 use holdfast_space::{Ended, Pace, Space};
 
 use super::spec::{JobSpec, Outcome, Site, SpaceRef};
@@ -31,7 +31,8 @@ impl Engine {
         if size < record.size_bytes && !request.discard_beyond {
             self.refuse_loss(&object, &space, size).await?;
         }
-        let spec = JobSpec::Convert { space: SpaceRef::of(&open, &record), provisioning };
+        let space_ref = SpaceRef::of(&open, &record);
+        let spec = JobSpec::Convert { space: space_ref.clone(), provisioning };
         if let Some(job) = self.jobs.like(&spec)
             && (record.shape != shape || request.thin.is_some() && !self.jobs.has(&spec))
         {
@@ -40,7 +41,7 @@ impl Engine {
         }
         let had_journal = open.pool.journal_bytes(record.id) > 0;
         let reshaped = self.reshape(&object, &space, shape, provisioning, request.journal_bytes).await?;
-        if let Err(refused) = self.resize(&object, &space, size, request.discard_beyond).await {
+        if let Err(refused) = self.resize(&object, (&space, &space_ref), size, request.discard_beyond).await {
             if reshaped {
                 self.reshape(&object, &space, record.shape, record.provisioning, None).await?;
                 let has_journal = open.pool.journal_bytes(record.id) > 0;
@@ -142,7 +143,13 @@ impl Engine {
     }
 
     /// Gives a space another size; nothing where it has that.
-    async fn resize(&self, object: &str, space: &Arc<Space>, size_bytes: u64, discard_beyond: bool) -> Answer<()> {
+    async fn resize(
+        &self,
+        object: &str,
+        (space, space_ref): (&Arc<Space>, &SpaceRef),
+        size_bytes: u64,
+        discard_beyond: bool,
+    ) -> Answer<()> {
         let (resizing, before) = (space.clone(), space.record().size_bytes);
         if size_bytes == before {
             return Ok(());
@@ -150,7 +157,13 @@ impl Engine {
         let resized = self.on_reactor(move || async move {
             if size_bytes < before { resizing.shrink(size_bytes, discard_beyond).await } else { resizing.grow(size_bytes).await }
         });
-        if resized.await?.map_err(|error| from_pool(object, error))? {
+        let refused = |error: PoolError| match self.jobs.why_rows_move(space_ref.clone()) {
+            Some((moving, next)) if error.kind == PoolErrorKind::Conflict => {
+                conflict(object, format!("its size stays as it is because of {moving}"), format!("{next}, and ask again"))
+            }
+            _ => from_pool(object, error),
+        };
+        if resized.await?.map_err(refused)? {
             let how = if size_bytes < before { "made smaller, to" } else { "grown to" };
             self.note(object, &format!("{how} {}", ByteSize(size_bytes)));
         }

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use holdfast_api::{DiskRef, JobChanged, StartJob};
+use holdfast_api::{DiskRef, EvacuationPlan, JobChanged, SpaceEvacuation, StartJob};
 use holdfast_model::Uuid;
+use holdfast_pool::SpaceLeaving;
 use holdfast_space::{Ended, Pace};
 
+use super::rebalance::disk_balances;
 use super::spec::{JobSpec, Outcome, Site};
 use crate::engine::{Engine, OpenPool};
-use crate::error::Answer;
+use crate::error::{Answer, from_pool};
 use crate::leaving::NamedMember;
 
 impl Engine {
@@ -16,15 +18,53 @@ impl Engine {
     /// is one.
     ///
     /// # Errors
-    /// If it belongs to no pool in service, or the pool refuses.
+    /// If it belongs to no pool in service, what it holds has no room elsewhere, or the pool refuses.
     pub async fn evacuate_disk(self: &Arc<Self>, disk: String, request: StartJob) -> Answer<JobChanged> {
         self.change(move |engine| async move {
             let disk = DiskRef::new(&disk);
             let member = engine.named_member(&disk).await?;
-            engine.retire_member(&member.open, member.id, &format!("disk {disk}")).await?;
+            let object = format!("disk {disk}");
+            engine.refuse_without_room(&member, &object, &JobSpec::Evacuate(member.job_object()), None).await?;
+            engine.retire_member(&member.open, member.id, &object).await?;
             engine.evacuate_member(&member, request)
         })
         .await
+    }
+
+    /// What an evacuation would move, whether the other disks have room for it, and how full they would be. Nothing is changed.
+    ///
+    /// # Errors
+    /// If it belongs to no pool in service.
+    pub async fn plan_evacuation(&self, disk: &str) -> Answer<EvacuationPlan> {
+        let disk = DiskRef::new(disk);
+        let member = self.named_member(&disk).await?;
+        let (open, id) = (member.open.clone(), member.id);
+        let planned = self.blocking(move || open.pool.evacuation(id)).await?;
+        let mut planned = planned.map_err(|error| from_pool(format!("disk {disk}"), error))?;
+        planned.disks.sort_by_key(|used| used.disk != id);
+        let pool = member.open.name();
+        let space = |space: &SpaceLeaving| SpaceEvacuation {
+            name: format!("{pool}/{}", space.name),
+            moves: space.slabs,
+            slab_bytes: space.slab_bytes,
+            move_bytes: space.move_bytes,
+            stuck: space.stuck_slabs,
+            stuck_bytes: space.stuck_bytes,
+        };
+        let spaces: Vec<SpaceEvacuation> = planned.spaces.iter().map(space).collect();
+        let sum = |of: fn(&SpaceEvacuation) -> u64| spaces.iter().map(of).sum::<u64>();
+        let stuck = sum(|space| space.stuck);
+        Ok(EvacuationPlan {
+            name: member.job_object().path,
+            moves: sum(|space| space.moves),
+            slab_bytes: sum(|space| space.slab_bytes),
+            move_bytes: sum(|space| space.move_bytes),
+            stuck,
+            stuck_bytes: sum(|space| space.stuck_bytes),
+            fits: stuck == 0,
+            disks: disk_balances(&member.open, &planned.disks),
+            spaces,
+        })
     }
 
     /// Queues the job that moves all data off a disk. No other change may be under way.

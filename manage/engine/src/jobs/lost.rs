@@ -1,8 +1,8 @@
 //! What is done of itself about disks that stay away: they are retired, and what they held is made anew, as the policy of their pool
 //! says.
 //!
-//! Invariant: a disk that comes back within the time of grace costs no rebuild and keeps its usage, and a repair that failed is asked
-//! for again no sooner than after as long a time.
+//! Invariants: a disk that comes back within the time of grace costs no rebuild and keeps its usage; disks that go out together are retired
+//! only where all of them find room; a repair that failed is asked for again no sooner than after as long a time.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,6 +18,8 @@ use crate::engine::{Engine, OpenPool};
 
 /// How soon something that was in vain is tried again, at the soonest.
 const LEAST_RETRY: Duration = Duration::from_secs(30);
+/// Disks whose time of grace ends within this are given up together, or none.
+const TOGETHER: Duration = Duration::from_secs(30);
 
 /// Disks of a pool whose time of grace is over.
 struct Lost {
@@ -68,8 +70,10 @@ impl Engine {
             let Some(grace) = grace.filter(|_| policy.retire != RetirePolicy::Never && open.pool.refusal().is_none()) else {
                 continue;
             };
-            let over = |disk: &Uuid, inner: &mut Inner| now >= *inner.out_since.entry(*disk).or_insert(now) + grace;
-            let lost: Vec<_> = lost.into_iter().filter(|disk| over(&disk.id, &mut inner)).collect();
+            let mut over = |disk: &Uuid, at: Instant| at >= *inner.out_since.entry(*disk).or_insert(now) + grace;
+            let together: BTreeSet<u16> =
+                lost.iter().filter(|disk| over(&disk.id, now + TOGETHER)).map(|disk| disk.index).collect();
+            let lost: Vec<_> = lost.into_iter().filter(|disk| over(&disk.id, now)).collect();
             if lost.is_empty() {
                 continue;
             }
@@ -78,8 +82,7 @@ impl Engine {
             if disks.is_empty() && spaces.is_empty() {
                 continue;
             }
-            let indices = lost.iter().map(|disk| disk.index).collect();
-            if policy.retire == RetirePolicy::Auto && !self.have_room(&mut inner, &open, &indices, now) {
+            if policy.retire == RetirePolicy::Auto && !self.have_room(&mut inner, &open, &together, now) {
                 continue;
             }
             due.push(Lost { open, disks, spaces });

@@ -16,7 +16,7 @@ const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 
 /// Bytes done of a total, and when.
 pub(super) struct Progress {
-    total_bytes: u64,
+    total_bytes: AtomicU64,
     done_bytes: AtomicU64,
     samples: Mutex<VecDeque<(Duration, u64)>>,
 }
@@ -24,11 +24,21 @@ pub(super) struct Progress {
 impl Progress {
     /// Nothing done of `total_bytes`.
     pub(super) fn new(total_bytes: u64) -> Self {
-        Self { total_bytes, done_bytes: AtomicU64::new(0), samples: Mutex::default() }
+        Self { total_bytes: AtomicU64::new(total_bytes), done_bytes: AtomicU64::new(0), samples: Mutex::default() }
     }
 
     fn samples(&self) -> MutexGuard<'_, VecDeque<(Duration, u64)>> {
         self.samples.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// So many bytes are to be done besides those that are, as is known only now.
+    pub(super) fn expect(&self, bytes: u64) {
+        self.total_bytes.store(self.done_bytes() + bytes, Ordering::Relaxed);
+    }
+
+    /// So many bytes were done before, by work that was cut short.
+    pub(super) fn skip(&self, bytes: u64) {
+        self.done_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// The rate is told from `now` on, and from nothing before.
@@ -54,7 +64,7 @@ impl Progress {
 
     /// Bytes that are to be done. What clients added meanwhile may be done as well, and counts then.
     pub(super) fn total_bytes(&self) -> u64 {
-        self.total_bytes.max(self.done_bytes())
+        self.total_bytes.load(Ordering::Relaxed).max(self.done_bytes())
     }
 
     /// Bytes a second, of late.

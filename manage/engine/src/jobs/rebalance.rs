@@ -5,11 +5,13 @@
 use std::sync::Arc;
 
 use holdfast_api::{DiskBalance, JobChanged, RebalancePlan, StartJob};
-use holdfast_pool::Pool;
-use holdfast_space::{Ended, Pace};
+use holdfast_device::{IoError, IoErrorKind};
+use holdfast_pool::{Balance, DiskUse};
+use holdfast_space::Ended;
 
+use super::control::Control;
 use super::spec::{JobSpec, Outcome, Site};
-use crate::engine::Engine;
+use crate::engine::{Engine, OpenPool};
 use crate::error::Answer;
 use crate::view::percent;
 
@@ -30,45 +32,56 @@ impl Engine {
         let open = self.pool_named(pool)?;
         let planning = open.pool.clone();
         let balance = self.blocking(move || planning.balance()).await?;
-        let statuses = open.disk_statuses();
-        let disks = balance.disks.iter().filter_map(|used| {
-            let record = &statuses.iter().find(|status| status.record.id == used.disk)?.record;
-            Some(DiskBalance {
-                id: used.disk,
-                path: record.path.clone(),
-                serial: record.serial.clone(),
-                media: used.media,
-                data_bytes: used.data_bytes,
-                used_bytes: used.used_bytes,
-                used_bytes_then: used.used_bytes_then,
-                used_percent: percent(used.used_bytes, used.data_bytes),
-                used_percent_then: percent(used.used_bytes_then, used.data_bytes),
-            })
-        });
         Ok(RebalancePlan {
             name: open.name(),
             move_bytes: balance.move_bytes(),
             moves: balance.moves.len() as u64,
-            disks: disks.collect(),
+            disks: disk_balances(&open, &balance.disks),
         })
     }
 }
 
-/// Bytes that a rebalancing moves.
-pub(super) fn total_bytes(site: &Site) -> u64 {
-    site.open.pool.balance().move_bytes()
+/// How full disks of a pool are and would be, as the API shows it.
+pub(super) fn disk_balances(open: &OpenPool, disks: &[DiskUse]) -> Vec<DiskBalance> {
+    let statuses = open.disk_statuses();
+    let balance = |used: &DiskUse| {
+        let record = &statuses.iter().find(|status| status.record.id == used.disk)?.record;
+        Some(DiskBalance {
+            id: used.disk,
+            path: record.path.clone(),
+            serial: record.serial.clone(),
+            media: used.media,
+            data_bytes: used.data_bytes,
+            used_bytes: used.used_bytes,
+            used_bytes_then: used.used_bytes_then,
+            used_percent: percent(used.used_bytes, used.data_bytes),
+            used_percent_then: percent(used.used_bytes_then, used.data_bytes),
+        })
+    };
+    disks.iter().filter_map(balance).collect()
+}
+
+/// What would make the disks even. That may take seconds, in which the reactor serves others.
+async fn plan(site: &Site) -> Result<Balance, Ended> {
+    let pool = site.open.pool.clone();
+    let planned = site.runtime.spawn_blocking(move || pool.balance()).await;
+    planned.map_err(|error| match error.is_cancelled() {
+        true => Ended::Stopped,
+        false => IoError::new(IoErrorKind::Gone, format!("planning it broke off: {error}")).into(),
+    })
 }
 
 /// Rebalances.
-pub(super) async fn run(site: &Site, pace: &dyn Pace) -> Result<Outcome, Ended> {
-    let pool: &Arc<Pool> = &site.open.pool;
+pub(super) async fn run(site: &Site, control: &Control) -> Result<Outcome, Ended> {
     let mut moved = 0u64;
     let left = loop {
-        let (before, moves) = (moved, pool.balance().moves);
+        let (before, balance) = (moved, plan(site).await?);
+        control.progress.expect(balance.move_bytes());
+        let moves = balance.moves;
         for planned in &moves {
             let space = site.spaces.iter().find(|space| space.record().id == planned.space);
             if let Some(space) = space {
-                moved += u64::from(space.move_slab(planned, pace).await?);
+                moved += u64::from(space.move_slab(planned, control).await?);
             }
         }
         if moved == before {

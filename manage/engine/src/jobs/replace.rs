@@ -6,15 +6,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_api::{AddDisks, ApiError, Code, DiskRef, JobChanged, JobState, ReplaceDisk, StartJob};
+use holdfast_api::{AddDisks, ApiError, DiskRef, JobChanged, JobState, ReplaceDisk, StartJob};
 use holdfast_device::IoError;
-use holdfast_model::{DiskState, Usage, Uuid};
-use holdfast_pool::PoolErrorKind;
+use holdfast_model::{ByteSize, DiskState, Usage, Uuid};
+use holdfast_pool::{NewDisk, PoolErrorKind};
 use holdfast_space::{Ended, Pace};
 
 use super::spec::{JobSpec, Outcome, Site};
 use crate::engine::Engine;
 use crate::error::{Answer, conflict};
+use crate::leaving::NamedMember;
 
 /// How often it is looked whether slabs are left, as when the disk went out or came back meanwhile.
 const TRIES: u32 = 5;
@@ -36,43 +37,45 @@ impl Engine {
                     return done.map(|job| JobChanged { changed: false, job }).ok_or(error);
                 }
             };
-            let object = format!("disk {disk}");
-            if let Some(new) = &request.new {
-                let new = DiskRef::new(new);
-                let path = engine.resolve(&new).await?;
-                match engine.member(&new, &path) {
-                    Some((_, id)) if id == old.id && engine.is_in_service(&old.open, id) => {
-                        return Err(ApiError::invalid(
-                            object,
-                            "it is named as its own replacement",
-                            "name another disk, or none",
-                        ));
-                    }
-                    Some((open, id)) if open.pool.id() == old.open.pool.id() && id != old.id => {
-                        let record = open.pool.disk_record(id);
-                        let takes = |usage: Usage| usage.takes_slabs() || usage == Usage::HotSpare;
-                        if !record.is_some_and(|record| record.state == DiskState::Online && takes(record.usage)) {
-                            let message = format!("disk {new} is of its pool and takes no slabs");
-                            return Err(conflict(object, message, "set its usage to auto, or name another disk"));
-                        }
-                    }
-                    _ => {
-                        let request = AddDisks { disks: vec![path], force: request.force };
-                        engine.grow_pool(&old.open.name(), request).await?;
-                    }
-                }
-            } else {
-                let index = old.open.pool.pool_disks().iter().find(|member| member.id == old.id).map(|member| member.index);
-                if !old.open.pool.has_room_without(&index.into_iter().collect()) {
-                    let message = format!("the other disks of pool {} have no room for what it holds", old.open.name());
-                    return Err(ApiError::new(Code::NoSpace, object, message, "name a new disk that takes its place"));
-                }
+            let (object, work) = (format!("disk {disk}"), JobSpec::Replace(old.job_object()));
+            match &request.new {
+                Some(new) => engine.take_in(&old, &object, &DiskRef::new(new), request.force).await?,
+                None => engine.refuse_without_room(&old, &object, &work, None).await?,
             }
             engine.retire_member(&old.open, old.id, &object).await?;
             let start = StartJob { priority: request.priority, cap_bytes_per_second: request.cap_bytes_per_second };
-            engine.add_job(JobSpec::Replace(old.job_object()), start)
+            engine.add_job(work, start)
         })
         .await
+    }
+
+    /// Sees that a disk can take the place of another one, and takes it into its pool if it is not there.
+    async fn take_in(&self, old: &NamedMember, object: &str, new: &DiskRef, force: bool) -> Answer<()> {
+        let (path, work) = (self.resolve(new).await?, JobSpec::Replace(old.job_object()));
+        match self.member(new, &path) {
+            Some((_, id)) if id == old.id && self.is_in_service(&old.open, id) => {
+                Err(ApiError::invalid(object, "it is named as its own replacement", "name another disk, or none"))
+            }
+            Some((open, id)) if open.pool.id() == old.open.pool.id() && id != old.id => {
+                let record = open.pool.disk_record(id);
+                let takes = |usage: Usage| usage.takes_slabs() || usage == Usage::HotSpare;
+                if !record.is_some_and(|record| record.state == DiskState::Online && takes(record.usage)) {
+                    let message = format!("disk {new} is of its pool and takes no slabs");
+                    return Err(conflict(object, message, "set its usage to auto, or name another disk"));
+                }
+                self.refuse_without_room(old, object, &work, None).await
+            }
+            _ => {
+                self.probe(&path).await?;
+                if let Some(found) = self.look_at(vec![path.clone()]).await?.into_iter().next() {
+                    let (media, place) = (found.info.media, found.info.place);
+                    let disk = NewDisk { disk_bytes: found.size_bytes, media, place };
+                    let named = format!("disk {path} of {}", ByteSize(found.size_bytes));
+                    self.refuse_without_room(old, object, &work, Some((&named, disk))).await?;
+                }
+                self.grow_pool(&old.open.name(), AddDisks { disks: vec![path], force }).await.map(drop)
+            }
+        }
     }
 
     fn is_in_service(&self, open: &crate::engine::OpenPool, id: Uuid) -> bool {

@@ -107,7 +107,7 @@ impl Engine {
         let job = inner.view(id).ok_or_else(|| absent(id))?;
         if let Some(control) = &progress {
             control.set_pace(job.priority, job.cap_bytes_per_second);
-            if job.state != JobState::Running {
+            if inner.table.any(id).is_some_and(|record| record.state != JobState::Running) {
                 control.set_gate(Gate::Held);
             }
         }

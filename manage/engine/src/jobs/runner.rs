@@ -127,7 +127,11 @@ impl Engine {
         if there == 0 && spec.space().is_some() {
             return Place::Gone(not_found(spec.subject(), "ask for the work on what is there"));
         }
-        if spaces.len() < there { Place::Nowhere } else { Place::At(Site { open: open.clone(), spaces }) }
+        if spaces.len() < there {
+            Place::Nowhere
+        } else {
+            Place::At(Site { open: open.clone(), spaces, runtime: tokio::runtime::Handle::current() })
+        }
     }
 
     fn spawn_job(&self, record: &Record, site: Site) -> Task {
@@ -136,9 +140,10 @@ impl Engine {
         let requests = move || pool.upgrade().map_or(0, |open| requests(&open));
         let (total_bytes, cap) = (spec.total_bytes(&site), record.cap_bytes_per_second);
         let control = Arc::new(Control::new(reactor::clock(), requests, total_bytes, record.priority, cap));
+        control.set_resume_point(record.resume);
         let pace = control.clone();
         let call = self.next_reactor().call(move || async move {
-            let brought = spec.run(&site, &*pace).await;
+            let brought = spec.run(&site, &pace).await;
             drop(site);
             brought
         });
@@ -186,9 +191,11 @@ fn requests(open: &OpenPool) -> u64 {
 }
 
 impl Inner {
-    /// Whether there is room for one more job in its pool, and nothing that was cancelled still does the same.
+    /// Whether there is room for one more job in its pool beside those that work, and nothing that was cancelled still does the same.
     fn has_turn(&self, queued: &Record) -> bool {
-        let runs = |record: &&Record| record.state == JobState::Running && record.spec.pool() == queued.spec.pool();
+        let waits = |record: &Record| self.control(record.id).is_some_and(Control::is_waiting);
+        let runs =
+            |record: &&Record| record.state == JobState::Running && record.spec.pool() == queued.spec.pool() && !waits(record);
         let lingers = |id: &u64| {
             let record = self.table.any(*id);
             record.is_some_and(|record| record.state.has_ended() && record.spec.is_like(&queued.spec))

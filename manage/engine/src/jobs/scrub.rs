@@ -1,5 +1,7 @@
 //! The scrub of a space: all of it is read, what is known to be wrong is made good, and what was found is told.
 //!
+//! One that was cut short goes on from the chunk that it was at, and counts what it had found before.
+//!
 //! Invariant: of what is found, at most [`TOLD`] pieces become events; the result counts all.
 
 use std::collections::HashMap;
@@ -7,8 +9,9 @@ use std::sync::Arc;
 
 use holdfast_api::{JobChanged, Severity, StartJob};
 use holdfast_model::{ByteSize, Uuid};
-use holdfast_space::{Ended, Mismatch, Pace, Verified};
+use holdfast_space::{Ended, Mismatch, Verified};
 
+use super::control::{Control, ResumePoint};
 use super::spec::{Finding, JobSpec, Outcome, Site};
 use crate::engine::Engine;
 use crate::error::Answer;
@@ -28,18 +31,22 @@ impl Engine {
 
 /// Bytes that a scrub goes over.
 pub(super) fn total_bytes(site: &Site) -> u64 {
-    site.spaces.iter().map(|space| space.scrub_bytes()).sum()
+    site.spaces.iter().map(|space| space.scrub_bytes(0)).sum()
 }
 
 /// Scrubs.
-pub(super) async fn run(site: &Site, pace: &dyn Pace) -> Result<Outcome, Ended> {
+pub(super) async fn run(site: &Site, control: &Control) -> Result<Outcome, Ended> {
+    let begun = control.resume_point().unwrap_or_default();
     let mut found = Verified::default();
     for space in &site.spaces {
-        found = space.scrub(pace).await?;
+        control.progress.skip(space.scrub_bytes(0) - space.scrub_bytes(begun.chunk));
+        let passed = |chunk, found: &Verified| control.set_resume_point(Some(begun.after(chunk, found)));
+        found = space.scrub_from(begun.chunk, control, &passed).await?;
     }
+    let counts = begun.after(u32::MAX, &found);
     let paths: HashMap<Uuid, String> =
         site.open.disk_statuses().into_iter().map(|disk| (disk.record.id, disk.record.path)).collect();
-    let (severity, next_action) = match found.unrepaired_blocks {
+    let (severity, next_action) = match counts.unrepaired_blocks {
         0 => (Severity::Warning, "watch the disk; replace it if this goes on"),
         _ => (Severity::Error, "where it was not made good, compare what lies there with a backup"),
     };
@@ -54,10 +61,23 @@ pub(super) async fn run(site: &Site, pace: &dyn Pace) -> Result<Outcome, Ended> 
         ),
         next_action: next_action.into(),
     };
-    Ok(Outcome { result: result(&found), findings: found.mismatches.iter().take(TOLD).map(told).collect() })
+    Ok(Outcome { result: result(&counts), findings: found.mismatches.iter().take(TOLD).map(told).collect() })
 }
 
-fn result(found: &Verified) -> String {
+impl ResumePoint {
+    /// What was found before and since, all before a chunk done.
+    fn after(&self, chunk: u32, found: &Verified) -> Self {
+        Self {
+            chunk,
+            checked_bytes: self.checked_bytes + found.checked_bytes,
+            unchecked_bytes: self.unchecked_bytes + found.unchecked_bytes,
+            repaired_blocks: self.repaired_blocks + found.repaired_blocks,
+            unrepaired_blocks: self.unrepaired_blocks + found.unrepaired_blocks,
+        }
+    }
+}
+
+fn result(found: &ResumePoint) -> String {
     let wrong = found.repaired_blocks + found.unrepaired_blocks;
     let mut text = format!("{} compared", ByteSize(found.checked_bytes));
     text += &match wrong {

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use holdfast_api::{JobKind, Severity};
 use holdfast_model::{Provisioning, Uuid};
 use holdfast_pool::SpaceRecord;
-use holdfast_space::{Ended, Pace, Space};
+use holdfast_space::{Ended, Space};
 use serde::{Deserialize, Serialize};
 
+use super::control::Control;
 use super::{convert, evacuate, rebalance, repair, replace, scrub, upgrade};
 use crate::engine::OpenPool;
 
@@ -90,6 +91,8 @@ pub(super) struct Site {
     pub(super) open: Arc<OpenPool>,
     /// The space, or all those of the pool.
     pub(super) spaces: Vec<Arc<Space>>,
+    /// Where work is done that would keep a reactor from serving.
+    pub(super) runtime: tokio::runtime::Handle,
 }
 
 /// Something that a job found, for its owner to hear.
@@ -161,6 +164,17 @@ impl JobSpec {
         (self.kind(), self.pool(), self.target()) == (other.kind(), other.pool(), other.target())
     }
 
+    /// Whether it moves rows or slabs; of a space, one such job at a time does.
+    pub(super) fn moves_rows(&self) -> bool {
+        matches!(self, Self::Convert { .. } | Self::Evacuate(_) | Self::Replace(_) | Self::Rebalance(_))
+    }
+
+    /// Whether there may be a space that both work on.
+    pub(super) fn meets(&self, other: &Self) -> bool {
+        let both = self.space().zip(other.space());
+        self.pool() == other.pool() && both.is_none_or(|(one, other)| one.space == other.space)
+    }
+
     /// The id of what it is done to.
     fn target(&self) -> Uuid {
         match self {
@@ -178,13 +192,14 @@ impl JobSpec {
             Self::Repair(_) => repair::total_bytes(site),
             Self::Evacuate(member) => evacuate::total_bytes(site, member.disk),
             Self::Replace(member) => replace::total_bytes(site, member.disk),
-            Self::Rebalance(_) => rebalance::total_bytes(site),
+            // What is to move is planned by the work itself.
+            Self::Rebalance(_) => 0,
             Self::Upgrade(_) => upgrade::total_bytes(site),
         }
     }
 
     /// Does its work, on a reactor.
-    pub(super) async fn run(&self, site: &Site, pace: &dyn Pace) -> Result<Outcome, Ended> {
+    pub(super) async fn run(&self, site: &Site, pace: &Control) -> Result<Outcome, Ended> {
         match self {
             Self::Scrub(_) => scrub::run(site, pace).await,
             Self::Convert { provisioning, .. } => convert::run(site, *provisioning, pace).await,

@@ -9,7 +9,7 @@ use holdfast_model::Uuid;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::control::Control;
+use super::control::{Control, ResumePoint};
 use super::spec::JobSpec;
 use crate::events::now;
 
@@ -33,17 +33,35 @@ pub(super) struct Record {
     pub(super) total_bytes: u64,
     pub(super) error: Option<ApiError>,
     pub(super) result: Option<String>,
+    /// Where its work goes on if it is begun anew; none where what is there tells that, or it is at its beginning.
+    #[serde(default)]
+    pub(super) resume: Option<ResumePoint>,
 }
 
 impl Record {
     /// Notes how far the work is.
     pub(super) fn note(&mut self, control: &Control) {
         (self.done_bytes, self.total_bytes) = (control.progress.done_bytes(), control.progress.total_bytes());
+        self.resume = control.resume_point();
     }
 
     /// How messages call it.
     pub(super) fn title(&self) -> String {
         format!("{} of {}", holdfast_api::word(&self.spec.kind()), self.spec.object())
+    }
+
+    /// What is said of it to who waits until it has moved a row.
+    pub(super) fn moving(&self) -> String {
+        let paused = if self.state == JobState::Paused { ", which is paused" } else { "" };
+        format!("a row that job {}, {}, is moving{paused}", self.id, self.title())
+    }
+
+    /// What to do about that.
+    pub(super) fn way_out(&self) -> String {
+        match self.state {
+            JobState::Paused => format!("'holdfast job resume {0}', or 'holdfast job cancel {0}'", self.id),
+            _ => format!("wait for that, or 'holdfast job cancel {}'", self.id),
+        }
     }
 
     /// The job as the API shows it; `control` steers its work, where there is any.
@@ -69,6 +87,7 @@ impl Record {
             created: record.created,
             started: record.started,
             ended: record.ended,
+            reason: None,
             error: record.error,
             result: record.result,
         }
@@ -120,6 +139,7 @@ impl Table {
             total_bytes: 0,
             error: None,
             result: None,
+            resume: None,
         });
         self.next_id += 1;
         &self.jobs[self.jobs.len() - 1]

@@ -1,5 +1,7 @@
 //! Jobs of a real engine on file disks in memory.
 
+mod waiting;
+
 use std::path::{Path, PathBuf};
 
 use holdfast_api::{
@@ -277,6 +279,39 @@ async fn jobs_go_on_after_a_restart_and_paused_ones_stay_paused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_scrub_goes_on_where_it_was_when_the_daemon_is_killed() {
+    let rig = Rig::new();
+    let engine = rig.with_spaces(&["tank/a"]).await;
+    let start = StartJob { priority: None, cap_bytes_per_second: Some(8 * MIB) };
+    let id = scrub(&engine, "tank/a", start).await.id;
+    until(&engine, id, "it does not begin", |job| job.done_bytes >= 12 * MIB).await;
+    let noted = engine.set_job(id, SetJob { cap_bytes_per_second: Some(1), ..SetJob::default() }).unwrap().job;
+    // What is written down at this moment is what a kill leaves.
+    std::fs::copy(rig.path("state/jobs.json"), rig.path("killed")).unwrap();
+    engine.shutdown().await;
+    drop(engine);
+    std::fs::rename(rig.path("killed"), rig.path("state/jobs.json")).unwrap();
+
+    let engine = rig.start().await;
+    let begun = until_in(&engine, id, JobState::Running).await;
+    let begun = if begun.done_bytes > 0 { begun } else { until(&engine, id, "it stands", |job| job.done_bytes > 0).await };
+    // A step may be under way when progress is noted, and is done again.
+    assert!(
+        begun.done_bytes + 4 * MIB >= noted.done_bytes && begun.total_bytes == noted.total_bytes,
+        "{begun:?} after {noted:?}"
+    );
+    engine.set_job(id, SetJob { cap_bytes_per_second: Some(0), ..SetJob::default() }).unwrap();
+    let done = until_in(&engine, id, JobState::Done).await;
+    assert_eq!(done.result.as_deref(), Some("32 MiB compared, all agree"), "each part once");
+    let read: u64 = engine.pool_named("tank").unwrap().disk_statuses().iter().map(|disk| disk.counts.read_bytes).sum();
+    assert!(read < 32 * MIB - 4 * MIB, "{} MiB were read anew", read / MIB);
+    let again = scrub(&engine, "tank/a", StartJob::default()).await.id;
+    let done = until_in(&engine, again, JobState::Done).await;
+    assert_eq!(done.result.as_deref(), Some("32 MiB compared, all agree"), "another one begins at the beginning");
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_job_whose_pool_is_away_waits_for_it() {
     let rig = Rig::new();
     let engine = rig.with_spaces(&["tank/a"]).await;
@@ -406,9 +441,23 @@ async fn a_disk_is_evacuated_and_a_lost_one_repaired() {
     }
     engine.add_disks("tank".into(), AddDisks { disks: spare, force: false }).await.unwrap();
     let disk = rig.path("d1").display().to_string();
+    let plan = engine.plan_evacuation(&disk).await.unwrap();
+    assert!(plan.fits && plan.stuck == 0 && plan.moves > 0 && plan.name == format!("tank/disk {disk}"), "{plan:?}");
+    assert!(plan.spaces.iter().map(|space| space.name.as_str()).eq(["tank/a", "tank/b"]), "{plan:?}");
+    assert_eq!(
+        (plan.disks[0].path.as_str(), plan.disks[0].used_bytes, plan.disks[0].used_bytes_then),
+        (&*disk, plan.slab_bytes, 0)
+    );
+    assert_eq!(engine.disk(&DiskRef::new(&disk)).await.unwrap().usage, Some(holdfast_model::Usage::Auto), "nothing is changed");
     let job = engine.evacuate_disk(disk.clone(), StartJob::default()).await.unwrap().job;
     assert_eq!((job.kind, job.object), (JobKind::Evacuate, format!("tank/disk {disk}")));
+    assert_eq!(job.total_bytes, plan.move_bytes);
     until_in(&engine, job.id, JobState::Done).await;
+    for then in &plan.disks {
+        let now = engine.disk(&DiskRef::new(&then.path)).await.unwrap();
+        assert_eq!(now.free_bytes, Some(then.data_bytes - then.used_bytes_then), "{}", then.path);
+    }
+    assert_eq!(engine.plan_evacuation(&disk).await.unwrap().moves, 0);
     for space in ["tank/a", "tank/b"] {
         let rows = engine.space_map(space).await.unwrap();
         assert!(rows.iter().all(|row| row.slabs.iter().all(|slab| slab.path != disk)), "{rows:?}");
@@ -447,8 +496,9 @@ async fn a_disk_that_was_added_gets_its_share() {
     let new = plan.disks.iter().find(|disk| disk.path == path).unwrap();
     assert!(plan.move_bytes > 8 * MIB && new.used_bytes == 0 && new.used_bytes_then == plan.move_bytes, "{plan:?}");
     let job = engine.rebalance_pool("tank".into(), StartJob::default()).await.unwrap().job;
-    assert_eq!((job.kind, job.object.as_str(), job.total_bytes), (JobKind::Rebalance, "tank", plan.move_bytes));
+    assert_eq!((job.kind, job.object.as_str()), (JobKind::Rebalance, "tank"));
     let done = until_in(&engine, job.id, JobState::Done).await;
+    assert_eq!((done.done_bytes, done.total_bytes), (plan.move_bytes, plan.move_bytes));
     assert!(done.result.unwrap().starts_with(&format!("{} slabs moved", plan.moves)));
     let then = engine.plan_rebalance("tank").await.unwrap();
     assert_eq!(then.moves, 0);
@@ -543,20 +593,7 @@ async fn an_older_pool_is_upgraded() {
 }
 
 fn resized(size_bytes: u64, discard_beyond: bool) -> ConvertSpace {
-    ConvertSpace {
-        layout: None,
-        copies: None,
-        parity: None,
-        columns: None,
-        integrity: None,
-        interleave_bytes: None,
-        journal_bytes: None,
-        thin: None,
-        size_bytes: Some(size_bytes),
-        discard_beyond,
-        priority: None,
-        cap_bytes_per_second: None,
-    }
+    ConvertSpace { size_bytes: Some(size_bytes), discard_beyond, ..as_it_is() }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -131,8 +131,8 @@ async fn a_disk_is_replaced_by_a_new_one() {
     check_moved(&engine, "tank/vm", &disks[0]).await;
     let again = engine.replace_disk(disks[0].clone(), request).await.unwrap();
     assert!(!again.changed && again.job.id == asked.job.id);
-    eventually(&engine, "forgetting", || fs::read_to_string(rig.path("state/state.json")).unwrap().matches("/d1\"").count() == 1)
-        .await;
+    let remembered = || engine.store().document("configuration").unwrap().unwrap();
+    eventually(&engine, "forgetting", || remembered().matches("/d1\"").count() == 1).await;
     assert!(shown(&engine, &disks[0]).await.can_pool);
     engine.shutdown().await;
 }

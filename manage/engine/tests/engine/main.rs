@@ -4,6 +4,7 @@ mod capacity;
 mod changes;
 mod disks;
 mod enclosures;
+mod leaving;
 mod life;
 mod parity;
 mod support;

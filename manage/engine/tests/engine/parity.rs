@@ -64,7 +64,7 @@ async fn a_journal_is_exchanged_in_use_and_only_once() {
     let thin = CreateSpace { thin: true, ..parity("tank/p", 1, 16 * MIB) };
     engine.create_space(thin).await.unwrap();
     engine.create_space(mirror("tank/vm", MIB)).await.unwrap();
-    let set = |space: &str, bytes| engine.set_space(space.into(), SetSpace { journal_bytes: Some(bytes) });
+    let set = |space: &str, bytes| engine.set_space(space.into(), SetSpace { journal_bytes: Some(bytes), ..SetSpace::default() });
     let free = engine.pool("tank").unwrap().free_bytes;
     for bytes in [40 * MIB, 32 * MIB] {
         let answer = set("tank/p", bytes).await.unwrap();

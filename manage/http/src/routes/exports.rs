@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::http::StatusCode;
-use holdfast_api::{Changed, CreateExport, ErrorBody, Export, ExportChanged};
+use holdfast_api::{Changed, Connection, CreateExport, ErrorBody, Export, ExportChanged, SetExport};
 
 use super::{OnEngine, made};
 use crate::refusal::{Answered, Body, InPath};
@@ -32,6 +32,28 @@ pub(crate) async fn create(engine: OnEngine, Body(request): Body<CreateExport>) 
         (status = "default", body = ErrorBody, description = "Refused or failed.")))]
 pub(crate) async fn show(engine: OnEngine, InPath(name): InPath<String>) -> Answered<Json<Export>> {
     Ok(Json(engine.export(&name)?))
+}
+
+/// Changes an export in use.
+#[utoipa::path(patch, path = "/exports/{name}", tag = "exports", operation_id = "nbd_set", request_body = SetExport,
+    params(("name" = String, Path, description = "Name of the export.")),
+    responses((status = 200, body = ExportChanged, description = "The export as it is now."),
+        (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
+pub(crate) async fn set(
+    engine: OnEngine,
+    InPath(name): InPath<String>,
+    Body(request): Body<SetExport>,
+) -> Answered<Json<ExportChanged>> {
+    Ok(Json(engine.set_export(name, request).await?))
+}
+
+/// Lists the clients that are connected to an export, the longest first.
+#[utoipa::path(get, path = "/exports/{name}/connections", tag = "exports", operation_id = "nbd_connections",
+    params(("name" = String, Path, description = "Name of the export.")),
+    responses((status = 200, body = [Connection], description = "Its clients."),
+        (status = "default", body = ErrorBody, description = "Refused or failed.")))]
+pub(crate) async fn connections(engine: OnEngine, InPath(name): InPath<String>) -> Answered<Json<Vec<Connection>>> {
+    Ok(Json(engine.connections(&name)?))
 }
 
 /// Withdraws an export. Requests in flight are answered, then its clients are disconnected.

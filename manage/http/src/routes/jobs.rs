@@ -3,7 +3,8 @@
 use axum::Json;
 use axum::http::StatusCode;
 use holdfast_api::{
-    ConversionPlan, ConvertSpace, ErrorBody, Job, JobChanged, JobState, RebalancePlan, ReplaceDisk, SetJob, StartJob, UpgradePlan,
+    ConversionPlan, ConvertSpace, ErrorBody, EvacuationPlan, Job, JobChanged, JobState, RebalancePlan, ReplaceDisk, SetJob,
+    StartJob, UpgradePlan,
 };
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -145,6 +146,15 @@ pub(crate) async fn evacuate(
 ) -> Answered<(StatusCode, Json<JobChanged>)> {
     let answer = engine.evacuate_disk(disk, request).await?;
     Ok(taken(answer))
+}
+
+/// Shows what an evacuation would move, whether the other disks have room for it, and how full they would be. Nothing is changed.
+#[utoipa::path(post, path = "/disks/{disk}/evacuate/plan", tag = "jobs", operation_id = "disk_evacuate_plan",
+    params(("disk" = String, Path, description = "Path (percent-encoded), serial number or id.")),
+    responses((status = 200, body = EvacuationPlan, description = "What it would do."),
+        (status = "default", body = ErrorBody, description = "Refused or failed.")))]
+pub(crate) async fn plan_evacuation(engine: OnEngine, InPath(disk): InPath<String>) -> Answered<Json<EvacuationPlan>> {
+    Ok(Json(engine.plan_evacuation(&disk).await?))
 }
 
 /// Evens out how full the disks of a pool are, medium by medium. Answers with the job that moves its slabs.

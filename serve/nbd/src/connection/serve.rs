@@ -6,8 +6,9 @@
 use std::borrow::Cow;
 use std::rc::Rc;
 
+use futures_util::future::{Either, select};
 use holdfast_device::reactor::spawn_local;
-use holdfast_device::{Durability, Extent, ExtentKind, Io, IoBuf, IoError, IoSlice};
+use holdfast_device::{Durability, Extent, ExtentKind, Io, IoBuf, IoError, IoErrorKind, IoSlice};
 use holdfast_model::wire::{Reader, WireError};
 
 use super::{Connection, Ticket};
@@ -151,6 +152,7 @@ impl Connection {
     /// Serves a request that was checked, with its payload if it has one.
     pub(super) fn serve(self: &Rc<Self>, ticket: Ticket, payload: Option<IoBuf>) {
         let request = ticket.request;
+        self.tracked.count(&request);
         match request.command {
             Command::Flush => self.settle(ticket, self.target().flush()),
             Command::BlockStatus => self.block_status(ticket, payload),
@@ -198,7 +200,16 @@ impl Connection {
     fn settle(self: &Rc<Self>, ticket: Ticket, io: Io<()>) {
         match io {
             Io::Ready(Some(outcome)) => self.outcome(ticket, outcome),
-            io => self.spawn(ticket, async move |_| io.await),
+            io => self.spawn(ticket, async move |connection| connection.finish(io).await),
+        }
+    }
+
+    /// The outcome of `io`. If it waits for its turn and the connection ends before, it never begins.
+    async fn finish<T: Unpin>(&self, io: Io<T>) -> Result<T, IoError> {
+        let Io::Queued(turn) = io else { return io.await };
+        match select(turn, self.ending.wait()).await {
+            Either::Left((begun, _)) => begun.await,
+            Either::Right(_) => Err(IoError::new(IoErrorKind::GivenUp, "the request waited for its turn")),
         }
     }
 
@@ -233,7 +244,7 @@ impl Connection {
         if !exclusion.enter(self.attachment.lane()) {
             return self.spawn(ticket, async move |connection| {
                 let _held = connection.attachment.export().exclusion().hold(start..start + len).await;
-                connection.start(&ticket.request, start, len, change).await
+                connection.finish(connection.start(&ticket.request, start, len, change)).await
             });
         }
         match self.start(&ticket.request, start, len, change) {
@@ -242,7 +253,7 @@ impl Connection {
                 self.outcome(ticket, outcome);
             }
             io => self.spawn(ticket, async move |connection| {
-                let outcome = io.await;
+                let outcome = connection.finish(io).await;
                 connection.attachment.export().exclusion().leave(connection.attachment.lane());
                 outcome
             }),
@@ -251,7 +262,7 @@ impl Connection {
 
     /// Reads the block at `at` into `buf`.
     async fn read_block(&self, at: u64) -> Result<IoBuf, IoError> {
-        self.target().read(at, IoBuf::new(BLOCK as usize)).await
+        self.finish(self.target().read(at, IoBuf::new(BLOCK as usize))).await
     }
 
     /// Writes a payload that lies in `buf` as it lies in its blocks, of which the first and the last are covered in part.
@@ -275,7 +286,7 @@ impl Connection {
             let in_block = behind - (last - start) as usize;
             buf[behind..].copy_from_slice(&block[in_block..]);
         }
-        self.start(request, start, end - start, Change::Write(buf.freeze())).await
+        self.finish(self.start(request, start, end - start, Change::Write(buf.freeze()))).await
     }
 
     /// Zeroes a range of which the first and the last block are covered in part.
@@ -292,13 +303,13 @@ impl Connection {
             let mut buf = self.read_block(block).await?;
             let cut = (from.max(block) - block) as usize..(to.min(block + BLOCK) - block) as usize;
             buf[cut].fill(0);
-            self.start(request, block, BLOCK, Change::Write(buf.freeze())).await?;
+            self.finish(self.start(request, block, BLOCK, Change::Write(buf.freeze()))).await?;
         }
         if whole.is_empty() {
             return Ok(());
         }
         let keep_room = request.has(CMD_FLAG_NO_HOLE);
-        self.start(request, whole.start, whole.end - whole.start, Change::Zero { keep_room }).await
+        self.finish(self.start(request, whole.start, whole.end - whole.start, Change::Zero { keep_room })).await
     }
 
     fn read_range(self: &Rc<Self>, ticket: Ticket) {
@@ -310,7 +321,7 @@ impl Connection {
                     return self.read_sparse(ticket, extents);
                 }
                 Io::Ready(_) => {}
-                Io::Pending(_) => self.tells_holes.set(false),
+                _ => self.tells_holes.set(false),
             }
         }
         let (at, len) = ((request.offset - start) as usize, request.length as usize);
@@ -320,7 +331,7 @@ impl Connection {
             io => {
                 let connection = self.clone();
                 spawn_local(async move {
-                    match io.await {
+                    match connection.finish(io).await {
                         Ok(buf) => connection.data(ticket, buf, at, len),
                         Err(error) => connection.refuse(ticket, error.into()),
                     }
@@ -350,7 +361,7 @@ impl Connection {
             for (start, len, io) in parts {
                 let buf = match io {
                     None => None,
-                    Some(io) => match io.await {
+                    Some(io) => match connection.finish(io).await {
                         Ok(buf) => Some(buf),
                         Err(error) => return connection.refuse(ticket, error.into()),
                     },

@@ -38,6 +38,7 @@ impl From<IoErrorKind> for Errno {
             IoErrorKind::NoSpace => Self::NoSpace,
             IoErrorKind::Invalid => Self::Invalid,
             IoErrorKind::ReadOnly => Self::Permission,
+            IoErrorKind::GivenUp => Self::Shutdown,
         }
     }
 }

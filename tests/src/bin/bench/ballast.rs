@@ -8,6 +8,8 @@
 
 use std::path::Path;
 
+use holdfast_tests::process::free_bytes;
+
 /// What stays free, beside what the page cache can give up.
 const FREE_BYTES: u64 = 1536 << 20;
 const PIECE_BYTES: usize = 64 << 20;
@@ -39,10 +41,4 @@ impl Ballast {
     pub fn bytes(&self) -> u64 {
         (self.pieces.len() * PIECE_BYTES) as u64
     }
-}
-
-fn free_bytes() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let kib = text.lines().find_map(|line| line.strip_prefix("MemFree:"))?.split_whitespace().next()?;
-    kib.parse::<u64>().ok().map(|kib| kib << 10)
 }

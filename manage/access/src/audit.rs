@@ -1,0 +1,146 @@
+//! The audit log: every change, with the object before and after.
+//!
+//! Invariants: a record holds no secret; an object of any size takes a bounded part of the log.
+
+use holdfast_api::{AuditRecord, Role, Via, word};
+use holdfast_store::{AuditRow, AuditWhich};
+use serde_json::{Map, Value, json};
+
+use crate::{Access, Answer, time};
+
+/// The longest JSON of an object that is kept.
+const OBJECT_BYTES: usize = 16 << 10;
+const TEXT_BYTES: usize = 512;
+const SECRETS: [&str; 7] = ["password", "secret", "token", "current", "new", "csrf", "password_hash"];
+
+/// What was asked for, and what became of it.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// Who.
+    pub account: String,
+    /// What they may do.
+    pub role: Option<Role>,
+    /// How they proved who they are.
+    pub via: Option<Via>,
+    /// From where.
+    pub from: String,
+    /// The operation's id.
+    pub operation: String,
+    /// The request's method.
+    pub method: String,
+    /// The request's path.
+    pub path: String,
+    /// The object, with its kind.
+    pub object: String,
+    /// The object before.
+    pub before: Option<Value>,
+    /// The object afterwards.
+    pub after: Option<Value>,
+    /// The status of the answer.
+    pub status: u16,
+    /// The request's id.
+    pub request_id: String,
+}
+
+/// Blanks out whatever the names of `value`'s members say to be a secret.
+pub fn redact(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            for (name, member) in members {
+                if member.is_string() && SECRETS.contains(&name.as_str()) {
+                    *member = "***".into();
+                } else {
+                    redact(member);
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(redact),
+        _ => {}
+    }
+}
+
+/// Of two objects that are too large the members that differ, and if these are too large as well, their sizes.
+fn bounded(before: Option<Value>, after: Option<Value>) -> (Option<String>, Option<String>) {
+    let text = |value: &Option<Value>| value.as_ref().map(Value::to_string);
+    let fits = |text: &Option<String>| text.as_ref().is_none_or(|text| text.len() <= OBJECT_BYTES);
+    let whole = (text(&before), text(&after));
+    if fits(&whole.0) && fits(&whole.1) {
+        return whole;
+    }
+    if let (Some(Value::Object(old)), Some(Value::Object(new))) = (&before, &after) {
+        let differing = |one: &Map<String, Value>, other: &Map<String, Value>| {
+            let members = one.iter().filter(|(name, member)| other.get(*name) != Some(member));
+            Some(Value::Object(members.map(|(name, member)| (name.clone(), member.clone())).collect()))
+        };
+        let parts = (text(&differing(old, new)), text(&differing(new, old)));
+        if fits(&parts.0) && fits(&parts.1) {
+            return parts;
+        }
+    }
+    let shorten = |text: Option<String>| {
+        text.map(|text| if text.len() <= OBJECT_BYTES { text } else { json!({ "too_large_bytes": text.len() }).to_string() })
+    };
+    (shorten(whole.0), shorten(whole.1))
+}
+
+fn short(text: &str) -> String {
+    text.chars().take(TEXT_BYTES).collect()
+}
+
+fn record(row: AuditRow) -> AuditRecord {
+    let parsed = |text: Option<String>| text.and_then(|text| serde_json::from_str(&text).ok());
+    AuditRecord {
+        id: row.id as u64,
+        time: time(row.time_ms),
+        account: row.account,
+        role: row.role.parse().ok(),
+        via: serde_json::from_value(Value::String(row.via)).ok(),
+        from: row.origin,
+        operation: row.operation,
+        method: row.method,
+        path: row.path,
+        object: row.object,
+        before: parsed(row.before),
+        after: parsed(row.after),
+        status: row.status,
+        request_id: row.request_id,
+    }
+}
+
+impl Access {
+    /// Writes a change down; on the disk when it answers.
+    ///
+    /// # Errors
+    /// If the store cannot be written.
+    pub async fn record(&self, change: Change) -> Answer<()> {
+        let (mut before, mut after) = (change.before, change.after);
+        before.iter_mut().chain(&mut after).for_each(redact);
+        let (before, after) = bounded(before, after);
+        let row = AuditRow {
+            id: 0,
+            time_ms: self.now_ms(),
+            account: short(&change.account),
+            role: change.role.map(|role| role.to_string()).unwrap_or_default(),
+            via: change.via.map(|via| word(&via)).unwrap_or_default(),
+            origin: change.from,
+            operation: change.operation,
+            method: change.method,
+            path: short(&change.path),
+            object: short(&change.object),
+            before,
+            after,
+            status: change.status,
+            request_id: change.request_id,
+        };
+        self.stored(move |store| store.audit_append(&row)).await
+    }
+
+    /// The records that `which` names, oldest first.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub async fn audit(&self, which: AuditWhich) -> Answer<Vec<AuditRecord>> {
+        let rows = self.stored(move |store| store.audit(&which)).await?;
+        Ok(rows.into_iter().map(record).collect())
+    }
+}

@@ -1,0 +1,140 @@
+//! Whether the lists that consoles show are as they were, told without making them.
+//!
+//! Invariant: what a list shows and does not only count goes into its print; what only counts does not.
+
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::os::unix::fs::MetadataExt;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use holdfast_api::{Event, ListKind};
+
+use super::Live;
+use crate::engine::{Engine, OpenPool};
+use crate::error::Answer;
+
+/// One print for each list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Prints([u64; ListKind::ALL.len()]);
+
+impl Prints {
+    /// The lists that changed.
+    pub(super) fn changed_since(&self, before: &Self) -> Vec<ListKind> {
+        let prints = self.0.iter().zip(&before.0);
+        ListKind::ALL.into_iter().zip(prints).filter(|(_, (now, then))| now != then).map(|(kind, _)| kind).collect()
+    }
+}
+
+/// How often something happened of which only an event tells.
+#[derive(Default)]
+pub(super) struct Happened([AtomicU64; ListKind::ALL.len()]);
+
+impl Happened {
+    fn count(&self, kind: ListKind) {
+        self.0[kind as usize].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Live {
+    /// What an event is about is not as it was.
+    pub(super) fn note(&self, event: &Event) {
+        match event.object.split(' ').next() {
+            Some("disk") => self.happened.count(ListKind::Disks),
+            Some("pool") => self.happened.count(ListKind::Pools),
+            Some("space") => self.happened.count(ListKind::Spaces),
+            Some("export") => self.happened.count(ListKind::Exports),
+            Some("job") => self.happened.count(ListKind::Jobs),
+            _ => {}
+        }
+    }
+
+    /// Accounts or tokens are not as they were.
+    pub(super) fn accounts_changed(&self) {
+        self.happened.count(ListKind::Accounts);
+        self.changed.notify_one();
+    }
+}
+
+/// Adds what is shown of a pool and of all in it.
+fn pool(open: &OpenPool, disks: &mut impl Hasher, pools: &mut impl Hasher, spaces: &mut impl Hasher) {
+    let (name, position) = (open.name(), open.pool.status().position);
+    let sequence = (position.generation, position.sequence);
+    for disk in open.disk_statuses() {
+        let record = &disk.record;
+        (&name, record.id, &record.path, disk.free_bytes).hash(disks);
+        format!("{:?}{:?}{:?}{:?}{:?}", record.state, record.usage, disk.health, disk.details, disk.conditions).hash(disks);
+    }
+    (&name, sequence, open.pool.refusal().is_some()).hash(pools);
+    for space in open.spaces().values() {
+        let record = space.record();
+        (&name, record.name.as_str(), record.size_bytes, sequence, space.is_resyncing(), space.is_read_only()).hash(spaces);
+    }
+}
+
+impl Engine {
+    /// The prints of all lists as they are now.
+    pub(super) async fn prints(&self) -> Answer<Prints> {
+        let [mut disks, mut pools, mut spaces, mut exports, mut jobs] = std::array::from_fn(|_| DefaultHasher::new());
+        let open: Vec<_> = self.live().pools.values().cloned().collect();
+        open.iter().for_each(|open| pool(open, &mut disks, &mut pools, &mut spaces));
+        drop(open);
+        for (id, answered) in self.smart.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            (id, answered.count).hash(&mut disks);
+        }
+        let files = {
+            let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            format!("{:?}", state.hints).hash(&mut disks);
+            format!("{:?}", state.alerts).hash(&mut pools);
+            state.file_disks.clone()
+        };
+        let block_devices = self.settings.block_devices;
+        self.blocking(move || there(files, block_devices)).await?.hash(&mut disks);
+        {
+            let live = self.live();
+            for offline in live.offline.values() {
+                (&offline.known.name, &offline.reason.message).hash(&mut pools);
+            }
+            for export in live.exports.values() {
+                (format!("{:?}", export.known), export.target.is_some()).hash(&mut exports);
+            }
+        }
+        for status in self.exports.list() {
+            (status.name, status.connections).hash(&mut exports);
+        }
+        for job in self.jobs(None, None) {
+            (job.id, job.cap_bytes_per_second).hash(&mut jobs);
+            format!("{:?}{:?}", job.state, job.priority).hash(&mut jobs);
+        }
+        let happened = |kind: ListKind| self.consoles.happened.0[kind as usize].load(Ordering::Relaxed);
+        let lists = [disks, pools, spaces, exports, jobs].map(|list| list.finish());
+        let mut status = DefaultHasher::new();
+        lists[..4].hash(&mut status);
+        let [disks, pools, spaces, exports, jobs] = lists;
+        let print = |kind: ListKind| {
+            let list = match kind {
+                ListKind::Disks => disks,
+                ListKind::Pools => pools,
+                ListKind::Spaces => spaces,
+                ListKind::Exports => exports,
+                ListKind::Jobs => jobs,
+                ListKind::Status => status.finish(),
+                ListKind::Accounts => 0,
+            };
+            list.wrapping_add(happened(kind))
+        };
+        Ok(Prints(ListKind::ALL.map(print)))
+    }
+}
+
+/// Which of the files are there, and the names of all block devices.
+fn there(files: Vec<String>, block_devices: bool) -> u64 {
+    let mut print = DefaultHasher::new();
+    for file in files {
+        std::fs::metadata(&file).map(|data| (data.dev(), data.ino())).ok().hash(&mut print);
+    }
+    if let Some(devices) = block_devices.then(|| std::fs::read_dir("/sys/block").ok()).flatten() {
+        devices.flatten().for_each(|device| device.file_name().hash(&mut print));
+    }
+    print.finish()
+}

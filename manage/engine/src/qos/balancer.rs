@@ -1,0 +1,293 @@
+//! Which space's request begins next where several use the disks of a pool.
+//!
+//! ```text
+//!   one space is used          all begins at once, nothing is counted
+//!   several are used           begins at once:  all while the window is not full; what is within its space's minimum; the only one
+//!                                               of a space that had no more than its share so far
+//!                              waits:           the rest, in the order of start tags
+//!   a request ends             the waiting one with the least tag begins, of those that now may
+//! ```
+//!
+//! The window bounds what is under way on the disks, so a request of a space that asks for little finds a short line, whatever others ask
+//! for. A start tag grows by cost / weight, so waiting spaces get on by cost, not by count (start-time fair queueing, Goyal, Vin and Cheng).
+//!
+//! Invariant: whoever waits, waits for a request that is counted as under way.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use super::bucket::Bucket;
+
+/// How long after requests of two spaces met the disks count as shared.
+const HOLD: Duration = Duration::from_millis(100);
+/// Of the window: for each disk, and beside.
+const PER_DISK: u64 = 2;
+const AT_LEAST: u64 = 8;
+/// A space weighs 1, and 1 more for each so many IOPS of its minimum.
+const IOPS_OF_WEIGHT: u64 = 1000;
+
+struct Waiting {
+    number: u64,
+    tag: f64,
+    cost: u64,
+    waker: Option<Waker>,
+}
+
+struct Flow {
+    weight: f64,
+    reserve: Option<Bucket>,
+    in_service: u64,
+    finish: f64,
+    waiting: VecDeque<Waiting>,
+    /// Requests that waited and may begin now.
+    granted: Vec<u64>,
+}
+
+impl Flow {
+    fn new(min_iops: Option<u64>, now: Duration) -> Self {
+        Self {
+            weight: 1.0 + (min_iops.unwrap_or(0) / IOPS_OF_WEIGHT) as f64,
+            reserve: min_iops.map(|min| Bucket::new(min, 0, now)),
+            in_service: 0,
+            finish: 0.0,
+            waiting: VecDeque::new(),
+            granted: Vec::new(),
+        }
+    }
+}
+
+struct Inner {
+    window: u64,
+    in_service: u64,
+    /// The tag of what began last.
+    virtual_time: f64,
+    flows: BTreeMap<u64, Flow>,
+    next: u64,
+}
+
+/// Who takes part: a space that is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place(u64);
+
+/// Whether a request may begin.
+pub(crate) enum Entry {
+    /// At once, with what is to be given back at its end.
+    Now(u64),
+    /// When this ends.
+    Wait(Turn),
+}
+
+/// The balancer of a pool.
+pub(crate) struct Balancer {
+    inner: Mutex<Inner>,
+    /// Who asked last.
+    last: AtomicU64,
+    /// Until when several count as using the disks, in nanoseconds.
+    shared_until: AtomicU64,
+    waited: AtomicU64,
+}
+
+fn nanos(time: Duration) -> u64 {
+    time.as_nanos() as u64
+}
+
+/// What may be under way at once on so many disks.
+fn window_of(disks: usize) -> u64 {
+    AT_LEAST + PER_DISK * disks as u64
+}
+
+impl Inner {
+    /// Whether a request with this tag may begin now.
+    fn may(&mut self, place: Place, tag: f64, cost: u64, now: Duration) -> bool {
+        let Some(flow) = self.flows.get_mut(&place.0) else { return true };
+        self.in_service < self.window
+            || (flow.in_service == 0 && tag <= self.virtual_time)
+            || flow.reserve.as_mut().is_some_and(|reserve| reserve.try_take(now, cost))
+    }
+
+    fn begin(&mut self, place: Place, cost: u64, tag: f64) {
+        self.virtual_time = self.virtual_time.max(tag);
+        self.in_service += cost;
+        if let Some(flow) = self.flows.get_mut(&place.0) {
+            flow.in_service += cost;
+        }
+    }
+
+    /// Lets begin what may. Answers whom to wake.
+    fn grant(&mut self, now: Duration, wake: &mut Vec<Waker>) {
+        loop {
+            let mut heads: Vec<(f64, u64, u64)> = self
+                .flows
+                .iter()
+                .filter_map(|(place, flow)| flow.waiting.front().map(|first| (first.tag, *place, first.cost)))
+                .collect();
+            heads.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let Some((tag, place, cost)) = heads.into_iter().find(|(tag, place, cost)| self.may(Place(*place), *tag, *cost, now))
+            else {
+                return;
+            };
+            self.begin(Place(place), cost, tag);
+            let Some(flow) = self.flows.get_mut(&place) else { return };
+            if let Some(first) = flow.waiting.pop_front() {
+                flow.granted.push(first.number);
+                wake.extend(first.waker);
+            }
+        }
+    }
+
+    fn end(&mut self, place: Place, cost: u64, now: Duration, wake: &mut Vec<Waker>) {
+        self.in_service = self.in_service.saturating_sub(cost);
+        if let Some(flow) = self.flows.get_mut(&place.0) {
+            flow.in_service = flow.in_service.saturating_sub(cost);
+        }
+        self.grant(now, wake);
+    }
+}
+
+impl Balancer {
+    /// That of a pool with so many disks.
+    pub(crate) fn new(disks: usize) -> Arc<Self> {
+        let inner = Inner { window: window_of(disks), in_service: 0, virtual_time: 0.0, flows: BTreeMap::new(), next: 1 };
+        Arc::new(Self {
+            inner: Mutex::new(inner),
+            last: AtomicU64::new(0),
+            shared_until: AtomicU64::new(0),
+            waited: AtomicU64::new(0),
+        })
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The pool has so many disks from now on.
+    pub(crate) fn set_disks(&self, disks: usize) {
+        self.inner().window = window_of(disks);
+    }
+
+    /// Takes part from now on.
+    pub(crate) fn join(&self) -> Place {
+        let mut inner = self.inner();
+        let place = inner.next;
+        inner.next += 1;
+        inner.flows.insert(place, Flow::new(None, Duration::ZERO));
+        Place(place)
+    }
+
+    /// Takes part no more; what waits begins.
+    pub(crate) fn leave(&self, place: Place) {
+        let left = self.inner().flows.remove(&place.0);
+        left.into_iter().flat_map(|flow| flow.waiting).filter_map(|waiting| waiting.waker).for_each(Waker::wake);
+    }
+
+    /// What a space is to get before others.
+    pub(crate) fn set_min(&self, place: Place, min_iops: Option<u64>, now: Duration) {
+        if let Some(flow) = self.inner().flows.get_mut(&place.0) {
+            let Flow { weight, reserve, .. } = Flow::new(min_iops, now);
+            (flow.weight, flow.reserve) = (weight, reserve);
+        }
+    }
+
+    /// Requests that waited so far.
+    pub(crate) fn waited(&self) -> u64 {
+        self.waited.load(Ordering::Relaxed)
+    }
+
+    /// Whether others than this one use the disks as well.
+    fn is_shared(&self, place: Place, now: Duration) -> bool {
+        if self.last.load(Ordering::Relaxed) != place.0 && self.last.swap(place.0, Ordering::Relaxed) != 0 {
+            self.shared_until.store(nanos(now + HOLD), Ordering::Relaxed);
+        }
+        nanos(now) < self.shared_until.load(Ordering::Relaxed)
+    }
+
+    /// Asks for a request to begin.
+    pub(crate) fn enter(self: &Arc<Self>, place: Place, cost: u64, now: Duration) -> Entry {
+        if !self.is_shared(place, now) {
+            return Entry::Now(0);
+        }
+        let mut inner = self.inner();
+        let virtual_time = inner.virtual_time;
+        let Some(flow) = inner.flows.get_mut(&place.0) else { return Entry::Now(0) };
+        let tag = virtual_time.max(flow.finish);
+        flow.finish = tag + cost as f64 / flow.weight;
+        if flow.waiting.is_empty() && inner.may(place, tag, cost, now) {
+            inner.begin(place, cost, tag);
+            return Entry::Now(cost);
+        }
+        let number = inner.next;
+        inner.next += 1;
+        if let Some(flow) = inner.flows.get_mut(&place.0) {
+            flow.waiting.push_back(Waiting { number, tag, cost, waker: None });
+        }
+        self.waited.fetch_add(1, Ordering::Relaxed);
+        Entry::Wait(Turn { balancer: self.clone(), place, cost, number, over: false })
+    }
+
+    /// A request that was counted is over.
+    pub(crate) fn end(&self, place: Place, cost: u64, now: Duration) {
+        let mut wake = Vec::new();
+        self.inner().end(place, cost, now, &mut wake);
+        wake.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// The wait of a request for its turn; it brings what is to be given back at the end.
+pub(crate) struct Turn {
+    balancer: Arc<Balancer>,
+    place: Place,
+    cost: u64,
+    number: u64,
+    over: bool,
+}
+
+impl Future for Turn {
+    type Output = u64;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<u64> {
+        let (number, cost) = (self.number, self.cost);
+        let mut inner = self.balancer.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(flow) = inner.flows.get_mut(&self.place.0) else {
+            drop(inner);
+            self.over = true;
+            return Poll::Ready(0);
+        };
+        if let Some(at) = flow.granted.iter().position(|granted| *granted == number) {
+            flow.granted.swap_remove(at);
+            drop(inner);
+            self.over = true;
+            return Poll::Ready(cost);
+        }
+        if let Some(waiting) = flow.waiting.iter_mut().find(|waiting| waiting.number == number) {
+            waiting.waker = Some(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if self.over {
+            return;
+        }
+        let mut wake = Vec::new();
+        {
+            let mut inner = self.balancer.inner();
+            let Some(flow) = inner.flows.get_mut(&self.place.0) else { return };
+            flow.waiting.retain(|waiting| waiting.number != self.number);
+            if let Some(at) = flow.granted.iter().position(|granted| *granted == self.number) {
+                flow.granted.swap_remove(at);
+                // What passes by a minimum waits for the next end: there is no clock here.
+                inner.end(self.place, self.cost, Duration::ZERO, &mut wake);
+            }
+        }
+        wake.into_iter().for_each(Waker::wake);
+    }
+}
+
+#[cfg(test)]
+mod tests;

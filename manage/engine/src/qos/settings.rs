@@ -1,0 +1,113 @@
+//! What was set, remembered in the configuration and handed to what is open.
+//!
+//! Invariant: settings are remembered before they hold.
+
+use std::sync::PoisonError;
+
+use holdfast_api::{ExportChanged, Qos, SetExport, SetQos};
+use holdfast_device::reactor::clock;
+use holdfast_model::Uuid;
+
+use crate::engine::Engine;
+use crate::error::{Answer, not_found, unwritten};
+use crate::service::SpaceService;
+
+impl Engine {
+    /// What was set for a space.
+    fn qos_of(&self, space: Uuid) -> Qos {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.qos.get(&space).copied().unwrap_or_default()
+    }
+
+    /// Remembers what was set for a space.
+    pub(crate) fn remember_qos(&self, space: Uuid, qos: Qos) -> Answer<()> {
+        let changed = self.change_state(|state| {
+            _ = match qos == Qos::default() {
+                true => state.qos.remove(&space),
+                false => state.qos.insert(space, qos),
+            };
+        });
+        changed.map_err(unwritten)
+    }
+
+    /// Hands a space that is open what is set for it and its exports.
+    pub(crate) fn apply_qos(&self, service: &SpaceService) {
+        let space = service.space.record().uuid;
+        let of_space = |min: u64, known: &crate::state::KnownExport| {
+            if known.space == space { min.saturating_add(known.qos.min_iops.unwrap_or(0)) } else { min }
+        };
+        let exports_min = self.live().exports.values().map(|export| &export.known).fold(0, of_space);
+        service.set_qos(self.qos_of(space), exports_min, clock().now());
+    }
+
+    /// Sets the quality of service of a space. Answers whether it was another.
+    pub(crate) fn set_space_qos(&self, object: &str, service: &SpaceService, set: &SetQos) -> Answer<bool> {
+        let before = service.qos();
+        let qos = before.with(set);
+        super::check(object, &qos)?;
+        if qos == before {
+            return Ok(false);
+        }
+        self.remember_qos(service.space.record().uuid, qos)?;
+        self.apply_qos(service);
+        self.note(object, &format!("has another quality of service: {}", told(&qos)));
+        Ok(true)
+    }
+
+    /// Changes an export in use.
+    pub(crate) async fn change_export(&self, name: &str, request: SetExport) -> Answer<ExportChanged> {
+        let object = format!("export {name}");
+        let mut known = {
+            let live = self.live();
+            let export = live.exports.get(name).map(|export| export.known.clone());
+            export.ok_or_else(|| not_found(&object, "'holdfast nbd list' shows the exports that are there"))?
+        };
+        let before = known.clone();
+        known.qos = known.qos.with(&request.qos.unwrap_or_default());
+        known.read_only = request.read_only.unwrap_or(known.read_only);
+        super::check(&object, &known.qos)?;
+        if known == before {
+            return Ok(ExportChanged { changed: false, export: self.export(name)? });
+        }
+        let target = {
+            let mut live = self.live_mut();
+            let export = live.exports.get_mut(name).ok_or_else(|| not_found(&object, "ask again"))?;
+            export.known = known.clone();
+            export.target.clone()
+        };
+        if let Err(error) = self.remember() {
+            if let Some(export) = self.live_mut().exports.get_mut(name) {
+                export.known = before;
+            }
+            return Err(error);
+        }
+        if let Some(target) = target {
+            target.limiter().set(&known.qos, clock().now());
+            self.apply_qos(target.space());
+        }
+        if known.qos != before.qos {
+            self.note(&object, &format!("has another quality of service: {}", told(&known.qos)));
+        }
+        if known.read_only != before.read_only {
+            self.serve_anew(name).await;
+            self.note(&object, if known.read_only { "is read-only" } else { "can be written to" });
+        }
+        Ok(ExportChanged { changed: true, export: self.export(name)? })
+    }
+}
+
+/// The settings for people.
+fn told(qos: &Qos) -> String {
+    use holdfast_model::ByteSize;
+    let ios = |value: Option<u64>, what: &str| value.map(|value| format!("{what} {value} IOPS"));
+    let bytes = |value: Option<u64>, what: &str| value.map(|value| format!("{what} {}/s", ByteSize(value)));
+    let parts = [
+        ios(qos.max_iops, "at most"),
+        qos.burst_iops.map(|burst| format!("after a rest {burst} I/Os beyond")),
+        bytes(qos.max_bytes_per_second, "at most"),
+        qos.burst_bytes_per_second.map(|burst| format!("after a rest {} beyond", ByteSize(burst))),
+        ios(qos.min_iops, "at least"),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    if parts.is_empty() { "no limits".into() } else { parts.join(", ") }
+}

@@ -1,0 +1,270 @@
+//! HTTPS: connections from the network, each with its limits.
+//!
+//! ```text
+//!   accept ─▶ a place free? ─▶ TLS handshake ─▶ HTTP/2 or HTTP/1.1, as agreed ─▶ router
+//! ```
+//!
+//! Invariants: connections are bounded, in all and for each address; handshake, header, request and every wait for a
+//! peer end after a time; the socket's own clients share nothing with these.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::Extension;
+use holdfast_api::Severity;
+use hyper::server::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+
+use crate::api::{Api, Network, Origin};
+use crate::certificate::{CertificateError, CertificateFiles, Tls, host_name};
+use crate::headers;
+use crate::stall::Stalling;
+
+/// Connections at once, at most.
+pub const CONNECTIONS: usize = 512;
+/// Of these from one address.
+const CONNECTIONS_OF_ONE: usize = 256;
+const HEADER_BYTES: usize = 32 << 10;
+const STREAMS: u32 = 32;
+/// How often a client of HTTP/2 is asked whether it is still there, and how long its answer may take.
+const PING: Duration = Duration::from_secs(20);
+const RENEW: Duration = Duration::from_secs(60 * 60);
+
+/// How long peers may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// For the TLS handshake.
+    pub handshake: Duration,
+    /// For the header of a request, also the next one on a connection.
+    pub header: Duration,
+    /// For taking anything of what they are sent.
+    pub stall: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { handshake: Duration::from_secs(10), header: Duration::from_secs(30), stall: Duration::from_secs(60) }
+    }
+}
+
+/// Why HTTPS cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum HttpsError {
+    /// The certificate.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
+    /// An address.
+    #[error("HTTPS: {0} cannot be listened on: {1}; next: name another address with --https")]
+    Address(SocketAddr, io::Error),
+}
+
+/// Addresses that are listened on, and a certificate.
+pub struct Https {
+    listeners: Vec<TcpListener>,
+    addresses: Vec<SocketAddr>,
+    tls: Arc<Tls>,
+    patience: Patience,
+}
+
+async fn bind(address: SocketAddr, patience: Duration) -> io::Result<TcpListener> {
+    let deadline = tokio::time::Instant::now() + patience;
+    loop {
+        match TcpListener::bind(address).await {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && tokio::time::Instant::now() < deadline => {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            bound => return bound,
+        }
+    }
+}
+
+impl Https {
+    /// Listens on `addresses` with the certificate of `given`, or one of its own in `state_dir`. Waits, `patience` at most,
+    /// for a server that was killed there to be gone.
+    ///
+    /// # Errors
+    /// If an address is taken, or the certificate cannot be used.
+    pub async fn listen(
+        addresses: &[SocketAddr],
+        given: Option<CertificateFiles>,
+        state_dir: &Path,
+        patience: Duration,
+    ) -> Result<Self, HttpsError> {
+        let tls = Arc::new(Tls::open(given, state_dir, addresses)?);
+        let mut listeners = Vec::new();
+        for address in addresses {
+            listeners.push(bind(*address, patience).await.map_err(|error| HttpsError::Address(*address, error))?);
+        }
+        let addresses = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
+        Ok(Self { listeners, addresses, tls, patience: Patience::default() })
+    }
+
+    /// The same with other limits of time.
+    pub fn with_patience(self, patience: Patience) -> Self {
+        Self { patience, ..self }
+    }
+
+    /// Where it listens, with the ports that were given.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// The SHA-256 of the certificate.
+    pub fn fingerprint(&self) -> String {
+        self.tls.shown().sha256_fingerprint
+    }
+
+    /// What browsers are told to visit.
+    pub fn url(&self) -> Option<String> {
+        let address = self.addresses.first()?;
+        let host = match address.ip() {
+            ip if ip.is_unspecified() => host_name(),
+            IpAddr::V6(ip) => format!("[{ip}]"),
+            ip => ip.to_string(),
+        };
+        Some(format!("https://{host}:{}", address.port()))
+    }
+}
+
+/// Counts connections by address.
+#[derive(Clone, Default)]
+struct Counts(Arc<Mutex<HashMap<IpAddr, usize>>>);
+
+struct Counted(Counts, IpAddr);
+
+impl Counts {
+    fn count(&self, address: IpAddr) -> Option<Counted> {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry(address).or_default();
+        if *count >= CONNECTIONS_OF_ONE {
+            return None;
+        }
+        *count += 1;
+        Some(Counted(self.clone(), address))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let mut counts = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = counts.get_mut(&self.1) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.1);
+            }
+        }
+    }
+}
+
+async fn converse(
+    stream: TcpStream,
+    from: SocketAddr,
+    router: axum::Router,
+    tls: Arc<Tls>,
+    patience: Patience,
+    watcher: Watcher,
+) {
+    let _ = stream.set_nodelay(true);
+    let accepted = tokio::time::timeout(patience.handshake, TlsAcceptor::from(tls.config()).accept(stream)).await;
+    let stream = match accepted {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return tracing::debug!(%from, "no TLS: {error}"),
+        Err(_) => return tracing::debug!(%from, "no TLS in time"),
+    };
+    let newer = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    let service = TowerToHyperService::new(router.layer(Extension(Origin::Network(from))));
+    let served = if newer {
+        // An idle client answers pings, so silence means that it is gone or never meant to speak.
+        let io = TokioIo::new(Stalling::new(stream, Some(PING * 3), Some(patience.stall)));
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder.timer(TokioTimer::new()).keep_alive_interval(PING).keep_alive_timeout(PING);
+        builder.max_concurrent_streams(STREAMS).max_header_list_size(HEADER_BYTES as u32);
+        watcher.watch(builder.serve_connection(io, service)).await
+    } else {
+        let io = TokioIo::new(Stalling::new(stream, None, Some(patience.stall)));
+        let mut builder = http1::Builder::new();
+        builder.timer(TokioTimer::new()).header_read_timeout(patience.header).max_header_size(HEADER_BYTES);
+        watcher.watch(builder.serve_connection(io, service)).await
+    };
+    if let Err(error) = served {
+        tracing::debug!(%from, "a connection broke off: {error}");
+    }
+}
+
+async fn accept(
+    listener: TcpListener,
+    router: axum::Router,
+    tls: Arc<Tls>,
+    patience: Patience,
+    watcher: impl Fn() -> Watcher,
+    places: Arc<Semaphore>,
+    counts: Counts,
+) {
+    loop {
+        let Ok(place) = places.clone().acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, from)) => {
+                let Some(counted) = counts.count(from.ip()) else {
+                    tracing::debug!(%from, "turned away: too many connections from there");
+                    continue;
+                };
+                let talk = converse(stream, from, router.clone(), tls.clone(), patience, watcher());
+                tokio::spawn(async move {
+                    talk.await;
+                    drop((place, counted));
+                });
+            }
+            Err(error) => {
+                tracing::error!("accepting an HTTPS client: {error}");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+async fn renew(tls: Arc<Tls>, api: Api) {
+    loop {
+        tokio::time::sleep(RENEW).await;
+        let renewing = tls.clone();
+        match tokio::task::spawn_blocking(move || renewing.renew()).await {
+            Ok(Ok(true)) => {
+                let cause = format!("HTTPS is served with another certificate, SHA-256 {}", tls.shown().sha256_fingerprint);
+                api.engine.events().emit(Severity::Info, "certificate", &cause, "compare it where it is asked for");
+            }
+            Ok(Err(error)) => tracing::error!("{error}"),
+            Ok(Ok(false)) | Err(_) => {}
+        }
+    }
+}
+
+/// Answers HTTPS requests until `stop` ends and those under way are answered.
+pub async fn serve_https(https: Https, api: Api, stop: impl Future<Output = ()> + Send) {
+    let Https { listeners, addresses, tls, patience } = https;
+    let trusted = !tls.shown().self_signed;
+    let _ = api.network.set(Network { addresses, tls: tls.clone() });
+    let router = crate::router(&api).layer(axum::middleware::from_fn_with_state(trusted, headers::secure));
+    let graceful = Arc::new(GracefulShutdown::new());
+    let (places, counts) = (Arc::new(Semaphore::new(CONNECTIONS)), Counts::default());
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(renew(tls.clone(), api));
+    for listener in listeners {
+        let graceful = graceful.clone();
+        let watcher = move || graceful.watcher();
+        tasks.spawn(accept(listener, router.clone(), tls.clone(), patience, watcher, places.clone(), counts.clone()));
+    }
+    stop.await;
+    tasks.shutdown().await;
+    if let Some(graceful) = Arc::into_inner(graceful) {
+        graceful.shutdown().await;
+    }
+}

@@ -1,0 +1,110 @@
+//! The audit log, how management is served, and the copy of what it keeps.
+
+use std::io;
+use std::path::PathBuf;
+
+use axum::Json;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
+use axum::response::IntoResponse;
+use futures_util::stream::unfold;
+use holdfast_api::{ApiError, AuditRecord, Code, ErrorBody, ServerSettings};
+use holdfast_store::AuditWhich;
+use serde::Deserialize;
+use tokio::fs::File;
+use tokio::io::AsyncReadExt;
+use utoipa::IntoParams;
+
+use super::OnAccess;
+use crate::api::Api;
+use crate::refusal::{Answered, InQuery};
+
+/// Records that are given at once where nobody says how many, and at most.
+const RECORDS: u32 = 200;
+const MOST_RECORDS: u32 = 1000;
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// Which records.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Which {
+    /// Only records with higher ids, those that follow it first; without it the newest.
+    after: Option<u64>,
+    /// At most so many, 1,000 at most; 200 if left out.
+    limit: Option<u32>,
+    /// Only changes by this account.
+    account: Option<String>,
+    /// Only changes of this object, as in `pools/tank`.
+    object: Option<String>,
+}
+
+/// Lists who changed what, oldest first.
+#[utoipa::path(get, path = "/audit", tag = "access", operation_id = "audit_list", params(Which),
+    responses((status = 200, body = [AuditRecord], description = "The records."),
+        (status = "default", body = ErrorBody, description = "Refused or failed.")))]
+pub(crate) async fn list(access: OnAccess, InQuery(which): InQuery<Which>) -> Answered<Json<Vec<AuditRecord>>> {
+    let which = AuditWhich {
+        after: which.after.map(|after| i64::try_from(after).unwrap_or(i64::MAX)),
+        limit: which.limit.unwrap_or(RECORDS).min(MOST_RECORDS),
+        account: which.account,
+        object: which.object,
+    };
+    Ok(Json(access.audit(which).await?))
+}
+
+/// Shows how management is served.
+#[utoipa::path(get, path = "/settings", tag = "access", operation_id = "settings_show",
+    responses((status = 200, body = ServerSettings, description = "How it is."),
+        (status = "default", body = ErrorBody, description = "Refused or failed.")))]
+pub(crate) async fn settings(State(api): State<Api>) -> Json<ServerSettings> {
+    let network = api.network.get();
+    let settings = api.access.settings();
+    Json(ServerSettings {
+        https: network.map(|network| network.addresses.iter().map(ToString::to_string).collect()).unwrap_or_default(),
+        certificate: network.map(|network| network.tls.shown()),
+        session_idle_seconds: settings.session_idle.as_secs(),
+        session_seconds: settings.session_life.as_secs(),
+        state_folder: api.engine.state_folder().display().to_string(),
+        version: env!("CARGO_PKG_VERSION").into(),
+    })
+}
+
+fn failed(error: io::Error) -> ApiError {
+    ApiError::new(Code::Failed, "backup", error.to_string(), "look at the room in the state folder")
+}
+
+/// Gives a copy of the configuration store: one consistent state, as a SQLite file, without sessions.
+#[utoipa::path(get, path = "/backup", tag = "access", operation_id = "backup",
+    responses((status = 200, body = Vec<u8>, content_type = "application/vnd.sqlite3", description = "The file."),
+        (status = "default", body = ErrorBody, description = "Refused or failed.")))]
+pub(crate) async fn backup(State(api): State<Api>) -> Answered<impl IntoResponse + use<>> {
+    let path = api.engine.state_folder().join(format!("backup-{}", uuid::Uuid::new_v4()));
+    let temporary = Temporary(path.clone());
+    api.access.backup(path.clone()).await?;
+    let file = File::open(&path).await.map_err(failed)?;
+    // The name goes at once, the file with the last byte that is read of it.
+    drop(temporary);
+    let chunks = unfold(file, |mut file| async move {
+        let mut chunk = vec![0; CHUNK_BYTES];
+        match file.read(&mut chunk).await {
+            Ok(0) => None,
+            Ok(count) => {
+                chunk.truncate(count);
+                Some((Ok::<_, io::Error>(Bytes::from(chunk)), file))
+            }
+            Err(error) => Some((Err(error), file)),
+        }
+    });
+    let headers =
+        [(CONTENT_TYPE, "application/vnd.sqlite3"), (CONTENT_DISPOSITION, "attachment; filename=\"holdfast-config.db\"")];
+    Ok((headers, Body::from_stream(chunks)))
+}
+
+struct Temporary(PathBuf);
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}

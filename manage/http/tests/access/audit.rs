@@ -1,0 +1,80 @@
+//! Every change is written down, with what was before and after, and no secret.
+
+use holdfast_api::Role;
+use hyper::StatusCode;
+use serde_json::{Value, json};
+
+use crate::rig::{PASSWORD, Rig, bearer};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_did_what_from_where_before_and_after() {
+    let rig = Rig::peopled().await;
+    let ann = rig.login("ann").await;
+    let headers = ann.headers();
+    let disks: Vec<String> = (1..=2).map(|number| format!("{}/d{number}", rig.folder.path().display())).collect();
+    for path in &disks {
+        rig.ask("POST", "/disks", &headers, json!({ "path": path, "size_bytes": 128 << 20 })).await;
+    }
+    let pool = json!({ "name": "tank", "disks": disks });
+    assert_eq!(rig.ask("POST", "/pools", &headers, pool.clone()).await.status, StatusCode::CREATED);
+    assert_eq!(rig.ask("POST", "/pools", &headers, pool).await.status, StatusCode::OK);
+    let set = [("x-request-id", "r-42".to_owned())];
+    let set: Vec<_> = headers.iter().cloned().chain(set).collect();
+    rig.ask("PATCH", "/pools/tank", &set, json!({ "alert_percents": [50] })).await;
+    rig.ask("DELETE", "/pools/tank?confirm=true", &headers, Value::Null).await;
+    let secret = rig.token("oda", Role::Operator, &[]).await;
+    rig.ask("DELETE", "/exports/none", &bearer(&secret), Value::Null).await;
+    rig.ask("POST", "/accounts", &headers, json!({ "name": "new", "password": "hunter2 hunter2", "role": "viewer" })).await;
+    rig.try_login("ann", "a wrong password").await;
+    let answer = rig.ask("GET", "/audit?limit=1000", &headers, Value::Null).await;
+    let text = String::from_utf8_lossy(&answer.body).into_owned();
+    for hidden in [PASSWORD, "hunter2", "a wrong password", &secret, &ann.cookie, &ann.csrf, "argon2"] {
+        assert!(!text.contains(hidden), "{hidden} is in the audit log");
+    }
+    let records = answer.json();
+    let records = records.as_array().unwrap();
+    let of = |operation: &str| records.iter().filter(|record| record["operation"] == operation).collect::<Vec<_>>();
+    let made = of("pool_create");
+    assert_eq!(made.len(), 1, "what changed nothing is no change");
+    assert_eq!(
+        (&made[0]["object"], &made[0]["after"]["name"], &made[0]["before"]),
+        (&json!("pools/tank"), &json!("tank"), &Value::Null)
+    );
+    let set = of("pool_set")[0];
+    assert_eq!(
+        (&set["account"], &set["role"], &set["via"], &set["from"]),
+        (&json!("ann"), &json!("administrator"), &json!("session"), &json!("127.0.0.1"))
+    );
+    assert_eq!((&set["request_id"], &set["status"], &set["method"]), (&json!("r-42"), &json!(200), &json!("PATCH")));
+    assert_ne!(set["before"], set["after"]);
+    let gone = of("pool_destroy")[0];
+    assert_eq!((&gone["before"]["name"], &gone["after"]), (&json!("tank"), &Value::Null));
+    assert!(of("nbd_unexport").is_empty());
+    let logins = of("session_create");
+    assert!(logins.iter().any(|login| login["status"] == 401 && login["account"] == "ann"), "{logins:?}");
+    let one = rig.ask("GET", "/audit?object=pools%2Ftank&limit=1", &headers, Value::Null).await.json();
+    assert_eq!(one[0]["operation"], "pool_destroy", "without 'after' the newest are given");
+    let later = rig.ask("GET", "/audit?after=1&limit=1", &headers, Value::Null).await.json();
+    assert_eq!(later[0]["id"], 2);
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_is_a_whole_store_without_sessions_and_restores() {
+    let rig = Rig::peopled().await;
+    let ann = rig.login("ann").await;
+    let answer = rig.ask("GET", "/backup", &ann.headers(), Value::Null).await;
+    assert!(answer.status == StatusCode::OK && answer.body.starts_with(b"SQLite format 3\0"), "{:?}", answer.status);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("backup");
+    std::fs::write(&file, &answer.body).unwrap();
+    let left: Vec<_> = std::fs::read_dir(rig.engine.state_folder()).unwrap().flatten().map(|entry| entry.file_name()).collect();
+    assert!(left.iter().all(|name| !name.to_string_lossy().starts_with("backup-")), "{left:?}");
+    let error = holdfast_engine::restore(rig.engine.state_folder(), &file).unwrap_err().to_string();
+    assert!(error.contains("in use"), "{error}");
+    let other = folder.path().join("other");
+    assert!(holdfast_engine::restore(&other, &file).unwrap().is_none());
+    let store = holdfast_store::Store::open(&other, Default::default()).unwrap();
+    assert_eq!((store.accounts().unwrap().len(), store.sessions().unwrap().len()), (3, 0));
+    rig.stop().await;
+}

@@ -1,0 +1,111 @@
+//! Every operation of the API's document, asked for by those who may not.
+
+use holdfast_api::Role;
+use hyper::StatusCode;
+use serde_json::{Value, json};
+
+use crate::rig::{Rig, bearer};
+
+/// The operations of the document: id, method, and a path with its parameters filled in.
+fn operations() -> Vec<(String, String, String)> {
+    let document: Value = serde_json::from_str(&holdfast_http::document()).unwrap();
+    let mut found = Vec::new();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            let filled = path.replace("{id}", "1").replace(['{', '}'], "");
+            found.push((operation["operationId"].as_str().unwrap().into(), method.to_uppercase(), filled));
+        }
+    }
+    assert!(found.len() > 60, "{}", found.len());
+    found
+}
+
+const PUBLIC: [&str; 3] = ["setup_show", "setup", "session_create"];
+/// POST requests that only look.
+const PLANS: [&str; 5] = ["disk_evacuate_plan", "space_plan", "space_convert_plan", "pool_rebalance_plan", "pool_upgrade_plan"];
+const ENDLESS: [&str; 2] = ["event_follow", "live"];
+const FOR_ADMINISTRATORS: [&str; 5] = ["account_list", "account_show", "audit_list", "settings_show", "backup"];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_gets_anything_without_a_login() {
+    let rig = Rig::peopled().await;
+    let wrong = [
+        vec![],
+        bearer("hf_0000"),
+        vec![("authorization", "Basic YW5uOnBhc3M=".into())],
+        vec![("cookie", "__Host-holdfast-session=x".into())],
+    ];
+    for (id, method, path) in operations() {
+        for headers in &wrong {
+            let answer = rig.send(&method, &path, headers, "{}").await;
+            if PUBLIC.contains(&id.as_str()) {
+                assert!(answer.status != StatusCode::FORBIDDEN, "{id}");
+            } else {
+                assert_eq!(
+                    (answer.status, answer.code().as_str()),
+                    (StatusCode::UNAUTHORIZED, "not-authenticated"),
+                    "{id} {headers:?}"
+                );
+            }
+        }
+    }
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_viewers_token_changes_nothing() {
+    let rig = Rig::peopled().await;
+    let token = rig.token("vic", Role::Viewer, &[]).await;
+    let before = rig.access.audit(holdfast_store::AuditWhich { limit: 1000, ..Default::default() }).await.unwrap().len();
+    for (id, method, path) in operations() {
+        if PUBLIC.contains(&id.as_str()) || ENDLESS.contains(&id.as_str()) {
+            continue;
+        }
+        let reads = (method == "GET" || PLANS.contains(&id.as_str())) && !FOR_ADMINISTRATORS.contains(&id.as_str());
+        let answer = rig.send(&method, &path, &bearer(&token), "{}").await;
+        if reads {
+            assert!(!matches!(answer.status.as_u16(), 401 | 403 | 500..), "{id}: {answer:?}");
+        } else if id == "session_delete" {
+            assert_eq!(answer.json()["changed"], json!(false), "a token has no session to end");
+        } else {
+            assert_eq!((answer.status, answer.code().as_str()), (StatusCode::FORBIDDEN, "forbidden"), "{id}: {answer:?}");
+        }
+    }
+    let after = rig.access.audit(holdfast_store::AuditWhich { limit: 1000, ..Default::default() }).await.unwrap();
+    let refused = after[before..].iter().filter(|record| record.status < 400).count();
+    assert_eq!(refused, 0, "{after:?}");
+    assert_eq!(rig.access.accounts().len(), 3);
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_does_daily_work_and_destroys_nothing() {
+    let rig = Rig::peopled().await;
+    let token = rig.token("oda", Role::Operator, &[]).await;
+    let headers = bearer(&token);
+    for (method, path) in [
+        ("DELETE", "/pools/tank?confirm=true"),
+        ("POST", "/pools"),
+        ("POST", "/pools/tank/export"),
+        ("POST", "/import"),
+        ("POST", "/salvage"),
+        ("DELETE", "/spaces/tank/vm?confirm=true"),
+        ("POST", "/disks/x/wipe"),
+        ("POST", "/disks"),
+        ("GET", "/accounts"),
+        ("GET", "/audit"),
+        ("GET", "/settings"),
+        ("GET", "/backup"),
+    ] {
+        let answer = rig.ask(method, path, &headers, json!({})).await;
+        assert_eq!(answer.status, StatusCode::FORBIDDEN, "{method} {path}");
+        assert!(String::from_utf8_lossy(&answer.body).contains("administrator"), "it names the role that is needed: {answer:?}");
+    }
+    for (method, path) in
+        [("POST", "/spaces/tank/vm/scrub"), ("PATCH", "/pools/tank"), ("POST", "/jobs/7/pause"), ("DELETE", "/exports/x")]
+    {
+        let answer = rig.ask(method, path, &headers, json!({})).await;
+        assert!(!matches!(answer.status.as_u16(), 401 | 403), "{method} {path}: {answer:?}");
+    }
+    rig.stop().await;
+}

@@ -1,0 +1,73 @@
+//! Connections: what is spoken, and clients that dawdle.
+
+use std::time::Duration;
+
+use holdfast_access::ThrottleSettings;
+use holdfast_http::Patience;
+use hyper::StatusCode;
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::rig::Rig;
+
+/// Far longer than any wait that a test is about.
+const LONG: Duration = Duration::from_secs(30);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_clients_are_left_and_the_others_served() {
+    let short = Duration::from_millis(300);
+    let rig = Rig::start_with(Patience { handshake: short, header: short, stall: short }, ThrottleSettings::default()).await;
+    // Nothing at all, where a handshake is due.
+    let mut silent = TcpStream::connect(rig.address).await.unwrap();
+    // Half a header.
+    let mut half = rig.connect().await;
+    half.write_all(b"GET /api/v1/setup HTTP/1.1\r\nhost: x\r\nx-slow: ").await.unwrap();
+    // A header a byte at a time.
+    let mut drip = rig.connect().await;
+    let dripping = tokio::spawn(async move {
+        for byte in b"GET /api/v1/setup HTTP/1.1\r\nhost: x\r\nx-slow: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n"
+            .iter()
+            .cycle()
+        {
+            if drip.write_all(&[*byte]).await.is_err() || drip.flush().await.is_err() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    let mut rest = Vec::new();
+    tokio::time::timeout(LONG, silent.read_to_end(&mut rest)).await.expect("no handshake, no connection").ok();
+    tokio::time::timeout(LONG, half.read_to_end(&mut rest)).await.expect("half a header is given up").ok();
+    tokio::time::timeout(LONG, dripping).await.expect("a dripping header is given up").unwrap();
+    assert_eq!(rig.ask("GET", "/setup", &[], Value::Null).await.status, StatusCode::OK);
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_connections_than_there_are_places_wait_and_harm_nobody() {
+    let short = Duration::from_secs(2);
+    let rig = Rig::start_with(Patience { handshake: short, header: short, stall: short }, ThrottleSettings::default()).await;
+    let mut held = Vec::new();
+    for _ in 0..300 {
+        held.push(TcpStream::connect(rig.address).await.unwrap());
+    }
+    // Those from one address never take all places, and those that say nothing lose theirs.
+    for mut stream in held {
+        let mut rest = Vec::new();
+        tokio::time::timeout(LONG, stream.read_to_end(&mut rest)).await.expect("it is closed in the end").ok();
+    }
+    assert_eq!(rig.ask("GET", "/setup", &[], Value::Null).await.status, StatusCode::OK);
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_old_protocol_and_no_plain_text_is_answered() {
+    let rig = Rig::start().await;
+    let mut plain = TcpStream::connect(rig.address).await.unwrap();
+    plain.write_all(b"GET /api/v1/setup HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    let mut answer = Vec::new();
+    tokio::time::timeout(LONG, plain.read_to_end(&mut answer)).await.expect("it is closed").ok();
+    assert!(!String::from_utf8_lossy(&answer).contains("HTTP/"), "{answer:?}");
+    rig.stop().await;
+}

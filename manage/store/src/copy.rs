@@ -1,0 +1,111 @@
+//! Backup while the store is in use, and restore while it is not.
+//!
+//! Invariants: a backup is one consistent state, without sessions; a restore checks the backup before it touches
+//! anything, keeps what it replaces, and after a crash has left the old store or the new one.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use rusqlite::backup::Backup;
+use rusqlite::{Connection, OpenFlags};
+
+use crate::{FILE, Store, StoreError, failed, schema};
+
+/// Pages that are copied before others get their turn.
+const PAGES: i32 = 4096;
+
+impl Store {
+    /// Writes a copy to `target`, a file that is not there yet.
+    ///
+    /// # Errors
+    /// If it is there, or cannot be written.
+    pub fn backup(&self, target: &Path) -> Result<(), StoreError> {
+        let explain = failed(target, "write a backup");
+        let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(target);
+        made.map_err(|error| system(target, "write a backup", &error))?;
+        let mut copy = Connection::open(target).map_err(&explain)?;
+        let source = Connection::open_with_flags(&self.path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(&explain)?;
+        Backup::new(&source, &mut copy)
+            .and_then(|backup| backup.run_to_completion(PAGES, std::time::Duration::ZERO, None))
+            .map_err(&explain)?;
+        copy.execute("DELETE FROM sessions", []).map_err(&explain)?;
+        copy.pragma_update(None, "journal_mode", "delete").map_err(&explain)?;
+        copy.execute_batch("VACUUM").map_err(&explain)?;
+        copy.close().map_err(|(_, error)| explain(error))?;
+        File::open(target).and_then(|file| file.sync_all()).map_err(|error| system(target, "write a backup", &error))
+    }
+}
+
+fn system(path: &Path, tried: &'static str, error: &io::Error) -> StoreError {
+    StoreError::Failed { path: path.into(), tried, reason: error.to_string() }
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// Makes sure that `path` is a whole store of a version that this program knows, in one file.
+fn check(path: &Path) -> Result<(), StoreError> {
+    let explain = failed(path, "read it");
+    let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(&explain)?;
+    let damaged = |reason: String| StoreError::Damaged { path: path.into(), reason };
+    if schema::version(&connection, path)? == 0 {
+        return Err(damaged("there is nothing in it".into()));
+    }
+    let verdict: String = connection.pragma_query_value(None, "integrity_check", |row| row.get(0)).map_err(&explain)?;
+    if verdict != "ok" {
+        return Err(damaged(verdict.lines().next().unwrap_or_default().into()));
+    }
+    connection.pragma_update(None, "journal_mode", "delete").map_err(&explain)?;
+    connection.close().map_err(|(_, error)| explain(error))
+}
+
+/// Puts the backup `file` in the place of the store in the state folder `folder`, on which no daemon works. Answers where
+/// the replaced store is kept; none where there was none.
+///
+/// # Errors
+/// If the backup is damaged, empty or of a later version, or the operating system refuses; the store stays as it is then.
+pub fn restore(file: &Path, folder: &Path) -> Result<Option<PathBuf>, StoreError> {
+    fs::metadata(file).map_err(|error| system(file, "read it", &error))?;
+    let (path, new) = (folder.join(FILE), folder.join(FILE.to_owned() + ".new"));
+    let tried = "put the backup in place";
+    let explain = |error: io::Error| system(&path, tried, &error);
+    let _ = fs::remove_file(&new);
+    let mut source = File::open(file).map_err(|error| system(file, "read it", &error))?;
+    let mut target = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new).map_err(explain)?;
+    io::copy(&mut source, &mut target).map_err(explain)?;
+    if let Err(error) = check(&new) {
+        for suffix in ["", "-wal", "-shm", "-journal"] {
+            let _ = fs::remove_file(beside(&new, suffix));
+        }
+        return Err(match error {
+            StoreError::Damaged { reason, .. } => StoreError::Damaged { path: file.into(), reason },
+            StoreError::TooNew(_, version) => StoreError::TooNew(file.into(), version),
+            other => other,
+        });
+    }
+    target.sync_all().map_err(explain)?;
+    let mut replaced = None;
+    if path.exists() {
+        // What is still in the write-ahead log goes into the file, so that the file alone is the store that is kept.
+        if let Ok(old) = Connection::open(&path) {
+            let _ = old.pragma_update(None, "wal_checkpoint", "truncate");
+        }
+        let kept = (1..).map(|number| beside(&path, &format!(".replaced-{number}"))).find(|path| !path.exists());
+        let kept = kept.unwrap_or_else(|| beside(&path, ".replaced"));
+        for suffix in ["-wal", "-shm"] {
+            match fs::rename(beside(&path, suffix), beside(&kept, suffix)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(explain(error)),
+                _ => {}
+            }
+        }
+        fs::hard_link(&path, &kept).map_err(explain)?;
+        replaced = Some(kept);
+    }
+    fs::rename(&new, &path).and_then(|()| File::open(folder)?.sync_all()).map_err(explain)?;
+    Ok(replaced)
+}
