@@ -37,7 +37,7 @@ test: console
 	HOLDFAST_BIN=$(DAEMON) $(CARGO) test --workspace
 	scripts/api-fuzz.sh $(DAEMON)
 	cd $(WEB) && HOLDFAST_BIN=$(DAEMON) npm test
-	@if [ -x scripts/fuzz-short.sh ]; then scripts/fuzz-short.sh 60; fi
+	scripts/fuzz-short.sh
 
 screenshots: console
 	$(CARGO) build --package holdfast --profile test

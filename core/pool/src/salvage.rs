@@ -24,6 +24,7 @@ use futures_util::future::join_all;
 use holdfast_model::{Name, Provisioning, Shape, Uuid};
 
 use crate::area::{Area, UNIT_BYTES};
+use crate::label::Label;
 use crate::scan::{Candidate, DiskInfo, scan};
 use crate::slab::HEAD_BYTES;
 use crate::{PoolError, PoolErrorKind};
@@ -176,6 +177,13 @@ impl Salvage {
                 ));
             }
             let (area, found) = (area_of(&candidate, &mine)?, mine.len());
+            if let Some(flags) = later_features(&candidate, &area, id).await {
+                obstacle.get_or_insert(format!(
+                    "disk {} says that the pool uses features of a later version, flags {flags:#x}, which {} does not know: use that version; if the label is known to be wrong, wipe the disk, which leaves its slabs, and salvage again",
+                    candidate.info.path,
+                    env!("CARGO_PKG_VERSION")
+                ));
+            }
             let mine: Vec<Slab> = mine.into_iter().filter(|slab| slab.lies_in(&area)).collect();
             if mine.len() < found {
                 doubts.push(format!(
@@ -231,6 +239,16 @@ fn wanted(counts: &BTreeMap<Uuid, usize>, pool: Option<Uuid>) -> Result<Uuid, Po
 /// What a disk is called in a pool: as its newest slab says.
 fn identity(slabs: &[Slab], pool: Uuid) -> Option<Uuid> {
     slabs.iter().filter(|slab| slab.facts.pool == pool).max_by_key(|slab| slab.row).map(|slab| slab.disk)
+}
+
+/// Flags of features in the labels of a disk of the pool that forbid to write to it here.
+async fn later_features(candidate: &Candidate, area: &Area, pool: Uuid) -> Option<u64> {
+    let mut flags = 0;
+    for offset in area.labels() {
+        let label = Label::read(&candidate.device, offset).await.filter(|label| label.pool == pool);
+        flags |= label.map_or(0, |label| label.features.unknown_incompatible() | label.features.unknown_read_only());
+    }
+    (flags != 0).then_some(flags)
 }
 
 /// How a disk was divided: as its size tells, unless it grew since and more of its slabs lie where a disk of a smaller size has them.

@@ -124,10 +124,11 @@ impl FoundPool {
         self.config.name.as_ref().map(Name::to_string).unwrap_or_default()
     }
 
-    /// Flags of features with which it may only be read here.
+    /// Flags of features with which it may only be read here. What the label of a disk says that is in the pool no more does not count.
     pub fn unknown_read_only(&self) -> u64 {
-        let labels = self.members.iter().fold(self.config.features, |all, member| all.with(member.features));
-        labels.unknown_read_only()
+        let numbers = self.numbers();
+        let counting = self.members.iter().filter(|member| numbers.contains_key(&member.id));
+        counting.fold(self.config.features, |all, member| all.with(member.features)).unknown_read_only()
     }
 
     /// Disks that the pool has and that are not here.

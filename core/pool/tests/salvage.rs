@@ -45,6 +45,17 @@ fn put(lab: &Lab, kind: Kind, offset: u64, position: Position, payload: &[u8]) {
     lab.run(async move { disk.write(offset, sealed, Durability::Durable).await }).expect("a good disk");
 }
 
+/// A label at the front of a disk that names features which only a writer must know.
+fn put_later_label(lab: &Lab, disk: usize) {
+    let numbers = [SMALL, 1, 0, 1 << 63, 0];
+    let payload: Vec<u8> = numbers.into_iter().flat_map(u64::to_le_bytes).collect();
+    let position = Position { generation: 1, sequence: 0 };
+    let id = Uuid::from_u128(DISK.as_u128() + disk as u128);
+    let sealed = Frame { kind: Kind::Label, pool: POOL, disk: id, offset: 0, position, previous: 0 }.seal(&payload).freeze();
+    let disk = lab.disks[disk].clone();
+    lab.run(async move { disk.write(0, sealed, Durability::Durable).await }).expect("a good disk");
+}
+
 fn row(id: u64) -> Position {
     Position { generation: id, sequence: 0 }
 }
@@ -97,6 +108,40 @@ fn of_headers_that_say_to_be_the_same_slab_the_one_with_the_newest_maps_counts()
         let kept = pool.row(pool.spaces()[0].id, 3).expect("the chunk has a row").slabs[0];
         assert_eq!(pool.disk(kept.disk()).expect("a member").area.unit_at(kept.unit()), unit * UNIT_BYTES, "left over: {other}");
     }
+}
+
+#[test]
+fn a_pool_of_a_later_version_is_not_salvaged() {
+    let lab = Lab::small(4, 1);
+    put_header(&lab, 100, 0, row(1));
+    put_later_label(&lab, 0);
+    let before = lab.disks[0].peek(0, 1 << 20);
+    let (env, candidates) = (lab.env(), lab.candidates(&[0]));
+    let refused = lab.run(async move {
+        let salvage = Salvage::look(candidates, None).await.expect("slabs are there");
+        salvage.write(&env, named("saved")).await.expect_err("its labels would be written over")
+    });
+    assert!(refused.context.contains("features of a later version, flags 0x8000000000000000"), "{refused}");
+    assert_eq!(lab.disks[0].peek(0, 1 << 20), before, "nothing is written");
+}
+
+#[test]
+fn the_label_of_a_disk_that_is_not_in_the_pool_does_not_make_it_read_only() {
+    let lab = Lab::small(5, 2);
+    put_header(&lab, 100, 0, row(1));
+    put_later_label(&lab, 1);
+    let (env, candidates) = (lab.env(), lab.candidates(&[0, 1]));
+    lab.run(async move {
+        let salvage = Salvage::look(candidates, None).await.expect("slabs are there");
+        salvage.write(&env, named("saved")).await.expect("a disk without slabs has no say");
+    });
+    let pool = lab.imported(&[0, 1]);
+    let space = pool.spaces()[0].id;
+    lab.run({
+        let pool = pool.clone();
+        async move { pool.accept_space(space).await }
+    })
+    .expect("it takes changes");
 }
 
 #[test]
