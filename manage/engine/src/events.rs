@@ -88,13 +88,14 @@ impl EventLog {
         if let Err(TrySendError::Full(_)) = self.lines.try_send(Line::Event(Box::new(event.clone()))) {
             ring.lost_lines += 1;
         }
+        // Within the lock: a follower passes over what comes with a lower id than it had.
+        let _ = self.followers.send(event);
         drop(ring);
         match severity {
             Severity::Info => tracing::info!(object, next_action, "{cause}"),
             Severity::Warning => tracing::warn!(object, next_action, "{cause}"),
             Severity::Error => tracing::error!(object, next_action, "{cause}"),
         }
-        let _ = self.followers.send(event);
     }
 
     /// The newest `limit` events with ids above `after`, oldest first.
