@@ -1,4 +1,5 @@
 // Pictures of every page for the docs, at the width of a desktop and of a phone: `npm run screenshots` writes them to docs/screenshots.
+import { spawn } from 'node:child_process';
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Page } from 'playwright-core';
@@ -9,6 +10,15 @@ import { Server } from './support/server.ts';
 const FOLDER = join(import.meta.dirname, '../../../docs/screenshots');
 const MOST_BYTES = 200_000;
 const NAME = 'admin';
+/** How long a client is at work before the pictures, so that charts have something to show. */
+const BEFORE_MS = 90_000;
+
+/** A client that reads and writes an export until the process is killed. */
+function client(server: Server, name: string) {
+  const load = ['--rw=randrw', '--rwmixread=67', '--bs=8k', '--iodepth=4', '--rate_iops=400,200', '--time_based', '--runtime=1h'];
+  const where = ['--name=client', '--ioengine=nbd', `--uri=${server.nbdUri.replace('NAME', name)}`];
+  return spawn('fio', [...where, ...load], { stdio: 'ignore', cwd: server.folder });
+}
 
 /** What the window shows, or the page as far down as it goes. */
 async function picture(page: Page, path: string, whole: boolean): Promise<void> {
@@ -25,10 +35,13 @@ async function picture(page: Page, path: string, whole: boolean): Promise<void> 
 const server = await Server.start(8);
 const empty = await Server.start(6);
 const browser = await launch();
+let atWork: ReturnType<typeof client> | undefined;
 try {
   await server.account(NAME, 'administrator');
   await server.pool('tank', 7);
   await furnish(server);
+  atWork = client(server, 'vm');
+  await new Promise((resolve) => setTimeout(resolve, BEFORE_MS));
   await empty.account(NAME, 'administrator');
   rmSync(FOLDER, { recursive: true, force: true });
   mkdirSync(FOLDER, { recursive: true });
@@ -62,6 +75,7 @@ try {
   }
 } finally {
   await browser.close();
+  atWork?.kill();
   await server.stop();
   await empty.stop();
 }
