@@ -49,6 +49,11 @@ export function timeline(history: History, samples: readonly LiveSample[], pick:
   return { times: times.slice(-length), ...figures };
 }
 
+/** The last figures of a timeline. */
+export function newest(line: Timeline): Rates {
+  return Object.fromEntries(FIGURES.map((name) => [name, line[name].at(-1) ?? IDLE[name]])) as unknown as Rates;
+}
+
 /** What these spaces did together; how long it took cannot be told of them together. */
 export function together(sample: LiveSample | undefined, spaces: readonly string[]): Rates {
   const known = spaces.map((name) => sample?.spaces[name]).filter((rates) => rates !== undefined);
