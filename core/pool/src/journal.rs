@@ -16,7 +16,7 @@ use crate::config::{Change, Config, DiskRecord, RowRecord, SlabPlace, SpaceRecor
 use crate::enclosures;
 use crate::pool::{FreedRow, Pool};
 use crate::room::check_room;
-use crate::slab::USUAL_SLAB_BYTES;
+use crate::slab::{JournalSpan, USUAL_SLAB_BYTES};
 use crate::{PoolError, PoolErrorKind};
 
 /// The rows of a journal are chunks from this number on; those of data are below it.
@@ -252,6 +252,18 @@ impl Pool {
         let state = self.state();
         let rows = state.config.spaces.get(&space).map(|space| space.journal_rows());
         rows.into_iter().flatten().map(|(chunk, row)| (*chunk, row.clone())).collect()
+    }
+
+    /// All rows of the journal that the row of a chunk belongs to; `None` where it belongs to none.
+    pub fn journal_span(&self, space: u32, chunk: u32) -> Option<JournalSpan> {
+        if chunk < JOURNAL_CHUNK {
+            return None;
+        }
+        let state = self.state();
+        let chunks =
+            || state.config.spaces.get(&space).into_iter().flat_map(|space| space.journal_rows()).map(|(chunk, _)| *chunk);
+        let span = JournalSpan { first: chunks().next()?, rows: chunks().count() as u32 };
+        span.contains(chunk).then_some(span)
     }
 
     /// Bytes that a space's journal holds, each copy counted once; 0 where it has none.

@@ -12,6 +12,7 @@ mod plan;
 mod rebalance;
 mod resize;
 mod salvage;
+mod salvage_journal;
 mod scenarios;
 mod scrub;
 mod simulate;
