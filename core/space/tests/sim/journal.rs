@@ -1,14 +1,15 @@
-//! Journals of which the copies rot: what was written durably lasts as long as one copy of each of its blocks is sound.
+//! Journals of which the copies rot: what was written durably lasts as long as one copy of each of its blocks is sound. And journals
+//! that have little room.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use holdfast_device::sim::{ErrorPersistence, SimDisk, SimRandom};
 use holdfast_device::{Durability, IoBuf};
-use holdfast_model::{BLOCK_BYTES, ByteSize};
-use holdfast_pool::Pool;
+use holdfast_model::{BLOCK_BYTES, ByteSize, Layout, Provisioning, Shape, Usage};
 use holdfast_pool::slab::HEAD_BYTES;
-use holdfast_space::{Space, SpaceSettings};
+use holdfast_pool::{DiskChange, Pool, SpaceSpec};
+use holdfast_space::{Space, SpaceSettings, Unlimited};
 
 use crate::parity::{BLOCK, byte_at, create, data, import, machine, parity};
 use crate::spoil::Spoiled;
@@ -146,4 +147,43 @@ fn what_only_the_journal_holds_is_checked_when_it_is_read() {
         });
         done.expect("no power cut is planned");
     }
+}
+
+/// A disk of a pool with little room leaves: the journal, too, though there is no room for another one of its size.
+#[test]
+fn a_journal_gets_smaller_rather_than_stay_on_a_disk_that_leaves() {
+    let world = machine(1, 4, 128 << 20);
+    let (pool, space) = create(&world, parity(1, 3, ByteSize::kib(64)), 8 << 20, SpaceSettings::default());
+    let (events, id) = (world.events.clone(), space.record().id);
+    let done = world.sim.run(async move {
+        space.resize_journal(32 << 20).await.expect("there is room");
+        space.write(0, data(7, 3), Durability::Durable).await.expect("there is room");
+        for number in 0.. {
+            let spec = SpaceSpec {
+                name: format!("ballast{number}").parse().expect("a name"),
+                shape: Shape::plain(Layout::Simple, 1, ByteSize::kib(64)),
+                provisioning: Provisioning::Fixed,
+                size_bytes: 2 << 20,
+                journal_bytes: None,
+                enclosure_aware: false,
+            };
+            pool.create_space(spec).await.expect("there is room");
+            if pool.status().free_bytes < 40 << 20 {
+                break;
+            }
+        }
+        let disk = pool.disks()[0].record.clone();
+        let retired = DiskChange { usage: Some(Usage::Retired), ..DiskChange::default() };
+        pool.set_disk(disk.id, retired).await.expect("a member");
+        space.leave(disk.index, &Unlimited).await.expect("there is room for a small one");
+        let journal = pool.journal_rows(id);
+        assert!(journal.iter().flat_map(|(_, row)| &row.slabs).all(|slab| slab.disk() != disk.index));
+        assert!((1 << 20..32 << 20).contains(&pool.journal_bytes(id)), "{}", pool.journal_bytes(id));
+        let told = events.0.lock().expect("one thread").iter().any(|event| event.cause.contains("no longer 32 MiB"));
+        assert!(told);
+        assert_eq!(byte_at(&space, 2 * BLOCK_BYTES).await, 7);
+        space.write(0, data(8, 3), Durability::Durable).await.expect("there is room");
+        space.close().await.expect("closes");
+    });
+    done.expect("no power cut is planned");
 }
