@@ -160,6 +160,7 @@ impl Input<'_> {
             row,
             shape,
             slab_units: if units > 0 { units } else { self.short().into() },
+            journal: None,
         }
     }
 

@@ -14,9 +14,10 @@ use crate::area::{Area, UNIT_BYTES};
 use crate::commit::Guard;
 use crate::config::{Change, Config, DiskRecord, RowRecord, SlabPlace, SpaceRecord, SpaceRows};
 use crate::enclosures;
+use crate::event::Severity;
 use crate::pool::{FreedRow, Pool};
 use crate::room::check_room;
-use crate::slab::USUAL_SLAB_BYTES;
+use crate::slab::{JournalSpan, USUAL_SLAB_BYTES};
 use crate::{PoolError, PoolErrorKind};
 
 /// The rows of a journal are chunks from this number on; those of data are below it.
@@ -208,7 +209,8 @@ fn suits(config: &Config, copies: u8, rows: &[(u32, RowRecord)], bytes: Option<u
     bytes.is_none_or(|bytes| are_of(rows, bytes)) && are_sound(config, copies, rows)
 }
 
-/// Takes the units of the journal that is to take the place of `old`: of `bytes`, or of the size that it has.
+/// Takes the units of the journal that is to take the place of `old`: of `bytes`, or of the size that it has. Where that has no room and
+/// nobody asked for it, as large as the pool makes it: a small journal is better than one that is about to be lost.
 pub(crate) fn renewed_journal<'a>(
     config: &mut Config,
     space: &SpaceRecord,
@@ -218,7 +220,11 @@ pub(crate) fn renewed_journal<'a>(
 ) -> Result<Vec<RowRecord>, PoolError> {
     let path = format!("{}/{}", config.name.as_ref().map(ToString::to_string).unwrap_or_default(), space.name);
     let held = Some(bytes_of(old.into_iter())).filter(|held| *held >= LEAST_JOURNAL.bytes());
-    allot_journal(config, &path, copies, space.enclosure_aware, bytes.or(held))
+    let aware = space.enclosure_aware;
+    match allot_journal(config, &path, copies, aware, bytes.or(held)) {
+        Err(full) if bytes.is_none() && held.is_some() => allot_journal(config, &path, copies, aware, None).map_err(|_| full),
+        allotted => allotted,
+    }
 }
 
 impl SpaceRows {
@@ -252,6 +258,18 @@ impl Pool {
         let state = self.state();
         let rows = state.config.spaces.get(&space).map(|space| space.journal_rows());
         rows.into_iter().flatten().map(|(chunk, row)| (*chunk, row.clone())).collect()
+    }
+
+    /// All rows of the journal that the row of a chunk belongs to; `None` where it belongs to none.
+    pub fn journal_span(&self, space: u32, chunk: u32) -> Option<JournalSpan> {
+        if chunk < JOURNAL_CHUNK {
+            return None;
+        }
+        let state = self.state();
+        let chunks =
+            || state.config.spaces.get(&space).into_iter().flat_map(|space| space.journal_rows()).map(|(chunk, _)| *chunk);
+        let span = JournalSpan { first: chunks().next()?, rows: chunks().count() as u32 };
+        span.contains(chunk).then_some(span)
     }
 
     /// Bytes that a space's journal holds, each copy counted once; 0 where it has none.
@@ -292,8 +310,8 @@ impl Pool {
         Ok(JournalPlan { bytes_now, bytes_then: new_bytes, new_bytes })
     }
 
-    /// Gives a space another journal, at once and as a whole, of the size that it has where none is told; `None` if it has that
-    /// already, or keeps no parity any more. The old one must be empty, its rows are given back: their units stay taken until the answer is dropped.
+    /// Gives a space another journal, at once and as a whole, of the size that it has where none is told, or a smaller one where that
+    /// finds no room; `None` if it has that already, or keeps no parity any more. The old one must be empty, its rows are given back: their units stay taken until the answer is dropped.
     ///
     /// # Errors
     /// No parity space, a size that cannot be, too little room, or no quorum; the old journal stays then.
@@ -332,6 +350,13 @@ impl Pool {
             new.iter().for_each(|row| self.state().config.release(row));
             made?;
             return Err(gone());
+        }
+        let [before, now] = [bytes_of(old.iter().map(|(_, row)| row)), bytes_of(new.iter())].map(ByteSize);
+        if bytes.is_none() && now < before {
+            let cause =
+                format!("its journal has {now} and no longer {before}: on the disks that may have it there was no room for more");
+            let next = "add disks or give space back, and choose a size with 'holdfast space set --journal'";
+            self.emit(Severity::Warning, format!("space {path}"), cause, next);
         }
         Ok(Some(old.into_iter().map(|(_, row)| FreedRow::new(self.clone(), row)).collect()))
     }

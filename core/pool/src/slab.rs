@@ -116,6 +116,22 @@ pub fn map_at(map: usize, slot: usize) -> u64 {
     BLOCK_BYTES * (1 + 2 * map as u64 + slot as u64)
 }
 
+/// The rows of a journal: they have chunk numbers and ids side by side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct JournalSpan {
+    /// The chunk of the first one.
+    pub first: u32,
+    /// How many.
+    pub rows: u32,
+}
+
+impl JournalSpan {
+    /// Whether the row of a chunk is one of them.
+    pub fn contains(&self, chunk: u32) -> bool {
+        chunk.checked_sub(self.first).is_some_and(|before| before < self.rows)
+    }
+}
+
 /// What a slab belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlabHeader {
@@ -143,11 +159,20 @@ pub struct SlabHeader {
     pub shape: Shape,
     /// Units of the slab, this head included.
     pub slab_units: u32,
+    /// Of a row of a journal, all rows of that; earlier versions did not tell.
+    pub journal: Option<JournalSpan>,
 }
 
 impl SlabHeader {
-    /// The header of a slab of a row.
-    pub fn new(pool_name: Name, space: &SpaceRecord, chunk: u32, row: &RowRecord, slab: usize) -> Self {
+    /// The header of a slab of a row, of a journal's with all rows of that.
+    pub fn new(
+        pool_name: Name,
+        space: &SpaceRecord,
+        chunk: u32,
+        row: &RowRecord,
+        slab: usize,
+        journal: Option<JournalSpan>,
+    ) -> Self {
         Self {
             pool_name,
             space: space.id,
@@ -161,6 +186,7 @@ impl SlabHeader {
             row: row.id,
             shape: row.shape,
             slab_units: row.slab_units,
+            journal,
         }
     }
 
@@ -172,6 +198,9 @@ impl SlabHeader {
         writer.u32(self.chunk).u16(self.slab).u64(self.row);
         write_shape(&mut writer, &self.shape);
         writer.u32(self.slab_units);
+        if let Some(span) = self.journal {
+            writer.u32(span.first).u32(span.rows);
+        }
         writer.into_bytes()
     }
 
@@ -192,6 +221,10 @@ impl SlabHeader {
             row: reader.u64()?,
             shape: read_shape(&mut reader)?,
             slab_units: reader.u32()?,
+            journal: match reader.remaining() {
+                0 => None,
+                _ => Some(JournalSpan { first: reader.u32()?, rows: reader.u32()? }),
+            },
         })
     }
 }

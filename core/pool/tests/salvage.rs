@@ -29,6 +29,7 @@ fn put_header(lab: &Lab, unit: u64, chunk: u32, position: Position) {
         row: position.generation,
         shape,
         slab_units: (row_raw_bytes(&shape, MIB) / UNIT_BYTES) as u32,
+        journal: None,
     };
     put(lab, Kind::SlabHeader, unit * UNIT_BYTES, position, &header.write());
 }

@@ -9,6 +9,7 @@
 //!  journal.rs   the log that goes round                        record.rs    its records as bytes
 //!  found.rs     the log as its copies on the disks have it     replay.rs    what a crash left in it
 //!  stripe.rs    pieces, read or computed                       rejoin.rs    a slab that was away
+//!  aside.rs     what waits for rows that cannot be opened
 //!  spill.rs     a fast journal takes what memory does not      resize.rs    another journal
 //!  house.rs     what is done unasked
 //! ```
@@ -17,6 +18,7 @@
 //! afterwards old or new. A whole band goes to a fresh place and is switched over; anything less is in the journal, parity
 //! included, before a byte of its place changes.
 
+mod aside;
 pub mod backlog;
 mod band_map;
 pub mod bands;

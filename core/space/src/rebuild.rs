@@ -68,6 +68,10 @@ impl Inner {
 
     async fn rebuild_slab(&self, chunk: u32, index: usize, pace: &dyn Pace) -> Result<(), Ended> {
         let Some(row) = self.row_if_any(chunk).await? else { return Ok(()) };
+        // What was lost may have been given back since, and the chunk have a row of another shape.
+        if index >= row.slabs.len() {
+            return Ok(());
+        }
         let slab = PartPace { pace, left: AtomicU64::new(u64::from(row.record.slab_units) * UNIT_BYTES) };
         pace.step(0).await?;
         row.refresh();

@@ -317,7 +317,8 @@ impl Row {
         let Some(space) = self.pool.space(self.space) else {
             return Err(IoError::new(IoErrorKind::Gone, format!("space {}", self.space)));
         };
-        let header = SlabHeader::new(self.pool.name().clone(), &space, self.chunk, &self.record, index);
+        let journal = self.pool.journal_span(self.space, self.chunk);
+        let header = SlabHeader::new(self.pool.name().clone(), &space, self.chunk, &self.record, index, journal);
         let frame = frame::Frame {
             kind: frame::Kind::SlabHeader,
             pool: self.pool.id(),

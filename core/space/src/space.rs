@@ -350,7 +350,7 @@ impl Inner {
 
     /// Held while the row of a chunk is opened, allotted, given back or replaced. Whoever holds one of data may need the journal, so
     /// the rows of that have a lock of their own.
-    fn chunk_lock(&self, chunk: u32) -> &tokio::sync::Mutex<()> {
+    pub fn chunk_lock(&self, chunk: u32) -> &tokio::sync::Mutex<()> {
         let journal = chunk >= holdfast_pool::JOURNAL_CHUNK;
         &self.chunk_locks[if journal { SHARDS } else { chunk as usize % SHARDS }]
     }
@@ -364,7 +364,8 @@ impl Inner {
         self.shard(chunk).read().expect("no panic while held").open.get(&chunk).cloned()
     }
 
-    fn used_row(&self, chunk: u32) -> Option<UsedRow> {
+    /// The row of a chunk for changing, where it is open.
+    pub fn used_row(&self, chunk: u32) -> Option<UsedRow> {
         let shard = self.shard(chunk).read().expect("no panic while held");
         let row = shard.open.get(&chunk).filter(|row| !row.closing.load(Ordering::Acquire))?;
         row.users.fetch_add(1, Ordering::AcqRel);
@@ -428,12 +429,15 @@ impl Inner {
     }
 
     /// Opens the row of a chunk. The chunk's lock must be held.
-    async fn load_row(&self, chunk: u32) -> Result<Option<Arc<Row>>, IoError> {
+    pub async fn load_row(&self, chunk: u32) -> Result<Option<Arc<Row>>, IoError> {
         if let Some(row) = self.open_row(chunk) {
             return Ok(Some(row));
         }
         let Some(record) = self.pool.row(self.record.id, chunk) else { return Ok(None) };
         let row = Row::load(&self.home, chunk, record).await?;
+        if row.parity.is_some() {
+            seldom(self.carry_out_aside(&row)).await?;
+        }
         self.keep(row.clone());
         Ok(Some(row))
     }
@@ -454,6 +458,7 @@ impl Inner {
     /// Closes a row that the space gave up, with what waits of it. Its units stay taken as long as anybody knows it.
     pub fn let_go(&self, chunk: u32, freed: holdfast_pool::FreedRow) {
         let row = self.shard(chunk).write().expect("no panic while held").open.remove(&chunk);
+        self.forget_aside(chunk);
         if let Some(row) = row {
             self.forget_touched(&row);
             self.forget_waiting(&row);

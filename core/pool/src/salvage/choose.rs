@@ -19,7 +19,7 @@ use holdfast_model::{Name, Provisioning, Shape, Uuid};
 use crate::area::UNIT_BYTES;
 use crate::config::RowRecord;
 use crate::journal::JOURNAL_CHUNK;
-use crate::slab::{ARRIVING, WRITTEN_OFF};
+use crate::slab::{ARRIVING, JournalSpan, WRITTEN_OFF};
 
 use super::walk::{Facts, Slab};
 use super::{ChunkCounts, JournalFound, SalvagedSpace};
@@ -43,6 +43,8 @@ pub struct ChosenSpace {
     /// By chunk; those of its journal behind the others.
     pub rows: BTreeMap<u32, ChosenRow>,
     pub journal: Option<JournalFound>,
+    /// All rows that the journal has, where its headers tell.
+    span: Option<JournalSpan>,
     doubts: Vec<String>,
 }
 
@@ -53,6 +55,8 @@ pub struct ChosenRow {
     pub shape: Shape,
     pub units: u32,
     pub slabs: Vec<Option<ChosenSlab>>,
+    /// All rows of the journal that it is one of, where a header tells.
+    journal: Option<JournalSpan>,
     /// The row that it was to replace; 0 where it counts by itself.
     replaces: u64,
     /// Whether one of its headers says that it was given back.
@@ -215,6 +219,7 @@ impl ChosenSpace {
                 shape: slab.shape,
                 units: slab.units,
                 slabs: vec![None; slab.shape.width()],
+                journal: None,
                 replaces: slab.replaces,
                 written_off: false,
                 parted: false,
@@ -234,6 +239,7 @@ impl ChosenSpace {
             facts,
             rows: BTreeMap::new(),
             journal: None,
+            span: None,
             doubts,
         };
         let mut older = 0;
@@ -254,7 +260,9 @@ impl ChosenSpace {
                 "of {older} chunks whole rows are left that do not count: they were moved or given back, or about to be"
             ));
         }
-        space.rows.extend(newest_journal(journals));
+        let (journal, span) = newest_journal(journals);
+        space.rows.extend(journal);
+        space.span = span;
         space
     }
 
@@ -269,7 +277,9 @@ impl ChosenSpace {
             _ => Served::Degraded,
         };
         // Its rows have numbers side by side: where one is left out, all of that is lost.
-        let begin = if journal.windows(2).any(|pair| pair[1] - pair[0] > 1) { Served::Not } else { Served::Complete };
+        let apart = journal.windows(2).any(|pair| pair[1] - pair[0] > 1);
+        let short = self.span.is_some_and(|span| span.rows as usize != journal.len());
+        let begin = if apart || short { Served::Not } else { Served::Complete };
         let whole = self.rows.range(JOURNAL_CHUNK..).map(|(_, row)| row).fold(begin, worst);
         self.journal = match (wanted, journal.is_empty(), whole) {
             (false, ..) => None,
@@ -279,6 +289,12 @@ impl ChosenSpace {
         };
         if matches!(self.journal, None | Some(JournalFound::Lost)) {
             journal.iter().for_each(|chunk| drop(self.rows.remove(chunk)));
+        }
+        if self.span.is_none() && matches!(self.journal, Some(JournalFound::Complete | JournalFound::Degraded)) {
+            self.doubts.push(
+                "its journal was made by an earlier version, whose headers do not tell how many rows it had: were any lost at its ends, so are writes"
+                    .into(),
+            );
         }
         if self.journal == Some(JournalFound::Lost) {
             self.doubts.push("its journal is lost: writes that had not come to their place are lost with it".into());
@@ -337,6 +353,7 @@ impl ChosenRow {
             return false;
         }
         self.written_off |= slab.replaces == WRITTEN_OFF;
+        self.journal = self.journal.or(slab.journal);
         // One header that says that the row counts is enough: they are written only then.
         if slab.replaces == 0 {
             self.replaces = 0;
@@ -375,16 +392,25 @@ fn newest_that_counts(rows: &BTreeMap<u64, ChosenRow>) -> ChosenRow {
     row.clone()
 }
 
-/// The rows of the journal that counts: those that were allotted together, last.
-fn newest_journal(journals: BTreeMap<u32, BTreeMap<u64, ChosenRow>>) -> BTreeMap<u32, ChosenRow> {
-    let mut together: BTreeMap<u64, BTreeMap<u32, ChosenRow>> = BTreeMap::new();
-    for (chunk, rows) in journals {
-        for (id, row) in rows {
-            let Some(first) = id.checked_sub(u64::from(chunk - JOURNAL_CHUNK)) else { continue };
-            together.entry(first).or_default().insert(chunk, row);
-        }
+/// The rows of the journal that counts, those that were allotted together, last; and all that it has, where headers tell.
+fn newest_journal(journals: BTreeMap<u32, BTreeMap<u64, ChosenRow>>) -> (BTreeMap<u32, ChosenRow>, Option<JournalSpan>) {
+    let rows = || journals.iter().flat_map(|(chunk, rows)| rows.iter().map(|(id, row)| (*chunk, *id, row)));
+    let first_of = |chunk: u32, id: u64, span: &JournalSpan| id.checked_sub(u64::from(chunk.checked_sub(span.first)?));
+    let whole: BTreeSet<(u64, JournalSpan)> =
+        rows().filter_map(|(chunk, id, row)| Some((first_of(chunk, id, &row.journal?)?, row.journal?))).collect();
+    let mut together: BTreeMap<(u64, Option<JournalSpan>), BTreeMap<u32, ChosenRow>> = BTreeMap::new();
+    for (chunk, id, row) in rows() {
+        // A header of an earlier version tells nothing, that of another row of the same journal may.
+        let is_of = |(first, span): &&(u64, JournalSpan)| {
+            row.journal.is_none_or(|told| told == *span) && span.contains(chunk) && first_of(chunk, id, span) == Some(*first)
+        };
+        let known = whole.iter().find(is_of).map(|(first, span)| (*first, Some(*span)));
+        let Some(key) = known.or_else(|| Some((id.checked_sub(u64::from(chunk - JOURNAL_CHUNK))?, None))) else { continue };
+        together.entry(key).or_default().insert(chunk, row.clone());
     }
-    together.into_values().next_back().unwrap_or_default()
+    let newest = |rows: &BTreeMap<u32, ChosenRow>| rows.values().map(|row| row.id).max();
+    let counts = together.into_iter().max_by_key(|(_, rows)| newest(rows));
+    counts.map_or_else(Default::default, |((_, span), rows)| (rows, span))
 }
 
 /// The slabs' places as a row of a configuration, those that were not found left to the caller.

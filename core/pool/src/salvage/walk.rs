@@ -19,7 +19,7 @@ use crate::config::RowRecord;
 use crate::frame::{Frame, Kind};
 use crate::journal::{JOURNAL_CHUNK, is_journal_row};
 use crate::scan::Candidate;
-use crate::slab::{MOST_MAP_SEQUENCE, SlabHeader, can_hold, map_at, maps};
+use crate::slab::{JournalSpan, MOST_MAP_SEQUENCE, SlabHeader, can_hold, map_at, maps};
 use crate::{PoolError, PoolErrorKind};
 
 use super::Known;
@@ -66,6 +66,8 @@ pub struct Slab {
     pub replaces: u64,
     pub shape: Shape,
     pub units: u32,
+    /// All rows of the journal that its row is one of, where its header tells.
+    pub journal: Option<JournalSpan>,
     /// The number of the newest of each map in its head; 0 where there is none.
     pub maps: Box<[u64]>,
     /// Regions that may differ between copies.
@@ -160,6 +162,7 @@ fn open(block: &[u8], offset: u64, known: &mut Known) -> Option<(Slab, u64)> {
         replaces: frame.position.sequence,
         shape: slab.shape,
         units: slab.slab_units,
+        journal: slab.journal.filter(|span| span.first >= JOURNAL_CHUNK && span.contains(slab.chunk)),
         maps: vec![0; maps(&row.shape, row.slab_data_bytes()) as usize].into(),
         dirty: 0,
     };
@@ -238,6 +241,7 @@ mod tests {
             row,
             shape,
             slab_units: slab_units(&shape, chunk_bytes),
+            journal: None,
         };
         let (pool, disk) = (Uuid::from_u128(1), Uuid::from_u128(2));
         let frame = |kind, offset, sequence| {

@@ -5,7 +5,7 @@
 //! band that was written throughout goes to its place at once; all others wait for more, and are put in place, oldest
 //! first, where memory or journal get scarce, and by the housekeeping. A flush puts into the journal what is only in memory.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -18,6 +18,7 @@ use crate::seldom::seldom;
 use crate::space::Inner;
 use crate::stripe::ChunkPart;
 
+use super::aside::Aside;
 use super::bands::BandState;
 use super::dirty::{Content, Extent};
 use super::geometry::bytes_of;
@@ -54,6 +55,8 @@ pub struct Backlog {
     pub(super) opening: tokio::sync::Mutex<()>,
     /// The journal, once it was read and carried out.
     pub(super) journal: ArcSwapOption<Journal>,
+    /// By chunk, what the journal has for rows that could not be opened.
+    pub(super) aside: Mutex<BTreeMap<u32, Aside>>,
 }
 
 impl Backlog {
@@ -409,6 +412,7 @@ impl Inner {
         while journal.held() > most {
             let oldest = journal.oldest();
             let before = oldest.as_ref().map(|record| record.at);
+            seldom(self.carry_aside_on(journal)).await?;
             let bands = oldest.iter().flat_map(|record| &record.bands);
             let bands = bands.flat_map(|(chunk, band)| self.rows_with(*chunk, *band)).collect();
             drop(oldest);

@@ -28,6 +28,7 @@ use super::record::{Entry, Place};
 const MOST_TRIES: usize = 256;
 
 /// A record that was found on disk.
+#[derive(Clone)]
 pub struct FoundRecord {
     /// It; in the log while somebody holds it.
     pub record: Arc<Record>,
@@ -39,7 +40,7 @@ pub struct FoundRecord {
     pub blocks_at: u64,
     /// Where it ends.
     pub end: u64,
-    crc: u32,
+    pub(super) crc: u32,
 }
 
 /// A copy: its index in the row, and what it holds; nothing where it cannot be read.

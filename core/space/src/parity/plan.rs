@@ -116,10 +116,14 @@ impl Row {
         let bands = self.bands();
         let geometry = bands.geometry;
         let (start, end) = (band * geometry.band_blocks(), (band + 1) * geometry.band_blocks());
-        self.log_done(band).await;
-        space.finish_torn(self, band).await?;
-        let (mut extents, stamp, way) = {
+        let (mut extents, stamp, way) = loop {
+            self.log_done(band).await;
+            space.finish_torn(self, band).await?;
             let mut state = bands.lock();
+            if state.logging.contains(&band) {
+                // Something of it went on its way meanwhile.
+                continue;
+            }
             let Some(dirty) = state.dirty.get(&band) else { return Ok(None) };
             let extents: Vec<(u32, Extent)> = dirty.parts(start, end).collect();
             let Some(stamp) = extents.iter().map(|(_, extent)| extent.stamp).max() else { return Ok(None) };
@@ -140,7 +144,7 @@ impl Row {
                 (_, place) => Way::InPlace(place),
             };
             state.placing.insert(band, stamp);
-            (extents, stamp, way)
+            break (extents, stamp, way);
         };
         let mut gathered = space.fetch(&mut extents).await;
         if let (Way::Move(place), Ok(())) = (&way, &gathered) {

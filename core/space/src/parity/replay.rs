@@ -2,7 +2,7 @@
 //! in memory as before.
 //!
 //! Records are carried out in their order. An intent that was done already does no harm: whatever changed the same blocks
-//! later stands in the log behind it, or voids it.
+//! later stands in the log behind it, or voids it. What is for a row that cannot be opened is set aside.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +20,21 @@ use super::journal::Journal;
 use super::record::{Blocks, Entry, Intent};
 
 /// By row and band, up to which stamp something is done with.
-type Stamps = HashMap<(u64, u32), u64>;
+pub(super) type Stamps = HashMap<(u64, u32), u64>;
+
+/// What a record tells of a row, and counts.
+pub(super) struct Told<'a> {
+    /// What it tells.
+    pub entry: &'a Entry,
+    /// The row's chunk.
+    pub chunk: u32,
+    /// The band.
+    pub band: u32,
+    /// The blocks that the record brings along for it.
+    pub blocks: IoSlice,
+    /// Where they are in the log.
+    log_at: u64,
+}
 
 impl Inner {
     /// The journal, read and carried out if that was not done yet.
@@ -94,48 +108,52 @@ impl Inner {
                 *known = (*known).max(*stamp);
             }
         }
+        let voids = Arc::new(voids);
         for record in &records {
-            let blocks = self.blocks_of(journal, record).await?;
-            self.replay_record(record, &blocks, &voids).await?;
+            let brought = self.blocks_of(journal, record).await?;
+            for told in self.told_by(record, &brought, &voids) {
+                if let Some(row) = self.row_to_replay(told.chunk, record, &voids).await? {
+                    self.replay_entry(&row, &told, record).await?;
+                }
+            }
         }
+        self.tell_aside();
         Ok(())
     }
 
-    async fn replay_record(&self, record: &FoundRecord, brought: &IoSlice, voids: &Stamps) -> Result<(), IoError> {
+    /// What counts of a record: neither done with, nor of a row that was given back since.
+    pub(super) fn told_by<'a>(&self, record: &'a FoundRecord, brought: &IoSlice, voids: &Stamps) -> Vec<Told<'a>> {
+        let mut told = Vec::with_capacity(record.entries.len());
         let mut at = 0;
         for (entry, (_, band)) in record.entries.iter().zip(&record.record.bands) {
             let len = bytes_of(entry.blocks());
-            let blocks = brought.slice(at, len);
-            let log_at = record.blocks_at + at as u64;
+            let (blocks, log_at) = (brought.slice(at, len), record.blocks_at + at as u64);
             at += len;
             let (chunk, row, stamp) = match entry {
                 Entry::Written(blocks) | Entry::Emptied(blocks) => (blocks.chunk, blocks.row, blocks.stamp),
                 Entry::Intent(intent) => (intent.chunk, intent.row, intent.stamp),
-                Entry::Void { stamp, .. } => {
-                    self.backlog.pass_stamp(*stamp);
-                    continue;
-                }
+                Entry::Void { chunk, row, stamp, .. } => (*chunk, *row, *stamp),
             };
             self.backlog.pass_stamp(stamp);
-            if voids.get(&(row, *band)).is_some_and(|void| stamp <= *void) {
-                continue;
-            }
-            // The row may have been given back since.
-            if self.pool.row(self.record.id, chunk).is_none_or(|known| known.id != row) {
-                continue;
-            }
-            let Some(open) = self.row_if_any(chunk).await? else { continue };
-            if open.parity.is_none() {
-                return Err(self.bad_record(record));
-            }
-            match entry {
-                Entry::Written(found) => self.replay_blocks(&open, found, *band, Content::Bytes(blocks), log_at, record)?,
-                Entry::Emptied(found) => self.replay_blocks(&open, found, *band, Content::Nothing, log_at, record)?,
-                Entry::Intent(intent) => self.replay_intent(&open, intent, &blocks, record).await?,
-                Entry::Void { .. } => {}
+            let done = matches!(entry, Entry::Void { .. }) || voids.get(&(row, *band)).is_some_and(|void| stamp <= *void);
+            if !done && self.pool.row(self.record.id, chunk).is_some_and(|known| known.id == row) {
+                told.push(Told { entry, chunk, band: *band, blocks, log_at });
             }
         }
-        Ok(())
+        told
+    }
+
+    pub(super) async fn replay_entry(&self, row: &Arc<Row>, told: &Told<'_>, record: &FoundRecord) -> Result<(), IoError> {
+        if row.parity.is_none() {
+            return Err(self.bad_record(record));
+        }
+        let Told { band, blocks, log_at, .. } = told;
+        match told.entry {
+            Entry::Written(found) => self.replay_blocks(row, found, *band, Content::Bytes(blocks.clone()), *log_at, record),
+            Entry::Emptied(found) => self.replay_blocks(row, found, *band, Content::Nothing, *log_at, record),
+            Entry::Intent(intent) => self.replay_intent(row, intent, blocks, record).await,
+            Entry::Void { .. } => Ok(()),
+        }
     }
 
     /// Blocks that wait again to be put in place.

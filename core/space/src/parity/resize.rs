@@ -53,6 +53,7 @@ impl Inner {
             return Ok(false);
         }
         let old = self.journal().await?;
+        self.check_none_aside()?;
         // Nobody writes down anything new meanwhile, so what the journal holds comes to an end.
         let _one = self.backlog.logging.lock().await;
         let _turn = self.backlog.placing.lock().await;

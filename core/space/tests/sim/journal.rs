@@ -1,14 +1,15 @@
-//! Journals of which the copies rot: what was written durably lasts as long as one copy of each of its blocks is sound.
+//! Journals of which the copies rot: what was written durably lasts as long as one copy of each of its blocks is sound. And journals
+//! that hold something for rows that cannot be opened, or have little room.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use holdfast_device::sim::{ErrorPersistence, SimDisk, SimRandom};
+use holdfast_device::sim::{Disappearance, ErrorPersistence, SimDisk, SimRandom};
 use holdfast_device::{Durability, IoBuf};
-use holdfast_model::{BLOCK_BYTES, ByteSize};
-use holdfast_pool::Pool;
+use holdfast_model::{BLOCK_BYTES, ByteSize, Layout, Provisioning, Shape, Usage};
 use holdfast_pool::slab::HEAD_BYTES;
-use holdfast_space::{Space, SpaceSettings};
+use holdfast_pool::{DiskChange, Pool, SpaceSpec};
+use holdfast_space::{Space, SpaceSettings, Unlimited};
 
 use crate::parity::{BLOCK, byte_at, create, data, import, machine, parity};
 use crate::spoil::Spoiled;
@@ -146,4 +147,138 @@ fn what_only_the_journal_holds_is_checked_when_it_is_read() {
         });
         done.expect("no power cut is planned");
     }
+}
+
+/// Two disks without which the journal can be read, and some rows of data but not all.
+fn two_to_lose(pool: &Pool, space: &Space) -> Option<([u16; 2], BTreeMap<u32, bool>)> {
+    let id = space.record().id;
+    let disks: Vec<u16> = pool.disks().iter().map(|disk| disk.record.index).collect();
+    let pairs = disks.iter().flat_map(|one| disks.iter().filter(move |other| *other > one).map(move |other| [*one, *other]));
+    let lost =
+        |pair: &[u16; 2], slabs: &[holdfast_pool::SlabPlace]| slabs.iter().filter(|slab| pair.contains(&slab.disk())).count();
+    pairs.into_iter().find_map(|pair| {
+        let journal = pool.journal_rows(id);
+        let copies = |row: &holdfast_pool::RowRecord| usize::from(row.shape.layout.copies());
+        let logs = journal.iter().all(|(_, row)| row.slabs.chunks(copies(row)).all(|column| lost(&pair, column) < column.len()));
+        let served: BTreeMap<u32, bool> =
+            pool.rows(id).into_iter().map(|(chunk, row)| (chunk, lost(&pair, &row.slabs) < 2)).collect();
+        let some = served.values().any(|served| *served) && served.values().any(|served| !*served);
+        (logs && some).then_some((pair, served))
+    })
+}
+
+/// More disks are away than the layout bears: rows that have slabs on other disks are served, and what the journal has for those that
+/// have not is there once their disks are.
+#[test]
+fn rows_that_cannot_be_opened_keep_no_other_from_being_served() {
+    for seed in 0..20 {
+        let world = machine(seed, 6, 256 << 20);
+        let (pool, space) = create(&world, parity(1, 3, ByteSize::kib(64)), 8 << 20, SpaceSettings::default());
+        let random = world.sim.random();
+        let chunk_blocks = space.record().chunk_bytes / BLOCK_BYTES;
+        let writing = space.clone();
+        let held = world.sim.run(async move {
+            let mut held = load(&writing, &random).await;
+            if seed % 3 == 0 {
+                writing.tidy().await.expect("housekeeping works");
+                held.extend(load(&writing, &random).await);
+            }
+            held
+        });
+        let held = held.expect("no power cut is planned");
+        let Some((lost, served)) = two_to_lose(&pool, &space) else { continue };
+        let serial =
+            |index: u16| pool.disks().into_iter().find(|disk| disk.record.index == index).expect("a member").record.serial;
+        let numbers = lost.map(|index| serial(index).trim_start_matches('S').parse::<usize>().expect("a number"));
+        drop((pool, space));
+        match seed % 2 {
+            0 => world.sim.kill(),
+            _ => {
+                world.sim.cut_power();
+                world.sim.restart();
+            }
+        }
+        numbers.iter().for_each(|number| world.disk(*number).disappear(Disappearance::PowerLoss));
+        let (pool, space) = import(&world);
+        let there: BTreeMap<u64, u8> = held.iter().map(|(block, byte)| (*block, *byte)).collect();
+        let is_served = move |block: u64| served[&((block / chunk_blocks) as u32)];
+        let mut expected = there.clone();
+        let first = *there.keys().find(|block| is_served(**block)).expect("some rows are served");
+        expected.insert(first, 201);
+        let candidates: Vec<_> = numbers.iter().map(|number| world.candidate(*number)).collect();
+        let disks = numbers.map(|number| world.disk(number));
+        let events = world.events.clone();
+        let done = world.sim.run(async move {
+            for (block, byte) in &there {
+                match is_served(*block) {
+                    true => assert_eq!(byte_at(&space, block * BLOCK_BYTES).await, *byte, "seed {seed} block {block}"),
+                    false => drop(space.read(block * BLOCK_BYTES, IoBuf::new(BLOCK)).await.expect_err("too few disks are there")),
+                }
+            }
+            let told =
+                events.0.lock().expect("one thread").iter().any(|event| event.cause.contains("its journal keeps writes to"));
+            assert!(told, "seed {seed}");
+            // More than the journal takes, which goes round meanwhile.
+            for round in 0..if seed % 5 == 0 { 3000 } else { 20 } {
+                let byte = (round % 200) as u8 + 1;
+                space.write(first * BLOCK_BYTES, data(byte, 1), Durability::Durable).await.expect("the row is served");
+            }
+            space.write(first * BLOCK_BYTES, data(201, 1), Durability::Durable).await.expect("the row is served");
+            space.resize_journal(33 << 20).await.expect_err("the journal keeps something");
+            disks.iter().for_each(|disk| disk.reappear());
+            for candidate in candidates {
+                pool.disk_back(candidate).await.expect("a member");
+            }
+            if seed % 4 < 2 {
+                space.tidy().await.expect("housekeeping works");
+            }
+            check(&space, &expected, seed).await;
+            space.tidy().await.expect("housekeeping works");
+            check(&space, &expected, seed).await;
+            assert_eq!(space.verify().await.expect("it can be read").mismatched_blocks, 0, "seed {seed}");
+            space.resize_journal(33 << 20).await.expect("nothing stands in the way");
+            check(&space, &expected, seed).await;
+            space.close().await.expect("closes");
+        });
+        done.expect("no power cut is planned");
+    }
+}
+
+/// A disk of a pool with little room leaves: the journal, too, though there is no room for another one of its size.
+#[test]
+fn a_journal_gets_smaller_rather_than_stay_on_a_disk_that_leaves() {
+    let world = machine(1, 4, 128 << 20);
+    let (pool, space) = create(&world, parity(1, 3, ByteSize::kib(64)), 8 << 20, SpaceSettings::default());
+    let (events, id) = (world.events.clone(), space.record().id);
+    let done = world.sim.run(async move {
+        space.resize_journal(32 << 20).await.expect("there is room");
+        space.write(0, data(7, 3), Durability::Durable).await.expect("there is room");
+        for number in 0.. {
+            let spec = SpaceSpec {
+                name: format!("ballast{number}").parse().expect("a name"),
+                shape: Shape::plain(Layout::Simple, 1, ByteSize::kib(64)),
+                provisioning: Provisioning::Fixed,
+                size_bytes: 2 << 20,
+                journal_bytes: None,
+                enclosure_aware: false,
+            };
+            pool.create_space(spec).await.expect("there is room");
+            if pool.status().free_bytes < 40 << 20 {
+                break;
+            }
+        }
+        let disk = pool.disks()[0].record.clone();
+        let retired = DiskChange { usage: Some(Usage::Retired), ..DiskChange::default() };
+        pool.set_disk(disk.id, retired).await.expect("a member");
+        space.leave(disk.index, &Unlimited).await.expect("there is room for a small one");
+        let journal = pool.journal_rows(id);
+        assert!(journal.iter().flat_map(|(_, row)| &row.slabs).all(|slab| slab.disk() != disk.index));
+        assert!((1 << 20..32 << 20).contains(&pool.journal_bytes(id)), "{}", pool.journal_bytes(id));
+        let told = events.0.lock().expect("one thread").iter().any(|event| event.cause.contains("no longer 32 MiB"));
+        assert!(told);
+        assert_eq!(byte_at(&space, 2 * BLOCK_BYTES).await, 7);
+        space.write(0, data(8, 3), Durability::Durable).await.expect("there is room");
+        space.close().await.expect("closes");
+    });
+    done.expect("no power cut is planned");
 }

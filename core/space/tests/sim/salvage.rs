@@ -9,7 +9,7 @@ use holdfast_device::sim::{Disappearance, Latency, Sim, SimDiskSpec, SimRandom};
 use holdfast_device::{Device, Durability, IoBuf, IoErrorKind, IoSlice};
 use holdfast_model::{BLOCK_BYTES, ByteSize, DiskState, Integrity, Layout, Provisioning, Shape};
 use holdfast_pool::frame::{Frame, Kind, Position};
-use holdfast_pool::slab::{HEAD_BYTES, SlabHeader, map_at};
+use holdfast_pool::slab::{HEAD_BYTES, JournalSpan, SlabHeader, map_at};
 use holdfast_pool::{
     Area, JOURNAL_CHUNK, JournalFound, Pool, PoolError, PoolErrorKind, RowRecord, Salvage, SpaceSpec, UNIT_BYTES,
 };
@@ -22,7 +22,7 @@ use crate::world::World;
 const BLOCK: usize = BLOCK_BYTES as usize;
 const MIB: u64 = 1 << 20;
 
-fn machine(seed: u64, disks: usize, latency: Latency) -> World {
+pub fn machine(seed: u64, disks: usize, latency: Latency) -> World {
     let spec = |index| SimDiskSpec {
         name: format!("disk{index}"),
         serial: format!("S{index}"),
@@ -44,7 +44,7 @@ fn mirror(copies: u8, columns: u16) -> Shape {
     shape(Layout::Mirror { copies }, columns)
 }
 
-fn parity(parity: u8, columns: u16) -> Shape {
+pub fn parity(parity: u8, columns: u16) -> Shape {
     shape(Layout::Parity { parity }, columns)
 }
 
@@ -52,7 +52,7 @@ fn summed(shape: Shape) -> Shape {
     shape.with_integrity(Integrity::Crc32c)
 }
 
-fn create(world: &World, shape: Shape, provisioning: Provisioning, size_bytes: u64) -> (Arc<Pool>, Arc<Space>) {
+pub fn create(world: &World, shape: Shape, provisioning: Provisioning, size_bytes: u64) -> (Arc<Pool>, Arc<Space>) {
     let create = world.create("tank");
     let made = world.sim.run(async move {
         let pool = create.await;
@@ -65,7 +65,7 @@ fn create(world: &World, shape: Shape, provisioning: Provisioning, size_bytes: u
     made.expect("no power cut is planned")
 }
 
-fn import(world: &World) -> (Arc<Pool>, Arc<Space>) {
+pub fn import(world: &World) -> (Arc<Pool>, Arc<Space>) {
     let import = world.import();
     let up = world.sim.run(async move {
         let pool = import.await.expect("enough disks are there");
@@ -76,7 +76,7 @@ fn import(world: &World) -> (Arc<Pool>, Arc<Space>) {
 }
 
 /// Both labels and the whole reserved area of every disk become zeros.
-fn lose_metadata(world: &World) {
+pub fn lose_metadata(world: &World) {
     for disk in world.disks() {
         let area = Area::of_disk("", disk.geometry().size_bytes).expect("a good size");
         let [front, end] = area.labels();
@@ -85,12 +85,12 @@ fn lose_metadata(world: &World) {
     }
 }
 
-fn look(world: &World) -> Result<Salvage, PoolError> {
+pub fn look(world: &World) -> Result<Salvage, PoolError> {
     let candidates = world.candidates();
     world.sim.run(Salvage::look(candidates, None)).expect("no power cut is planned")
 }
 
-fn write(world: &World) {
+pub fn write(world: &World) {
     let (env, candidates) = (world.env(), world.candidates());
     let written = world.sim.run(async move {
         let salvage = Salvage::look(candidates, None).await.expect("slabs are there");
@@ -100,7 +100,7 @@ fn write(world: &World) {
 }
 
 /// Loses all metadata, puts the pool together again, and imports it.
-fn salvaged(world: &World) -> (Arc<Pool>, Arc<Space>) {
+pub fn salvaged(world: &World) -> (Arc<Pool>, Arc<Space>) {
     lose_metadata(world);
     write(world);
     let (pool, space) = import(world);
@@ -109,16 +109,16 @@ fn salvaged(world: &World) -> (Arc<Pool>, Arc<Space>) {
     (pool, space)
 }
 
-fn restart(world: &World) {
+pub fn restart(world: &World) {
     world.sim.cut_power();
     world.sim.restart();
 }
 
-fn data(byte: u8, blocks: usize) -> IoSlice {
+pub fn data(byte: u8, blocks: usize) -> IoSlice {
     IoSlice::padded(&vec![byte; blocks * BLOCK])
 }
 
-async fn byte_at(space: &Space, offset: u64) -> u8 {
+pub async fn byte_at(space: &Space, offset: u64) -> u8 {
     let block = space.read(offset, IoBuf::new(BLOCK)).await.expect("it can be read");
     assert!(block.iter().all(|byte| *byte == block[0]), "a block is of one piece");
     block[0]
@@ -499,9 +499,9 @@ fn disks_without_slabs_are_no_pool() {
 }
 
 /// Puts a header of a slab on a disk, as the pool itself would have written it there.
-fn forge(world: &World, pool: &Pool, disk: usize, offset: u64, chunk: u32, row: &RowRecord) {
+fn forge(world: &World, pool: &Pool, disk: usize, offset: u64, (chunk, journal): (u32, Option<JournalSpan>), row: &RowRecord) {
     let space = &pool.spaces()[0];
-    let header = SlabHeader::new(pool.name().clone(), space, chunk, row, 0);
+    let header = SlabHeader::new(pool.name().clone(), space, chunk, row, 0, journal);
     let position = Position { generation: row.id, sequence: 0 };
     forge_block(world, pool, disk, offset, Kind::SlabHeader, position, &header.write());
 }
@@ -526,8 +526,8 @@ fn headers_and_maps_that_cannot_be_do_not_stand_in_the_way() {
     restart(&world);
     lose_metadata(&world);
     let row = RowRecord { id: 1 << 20, ..pool.row(pool.spaces()[0].id, 0).expect("it was written to") };
-    forge(&world, &pool, 0, UNIT_BYTES, 5, &row);
-    forge(&world, &pool, 0, 63 * MIB, 6, &row);
+    forge(&world, &pool, 0, UNIT_BYTES, (5, None), &row);
+    forge(&world, &pool, 0, 63 * MIB, (6, None), &row);
     // Maps of numbers that nobody comes to, on one copy only.
     let slab = map[0].slabs.iter().find(|slab| slab.path == "/sim/0").expect("a copy on each disk");
     let row = pool.row(pool.spaces()[0].id, 0).expect("it was written to").id;
@@ -552,8 +552,9 @@ fn a_journal_that_a_row_is_missing_of_is_lost() {
     assert_eq!(look(&world).expect("slabs are there").spaces[0].journal, Some(JournalFound::Complete));
     let (chunk, row) = pool.journal_rows(pool.spaces()[0].id)[0].clone();
     assert_eq!(chunk, JOURNAL_CHUNK);
+    let journal = Some(JournalSpan { first: chunk, rows: 3 });
     for disk in [0, 1] {
-        forge(&world, &pool, disk, 50 * MIB, chunk + 2, &RowRecord { id: row.id + 2, ..row.clone() });
+        forge(&world, &pool, disk, 50 * MIB, (chunk + 2, journal), &RowRecord { id: row.id + 2, ..row.clone() });
     }
     assert_eq!(look(&world).expect("slabs are there").spaces[0].journal, Some(JournalFound::Lost));
 }

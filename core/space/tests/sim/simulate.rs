@@ -2,7 +2,7 @@
 //! are added, lie about single blocks, and the power is cut between any two device writes, also while the pool is being
 //! imported. The model says what every read may return.
 //!
-//! `HOLDFAST_SEEDS=N` runs N seeds, `HOLDFAST_SEED=S` exactly one.
+//! `HOLDFAST_SEEDS=N` runs N seeds, with `HOLDFAST_FROM=F` from that one on, `HOLDFAST_SEED=S` exactly one.
 
 mod change;
 
@@ -20,7 +20,7 @@ use holdfast_space::{Space, SpaceSettings, Unlimited};
 
 use crate::model::Model;
 use crate::plan::{Family, Plan, SpacePlan};
-use crate::spoil::{Spoiled, is_told, spoil, spoil_settled};
+use crate::spoil::{Rotten, Spoiled, is_told, spoil, spoil_settled};
 use crate::world::World;
 
 /// Steps of one run beyond which it counts as hanging.
@@ -40,6 +40,7 @@ struct Run {
     clean: Cell<bool>,
     /// Whether blocks may hold something else than was written.
     spoiled: Cell<bool>,
+    rotten: RefCell<Vec<Rotten>>,
 }
 
 /// What is known of a space.
@@ -76,6 +77,7 @@ fn simulate(seed: u64, family: Family) {
         joining: Cell::new(false),
         clean: Cell::new(false),
         spoiled: Cell::new(false),
+        rotten: RefCell::default(),
     };
     let run = Rc::new(run);
     let mut up = Some(run.first_power_on());
@@ -286,6 +288,7 @@ impl Run {
     fn crash(&self) {
         self.world.sim.cut_power();
         self.world.sim.restart();
+        self.rotten.borrow().iter().for_each(Rotten::undo_if_written);
         self.volumes.iter().for_each(|volume| volume.model.crash());
     }
 
@@ -479,7 +482,8 @@ impl Run {
         self.bad.borrow_mut().push(index);
         self.spoiled.set(true);
         for space in &up.spaces {
-            spoil_settled(&self.world.disk(index), &format!("/sim/{index}"), space, random).await;
+            let rotten = spoil_settled(&self.world, index, space, random).await;
+            self.rotten.borrow_mut().extend(rotten);
         }
     }
 

@@ -6,9 +6,12 @@ use std::sync::Arc;
 use holdfast_device::sim::{SimDisk, SimRandom};
 use holdfast_model::{BLOCK_BYTES, Layout, Shape};
 use holdfast_pool::slab::HEAD_BYTES;
-use holdfast_space::Space;
+use holdfast_space::{SlabMap, Space};
 
 use crate::world::World;
+
+/// What a disk writes whole.
+const SECTOR: usize = 512;
 
 /// A block that was changed.
 pub struct Spoiled {
@@ -46,6 +49,30 @@ impl Spoiled {
     }
 }
 
+/// A block that was changed while its space is in use, and where its other copies are.
+pub struct Rotten {
+    spoiled: Spoiled,
+    others: Vec<(Arc<SimDisk>, u64)>,
+}
+
+impl Rotten {
+    /// After a crash: where a write of the block was under way, no copy is as the checksum says, and nobody can tell which is the rotten one.
+    /// Then it is as if what is left of it had not rotted.
+    pub fn undo_if_written(&self) {
+        let Spoiled { disk, at, before, after } = &self.spoiled;
+        let written = |(disk, at): &(Arc<SimDisk>, u64)| disk.peek(*at, before.len()) != *before;
+        let mut now = disk.peek(*at, before.len());
+        if now == *after && !self.others.iter().any(written) {
+            return;
+        }
+        let sectors = now.chunks_mut(SECTOR).zip(after.chunks(SECTOR)).zip(before.chunks(SECTOR));
+        for ((now, _), before) in sectors.filter(|((now, after), _)| now[..] == **after) {
+            now.copy_from_slice(before);
+        }
+        disk.poke(*at, &now);
+    }
+}
+
 /// Spoils blocks of a space that is at rest: of those that go together, one at most.
 pub fn spoil(world: &World, space: &Space, random: &SimRandom) -> Vec<Spoiled> {
     let rows = space.map();
@@ -73,9 +100,9 @@ pub fn spoil(world: &World, space: &Space, random: &SimRandom) -> Vec<Spoiled> {
     spoiled
 }
 
-/// Spoils blocks of a space on one disk while the space is in use: such as are summed, and settled. Answers how many.
-pub async fn spoil_settled(disk: &Arc<SimDisk>, path: &str, space: &Space, random: &SimRandom) -> usize {
-    let mut count = 0;
+/// Spoils blocks of a space on one disk while the space is in use: such as are summed, and settled.
+pub async fn spoil_settled(world: &World, disk: usize, space: &Space, random: &SimRandom) -> Vec<Rotten> {
+    let (mut rotten, path) = (Vec::new(), format!("/sim/{disk}"));
     for row in space.map() {
         let Some(index) = row.slabs.iter().position(|slab| slab.path == path) else { continue };
         let Some(record) = space.pool().row(space.record().id, row.chunk).filter(|record| record.shape.has_sums()) else {
@@ -89,16 +116,23 @@ pub async fn spoil_settled(disk: &Arc<SimDisk>, path: &str, space: &Space, rando
                 column.clone()
             }
         };
-        let start = row.slabs[index].offset_bytes + HEAD_BYTES;
+        let copies = usize::from(record.shape.layout.copies());
+        let place = |slab: &SlabMap, block: u64| {
+            let disk = world.disk(slab.path.trim_start_matches("/sim/").parse().expect("a number"));
+            (disk, slab.offset_bytes + HEAD_BYTES + block * BLOCK_BYTES)
+        };
+        let column = index / copies * copies..(index / copies + 1) * copies;
         for (first, end) in runs {
             for _ in 0..random.range(0..4u32) {
                 let block = u64::from(random.range(first..end));
-                Spoiled::block(disk, start + block * BLOCK_BYTES, random);
-                count += 1;
+                let (disk, at) = place(&row.slabs[index], block);
+                let others =
+                    column.clone().filter(|other| *other != index).map(|other| place(&row.slabs[other], block)).collect();
+                rotten.push(Rotten { spoiled: Spoiled::block(&disk, at, random), others });
             }
         }
     }
-    count
+    rotten
 }
 
 /// Whether a scrub tells what is wrong where one piece or copy is.

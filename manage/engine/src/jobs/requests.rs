@@ -173,16 +173,17 @@ impl Engine {
     /// If there is none, it came to another end, or its step does not end.
     pub async fn cancel_job(&self, id: u64) -> Answer<JobChanged> {
         let before = self.job(id)?;
-        match before.state {
-            JobState::Cancelled => return Ok(JobChanged { changed: false, job: before }),
-            JobState::Done | JobState::Failed => {
-                let message = format!("it has ended: {}", holdfast_api::word(&before.state));
-                return Err(conflict(name(id), message, "ask for the work anew"));
-            }
-            JobState::Queued | JobState::Running | JobState::Paused => {}
+        if before.state == JobState::Cancelled {
+            return Ok(JobChanged { changed: false, job: before });
         }
         self.cancel_jobs(|record| record.id == id).await?;
-        Ok(JobChanged { changed: true, job: self.job(id)? })
+        // It may have come to its end before, or just now.
+        let job = self.job(id)?;
+        if job.state != JobState::Cancelled {
+            let message = format!("it has ended: {}", holdfast_api::word(&job.state));
+            return Err(conflict(name(id), message, "ask for the work anew"));
+        }
+        Ok(JobChanged { changed: true, job })
     }
 
     /// Cancels all jobs of a pool, or those of one space of it.

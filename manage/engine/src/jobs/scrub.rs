@@ -39,7 +39,9 @@ pub(super) async fn run(site: &Site, control: &Control) -> Result<Outcome, Ended
     let begun = control.resume_point().unwrap_or_default();
     let mut found = Verified::default();
     for space in &site.spaces {
-        control.progress.skip(space.scrub_bytes(0) - space.scrub_bytes(begun.chunk));
+        // Rows may be allotted between the two.
+        let left = space.scrub_bytes(begun.chunk);
+        control.progress.skip(space.scrub_bytes(0).saturating_sub(left));
         let passed = |chunk, found: &Verified| control.set_resume_point(Some(begun.after(chunk, found)));
         found = space.scrub_from(begun.chunk, control, &passed).await?;
     }

@@ -1,0 +1,184 @@
+//! Rows that cannot be opened when the journal is read: what it has for them stays there until they can, and all others are served.
+//!
+//! The log goes round meanwhile: what is set aside in its oldest record is copied to its end, all that is of a row in one record, so
+//! that a crash finds what it tells in its order.
+//!
+//! Invariant: a row of which something was set aside is served only once that is carried out, and the records that tell of it stay
+//! in the log until then.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, MutexGuard};
+
+use holdfast_device::{IoError, IoErrorKind};
+use holdfast_model::BLOCK_BYTES;
+use holdfast_model::wire::Crc32c;
+use holdfast_pool::Severity;
+
+use crate::row::Row;
+use crate::space::{Inner, UsedRow};
+
+use super::found::FoundRecord;
+use super::journal::{Draft, Journal};
+use super::record::MOST_ENTRIES;
+use super::replay::{Stamps, Told};
+
+/// The share of the journal that is copied to its end again and again, at most.
+const COPIED_SHARE: u64 = 16;
+
+/// What the journal has for a row that could not be opened.
+#[derive(Clone)]
+pub struct Aside {
+    records: Vec<FoundRecord>,
+    voids: Arc<Stamps>,
+    /// Why it could not be opened.
+    why: String,
+}
+
+impl Inner {
+    fn aside(&self) -> MutexGuard<'_, BTreeMap<u32, Aside>> {
+        self.backlog.aside.lock().expect("no panic while held")
+    }
+
+    /// The row of a chunk for what a record tells of it; `None` where it has none. One that cannot be opened gets the record set aside.
+    pub(super) async fn row_to_replay(
+        &self,
+        chunk: u32,
+        record: &FoundRecord,
+        voids: &Arc<Stamps>,
+    ) -> Result<Option<UsedRow>, IoError> {
+        loop {
+            if let Some(row) = self.used_row(chunk) {
+                return Ok(Some(row));
+            }
+            let _one = self.chunk_lock(chunk).lock().await;
+            // What comes later in the log is carried out later.
+            let known = self.aside().get(&chunk).map(|aside| aside.why.clone());
+            let why = match known {
+                Some(why) => why,
+                None => match self.load_row(chunk).await {
+                    Ok(Some(_)) => continue,
+                    Ok(None) => return Ok(None),
+                    Err(error) => error.to_string(),
+                },
+            };
+            self.set_aside(chunk, record, voids, why);
+            return Ok(None);
+        }
+    }
+
+    fn set_aside(&self, chunk: u32, record: &FoundRecord, voids: &Arc<Stamps>, why: String) {
+        let mut aside = self.aside();
+        let kept = aside.entry(chunk).or_insert_with(|| Aside { records: Vec::new(), voids: voids.clone(), why });
+        if kept.records.last().is_none_or(|last| last.end != record.end) {
+            // Its blocks are read again: there may be more of them than memory takes.
+            kept.records.push(FoundRecord { blocks: None, ..record.clone() });
+        }
+    }
+
+    /// Carries out what was set aside of a row that was opened just now, and is not served yet.
+    pub async fn carry_out_aside(&self, row: &Arc<Row>) -> Result<(), IoError> {
+        let Some(Aside { records, voids, .. }) = self.aside().get(&row.chunk).cloned() else { return Ok(()) };
+        let Some(journal) = self.backlog.journal.load_full() else {
+            return Err(IoError::new(IoErrorKind::Gone, format!("the journal of space {} is being read", self.path())));
+        };
+        let carried_out = async {
+            for record in &records {
+                let brought = self.blocks_of(&journal, record).await?;
+                for told in self.told_by(record, &brought, &voids).into_iter().filter(|told| told.chunk == row.chunk) {
+                    self.replay_entry(row, &told, record).await?;
+                }
+            }
+            Ok(())
+        };
+        let carried_out = carried_out.await;
+        match carried_out {
+            Ok(()) => drop(self.aside().remove(&row.chunk)),
+            Err(_) => {
+                self.forget_touched(row);
+                self.forget_waiting(row);
+            }
+        }
+        carried_out
+    }
+
+    /// Copies what is set aside in the log's oldest record to its end, where that is little.
+    pub(super) async fn carry_aside_on(&self, journal: &Journal) -> Result<(), IoError> {
+        let Some((chunk, Aside { records, voids, why })) = self.oldest_aside(journal) else { return Ok(()) };
+        // Whoever opens the row carries out what is set aside, and writes to it what comes after that.
+        let Ok(_one) = self.chunk_lock(chunk).try_lock() else { return Ok(()) };
+        let is_last = |aside: &Aside| aside.records.last().map(|record| record.end) == records.last().map(|record| record.end);
+        if !self.aside().get(&chunk).is_some_and(is_last) {
+            return Ok(());
+        }
+        let mut draft = Draft::default();
+        let mut crc = Crc32c::new();
+        for record in &records {
+            let brought = self.blocks_of(journal, record).await?;
+            let told = self.told_by(record, &brought, &voids);
+            for Told { entry, band, blocks, .. } in told.into_iter().filter(|told| told.chunk == chunk) {
+                crc.add(&blocks);
+                draft.entries.push(*entry);
+                draft.blocks.push(blocks);
+                draft.bands.push((chunk, band));
+            }
+        }
+        let fits = draft.entries.len() <= MOST_ENTRIES && draft.bytes() <= journal.capacity() / COPIED_SHARE;
+        if draft.entries.is_empty() || !fits {
+            return Ok(());
+        }
+        let Some((record, end)) = self.append(&draft, true).await? else { return Ok(()) };
+        let bytes: u64 = draft.blocks.iter().map(|blocks| blocks.len() as u64).sum();
+        let copied = FoundRecord { record, entries: draft.entries, blocks: None, blocks_at: end - bytes, end, crc: crc.value() };
+        self.aside().insert(chunk, Aside { records: vec![copied], voids, why });
+        Ok(())
+    }
+
+    /// What is set aside in the oldest record, where all that is set aside takes so little of the log that it can be copied.
+    fn oldest_aside(&self, journal: &Journal) -> Option<(u32, Aside)> {
+        let aside = self.aside();
+        if aside.is_empty() {
+            return None;
+        }
+        let oldest = journal.oldest()?;
+        let brought = |record: &FoundRecord, chunk: u32| -> u64 {
+            let own = record.entries.iter().zip(&record.record.bands).filter(|(_, (of, _))| *of == chunk);
+            own.map(|(entry, _)| u64::from(entry.blocks()) * BLOCK_BYTES + entry.bytes()).sum()
+        };
+        let of_chunk = |(chunk, aside): (&u32, &Aside)| aside.records.iter().map(|record| brought(record, *chunk)).sum::<u64>();
+        let bytes: u64 = aside.iter().map(|of| of_chunk(of) + BLOCK_BYTES).sum();
+        let is_oldest = |(_, aside): &(&u32, &Aside)| aside.records.iter().any(|record| Arc::ptr_eq(&record.record, &oldest));
+        let found = aside.iter().filter(|_| bytes <= journal.capacity() / COPIED_SHARE).find(is_oldest);
+        found.map(|(chunk, aside)| (*chunk, aside.clone()))
+    }
+
+    /// The row of a chunk is gone, and what was set aside of it.
+    pub fn forget_aside(&self, chunk: u32) {
+        self.aside().remove(&chunk);
+    }
+
+    /// Refuses to empty the journal while it keeps something for rows that cannot be opened.
+    pub(super) fn check_none_aside(&self) -> Result<(), IoError> {
+        let Some(chunks) = self.chunks_aside() else { return Ok(()) };
+        let path = self.path();
+        let why = format!("the journal of space {path} stays as it is while it keeps writes to {chunks}");
+        Err(IoError::new(IoErrorKind::Gone, why))
+    }
+
+    /// Says that something was set aside.
+    pub(super) fn tell_aside(&self) {
+        let Some(chunks) = self.chunks_aside() else { return };
+        let cause = format!("its journal keeps writes to {chunks}");
+        let next = "attach the disks that are missing; all else is served, but takes small writes only until the journal is full";
+        self.pool.emit(Severity::Error, format!("space {}", self.path()), cause, next);
+    }
+
+    fn chunks_aside(&self) -> Option<String> {
+        let aside = self.aside();
+        let (first, Aside { why, .. }) = aside.first_key_value()?;
+        let others = match aside.len() {
+            1 => String::new(),
+            count => format!(" and {} others", count - 1),
+        };
+        Some(format!("chunk {first}{others}, which cannot be opened: {why}"))
+    }
+}
