@@ -12,7 +12,8 @@ use crate::{BUSY, StoreError, failed};
 /// What `application_id` says of a store of this program ("HfCf").
 pub(crate) const APPLICATION: i64 = 0x4866_4366;
 
-const MIGRATIONS: &[&str] = &["CREATE TABLE documents (name TEXT PRIMARY KEY, content TEXT NOT NULL) STRICT;
+const MIGRATIONS: &[&str] = &[
+    "CREATE TABLE documents (name TEXT PRIMARY KEY, content TEXT NOT NULL) STRICT;
      CREATE TABLE accounts (
          name TEXT PRIMARY KEY,
          role TEXT NOT NULL,
@@ -56,7 +57,11 @@ const MIGRATIONS: &[&str] = &["CREATE TABLE documents (name TEXT PRIMARY KEY, co
          bytes INTEGER NOT NULL
      ) STRICT;
      CREATE INDEX audit_account ON audit (account, id);
-     CREATE INDEX audit_object ON audit (object, id);"];
+     CREATE INDEX audit_object ON audit (object, id);",
+    // Which share of the log a record is in: 0 for what was logged before there were shares.
+    "ALTER TABLE audit ADD COLUMN share INTEGER NOT NULL DEFAULT 0;
+     CREATE INDEX audit_share ON audit (share, id);",
+];
 
 /// The newest format that this program knows.
 pub const NEWEST: i64 = MIGRATIONS.len() as i64;
