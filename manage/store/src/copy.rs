@@ -90,18 +90,18 @@ fn parts(connection: &Connection) -> rusqlite::Result<Vec<(String, String, Optio
 /// Makes sure that `path` is a whole store of a version that this program knows, in one file.
 fn check(path: &Path) -> Result<(), StoreError> {
     let explain = failed(path, "read it");
-    let mut connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(&explain)?;
+    let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(&explain)?;
     let damaged = |reason: String| StoreError::Damaged { path: path.into(), reason };
-    if schema::version(&connection, path)? == 0 {
+    let version = schema::version(&connection, path)?;
+    if version == 0 {
         return Err(damaged("there is nothing in it".into()));
     }
     let verdict: String = connection.pragma_query_value(None, "integrity_check", |row| row.get(0)).map_err(&explain)?;
     if verdict != "ok" {
         return Err(damaged(verdict.lines().next().unwrap_or_default().into()));
     }
-    schema::prepare(&mut connection, path)?;
     let mut new = Connection::open_in_memory().map_err(&explain)?;
-    schema::prepare(&mut new, path)?;
+    schema::prepare_to(&mut new, path, version)?;
     if parts(&connection).map_err(&explain)? != parts(&new).map_err(&explain)? {
         return Err(damaged("its tables are not those of a store".into()));
     }

@@ -82,13 +82,18 @@ pub(crate) fn version(connection: &Connection, path: &Path) -> Result<i64, Store
 
 /// Sets `connection` up and does the migrations that are missing.
 pub(crate) fn prepare(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
+    prepare_to(connection, path, NEWEST)
+}
+
+/// The same, up to the format `newest`.
+pub(crate) fn prepare_to(connection: &mut Connection, path: &Path, newest: i64) -> Result<(), StoreError> {
     let explain = failed(path, "set it up");
     connection.busy_timeout(BUSY).map_err(&explain)?;
     let done = version(connection, path)?;
     connection.pragma_update(None, "journal_mode", "wal").map_err(&explain)?;
     connection.pragma_update(None, "synchronous", "full").map_err(&explain)?;
     connection.pragma_update(None, "foreign_keys", true).map_err(&explain)?;
-    for (number, migration) in (1..).zip(MIGRATIONS).skip(done as usize) {
+    for (number, migration) in (1..).zip(MIGRATIONS).take(newest as usize).skip(done as usize) {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(&explain)?;
         transaction.execute_batch(migration).map_err(&explain)?;
         transaction.pragma_update(None, "application_id", APPLICATION).map_err(&explain)?;

@@ -182,6 +182,7 @@ fn a_file_that_is_no_store_in_all_parts_is_refused() {
         ("trigger", "CREATE TRIGGER t AFTER INSERT ON audit BEGIN DELETE FROM accounts; END"),
         ("view", "DROP TABLE sessions; CREATE VIEW sessions AS SELECT 1 AS hash"),
         ("missing", "DROP TABLE audit"),
+        ("older", "DROP TABLE audit; PRAGMA user_version = 1"),
     ] {
         let bad = folder.path().join(name);
         fs::copy(&good, &bad).unwrap();
