@@ -125,6 +125,7 @@ impl Access {
     /// If it is not there, would leave no administrator, or the password cannot be.
     pub async fn set_account(&self, name: &str, request: SetAccount) -> Answer<AccountChanged> {
         let before = self.tables().accounts.get(name).cloned().ok_or_else(|| missing(name))?;
+        let asks_for_password = request.password.is_some();
         let password_hash = match request.password {
             Some(password) => {
                 password::acceptable(name, &password)?;
@@ -134,7 +135,12 @@ impl Access {
             None => None,
         };
         let _changing = self.changing.lock().await;
+        let looked_at = before.password_hash;
         let before = self.tables().accounts.get(name).cloned().ok_or_else(|| missing(name))?;
+        if asks_for_password && before.password_hash != looked_at {
+            let message = "somebody else set another password just now";
+            return Err(ApiError::new(Code::Conflict, format!("account {name}"), message, "look at it, then try again"));
+        }
         let mut after = before.clone();
         after.role = request.role.map_or(after.role, |role| role.to_string());
         after.enabled = request.enabled.unwrap_or(after.enabled);

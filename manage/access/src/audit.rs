@@ -1,9 +1,10 @@
 //! The audit log: every change, with the object before and after.
 //!
-//! Invariants: a record holds no secret; an object of any size takes a bounded part of the log.
+//! Invariants: a record holds no secret, and no character that a terminal would obey or a reader not see; an object of any size
+//! takes a bounded part of the log.
 
 use holdfast_api::{AuditRecord, Role, Via, word};
-use holdfast_store::{AuditRow, AuditWhich};
+use holdfast_store::{AuditRow, AuditShare, AuditWhich};
 use serde_json::{Map, Value, json};
 
 use crate::{Access, Answer, time};
@@ -40,6 +41,8 @@ pub struct Change {
     pub status: u16,
     /// The request's id.
     pub request_id: String,
+    /// In which share of the log it goes.
+    pub share: AuditShare,
 }
 
 /// Blanks out whatever the names of `value`'s members say to be a secret.
@@ -83,8 +86,14 @@ fn bounded(before: Option<Value>, after: Option<Value>) -> (Option<String>, Opti
     (shorten(whole.0), shorten(whole.1))
 }
 
+/// Whether a character does something instead of being seen: moves the cursor, or turns the direction of what follows.
+fn acts(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+}
+
 fn short(text: &str) -> String {
-    text.chars().take(TEXT_BYTES).collect()
+    text.chars().take(TEXT_BYTES).map(|character| if acts(character) { '\u{fffd}' } else { character }).collect()
 }
 
 fn record(row: AuditRow) -> AuditRecord {
@@ -130,7 +139,8 @@ impl Access {
             before,
             after,
             status: change.status,
-            request_id: change.request_id,
+            request_id: short(&change.request_id),
+            share: change.share,
         };
         self.stored(move |store| store.audit_append(&row)).await
     }

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Invariants: a request has an identity or none, and its role is never more than its account's now; secrets are kept as
-//! hashes only; what is in memory is what is in the store; every table has a limit, and whoever meets it is told so.
+//! hashes only; what is in memory is what is in the store, but for logins while that cannot be written; every table has a limit, and
+//! whoever meets it is told so.
 
 mod accounts;
 mod audit;
@@ -47,6 +48,9 @@ impl From<ApiError> for Denied {
         Self { error, retry_after: None }
     }
 }
+
+/// How often it is looked whether somebody still counts who follows what goes on.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 /// What callers are answered.
 pub type Answer<T> = Result<T, ApiError>;
@@ -194,12 +198,36 @@ impl Access {
         done.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))
     }
 
-    /// Writes a copy of the store to `target`, a file that is not there yet.
+    /// A copy of the store, as an open file without a name.
     ///
     /// # Errors
     /// If it cannot be written.
-    pub async fn backup(&self, target: std::path::PathBuf) -> Answer<()> {
-        self.stored(move |store| store.backup(&target)).await
+    pub async fn backup(&self) -> Answer<std::fs::File> {
+        self.stored(Store::passing_copy).await
+    }
+
+    /// Whether what `identity` proved counts still.
+    fn counts(&self, identity: &Identity) -> bool {
+        let (now, tables) = (self.now_ms(), self.tables());
+        let enabled = || tables.accounts.get(&identity.account).is_some_and(|account| account.enabled);
+        match identity.via {
+            Via::Socket => true,
+            Via::Session | Via::Setup => {
+                let session = identity.session.and_then(|hash| tables.sessions.get(&hash));
+                session.is_some_and(|row| !self.has_ended(row, now)) && enabled()
+            }
+            Via::Token => {
+                let token = tables.tokens.values().find(|row| Some(&row.id) == identity.token.as_ref());
+                token.is_some_and(|row| now < row.expires_ms) && enabled()
+            }
+        }
+    }
+
+    /// Ends, within a few seconds, when `identity` counts no more; what goes on for long ends with it.
+    pub async fn ended(&self, identity: &Identity) {
+        while self.counts(identity) {
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
     }
 }
 
@@ -214,7 +242,7 @@ pub fn time(ms: i64) -> String {
 }
 
 /// The addresses that one who has an IPv6 network can choose from count as one.
-fn network(address: IpAddr) -> IpAddr {
+pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(six) => IpAddr::V6((u128::from(six) & !u128::from(u64::MAX)).into()),
         four => four,

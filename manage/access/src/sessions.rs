@@ -6,7 +6,7 @@
 use std::net::IpAddr;
 
 use holdfast_api::{ApiError, ChangePassword, Code, Login, Session, Via};
-use holdfast_store::SessionRow;
+use holdfast_store::{SessionRow, Store, StoreError};
 
 use crate::{Access, Answer, Denied, Identity, hex, network, password, random_secret, role, sha256, time};
 
@@ -53,7 +53,7 @@ impl Access {
         })?;
         let hash = self.tables().accounts.get(&request.name).filter(|row| row.enabled).map(|row| row.password_hash.clone());
         let password = if request.password.len() <= password::LONGEST { request.password } else { String::new() };
-        let right = self.passwords.matches(password, hash).await.map_err(|error| {
+        let right = self.passwords.matches(password, hash.clone()).await.map_err(|error| {
             self.throttle.took_back(&name, from);
             Denied { error, retry_after: Some(std::time::Duration::from_secs(1)) }
         })?;
@@ -62,11 +62,12 @@ impl Access {
         }
         self.throttle.succeeded(&name, from);
         let _changing = self.changing.lock().await;
+        // Another password may have been set while this one was looked at.
         let row = self.tables().accounts.get(&request.name).filter(|row| row.enabled).cloned();
-        let Some(mut row) = row else { return Err(wrong().into()) };
+        let Some(mut row) = row.filter(|row| Some(&row.password_hash) == hash.as_ref()) else { return Err(wrong().into()) };
         row.last_login_ms = Some(self.now_ms());
         let kept = row.clone();
-        self.stored(move |store| store.put_account(&kept)).await?;
+        self.kept_if_possible(move |store| store.put_account(&kept)).await;
         self.tables().accounts.insert(row.name.clone(), row);
         Ok(self.begin_session(&request.name, Via::Session).await?)
     }
@@ -76,17 +77,25 @@ impl Access {
         let secret = random_secret().ok_or_else(no_luck)?;
         let now = self.now_ms();
         let row = SessionRow { hash: sha256(secret.as_bytes()), account: account.into(), created_ms: now, seen_ms: now };
-        self.drop_ended(now).await?;
+        self.drop_ended(now).await;
         let kept = row.clone();
-        self.stored(move |store| store.put_session(&kept)).await?;
+        self.kept_if_possible(move |store| store.put_session(&kept)).await;
         self.tables().sessions.insert(row.hash, row);
         let identity = self.session(&secret).ok_or_else(wrong)?;
         let session = Session { via, ..self.show_session(&identity) };
         Ok(LoggedIn { secret, session, seconds: self.settings.session_life.as_secs() })
     }
 
+    /// Writes what a login leaves in the store. Where it cannot be written, one who is to make room must still be able to log in; the
+    /// session ends with the daemon then.
+    async fn kept_if_possible(&self, act: impl FnOnce(&Store) -> Result<(), StoreError> + Send + 'static) {
+        if let Err(error) = self.stored(act).await {
+            tracing::warn!("a login is not kept over a restart: {error}");
+        }
+    }
+
     /// Forgets sessions that have ended, and the oldest of accounts that have too many.
-    async fn drop_ended(&self, now: i64) -> Answer<()> {
+    async fn drop_ended(&self, now: i64) {
         let ended: Vec<[u8; 32]> = {
             let tables = self.tables();
             let mut live: Vec<&SessionRow> = tables.sessions.values().filter(|row| !self.has_ended(row, now)).collect();
@@ -101,15 +110,17 @@ impl Access {
             tables.sessions.keys().filter(|hash| !kept.contains(*hash)).copied().collect()
         };
         for hash in ended {
-            self.stored(move |store| store.delete_session(&hash)).await?;
             self.tables().sessions.remove(&hash);
+            self.kept_if_possible(move |store| store.delete_session(&hash)).await;
         }
-        Ok(())
     }
 
-    fn has_ended(&self, row: &SessionRow, now: i64) -> bool {
-        now >= row.seen_ms + self.settings.session_idle.as_millis() as i64
+    pub(crate) fn has_ended(&self, row: &SessionRow, now: i64) -> bool {
+        let idle = self.settings.session_idle.as_millis() as i64;
+        now >= row.seen_ms + idle
             || now >= row.created_ms + self.settings.session_life.as_millis() as i64
+            // Made while the clock was far ahead: nobody knows how old it is.
+            || now < row.created_ms - idle
     }
 
     /// Whose session the cookie `secret` stands for.
@@ -181,14 +192,27 @@ impl Access {
             error: ApiError::new(Code::Throttled, &*object, "too many wrong passwords", "wait a little"),
             retry_after: Some(wait),
         })?;
-        if !self.passwords.matches(request.current, Some(hash)).await? {
+        let busy = |error| {
+            self.throttle.took_back(&identity.account, from);
+            Denied { error, retry_after: Some(std::time::Duration::from_secs(1)) }
+        };
+        if !self.passwords.matches(request.current, Some(hash.clone())).await.map_err(busy)? {
             let next = "check it; an administrator can set a new one";
             return Err(ApiError::new(Code::Forbidden, object, "the current password is wrong", next).into());
         }
         self.throttle.succeeded(&identity.account, from);
-        let hash = self.passwords.hash(request.new).await?;
+        let new = self.passwords.hash(request.new).await?;
         let _changing = self.changing.lock().await;
-        self.replace_account(&identity.account, Some(session), |row| row.password_hash = hash).await?;
+        let is_as_it_was = {
+            let tables = self.tables();
+            let same = tables.accounts.get(&identity.account).is_some_and(|row| row.password_hash == hash);
+            same && tables.sessions.contains_key(&session)
+        };
+        if !is_as_it_was {
+            let message = "another password was set, or the session ended, in the meantime";
+            return Err(ApiError::new(Code::Conflict, object, message, "log in and try again").into());
+        }
+        self.replace_account(&identity.account, Some(session), |row| row.password_hash = new).await?;
         Ok(())
     }
 }

@@ -9,7 +9,10 @@ use holdfast_api::{ApiError, Code, Role, Setup, Via};
 use holdfast_store::AccountRow;
 
 use crate::sessions::LoggedIn;
-use crate::{Access, Answer, accounts, password, random_secret, sha256};
+use crate::{Access, Denied, accounts, network, password, random_secret, sha256};
+
+/// As whose tries those of the link are counted: no account has this name.
+const NOBODY: &str = "";
 
 pub(crate) struct Link {
     hash: [u8; 32],
@@ -36,20 +39,25 @@ impl Access {
     /// Makes the first administrator, and logs it in.
     ///
     /// # Errors
-    /// If there is an account, the token is not the link's or has ended, or name or password cannot be.
-    pub async fn set_up(&self, request: Setup, from: IpAddr) -> Answer<LoggedIn> {
+    /// If there is an account, the token is not the link's or has ended, name or password cannot be, or it was tried too often.
+    pub async fn set_up(&self, request: Setup, from: IpAddr) -> Result<LoggedIn, Denied> {
         let _changing = self.changing.lock().await;
         if !self.needs_setup() {
             let next = "log in, or ask an administrator for an account";
-            return Err(ApiError::new(Code::Conflict, "setup", "there is an account already", next));
+            return Err(ApiError::new(Code::Conflict, "setup", "there is an account already", next).into());
         }
-        let now = self.now_ms();
+        let (now, network) = (self.now_ms(), network(from));
+        self.throttle.begin(NOBODY, network, now).map_err(|wait| Denied {
+            error: ApiError::new(Code::Throttled, "setup", "too many wrong links", "try again in a moment"),
+            retry_after: Some(wait),
+        })?;
         let hash = sha256(request.token.as_bytes());
         let counts = |link: &Link| link.hash == hash && now < link.until_ms;
         if !self.setup.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(counts) {
             let next = "use the link that the daemon printed last; a restart prints a new one";
-            return Err(ApiError::new(Code::NotAuthenticated, "setup", "the link's token is wrong or has ended", next));
+            return Err(ApiError::new(Code::NotAuthenticated, "setup", "the link's token is wrong or has ended", next).into());
         }
+        self.throttle.succeeded(NOBODY, network);
         accounts::named(&request.name)?;
         password::acceptable(&request.name, &request.password)?;
         let row = AccountRow {
@@ -65,6 +73,6 @@ impl Access {
         self.tables().accounts.insert(row.name.clone(), row);
         *self.setup.lock().unwrap_or_else(PoisonError::into_inner) = None;
         tracing::info!(account = request.name, %from, "the first administrator was made");
-        self.begin_session(&request.name, Via::Setup).await
+        Ok(self.begin_session(&request.name, Via::Setup).await?)
     }
 }

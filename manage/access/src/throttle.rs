@@ -3,7 +3,7 @@
 //! ```text
 //!   who                  fails freely   then waits
 //!   account + address    5 times        1 s, doubled up to a minute
-//!   address              20 times       1 s, doubled up to a minute
+//!   address              20 times       1 s, doubled up to a minute, but not accounts that logged in there before
 //!   account              50 times       1 s, doubled up to two, but not at addresses where it logged in before
 //! ```
 //!
@@ -79,9 +79,9 @@ impl Throttle {
     }
 
     fn keys(tries: &Tries, account: &str, address: IpAddr) -> Vec<Key> {
-        let mut keys = vec![Key::Pair(account.into(), address), Key::Address(address)];
+        let mut keys = vec![Key::Pair(account.into(), address)];
         if !tries.known.iter().any(|(name, from)| name == account && *from == address) {
-            keys.push(Key::Account(account.into()));
+            keys.extend([Key::Address(address), Key::Account(account.into())]);
         }
         keys
     }
@@ -90,12 +90,15 @@ impl Throttle {
     pub(crate) fn begin(&self, account: &str, address: IpAddr, now_ms: i64) -> Result<(), Duration> {
         let mut tries = self.tries.lock().unwrap_or_else(PoisonError::into_inner);
         let keys = Self::keys(&tries, account, address);
-        let waits = keys.iter().filter_map(|key| {
-            let entry = tries.entries.get(key)?;
+        let mut wait = 0;
+        for key in &keys {
+            let Some(entry) = tries.entries.get_mut(key) else { continue };
             // A clock that was set back lengthens no wait.
-            Some((entry.until_ms - now_ms).min(key.longest_ms(self.settings)))
-        });
-        let wait = waits.max().unwrap_or(0);
+            if now_ms < entry.last_ms {
+                (entry.until_ms, entry.last_ms) = (entry.until_ms - (entry.last_ms - now_ms), now_ms);
+            }
+            wait = wait.max((entry.until_ms - now_ms).min(key.longest_ms(self.settings)));
+        }
         if wait > 0 {
             return Err(Duration::from_millis(wait as u64));
         }
@@ -182,7 +185,19 @@ mod tests {
         }
         assert_eq!(waits, [1, 2, 4, 8, 16, 32, 60, 60]);
         assert_eq!(throttle.begin("ann", HERE, -1 << 40).unwrap_err().as_secs(), 60, "a clock that was set back");
+        throttle.begin("ann", HERE, (-1 << 40) + 60_000).expect("the wait is over when it has passed by the new clock");
         throttle.begin("bob", HERE, now).unwrap();
+    }
+
+    #[test]
+    fn a_neighbour_who_guesses_hinders_nobody_who_logged_in_there_before() {
+        let throttle = Throttle::new(ThrottleSettings::default());
+        throttle.begin("ann", HERE, 0).unwrap();
+        throttle.succeeded("ann", HERE);
+        let refused = (0..100).filter(|number| throttle.begin(&format!("x{number}"), HERE, 1).is_err()).count();
+        assert!(refused > 70, "{refused}");
+        throttle.begin("ann", HERE, 1).unwrap();
+        throttle.begin("bob", HERE, 1).unwrap_err();
     }
 
     #[test]

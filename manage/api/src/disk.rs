@@ -184,7 +184,7 @@ pub struct ReplaceDisk {
     /// The disk that comes in its stead, a new one or one of the pool: path, serial number or id. If left out, the other disks take over.
     #[serde(default)]
     pub new: Option<String>,
-    /// Takes a new disk that carries something else; what it carries is lost.
+    /// Takes a new disk that carries something else; what it carries is lost, so only administrators may.
     #[serde(default)]
     pub force: bool,
     /// How much the job makes way for clients.

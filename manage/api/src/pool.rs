@@ -189,7 +189,7 @@ pub struct CreatePool {
 pub struct AddDisks {
     /// Absolute paths, serial numbers or ids.
     pub disks: Vec<String>,
-    /// Takes disks that carry something else; what they carry is lost.
+    /// Takes disks that carry something else; what they carry is lost, so only administrators may.
     #[serde(default)]
     pub force: bool,
 }

@@ -195,7 +195,7 @@ pub struct ConvertSpace {
     /// Its new size, a multiple of 4 KiB; as it is if left out. A smaller one is refused while data lies beyond it.
     #[serde(default)]
     pub size_bytes: Option<u64>,
-    /// Gives up what lies beyond a smaller size.
+    /// Gives up what lies beyond a smaller size; only administrators may.
     #[serde(default)]
     pub discard_beyond: bool,
     /// How much the job makes way for clients.

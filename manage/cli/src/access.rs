@@ -39,6 +39,8 @@ pub async fn account_command(client: &Client, json: bool, command: AccountComman
             let answer: AccountChanged = client.patch(&path(&account), &request).await?;
             tell(json, &answer, answer.changed, format!("account {} is set", answer.account.name))
         }
+        // Asked of a server by a session of its own, before there is a client.
+        AccountCommand::Password => Ok(()),
         AccountCommand::Delete { account } => tell_gone(json, &client.delete::<Changed>(&path(&account)).await?),
     }
 }
@@ -91,7 +93,9 @@ pub async fn backup(client: &Client, json: bool, file: &Path) -> Result<()> {
     let mut name = file.as_os_str().to_owned();
     name.push(".part");
     let part = Path::new(&name);
-    let opened = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(part);
+    // Made here and by nobody else: what somebody put there would have their rights, or lead elsewhere.
+    let _ = fs::remove_file(part);
+    let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(part);
     let mut target = opened.with_context(|| format!("file {}: it cannot be made", part.display()))?;
     let done = client.download("/backup", &mut target).await.and_then(|bytes| {
         target.sync_all().and_then(|()| fs::rename(part, file)).with_context(|| format!("file {shown}: it cannot be written"))?;

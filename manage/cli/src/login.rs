@@ -4,8 +4,8 @@
 
 use std::io::{self, BufRead, IsTerminal};
 
-use anyhow::{Context, Result, anyhow};
-use holdfast_api::{Changed, CreateToken, ErrorBody, Session, TokenCreated};
+use anyhow::{Context, Result, anyhow, bail};
+use holdfast_api::{ChangePassword, Changed, CreateToken, ErrorBody, Session, TokenCreated};
 use http_body_util::BodyExt;
 use hyper::Method;
 use hyper::header::SET_COOKIE;
@@ -94,6 +94,30 @@ pub async fn login(options: Login, json: bool) -> Result<()> {
         made.token.expires_at,
         holdfast_api::SERVER_VARIABLE
     ))
+}
+
+/// Gives the account that logged in to a server another password.
+pub async fn change_password(url: Option<&str>, json: bool) -> Result<()> {
+    let url = url.context(
+        "account password: it is not known of which account; next: name the server that you logged in to with --server, or use \
+         'holdfast account set NAME --password' on the server itself",
+    )?;
+    let server = servers::find(url)?;
+    let (place, pinned, account) = (Place::parse(&server.url)?, server.fingerprint, server.account);
+    crate::trust::connect(&place, pinned.as_deref()).await?;
+    let current = password(&format!("Password of {account} at {}: ", place.url()))?;
+    let new = password(&format!("New password of {account}: "))?;
+    if io::stdin().is_terminal() && password("Once more: ")? != new {
+        bail!("account {account}: the new password was not written the same twice; next: try again");
+    }
+    let (_, client) = begin(&place, pinned.as_deref(), &account, current.clone()).await?;
+    let done: Result<Changed> = client.post("/session/password", &ChangePassword { current, new }).await;
+    let _: Result<Changed> = client.delete("/session").await;
+    let done = done?;
+    if json {
+        return print_json(&done);
+    }
+    print_line(&format!("{}; its other sessions ended, its tokens still count", done.message))
 }
 
 /// Removes the token for a server, there and here.

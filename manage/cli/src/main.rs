@@ -22,7 +22,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::Parser;
 
-use arguments::{Arguments, Command};
+use arguments::{AccountCommand, Arguments, Command};
 use client::Client;
 
 /// Threads of the daemon's management; I/O has its own.
@@ -64,6 +64,7 @@ fn run(arguments: Arguments) -> Result<()> {
             Command::Login(options) => return login::login(options, json).await,
             Command::Logout => return login::logout(server.as_deref(), json).await,
             Command::Restore(options) => return access::restore(json, options),
+            Command::Account(AccountCommand::Password) => return login::change_password(server.as_deref(), json).await,
             other => other,
         };
         let client = match &server {

@@ -52,14 +52,19 @@ fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_header(header);
     rows.into_iter().for_each(|row| {
-        table.add_row(row);
+        table.add_row(row.iter().map(|cell| harmless(cell)));
     });
     table.lines().map(|line| line.trim().to_string()).collect::<Vec<_>>().join("\n")
 }
 
+/// A text without what a terminal would obey: names come from clients, disks and other machines.
+fn harmless(text: &str) -> String {
+    text.chars().map(|character| if character.is_control() { '\u{fffd}' } else { character }).collect()
+}
+
 fn facts(rows: &[(&str, String)]) -> String {
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    rows.iter().map(|(name, value)| format!("{name:<width$}  {value}")).collect::<Vec<_>>().join("\n")
+    rows.iter().map(|(name, value)| format!("{name:<width$}  {}", harmless(value))).collect::<Vec<_>>().join("\n")
 }
 
 fn size(bytes: u64) -> String {

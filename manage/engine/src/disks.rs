@@ -98,6 +98,22 @@ impl Engine {
         Ok(paths)
     }
 
+    /// Whether a disk is one that this server knows of itself: a block device, a file made or used as a disk, a member of a pool,
+    /// or what only a serial number or an id names.
+    ///
+    /// # Errors
+    /// If the daemon is stopping.
+    pub async fn knows_disk(&self, disk: &DiskRef) -> Answer<bool> {
+        let DiskRef::Path(path) = disk else { return Ok(true) };
+        let known = self.known_paths().await?;
+        let (path, real) = (path.clone(), known.clone());
+        let at_path = self.blocking(move || {
+            let named = real_path(&path);
+            real.iter().any(|known| real_path(known) == named)
+        });
+        Ok(known.contains(disk.as_str()) || at_path.await? || self.member(disk, disk.as_str()).is_some())
+    }
+
     /// Real paths of the disks in service of all imported pools, with the pool's name.
     pub(crate) fn pooled_paths(&self) -> BTreeMap<PathBuf, String> {
         let live = self.live();

@@ -1,9 +1,17 @@
-//! What a disk carries that is none of ours: the signatures that `blkid` finds on it.
+//! What a disk carries that is none of ours: the signatures that `blkid` finds on it, or data without any.
 //!
 //! Invariant: nothing here writes, and where nobody can tell, that is said.
 
+use std::fs::File;
+use std::io::{Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+
+use holdfast_model::BLOCK_BYTES;
+
+/// Up to here a disk that left a pool is all zeros.
+const FRONT_BYTES: u64 = 64 << 10;
 
 /// What `blkid` finds on the disk at `path`: a file system, a partition table, a member of something; `None` if nothing.
 ///
@@ -18,10 +26,26 @@ pub fn carries(path: &Path) -> Result<Option<String>, String> {
     })?;
     match output.status.code() {
         Some(0) => Ok(describe(&String::from_utf8_lossy(&output.stdout))),
-        Some(2) => Ok(None),
+        Some(2) => unsigned(path),
         Some(8) => Ok(Some("several signatures that contradict each other".into())),
         _ => Err(format!("blkid failed: {}", String::from_utf8_lossy(&output.stderr).trim())),
     }
+}
+
+/// Data without a signature: anything but zeros where ours is all wiped when a disk leaves a pool, in front and at the end.
+fn unsigned(path: &Path) -> Result<Option<String>, String> {
+    let read = || {
+        let mut file = File::open(path)?;
+        let size = file.seek(SeekFrom::End(0))? / BLOCK_BYTES * BLOCK_BYTES;
+        let mut holds = false;
+        for (from, bytes) in [(0, FRONT_BYTES.min(size)), (size.saturating_sub(BLOCK_BYTES), BLOCK_BYTES.min(size))] {
+            let mut data = vec![0; bytes as usize];
+            file.read_exact_at(&mut data, from)?;
+            holds |= data.iter().any(|byte| *byte != 0);
+        }
+        Ok::<_, std::io::Error>(holds.then(|| "data of a kind that nobody knows".into()))
+    };
+    read().map_err(|error| format!("it cannot be read: {error}"))
 }
 
 /// The search path with the system folders, which the path of a service or a plain user often lacks.
@@ -59,6 +83,12 @@ mod tests {
         let path = folder.path().join("disk");
         std::fs::write(&path, vec![0; 1 << 20]).unwrap();
         assert_eq!(carries(&path), Ok(None));
+        for at in [0, 5000, (1 << 20) - 1] {
+            let mut data = vec![0; 1 << 20];
+            data[at] = 7;
+            std::fs::write(&path, data).unwrap();
+            assert_eq!(carries(&path), Ok(Some("data of a kind that nobody knows".into())), "a byte at {at}");
+        }
         let mut table = vec![0; 1 << 20];
         table[446 + 4] = 0x83;
         table[446 + 8..446 + 12].copy_from_slice(&64u32.to_le_bytes());

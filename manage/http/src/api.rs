@@ -1,6 +1,7 @@
 //! What the API stands on: the engine, who may use it, and how it is served.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use axum::extract::FromRef;
@@ -21,12 +22,14 @@ pub struct Api {
     pub(crate) engine: Arc<Engine>,
     pub(crate) access: Arc<Access>,
     pub(crate) network: Arc<OnceLock<Network>>,
+    /// Whether the last change could not be written to the audit log.
+    pub(crate) unaudited: Arc<AtomicBool>,
 }
 
 impl Api {
     /// The API of `engine` for those whom `access` knows.
     pub fn new(engine: Arc<Engine>, access: Arc<Access>) -> Self {
-        Self { engine, access, network: Arc::default() }
+        Self { engine, access, network: Arc::default(), unaudited: Arc::default() }
     }
 }
 

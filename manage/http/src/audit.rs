@@ -3,6 +3,7 @@
 //! Invariant: once begun, change and record are done to their end, whether or not the client still waits.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::Request;
@@ -10,16 +11,17 @@ use axum::http::{Method, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use holdfast_access::{Change, Identity};
-use holdfast_api::{ApiError, BASE_PATH, Code};
+use holdfast_api::{ApiError, BASE_PATH, Code, Severity};
+use holdfast_store::AuditShare;
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 use tower::ServiceExt;
 use tracing::Instrument;
 
-use crate::api::Origin;
+use crate::api::{Api, Origin};
 use crate::guard::Guard;
 use crate::middleware::request_id;
-use crate::permissions::Rule;
+use crate::permissions::{Need, Rule};
 use crate::refusal::Refusal;
 
 /// The largest answer that is looked at.
@@ -32,8 +34,7 @@ fn object_path(path: &str, pattern: &str) -> String {
 
 fn object_name(path: &str) -> String {
     let name = path.strip_prefix(BASE_PATH).unwrap_or(path).trim_start_matches('/');
-    let text = percent_decode_str(name).decode_utf8_lossy();
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    percent_decode_str(name).decode_utf8_lossy().into_owned()
 }
 
 /// The object as it is shown now; none where it is not there.
@@ -62,6 +63,22 @@ async fn collected(response: Response) -> (Response, Option<Value>) {
             (Response::from_parts(parts, Body::from(bytes)), answer)
         }
         Err(_) => (Response::from_parts(parts, Body::from(Bytes::new())), None),
+    }
+}
+
+/// Writes a change down. Where that cannot be, the daemon's log has it, and whoever looks at events is told.
+pub(crate) async fn write(api: &Api, change: Change) {
+    let told = change.clone();
+    let Err(error) = api.access.record(change).await else {
+        api.unaudited.store(false, Ordering::Relaxed);
+        return;
+    };
+    let Change { account, from, operation, object, status, .. } = told;
+    tracing::error!(account, from, operation, object, status, "a change could not be written to the audit log: {error}");
+    if !api.unaudited.swap(true, Ordering::Relaxed) {
+        let cause = format!("changes and logins cannot be written down: {}", error.message);
+        let next = "make room on the disk of the state folder; until then the daemon's log has them";
+        api.engine.events().emit(Severity::Error, "audit log", &cause, next);
     }
 }
 
@@ -118,10 +135,13 @@ pub(crate) async fn run(
             after,
             status: response.status().as_u16(),
             request_id,
+            share: match (response.status().is_success(), rule.need) {
+                (true, Need::Role(_)) => AuditShare::Changes,
+                (true, _) => AuditShare::Own,
+                (false, _) => AuditShare::Attempts,
+            },
         };
-        if let Err(error) = guard.api.access.record(change).await {
-            tracing::error!("a change could not be written to the audit log: {error}");
-        }
+        write(&guard.api, change).await;
         response
     };
     let task = tokio::spawn(work.in_current_span());
@@ -140,7 +160,6 @@ mod tests {
         let pattern = "/api/v1/spaces/{pool}/{space}";
         assert_eq!(object_path("/api/v1/spaces/tank/vm/grow", pattern), "/api/v1/spaces/tank/vm");
         assert_eq!(object_name("/api/v1/disks/%2Fdev%2Fsda"), "disks//dev/sda");
-        assert_eq!(object_name("/api/v1/disks/a%0Ab%2"), "disks/a\u{fffd}b%2");
         assert_eq!(made(&serde_json::json!({ "changed": true, "pool": { "name": "tank" } })).unwrap().0, "tank");
     }
 }

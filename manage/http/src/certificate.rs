@@ -60,6 +60,8 @@ pub struct CertificateFiles {
 
 struct Loaded {
     config: Arc<ServerConfig>,
+    /// The certificate and those that lead to its authority.
+    chain: Vec<CertificateDer<'static>>,
     shown: Certificate,
     ends: i64,
 }
@@ -159,10 +161,10 @@ fn load(files: &CertificateFiles, self_signed: bool) -> Result<Loaded, Certifica
     let shown = Certificate { sha256_fingerprint: fingerprint(first), not_after, self_signed };
     let key = PrivateKeyDer::from_pem_slice(&read(&files.key)?).map_err(|error| unusable(&files.key, error.to_string()))?;
     let builder = ServerConfig::builder_with_provider(Arc::new(default_provider())).with_safe_default_protocol_versions();
-    let config = builder.and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key));
+    let config = builder.and_then(|builder| builder.with_no_client_auth().with_single_cert(chain.clone(), key));
     let mut config = config.map_err(|error| unusable(&files.certificate, error.to_string()))?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(Loaded { config: Arc::new(config), shown, ends })
+    Ok(Loaded { config: Arc::new(config), chain, shown, ends })
 }
 
 impl Tls {
@@ -199,8 +201,9 @@ impl Tls {
         }
         let loaded = load(&self.files, self.self_signed)?;
         let mut current = self.loaded.write().unwrap_or_else(PoisonError::into_inner);
+        // Those between it and its authority may be put right without another certificate.
         let differs = loaded.shown != current.shown;
-        if differs {
+        if loaded.chain != current.chain {
             *current = loaded;
         }
         Ok(differs)
@@ -259,6 +262,10 @@ mod tests {
         make(&files, &["localhost".into()]).unwrap();
         assert!(given.renew().unwrap());
         let shown = given.shown();
+        let twice = fs::read(&files.certificate).unwrap().repeat(2);
+        fs::write(&files.certificate, twice).unwrap();
+        assert!(!given.renew().unwrap(), "the certificate is the same");
+        assert_eq!(given.loaded.read().unwrap().chain.len(), 2, "and its chain is taken up");
         fs::write(&files.certificate, "nothing").unwrap();
         assert!(matches!(given.renew(), Err(CertificateError::Unusable { .. })));
         assert_eq!(given.shown(), shown);

@@ -32,7 +32,7 @@ use crate::stall::Stalling;
 
 /// Connections at once, at most.
 pub const CONNECTIONS: usize = 512;
-/// Of these from one address.
+/// Of these from one address, or one network of IPv6, whose owner chooses from all its addresses.
 const CONNECTIONS_OF_ONE: usize = 256;
 const HEADER_BYTES: usize = 32 << 10;
 const STREAMS: u32 = 32;
@@ -214,7 +214,7 @@ async fn accept(
         let Ok(place) = places.clone().acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, from)) => {
-                let Some(counted) = counts.count(from.ip()) else {
+                let Some(counted) = counts.count(holdfast_access::network(from.ip())) else {
                     tracing::debug!(%from, "turned away: too many connections from there");
                     continue;
                 };

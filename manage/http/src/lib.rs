@@ -3,6 +3,7 @@
 //! ```text
 //!   listener.rs    who may connect to the socket     https.rs, certificate.rs, stall.rs   connections from the network
 //!   guard.rs       who asks, and whether they may    permissions.rs   the role that each operation needs
+//!   reach.rs       what that role is not enough for
 //!   audit.rs       every change and its record       headers.rs       what browsers are told
 //!   routes/        one file a kind of object         refusal.rs       errors as bodies
 //!   console.rs     the console's files               middleware.rs    request ids, logs, the time limit
@@ -24,6 +25,7 @@ mod https;
 mod listener;
 mod middleware;
 mod permissions;
+mod reach;
 mod refusal;
 mod routes;
 mod stall;

@@ -14,6 +14,7 @@ pub(crate) mod spaces;
 pub(crate) mod status;
 pub(crate) mod tokens;
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use axum::Json;
@@ -21,7 +22,7 @@ use axum::http::StatusCode;
 use holdfast_access::{Access, Identity};
 use holdfast_engine::Engine;
 
-use crate::api::Origin;
+use crate::api::{Api, Origin};
 
 /// What handlers are handed.
 pub(crate) type OnEngine = axum::extract::State<Arc<Engine>>;
@@ -32,6 +33,20 @@ pub(crate) type OnAccess = axum::extract::State<Arc<Access>>;
 pub(crate) type By = axum::Extension<Identity>;
 /// Where it comes from.
 pub(crate) type From = axum::Extension<Origin>;
+
+/// Ends what is endless.
+pub(crate) type Over = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// When a stream to `by` ends: the daemon stops, or the session or token with which it was asked for is no more.
+pub(crate) fn over(api: &Api, by: &Identity) -> Over {
+    let (stopped, access, by) = (api.engine.stopped(), api.access.clone(), by.clone());
+    Box::pin(async move {
+        tokio::select! {
+            () = stopped => {}
+            () = access.ended(&by) => {}
+        }
+    })
+}
 
 /// A changed object: 201 if it was made, 200 if it was there already.
 pub(crate) fn made<T>(changed: bool, answer: T) -> (StatusCode, Json<T>) {

@@ -1,6 +1,7 @@
 //! The audit log: who asked for which change, and what the object was before and after.
 //!
-//! Invariant: it holds the newest records within its limits of number and bytes; ids rise and are never given twice.
+//! Invariants: it holds the newest records within its limits of number and bytes; ids rise and are never given twice. What strangers
+//! or those who may do nothing else can have written takes a quarter each at most, so no flood of it pushes changes out.
 
 use std::sync::PoisonError;
 
@@ -20,6 +21,30 @@ pub struct AuditLimits {
 impl Default for AuditLimits {
     fn default() -> Self {
         Self { records: 100_000, bytes: 256 << 20 }
+    }
+}
+
+/// In which share of the log a record is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AuditShare {
+    /// A change that takes a role: as much as there is room.
+    #[default]
+    Changes,
+    /// What everybody with an account may do for themselves.
+    Own,
+    /// Logins, and what was refused.
+    Attempts,
+}
+
+impl AuditShare {
+    const ALL: [Self; 3] = [Self::Changes, Self::Own, Self::Attempts];
+
+    /// How much of `limits` it may take.
+    fn limits(self, limits: AuditLimits) -> AuditLimits {
+        match self {
+            Self::Changes => limits,
+            Self::Own | Self::Attempts => AuditLimits { records: (limits.records / 4).max(1), bytes: limits.bytes / 4 },
+        }
     }
 }
 
@@ -54,6 +79,8 @@ pub struct AuditRow {
     pub status: u16,
     /// The request's id.
     pub request_id: String,
+    /// In which share of the log it is.
+    pub share: AuditShare,
 }
 
 impl AuditRow {
@@ -88,21 +115,49 @@ pub struct AuditWhich {
     pub object: Option<String>,
 }
 
-/// How much of the log there is.
+/// How much of the log, or of a share of it, there is.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Extent {
     records: u64,
     bytes: u64,
 }
 
-pub(crate) fn extent(connection: &Connection) -> rusqlite::Result<Extent> {
-    connection.query_row("SELECT count(*), coalesce(sum(bytes), 0) FROM audit", [], |row| {
-        Ok(Extent { records: row.get::<_, i64>(0)? as u64, bytes: row.get::<_, i64>(1)? as u64 })
-    })
+impl Extent {
+    fn exceeds(self, limits: AuditLimits) -> bool {
+        self.records > 1 && (self.records > limits.records || self.bytes > limits.bytes)
+    }
+}
+
+/// How much there is of each share.
+pub(crate) type Extents = [Extent; AuditShare::ALL.len()];
+
+pub(crate) fn extents(connection: &Connection) -> rusqlite::Result<Extents> {
+    let mut extents = Extents::default();
+    for share in AuditShare::ALL {
+        let query = "SELECT count(*), coalesce(sum(bytes), 0) FROM audit WHERE share = ?1";
+        extents[share as usize] = connection.query_row(query, [share as i64], |row| {
+            Ok(Extent { records: row.get::<_, i64>(0)? as u64, bytes: row.get::<_, i64>(1)? as u64 })
+        })?;
+    }
+    Ok(extents)
+}
+
+/// Drops the oldest record, of one share or of all.
+fn drop_oldest(connection: &Connection, extents: &mut Extents, share: Option<AuditShare>) -> rusqlite::Result<()> {
+    let oldest: i64 = match share {
+        Some(share) => connection.query_row("SELECT min(id) FROM audit WHERE share = ?1", [share as i64], |row| row.get(0))?,
+        None => connection.query_row("SELECT min(id) FROM audit", [], |row| row.get(0))?,
+    };
+    let statement = "DELETE FROM audit WHERE id = ?1 RETURNING bytes, share";
+    let (bytes, share) = connection.query_row(statement, [oldest], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?;
+    if let Some(extent) = extents.get_mut(share as usize) {
+        *extent = Extent { records: extent.records.saturating_sub(1), bytes: extent.bytes.saturating_sub(bytes as u64) };
+    }
+    Ok(())
 }
 
 const COLUMNS: &str =
-    "id, time_ms, account, role, via, origin, operation, method, path, object, before, after, status, request_id";
+    "id, time_ms, account, role, via, origin, operation, method, path, object, before, after, status, request_id, share";
 
 fn record(row: &Row<'_>) -> rusqlite::Result<AuditRow> {
     Ok(AuditRow {
@@ -120,22 +175,25 @@ fn record(row: &Row<'_>) -> rusqlite::Result<AuditRow> {
         after: row.get(11)?,
         status: row.get(12)?,
         request_id: row.get(13)?,
+        share: AuditShare::ALL.get(row.get::<_, i64>(14)? as usize).copied().unwrap_or_default(),
     })
 }
 
 impl Store {
-    /// Appends a record and drops the oldest beyond the limits.
+    /// Appends a record and drops the oldest beyond the limits, of its share first.
     ///
     /// # Errors
     /// If it cannot be written; nothing is changed then.
     pub fn audit_append(&self, row: &AuditRow) -> Result<(), StoreError> {
-        let mut extent = self.audit.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut extents = self.audit.lock().unwrap_or_else(PoisonError::into_inner);
         let mut connection = self.connection();
         let explain = failed(&self.path, "write the audit log");
         let transaction = connection.transaction().map_err(&explain)?;
-        let mut next = Extent { records: extent.records + 1, bytes: extent.bytes + row.bytes() };
+        let mut next = *extents;
+        let own = &mut next[row.share as usize];
+        *own = Extent { records: own.records + 1, bytes: own.bytes + row.bytes() };
         let statement = "INSERT INTO audit (time_ms, account, role, via, origin, operation, method, path, object, before, after, \
-                         status, request_id, bytes) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
+                         status, request_id, bytes, share) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
         let values = rusqlite::params![
             row.time_ms,
             row.account,
@@ -150,16 +208,22 @@ impl Store {
             row.after,
             row.status,
             row.request_id,
-            row.bytes() as i64
+            row.bytes() as i64,
+            row.share as i64
         ];
         transaction.execute(statement, values).map_err(&explain)?;
-        while next.records > 1 && (next.records > self.limits.records || next.bytes > self.limits.bytes) {
-            let statement = "DELETE FROM audit WHERE id = (SELECT min(id) FROM audit) RETURNING bytes";
-            let gone: i64 = transaction.query_row(statement, [], |row| row.get(0)).map_err(&explain)?;
-            next = Extent { records: next.records - 1, bytes: next.bytes.saturating_sub(gone as u64) };
+        while next[row.share as usize].exceeds(row.share.limits(self.limits)) {
+            drop_oldest(&transaction, &mut next, Some(row.share)).map_err(&explain)?;
+        }
+        let all = |next: &Extents| Extent {
+            records: next.iter().map(|extent| extent.records).sum(),
+            bytes: next.iter().map(|extent| extent.bytes).sum(),
+        };
+        while all(&next).exceeds(self.limits) {
+            drop_oldest(&transaction, &mut next, None).map_err(&explain)?;
         }
         transaction.commit().map_err(&explain)?;
-        *extent = next;
+        *extents = next;
         Ok(())
     }
 

@@ -7,16 +7,32 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rusqlite::backup::Backup;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::{FILE, Store, StoreError, failed, schema};
 
-/// Pages that are copied before others get their turn.
-const PAGES: i32 = 4096;
+/// Pages that are copied at once: all, since a change between two parts would begin the copy anew, and readers hinder no writer.
+const PAGES: i32 = i32::MAX;
+/// How the name of a copy begins and ends that is handed out as an open file.
+const PASSING: (&str, &str) = (".copy-", ".passing");
 
 impl Store {
+    /// A copy as an open file that has no name any more, to be read from its beginning.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn passing_copy(&self) -> Result<File, StoreError> {
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        let name = format!("{}{}{}", PASSING.0, MADE.fetch_add(1, Ordering::Relaxed), PASSING.1);
+        let path = self.path.with_file_name(name);
+        let opened = self.backup(&path).and_then(|()| File::open(&path).map_err(|error| system(&path, "read it", &error)));
+        remove(&path);
+        opened
+    }
+
     /// Writes a copy to `target`, a file that is not there yet.
     ///
     /// # Errors
@@ -48,17 +64,46 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
+/// Removes the store at `path` with the files that SQLite puts beside it.
+fn remove(path: &Path) {
+    for suffix in ["", "-wal", "-shm", "-journal"] {
+        let _ = fs::remove_file(beside(path, suffix));
+    }
+}
+
+/// Removes copies that a daemon was making when it was killed.
+pub(crate) fn drop_left_behind(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        if name.to_str().is_some_and(|name| name.starts_with(PASSING.0) && name.contains(PASSING.1)) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// What tables, indexes and other things a store consists of.
+fn parts(connection: &Connection) -> rusqlite::Result<Vec<(String, String, Option<String>)>> {
+    let query = "SELECT type, name, sql FROM sqlite_schema ORDER BY type, name";
+    connection.prepare(query)?.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?.collect()
+}
+
 /// Makes sure that `path` is a whole store of a version that this program knows, in one file.
 fn check(path: &Path) -> Result<(), StoreError> {
     let explain = failed(path, "read it");
     let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(&explain)?;
     let damaged = |reason: String| StoreError::Damaged { path: path.into(), reason };
-    if schema::version(&connection, path)? == 0 {
+    let version = schema::version(&connection, path)?;
+    if version == 0 {
         return Err(damaged("there is nothing in it".into()));
     }
     let verdict: String = connection.pragma_query_value(None, "integrity_check", |row| row.get(0)).map_err(&explain)?;
     if verdict != "ok" {
         return Err(damaged(verdict.lines().next().unwrap_or_default().into()));
+    }
+    let mut new = Connection::open_in_memory().map_err(&explain)?;
+    schema::prepare_to(&mut new, path, version)?;
+    if parts(&connection).map_err(&explain)? != parts(&new).map_err(&explain)? {
+        return Err(damaged("its tables are not those of a store".into()));
     }
     connection.pragma_update(None, "journal_mode", "delete").map_err(&explain)?;
     connection.close().map_err(|(_, error)| explain(error))
@@ -74,14 +119,15 @@ pub fn restore(file: &Path, folder: &Path) -> Result<Option<PathBuf>, StoreError
     let (path, new) = (folder.join(FILE), folder.join(FILE.to_owned() + ".new"));
     let tried = "put the backup in place";
     let explain = |error: io::Error| system(&path, tried, &error);
-    let _ = fs::remove_file(&new);
+    remove(&new);
     let mut source = File::open(file).map_err(|error| system(file, "read it", &error))?;
     let mut target = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new).map_err(explain)?;
-    io::copy(&mut source, &mut target).map_err(explain)?;
+    if let Err(error) = io::copy(&mut source, &mut target) {
+        remove(&new);
+        return Err(explain(error));
+    }
     if let Err(error) = check(&new) {
-        for suffix in ["", "-wal", "-shm", "-journal"] {
-            let _ = fs::remove_file(beside(&new, suffix));
-        }
+        remove(&new);
         return Err(match error {
             StoreError::Damaged { reason, .. } => StoreError::Damaged { path: file.into(), reason },
             StoreError::TooNew(_, version) => StoreError::TooNew(file.into(), version),

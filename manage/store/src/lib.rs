@@ -22,7 +22,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension};
 
 pub use access::{AccountRow, SessionRow, TokenRow};
-pub use audit::{AuditLimits, AuditRow, AuditWhich};
+pub use audit::{AuditLimits, AuditRow, AuditShare, AuditWhich};
 pub use copy::restore;
 pub use schema::NEWEST as NEWEST_SCHEMA;
 
@@ -72,7 +72,7 @@ fn failed(path: &Path, tried: &'static str) -> impl Fn(rusqlite::Error) -> Store
 pub struct Store {
     path: PathBuf,
     connection: Mutex<Connection>,
-    audit: Mutex<audit::Extent>,
+    audit: Mutex<audit::Extents>,
     limits: AuditLimits,
 }
 
@@ -87,8 +87,9 @@ impl Store {
         made.map_err(|error| StoreError::Failed { path: path.clone(), tried: "open it", reason: error.to_string() })?;
         let mut connection = Connection::open(&path).map_err(failed(&path, "open it"))?;
         schema::prepare(&mut connection, &path)?;
-        let extent = audit::extent(&connection).map_err(failed(&path, "measure the audit log"))?;
-        Ok(Self { path, connection: Mutex::new(connection), audit: Mutex::new(extent), limits })
+        let extents = audit::extents(&connection).map_err(failed(&path, "measure the audit log"))?;
+        copy::drop_left_behind(folder);
+        Ok(Self { path, connection: Mutex::new(connection), audit: Mutex::new(extents), limits })
     }
 
     /// Where it is.

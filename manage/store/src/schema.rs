@@ -12,7 +12,8 @@ use crate::{BUSY, StoreError, failed};
 /// What `application_id` says of a store of this program ("HfCf").
 pub(crate) const APPLICATION: i64 = 0x4866_4366;
 
-const MIGRATIONS: &[&str] = &["CREATE TABLE documents (name TEXT PRIMARY KEY, content TEXT NOT NULL) STRICT;
+const MIGRATIONS: &[&str] = &[
+    "CREATE TABLE documents (name TEXT PRIMARY KEY, content TEXT NOT NULL) STRICT;
      CREATE TABLE accounts (
          name TEXT PRIMARY KEY,
          role TEXT NOT NULL,
@@ -56,7 +57,11 @@ const MIGRATIONS: &[&str] = &["CREATE TABLE documents (name TEXT PRIMARY KEY, co
          bytes INTEGER NOT NULL
      ) STRICT;
      CREATE INDEX audit_account ON audit (account, id);
-     CREATE INDEX audit_object ON audit (object, id);"];
+     CREATE INDEX audit_object ON audit (object, id);",
+    // Which share of the log a record is in: 0 for what was logged before there were shares.
+    "ALTER TABLE audit ADD COLUMN share INTEGER NOT NULL DEFAULT 0;
+     CREATE INDEX audit_share ON audit (share, id);",
+];
 
 /// The newest format that this program knows.
 pub const NEWEST: i64 = MIGRATIONS.len() as i64;
@@ -77,13 +82,18 @@ pub(crate) fn version(connection: &Connection, path: &Path) -> Result<i64, Store
 
 /// Sets `connection` up and does the migrations that are missing.
 pub(crate) fn prepare(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
+    prepare_to(connection, path, NEWEST)
+}
+
+/// The same, up to the format `newest`.
+pub(crate) fn prepare_to(connection: &mut Connection, path: &Path, newest: i64) -> Result<(), StoreError> {
     let explain = failed(path, "set it up");
     connection.busy_timeout(BUSY).map_err(&explain)?;
     let done = version(connection, path)?;
     connection.pragma_update(None, "journal_mode", "wal").map_err(&explain)?;
     connection.pragma_update(None, "synchronous", "full").map_err(&explain)?;
     connection.pragma_update(None, "foreign_keys", true).map_err(&explain)?;
-    for (number, migration) in (1..).zip(MIGRATIONS).skip(done as usize) {
+    for (number, migration) in (1..).zip(MIGRATIONS).take(newest as usize).skip(done as usize) {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(&explain)?;
         transaction.execute_batch(migration).map_err(&explain)?;
         transaction.pragma_update(None, "application_id", APPLICATION).map_err(&explain)?;

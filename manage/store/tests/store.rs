@@ -4,7 +4,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use holdfast_store::{AccountRow, AuditLimits, AuditRow, AuditWhich, SessionRow, Store, StoreError, TokenRow, restore};
+use holdfast_store::{
+    AccountRow, AuditLimits, AuditRow, AuditShare, AuditWhich, SessionRow, Store, StoreError, TokenRow, restore,
+};
 
 fn open(folder: &Path) -> Store {
     Store::open(folder, AuditLimits::default()).unwrap()
@@ -94,6 +96,102 @@ fn the_audit_log_keeps_the_newest_within_its_limits() {
     store.audit_append(&record(27, 10)).unwrap();
     let left = store.audit(&AuditWhich { limit: 100, ..Default::default() }).unwrap();
     assert_eq!(left.iter().map(|row| row.id).collect::<Vec<_>>(), [26, 27], "ids are never given twice");
+}
+
+#[test]
+fn no_flood_of_attempts_pushes_changes_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let limits = AuditLimits { records: 40, bytes: 1 << 20 };
+    let store = Store::open(folder.path(), limits).unwrap();
+    let append = |store: &Store, share, time_ms| store.audit_append(&AuditRow { time_ms, share, ..AuditRow::default() }).unwrap();
+    for number in 0..20 {
+        append(&store, AuditShare::Changes, number);
+    }
+    let shares = |store: &Store| {
+        let rows = store.audit(&AuditWhich { limit: 100, ..Default::default() }).unwrap();
+        [AuditShare::Changes, AuditShare::Own, AuditShare::Attempts]
+            .map(|share| rows.iter().filter(|row| row.share == share).map(|row| row.time_ms).collect::<Vec<_>>())
+    };
+    for number in 0..500 {
+        append(&store, AuditShare::Attempts, number);
+        append(&store, AuditShare::Own, number);
+    }
+    let newest = (490..500).collect::<Vec<_>>();
+    assert_eq!(shares(&store), [(0..20).collect(), newest.clone(), newest], "a quarter each at most");
+    drop(store);
+    // What was counted is counted again after a start.
+    let store = Store::open(folder.path(), limits).unwrap();
+    append(&store, AuditShare::Attempts, 500);
+    assert_eq!(shares(&store)[2], (491..=500).collect::<Vec<_>>());
+    for number in 20..100 {
+        append(&store, AuditShare::Changes, number);
+    }
+    assert_eq!(shares(&store), [(60..100).collect(), vec![], vec![]], "in all the oldest go");
+}
+
+#[test]
+fn the_store_of_an_older_version_is_taken_over_with_its_log() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(open(folder.path()));
+    let file = rusqlite::Connection::open(folder.path().join(holdfast_store::FILE)).unwrap();
+    file.execute_batch(
+        "DROP INDEX audit_share; ALTER TABLE audit DROP COLUMN share; PRAGMA user_version = 1;
+         INSERT INTO audit VALUES (7, 1, 'ann', '', '', '', '', '', '', '', NULL, NULL, 200, '', 3);",
+    )
+    .unwrap();
+    drop(file);
+    let store = open(folder.path());
+    let rows = store.audit(&AuditWhich { limit: 9, ..Default::default() }).unwrap();
+    assert_eq!((rows.len(), rows[0].id, rows[0].share), (1, 7, AuditShare::Changes));
+}
+
+#[test]
+fn a_passing_copy_has_no_name_and_leaves_none_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    store.put_account(&account("ann")).unwrap();
+    let names = || {
+        let mut names: Vec<_> = fs::read_dir(folder.path()).unwrap().flatten().map(|entry| entry.file_name()).collect();
+        names.sort();
+        names
+    };
+    let before = names();
+    let mut copy = Vec::new();
+    std::io::Read::read_to_end(&mut store.passing_copy().unwrap(), &mut copy).unwrap();
+    assert!(copy.starts_with(b"SQLite format 3"));
+    assert_eq!(names(), before);
+    drop(store);
+    // A daemon that was killed while it made one, and what somebody else put there.
+    for name in [".copy-3.passing", ".copy-3.passing-journal", "backup-of-mine"] {
+        fs::write(folder.path().join(name), "x").unwrap();
+    }
+    drop(open(folder.path()));
+    let left = names();
+    assert!(!left.iter().any(|name| name.to_string_lossy().contains(".copy")), "{left:?}");
+    assert!(folder.path().join("backup-of-mine").exists());
+}
+
+#[test]
+fn a_file_that_is_no_store_in_all_parts_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("state");
+    fs::create_dir(&state).unwrap();
+    let good = folder.path().join("good");
+    open(&state).backup(&good).unwrap();
+    for (name, act) in [
+        ("trigger", "CREATE TRIGGER t AFTER INSERT ON audit BEGIN DELETE FROM accounts; END"),
+        ("view", "DROP TABLE sessions; CREATE VIEW sessions AS SELECT 1 AS hash"),
+        ("missing", "DROP TABLE audit"),
+        ("older", "DROP TABLE audit; PRAGMA user_version = 1"),
+    ] {
+        let bad = folder.path().join(name);
+        fs::copy(&good, &bad).unwrap();
+        rusqlite::Connection::open(&bad).unwrap().execute_batch(act).unwrap();
+        assert!(matches!(restore(&bad, &state), Err(StoreError::Damaged { path, .. }) if path == bad), "{name}");
+        assert!(!state.join("config.db.new").exists());
+    }
+    restore(&good, &state).unwrap();
+    open(&state);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
 use holdfast_tests::command::{Finished, run, run_with};
@@ -95,7 +96,7 @@ fn from_the_first_link_to_management_from_another_machine() {
     network.elsewhere(&["pool", "list"], "").refused();
     network.elsewhere(&["login", &network.url, "--fingerprint", &fingerprint], &typed).succeeded();
     let kept = format!("{}/.config/holdfast/servers.json", network.home);
-    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&kept).expect("it is kept").permissions());
+    let mode = std::fs::metadata(&kept).expect("it is kept").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let secrets = std::fs::read_to_string(&kept).expect("it is kept");
     assert!(!secrets.contains(PASSWORD), "{secrets}");
@@ -115,6 +116,11 @@ fn from_the_first_link_to_management_from_another_machine() {
         assert!(audit.contains(part), "{part} is missing in\n{audit}");
     }
 
+    let change = |typed: &str| network.elsewhere(&["account", "password"], typed);
+    change("a wrong password\nyet another password\n").refused();
+    change(&format!("{PASSWORD}\nyet another password\n")).succeeded();
+    network.elsewhere(&["login", &network.url, "--fingerprint", &fingerprint], &typed).refused();
+
     // All of it outlives the daemon; no new link is printed.
     network.daemon.end();
     let before = network.printed().matches("/setup#").count();
@@ -131,7 +137,7 @@ fn from_the_first_link_to_management_from_another_machine() {
         "it is gone there as well"
     );
     let log = network.printed();
-    for secret in [PASSWORD, "another password", secret.trim(), &token] {
+    for secret in [PASSWORD, "another password", "yet another password", secret.trim(), &token] {
         assert!(!log.contains(secret), "a secret is in the log");
     }
 }
@@ -152,7 +158,12 @@ fn a_backup_brings_accounts_and_configuration_back() {
     };
     make("ann");
     let backup = scene.path("backup");
+    // Somebody else's file where it is written first gets none of it.
+    let planted = format!("{backup}.part");
+    std::fs::write(&planted, "").expect("a file can be written");
+    std::fs::set_permissions(&planted, PermissionsExt::from_mode(0o666)).expect("it is ours");
     network.daemon.please(&["backup", &backup]);
+    assert_eq!(std::fs::metadata(&backup).expect("it was made").permissions().mode() & 0o777, 0o600);
     network.daemon.cli(&["backup", &backup]).refused();
     make("bob");
     let state = format!("{}/state", scene.folder("a"));

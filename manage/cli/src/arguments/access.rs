@@ -59,6 +59,8 @@ pub enum AccountCommand {
         #[arg(long)]
         disable: bool,
     },
+    /// Give your own account on the server of --server another password; both are asked for, or read from standard input
+    Password,
     /// Remove an account with its tokens and sessions
     Delete {
         /// Its name

@@ -107,6 +107,7 @@ const FORMS: &[&str] = &[
     "account show ann",
     "account set ann --role viewer --password --disable",
     "account delete ann",
+    "account password",
     "token create watch --role viewer --area pools,status --expires 90d",
     "token list",
     "token delete ID",

@@ -164,7 +164,8 @@ impl Keeper {
         let written = self.with(|file| write(file, rows));
         let now = rows.iter().map(|row| row.at).max().unwrap_or(self.pruned);
         let pruned = match written {
-            Ok(()) if now.saturating_sub(PRUNE_EVERY) >= self.pruned => {
+            // Also where the clock was set back, or nothing would go until it is as late again.
+            Ok(()) if now.saturating_sub(PRUNE_EVERY) >= self.pruned || now < self.pruned.saturating_sub(60) => {
                 self.pruned = now;
                 self.with(|file| prune(file, now, ROWS))
             }

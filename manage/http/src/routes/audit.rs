@@ -1,7 +1,6 @@
 //! The audit log, how management is served, and the copy of what it keeps.
 
 use std::io;
-use std::path::PathBuf;
 
 use axum::Json;
 use axum::body::{Body, Bytes};
@@ -9,15 +8,18 @@ use axum::extract::State;
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::IntoResponse;
 use futures_util::stream::unfold;
-use holdfast_api::{ApiError, AuditRecord, Code, ErrorBody, ServerSettings};
-use holdfast_store::AuditWhich;
+use holdfast_access::Change;
+use holdfast_api::{AuditRecord, BASE_PATH, ErrorBody, ServerSettings};
+use holdfast_store::{AuditShare, AuditWhich};
 use serde::Deserialize;
 use tokio::fs::File;
 use tokio::io::AsyncReadExt;
 use utoipa::IntoParams;
 
-use super::OnAccess;
+use super::{By, From, OnAccess};
 use crate::api::Api;
+use crate::audit;
+use crate::middleware::Id;
 use crate::refusal::{Answered, InQuery};
 
 /// Records that are given at once where nobody says how many, and at most.
@@ -70,21 +72,29 @@ pub(crate) async fn settings(State(api): State<Api>) -> Json<ServerSettings> {
     })
 }
 
-fn failed(error: io::Error) -> ApiError {
-    ApiError::new(Code::Failed, "backup", error.to_string(), "look at the room in the state folder")
-}
-
 /// Gives a copy of the configuration store: one consistent state, as a SQLite file, without sessions.
 #[utoipa::path(get, path = "/backup", tag = "access", operation_id = "backup",
     responses((status = 200, body = Vec<u8>, content_type = "application/vnd.sqlite3", description = "The file."),
         (status = "default", body = ErrorBody, description = "Refused or failed.")))]
-pub(crate) async fn backup(State(api): State<Api>) -> Answered<impl IntoResponse + use<>> {
-    let path = api.engine.state_folder().join(format!("backup-{}", uuid::Uuid::new_v4()));
-    let temporary = Temporary(path.clone());
-    api.access.backup(path.clone()).await?;
-    let file = File::open(&path).await.map_err(failed)?;
-    // The name goes at once, the file with the last byte that is read of it.
-    drop(temporary);
+pub(crate) async fn backup(State(api): State<Api>, by: By, from: From, id: Id) -> Answered<impl IntoResponse + use<>> {
+    let file = File::from_std(api.access.backup().await?);
+    // It changes nothing, but hands out what guards everything.
+    let change = Change {
+        account: by.account.clone(),
+        role: Some(by.role),
+        via: Some(by.via),
+        from: from.to_string(),
+        operation: "backup".into(),
+        method: "GET".into(),
+        path: format!("{BASE_PATH}/backup"),
+        object: "backup".into(),
+        before: None,
+        after: None,
+        status: 200,
+        request_id: id.0,
+        share: AuditShare::Changes,
+    };
+    audit::write(&api, change).await;
     let chunks = unfold(file, |mut file| async move {
         let mut chunk = vec![0; CHUNK_BYTES];
         match file.read(&mut chunk).await {
@@ -99,12 +109,4 @@ pub(crate) async fn backup(State(api): State<Api>) -> Answered<impl IntoResponse
     let headers =
         [(CONTENT_TYPE, "application/vnd.sqlite3"), (CONTENT_DISPOSITION, "attachment; filename=\"holdfast-config.db\"")];
     Ok((headers, Body::from_stream(chunks)))
-}
-
-struct Temporary(PathBuf);
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
 }

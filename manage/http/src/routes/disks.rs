@@ -6,7 +6,8 @@ use holdfast_api::{
     Changed, CreateFileDisk, Disk, DiskChanged, DiskRef, DiskRetired, ErrorBody, LocateDisk, RetireDisk, SetDisk, WipeDisk,
 };
 
-use super::{OnEngine, made};
+use super::{By, OnEngine, made};
+use crate::reach::may_name;
 use crate::refusal::{Answered, Body, InPath};
 
 /// Lists all disks: those of pools, and those that belong to none.
@@ -35,7 +36,8 @@ pub(crate) async fn create_file(
     params(("disk" = String, Path, description = "Path (percent-encoded), serial number or id.")),
     responses((status = 200, body = Disk, description = "The disk."),
         (status = "default", body = ErrorBody, description = "Refused or failed.")))]
-pub(crate) async fn show(engine: OnEngine, InPath(disk): InPath<String>) -> Answered<Json<Disk>> {
+pub(crate) async fn show(engine: OnEngine, by: By, InPath(disk): InPath<String>) -> Answered<Json<Disk>> {
+    may_name(&by, &engine, &[&disk]).await?;
     Ok(Json(engine.disk(&DiskRef::new(&disk)).await?))
 }
 
@@ -46,9 +48,11 @@ pub(crate) async fn show(engine: OnEngine, InPath(disk): InPath<String>) -> Answ
         (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
 pub(crate) async fn set(
     engine: OnEngine,
+    by: By,
     InPath(disk): InPath<String>,
     Body(request): Body<SetDisk>,
 ) -> Answered<Json<DiskChanged>> {
+    may_name(&by, &engine, &[&disk]).await?;
     Ok(Json(engine.set_disk(disk, request).await?))
 }
 
@@ -81,9 +85,11 @@ pub(crate) async fn remove(engine: OnEngine, InPath(disk): InPath<String>) -> An
         (status = "default", body = ErrorBody, description = "Refused or failed.")))]
 pub(crate) async fn retire(
     engine: OnEngine,
+    by: By,
     InPath(disk): InPath<String>,
     Body(request): Body<RetireDisk>,
 ) -> Answered<Json<DiskRetired>> {
+    may_name(&by, &engine, &[&disk]).await?;
     Ok(Json(engine.retire_disk(disk, request).await?))
 }
 
@@ -94,8 +100,10 @@ pub(crate) async fn retire(
         (status = "default", body = ErrorBody, description = "Refused or failed.")))]
 pub(crate) async fn locate(
     engine: OnEngine,
+    by: By,
     InPath(disk): InPath<String>,
     Body(request): Body<LocateDisk>,
 ) -> Answered<Json<Changed>> {
+    may_name(&by, &engine, &[&disk]).await?;
     Ok(Json(engine.locate_disk(&disk, request.on).await?))
 }

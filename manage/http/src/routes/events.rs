@@ -1,13 +1,14 @@
 //! Events, and following them as server-sent events.
 //!
-//! Invariant: a follower misses no event that is still kept, however slow it reads; it ends when the daemon stops.
+//! Invariant: a follower misses no event that is still kept, however slow it reads; it ends when the daemon stops or who
+//! follows counts no more.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use axum::Json;
+use axum::extract::State;
 use axum::response::sse::{self, KeepAlive, Sse};
 use futures_util::Stream;
 use futures_util::stream::unfold;
@@ -17,7 +18,8 @@ use serde::Deserialize;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 use utoipa::IntoParams;
 
-use super::OnEngine;
+use super::{By, OnEngine, Over, over};
+use crate::api::Api;
 use crate::refusal::{Answered, InQuery};
 
 /// Which events.
@@ -44,7 +46,7 @@ struct Follower {
     waiting: VecDeque<Event>,
     coming: Receiver<Event>,
     last: u64,
-    stopped: Pin<Box<dyn Future<Output = ()> + Send>>,
+    over: Over,
 }
 
 impl Follower {
@@ -55,7 +57,7 @@ impl Follower {
                 return Some(event);
             }
             let received = tokio::select! {
-                () = &mut self.stopped => return None,
+                () = &mut self.over => return None,
                 received = self.coming.recv() => received,
             };
             match received {
@@ -73,17 +75,18 @@ impl Follower {
     responses((status = 200, body = Event, content_type = "text/event-stream", description = "Endless: one event each."),
         (status = "default", body = ErrorBody, description = "Refused or failed.")))]
 pub(crate) async fn follow(
-    engine: OnEngine,
+    State(api): State<Api>,
+    by: By,
     InQuery(which): InQuery<Which>,
 ) -> Answered<Sse<impl Stream<Item = Result<sse::Event, Infallible>>>> {
-    let (kept, coming) = engine.events().follow(which.after);
+    let (kept, coming) = api.engine.events().follow(which.after);
     let skipped = kept.len().saturating_sub(which.limit.unwrap_or(usize::MAX));
     let follower = Follower {
-        log: engine.events().clone(),
+        log: api.engine.events().clone(),
         last: kept.last().map_or(which.after, |event| event.id),
         waiting: kept.into_iter().skip(skipped).collect(),
         coming,
-        stopped: Box::pin(engine.stopped()),
+        over: over(&api, &by),
     };
     let stream = unfold(follower, |mut follower| async move {
         let event = follower.next().await?;

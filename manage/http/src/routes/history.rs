@@ -5,7 +5,8 @@ use holdfast_api::{ErrorBody, History, HistoryKind};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::OnEngine;
+use super::{By, OnEngine};
+use crate::reach::may_name;
 use crate::refusal::{Answered, InQuery};
 
 /// Of what, and how long.
@@ -30,6 +31,9 @@ pub(crate) struct Which {
 #[utoipa::path(get, path = "/history", tag = "status", operation_id = "history", params(Which),
     responses((status = 200, body = History, description = "Rates and latencies."),
         (status = "default", body = ErrorBody, description = "Refused or failed.")))]
-pub(crate) async fn history(engine: OnEngine, InQuery(which): InQuery<Which>) -> Answered<Json<History>> {
+pub(crate) async fn history(engine: OnEngine, by: By, InQuery(which): InQuery<Which>) -> Answered<Json<History>> {
+    if which.kind == HistoryKind::Disk {
+        may_name(&by, &engine, &[&which.name]).await?;
+    }
     Ok(Json(engine.history(which.kind, &which.name, which.seconds, which.points).await?))
 }

@@ -9,7 +9,8 @@ use holdfast_api::{
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::OnEngine;
+use super::{By, OnEngine};
+use crate::reach::{may_give_up, may_name};
 use crate::refusal::{Answered, Body, InPath, InQuery};
 
 /// Which jobs.
@@ -98,9 +99,11 @@ pub(crate) async fn scrub(
         (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
 pub(crate) async fn convert(
     engine: OnEngine,
+    by: By,
     InPath((pool, space)): InPath<(String, String)>,
     Body(request): Body<ConvertSpace>,
 ) -> Answered<(StatusCode, Json<JobChanged>)> {
+    may_give_up(&by, request.discard_beyond, format!("space {pool}/{space}"), "discard_beyond")?;
     let answer = engine.convert_space(format!("{pool}/{space}"), request).await?;
     Ok(taken(answer))
 }
@@ -141,9 +144,11 @@ pub(crate) async fn repair(
         (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
 pub(crate) async fn evacuate(
     engine: OnEngine,
+    by: By,
     InPath(disk): InPath<String>,
     Body(request): Body<StartJob>,
 ) -> Answered<(StatusCode, Json<JobChanged>)> {
+    may_name(&by, &engine, &[&disk]).await?;
     let answer = engine.evacuate_disk(disk, request).await?;
     Ok(taken(answer))
 }
@@ -153,7 +158,8 @@ pub(crate) async fn evacuate(
     params(("disk" = String, Path, description = "Path (percent-encoded), serial number or id.")),
     responses((status = 200, body = EvacuationPlan, description = "What it would do."),
         (status = "default", body = ErrorBody, description = "Refused or failed.")))]
-pub(crate) async fn plan_evacuation(engine: OnEngine, InPath(disk): InPath<String>) -> Answered<Json<EvacuationPlan>> {
+pub(crate) async fn plan_evacuation(engine: OnEngine, by: By, InPath(disk): InPath<String>) -> Answered<Json<EvacuationPlan>> {
+    may_name(&by, &engine, &[&disk]).await?;
     Ok(Json(engine.plan_evacuation(&disk).await?))
 }
 
@@ -212,9 +218,12 @@ pub(crate) async fn plan_upgrade(engine: OnEngine, InPath(pool): InPath<String>)
         (status = "default", body = ErrorBody, description = "Refused or failed.")))]
 pub(crate) async fn replace(
     engine: OnEngine,
+    by: By,
     InPath(disk): InPath<String>,
     Body(request): Body<ReplaceDisk>,
 ) -> Answered<(StatusCode, Json<JobChanged>)> {
+    may_give_up(&by, request.force, format!("disk {disk}"), "force")?;
+    may_name(&by, &engine, &[&disk, request.new.as_ref().unwrap_or(&disk)]).await?;
     let answer = engine.replace_disk(disk, request).await?;
     Ok(taken(answer))
 }

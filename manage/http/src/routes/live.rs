@@ -1,10 +1,11 @@
 //! What happens now, as server-sent events.
 //!
-//! Invariant: a console that reads too slowly is told that every list changed, and goes on with what comes; the stream ends when the daemon stops.
+//! Invariant: a console that reads too slowly is told that every list changed, and goes on with what comes; the stream ends when the daemon stops
+//! or who listens counts no more. Events are for those who may see events.
 
 use std::convert::Infallible;
-use std::pin::Pin;
 
+use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::Stream;
 use futures_util::stream::unfold;
@@ -12,22 +13,28 @@ use holdfast_api::{ErrorBody, LiveSample};
 use holdfast_engine::Message;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 
-use super::OnEngine;
+use super::{By, Over, over};
+use crate::api::Api;
 
 struct Listener {
     coming: Receiver<Message>,
-    stopped: Pin<Box<dyn Future<Output = ()> + Send>>,
+    hears_events: bool,
+    over: Over,
 }
 
 impl Listener {
     async fn next(&mut self) -> Option<Message> {
-        tokio::select! {
-            () = &mut self.stopped => None,
-            received = self.coming.recv() => match received {
-                Ok(message) => Some(message),
-                Err(RecvError::Lagged(_)) => Some(Message::everything()),
-                Err(RecvError::Closed) => None,
-            },
+        loop {
+            let received = tokio::select! {
+                () = &mut self.over => return None,
+                received = self.coming.recv() => received,
+            };
+            match received {
+                Ok(message) if message.event == "noted" && !self.hears_events => {}
+                Ok(message) => return Some(message),
+                Err(RecvError::Lagged(_)) => return Some(Message::everything()),
+                Err(RecvError::Closed) => return None,
+            }
         }
     }
 }
@@ -37,8 +44,8 @@ impl Listener {
 #[utoipa::path(get, path = "/live", tag = "status", operation_id = "live",
     responses((status = 200, body = LiveSample, content_type = "text/event-stream", description = "Endless: one message each."),
         (status = "default", body = ErrorBody, description = "Refused or failed.")))]
-pub(crate) async fn live(engine: OnEngine) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
-    let listener = Listener { coming: engine.listen_live(), stopped: Box::pin(engine.stopped()) };
+pub(crate) async fn live(State(api): State<Api>, by: By) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+    let listener = Listener { coming: api.engine.listen_live(), hears_events: by.covers("events"), over: over(&api, &by) };
     let stream = unfold(listener, |mut listener| async move {
         let message = listener.next().await?;
         Some((Ok(Event::default().event(message.event).data(&*message.data)), listener))

@@ -6,7 +6,8 @@ use holdfast_api::{
     AddDisks, Changed, CreatePool, ErrorBody, ImportPools, Pool, PoolChanged, PoolsImported, SalvagePool, Salvaged, SetPool,
 };
 
-use super::{Confirm, OnEngine, made};
+use super::{By, Confirm, OnEngine, made};
+use crate::reach::{may_give_up, may_name};
 use crate::refusal::{Answered, Body, InPath, InQuery};
 
 /// Lists all pools, those that could not be imported included.
@@ -69,9 +70,12 @@ pub(crate) async fn destroy(
         (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
 pub(crate) async fn add_disks(
     engine: OnEngine,
+    by: By,
     InPath(pool): InPath<String>,
     Body(request): Body<AddDisks>,
 ) -> Answered<Json<PoolChanged>> {
+    may_give_up(&by, request.force, format!("pool {pool}"), "force")?;
+    may_name(&by, &engine, &request.disks.iter().map(String::as_str).collect::<Vec<_>>()).await?;
     Ok(Json(engine.add_disks(pool, request).await?))
 }
 

@@ -3,14 +3,18 @@
 //! Invariant: the cookie is for this host, over TLS, out of reach of scripts and of other sites.
 
 use axum::Json;
+use axum::extract::State;
 use axum::http::header::SET_COOKIE;
 use axum::http::{HeaderName, StatusCode};
 use axum::response::IntoResponse;
-use holdfast_access::{Access, Change, Denied, LoggedIn};
-use holdfast_api::{ChangePassword, Changed, ErrorBody, Login, Session, Setup, SetupState, Via, word};
+use holdfast_access::{Change, Denied, LoggedIn};
+use holdfast_api::{ChangePassword, Changed, Code, ErrorBody, Login, Session, Setup, SetupState, Via, word};
+use holdfast_store::AuditShare;
 use serde_json::json;
 
 use super::{By, From, OnAccess};
+use crate::api::Api;
+use crate::audit;
 use crate::guard::COOKIE_NAME;
 use crate::middleware::Id;
 use crate::refusal::{Answered, Body, Later};
@@ -30,10 +34,10 @@ struct Attempt {
 
 impl Attempt {
     /// Writes down how it ended; one that was not looked at is none.
-    async fn ended<T>(self, access: &Access, outcome: Result<T, &Denied>) {
+    async fn ended<T>(self, api: &Api, outcome: Result<T, &Denied>) {
         let status = match outcome {
             Ok(_) => 201,
-            Err(denied) if denied.retry_after.is_some() => return,
+            Err(denied) if denied.retry_after.is_some() || denied.error.code == Code::Conflict => return,
             Err(denied) => denied.error.code.status(),
         };
         let change = Change {
@@ -49,10 +53,9 @@ impl Attempt {
             after: (status == 201).then(|| json!({ "via": word(&self.via) })),
             status,
             request_id: self.id.0,
+            share: if self.via == Via::Setup && status == 201 { AuditShare::Changes } else { AuditShare::Attempts },
         };
-        if let Err(error) = access.record(change).await {
-            tracing::error!("a login could not be written to the audit log: {error}");
-        }
+        audit::write(api, change).await;
     }
 }
 
@@ -73,15 +76,15 @@ pub(crate) async fn setup_state(access: OnAccess) -> Json<SetupState> {
     responses((status = 201, body = Session, description = "Made and logged in; the cookie comes with it.", headers(("set-cookie" = String, description = "The session."))),
         (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
 pub(crate) async fn set_up(
-    access: OnAccess,
+    State(api): State<Api>,
     from: From,
     id: Id,
     Body(request): Body<Setup>,
 ) -> Result<impl IntoResponse + use<>, Later> {
     let address = from.address();
     let attempt = Attempt { operation: "setup", account: request.name.clone(), via: Via::Setup, from, id };
-    let outcome = access.set_up(request, address).await.map_err(Denied::from);
-    attempt.ended(&access, outcome.as_ref()).await;
+    let outcome = api.access.set_up(request, address).await;
+    attempt.ended(&api, outcome.as_ref()).await;
     Ok(logged_in(StatusCode::CREATED, outcome?))
 }
 
@@ -91,15 +94,15 @@ pub(crate) async fn set_up(
         (status = 429, body = ErrorBody, description = "Too many tries.", headers(("retry-after" = u64, description = "Seconds to wait."))),
         (status = "default", body = ErrorBody, description = "Refused or failed.")))]
 pub(crate) async fn log_in(
-    access: OnAccess,
+    State(api): State<Api>,
     from: From,
     id: Id,
     Body(request): Body<Login>,
 ) -> Result<impl IntoResponse + use<>, Later> {
     let address = from.address();
     let attempt = Attempt { operation: "session_create", account: request.name.clone(), via: Via::Session, from, id };
-    let outcome = access.login(request, address).await;
-    attempt.ended(&access, outcome.as_ref()).await;
+    let outcome = api.access.login(request, address).await;
+    attempt.ended(&api, outcome.as_ref()).await;
     Ok(logged_in(StatusCode::CREATED, outcome?))
 }
 

@@ -78,3 +78,42 @@ async fn a_backup_is_a_whole_store_without_sessions_and_restores() {
     assert_eq!((store.accounts().unwrap().len(), store.sessions().unwrap().len()), (3, 0));
     rig.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn strangers_write_little_into_the_log_and_nothing_that_a_terminal_obeys() {
+    let rig = Rig::start().await;
+    let which = || holdfast_store::AuditWhich { limit: 1000, ..Default::default() };
+    let setup = json!({ "token": "x", "name": "eve", "password": PASSWORD });
+    let mut throttled = 0;
+    for _ in 0..50 {
+        let answer = rig.ask("POST", "/setup", &[], setup.clone()).await;
+        throttled += usize::from(answer.status == StatusCode::TOO_MANY_REQUESTS);
+    }
+    assert!(throttled > 30, "{throttled}");
+    rig.people().await;
+    let before = rig.access.audit(which()).await.unwrap().len();
+    for _ in 0..50 {
+        assert_eq!(rig.ask("POST", "/setup", &[], setup.clone()).await.status, StatusCode::CONFLICT);
+    }
+    assert_eq!(rig.access.audit(which()).await.unwrap().len(), before, "nothing was tried, so nothing is written");
+    rig.pass(std::time::Duration::from_secs(3600));
+    assert_eq!(rig.try_login("\u{1b}]0;x\u{7}\n\u{9b}31m\u{202e}gnp", PASSWORD).await.status, StatusCode::UNAUTHORIZED);
+    let records = rig.access.audit(which()).await.unwrap();
+    let last = records.last().unwrap();
+    assert_eq!(last.account, "\u{fffd}]0;x\u{fffd}\u{fffd}\u{fffd}31m\u{fffd}gnp");
+    assert_eq!(last.object, format!("accounts/{}", last.account));
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_takes_a_copy_of_everything_is_written_down() {
+    let rig = Rig::peopled().await;
+    let ann = rig.login("ann").await;
+    let copy = rig.ask("GET", "/backup", &ann.headers(), Value::Null).await;
+    assert!(copy.status == StatusCode::OK && copy.body.starts_with(b"SQLite format 3"));
+    let records = rig.ask("GET", "/audit?object=backup", &ann.headers(), Value::Null).await.json();
+    assert_eq!((&records[0]["account"], &records[0]["operation"]), (&json!("ann"), &json!("backup")), "{records}");
+    let left: Vec<_> = std::fs::read_dir(rig.engine.state_folder()).unwrap().flatten().map(|entry| entry.file_name()).collect();
+    assert!(!left.iter().any(|name| name.to_string_lossy().contains("copy")), "{left:?}");
+    rig.stop().await;
+}

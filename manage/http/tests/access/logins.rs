@@ -204,3 +204,86 @@ async fn ten_thousand_wrong_logins_lock_nobody_out_and_slow_nobody_down() {
     assert_eq!(answer.status, StatusCode::CREATED, "{answer:?}");
     std::sync::Arc::into_inner(rig).unwrap().stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_ends_with_the_session_or_token_that_began_it() {
+    use http_body_util::BodyExt;
+    let rig = Rig::peopled().await;
+    let vic = rig.login("vic").await;
+    let secret = rig.token("oda", Role::Viewer, &[]).await;
+    let ann = rig.login("ann").await;
+    let mut streams = Vec::new();
+    for (path, headers) in [("live", vic.headers()), ("events/follow", vic.headers()), ("live", bearer(&secret))] {
+        let stream = hyper_util::rt::TokioIo::new(rig.connect().await);
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await.unwrap();
+        tokio::spawn(connection);
+        let mut request = hyper::Request::get(format!("/api/v1/{path}")).header("host", "x");
+        for (name, value) in headers {
+            request = request.header(name, value);
+        }
+        let request = request.body(http_body_util::Full::new(hyper::body::Bytes::new())).unwrap();
+        let response = sender.send_request(request).await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        streams.push((sender, response.into_body()));
+    }
+    assert_eq!(rig.ask("DELETE", "/accounts/vic", &ann.headers(), Value::Null).await.status, StatusCode::OK);
+    let disable = json!({ "enabled": false });
+    assert_eq!(rig.ask("PATCH", "/accounts/oda", &ann.headers(), disable).await.status, StatusCode::OK);
+    for (_sender, body) in streams {
+        tokio::time::timeout(Duration::from_secs(20), body.collect()).await.expect("it ends").unwrap();
+    }
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_password_that_was_replaced_meanwhile_opens_nothing() {
+    let rig = Rig::peopled().await;
+    let vic = rig.login("vic").await;
+    for round in 0..20u64 {
+        // The old password is being looked at while another one is set.
+        let new = format!("another password {round}");
+        let set = holdfast_api::SetAccount { password: Some(new), role: None, enabled: None };
+        let (login, set) = tokio::join!(rig.try_login("vic", PASSWORD), async {
+            tokio::time::sleep(Duration::from_millis(2 * round)).await;
+            rig.access.set_account("vic", set).await
+        });
+        assert!(set.unwrap().changed);
+        if login.status == StatusCode::CREATED {
+            let cookie = [("cookie", format!("{COOKIE}={}", login.cookie()))];
+            let status = rig.ask("GET", "/session", &cookie, Value::Null).await.status;
+            assert_eq!(status, StatusCode::UNAUTHORIZED, "round {round}: a session outlived its password");
+        }
+        let back = holdfast_api::SetAccount { password: Some(PASSWORD.into()), role: None, enabled: None };
+        rig.access.set_account("vic", back).await.unwrap();
+        rig.pass(Duration::from_secs(3600));
+    }
+    assert_eq!(rig.ask("GET", "/session", &vic.headers(), Value::Null).await.status, StatusCode::UNAUTHORIZED);
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_was_far_ahead_leaves_no_endless_session() {
+    let rig = Rig::peopled().await;
+    rig.pass(Duration::from_secs(365 * 24 * 60 * 60));
+    let early = rig.login("ann").await;
+    rig.ahead.store(0, std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(rig.ask("GET", "/session", &early.headers(), Value::Null).await.status, StatusCode::UNAUTHORIZED);
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_to_make_room_can_still_log_in() {
+    let rig = Rig::peopled().await;
+    // Every write fails, as on a full disk.
+    let file = rusqlite::Connection::open(rig.engine.store().path()).unwrap();
+    file.execute_batch("ALTER TABLE accounts RENAME TO a; ALTER TABLE sessions RENAME TO s; ALTER TABLE audit RENAME TO l")
+        .unwrap();
+    let ann = rig.login("ann").await;
+    assert_eq!(rig.ask("GET", "/session", &ann.headers(), Value::Null).await.status, StatusCode::OK);
+    let told = rig.engine.events().list(0, usize::MAX);
+    assert!(told.iter().any(|event| event.object == "audit log"), "{told:?}");
+    file.execute_batch("ALTER TABLE a RENAME TO accounts; ALTER TABLE s RENAME TO sessions; ALTER TABLE l RENAME TO audit")
+        .unwrap();
+    rig.login("ann").await;
+    rig.stop().await;
+}

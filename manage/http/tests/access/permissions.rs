@@ -109,3 +109,44 @@ async fn an_operator_does_daily_work_and_destroys_nothing() {
     }
     rig.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_gives_up_no_data_and_names_no_file() {
+    let rig = Rig::peopled().await;
+    let root = bearer(&rig.token("ann", Role::Administrator, &[]).await);
+    let oda = bearer(&rig.token("oda", Role::Operator, &[]).await);
+    let vic = bearer(&rig.token("vic", Role::Viewer, &[]).await);
+    let disks: Vec<String> = (1..=4).map(|number| format!("{}/d{number}", rig.folder.path().display())).collect();
+    for path in &disks {
+        rig.ask("POST", "/disks", &root, json!({ "path": path, "size_bytes": 128 << 20 })).await;
+    }
+    let made = rig.ask("POST", "/pools", &root, json!({ "name": "tank", "disks": &disks[..2] })).await;
+    assert_eq!(made.status, StatusCode::CREATED, "{made:?}");
+    let strange = rig.folder.path().join("strange");
+    std::fs::write(&strange, b"precious".repeat(16 << 20)).unwrap();
+    let in_path = |path: &str| path.replace('/', "%2F");
+    let strange = strange.to_str().unwrap();
+    for headers in [&oda, &vic] {
+        let shown = rig.ask("GET", &format!("/disks/{}", in_path(strange)), headers, Value::Null).await;
+        let nothing = rig.ask("GET", &format!("/disks/{}", in_path("/nothing/there")), headers, Value::Null).await;
+        assert_eq!((shown.status, shown.code()), (nothing.status, nothing.code()), "{shown:?}");
+        let history =
+            rig.ask("GET", &format!("/history?kind=disk&seconds=60&name={}", in_path(strange)), headers, Value::Null).await;
+        assert_eq!(history.code(), "not-found");
+    }
+    assert_eq!(rig.ask("GET", &format!("/disks/{}", in_path(&disks[2])), &vic, Value::Null).await.status, StatusCode::OK);
+    let add = |disk: &str, force: bool| json!({ "disks": [disk], "force": force });
+    assert_eq!(rig.ask("POST", "/pools/tank/disks", &oda, add(strange, false)).await.code(), "not-found");
+    assert_eq!(rig.ask("POST", "/pools/tank/disks", &oda, add(&disks[2], true)).await.code(), "forbidden");
+    let replace = format!("/disks/{}/replace", in_path(&disks[0]));
+    assert_eq!(rig.ask("POST", &replace, &oda, json!({ "new": strange })).await.code(), "not-found");
+    assert_eq!(rig.ask("POST", &replace, &oda, json!({ "new": disks[3], "force": true })).await.code(), "forbidden");
+    let smaller = json!({ "size_bytes": 1 << 20, "discard_beyond": true });
+    assert_eq!(rig.ask("POST", "/spaces/tank/vm/convert", &oda, smaller).await.code(), "forbidden");
+    let added = rig.ask("POST", "/pools/tank/disks", &oda, add(&disks[2], false)).await;
+    assert_eq!(added.status, StatusCode::OK, "{added:?}");
+    // An administrator may, but is asked first where there is data, whoever wrote it.
+    assert_eq!(rig.ask("POST", "/pools/tank/disks", &root, add(strange, false)).await.code(), "not-confirmed");
+    assert!(std::fs::read(strange).unwrap().starts_with(b"precious"));
+    rig.stop().await;
+}

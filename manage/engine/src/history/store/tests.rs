@@ -74,6 +74,19 @@ async fn a_damaged_file_is_set_aside_and_a_new_one_begun() {
 }
 
 #[test]
+fn what_is_too_old_goes_also_after_the_clock_was_set_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, events) = (folder.path().join(FILE), log(folder.path()));
+    let mut keeper = Keeper { path, events, file: None, complained: false, pruned: i64::MIN };
+    for day in [1, 2, 3, 900, 60] {
+        keeper.write(&both(day * DAY, 1));
+    }
+    assert_eq!(keeper.pruned, 60 * DAY);
+    let rows = keeper.with(|file| read(file, &space(), 0, 1000 * DAY)).unwrap();
+    assert_eq!(rows.iter().map(|row| row.at / DAY).collect::<Vec<_>>(), [60, 900]);
+}
+
+#[test]
 fn what_is_too_old_or_too_much_goes() {
     let folder = tempfile::tempdir().unwrap();
     let mut file = open(&folder.path().join(FILE)).unwrap();

@@ -992,7 +992,7 @@ export interface components {
         AddDisks: {
             /** @description Absolute paths, serial numbers or ids. */
             disks: string[];
-            /** @description Takes disks that carry something else; what they carry is lost. */
+            /** @description Takes disks that carry something else; what they carry is lost, so only administrators may. */
             force?: boolean;
         };
         /** @description Why a request was refused or failed. */
@@ -1189,7 +1189,7 @@ export interface components {
              * @description Copies of a mirror, 2 or 3; if left out as they are, or 2 where it becomes a mirror.
              */
             copies?: number | null;
-            /** @description Gives up what lies beyond a smaller size. */
+            /** @description Gives up what lies beyond a smaller size; only administrators may. */
             discard_beyond?: boolean;
             /** @enum {string|null} */
             integrity?: "none" | "crc32c" | null;
@@ -2191,7 +2191,7 @@ export interface components {
              * @description Bytes that the job does in a second at most; 0 for no cap.
              */
             cap_bytes_per_second?: number | null;
-            /** @description Takes a new disk that carries something else; what it carries is lost. */
+            /** @description Takes a new disk that carries something else; what it carries is lost, so only administrators may. */
             force?: boolean;
             /** @description The disk that comes in its stead, a new one or one of the pool: path, serial number or id. If left out, the other disks take over. */
             new?: string | null;
