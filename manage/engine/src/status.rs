@@ -13,7 +13,7 @@ pub fn resident_bytes() -> u64 {
 }
 
 impl Engine {
-    /// The health of every pool, disk of a pool, space and export, and the daemon itself.
+    /// The health of every pool, disk of a pool, space and export, of the state folder where it is not well, and the daemon itself.
     pub fn status(&self) -> Status {
         let mut objects: Vec<ObjectHealth> = Vec::new();
         for pool in self.pools() {
@@ -52,6 +52,14 @@ impl Engine {
                 conditions: waiting.into_iter().collect(),
             });
         }
+        objects.extend(self.store().trouble().map(|trouble| ObjectHealth {
+            object: "state folder".into(),
+            health: Health::Unhealthy,
+            conditions: vec![Condition {
+                cause: format!("changes cannot be kept: {trouble}"),
+                next_action: format!("look at the room and the rights in {}", self.state_dir.path().display()),
+            }],
+        }));
         Status {
             health: objects.iter().map(|object| object.health).max().unwrap_or_default(),
             objects,

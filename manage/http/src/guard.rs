@@ -23,6 +23,7 @@ use crate::api::{Api, Origin};
 use crate::audit;
 use crate::permissions::{Effect, Need, Rules};
 use crate::refusal::{self, Refusal};
+use crate::strangers::Caller;
 
 /// The cookie of a session. Browsers take the prefix as a promise: this host only, over TLS only, all paths.
 pub(crate) const COOKIE_NAME: &str = "__Host-holdfast-session";
@@ -152,6 +153,9 @@ pub(crate) async fn guard(State(guard): State<Arc<Guard>>, mut request: Request,
             return Refusal(error).into_response();
         }
     };
+    if let (Some(_), Some(caller)) = (&identity, request.extensions().get::<Arc<Caller>>()) {
+        caller.is_known();
+    }
     if identity.is_none() {
         DefaultBodyLimit::max(STRANGERS_BYTES).apply(&mut request);
     }

@@ -4,8 +4,8 @@
 //!   accept ─▶ a place free? ─▶ TLS handshake ─▶ HTTP/2 or HTTP/1.1, as agreed ─▶ router
 //! ```
 //!
-//! Invariants: connections are bounded, in all and for each address; handshake, header, request and every wait for a
-//! peer end after a time; the socket's own clients share nothing with these.
+//! Invariants: connections are bounded, in all and for each address, and strangers make room for others; handshake, header, request
+//! and every wait for a peer end after a time; the socket's own clients share nothing with these.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -22,27 +22,28 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
 
 use crate::api::{Api, Network, Origin};
 use crate::certificate::{CertificateError, CertificateFiles, Tls, host_name};
 use crate::headers;
 use crate::stall::Stalling;
+use crate::strangers::Strangers;
 
-/// Connections at once, at most.
-pub const CONNECTIONS: usize = 512;
-/// Of these from one address, or one network of IPv6, whose owner chooses from all its addresses.
-const CONNECTIONS_OF_ONE: usize = 256;
+/// The part of all connections that may come from one address, or one network of IPv6, whose owner chooses from all its addresses.
+const SHARE_OF_ONE: usize = 2;
 const HEADER_BYTES: usize = 32 << 10;
 const STREAMS: u32 = 32;
 /// How often a client of HTTP/2 is asked whether it is still there, and how long its answer may take.
 const PING: Duration = Duration::from_secs(20);
 const RENEW: Duration = Duration::from_secs(60 * 60);
 
-/// How long peers may take.
+/// How many peers there may be, and how long they may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
+pub struct Limits {
+    /// Connections at once.
+    pub connections: usize,
     /// For the TLS handshake.
     pub handshake: Duration,
     /// For the header of a request, also the next one on a connection.
@@ -51,9 +52,14 @@ pub struct Patience {
     pub stall: Duration,
 }
 
-impl Default for Patience {
+impl Default for Limits {
     fn default() -> Self {
-        Self { handshake: Duration::from_secs(10), header: Duration::from_secs(30), stall: Duration::from_secs(60) }
+        Self {
+            connections: 512,
+            handshake: Duration::from_secs(10),
+            header: Duration::from_secs(30),
+            stall: Duration::from_secs(60),
+        }
     }
 }
 
@@ -73,7 +79,7 @@ pub struct Https {
     listeners: Vec<TcpListener>,
     addresses: Vec<SocketAddr>,
     tls: Arc<Tls>,
-    patience: Patience,
+    limits: Limits,
 }
 
 async fn bind(address: SocketAddr, patience: Duration) -> io::Result<TcpListener> {
@@ -106,12 +112,12 @@ impl Https {
             listeners.push(bind(*address, patience).await.map_err(|error| HttpsError::Address(*address, error))?);
         }
         let addresses = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
-        Ok(Self { listeners, addresses, tls, patience: Patience::default() })
+        Ok(Self { listeners, addresses, tls, limits: Limits::default() })
     }
 
-    /// The same with other limits of time.
-    pub fn with_patience(self, patience: Patience) -> Self {
-        Self { patience, ..self }
+    /// The same with other limits.
+    pub fn with_limits(self, limits: Limits) -> Self {
+        Self { limits, ..self }
     }
 
     /// Where it listens, with the ports that were given.
@@ -143,10 +149,11 @@ struct Counts(Arc<Mutex<HashMap<IpAddr, usize>>>);
 struct Counted(Counts, IpAddr);
 
 impl Counts {
-    fn count(&self, address: IpAddr) -> Option<Counted> {
+    /// Counts one more, unless there are `most`.
+    fn count(&self, address: IpAddr, most: usize) -> Option<Counted> {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.entry(address).or_default();
-        if *count >= CONNECTIONS_OF_ONE {
+        if *count >= most {
             return None;
         }
         *count += 1;
@@ -166,16 +173,9 @@ impl Drop for Counted {
     }
 }
 
-async fn converse(
-    stream: TcpStream,
-    from: SocketAddr,
-    router: axum::Router,
-    tls: Arc<Tls>,
-    patience: Patience,
-    watcher: Watcher,
-) {
+async fn converse(stream: TcpStream, from: SocketAddr, router: axum::Router, tls: Arc<Tls>, limits: Limits, watcher: Watcher) {
     let _ = stream.set_nodelay(true);
-    let accepted = tokio::time::timeout(patience.handshake, TlsAcceptor::from(tls.config()).accept(stream)).await;
+    let accepted = tokio::time::timeout(limits.handshake, TlsAcceptor::from(tls.config()).accept(stream)).await;
     let stream = match accepted {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return tracing::debug!(%from, "no TLS: {error}"),
@@ -185,15 +185,15 @@ async fn converse(
     let service = TowerToHyperService::new(router.layer(Extension(Origin::Network(from))));
     let served = if newer {
         // An idle client answers pings, so silence means that it is gone or never meant to speak.
-        let io = TokioIo::new(Stalling::new(stream, Some(PING * 3), Some(patience.stall)));
+        let io = TokioIo::new(Stalling::new(stream, Some(PING * 3), Some(limits.stall)));
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder.timer(TokioTimer::new()).keep_alive_interval(PING).keep_alive_timeout(PING);
         builder.max_concurrent_streams(STREAMS).max_header_list_size(HEADER_BYTES as u32);
         watcher.watch(builder.serve_connection(io, service)).await
     } else {
-        let io = TokioIo::new(Stalling::new(stream, None, Some(patience.stall)));
+        let io = TokioIo::new(Stalling::new(stream, None, Some(limits.stall)));
         let mut builder = http1::Builder::new();
-        builder.timer(TokioTimer::new()).header_read_timeout(patience.header).max_header_size(HEADER_BYTES);
+        builder.timer(TokioTimer::new()).header_read_timeout(limits.header).max_header_size(HEADER_BYTES);
         watcher.watch(builder.serve_connection(io, service)).await
     };
     if let Err(error) = served {
@@ -201,26 +201,51 @@ async fn converse(
     }
 }
 
-async fn accept(
-    listener: TcpListener,
-    router: axum::Router,
-    tls: Arc<Tls>,
-    patience: Patience,
-    watcher: impl Fn() -> Watcher,
+/// What the connections of all listeners share.
+#[derive(Clone)]
+struct Room {
+    limits: Limits,
     places: Arc<Semaphore>,
     counts: Counts,
-) {
+    strangers: Strangers,
+}
+
+impl Room {
+    fn new(limits: Limits) -> Self {
+        let places = Arc::new(Semaphore::new(limits.connections));
+        Self { limits, places, counts: Counts::default(), strangers: Strangers::default() }
+    }
+
+    /// A place for one more, which a stranger leaves if there is none.
+    async fn place(&self) -> Option<OwnedSemaphorePermit> {
+        match self.places.clone().try_acquire_owned() {
+            Ok(place) => Some(place),
+            Err(_) => {
+                self.strangers.send_one_away();
+                self.places.clone().acquire_owned().await.ok()
+            }
+        }
+    }
+}
+
+async fn accept(listener: TcpListener, router: axum::Router, tls: Arc<Tls>, watcher: impl Fn() -> Watcher, room: Room) {
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, from)) => {
-                let Some(counted) = counts.count(holdfast_access::network(from.ip())) else {
+                let most = (room.limits.connections / SHARE_OF_ONE).max(1);
+                let Some(counted) = room.counts.count(holdfast_access::network(from.ip()), most) else {
                     tracing::debug!(%from, "turned away: too many connections from there");
                     continue;
                 };
-                let talk = converse(stream, from, router.clone(), tls.clone(), patience, watcher());
+                let Some(place) = room.place().await else { return };
+                let caller = Arc::new(room.strangers.enter());
+                let router = router.clone().layer(Extension(caller.clone()));
+                let talk = converse(stream, from, router, tls.clone(), room.limits, watcher());
                 tokio::spawn(async move {
-                    talk.await;
+                    tokio::select! {
+                        () = talk => {}
+                        () = caller.sent_away() => tracing::debug!(%from, "sent away: others need its place"),
+                    }
                     drop((place, counted));
                 });
             }
@@ -249,18 +274,18 @@ async fn renew(tls: Arc<Tls>, api: Api) {
 
 /// Answers HTTPS requests until `stop` ends and those under way are answered.
 pub async fn serve_https(https: Https, api: Api, stop: impl Future<Output = ()> + Send) {
-    let Https { listeners, addresses, tls, patience } = https;
+    let Https { listeners, addresses, tls, limits } = https;
     let trusted = !tls.shown().self_signed;
     let _ = api.network.set(Network { addresses, tls: tls.clone() });
     let router = crate::router(&api).layer(axum::middleware::from_fn_with_state(trusted, headers::secure));
     let graceful = Arc::new(GracefulShutdown::new());
-    let (places, counts) = (Arc::new(Semaphore::new(CONNECTIONS)), Counts::default());
+    let room = Room::new(limits);
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(renew(tls.clone(), api));
     for listener in listeners {
         let graceful = graceful.clone();
         let watcher = move || graceful.watcher();
-        tasks.spawn(accept(listener, router.clone(), tls.clone(), patience, watcher, places.clone(), counts.clone()));
+        tasks.spawn(accept(listener, router.clone(), tls.clone(), watcher, room.clone()));
     }
     stop.await;
     tasks.shutdown().await;

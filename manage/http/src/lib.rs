@@ -1,7 +1,7 @@
 //! The management API over HTTP: on a unix socket, and with TLS on a network, where the console is served as well.
 //!
 //! ```text
-//!   listener.rs    who may connect to the socket     https.rs, certificate.rs, stall.rs   connections from the network
+//!   listener.rs    who may connect to the socket     https.rs, certificate.rs, stall.rs, strangers.rs   connections from the network
 //!   guard.rs       who asks, and whether they may    permissions.rs   the role that each operation needs
 //!   reach.rs       what that role is not enough for
 //!   audit.rs       every change and its record       headers.rs       what browsers are told
@@ -29,6 +29,7 @@ mod reach;
 mod refusal;
 mod routes;
 mod stall;
+mod strangers;
 
 use std::future::Future;
 use std::path::Path;
@@ -42,7 +43,7 @@ pub use api::Api;
 use api::Origin;
 pub use certificate::{CertificateError, CertificateFiles};
 pub use document::document;
-pub use https::{CONNECTIONS, Https, HttpsError, Patience, serve_https};
+pub use https::{Https, HttpsError, Limits, serve_https};
 pub use listener::{ListenError, Listener};
 
 /// The largest request body that is read.

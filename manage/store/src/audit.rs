@@ -185,6 +185,10 @@ impl Store {
     /// # Errors
     /// If it cannot be written; nothing is changed then.
     pub fn audit_append(&self, row: &AuditRow) -> Result<(), StoreError> {
+        self.note(self.append(row), true)
+    }
+
+    fn append(&self, row: &AuditRow) -> Result<(), StoreError> {
         let mut extents = self.audit.lock().unwrap_or_else(PoisonError::into_inner);
         let mut connection = self.connection();
         let explain = failed(&self.path, "write the audit log");

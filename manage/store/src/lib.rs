@@ -73,6 +73,7 @@ pub struct Store {
     path: PathBuf,
     connection: Mutex<Connection>,
     audit: Mutex<audit::Extents>,
+    trouble: Mutex<Option<String>>,
     limits: AuditLimits,
 }
 
@@ -89,7 +90,8 @@ impl Store {
         schema::prepare(&mut connection, &path)?;
         let extents = audit::extents(&connection).map_err(failed(&path, "measure the audit log"))?;
         copy::drop_left_behind(folder);
-        Ok(Self { path, connection: Mutex::new(connection), audit: Mutex::new(extents), limits })
+        let (connection, audit) = (Mutex::new(connection), Mutex::new(extents));
+        Ok(Self { path, connection, audit, trouble: Mutex::default(), limits })
     }
 
     /// Where it is.
@@ -102,7 +104,29 @@ impl Store {
     }
 
     fn run<T>(&self, tried: &'static str, act: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
-        act(&self.connection()).map_err(failed(&self.path, tried))
+        let connection = self.connection();
+        let changes = connection.total_changes();
+        let done = act(&connection).map_err(failed(&self.path, tried));
+        self.note(done, connection.total_changes() > changes)
+    }
+
+    /// Remembers a failure until a change succeeds.
+    fn note<T>(&self, done: Result<T, StoreError>, changed: bool) -> Result<T, StoreError> {
+        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        match &done {
+            Err(StoreError::Failed { path, tried, reason }) => {
+                *trouble = Some(format!("{}: cannot {tried}: {reason}", path.display()));
+            }
+            Err(error) => *trouble = Some(error.to_string()),
+            Ok(_) if changed => *trouble = None,
+            Ok(_) => {}
+        }
+        done
+    }
+
+    /// Why the last change could not be written, if so.
+    pub fn trouble(&self) -> Option<String> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The document `name`; none where none was stored.

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use holdfast_access::ThrottleSettings;
 use holdfast_api::Role;
-use holdfast_http::Patience;
+use holdfast_http::Limits;
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
@@ -153,7 +153,7 @@ async fn tokens_end_follow_their_account_and_keep_to_their_areas() {
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_thousand_wrong_logins_lock_nobody_out_and_slow_nobody_down() {
     let throttle = ThrottleSettings { longest_wait: Duration::from_secs(60) };
-    let rig = std::sync::Arc::new(Rig::start_with(Patience::default(), throttle).await);
+    let rig = std::sync::Arc::new(Rig::start_with(Limits::default(), throttle).await);
     rig.people().await;
     let oda = rig.login("oda").await;
     let flood = {
@@ -282,8 +282,11 @@ async fn who_is_to_make_room_can_still_log_in() {
     assert_eq!(rig.ask("GET", "/session", &ann.headers(), Value::Null).await.status, StatusCode::OK);
     let told = rig.engine.events().list(0, usize::MAX);
     assert!(told.iter().any(|event| event.object == "audit log"), "{told:?}");
+    let ill = |rig: &Rig| rig.engine.status().objects.into_iter().any(|object| object.object == "state folder");
+    assert!(ill(&rig), "health tells");
     file.execute_batch("ALTER TABLE a RENAME TO accounts; ALTER TABLE s RENAME TO sessions; ALTER TABLE l RENAME TO audit")
         .unwrap();
     rig.login("ann").await;
+    assert!(!ill(&rig), "it is well again once something was written");
     rig.stop().await;
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use holdfast_access::{Access, AccessSettings, ThrottleSettings};
 use holdfast_api::{CreateAccount, CreateToken, Role};
 use holdfast_engine::{Engine, Settings};
-use holdfast_http::{Api, Https, Patience};
+use holdfast_http::{Api, Https, Limits};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::header::HeaderMap;
@@ -83,10 +83,10 @@ pub fn bearer(secret: &str) -> Vec<(&'static str, String)> {
 
 impl Rig {
     pub async fn start() -> Self {
-        Self::start_with(Patience::default(), ThrottleSettings::default()).await
+        Self::start_with(Limits::default(), ThrottleSettings::default()).await
     }
 
-    pub async fn start_with(patience: Patience, throttle: ThrottleSettings) -> Self {
+    pub async fn start_with(limits: Limits, throttle: ThrottleSettings) -> Self {
         let memory = std::path::Path::new("/dev/shm");
         let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
         let mut settings = Settings::new(folder.path().join("state"));
@@ -105,7 +105,7 @@ impl Rig {
         };
         let access = Access::open(engine.store().clone(), settings).unwrap();
         let https = Https::listen(&["127.0.0.1:0".parse().unwrap()], None, engine.state_folder(), Duration::ZERO).await.unwrap();
-        let https = https.with_patience(patience);
+        let https = https.with_limits(limits);
         let address = https.addresses()[0];
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let api = Api::new(engine.clone(), access.clone());

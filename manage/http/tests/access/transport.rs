@@ -3,13 +3,17 @@
 use std::time::Duration;
 
 use holdfast_access::ThrottleSettings;
-use holdfast_http::Patience;
-use hyper::StatusCode;
+use holdfast_api::Role;
+use holdfast_http::Limits;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper::{Request, StatusCode};
+use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::rig::Rig;
+use crate::rig::{Rig, bearer};
 
 /// Far longer than any wait that a test is about.
 const LONG: Duration = Duration::from_secs(30);
@@ -17,7 +21,11 @@ const LONG: Duration = Duration::from_secs(30);
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_clients_are_left_and_the_others_served() {
     let short = Duration::from_millis(300);
-    let rig = Rig::start_with(Patience { handshake: short, header: short, stall: short }, ThrottleSettings::default()).await;
+    let rig = Rig::start_with(
+        Limits { handshake: short, header: short, stall: short, ..Limits::default() },
+        ThrottleSettings::default(),
+    )
+    .await;
     // Nothing at all, where a handshake is due.
     let mut silent = TcpStream::connect(rig.address).await.unwrap();
     // Half a header.
@@ -45,9 +53,46 @@ async fn slow_clients_are_left_and_the_others_served() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn strangers_make_room_for_whoever_has_an_account() {
+    let rig = Rig::start_with(Limits { connections: 6, ..Limits::default() }, ThrottleSettings::default()).await;
+    rig.people().await;
+    let token = bearer(&rig.token("ann", Role::Administrator, &[]).await);
+    // One that is known, and stays.
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(rig.connect().await)).await.unwrap();
+    tokio::spawn(connection);
+    let follow = Request::get("/api/v1/events/follow").header("host", "x").header("authorization", token[0].1.clone());
+    let mut followed = sender.send_request(follow.body(Full::<Bytes>::default()).unwrap()).await.unwrap().into_body();
+    let mut strangers = Vec::new();
+    for network in [2, 3] {
+        for _ in 0..3 {
+            let socket = tokio::net::TcpSocket::new_v4().unwrap();
+            socket.bind(([127, 0, 0, network], 0).into()).unwrap();
+            strangers.push(socket.connect(rig.address).await.unwrap());
+        }
+    }
+    for _ in 0..4 {
+        let asked = tokio::time::timeout(Duration::from_secs(5), rig.ask("GET", "/pools", &token, Value::Null));
+        assert_eq!(asked.await.expect("a place becomes free at once").status, StatusCode::OK);
+    }
+    let mut oldest = strangers.remove(0);
+    assert_eq!(oldest.read(&mut [0; 1]).await.unwrap_or(0), 0, "the oldest stranger was sent away");
+    rig.engine.events().emit(holdfast_api::Severity::Info, "test", "one more", "nothing");
+    let mut told = Vec::new();
+    while !String::from_utf8_lossy(&told).contains("one more") {
+        let frame = tokio::time::timeout(LONG, followed.frame()).await.expect("it goes on").expect("it has not ended").unwrap();
+        told.extend_from_slice(&frame.into_data().unwrap());
+    }
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn more_connections_than_there_are_places_wait_and_harm_nobody() {
     let short = Duration::from_secs(2);
-    let rig = Rig::start_with(Patience { handshake: short, header: short, stall: short }, ThrottleSettings::default()).await;
+    let rig = Rig::start_with(
+        Limits { handshake: short, header: short, stall: short, ..Limits::default() },
+        ThrottleSettings::default(),
+    )
+    .await;
     let mut held = Vec::new();
     for _ in 0..300 {
         held.push(TcpStream::connect(rig.address).await.unwrap());
