@@ -20,7 +20,7 @@ for target in $(cargo fuzz list); do
     mkdir -p "$found/$target"
     case $target in
     salvage) runs=40000 ;;
-    *) runs=400000 ;;
+    *) runs=1500000 ;;
     esac
     if [ -n "$seconds" ]; then
         set -- -max_total_time="$seconds"
