@@ -19,7 +19,7 @@ trap 'rm -rf "$found"' EXIT
 for target in $(cargo fuzz list); do
     mkdir -p "$found/$target"
     case $target in
-    salvage) runs=40000 ;;
+    salvage) runs=20000 ;;
     *) runs=1500000 ;;
     esac
     if [ -n "$seconds" ]; then
