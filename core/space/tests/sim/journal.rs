@@ -11,7 +11,7 @@ use holdfast_pool::slab::HEAD_BYTES;
 use holdfast_pool::{DiskChange, Pool, SpaceSpec};
 use holdfast_space::{Space, SpaceSettings, Unlimited};
 
-use crate::parity::{BLOCK, byte_at, create, data, import, machine, parity};
+use crate::parity::{BLOCK, byte_at, create, data, machine, parity};
 use crate::spoil::Spoiled;
 use crate::world::World;
 
@@ -104,7 +104,7 @@ fn a_record_is_taken_from_the_copies_that_are_whole() {
         let random = world.sim.random();
         let rotten = if seed % 3 == 0 { rot_disks(&blocks, losses.into(), &random) } else { rot_blocks(&blocks, &random) };
         spoiled += rotten.len();
-        let (_pool, space) = import(&world);
+        let (_pool, space) = world.reopen();
         let clock = world.sim.clock();
         let done = world.sim.run(async move {
             check(&space, &held, seed).await;
@@ -199,7 +199,7 @@ fn rows_that_cannot_be_opened_keep_no_other_from_being_served() {
             }
         }
         numbers.iter().for_each(|number| world.disk(*number).disappear(Disappearance::PowerLoss));
-        let (pool, space) = import(&world);
+        let (pool, space) = world.reopen();
         let there: BTreeMap<u64, u8> = held.iter().map(|(block, byte)| (*block, *byte)).collect();
         let is_served = move |block: u64| served[&((block / chunk_blocks) as u32)];
         let mut expected = there.clone();

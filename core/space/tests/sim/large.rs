@@ -74,13 +74,7 @@ fn again(world: &World, up: (Arc<Pool>, Arc<Space>)) -> (Arc<Pool>, Arc<Space>) 
     drop(up);
     world.sim.cut_power();
     world.sim.restart();
-    let import = world.import();
-    let up = world.sim.run(async move {
-        let pool = import.await.expect("enough disks are there");
-        let space = Space::open(pool.clone(), pool.spaces()[0].id, SpaceSettings::default()).expect("it is there");
-        (pool, space)
-    });
-    up.expect("no power cut is planned")
+    world.reopen()
 }
 
 #[test]

@@ -56,16 +56,6 @@ pub fn create(world: &World, shape: Shape, size_bytes: u64, settings: SpaceSetti
     made.expect("no power cut is planned")
 }
 
-pub fn import(world: &World) -> (Arc<Pool>, Arc<Space>) {
-    let import = world.import();
-    let up = world.sim.run(async move {
-        let pool = import.await.expect("enough disks are there");
-        let space = Space::open(pool.clone(), pool.spaces()[0].id, SpaceSettings::default()).expect("it is there");
-        (pool, space)
-    });
-    up.expect("no power cut is planned")
-}
-
 pub fn data(byte: u8, blocks: usize) -> IoSlice {
     IoSlice::padded(&vec![byte; blocks * BLOCK])
 }
@@ -107,7 +97,7 @@ fn single_blocks_of_many_bands_outlast_a_crash() {
     done.expect("no power cut is planned");
     world.sim.cut_power();
     world.sim.restart();
-    let (_pool, space) = import(&world);
+    let (_pool, space) = world.reopen();
     let done = world.sim.run(async move {
         for index in 0..bands {
             assert_eq!(byte_at(&space, index * band + BLOCK_BYTES).await, 3, "band {index}");

@@ -65,16 +65,6 @@ pub fn create(world: &World, shape: Shape, provisioning: Provisioning, size_byte
     made.expect("no power cut is planned")
 }
 
-pub fn import(world: &World) -> (Arc<Pool>, Arc<Space>) {
-    let import = world.import();
-    let up = world.sim.run(async move {
-        let pool = import.await.expect("enough disks are there");
-        let space = Space::open(pool.clone(), pool.spaces()[0].id, SpaceSettings::default()).expect("it is there");
-        (pool, space)
-    });
-    up.expect("no power cut is planned")
-}
-
 /// Both labels and the whole reserved area of every disk become zeros.
 pub fn lose_metadata(world: &World) {
     for disk in world.disks() {
@@ -103,7 +93,7 @@ pub fn write(world: &World) {
 pub fn salvaged(world: &World) -> (Arc<Pool>, Arc<Space>) {
     lose_metadata(world);
     write(world);
-    let (pool, space) = import(world);
+    let (pool, space) = world.reopen();
     assert_eq!(pool.name().as_str(), "saved");
     assert!(space.is_read_only());
     (pool, space)
@@ -209,7 +199,7 @@ fn a_pool_that_lost_all_metadata_reads_as_before() {
         });
         after.expect("no power cut is planned");
         restart(&world);
-        let (_pool, space) = import(&world);
+        let (_pool, space) = world.reopen();
         assert!(!space.is_read_only());
         world.sim.run(async move { model.check(&space).await }).expect("no power cut is planned");
     }
@@ -269,7 +259,7 @@ fn what_is_lost_fails_and_never_reads_as_zeros() {
     world.disk(1).disappear(Disappearance::Cable);
     assert_eq!(look(&world).expect("slabs are there").spaces[0].chunks.missing, 1);
     write(&world);
-    let (_pool, space) = import(&world);
+    let (_pool, space) = world.reopen();
     let read = world.sim.run(async move {
         for block in 0..64u64 {
             if let Ok(block) = space.read(block * BLOCK_BYTES, IoBuf::new(BLOCK)).await {
@@ -415,7 +405,7 @@ fn rows_that_moved_or_were_about_to_are_told_apart() {
             let salvage_now = random.range(0..3) == 0 || round == 2;
             let lost =
                 salvage_now && look(&world).is_ok_and(|salvage| salvage.spaces.iter().any(|space| space.chunks.missing > 0));
-            let (_pool, now) = if salvage_now { salvaged(&world) } else { import(&world) };
+            let (_pool, now) = if salvage_now { salvaged(&world) } else { world.reopen() };
             if salvage_now {
                 let (last, checked) = (now.clone(), model.clone());
                 world.sim.run(async move { checked.check_but(&last, true).await }).expect("no power cut is planned");
@@ -453,7 +443,7 @@ fn a_salvage_that_is_cut_short_can_be_done_again() {
         });
         restart(&world);
         write(&world);
-        let (_pool, space) = import(&world);
+        let (_pool, space) = world.reopen();
         let read = world.sim.run(async move { byte_at(&space, 299 * BLOCK_BYTES).await });
         assert_eq!(read, Ok(3), "cut after {cut} writes");
     }
@@ -486,7 +476,7 @@ fn a_disk_of_the_lost_history_is_not_believed_later() {
     drop((pool, space));
     restart(&world);
     world.disk(2).poke(0, &kept);
-    let (pool, _space) = import(&world);
+    let (pool, _space) = world.reopen();
     assert_eq!(pool.name().as_str(), "saved");
     assert!(pool.spaces()[0].read_only);
 }
@@ -536,7 +526,7 @@ fn headers_and_maps_that_cannot_be_do_not_stand_in_the_way() {
         forge_block(&world, &pool, 0, slab.offset_bytes + map_at(number, 0), Kind::BlockMap, position, &[0; 4]);
     }
     write(&world);
-    let (_pool, space) = import(&world);
+    let (_pool, space) = world.reopen();
     let read = world.sim.run(async move { (byte_at(&space, 0).await, byte_at(&space, 299 * BLOCK_BYTES).await) });
     assert_eq!(read, Ok((3, 3)));
 }
@@ -599,7 +589,7 @@ fn a_slab_that_moved_after_a_restart_leaves_its_row_complete() {
         });
         written.expect("no power cut is planned");
         restart(&world);
-        let (pool, space) = import(&world);
+        let (pool, space) = world.reopen();
         let spec = SimDiskSpec {
             name: "new".into(),
             serial: "new".into(),

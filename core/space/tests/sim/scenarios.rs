@@ -46,17 +46,6 @@ fn create(world: &World, shape: Shape, size_bytes: u64) -> (Arc<Pool>, Arc<Space
     made.expect("no power cut is planned")
 }
 
-/// Imports the pool again after a crash.
-fn import(world: &World) -> (Arc<Pool>, Arc<Space>) {
-    let import = world.import();
-    let up = world.sim.run(async move {
-        let pool = import.await.expect("enough disks are there");
-        let space = Space::open(pool.clone(), pool.spaces()[0].id, SpaceSettings::default()).expect("it is there");
-        (pool, space)
-    });
-    up.expect("no power cut is planned")
-}
-
 fn data(byte: u8, blocks: usize) -> IoSlice {
     IoSlice::padded(&vec![byte; blocks * BLOCK])
 }
@@ -145,7 +134,7 @@ fn a_write_error_on_a_row_that_is_given_back_is_nobodys() {
         });
         done.expect("no power cut is planned");
         world.sim.kill();
-        import(&world);
+        world.reopen();
     }
 }
 
@@ -169,7 +158,7 @@ fn what_a_durable_discard_removed_under_a_flush_stays_away() {
         done.expect("no power cut is planned");
         world.sim.cut_power();
         world.sim.restart();
-        let (_pool, space) = import(&world);
+        let (_pool, space) = world.reopen();
         let read = world.sim.run(async move { byte_at(&space, 0).await }).expect("no power cut is planned");
         assert_ne!(read, 1, "seed {seed}: what was discarded came back");
     }
@@ -202,7 +191,7 @@ fn a_map_that_a_crash_left_on_one_disk_alone_is_never_believed() {
         world.sim.kill();
         world.disk(number(&stays.path)).poke(stays.offset_bytes, &known);
         world.disk(number(&away.path)).disappear(Disappearance::Cable);
-        let (pool, space) = import(&world);
+        let (pool, space) = world.reopen();
         let (back, candidate) = (world.disk(number(&away.path)), world.candidate(number(&away.path)));
         let served = world.sim.run(async move {
             let served = byte_at(&space, 0).await;
@@ -220,7 +209,7 @@ fn a_map_that_a_crash_left_on_one_disk_alone_is_never_believed() {
         assert!(joined.is_ok() || seed < 160, "the last seeds come to the end");
         world.sim.cut_power();
         world.sim.restart();
-        let (_pool, space) = import(&world);
+        let (_pool, space) = world.reopen();
         let again = world.sim.run(async move { byte_at(&space, 0).await });
         assert_eq!(again, Ok(7), "seed {seed}: what was served once stays");
     }
@@ -331,7 +320,7 @@ fn no_write_is_answered_before_the_outage_that_it_passed_over_is_written_down() 
         world.sim.cut_power();
         world.sim.restart();
         world.disk(pulled).reappear();
-        let (_pool, space) = import(&world);
+        let (_pool, space) = world.reopen();
         let read = world.sim.run(async move { byte_at(&space, 0).await }).expect("no power cut is planned");
         assert!(read == 2 || (read == 1 && !answered.get()), "seed {seed}: an answered write is gone");
     }
@@ -407,7 +396,7 @@ fn slabs_with_several_maps_keep_what_lies_on_their_seams() {
     done.expect("no power cut is planned");
     world.sim.cut_power();
     world.sim.restart();
-    let (_pool, space) = import(&world);
+    let (_pool, space) = world.reopen();
     let done = world.sim.run(async move {
         for (index, seam) in seams.iter().enumerate() {
             for block in 0..8u64 {
@@ -558,14 +547,14 @@ fn what_an_attempt_to_move_a_row_left_is_nobodys() {
         let _ = world.sim.run(convert(space, 64));
         world.sim.cut_power();
         world.sim.restart();
-        let (_pool, space) = import(&world);
+        let (_pool, space) = world.reopen();
         let emptied = space.clone();
         let empty = world.sim.run(async move { emptied.discard(0, 1 << 20, Durability::Durable).await });
         empty.expect("no power cut is planned").expect("it can be emptied");
         world.sim.run(convert(space, 64)).expect("no power cut is planned");
         world.sim.cut_power();
         world.sim.restart();
-        let (_pool, space) = import(&world);
+        let (_pool, space) = world.reopen();
         let read = world.sim.run(async move { byte_at(&space, 12 * BLOCK_BYTES).await });
         assert_eq!(read.expect("no power cut is planned"), 0, "cut after {cut} writes");
     }
@@ -603,7 +592,7 @@ fn spaces_of_a_pool_that_may_only_be_read_are_read() {
         closed.expect("no power cut is planned");
         mark_for_reading(&world);
         let writes = world.sim.device_writes();
-        let (pool, space) = import(&world);
+        let (pool, space) = world.reopen();
         let read = world.sim.run(async move {
             for at in 0..32u64 {
                 assert_eq!(byte_at(&space, at * (200 << 10) / BLOCK_BYTES * BLOCK_BYTES).await, at as u8 + 1, "{shape}");

@@ -9,7 +9,7 @@ use holdfast_device::sim::{Sim, SimDisk, SimDiskSpec};
 use holdfast_model::{BLOCK_BYTES, Name, Uuid};
 use holdfast_pool::slab::HEAD_BYTES;
 use holdfast_pool::{Candidate, DiskInfo, Env, Event, EventSink, Pool, Witness, WitnessRecord, scan};
-use holdfast_space::{SlabMap, Space};
+use holdfast_space::{SlabMap, Space, SpaceSettings};
 
 /// Remembers like a file that is synced: what was answered survives.
 #[derive(Default)]
@@ -105,6 +105,17 @@ impl World {
             let pool = found.pools.pop().ok_or_else(|| "no pool is found".to_string())?;
             Pool::import(env, pool, false).await.map_err(|error| error.to_string())
         }
+    }
+
+    /// Imports the pool from the disks that are there, and opens its first space.
+    pub fn reopen(&self) -> (Arc<Pool>, Arc<Space>) {
+        let import = self.import();
+        let up = self.sim.run(async move {
+            let pool = import.await.expect("enough disks are there");
+            let space = Space::open(pool.clone(), pool.spaces()[0].id, SpaceSettings::default()).expect("it is there");
+            (pool, space)
+        });
+        up.expect("no power cut is planned")
     }
 
     /// Compares all copies of all blocks that a space holds; nothing may be under way.
