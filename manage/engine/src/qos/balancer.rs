@@ -10,6 +10,8 @@
 //!
 //! The window bounds what is under way on the disks, so a request of a space that asks for little finds a short line, whatever others ask
 //! for. A start tag grows by cost / weight, so waiting spaces get on by cost, not by count (start-time fair queueing, Goyal, Vin and Cheng).
+//! Large requests take more than one place in the window, but fewer than they cost: what they cost most is the seek or the command, and disks
+//! that are to stream need several of them.
 //!
 //! Invariant: whoever waits, waits for a request that is counted as under way.
 
@@ -24,9 +26,11 @@ use super::bucket::Bucket;
 
 /// How long after requests of two spaces met the disks count as shared.
 const HOLD: Duration = Duration::from_millis(100);
-/// Of the window: for each disk, and beside.
+/// Places in the window: for each disk, and beside.
 const PER_DISK: u64 = 2;
 const AT_LEAST: u64 = 8;
+/// The cost up to which a request takes one place in the window: 64 KiB.
+const COST_OF_PLACE: u64 = 8;
 /// A space weighs 1, and 1 more for each so many IOPS of its minimum.
 const IOPS_OF_WEIGHT: u64 = 1000;
 
@@ -100,6 +104,11 @@ fn window_of(disks: usize) -> u64 {
     AT_LEAST + PER_DISK * disks as u64
 }
 
+/// What a request takes of the window.
+fn places_of(cost: u64) -> u64 {
+    cost.div_ceil(COST_OF_PLACE).max(1)
+}
+
 impl Inner {
     /// Whether a request with this tag may begin now.
     fn may(&mut self, place: Place, tag: f64, cost: u64, now: Duration) -> bool {
@@ -109,12 +118,15 @@ impl Inner {
             || flow.reserve.as_mut().is_some_and(|reserve| reserve.try_take(now, cost))
     }
 
-    fn begin(&mut self, place: Place, cost: u64, tag: f64) {
+    /// Counts a request as under way. Answers what is to be given back at its end.
+    fn begin(&mut self, place: Place, cost: u64, tag: f64) -> u64 {
+        let places = places_of(cost);
         self.virtual_time = self.virtual_time.max(tag);
-        self.in_service += cost;
+        self.in_service += places;
         if let Some(flow) = self.flows.get_mut(&place.0) {
-            flow.in_service += cost;
+            flow.in_service += places;
         }
+        places
     }
 
     /// Lets begin what may. Answers whom to wake.
@@ -139,10 +151,10 @@ impl Inner {
         }
     }
 
-    fn end(&mut self, place: Place, cost: u64, now: Duration, wake: &mut Vec<Waker>) {
-        self.in_service = self.in_service.saturating_sub(cost);
+    fn end(&mut self, place: Place, places: u64, now: Duration, wake: &mut Vec<Waker>) {
+        self.in_service = self.in_service.saturating_sub(places);
         if let Some(flow) = self.flows.get_mut(&place.0) {
-            flow.in_service = flow.in_service.saturating_sub(cost);
+            flow.in_service = flow.in_service.saturating_sub(places);
         }
         self.grant(now, wake);
     }
@@ -216,8 +228,7 @@ impl Balancer {
         let tag = virtual_time.max(flow.finish);
         flow.finish = tag + cost as f64 / flow.weight;
         if flow.waiting.is_empty() && inner.may(place, tag, cost, now) {
-            inner.begin(place, cost, tag);
-            return Entry::Now(cost);
+            return Entry::Now(inner.begin(place, cost, tag));
         }
         let number = inner.next;
         inner.next += 1;
@@ -225,13 +236,13 @@ impl Balancer {
             flow.waiting.push_back(Waiting { number, tag, cost, waker: None });
         }
         self.waited.fetch_add(1, Ordering::Relaxed);
-        Entry::Wait(Turn { balancer: self.clone(), place, cost, number, over: false })
+        Entry::Wait(Turn { balancer: self.clone(), place, places: places_of(cost), number, over: false })
     }
 
-    /// A request that was counted is over.
-    pub(crate) fn end(&self, place: Place, cost: u64, now: Duration) {
+    /// A request that was counted as so many places is over.
+    pub(crate) fn end(&self, place: Place, places: u64, now: Duration) {
         let mut wake = Vec::new();
-        self.inner().end(place, cost, now, &mut wake);
+        self.inner().end(place, places, now, &mut wake);
         wake.into_iter().for_each(Waker::wake);
     }
 }
@@ -240,7 +251,7 @@ impl Balancer {
 pub(crate) struct Turn {
     balancer: Arc<Balancer>,
     place: Place,
-    cost: u64,
+    places: u64,
     number: u64,
     over: bool,
 }
@@ -249,7 +260,7 @@ impl Future for Turn {
     type Output = u64;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<u64> {
-        let (number, cost) = (self.number, self.cost);
+        let (number, places) = (self.number, self.places);
         let mut inner = self.balancer.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(flow) = inner.flows.get_mut(&self.place.0) else {
             drop(inner);
@@ -260,7 +271,7 @@ impl Future for Turn {
             flow.granted.swap_remove(at);
             drop(inner);
             self.over = true;
-            return Poll::Ready(cost);
+            return Poll::Ready(places);
         }
         if let Some(waiting) = flow.waiting.iter_mut().find(|waiting| waiting.number == number) {
             waiting.waker = Some(cx.waker().clone());
@@ -282,7 +293,7 @@ impl Drop for Turn {
             if let Some(at) = flow.granted.iter().position(|granted| *granted == self.number) {
                 flow.granted.swap_remove(at);
                 // What passes by a minimum waits for the next end: there is no clock here.
-                inner.end(self.place, self.cost, Duration::ZERO, &mut wake);
+                inner.end(self.place, self.places, Duration::ZERO, &mut wake);
             }
         }
         wake.into_iter().for_each(Waker::wake);

@@ -117,6 +117,15 @@ fn a_polite_one_finds_a_short_line() {
 }
 
 #[test]
+fn large_requests_keep_all_disks_busy() {
+    let mut disks = Disks::new(&[(64, 8, None), (1, 1, None)]);
+    disks.ask();
+    disks.run(Duration::from_millis(50));
+    let window = disks.balancer.inner().window as usize;
+    assert!(disks.line.len() >= window - 1, "{} of a window of {window}", disks.line.len());
+}
+
+#[test]
 fn spaces_get_on_by_cost_and_not_by_count() {
     let mut disks = Disks::new(&[(64, 8, None), (64, 1, None)]);
     disks.run(Duration::from_secs(1));
@@ -156,10 +165,12 @@ fn whoever_leaves_holds_nobody_up() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
     fn shares_converge_whatever_is_asked_for(
-        one in (16usize..128, 1u64..16), other in (16usize..128, 1u64..16), weight in 0u64..4,
+        one in (20usize..128, 1u64..16), other in (20usize..128, 1u64..16), weight in 0u64..4,
     ) {
+        // Who has less under way than the window takes does not always wait, and gets what it asks for instead of its share.
         let mut disks = Disks::new(&[(one.0, one.1, None), (other.0, other.1, None)]);
         if let Some(flow) = disks.balancer.inner().flows.get_mut(&disks.clients[0].place.0) {
             flow.weight = 1.0 + weight as f64;
