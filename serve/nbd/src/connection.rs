@@ -13,6 +13,7 @@
 //! limits of requests and payload bytes are reached. So what a client can make the server hold is bounded even when it
 //! never takes a reply. A request that still waits for its turn when the client leaves never begins.
 
+mod ahead;
 mod bell;
 mod send;
 mod serve;
@@ -39,6 +40,7 @@ use crate::settings::NbdSettings;
 use crate::signal::Signal;
 use crate::status::Tracked;
 use crate::transport::{Receiver, Sender};
+use ahead::Ahead;
 use bell::Bell;
 use serve::Refusal;
 
@@ -139,6 +141,7 @@ pub(crate) struct Connection {
     unanswered: Cell<u32>,
     /// The request whose payload is being received, and why it will be refused.
     receiving: Cell<Option<(Ticket, Option<Refusal>)>>,
+    ahead: Ahead,
     /// The reader is serving a batch, and will send.
     serving: Cell<bool>,
 
@@ -182,6 +185,7 @@ pub(crate) async fn run(
         held_bytes: Cell::new(0),
         unanswered: Cell::new(0),
         receiving: Cell::new(None),
+        ahead: Ahead::default(),
         serving: Cell::new(false),
         out: RefCell::default(),
         spare: Cell::default(),
@@ -206,6 +210,7 @@ pub(crate) async fn run(
         })
         .await
     };
+    connection.serve_ahead();
     connection.ending.raise();
     connection.serving.set(false);
     if let Some((ticket, _)) = connection.receiving.take() {
@@ -250,6 +255,9 @@ impl Connection {
                     Incoming::Header(request) if request.command == Command::Disconnect => return Ok(()),
                     Incoming::Header(request) => {
                         turn += 1 + (request.length >> 16).min(TURN);
+                        if !self.ahead.takes(&request) {
+                            self.serve_ahead();
+                        }
                         self.header(request, &mut inbound).await?;
                     }
                     Incoming::Payload(_, buf) => self.payload(Some(buf)),
@@ -260,30 +268,37 @@ impl Connection {
                 }
                 if turn >= Here::turn() {
                     turn = 0;
+                    self.serve_ahead();
                     self.flush();
                     yield_now().await;
                 }
             }
-            self.serving.set(false);
             received = self.receive(&mut receiver, &mut inbound, received).await?;
         }
         Ok(())
     }
 
-    /// Receives some bytes. Replies so far are sent before the wait; only where the last receive filled its space, so
-    /// that the socket likely holds more, a few are held back to go out with the next.
-    async fn receive(&self, receiver: &mut Receiver, inbound: &mut Inbound, last: Received) -> Result<Received, Broken> {
+    /// Receives some bytes. Writes so far are served and replies sent before the wait; only where the last receive filled its
+    /// space, so that the socket likely holds more, a few replies are held back to go out with the next.
+    async fn receive(
+        self: &Rc<Self>,
+        receiver: &mut Receiver,
+        inbound: &mut Inbound,
+        last: Received,
+    ) -> Result<Received, Broken> {
         if last != Received::Full || self.waiting_replies() > HELD_BACK_REPLIES {
             self.flush();
         }
         let mut spaces = inbound.spaces().map(IoSliceMut::new);
         let room: usize = spaces.iter().map(|space| space.len()).sum();
-        let held_back = self.waiting_bytes() > 0;
-        let count = match held_back.then(|| receiver.try_recv_vectored(usable(&mut spaces))) {
+        let meanwhile = self.waiting_bytes() > 0 || !self.ahead.is_empty();
+        let count = match meanwhile.then(|| receiver.try_recv_vectored(usable(&mut spaces))) {
             Some(Ok(count)) => count,
             Some(Err(error)) if error.kind() != io::ErrorKind::WouldBlock => return Err(error.into()),
             _ => {
+                self.serve_ahead();
                 self.flush();
+                self.serving.set(false);
                 receiver.recv_vectored(usable(&mut spaces)).await?
             }
         };
@@ -301,6 +316,7 @@ impl Connection {
         let refusal = self.check(&request).err();
         let held_bytes = if refusal.is_some() { 0 } else { self.memory_for(&request) };
         if !self.has_room(held_bytes) {
+            self.serve_ahead();
             self.room(held_bytes).await;
         }
         let ticket = self.begin(request, held_bytes);
@@ -330,7 +346,10 @@ impl Connection {
         self.tracked.add_bytes(ticket.request.payload_bytes(self.style.extended()));
         match refusal {
             Some(refusal) => self.refuse(ticket, refusal),
-            None => self.serve(ticket, buf),
+            None => match buf {
+                Some(buf) if ticket.request.command == Command::Write => self.serve_write(ticket, buf),
+                buf => self.serve(ticket, buf),
+            },
         }
     }
 

@@ -171,9 +171,10 @@ impl Core {
             }
             if patience.spin(monotonic()) {
                 counters.spins.add(1);
-                self.look_after_sockets();
                 // SAFETY: a system call without arguments.
                 unsafe { libc::sched_yield() };
+                patience.spun(monotonic());
+                self.look_after_sockets();
             } else {
                 self.sleep();
             }

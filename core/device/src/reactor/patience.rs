@@ -5,7 +5,8 @@
 //! ```text
 //!   wait ended within the limit       spin more readily
 //!   wait was longer                   half as readily; five long waits in a row end the spinning
-//!   core was away for the limit       others need the core: sleep in the next waits, in twice as many each time
+//!   core was away for the limit       others need the core: sleep in as many waits as spinning must have shortened to make good for
+//!                                     that; in twice as many each time, unless good waits lie between
 //! ```
 //!
 //! Invariant: waits that are longer than the limit are slept through, but for a few.
@@ -14,8 +15,12 @@ use std::time::Duration;
 
 const LIKELY_STEP: u32 = 4;
 const LIKELY_AT_MOST: u32 = 16;
-const SKIP_AT_LEAST: u32 = 64;
+/// What a wait that was spun through saves, about: a thread that need not be woken.
+const SAVED: Duration = Duration::from_micros(25);
 const SKIP_AT_MOST: u32 = 8192;
+const CAUTION_AT_MOST: u32 = 128;
+/// So many waits that were spun through in peace, or as many as the last crowd cost, make the next one count half.
+const PEACEFUL: u32 = 64;
 
 pub(crate) struct Patience {
     limit: Duration,
@@ -23,16 +28,19 @@ pub(crate) struct Patience {
     likely: u32,
     /// Start of the wait.
     since: Option<Duration>,
-    /// The last turn that span.
-    span_at: Option<Duration>,
+    /// Begin of the last spin, or its end; none where the reactor sleeps.
+    spun_at: Option<Duration>,
     /// Waits to be slept through because others need the core.
     skip: u32,
-    next_skip: u32,
+    /// How many times over the next crowd counts.
+    caution: u32,
+    /// Waits to be spun through in peace before it counts less.
+    until_calm: u32,
 }
 
 impl Patience {
     pub(crate) fn new(limit: Duration) -> Self {
-        Self { limit, likely: 0, since: None, span_at: None, skip: 0, next_skip: SKIP_AT_LEAST }
+        Self { limit, likely: 0, since: None, spun_at: None, skip: 0, caution: 1, until_calm: PEACEFUL }
     }
 
     /// Whether a wait is on.
@@ -43,35 +51,44 @@ impl Patience {
     /// There is nothing to do at `now`. True: spin once and ask again. False: sleep.
     pub(crate) fn spin(&mut self, now: Duration) -> bool {
         let since = *self.since.get_or_insert(now);
-        self.note_crowd(now);
         let spin = self.skip == 0 && self.likely > 0 && now.saturating_sub(since) < self.limit;
-        self.span_at = spin.then_some(now);
+        self.spun_at = spin.then_some(now);
         spin
     }
 
-    /// The wait has ended at `now`.
+    /// A spin is over at `now`. It takes a microsecond, unless somebody else had the core.
+    pub(crate) fn spun(&mut self, now: Duration) {
+        let away = self.spun_at.replace(now).map_or(Duration::ZERO, |begun| now.saturating_sub(begun));
+        if away > self.limit {
+            let lost = (away.as_nanos() / SAVED.as_nanos()).min(u128::from(SKIP_AT_MOST)) as u32;
+            self.skip = (lost * self.caution).min(SKIP_AT_MOST);
+            self.caution = (self.caution * 2).min(CAUTION_AT_MOST);
+            self.until_calm = lost.max(PEACEFUL);
+        }
+    }
+
+    /// The wait has ended at `now`, or with the last spin: since then the reactor worked on what that found.
     pub(crate) fn end(&mut self, now: Duration) {
         let Some(since) = self.since.take() else { return };
-        self.note_crowd(now);
-        if now.saturating_sub(since) <= self.limit {
+        let spun_at = self.spun_at.take();
+        if spun_at.unwrap_or(now).saturating_sub(since) <= self.limit {
             self.likely = (self.likely + LIKELY_STEP).min(LIKELY_AT_MOST);
-            if self.span_at.is_some() {
-                self.next_skip = (self.next_skip - 1).max(SKIP_AT_LEAST);
+            if spun_at.is_some() {
+                self.note_peace();
             }
         } else {
             self.likely /= 2;
         }
-        if self.span_at.take().is_none() {
+        if spun_at.is_none() {
             self.skip = self.skip.saturating_sub(1);
         }
     }
 
-    /// A spin takes a microsecond, unless somebody else had the core.
-    fn note_crowd(&mut self, now: Duration) {
-        if self.span_at.is_some_and(|span_at| now.saturating_sub(span_at) > self.limit) {
-            self.span_at = None;
-            self.skip = self.next_skip + 1;
-            self.next_skip = (self.next_skip * 2).min(SKIP_AT_MOST);
+    fn note_peace(&mut self) {
+        self.until_calm -= 1;
+        if self.until_calm == 0 {
+            self.caution = (self.caution / 2).max(1);
+            self.until_calm = PEACEFUL;
         }
     }
 }
@@ -101,6 +118,7 @@ mod tests {
                 if self.patience.spin(self.now) {
                     spins += 1;
                     self.now += Duration::from_micros(away);
+                    self.patience.spun(self.now);
                 } else {
                     self.now = end;
                 }
@@ -130,6 +148,32 @@ mod tests {
         assert!((3..20).contains(&spins), "{spins}");
         let waits_until_it_spins_again = (0..20_000).take_while(|_| reactor.wait(50, 1) == 0).count();
         assert!(waits_until_it_spins_again < 8200, "{waits_until_it_spins_again}");
+    }
+
+    #[test]
+    fn a_core_that_is_seldom_away_is_spun_on() {
+        let mut reactor = Reactor::new();
+        let mut spun = 0;
+        for _ in 0..100 {
+            spun += (0..200).filter(|_| reactor.wait(50, 1) > 0).count();
+            reactor.wait(50, 300);
+        }
+        assert!(spun > 18_000, "{spun} of 20,000");
+    }
+
+    #[test]
+    fn work_on_what_a_spin_found_is_no_crowd() {
+        let mut reactor = Reactor::new();
+        for _ in 0..10 {
+            reactor.wait(50, 1);
+        }
+        for _ in 0..100 {
+            assert!(reactor.patience.spin(reactor.now));
+            reactor.now += Duration::from_micros(1);
+            reactor.patience.spun(reactor.now);
+            reactor.now += Duration::from_millis(1);
+            reactor.patience.end(reactor.now);
+        }
     }
 
     #[test]

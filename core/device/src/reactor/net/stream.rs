@@ -270,8 +270,11 @@ impl ReadHalf {
     /// As [`try_recv`](Self::try_recv), into several buffers in order.
     ///
     /// # Errors
-    /// `WouldBlock` when nothing is there, others when the connection failed.
+    /// `WouldBlock` when nothing is there or the task has had its share of the reactor, others when the connection failed.
     pub fn try_recv_vectored(&mut self, bufs: &mut [io::IoSliceMut<'_>]) -> io::Result<usize> {
+        if with_core(|core| core.spend_budget()) == Some(false) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
         attempt(|| system::receive_vectored(self.socket.raw(), bufs))
     }
 

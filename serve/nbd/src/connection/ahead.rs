@@ -1,0 +1,66 @@
+//! Large writes that are whole and not served yet.
+//!
+//! A unix socket holds about three requests of 64 KiB, and lets a client that filled it go on when it is three quarters empty.
+//! Were each write served before the next is received, the socket would run dry while its client wakes up. So writes are
+//! taken from the socket as long as there are any, up to a limit, and then served together: meanwhile the client fills it again.
+//!
+//! Invariant: requests are served in the order in which they came, and nothing stays here while the reader waits.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use holdfast_device::IoBuf;
+
+use super::{Connection, FLUSH_BYTES, Ticket};
+use crate::protocol::{Command, Request};
+
+/// Payload that is taken before it is served.
+const AHEAD_BYTES: u64 = 256 << 10;
+/// Of smaller requests the socket holds enough.
+const LARGE_BYTES: u64 = 32 << 10;
+
+/// The writes.
+#[derive(Default)]
+pub(super) struct Ahead {
+    writes: RefCell<Vec<(Ticket, IoBuf)>>,
+    bytes: Cell<u64>,
+}
+
+impl Ahead {
+    pub(super) fn is_empty(&self) -> bool {
+        self.bytes.get() == 0
+    }
+
+    /// Whether a request may be received before what is here is served.
+    pub(super) fn takes(&self, request: &Request) -> bool {
+        let bytes = self.bytes.get().saturating_add(request.length);
+        request.command == Command::Write && request.length > 0 && bytes <= AHEAD_BYTES
+    }
+}
+
+impl Connection {
+    /// Serves a write whose payload is whole, now or together with those that follow.
+    pub(super) fn serve_write(self: &Rc<Self>, ticket: Ticket, buf: IoBuf) {
+        self.ahead.writes.borrow_mut().push((ticket, buf));
+        self.ahead.bytes.set(self.ahead.bytes.get() + ticket.held_bytes);
+        if ticket.held_bytes < LARGE_BYTES || self.ahead.bytes.get() >= AHEAD_BYTES {
+            self.serve_ahead();
+        }
+    }
+
+    /// Serves all writes that were taken ahead.
+    pub(super) fn serve_ahead(self: &Rc<Self>) {
+        if self.ahead.is_empty() {
+            return;
+        }
+        self.ahead.bytes.set(0);
+        let mut writes = self.ahead.writes.take();
+        for (ticket, buf) in writes.drain(..) {
+            self.serve(ticket, Some(buf));
+            if self.answered_bytes() >= FLUSH_BYTES {
+                self.flush();
+            }
+        }
+        self.ahead.writes.replace(writes);
+    }
+}
