@@ -44,9 +44,6 @@ use ahead::Ahead;
 use bell::Bell;
 use serve::Refusal;
 
-/// Replies are sent when they carry, or answer for, so many bytes of payload, even in the middle of a batch: the client
-/// makes its next requests while the rest is served.
-const FLUSH_BYTES: u64 = 16 << 10;
 /// No more requests are taken up while so many bytes wait behind a full socket: a read that is served now would only push
 /// others out of the caches before it is sent.
 const WAITING_BYTES: usize = 256 << 10;
@@ -263,9 +260,7 @@ impl Connection {
                     Incoming::Payload(_, buf) => self.payload(Some(buf)),
                     Incoming::Skipped(_) => self.payload(None),
                 }
-                if self.answered_bytes() >= FLUSH_BYTES {
-                    self.flush();
-                }
+                self.flush_if_due();
                 if turn >= Here::turn() {
                     turn = 0;
                     self.serve_ahead();
@@ -344,12 +339,10 @@ impl Connection {
     fn payload(self: &Rc<Self>, buf: Option<IoBuf>) {
         let Some((ticket, refusal)) = self.receiving.take() else { return };
         self.tracked.add_bytes(ticket.request.payload_bytes(self.style.extended()));
-        match refusal {
-            Some(refusal) => self.refuse(ticket, refusal),
-            None => match buf {
-                Some(buf) if ticket.request.command == Command::Write => self.serve_write(ticket, buf),
-                buf => self.serve(ticket, buf),
-            },
+        match (refusal, buf) {
+            (Some(refusal), _) => self.refuse(ticket, refusal),
+            (None, Some(buf)) if ticket.request.command == Command::Write => self.serve_write(ticket, buf),
+            (None, buf) => self.serve(ticket, buf),
         }
     }
 

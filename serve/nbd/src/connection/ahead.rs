@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use holdfast_device::IoBuf;
 
-use super::{Connection, FLUSH_BYTES, Ticket};
+use super::{Connection, Ticket};
 use crate::protocol::{Command, Request};
 
 /// Payload that is taken before it is served.
@@ -41,9 +41,13 @@ impl Ahead {
 impl Connection {
     /// Serves a write whose payload is whole, now or together with those that follow.
     pub(super) fn serve_write(self: &Rc<Self>, ticket: Ticket, buf: IoBuf) {
+        if ticket.held_bytes < LARGE_BYTES {
+            self.serve_ahead();
+            return self.serve(ticket, Some(buf));
+        }
         self.ahead.writes.borrow_mut().push((ticket, buf));
         self.ahead.bytes.set(self.ahead.bytes.get() + ticket.held_bytes);
-        if ticket.held_bytes < LARGE_BYTES || self.ahead.bytes.get() >= AHEAD_BYTES {
+        if self.ahead.bytes.get() >= AHEAD_BYTES {
             self.serve_ahead();
         }
     }
@@ -57,9 +61,7 @@ impl Connection {
         let mut writes = self.ahead.writes.take();
         for (ticket, buf) in writes.drain(..) {
             self.serve(ticket, Some(buf));
-            if self.answered_bytes() >= FLUSH_BYTES {
-                self.flush();
-            }
+            self.flush_if_due();
         }
         self.ahead.writes.replace(writes);
     }

@@ -17,6 +17,9 @@ use super::{Connection, Ticket};
 use crate::outbound::{Outbound, PIECES_AT_ONCE};
 use crate::protocol::reply;
 
+/// Replies are sent when they carry, or answer for, so many bytes of payload, even in the middle of a batch: the client
+/// makes its next requests while the rest is served.
+const FLUSH_BYTES: u64 = 16 << 10;
 /// A queue that once held more than this gives its memory back.
 const KEPT_HEAD_BYTES: usize = 256 << 10;
 
@@ -24,11 +27,6 @@ impl Connection {
     /// Bytes of replies that wait to be sent, not counting those that the writer has in hand.
     pub(super) fn waiting_bytes(&self) -> usize {
         self.out.borrow().bytes()
-    }
-
-    /// Payload bytes, of reads and writes, whose replies wait to be sent, as above.
-    pub(super) fn answered_bytes(&self) -> u64 {
-        self.out.borrow().held_bytes
     }
 
     /// Replies that wait to be sent, as above.
@@ -78,6 +76,14 @@ impl Connection {
             self.flush();
         } else {
             self.writer_bell.ring();
+        }
+    }
+
+    /// Sends what waits where it carries, or answers for, much payload.
+    pub(super) fn flush_if_due(&self) {
+        let answered_bytes = self.out.borrow().held_bytes;
+        if answered_bytes >= FLUSH_BYTES {
+            self.flush();
         }
     }
 
