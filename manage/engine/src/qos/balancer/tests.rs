@@ -181,7 +181,9 @@ proptest! {
         let (ratio, wanted) = (disks.ratio(), 1.0 + weight as f64);
         prop_assert!(ratio > wanted * 0.85 && ratio < wanted * 1.15, "{ratio} for {wanted}");
     }
+}
 
+proptest! {
     #[test]
     fn giving_up_leaves_nothing_behind(steps in prop::collection::vec((0usize..3, 0usize..4), 1..300)) {
         let mut disks = Disks::new(&[(0, 1, None), (0, 3, None), (0, 20, None)]);
