@@ -7,8 +7,8 @@
 //!   was only to come there counts where there is no other.
 //! - Of slabs that lie in one another, that of the row with the greater id does: its units had been given back.
 //! - The rows of a journal are allotted together, so their ids and chunk numbers run side by side; the journal with the greatest ids counts.
-//! - A slab whose maps are behind those of the others missed writes. Where that leaves too few, those behind by one map count as in step: a
-//!   crash leaves that.
+//! - A slab whose maps are behind those of the others missed writes. Where that leaves too few, those behind by one map count as in step, or by
+//!   two: a crash leaves that, the latter in the first commit after an opening, which passes over a number.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,6 +23,9 @@ use crate::slab::{ARRIVING, JournalSpan, WRITTEN_OFF};
 
 use super::walk::{Facts, Slab};
 use super::{ChunkCounts, JournalFound, SalvagedSpace};
+
+/// Maps by which a slab is behind the others when a crash cut a commit short, at most.
+const MOST_BEHIND: u64 = 2;
 
 /// What counts of all that was found.
 pub struct Chosen {
@@ -103,7 +106,7 @@ impl ChosenRow {
             }
             let behind = |slab: &ChosenSlab| newest.iter().zip(&slab.maps).map(|(newest, map)| newest - map).max().unwrap_or(0);
             let within = |most: u64| group.iter().flatten().filter(|slab| behind(slab) <= most).count();
-            let most = u64::from(within(0) < self.shape.needed());
+            let most = (0..MOST_BEHIND).find(|most| within(*most) >= self.shape.needed()).unwrap_or(MOST_BEHIND);
             for slab in group.iter_mut().flatten() {
                 slab.stale = behind(slab) > most;
             }
