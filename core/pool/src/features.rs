@@ -27,11 +27,13 @@ pub enum Feature {
     Removal,
     /// Slabs with more than 256 MiB of data or more than seven maps.
     LargeSlabs,
+    /// Journals of parity spaces that tell of blocks which stand beside their place.
+    StagedIntents,
 }
 
 impl Feature {
     /// All that are known here.
-    pub const ALL: [Self; 4] = [Self::Enclosures, Self::Checksums, Self::Removal, Self::LargeSlabs];
+    pub const ALL: [Self; 5] = [Self::Enclosures, Self::Checksums, Self::Removal, Self::LargeSlabs, Self::StagedIntents];
 
     /// Its flag.
     pub const fn flag(self) -> Features {
@@ -40,6 +42,7 @@ impl Feature {
             Self::Checksums => Features { compatible: 0, read_only_compatible: 0, incompatible: 1 << 1 },
             Self::Removal => Features { compatible: 0, read_only_compatible: 0, incompatible: 1 << 2 },
             Self::LargeSlabs => Features { compatible: 0, read_only_compatible: 0, incompatible: 1 << 3 },
+            Self::StagedIntents => Features { compatible: 0, read_only_compatible: 0, incompatible: 1 << 4 },
         }
     }
 
@@ -50,6 +53,7 @@ impl Feature {
             Self::Checksums => "checksums",
             Self::Removal => "removal",
             Self::LargeSlabs => "large-slabs",
+            Self::StagedIntents => "staged-intents",
         }
     }
 }

@@ -260,6 +260,15 @@ impl Pool {
         rows.into_iter().flatten().map(|(chunk, row)| (*chunk, row.clone())).collect()
     }
 
+    /// Whether a space's journal lies on disks that are there for journals alone.
+    pub fn has_journal_disks(&self, space: u32) -> bool {
+        let state = self.state();
+        let config = &state.config;
+        let rows = config.spaces.get(&space).into_iter().flat_map(|space| space.journal_rows());
+        let mut disks = rows.flat_map(|(_, row)| &row.slabs).filter_map(|slab| config.disks.get(&slab.disk()));
+        disks.any(|disk| disk.usage == Usage::Journal)
+    }
+
     /// All rows of the journal that the row of a chunk belongs to; `None` where it belongs to none.
     pub fn journal_span(&self, space: u32, chunk: u32) -> Option<JournalSpan> {
         if chunk < JOURNAL_CHUNK {

@@ -14,6 +14,7 @@ use holdfast_pool::Severity;
 use crate::column::Blocks;
 use crate::parity::bytes_of;
 use crate::row::Row;
+use crate::stripe::joined;
 use crate::sums::{PAGE_BLOCKS, PAGE_REGIONS};
 
 /// What a copy holds of some blocks; `None` where it could not be read.
@@ -240,14 +241,4 @@ impl Row {
         let name = self.pool.space(self.space).map_or_else(|| self.space.to_string(), |space| space.name.to_string());
         format!("{}/{name}", self.pool.name())
     }
-}
-
-fn joined(blocks: &[IoSlice]) -> IoSlice {
-    let mut whole = IoBuf::new(blocks.iter().map(|block| block.len()).sum());
-    let mut at = 0;
-    for block in blocks {
-        whole[at..at + block.len()].copy_from_slice(block);
-        at += block.len();
-    }
-    whole.freeze()
 }

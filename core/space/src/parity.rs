@@ -10,13 +10,14 @@
 //!  found.rs     the log as its copies on the disks have it     replay.rs    what a crash left in it
 //!  stripe.rs    pieces, read or computed                       rejoin.rs    a slab that was away
 //!  aside.rs     what waits for rows that cannot be opened
+//!  stage.rs     blocks kept beside their place             recover.rs   what a crash left of these
 //!  spill.rs     a fast journal takes what memory does not      resize.rs    another journal
 //!  house.rs     what is done unasked
 //! ```
 //!
 //! Invariant: whatever a crash cuts short, together with the loss of as many disks as there is parity, each block is
-//! afterwards old or new. A whole band goes to a fresh place and is switched over; anything less is in the journal, parity
-//! included, before a byte of its place changes.
+//! afterwards old or new. A whole band goes to a fresh place and is switched over; anything less is in the journal or in a place
+//! that the journal tells of, parity included, before a byte of its place changes.
 
 mod aside;
 pub mod backlog;
@@ -33,10 +34,12 @@ mod place;
 mod plan;
 mod read;
 mod record;
+mod recover;
 mod rejoin;
 mod replay;
 mod resize;
 mod spill;
+mod stage;
 mod stripe;
 
 pub use band_map::NOWHERE;

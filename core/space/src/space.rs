@@ -33,13 +33,22 @@ pub struct SpaceSettings {
     pub tidy_every: std::time::Duration,
     /// Bytes written to a parity space that may be in memory before the oldest are put in place; twice as much at most.
     pub backlog_bytes: usize,
+    /// Bytes that change in place of a parity space together, from which on they are staged beside their place on disks that do
+    /// not rotate, instead of in every copy of the journal.
+    pub staged_bytes: usize,
     /// Bytes of memory for block checksums: a megabyte for those of about 800 MiB on the disks.
     pub sums_bytes: usize,
 }
 
 impl Default for SpaceSettings {
     fn default() -> Self {
-        Self { open_rows: 4096, tidy_every: std::time::Duration::from_secs(5), backlog_bytes: 16 << 20, sums_bytes: 64 << 20 }
+        Self {
+            open_rows: 4096,
+            tidy_every: std::time::Duration::from_secs(5),
+            backlog_bytes: 16 << 20,
+            staged_bytes: 64 << 10,
+            sums_bytes: 64 << 20,
+        }
     }
 }
 

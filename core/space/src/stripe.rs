@@ -5,6 +5,7 @@
 //!  column 0: unit 0, unit 3, ...   column 1: unit 1, unit 4, ...   column 2: unit 2, unit 5, ...
 //! ```
 
+use holdfast_device::{IoBuf, IoSlice};
 use holdfast_model::Shape;
 
 /// A part of a request that lies in one column without a gap.
@@ -77,6 +78,20 @@ pub fn offset_in_chunk(shape: &Shape, column: usize, offset: u64) -> u64 {
     }
     let unit_bytes = shape.interleave.bytes();
     (offset / unit_bytes * u64::from(shape.columns) + column as u64) * unit_bytes + offset % unit_bytes
+}
+
+/// Puts pieces of a request together in one buffer; a single one stays as it is.
+pub fn joined(pieces: &[IoSlice]) -> IoSlice {
+    if let [piece] = pieces {
+        return piece.clone();
+    }
+    let mut whole = IoBuf::new(pieces.iter().map(|piece| piece.len()).sum());
+    let mut at = 0;
+    for piece in pieces {
+        whole[at..at + piece.len()].copy_from_slice(piece);
+        at += piece.len();
+    }
+    whole.freeze()
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ use crate::space::{Inner, UsedRow};
 use super::found::FoundRecord;
 use super::journal::{Draft, Journal};
 use super::record::MOST_ENTRIES;
+use super::recover::Recovery;
 use super::replay::{Stamps, Told};
 
 /// The share of the journal that is copied to its end again and again, at most.
@@ -81,24 +82,40 @@ impl Inner {
         let Some(journal) = self.backlog.journal.load_full() else {
             return Err(IoError::new(IoErrorKind::Gone, format!("the journal of space {} is being read", self.path())));
         };
+        row.bands().lock().recovering = true;
         let carried_out = async {
+            let mut recovery = Recovery::default();
             for record in &records {
                 let brought = self.blocks_of(&journal, record).await?;
                 for told in self.told_by(record, &brought, &voids).into_iter().filter(|told| told.chunk == row.chunk) {
-                    self.replay_entry(row, &told, record).await?;
+                    self.replay_entry(row, &told, record, &mut recovery).await?;
                 }
             }
-            Ok(())
+            recovery.finish().await
         };
         let carried_out = carried_out.await;
         match carried_out {
-            Ok(()) => drop(self.aside().remove(&row.chunk)),
+            Ok(()) => {
+                self.aside().remove(&row.chunk);
+                self.queue_recovered(row);
+            }
             Err(_) => {
                 self.forget_touched(row);
                 self.forget_waiting(row);
             }
         }
         carried_out
+    }
+
+    /// Lets what waits of a row be put in place: all that the journal has for it is carried out.
+    fn queue_recovered(&self, row: &Arc<Row>) {
+        let mut state = row.bands().lock();
+        state.recovering = false;
+        for (band, dirty) in &mut state.dirty {
+            if !std::mem::replace(&mut dirty.queued, true) {
+                self.backlog.queue(row, *band);
+            }
+        }
     }
 
     /// Copies what is set aside in the log's oldest record to its end, where that is little.
@@ -117,7 +134,7 @@ impl Inner {
             let told = self.told_by(record, &brought, &voids);
             for Told { entry, band, blocks, .. } in told.into_iter().filter(|told| told.chunk == chunk) {
                 crc.add(&blocks);
-                draft.entries.push(*entry);
+                draft.entries.push(entry.clone());
                 draft.blocks.push(blocks);
                 draft.bands.push((chunk, band));
             }

@@ -20,6 +20,7 @@ use super::dirty::Dirty;
 use super::geometry::Geometry;
 use super::journal::Record;
 use super::plan::Write;
+use super::stage::Staging;
 
 /// The bands of an open row.
 pub struct Bands {
@@ -59,6 +60,10 @@ pub struct BandState {
     pub torn: BTreeMap<u32, Torn>,
     /// Bands that were changed in place or moved since somebody began to copy a slab.
     pub changed: Option<BlockSet>,
+    /// Places that what is about to change in place is staged in.
+    pub staging: Staging,
+    /// What the journal has for the row is being carried out: nothing is put in place until all of it is.
+    pub recovering: bool,
     given_back: bool,
     log_waiters: Vec<Waker>,
     lines: RangeQueue,
@@ -77,6 +82,8 @@ pub struct Torn {
     pub filled: Vec<(u32, u32)>,
     /// Blocks that hold nothing then.
     pub emptied: Vec<(u32, u32)>,
+    /// Places that it is staged in.
+    pub loans: Vec<u16>,
     /// The record that tells of it, for a crash before that, and where it ends.
     pub record: (Arc<Record>, u64),
 }
@@ -177,6 +184,8 @@ impl Bands {
             in_place: BTreeMap::new(),
             torn: BTreeMap::new(),
             changed: None,
+            staging: Staging::default(),
+            recovering: false,
             given_back: false,
             lines: RangeQueue::default(),
             free: (0..geometry.places as u16).collect(),
@@ -283,9 +292,17 @@ impl BandState {
         Some(place)
     }
 
+    /// Takes this place; false if it is not free.
+    pub fn take_free(&mut self, place: u16) -> bool {
+        self.free.remove(&place)
+    }
+
     /// Gives places back that nothing on disk names any more.
     pub fn give_places(&mut self, places: impl IntoIterator<Item = u16>) {
-        self.free.extend(places);
+        for place in places {
+            self.staging.forget(place);
+            self.free.insert(place);
+        }
     }
 
     /// What the journal has for a band in a place that it left does not count; the place is free once the journal says so.

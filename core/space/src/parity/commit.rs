@@ -72,6 +72,8 @@ impl Inner {
         let mut snapshots: Vec<(&Arc<Row>, Snapshot)> = Vec::with_capacity(rows.len());
         for row in rows {
             let mut state = row.bands().lock();
+            state.close_stage();
+            state.end_doubts(self.backlog.journal.load().as_deref());
             let marked = !state.missed.is_empty() && row.whole();
             if !all && !marked && state.uncommitted.is_empty() {
                 continue;

@@ -13,7 +13,7 @@ impl Inner {
         let state = bands.lock();
         let journal = self.backlog.journal.load();
         let gone = |end: &u64| journal.as_ref().is_some_and(|journal| !journal.reaches(*end));
-        state.is_settled() && state.logged.values().all(gone)
+        state.is_settled() && state.staging.is_idle() && state.logged.values().all(gone)
     }
 
     /// One pass of the housekeeping.

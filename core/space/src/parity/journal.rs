@@ -14,13 +14,13 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use holdfast_device::{Durability, IoBuf, IoError, IoSlice};
+use holdfast_device::{Durability, IoError, IoSlice};
 use holdfast_model::wire::Crc32c;
 use holdfast_model::{BLOCK_BYTES, Uuid};
 
 use crate::row::Row;
 use crate::space::Inner;
-use crate::stripe::segments;
+use crate::stripe::{joined, segments};
 
 use super::record::{Entry, Head, MOST_ENTRIES, MOST_RECORD_BYTES, Place};
 
@@ -347,14 +347,5 @@ impl Inner {
 /// Puts small neighbours together; long ones go as they are.
 fn gather(parts: Vec<IoSlice>) -> Vec<IoSlice> {
     let total: usize = parts.iter().map(|part| part.len()).sum();
-    if parts.len() < 2 || total > GATHER_BYTES {
-        return parts;
-    }
-    let mut whole = IoBuf::new(total);
-    let mut at = 0;
-    for part in &parts {
-        whole[at..at + part.len()].copy_from_slice(part);
-        at += part.len();
-    }
-    vec![whole.freeze()]
+    if total > GATHER_BYTES { parts } else { vec![joined(&parts)] }
 }

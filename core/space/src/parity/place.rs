@@ -30,6 +30,8 @@ struct Placed<'a> {
     filled: &'a [(u32, u32)],
     /// Blocks that hold nothing now.
     emptied: &'a [(u32, u32)],
+    /// Places that it was staged in.
+    loans: &'a [u16],
 }
 
 impl Inner {
@@ -53,7 +55,7 @@ impl Inner {
         let most = self.most_recorded();
         let (mut result, mut group, mut entries, mut bytes) = (Ok(()), Vec::new(), 0, 0);
         for placing in placings {
-            let (more, more_bytes) = (placing.intents.len(), placing.recorded_bytes());
+            let (more, more_bytes) = (placing.intents.len(), placing.intended_bytes());
             if !group.is_empty() && (entries + more > MOST_ENTRIES || bytes + more_bytes > most) {
                 result = self.carry_out_together(std::mem::take(&mut group)).await.and(result);
                 (entries, bytes) = (0, 0);
@@ -65,8 +67,8 @@ impl Inner {
     }
 
     /// Carries plans out: first what is intended in place goes to the journal, then everything to the slabs.
-    async fn carry_out_together(&self, placings: Vec<Placing>) -> Result<(), IoError> {
-        match self.note_intents(&placings).await {
+    async fn carry_out_together(&self, mut placings: Vec<Placing>) -> Result<(), IoError> {
+        match self.note_intents(&mut placings).await {
             Ok(record) => {
                 // Each holds the record until it is done, and none longer.
                 let each: Vec<_> = placings.into_iter().map(|placing| self.carry_out_one(placing, record.clone())).collect();
@@ -75,7 +77,11 @@ impl Inner {
             }
             Err(error) => {
                 for placing in &placings {
-                    placing.row.bands().lock().placing.remove(&placing.band);
+                    let mut state = placing.row.bands().lock();
+                    state.placing.remove(&placing.band);
+                    // What was begun of the record stands behind the log until the next one takes its place.
+                    let until = self.backlog.journal.load().as_ref().map(|journal| (journal.id, journal.lock().head));
+                    placing.loans().into_iter().for_each(|place| state.doubt_loan(place, until));
                 }
                 Err(error)
             }
@@ -84,14 +90,15 @@ impl Inner {
 
     /// Writes down what is about to change in place. What is written down of a band counts for its place on disk, so that must be
     /// known there.
-    async fn note_intents(&self, placings: &[Placing]) -> Result<Option<(Arc<Record>, u64)>, IoError> {
-        let mut draft = Draft::default();
+    async fn note_intents(&self, placings: &mut [Placing]) -> Result<Option<(Arc<Record>, u64)>, IoError> {
         for placing in placings.iter().filter(|placing| !placing.intents.is_empty()) {
             if placing.row.bands().lock().moved.contains(placing.band) {
                 self.commit_row(&placing.row).await?;
             }
-            placing.note(&mut draft);
         }
+        self.stage(placings).await;
+        let mut draft = Draft::default();
+        placings.iter().for_each(|placing| placing.note(&mut draft));
         if draft.entries.is_empty() { Ok(None) } else { self.append_or_commit(draft).await.map(Some) }
     }
 
@@ -99,19 +106,21 @@ impl Inner {
         let row = placing.row.clone();
         match self.write_placing(&mut placing).await {
             Ok(place) => {
+                let loans = placing.loans();
                 let Placing { band, stamp, ref filled, ref emptied, .. } = placing;
                 let record = record.as_ref().filter(|_| !placing.intents.is_empty());
-                self.note_placed(&row, &Placed { band, stamp, place, filled, emptied }, record);
+                self.note_placed(&row, &Placed { band, stamp, place, filled, emptied, loans: &loans }, record);
                 self.touch(&row);
                 Ok(())
             }
             Err(error) => {
+                let loans = placing.loans();
                 let Placing { band, stamp, goal, writes, filled, emptied, _turn, .. } = placing;
                 let mut state = row.bands().lock();
                 state.placing.remove(&band);
                 if let Some(record) = record.filter(|_| goal == Goal::Same) {
                     state.logged.insert(band, record.1);
-                    state.torn.insert(band, Torn { stamp, writes, filled, emptied, record });
+                    state.torn.insert(band, Torn { stamp, writes, filled, emptied, loans, record });
                 }
                 drop(state);
                 if row.is_gone() {
@@ -128,8 +137,9 @@ impl Inner {
     pub async fn finish_torn(&self, row: &Arc<Row>, band: u32) -> Result<(), IoError> {
         let Some(torn) = row.bands().lock().torn.get(&band).cloned() else { return Ok(()) };
         row.write_pieces(&torn.writes, Durability::Cached).await?;
-        let Torn { stamp, filled, emptied, record, .. } = torn;
-        self.note_placed(row, &Placed { band, stamp, place: None, filled: &filled, emptied: &emptied }, Some(&record));
+        let Torn { stamp, filled, emptied, loans, record, .. } = torn;
+        let placed = Placed { band, stamp, place: None, filled: &filled, emptied: &emptied, loans: &loans };
+        self.note_placed(row, &placed, Some(&record));
         row.bands().lock().torn.remove(&band);
         self.touch(row);
         Ok(())
@@ -183,7 +193,7 @@ impl Inner {
     /// What was planned is in place.
     fn note_placed(&self, row: &Arc<Row>, placed: &Placed<'_>, record: Option<&(Arc<Record>, u64)>) {
         let geometry = row.bands().geometry;
-        let Placed { band, stamp, place, filled, emptied } = *placed;
+        let Placed { band, stamp, place, filled, emptied, loans } = *placed;
         let (start, end) = (band * geometry.band_blocks(), (band + 1) * geometry.band_blocks());
         let mut guard = row.bands().lock();
         let state = &mut *guard;
@@ -224,6 +234,10 @@ impl Inner {
         if let Some((record, end)) = record {
             state.hold(record);
             state.logged.insert(band, *end);
+        }
+        for place in loans {
+            state.uncommitted.voids.insert(band, stamp);
+            state.end_loan(*place);
         }
         let done = self.backlog.take_until(state, band, stamp);
         for (_, record) in done.into_iter().flat_map(|extent| extent.held) {

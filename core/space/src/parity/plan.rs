@@ -20,7 +20,7 @@ use super::bands::BandTurn;
 use super::dirty::{Content, Extent};
 use super::geometry::{Geometry, bytes_of};
 use super::journal::Draft;
-use super::record::{Entry, Intent};
+use super::record::{Entry, Intent, StagedPiece};
 use super::stripe::Rows;
 
 /// A block for a slab: its column, where in it, and what.
@@ -50,13 +50,23 @@ pub struct Placing {
     /// What to write.
     pub writes: Vec<Write>,
     /// What to write down before.
-    pub intents: Vec<(Intent, Vec<IoSlice>)>,
+    pub intents: Vec<Planned>,
     /// Blocks that hold data then; all others that were written hold nothing.
     pub filled: Vec<(u32, u32)>,
     /// Blocks that hold nothing then.
     pub emptied: Vec<(u32, u32)>,
     /// Held until it is done.
     pub _turn: BandTurn,
+}
+
+/// A change in place.
+pub struct Planned {
+    /// What is to change.
+    pub intent: Intent,
+    /// The blocks of its pieces.
+    pub blocks: Vec<IoSlice>,
+    /// The place that has them already, and where.
+    pub staged: Option<(u16, Vec<StagedPiece>)>,
 }
 
 /// How a band is to be treated.
@@ -120,6 +130,9 @@ impl Row {
             self.log_done(band).await;
             space.finish_torn(self, band).await?;
             let mut state = bands.lock();
+            if state.recovering {
+                return Ok(None);
+            }
             if state.logging.contains(&band) {
                 // Something of it went on its way meanwhile.
                 continue;
@@ -365,7 +378,7 @@ impl Row {
             emptied: emptied as u32,
             parity: (parity_mask >> geometry.data) as u8,
         };
-        placing.intents.push((intent, blocks));
+        placing.intents.push(Planned { intent, blocks, staged: None });
         Ok(())
     }
 
@@ -378,16 +391,25 @@ impl Row {
 }
 
 impl Placing {
-    /// Bytes of the blocks that a record brings along for it.
-    pub fn recorded_bytes(&self) -> u64 {
-        self.intents.iter().flat_map(|(_, blocks)| blocks).map(|block| block.len() as u64).sum()
+    /// Bytes of the blocks that it intends.
+    pub fn intended_bytes(&self) -> u64 {
+        self.intents.iter().flat_map(|planned| &planned.blocks).map(|block| block.len() as u64).sum()
     }
 
-    /// Adds what it intends to a record.
+    /// Adds what it intends to a record, with the blocks that are not staged.
     pub fn note(&self, draft: &mut Draft) {
-        for (intent, blocks) in &self.intents {
-            draft.add(self.row.chunk, self.band, Entry::Intent(*intent), blocks.iter().cloned());
+        for Planned { intent, blocks, staged } in &self.intents {
+            let chunk = self.row.chunk;
+            match staged {
+                Some((_, pieces)) => draft.add(chunk, self.band, Entry::Staged(*intent, pieces.clone()), []),
+                None => draft.add(chunk, self.band, Entry::Intent(*intent), blocks.iter().cloned()),
+            }
         }
+    }
+
+    /// The places that are lent to it, once for each loan.
+    pub fn loans(&self) -> Vec<u16> {
+        self.intents.iter().filter_map(|planned| planned.staged.as_ref()).map(|(place, _)| *place).collect()
     }
 }
 

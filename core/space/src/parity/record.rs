@@ -19,6 +19,8 @@ pub const MOST_ENTRIES: usize = 4096;
 pub const MOST_BLOCKS: u32 = 16_384;
 /// Bytes of these.
 pub const MOST_RECORD_BYTES: u64 = MOST_BLOCKS as u64 * BLOCK_BYTES;
+/// The most bytes of the entries of a record: of staged intents with every piece of stripes of 32 columns, and a checksum of each block.
+const MOST_ENTRIES_BYTES: usize = MOST_ENTRIES * (48 + 32 * 4) + MOST_BLOCKS as usize * 4;
 
 /// The most that offsets, stamps and numbers reach: nobody writes so much, and what is added to them fits.
 const MOST_COUNT: u64 = 1 << 62;
@@ -65,8 +67,17 @@ pub struct Intent {
     pub parity: u8,
 }
 
+/// Where a slab has the blocks of one piece of an intent besides their place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StagedPiece {
+    /// The first block, counted from the start of the slab's data.
+    pub at: u32,
+    /// The checksum of each.
+    pub sums: Vec<u32>,
+}
+
 /// What a record tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// Blocks were written; the record brings them along.
     Written(Blocks),
@@ -74,6 +85,8 @@ pub enum Entry {
     Emptied(Blocks),
     /// A band changes in place.
     Intent(Intent),
+    /// A band changes in place; the slabs have the blocks already: of each unit, then of P, then of Q.
+    Staged(Intent, Vec<StagedPiece>),
     /// What was written to a band up to a stamp is done with, and what was intended for its place.
     Void {
         /// The row's chunk.
@@ -87,13 +100,36 @@ pub enum Entry {
     },
 }
 
+impl Intent {
+    /// How many pieces get new blocks.
+    pub fn pieces(&self) -> u32 {
+        self.filled.count_ones() + u32::from(self.parity).count_ones()
+    }
+
+    fn write(&self, tag: u8, writer: &mut Writer) {
+        writer.u8(tag).u32(self.chunk).u64(self.row).u64(self.stamp).u32(self.band).u16(self.place);
+        writer.u32(self.stripe).u32(self.within).u32(self.len);
+        writer.u32(self.filled).u32(self.emptied).u8(self.parity);
+    }
+
+    fn read(reader: &mut Reader<'_>, (chunk, row, stamp): (u32, u64, u64)) -> Result<Self, WireError> {
+        let (band, place) = (reader.u32()?, reader.u16()?);
+        let (stripe, within, len) = (reader.u32()?, reader.u32()?, reader.u32()?);
+        let (filled, emptied, parity) = (reader.u32()?, reader.u32()?, reader.u8()?);
+        if len == 0 || len > MOST_BLOCKS || within.checked_add(len).is_none() || filled & emptied != 0 || parity > 3 {
+            return Err(WireError::Value("intent"));
+        }
+        Ok(Self { chunk, row, stamp, band, place, stripe, within, len, filled, emptied, parity })
+    }
+}
+
 impl Entry {
     /// Blocks that the record brings along for it.
     pub fn blocks(&self) -> u32 {
         match self {
             Self::Written(blocks) => blocks.len,
-            Self::Emptied(_) | Self::Void { .. } => 0,
-            Self::Intent(intent) => (intent.filled.count_ones() + u32::from(intent.parity).count_ones()) * intent.len,
+            Self::Emptied(_) | Self::Staged(..) | Self::Void { .. } => 0,
+            Self::Intent(intent) => intent.pieces() * intent.len,
         }
     }
 
@@ -102,6 +138,7 @@ impl Entry {
         match self {
             Self::Written(_) | Self::Emptied(_) => 29,
             Self::Intent(_) => 48,
+            Self::Staged(intent, pieces) => 48 + pieces.len() as u64 * 4 * (1 + u64::from(intent.len)),
             Self::Void { .. } => 25,
         }
     }
@@ -112,10 +149,15 @@ impl Entry {
                 writer.u8(if matches!(self, Self::Written(_)) { 1 } else { 2 });
                 writer.u32(blocks.chunk).u64(blocks.row).u64(blocks.stamp).u32(blocks.start).u32(blocks.len);
             }
-            Self::Intent(intent) => {
-                writer.u8(3).u32(intent.chunk).u64(intent.row).u64(intent.stamp).u32(intent.band).u16(intent.place);
-                writer.u32(intent.stripe).u32(intent.within).u32(intent.len);
-                writer.u32(intent.filled).u32(intent.emptied).u8(intent.parity);
+            Self::Intent(intent) => intent.write(3, writer),
+            Self::Staged(intent, pieces) => {
+                intent.write(5, writer);
+                for StagedPiece { at, sums } in pieces {
+                    writer.u32(*at);
+                    for sum in sums {
+                        writer.u32(*sum);
+                    }
+                }
             }
             Self::Void { chunk, row, stamp, band } => {
                 writer.u8(4).u32(*chunk).u64(*row).u64(*stamp).u32(*band);
@@ -137,16 +179,17 @@ impl Entry {
                 }
                 Ok(if tag == 1 { Self::Written(blocks) } else { Self::Emptied(blocks) })
             }
-            3 => {
-                let (band, place) = (reader.u32()?, reader.u16()?);
-                let (stripe, within, len) = (reader.u32()?, reader.u32()?, reader.u32()?);
-                let (filled, emptied, parity) = (reader.u32()?, reader.u32()?, reader.u8()?);
-                if len == 0 || len > MOST_BLOCKS || within.checked_add(len).is_none() || filled & emptied != 0 || parity > 3 {
-                    return Err(WireError::Value("intent"));
-                }
-                Ok(Self::Intent(Intent { chunk, row, stamp, band, place, stripe, within, len, filled, emptied, parity }))
-            }
+            3 => Intent::read(reader, (chunk, row, stamp)).map(Self::Intent),
             4 => Ok(Self::Void { chunk, row, stamp, band: reader.u32()? }),
+            5 => {
+                let intent = Intent::read(reader, (chunk, row, stamp))?;
+                let mut piece = |_| {
+                    let at = reader.u32()?;
+                    let sums = (0..intent.len).map(|_| reader.u32()).collect::<Result<_, WireError>>()?;
+                    Ok(StagedPiece { at, sums })
+                };
+                Ok(Self::Staged(intent, (0..intent.pieces()).map(&mut piece).collect::<Result<_, WireError>>()?))
+            }
             _ => Err(WireError::Value("entry")),
         }
     }
@@ -202,7 +245,7 @@ impl Place {
     pub fn head_bytes(&self, block: &[u8]) -> Option<usize> {
         let header = Frame::open(block).ok()?;
         let own = header.frame == self.frame(Kind::JournalRecord) && header.payload_at == HEADER_BYTES;
-        let most = MOST_ENTRIES * 64 + 64;
+        let most = MOST_ENTRIES_BYTES + 64;
         (own && header.payload_len <= most).then(|| header.total_bytes() as usize)
     }
 
@@ -265,7 +308,11 @@ mod tests {
             parity: 3,
         };
         let void = Entry::Void { chunk: 1, row: 2, stamp: 3, band: 4 };
-        let entries = vec![Entry::Written(blocks), Entry::Emptied(blocks), Entry::Intent(intent), void];
+        let pieces = (0..intent.pieces())
+            .map(|piece| StagedPiece { at: 9 + piece, sums: (0..intent.len).map(|at| !piece - at).collect() })
+            .collect();
+        let entries =
+            vec![Entry::Written(blocks), Entry::Emptied(blocks), Entry::Intent(intent), void, Entry::Staged(intent, pieces)];
         Head { tail: 4096, blocks: 5 + 4 * 8, crc: 9, entries }
     }
 

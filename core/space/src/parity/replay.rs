@@ -17,7 +17,8 @@ use super::dirty::{Content, Extent, Logged};
 use super::found::FoundRecord;
 use super::geometry::{Geometry, bytes_of};
 use super::journal::Journal;
-use super::record::{Blocks, Entry, Intent};
+use super::record::{Blocks, Entry, Intent, StagedPiece};
+use super::recover::{Found, Recovery};
 
 /// By row and band, up to which stamp something is done with.
 pub(super) type Stamps = HashMap<(u64, u32), u64>;
@@ -34,6 +35,26 @@ pub(super) struct Told<'a> {
     pub blocks: IoSlice,
     /// Where they are in the log.
     log_at: u64,
+}
+
+/// Where the blocks of an intent are.
+enum Brought<'a> {
+    /// Here, one piece behind the other.
+    Blocks(IoSlice),
+    /// On the slabs.
+    Staged(&'a [StagedPiece]),
+}
+
+impl Brought<'_> {
+    /// What is found of each piece; `None` where its slab is not in step and has it alone.
+    async fn of(&self, row: &Row, intent: &Intent) -> Vec<Option<Found>> {
+        let len = bytes_of(intent.len);
+        let whole = |data| Some(Found { data, lost: Vec::new() });
+        match self {
+            Self::Blocks(blocks) => (0..intent.pieces() as usize).map(|at| whole(blocks.slice(at * len, len))).collect(),
+            Self::Staged(pieces) => row.read_staged(intent, pieces).await,
+        }
+    }
 }
 
 impl Inner {
@@ -97,7 +118,7 @@ impl Inner {
         };
         let band_of = |entry: &Entry| match entry {
             Entry::Written(blocks) | Entry::Emptied(blocks) => unit(blocks),
-            Entry::Intent(intent) => (intent.chunk, intent.band),
+            Entry::Intent(intent) | Entry::Staged(intent, _) => (intent.chunk, intent.band),
             Entry::Void { chunk, band, .. } => (*chunk, *band),
         };
         let records = self.read_journal(journal, band_of).await?;
@@ -109,14 +130,16 @@ impl Inner {
             }
         }
         let voids = Arc::new(voids);
+        let mut recovery = Recovery::default();
         for record in &records {
             let brought = self.blocks_of(journal, record).await?;
             for told in self.told_by(record, &brought, &voids) {
                 if let Some(row) = self.row_to_replay(told.chunk, record, &voids).await? {
-                    self.replay_entry(&row, &told, record).await?;
+                    self.replay_entry(&row, &told, record, &mut recovery).await?;
                 }
             }
         }
+        recovery.finish().await?;
         self.tell_aside();
         Ok(())
     }
@@ -131,7 +154,7 @@ impl Inner {
             at += len;
             let (chunk, row, stamp) = match entry {
                 Entry::Written(blocks) | Entry::Emptied(blocks) => (blocks.chunk, blocks.row, blocks.stamp),
-                Entry::Intent(intent) => (intent.chunk, intent.row, intent.stamp),
+                Entry::Intent(intent) | Entry::Staged(intent, _) => (intent.chunk, intent.row, intent.stamp),
                 Entry::Void { chunk, row, stamp, .. } => (*chunk, *row, *stamp),
             };
             self.backlog.pass_stamp(stamp);
@@ -143,7 +166,13 @@ impl Inner {
         told
     }
 
-    pub(super) async fn replay_entry(&self, row: &Arc<Row>, told: &Told<'_>, record: &FoundRecord) -> Result<(), IoError> {
+    pub(super) async fn replay_entry(
+        &self,
+        row: &Arc<Row>,
+        told: &Told<'_>,
+        record: &FoundRecord,
+        recovery: &mut Recovery,
+    ) -> Result<(), IoError> {
         if row.parity.is_none() {
             return Err(self.bad_record(record));
         }
@@ -151,7 +180,11 @@ impl Inner {
         match told.entry {
             Entry::Written(found) => self.replay_blocks(row, found, *band, Content::Bytes(blocks.clone()), *log_at, record),
             Entry::Emptied(found) => self.replay_blocks(row, found, *band, Content::Nothing, *log_at, record),
-            Entry::Intent(intent) => self.replay_intent(row, intent, blocks, record).await,
+            Entry::Intent(intent) => self.replay_intent(row, intent, &Brought::Blocks(blocks.clone()), record, recovery).await,
+            Entry::Staged(intent, pieces) if recovery.keep(row, intent, pieces) => {
+                self.replay_intent(row, intent, &Brought::Staged(pieces), record, recovery).await
+            }
+            Entry::Staged(..) => Err(self.bad_record(record)),
             Entry::Void { .. } => Ok(()),
         }
     }
@@ -193,8 +226,9 @@ impl Inner {
         &self,
         row: &Arc<Row>,
         intent: &Intent,
-        blocks: &IoSlice,
+        brought: &Brought<'_>,
         record: &FoundRecord,
+        recovery: &mut Recovery,
     ) -> Result<(), IoError> {
         let geometry = row.bands().geometry;
         let data_mask = (1u64 << geometry.data) - 1;
@@ -220,16 +254,25 @@ impl Inner {
             self.touch(row);
             return Ok(());
         }
-        let pieces = (0..geometry.data)
-            .filter(|piece| intent.filled >> piece & 1 == 1)
-            .chain((0..geometry.parity).filter(|index| intent.parity >> index & 1 == 1).map(|index| geometry.data + index));
-        let len = bytes_of(intent.len);
-        let offset = geometry.offset(intent.stripe, intent.within, intent.place);
-        let writes: Vec<_> = pieces
-            .enumerate()
-            .map(|(at, piece)| (geometry.column(intent.stripe, piece), offset, blocks.slice(at * len, len)))
-            .collect();
+        let (mut writes, mut away) = (Vec::new(), Vec::new());
+        for (piece, found) in geometry.pieces_of(intent).zip(brought.of(row, intent).await) {
+            let column = geometry.column(intent.stripe, piece);
+            let Some(Found { data, lost }) = found else {
+                away.push(column);
+                continue;
+            };
+            let mut from = 0;
+            for to in lost.iter().copied().chain([intent.len]) {
+                if from < to {
+                    let offset = geometry.offset(intent.stripe, intent.within + from, intent.place);
+                    writes.push((column, offset, data.slice(bytes_of(from), bytes_of(to - from))));
+                }
+                from = to + 1;
+            }
+            recovery.note(row, intent, piece, &lost);
+        }
         row.write_pieces(&writes, Durability::Cached).await?;
+        row.confirm_missed(&away).await?;
         let mut guard = row.bands().lock();
         let state = &mut *guard;
         for piece in 0..geometry.data {

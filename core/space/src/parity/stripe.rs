@@ -259,9 +259,25 @@ impl Row {
     /// Too few slabs are in step.
     pub async fn read_pieces(&self, rows: Rows, wanted: u64) -> Result<Pieces, IoError> {
         self.settle_group(0).await?;
+        let pieces = self.no_pieces(&rows);
+        self.read_into(rows, wanted, pieces).await
+    }
+
+    /// Reads what it takes to compute the `lost` pieces of some blocks, whatever is in their place.
+    ///
+    /// # Errors
+    /// Too few slabs are in step.
+    pub async fn read_pieces_without(&self, rows: Rows, lost: u64) -> Result<Pieces, IoError> {
+        self.settle_group(0).await?;
+        let mut pieces = self.no_pieces(&rows);
+        let known = pieces.known.iter_mut().enumerate().filter(|(piece, _)| lost >> piece & 1 == 1);
+        known.for_each(|(_, known)| *known = Known::Lost);
+        self.read_into(rows, lost, pieces).await
+    }
+
+    async fn read_into(&self, rows: Rows, wanted: u64, mut pieces: Pieces) -> Result<Pieces, IoError> {
         let geometry = self.bands().geometry;
         let bytes = bytes_of(rows.len);
-        let mut pieces = self.no_pieces(&rows);
         let unwritten = |pieces: &Pieces, piece: usize| pieces.holes(piece).first() == Some(&(0, rows.len));
         if (0..geometry.data).all(|piece| unwritten(&pieces, piece)) {
             pieces.known.iter_mut().for_each(|known| *known = Known::Zeros);

@@ -173,7 +173,8 @@ fn two_to_lose(pool: &Pool, space: &Space) -> Option<([u16; 2], BTreeMap<u32, bo
 fn rows_that_cannot_be_opened_keep_no_other_from_being_served() {
     for seed in 0..20 {
         let world = machine(seed, 6, 256 << 20);
-        let (pool, space) = create(&world, parity(1, 3, ByteSize::kib(64)), 8 << 20, SpaceSettings::default());
+        let settings = SpaceSettings { backlog_bytes: 256 << 10, staged_bytes: 0, ..SpaceSettings::default() };
+        let (pool, space) = create(&world, parity(1, 3, ByteSize::kib(64)), 8 << 20, settings);
         let random = world.sim.random();
         let chunk_blocks = space.record().chunk_bytes / BLOCK_BYTES;
         let writing = space.clone();

@@ -17,6 +17,7 @@ mod scenarios;
 mod scrub;
 mod simulate;
 mod spoil;
+mod staging;
 mod threads;
 mod world;
 

@@ -20,7 +20,7 @@ pub fn machine(seed: u64, disks: usize, disk_bytes: u64) -> World {
 }
 
 /// One whose disks take their time, so that something can happen meanwhile.
-fn slow_machine(seed: u64, disks: usize, disk_bytes: u64) -> World {
+pub fn slow_machine(seed: u64, disks: usize, disk_bytes: u64) -> World {
     machine_of(seed, disks, disk_bytes, Latency::Ssd)
 }
 

@@ -464,7 +464,8 @@ impl Run {
     fn settings(&self) -> SpaceSettings {
         // A few pages of checksums, so that most are read and written all the time.
         let (backlog_bytes, sums_bytes) = (self.plan.backlog_bytes, 10 << 10);
-        SpaceSettings { open_rows: 2, backlog_bytes, sums_bytes, ..SpaceSettings::default() }
+        let staged_bytes = [0, 24 << 10, usize::MAX][(backlog_bytes >> 12).trailing_zeros() as usize % 3];
+        SpaceSettings { open_rows: 2, backlog_bytes, staged_bytes, sums_bytes, ..SpaceSettings::default() }
     }
 
     /// Copies agree, and so do data and parity, whatever else is going on.

@@ -132,8 +132,13 @@ fn stress(name: &str, options: &FileOptions, layout: Layout) {
             enclosure_aware: false,
         };
         let record = pool.create_space(spec).await.expect("a space");
-        let settings =
-            SpaceSettings { open_rows: 4, tidy_every: Duration::from_millis(5), backlog_bytes: 1 << 20, sums_bytes: 16 << 10 };
+        let settings = SpaceSettings {
+            open_rows: 4,
+            tidy_every: Duration::from_millis(5),
+            backlog_bytes: 1 << 20,
+            staged_bytes: 0,
+            sums_bytes: 16 << 10,
+        };
         let space = Space::open(pool.clone(), record.id, settings).expect("it opens");
         reactor::spawn_local(space.clone().maintain());
         (pool, space)
