@@ -19,6 +19,8 @@ pub struct Heads {
     /// The slab's index, where it begins, its disk, and its head.
     found: Vec<(usize, u64, Uuid, IoBuf)>,
     first: usize,
+    /// Whether none of them is away.
+    all: bool,
     /// Whether every slab has the row's header.
     pub owned: bool,
     /// Why one cannot be read.
@@ -28,7 +30,8 @@ pub struct Heads {
 impl Row {
     /// Reads the heads of slabs in step, with so many maps.
     pub async fn read_heads(&self, slabs: Range<usize>, maps: usize) -> Heads {
-        let mut heads = Heads { found: Vec::new(), first: slabs.start, owned: true, error: None };
+        let count = slabs.len();
+        let mut heads = Heads { found: Vec::new(), first: slabs.start, all: false, owned: true, error: None };
         for (index, slab) in slabs.map(|index| (index, self.slabs.get(index))).filter(|(_, slab)| slab.usable()) {
             match slab.disk.read(slab.start, IoBuf::new(map_at(maps, 0) as usize)).await {
                 Ok(head) => {
@@ -42,6 +45,7 @@ impl Row {
                 }
             }
         }
+        heads.all = heads.found.len() == count;
         heads
     }
 
@@ -61,7 +65,7 @@ impl Heads {
     }
 
     /// The newest of a map, and whether every slab has it; `open` reads a block of a disk at an offset. Notes in `place` where it
-    /// stands, and a number that no slab has.
+    /// stands, and the number after which no slab has any.
     pub fn newest<M>(
         &self,
         map: usize,
@@ -86,7 +90,7 @@ impl Heads {
                 }
             }
         }
-        place.sequence = newest.as_ref().map_or(0, |(sequence, _)| *sequence) + 1;
+        place.sequence = newest.as_ref().map_or(0, |(sequence, _)| *sequence) + u64::from(!self.all);
         let (sequence, content) = newest?;
         let agreed = self.error.is_none() && known.iter().all(|known| *known == Some(sequence));
         Some((content, agreed))

@@ -8,7 +8,7 @@
 //! - Of slabs that lie in one another, that of the row with the greater id does: its units had been given back.
 //! - The rows of a journal are allotted together, so their ids and chunk numbers run side by side; the journal with the greatest ids counts.
 //! - A slab whose maps are behind those of the others missed writes. Where that leaves too few, those behind by one map count as in step, or by
-//!   two: a crash leaves that, the latter in the first commit after an opening, which passes over a number.
+//!   two: a crash leaves that, the latter in the first commit after an opening without all slabs, which passes over a number.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -68,6 +68,8 @@ pub struct ChosenRow {
     parted: bool,
     /// Whether other rows of the chunk were found, or slabs of others lie in its own.
     conflicting: bool,
+    /// Slabs that are behind count, since too few others are there.
+    uneven: bool,
 }
 
 /// A slab of a row that counts.
@@ -97,6 +99,7 @@ impl ChosenRow {
     /// Tells which slabs are in step from the numbers of their maps.
     fn judge(&mut self) {
         let group_len = self.shape.group(0).len();
+        self.uneven = false;
         for group in self.slabs.chunks_mut(group_len) {
             // All have as many maps, since they are of one shape and size.
             let mut newest: Box<[u64]> = Box::default();
@@ -107,6 +110,7 @@ impl ChosenRow {
             let behind = |slab: &ChosenSlab| newest.iter().zip(&slab.maps).map(|(newest, map)| newest - map).max().unwrap_or(0);
             let within = |most: u64| group.iter().flatten().filter(|slab| behind(slab) <= most).count();
             let most = (0..MOST_BEHIND).find(|most| within(*most) >= self.shape.needed()).unwrap_or(MOST_BEHIND);
+            self.uneven |= most > 0;
             for slab in group.iter_mut().flatten() {
                 slab.stale = behind(slab) > most;
             }
@@ -227,6 +231,7 @@ impl ChosenSpace {
                 written_off: false,
                 parted: false,
                 conflicting: false,
+                uneven: false,
             });
             odd += usize::from(!row.take(disk, &slab));
         }
@@ -315,6 +320,12 @@ impl ChosenSpace {
         if parted > 0 {
             self.doubts.push(format!(
                 "slabs of newer rows lie in {parted} chunks: they may have been given back, and their data be old"
+            ));
+        }
+        let uneven = self.rows.values().filter(|row| row.uneven && row.served() != Served::Not).count();
+        if uneven > 0 {
+            self.doubts.push(format!(
+                "{uneven} chunks have too few slabs with the newest maps, and are read with slabs that are one or two behind: a crash leaves that, or a slab that was away"
             ));
         }
         let stale = self.rows.values().flat_map(ChosenRow::found).filter(|slab| slab.stale).count();

@@ -19,7 +19,6 @@ use crate::space::{Inner, UsedRow};
 
 use super::found::FoundRecord;
 use super::journal::{Draft, Journal};
-use super::record::MOST_ENTRIES;
 use super::recover::Recovery;
 use super::replay::{Stamps, Told};
 
@@ -139,7 +138,7 @@ impl Inner {
                 draft.bands.push((chunk, band));
             }
         }
-        let fits = draft.entries.len() <= MOST_ENTRIES && draft.bytes() <= journal.capacity() / COPIED_SHARE;
+        let fits = draft.fits_head() && draft.bytes() <= journal.capacity() / COPIED_SHARE;
         if draft.entries.is_empty() || !fits {
             return Ok(());
         }
@@ -171,6 +170,11 @@ impl Inner {
     /// The row of a chunk is gone, and what was set aside of it.
     pub fn forget_aside(&self, chunk: u32) {
         self.aside().remove(&chunk);
+    }
+
+    /// The journal is read anew.
+    pub(super) fn forget_all_aside(&self) {
+        self.aside().clear();
     }
 
     /// Refuses to empty the journal while it keeps something for rows that cannot be opened.

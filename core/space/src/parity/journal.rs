@@ -22,7 +22,7 @@ use crate::row::Row;
 use crate::space::Inner;
 use crate::stripe::{joined, segments};
 
-use super::record::{Entry, Head, MOST_ENTRIES, MOST_RECORD_BYTES, Place};
+use super::record::{Entry, Head, MOST_ENTRIES, MOST_ENTRIES_BYTES, MOST_RECORD_BYTES, Place};
 
 /// Bytes before the log: two anchors.
 const ANCHOR_BYTES: u64 = 2 * BLOCK_BYTES;
@@ -115,6 +115,12 @@ impl Draft {
     pub fn bytes(&self) -> u64 {
         let head = (128 + self.entries.iter().map(Entry::bytes).sum::<u64>()).next_multiple_of(BLOCK_BYTES);
         head + self.brought()
+    }
+
+    /// Whether whoever reads the journal takes its head for one.
+    pub fn fits_head(&self) -> bool {
+        let bytes: u64 = self.entries.iter().map(Entry::bytes).sum();
+        self.entries.len() <= MOST_ENTRIES && bytes <= MOST_ENTRIES_BYTES as u64
     }
 
     /// Bytes of the blocks that it brings along.
@@ -252,7 +258,7 @@ impl Inner {
         let journal = &*journal;
         let len = draft.bytes();
         let brought = draft.brought();
-        if draft.entries.len() > MOST_ENTRIES || brought > MOST_RECORD_BYTES {
+        if !draft.fits_head() || brought > MOST_RECORD_BYTES {
             // Whoever reads the journal would take it for the end of the log.
             return Err(IoError::invalid(format!("a record of {brought} bytes in the journal of space {}", self.path())));
         }

@@ -20,7 +20,7 @@ pub const MOST_BLOCKS: u32 = 16_384;
 /// Bytes of these.
 pub const MOST_RECORD_BYTES: u64 = MOST_BLOCKS as u64 * BLOCK_BYTES;
 /// The most bytes of the entries of a record: of staged intents with every piece of stripes of 32 columns, and a checksum of each block.
-const MOST_ENTRIES_BYTES: usize = MOST_ENTRIES * (48 + 32 * 4) + MOST_BLOCKS as usize * 4;
+pub const MOST_ENTRIES_BYTES: usize = MOST_ENTRIES * (48 + 32 * 4) + MOST_BLOCKS as usize * 4;
 
 /// The most that offsets, stamps and numbers reach: nobody writes so much, and what is added to them fits.
 const MOST_COUNT: u64 = 1 << 62;

@@ -83,7 +83,7 @@ impl Recovery {
     /// Computes what is lost, and lets the places be used anew at the next commit.
     ///
     /// # Errors
-    /// More is lost than parity makes good, of a row without checksums, or a row cannot be written.
+    /// A row that cannot be read or written. What is lost beyond parity is told by an event, and is no error.
     pub async fn finish(self) -> Result<(), IoError> {
         for Recovered { row, loans, lost } in self.rows.into_values() {
             row.compute_lost(&lost).await?;
@@ -133,6 +133,9 @@ impl Row {
             Ok(data) => data,
             Err(error) => {
                 self.read_failed(&slab, &error).await;
+                if !slab.usable() {
+                    return None;
+                }
                 let mut data = IoBuf::zeroed(bytes_of(intent.len));
                 for at in 0..intent.len {
                     if let Ok(block) = slab.disk.read(slab.at(from + bytes_of(at) as u64), IoBuf::new(bytes_of(1))).await {
@@ -168,30 +171,38 @@ impl Row {
         for (stripe, within, place, piece) in lost {
             *codewords.entry((*stripe, *within, *place)).or_default() |= 1 << piece;
         }
+        let mut given_up = 0;
         for ((stripe, within, place), lost) in codewords {
             let rows = Rows { stripe, place, within, len: 1 };
-            let computed = match self.read_pieces_without(rows, lost).await {
-                Ok(mut pieces) => self.compute(&mut pieces, lost).map(|()| pieces),
-                Err(error) => Err(error),
-            };
-            let mut pieces = match computed {
-                Ok(pieces) => pieces,
-                Err(error) if error.kind == IoErrorKind::Media && self.sums.is_some() => {
-                    self.give_up_lost(&rows, lost).await?;
-                    continue;
-                }
-                Err(error) => return Err(error),
-            };
+            let mut pieces = self.read_pieces_without(rows, lost).await?;
+            if let Some(error) = pieces.error().filter(|error| error.kind == IoErrorKind::Gone) {
+                // A disk went out just now: without it there may be enough to tell.
+                return Err(error.clone());
+            }
+            if self.compute(&mut pieces, lost).is_err() {
+                self.give_up_lost(&rows, lost).await?;
+                given_up += 1;
+                continue;
+            }
             let offset = geometry.offset(stripe, within, place);
             let computed = (0..geometry.columns).filter(|piece| lost >> piece & 1 == 1);
             let writes: Vec<_> =
                 computed.map(|piece| (geometry.column(stripe, piece), offset, pieces.take(piece).freeze())).collect();
             self.write_pieces(&writes, Durability::Cached).await?;
         }
+        if given_up > 0 {
+            let chunk = self.chunk;
+            let cause = format!(
+                "in {given_up} places of chunk {chunk} a write that a crash cut short is lost, and what was there before"
+            );
+            let next = "restore what lies there from a backup, and scrub the space";
+            self.pool.emit(Severity::Error, format!("space {}", self.path()), cause, next);
+        }
         Ok(())
     }
 
-    /// Gives blocks that are lost checksums that they do not have, so that they are not served, and says so.
+    /// Gives blocks that are lost checksums that they do not have, so that they are not served. Without checksums they stay as the
+    /// crash left them.
     async fn give_up_lost(&self, rows: &Rows, lost: u64) -> Result<(), IoError> {
         let Some(sums) = &self.sums else { return Ok(()) };
         let geometry = self.bands().geometry;
@@ -199,14 +210,12 @@ impl Row {
         for column in
             (0..geometry.columns).filter(|piece| lost >> piece & 1 == 1).map(|piece| geometry.column(rows.stripe, piece))
         {
-            self.write_durably(column, geometry.offset(rows.stripe, rows.within, rows.place), zeros.clone()).await?;
+            let offset = geometry.offset(rows.stripe, rows.within, rows.place);
+            if !self.write_durably(column, offset, zeros.clone()).await? {
+                self.confirm_missed(&[column]).await?;
+            }
             sums.note(column, geometry.first_block(rows), &[!crc32c(&zeros)]);
         }
-        let cause = format!(
-            "a write to stripe {} of chunk {} that a crash cut short can be neither finished nor undone",
-            rows.stripe, self.chunk
-        );
-        self.pool.emit(Severity::Error, format!("space {}", self.path()), cause, "restore what lies there from a backup");
         Ok(())
     }
 }

@@ -121,6 +121,8 @@ impl Inner {
             Entry::Intent(intent) | Entry::Staged(intent, _) => (intent.chunk, intent.band),
             Entry::Void { chunk, band, .. } => (*chunk, *band),
         };
+        // Whatever an attempt that failed set aside is found again.
+        self.forget_all_aside();
         let records = self.read_journal(journal, band_of).await?;
         let mut voids = Stamps::new();
         for entry in records.iter().flat_map(|record| &record.entries) {

@@ -91,6 +91,11 @@ impl Pieces {
         (0..self.known.len()).filter(|piece| self.failed >> piece & 1 == 1).collect()
     }
 
+    /// Why one was not read.
+    pub fn error(&self) -> Option<&IoError> {
+        self.error.as_ref()
+    }
+
     /// Pieces that are not as their checksums say.
     pub fn doubtful(&self) -> Vec<usize> {
         (0..self.known.len()).filter(|piece| self.doubtful[*piece].is_some()).collect()

@@ -56,7 +56,7 @@ async fn load(space: &Space, random: &SimRandom, model: &RefCell<Model>) {
 }
 
 /// Spoils all that some disks hold of the rows' data.
-fn spoil_disks(world: &World, pool: &Pool, space: u32, rows: &[(u32, Vec<SlabMap>)], losses: usize, random: &SimRandom) -> usize {
+fn spoil_disks(world: &World, pool: &Pool, space: u32, rows: &[(u32, Vec<SlabMap>)], losses: usize, random: &SimRandom) -> u64 {
     let mut spoiled = 0;
     for (chunk, slabs) in rows {
         let blocks = pool.row(space, *chunk).expect("a row of the map").slab_data_bytes() / BLOCK_BYTES;
@@ -74,44 +74,60 @@ fn spoil_disks(world: &World, pool: &Pool, space: u32, rows: &[(u32, Vec<SlabMap
 
 #[test]
 fn staged_blocks_that_rot_are_computed_after_a_crash() {
-    let mut spoiled = 0;
-    for seed in 0..40 {
-        let world = slow_machine(seed, 5, 64 << 20);
-        let losses = 1 + (seed % 2) as u8;
-        let settings = SpaceSettings { backlog_bytes: 128 << 10, staged_bytes: 0, ..SpaceSettings::default() };
-        let shape = parity(losses, 5, ByteSize::kib(64)).with_integrity(Integrity::Crc32c);
-        let (pool, space) = create(&world, shape, BLOCKS * BLOCK_BYTES, settings);
-        let id = space.record().id;
-        let random = world.sim.random();
-        let model = Rc::new(RefCell::new(Model::default()));
-        let rows: Rc<RefCell<Vec<_>>> = Rc::default();
-        world.sim.cut_power_after(random.range(900..4000u64));
-        let (seen, known) = (model.clone(), rows.clone());
-        let loaded = world.sim.run(async move {
-            space.write(0, data(1, 1), Durability::Durable).await.expect("there is room");
-            known.borrow_mut().extend(space.map().into_iter().map(|row| (row.chunk, row.slabs)));
-            seen.borrow_mut().since.push((0, 1, 1));
-            load(&space, &random, &seen).await;
-        });
-        if loaded.is_ok() {
-            world.sim.cut_power();
-        }
-        world.sim.restart();
-        spoiled += spoil_disks(&world, &pool, id, &rows.borrow(), losses.into(), &world.sim.random());
-        drop(pool);
-        let (_pool, space) = world.reopen();
-        let done = world.sim.run(async move {
-            let model = model.take();
-            for block in 0..BLOCKS {
-                let held = space.read(block * BLOCK_BYTES, IoBuf::new(BLOCK)).await.expect("it can be read");
-                assert!(held.iter().all(|byte| *byte == held[0]), "seed {seed}: block {block} is of one piece");
-                let known = model.may_hold(block, held[0]) || (held[0] == 0 && !model.lasting.contains_key(&block));
-                assert!(known, "seed {seed}: block {block} holds {}", held[0]);
-            }
-            space.tidy().await.expect("housekeeping works");
-            space.close().await.expect("closes");
-        });
-        done.expect("no power cut is planned");
-    }
+    let (spoiled, refused) = (0..40).map(|seed| crash_and_spoil(seed, 0)).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
     assert!(spoiled > 5_000, "only {spoiled} blocks were spoiled");
+    assert_eq!(refused, 0);
+}
+
+/// More than parity makes good: what is lost is refused, and all else served.
+#[test]
+fn staged_blocks_that_rot_beyond_parity_cost_no_more_than_themselves() {
+    let refused: u64 = (0..16).map(|seed| crash_and_spoil(seed, 1).1).sum();
+    assert!(refused > 0);
+}
+
+/// Lets the power go under small writes, and spoils what as many disks hold as parity makes good, and `more`. Answers how many blocks were
+/// spoiled, and how many are refused then.
+fn crash_and_spoil(seed: u64, more: usize) -> (u64, u64) {
+    let world = slow_machine(seed, 5, 64 << 20);
+    let losses = 1 + (seed % 2) as u8;
+    let settings = SpaceSettings { backlog_bytes: 128 << 10, staged_bytes: 0, ..SpaceSettings::default() };
+    let shape = parity(losses, 5, ByteSize::kib(64)).with_integrity(Integrity::Crc32c);
+    let (pool, space) = create(&world, shape, BLOCKS * BLOCK_BYTES, settings);
+    let id = space.record().id;
+    let random = world.sim.random();
+    let model = Rc::new(RefCell::new(Model::default()));
+    let rows: Rc<RefCell<Vec<_>>> = Rc::default();
+    world.sim.cut_power_after(random.range(900..4000u64));
+    let (seen, known) = (model.clone(), rows.clone());
+    let loaded = world.sim.run(async move {
+        space.write(0, data(1, 1), Durability::Durable).await.expect("there is room");
+        known.borrow_mut().extend(space.map().into_iter().map(|row| (row.chunk, row.slabs)));
+        seen.borrow_mut().since.push((0, 1, 1));
+        load(&space, &random, &seen).await;
+    });
+    if loaded.is_ok() {
+        world.sim.cut_power();
+    }
+    world.sim.restart();
+    let spoiled = spoil_disks(&world, &pool, id, &rows.borrow(), usize::from(losses) + more, &world.sim.random());
+    drop(pool);
+    let (_pool, space) = world.reopen();
+    let done = world.sim.run(async move {
+        let model = model.take();
+        let mut refused = 0;
+        for block in 0..BLOCKS {
+            let Ok(held) = space.read(block * BLOCK_BYTES, IoBuf::new(BLOCK)).await else {
+                refused += 1;
+                continue;
+            };
+            assert!(held.iter().all(|byte| *byte == held[0]), "seed {seed}: block {block} is of one piece");
+            let known = model.may_hold(block, held[0]) || (held[0] == 0 && !model.lasting.contains_key(&block));
+            assert!(known, "seed {seed}: block {block} holds {}", held[0]);
+        }
+        space.tidy().await.expect("housekeeping works");
+        space.close().await.expect("closes");
+        refused
+    });
+    (spoiled, done.expect("no power cut is planned"))
 }
