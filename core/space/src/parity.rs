@@ -10,7 +10,7 @@
 //!  found.rs     the log as its copies on the disks have it     replay.rs    what a crash left in it
 //!  stripe.rs    pieces, read or computed                       rejoin.rs    a slab that was away
 //!  aside.rs     what waits for rows that cannot be opened
-//!  stage.rs     blocks kept beside their place             recover.rs   what a crash left of these
+//!  stage.rs     blocks kept beside their place                 recover.rs   what a crash left of these
 //!  spill.rs     a fast journal takes what memory does not      resize.rs    another journal
 //!  house.rs     what is done unasked
 //! ```

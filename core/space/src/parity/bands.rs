@@ -305,11 +305,16 @@ impl BandState {
         }
     }
 
-    /// What the journal has for a band in a place that it left does not count; the place is free once the journal says so.
-    pub fn keep_void(&mut self, band: u32, stamp: u64, place: u16) {
+    /// What the journal has for a band up to a stamp does not count any more.
+    pub fn void_until(&mut self, band: u32, stamp: u64) {
         let known = self.uncommitted.voids.entry(band).or_default();
         *known = (*known).max(stamp);
-        if self.free.remove(&place) {
+    }
+
+    /// What the journal has for a band in a place that it left does not count; the place is free once the journal says so.
+    pub fn keep_void(&mut self, band: u32, stamp: u64, place: u16) {
+        self.void_until(band, stamp);
+        if self.take_free(place) {
             self.uncommitted.left.push(place);
         }
     }

@@ -103,10 +103,9 @@ impl Inner {
     }
 
     async fn carry_out_one(&self, mut placing: Placing, record: Option<(Arc<Record>, u64)>) -> Result<(), IoError> {
-        let row = placing.row.clone();
+        let (row, loans) = (placing.row.clone(), placing.loans());
         match self.write_placing(&mut placing).await {
             Ok(place) => {
-                let loans = placing.loans();
                 let Placing { band, stamp, ref filled, ref emptied, .. } = placing;
                 let record = record.as_ref().filter(|_| !placing.intents.is_empty());
                 self.note_placed(&row, &Placed { band, stamp, place, filled, emptied, loans: &loans }, record);
@@ -114,7 +113,6 @@ impl Inner {
                 Ok(())
             }
             Err(error) => {
-                let loans = placing.loans();
                 let Placing { band, stamp, goal, writes, filled, emptied, _turn, .. } = placing;
                 let mut state = row.bands().lock();
                 state.placing.remove(&band);

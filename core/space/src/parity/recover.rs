@@ -87,11 +87,9 @@ impl Recovery {
     pub async fn finish(self) -> Result<(), IoError> {
         for Recovered { row, loans, lost } in self.rows.into_values() {
             row.compute_lost(&lost).await?;
-            let mut guard = row.bands().lock();
-            let state = &mut *guard;
+            let mut state = row.bands().lock();
             for (band, stamp, place) in loans {
-                let known = state.uncommitted.voids.entry(band).or_default();
-                *known = (*known).max(stamp);
+                state.void_until(band, stamp);
                 state.give_up_staged(place);
             }
         }
