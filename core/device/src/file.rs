@@ -3,11 +3,11 @@
 //! ```text
 //!   Direct    block devices, and files whose file system has O_DIRECT: io_uring, no page cache
 //!   Buffered  other files: io_uring through the page cache
-//!   Memory    files on tmpfs and ramfs: plain system calls, answered at once
+//!   Memory    files on tmpfs and ramfs: a copy from or to their mapping, or a plain system call; answered at once
 //! ```
 //!
-//! How a file is accessed is found out when it is opened ([`FileDevice::mode`]). On tmpfs a system call is one copy, while
-//! io_uring would hand each request to a worker thread.
+//! How a file is accessed is found out when it is opened ([`FileDevice::mode`]). On tmpfs io_uring would hand each request to a
+//! worker thread.
 //!
 //! A device serves every reactor: a request is done by the ring of the thread that makes it. A thread that runs no
 //! reactor makes its requests by blocking system calls, and has its answer at once; tools that look at disks do that.
@@ -18,7 +18,9 @@
 mod access;
 mod blocking;
 mod gate;
+mod guarded;
 mod helper;
+mod mapped;
 mod probe;
 mod sysfs;
 #[cfg(test)]
@@ -35,6 +37,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub use access::AccessMode;
 use access::Opened;
 use gate::Gate;
+use mapped::Mapped;
 pub use probe::{Probe, create, list_block_devices, probe};
 
 use crate::reactor::{Action, Owner, Ticket, with_core};
@@ -110,6 +113,8 @@ struct Inner {
     rotational: bool,
     discard: AtomicBool,
     gate: Gate,
+    /// Where the medium is memory.
+    mapped: Option<Mapped>,
     counters: Counters,
 }
 
@@ -128,7 +133,9 @@ impl FileDevice {
             let text = format!("{} is smaller than 4 KiB and holds no block", path.display());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
+        let maps = mode == AccessMode::Memory && !options.read_only;
         let inner = Inner {
+            mapped: maps.then(|| Mapped::new(&file, size_bytes)).flatten(),
             file,
             path: path.into(),
             mode,
@@ -275,7 +282,10 @@ impl Inner {
             }
         }
         let mut action = action.expect("not started yet");
-        let outcome = blocking::perform(&self.file, offset, &mut action);
+        let outcome = match &self.mapped {
+            Some(mapped) => mapped.perform(&self.file, offset, &mut action),
+            None => blocking::perform(&self.file, offset, &mut action),
+        };
         self.note(&action, outcome);
         Performed::Done(action, outcome)
     }
@@ -358,6 +368,16 @@ impl Device for FileDevice {
         }
         let flags = if durability == Durability::Durable { libc::RWF_DSYNC } else { 0 };
         answer_unit(inner, "write", offset, len, inner.perform(offset, Action::Write(data, flags)))
+    }
+
+    fn write_loosely(&self, offset: u64, data: IoSlice, durability: Durability) -> Io<()> {
+        let inner = &self.inner;
+        let checked = inner.check_change("write", offset, data.len() as u64).is_ok();
+        if checked && inner.mapped.as_ref().is_some_and(|mapped| mapped.write_loosely(offset, &data)) {
+            inner.note(&Action::Write(data, 0), Ok(()));
+            return Io::ready(Ok(()));
+        }
+        self.write(offset, data, durability)
     }
 
     fn flush(&self) -> Io<()> {

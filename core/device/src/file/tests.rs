@@ -340,6 +340,20 @@ fn a_full_file_system_is_said_so() {
                 assert_eq!(failed.kind, IoErrorKind::NoSpace, "{failed}");
             });
         }
+        let scratch = Scratch::new(&place, 8 * MIB);
+        let device = scratch.open();
+        run(async {
+            for _ in 0..2 {
+                write(&device, 0, pattern(1, 512 * KIB), Durability::Cached).await;
+            }
+            let file = std::fs::OpenOptions::new().write(true).open(&scratch.0).expect("opened");
+            file.set_len(0).expect("emptied behind its back");
+            file.set_len(8 * MIB).expect("as long as before");
+            std::fs::write(place.join("other"), vec![1; 800 << 10]).expect("written");
+            let failed = device.write(0, pattern(2, 512 * KIB).freeze(), Durability::Cached).await.expect_err("full");
+            assert_eq!(failed.kind, IoErrorKind::NoSpace, "{failed}");
+        });
+        drop((device, scratch));
         assert!(Command::new("umount").arg(&place).status().expect("umount runs").success());
     }
     std::fs::remove_dir(&place).expect("removed");
