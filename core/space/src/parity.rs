@@ -12,13 +12,14 @@
 //!  aside.rs     what waits for rows that cannot be opened
 //!  stage.rs     blocks kept beside their place                 recover.rs   what a crash left of these
 //!  spill.rs     a fast journal takes what memory does not      resize.rs    another journal
-//!  house.rs     what is done unasked
+//!  house.rs     what is done unasked                           ahead.rs     and ahead of need
 //! ```
 //!
 //! Invariant: whatever a crash cuts short, together with the loss of as many disks as there is parity, each block is
 //! afterwards old or new. A whole band goes to a fresh place and is switched over; anything less is in the journal or in a place
 //! that the journal tells of, parity included, before a byte of its place changes.
 
+mod ahead;
 mod aside;
 pub mod backlog;
 mod band_map;

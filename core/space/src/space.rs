@@ -200,6 +200,8 @@ impl Space {
     pub async fn close(&self) -> Result<(), IoError> {
         self.inner.closed.store(true, Ordering::Release);
         self.inner.closing.notify_one();
+        self.inner.backlog.helpers.ring_all();
+        let _none_helps = self.inner.backlog.helpers.busy.lock().await;
         let _last = self.inner.tidying.lock().await;
         self.inner.close().await
     }
@@ -342,8 +344,13 @@ impl Inner {
         Ok(())
     }
 
+    /// Whether it is closed, or about to be.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
     fn check_writable(&self) -> Result<(), IoError> {
-        if self.closed.load(Ordering::Acquire) {
+        if self.is_closed() {
             return Err(IoError::new(IoErrorKind::Gone, format!("space {} is closed", self.path())));
         }
         if self.read_only.load(Ordering::Acquire) {

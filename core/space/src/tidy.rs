@@ -21,7 +21,7 @@ impl Space {
     /// Keeps house until the space is closed.
     pub async fn maintain(self: Arc<Self>) {
         let clock = self.inner.pool.env().clock.clone();
-        while !self.inner.closed.load(Ordering::Acquire) {
+        while !self.inner.is_closed() {
             if let Err(error) = self.tidy().await {
                 tracing::warn!(space = %self.inner.path(), %error, "housekeeping");
             }
@@ -57,8 +57,8 @@ impl Space {
 
 impl Inner {
     /// Whether there is nothing to keep house for any more.
-    fn is_over(&self) -> bool {
-        self.closed.load(Ordering::Acquire) || self.pool.refusal().is_some()
+    pub fn is_over(&self) -> bool {
+        self.is_closed() || self.pool.refusal().is_some()
     }
 
     /// After a crash: opens the next rows, which tells what is dirty in them.

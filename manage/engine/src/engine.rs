@@ -401,6 +401,10 @@ impl Engine {
             Ok::<_, holdfast_pool::PoolError>(space)
         });
         let space = opened.await?.map_err(|error| from_pool(name, error))?;
+        for reactor in &self.reactors {
+            let space = space.clone();
+            reactor.spawn(move || space.place_ahead());
+        }
         let service = Arc::new(SpaceService::new(space.clone(), open.balancer.clone()));
         open.services().insert(space.record().uuid, service.clone());
         self.apply_qos(&service);

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwapOption;
+use futures_util::future::{join_all, poll_immediate};
 use holdfast_device::{Durability, IoError, IoErrorKind, IoSlice};
 use holdfast_model::BLOCK_BYTES;
 
@@ -18,11 +19,13 @@ use crate::seldom::seldom;
 use crate::space::Inner;
 use crate::stripe::ChunkPart;
 
+use super::ahead::{Helpers, others_first};
 use super::aside::Aside;
 use super::bands::BandState;
 use super::dirty::{Content, Extent};
 use super::geometry::bytes_of;
 use super::journal::{Draft, Journal, Record};
+use super::plan::{Goal, Placing};
 use super::record::{Blocks, Entry, MOST_ENTRIES, MOST_RECORD_BYTES};
 
 /// The share of the journal that holds what is only written, at most: putting it in place takes up to three times as much.
@@ -34,6 +37,9 @@ const TRIES: u32 = 300;
 pub(super) const MOMENT: std::time::Duration = std::time::Duration::from_micros(200);
 /// Bands that are put in place together, at most.
 const BATCH_BANDS: usize = 64;
+/// Bands that are put in place together where their disks answer at once: with parity and what was there before, small changes of so
+/// many fit a processor's own cache.
+const HOT_BANDS: usize = 8;
 /// Bands that may wait, whatever little memory they take.
 const MOST_BANDS: usize = 8192;
 
@@ -57,6 +63,8 @@ pub struct Backlog {
     pub(super) journal: ArcSwapOption<Journal>,
     /// By chunk, what the journal has for rows that could not be opened.
     pub(super) aside: Mutex<BTreeMap<u32, Aside>>,
+    /// Who puts in place ahead of need.
+    pub helpers: Helpers,
 }
 
 impl Backlog {
@@ -181,8 +189,13 @@ impl Inner {
         }
         self.touch(row);
         for band in whole {
-            seldom(self.place_if_whole(row, band)).await?;
+            // What only empties a band writes nothing but its map: a helper would not be faster.
+            let left = durability == Durability::Cached && data.is_some() && self.backlog.helpers.take_over(row, band);
+            if !left {
+                seldom(self.place_if_whole(row, band)).await?;
+            }
         }
+        self.ring_if_behind();
         match durability {
             Durability::Cached => Ok(()),
             Durability::Durable => seldom(self.make_durable(std::slice::from_ref(row), Some((first, last)))).await,
@@ -212,12 +225,17 @@ impl Inner {
             if !self.is_crowded() {
                 return Ok(());
             }
-            let worked = self.spill_oldest().await? || self.place_oldest().await?;
+            let worked = self.place_some_whole().await? || self.relieve().await?;
             drop(turn);
-            if !worked || bytes <= 2 * soft {
+            if !worked || (bytes <= 2 * soft && bands <= 2 * MOST_BANDS) {
                 return Ok(());
             }
         }
+    }
+
+    /// Makes room: what waits longest goes to the journal or to its place. False if nothing waits. The turn of placing must be held.
+    pub async fn relieve(&self) -> Result<bool, IoError> {
+        Ok(self.spill_oldest().await? || self.place_oldest().await?)
     }
 
     /// Moves what waits at the front of the line to the journal, where that is faster and has room.
@@ -304,11 +322,17 @@ impl Inner {
         Ok(())
     }
 
+    /// Plans bands side by side, and carries the plans out together. Where disks answer at once, a few changes in place at a time, for
+    /// which something was read, are carried out as soon as they are planned: what was read for them is still in the processor's caches.
     async fn place_batch(&self, batch: &[(Arc<Row>, u32)]) -> Result<(), IoError> {
-        let mut placings = Vec::new();
+        // In order, and before anything is begun: whoever has a turn may wait for what a plan holds that nobody goes on with.
+        let mut turns = Vec::with_capacity(batch.len());
         for (row, band) in batch {
-            let turn = row.band_turn(*band).await;
-            placings.push(async move {
+            turns.push(row.band_turn(*band).await);
+        }
+        let (mut planned, mut waiting, mut result) = (Vec::new(), Vec::new(), Ok(()));
+        for ((row, band), turn) in batch.iter().zip(turns) {
+            let mut plan = Box::pin(async move {
                 let planned = row.plan(self, *band, turn).await;
                 if planned.is_err() && row.is_gone() {
                     self.forget_waiting(row);
@@ -316,20 +340,24 @@ impl Inner {
                 }
                 planned
             });
-        }
-        let mut planned = Vec::new();
-        let mut failed = None;
-        for result in futures_util::future::join_all(placings).await {
-            match result {
-                Ok(placing) => planned.extend(placing),
-                Err(error) => failed = Some(error),
+            match poll_immediate(&mut plan).await {
+                None => waiting.push(plan),
+                Some(Ok(placing)) => planned.extend(placing),
+                Some(Err(error)) => result = Err(error),
+            }
+            let hot = planned.iter().filter(|placing: &&Placing| placing.goal == Goal::Same).count() >= HOT_BANDS;
+            if waiting.is_empty() && hot {
+                result = self.carry_out(std::mem::take(&mut planned)).await.and(result);
+                others_first().await;
             }
         }
-        let done = self.carry_out(planned).await;
-        match failed {
-            Some(error) => Err(error),
-            None => done,
+        for plan in join_all(waiting).await {
+            match plan {
+                Ok(placing) => planned.extend(placing),
+                Err(error) => result = Err(error),
+            }
         }
+        self.carry_out(planned).await.and(result)
     }
 
     /// Puts everything in place that waits.
@@ -340,6 +368,7 @@ impl Inner {
 
     /// Puts everything in place that waits by now, for whoever has the turn.
     pub async fn place_waiting(&self) -> Result<(), IoError> {
+        self.place_all_whole().await?;
         let spilled = std::mem::take(&mut *self.backlog.spilled());
         self.place_taken(spilled).await?;
         let mut left = self.backlog.line().len();
@@ -351,6 +380,11 @@ impl Inner {
 
     /// Makes what was written to rows durable: in the journal, or in place with its maps. With `only`, of bands in a range.
     pub async fn make_durable(&self, rows: &[Arc<Row>], only: Option<(u32, u32)>) -> Result<(), IoError> {
+        if only.is_none()
+            && let Err(error) = self.place_all_whole().await
+        {
+            tracing::debug!(space = %self.path(), %error, "whole bands go to the journal, as they cannot be put in place");
+        }
         // What is written meanwhile is not waited for: under load that would have no end.
         let mut left: Vec<(Arc<Row>, u32)> = rows.iter().flat_map(|row| row.unlogged_bands(only)).collect();
         while !left.is_empty() {

@@ -83,6 +83,8 @@ pub struct Dirty {
     blocks: u32,
     /// Whether the band waits in the line of those to be put in place.
     pub queued: bool,
+    /// Whether a helper is to put it in place, as it was written throughout.
+    pub handed: bool,
 }
 
 impl Extent {

@@ -1,5 +1,6 @@
 //! Bands put in place: what a plan says is written, and then known.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
@@ -44,9 +45,14 @@ impl Inner {
                 return Ok(());
             }
         }
-        match row.plan(self, band, turn).await? {
-            Some(placing) => self.carry_out(vec![placing]).await,
-            None => Ok(()),
+        match row.plan(self, band, turn).await {
+            Ok(Some(placing)) => self.carry_out(vec![placing]).await,
+            Ok(None) => Ok(()),
+            Err(_) if row.is_gone() => {
+                self.forget_waiting(row);
+                Ok(())
+            }
+            Err(error) => Err(error),
         }
     }
 
@@ -148,12 +154,12 @@ impl Inner {
         let row = &placing.row;
         match placing.goal {
             Goal::Nowhere => Ok(Some(NOWHERE)),
-            Goal::Same => self.write_planned(row, &placing.writes).await.map(|()| None),
+            Goal::Same => self.write_planned(row, &placing.writes, &placing.staged_sums()).await.map(|()| None),
             Goal::Fresh => {
                 let place = self.free_place(row).await?;
                 let shift = u64::from(place) * u64::from(row.bands().geometry.depth) * holdfast_model::BLOCK_BYTES;
                 placing.writes.iter_mut().for_each(|(_, offset, _)| *offset += shift);
-                let written = self.write_planned(row, &placing.writes).await;
+                let written = self.write_planned(row, &placing.writes, &[]).await;
                 if written.is_err() {
                     row.bands().lock().give_places([place]);
                 }
@@ -162,9 +168,9 @@ impl Inner {
         }
     }
 
-    async fn write_planned(&self, row: &Row, writes: &[Write]) -> Result<(), IoError> {
+    async fn write_planned(&self, row: &Row, writes: &[Write], sums: &[&[u32]]) -> Result<(), IoError> {
         let mut tries = 0;
-        while let Err(error) = row.write_pieces(writes, Durability::Cached).await {
+        while let Err(error) = row.write_pieces_of(writes, sums, Durability::Cached).await {
             tries += 1;
             if error.kind != IoErrorKind::Media || tries == TRIES || row.settle_group(0).await.is_err() {
                 return Err(error);
@@ -245,28 +251,35 @@ impl Inner {
 }
 
 impl Row {
-    /// Writes to every slab that takes writes, and sees to it that those which missed one are recorded as stale.
+    /// Writes to every slab that takes writes, and sees to it that those which missed one are recorded as stale. Should a crash cut it
+    /// short, nobody needs what is there: the place counts for nothing yet, or what it is to hold stands elsewhere too.
     ///
     /// # Errors
     /// `Media` where too few slabs took it.
     pub async fn write_pieces(&self, writes: &[Write], durability: Durability) -> Result<(), IoError> {
+        self.write_pieces_of(writes, &[], durability).await
+    }
+
+    /// As [`Row::write_pieces`], of writes whose checksums are known, those of the first ones at least; empty where they are not.
+    async fn write_pieces_of(&self, writes: &[Write], known: &[&[u32]], durability: Durability) -> Result<(), IoError> {
         self.settle_group(0).await?;
         let takes = |index: usize| self.slabs.get(index).usable() || self.slabs.get(index).joining();
-        let (given, passed): (Vec<&Write>, Vec<&Write>) = writes.iter().partition(|(index, ..)| takes(*index));
+        let writes = writes.iter().zip(known.iter().copied().chain(std::iter::repeat(&[][..])));
+        let (given, passed): (Vec<_>, Vec<_>) = writes.partition(|((index, ..), _)| takes(*index));
         let started: Vec<_> = given
             .iter()
-            .map(|(index, offset, data)| {
+            .map(|((index, offset, data), _)| {
                 let slab = self.slabs.get(*index);
-                let write = slab.disk.write(slab.at(*offset), data.clone(), durability);
+                let write = slab.disk.write_loosely(slab.at(*offset), data.clone(), durability);
                 async move { (*index, slab, write.await) }
             })
             .collect();
-        let sums: Vec<(u32, Vec<u32>)> = match &self.sums {
-            Some(_) => given.iter().map(|(_, at, data)| ((at / BLOCK_BYTES) as u32, sums_of(data).collect())).collect(),
+        let sums: Vec<(u32, Cow<'_, [u32]>)> = match &self.sums {
+            Some(_) => given.iter().map(|((_, at, data), known)| ((at / BLOCK_BYTES) as u32, sums_from(known, data))).collect(),
             None => Vec::new(),
         };
         let results = join_all(started).await;
-        let mut missed: Vec<usize> = passed.iter().map(|(index, ..)| *index).collect();
+        let mut missed: Vec<usize> = passed.iter().map(|((index, ..), _)| *index).collect();
         for (at, (index, slab, result)) in results.into_iter().enumerate() {
             match result {
                 Ok(()) => {
@@ -289,4 +302,10 @@ impl Row {
         missed.dedup();
         self.confirm_missed(&missed).await
     }
+}
+
+/// The checksums of blocks: those that are known, or else computed.
+fn sums_from<'a>(known: &'a [u32], data: &[u8]) -> Cow<'a, [u32]> {
+    debug_assert!(known.is_empty() || sums_of(data).eq(known.iter().copied()));
+    if known.is_empty() { sums_of(data).collect() } else { Cow::Borrowed(known) }
 }

@@ -390,10 +390,24 @@ impl Row {
     }
 }
 
+impl Planned {
+    fn staged_sums(&self) -> Vec<&[u32]> {
+        match &self.staged {
+            Some((_, pieces)) => pieces.iter().map(|piece| &piece.sums[..]).collect(),
+            None => vec![&[]; self.blocks.len()],
+        }
+    }
+}
+
 impl Placing {
     /// Bytes of the blocks that it intends.
     pub fn intended_bytes(&self) -> u64 {
         self.intents.iter().flat_map(|planned| &planned.blocks).map(|block| block.len() as u64).sum()
+    }
+
+    /// The checksums of what is written, in the same order: known of what was staged, empty for all else.
+    pub fn staged_sums(&self) -> Vec<&[u32]> {
+        self.intents.iter().flat_map(Planned::staged_sums).collect()
     }
 
     /// Adds what it intends to a record, with the blocks that are not staged.

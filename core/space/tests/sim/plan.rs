@@ -44,6 +44,11 @@ pub struct SpacePlan {
 }
 
 impl Plan {
+    /// Whether what was written is put in place ahead of need.
+    pub fn is_helped(&self) -> bool {
+        self.requests.is_multiple_of(2)
+    }
+
     pub fn draw(random: &SimRandom, family: Family) -> Self {
         if family == Family::Changing {
             return Self::draw_changing(random);

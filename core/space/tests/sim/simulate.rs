@@ -248,6 +248,9 @@ impl Run {
             let most = if random.chance(1, 4) { 60 } else { 400 };
             self.world.sim.cut_power_after(random.range(0..most));
         }
+        if self.plan.is_helped() {
+            up.spaces.iter().for_each(|space| self.world.sim.spawn(space.clone().place_ahead()));
+        }
         let mut tasks = Vec::new();
         for _ in 0..self.plan.clients {
             let (run, up) = (self.clone(), up.clone());

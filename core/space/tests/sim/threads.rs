@@ -141,6 +141,7 @@ fn stress(name: &str, options: &FileOptions, layout: Layout) {
         };
         let space = Space::open(pool.clone(), record.id, settings).expect("it opens");
         reactor::spawn_local(space.clone().maintain());
+        reactor::spawn_local(space.clone().place_ahead());
         (pool, space)
     });
     let (pool, space) = made.wait().expect("the reactor runs");

@@ -1,0 +1,211 @@
+//! What waits is put in place ahead of need, by helpers on other cores than the one that writes: a write that comes finds room, and
+//! the core that took it goes on with the next one meanwhile.
+//!
+//! ```text
+//!   enter ── three quarters of the backlog, or a whole band ──▶ ring ──▶ a helper puts in place until half of it is left
+//!     └───── all of the backlog ──▶ whoever writes does it, or waits for who is at it
+//! ```
+//!
+//! Invariant: nothing depends on helpers. What they leave undone, or fail at, is done by those who write or flush, who are told of
+//! what fails then, and by the housekeeping.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::Poll;
+use std::thread::ThreadId;
+
+use futures_util::future::join_all;
+use holdfast_device::IoError;
+use tokio::sync::Notify;
+
+use crate::row::Row;
+use crate::space::{Inner, Space};
+
+use super::dirty::Dirty;
+
+/// Bands that were written throughout and are put in place together, at most.
+const WHOLE_AT_ONCE: usize = 8;
+
+/// Who puts in place ahead of need, and the bands that were written throughout and wait for that.
+#[derive(Default)]
+pub struct Helpers {
+    all: Mutex<Vec<Arc<Helper>>>,
+    /// One is at work, and looks again before it rests.
+    working: AtomicBool,
+    /// Who is rung next.
+    next: AtomicUsize,
+    whole: Mutex<VecDeque<(Arc<Row>, u32)>>,
+    /// Held by who is at work: whoever has it knows that no helper touches a disk.
+    pub busy: tokio::sync::Mutex<()>,
+}
+
+struct Helper {
+    thread: ThreadId,
+    bell: Notify,
+}
+
+/// A helper's presence.
+struct Present<'a> {
+    helpers: &'a Helpers,
+    helper: Arc<Helper>,
+}
+
+impl Drop for Present<'_> {
+    fn drop(&mut self) {
+        self.helpers.all().retain(|other| !Arc::ptr_eq(other, &self.helper));
+        // It may have been rung, or be at work.
+        self.helpers.working.store(false, Ordering::Release);
+    }
+}
+
+impl Helpers {
+    fn all(&self) -> MutexGuard<'_, Vec<Arc<Helper>>> {
+        self.all.lock().expect("no panic while held")
+    }
+
+    fn whole(&self) -> MutexGuard<'_, VecDeque<(Arc<Row>, u32)>> {
+        self.whole.lock().expect("no panic while held")
+    }
+
+    fn join(&self) -> Present<'_> {
+        let helper = Arc::new(Helper { thread: std::thread::current().id(), bell: Notify::new() });
+        self.all().push(helper.clone());
+        Present { helpers: self, helper }
+    }
+
+    /// Calls a helper, of another thread if there is one.
+    fn ring(&self) {
+        if self.working.load(Ordering::Acquire) {
+            return;
+        }
+        let all = self.all();
+        if all.is_empty() || self.working.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (here, first) = (std::thread::current().id(), self.next.fetch_add(1, Ordering::Relaxed));
+        let turn = |at: usize| &all[(first + at) % all.len()];
+        let other = (0..all.len()).map(turn).find(|helper| helper.thread != here);
+        other.unwrap_or(turn(0)).bell.notify_one();
+    }
+
+    /// Calls all of them, so that they see that the space is closed.
+    pub fn ring_all(&self) {
+        self.all().iter().for_each(|helper| helper.bell.notify_one());
+    }
+
+    /// Leaves a band that was written throughout to a helper, who is to be rung; false where there is none.
+    pub fn take_over(&self, row: &Arc<Row>, band: u32) -> bool {
+        if self.all().is_empty() {
+            return false;
+        }
+        let handed = |dirty: &mut Dirty| std::mem::replace(&mut dirty.handed, true);
+        if !row.bands().lock().dirty.get_mut(&band).is_none_or(handed) {
+            self.whole().push_back((row.clone(), band));
+        }
+        true
+    }
+
+    fn next_whole(&self) -> Vec<(Arc<Row>, u32)> {
+        let taken: Vec<(Arc<Row>, u32)> = {
+            let mut whole = self.whole();
+            let count = whole.len().min(WHOLE_AT_ONCE);
+            whole.drain(..count).collect()
+        };
+        for (row, band) in &taken {
+            if let Some(dirty) = row.bands().lock().dirty.get_mut(band) {
+                dirty.handed = false;
+            }
+        }
+        taken
+    }
+}
+
+impl Space {
+    /// Puts what was written to a parity space in place ahead of need, until the space is closed. To be run on every thread that
+    /// serves it.
+    pub async fn place_ahead(self: Arc<Self>) {
+        self.inner.place_ahead().await;
+    }
+}
+
+impl Inner {
+    async fn place_ahead(&self) {
+        let helpers = &self.backlog.helpers;
+        let present = helpers.join();
+        while !self.is_closed() {
+            present.helper.bell.notified().await;
+            loop {
+                let done = self.place_half().await;
+                helpers.working.store(false, Ordering::Release);
+                if let Err(error) = &done {
+                    tracing::debug!(space = %self.path(), %error, "what was written cannot be put in place yet");
+                }
+                others_first().await;
+                // Who came meanwhile took it for granted that this one looks again.
+                if !matches!(done, Ok(true)) || !self.is_behind() || helpers.working.swap(true, Ordering::AcqRel) {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Puts in place until half of the backlog is left; false where nothing more can be done now.
+    async fn place_half(&self) -> Result<bool, IoError> {
+        let _busy = self.backlog.helpers.busy.lock().await;
+        while !self.is_over() {
+            if !self.place_some_whole().await? {
+                if self.backlog.bytes() <= self.settings.backlog_bytes / 2 {
+                    return Ok(true);
+                }
+                let _turn = self.backlog.placing.lock().await;
+                if !self.relieve().await? {
+                    return Ok(false);
+                }
+            }
+            others_first().await;
+        }
+        Ok(false)
+    }
+
+    fn is_behind(&self) -> bool {
+        self.backlog.bytes() > self.settings.backlog_bytes / 4 * 3 || !self.backlog.helpers.whole().is_empty()
+    }
+
+    /// Calls a helper if much waits.
+    pub fn ring_if_behind(&self) {
+        if self.is_behind() {
+            self.backlog.helpers.ring();
+        }
+    }
+
+    /// Puts the bands in place that were written throughout by now.
+    pub async fn place_all_whole(&self) -> Result<(), IoError> {
+        let mut left = self.backlog.helpers.whole().len();
+        while left > 0 && self.place_some_whole().await? {
+            left = left.saturating_sub(WHOLE_AT_ONCE);
+        }
+        Ok(())
+    }
+
+    /// Puts the bands in place that wait longest of those that were written throughout; false if there are none.
+    pub async fn place_some_whole(&self) -> Result<bool, IoError> {
+        let taken = self.backlog.helpers.next_whole();
+        let placed = join_all(taken.iter().map(|(row, band)| self.place_if_whole(row, *band))).await;
+        placed.into_iter().collect::<Result<(), _>>().map(|()| !taken.is_empty())
+    }
+}
+
+/// Lets every other task of this thread run that is ready.
+pub async fn others_first() {
+    let mut waited = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut waited, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
