@@ -84,16 +84,16 @@ impl Row {
     async fn write_copies(&self, column: usize, offset: u64, data: &IoSlice, durability: Durability) -> Result<(), IoError> {
         self.settle_column(column).await?;
         let targets = self.copies_of(column).filter(|(_, slab)| slab.usable() || slab.joining());
-        // After a crash the first copy that is in step counts where none is as its checksum says: the others may be of any mixture.
+        // After a crash the first copy that is in step counts where none is as its checksum says, be it that it came in step just now:
+        // the others may be of any mixture.
         let mut counted = false;
         let (slabs, mut writes): (Vec<_>, Vec<Io<()>>) = targets
             .map(|(index, slab)| {
-                let counts = slab.usable() && !counted;
-                counted |= counts;
-                let write = match counts {
-                    true => slab.disk.write(slab.at(offset), data.clone(), durability),
-                    false => slab.disk.write_loosely(slab.at(offset), data.clone(), durability),
+                let write = match counted {
+                    false => slab.disk.write(slab.at(offset), data.clone(), durability),
+                    true => slab.disk.write_loosely(slab.at(offset), data.clone(), durability),
                 };
+                counted |= slab.usable() && !matches!(write, Io::Ready(Some(Err(_))));
                 ((index, slab), write)
             })
             .unzip();

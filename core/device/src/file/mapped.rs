@@ -81,8 +81,9 @@ impl Mapped {
             self.forget(offset, len);
             return outcome;
         }
+        let mut known = self.is_known(offset, len);
         if let Action::Read(buf) = action
-            && self.is_known(offset, len)
+            && known
         {
             // SAFETY: guarded copies are available where there is a mapping, in which the range lies; the buffer is borrowed for
             // the call.
@@ -90,11 +91,12 @@ impl Mapped {
                 return Ok(());
             }
             self.forget(offset, len);
+            known = false;
         }
         blocking::perform(file, offset, action)?;
         match action {
             Action::Read(_) => self.ask(offset, len),
-            Action::Write(..) => self.note(offset, len),
+            Action::Write(..) if !known => self.note(offset, len),
             _ => {}
         }
         Ok(())
