@@ -21,6 +21,7 @@ mod gate;
 mod guarded;
 mod helper;
 mod mapped;
+mod pages;
 mod probe;
 mod sysfs;
 #[cfg(test)]

@@ -15,13 +15,14 @@
 //! Sockets are read and written by plain nonblocking system calls. A socket that has nothing waits: while the reactor
 //! spins its task simply tries again, and only a reactor that goes to sleep arms a poll for it in the ring. Spinning
 //! costs the time of a core, so it is limited by [`ReactorSettings::spin`], and stops by itself when recent waits did
-//! not end within that limit. An idle reactor sleeps.
+//! not end within that limit. An idle reactor sleeps. While it spins, clients sleep: [`CpuLatency`] has the kernel wake them quickly.
 //!
 //! Invariant: the buffer of an operation in flight is owned by the reactor until its completion arrives, whoever drops
 //! what in the meantime.
 
 mod clock;
 mod core;
+mod cpu_latency;
 pub mod net;
 mod operation;
 mod patience;
@@ -43,6 +44,7 @@ use tokio::sync::oneshot;
 pub use clock::clock;
 pub(crate) use core::with_core;
 use core::{Core, Entered};
+pub use cpu_latency::CpuLatency;
 pub(crate) use operation::{Action, Owner, Ticket};
 use shared::MainWaker;
 pub(crate) use shared::{Injected, Shared};
@@ -59,11 +61,13 @@ pub struct ReactorSettings {
     pub ring_entries: u32,
     /// The core that its thread is bound to, if any.
     pub core: Option<usize>,
+    /// What keeps processors from deep sleep while its waits are short, shared by all reactors of the process.
+    pub cpu_latency: Option<Arc<CpuLatency>>,
 }
 
 impl Default for ReactorSettings {
     fn default() -> Self {
-        Self { name: "reactor".into(), spin: Duration::from_micros(200), ring_entries: 256, core: None }
+        Self { name: "reactor".into(), spin: Duration::from_micros(200), ring_entries: 256, core: None, cpu_latency: None }
     }
 }
 

@@ -17,10 +17,10 @@ mod values;
 
 pub use access::{AccountCommand, Audit, Login, Restore, TokenCommand};
 pub use exports::{NbdCommand, QosOptions};
-pub use values::{AlertPercents, Cap, Every, Grace};
+pub use values::{AlertPercents, Cap, Every, Grace, WakeWithin};
 use values::{
     parse_alerts, parse_cap, parse_duration, parse_every, parse_grace, parse_history_kind, parse_media, parse_priority,
-    parse_retire_policy, parse_usage,
+    parse_retire_policy, parse_usage, parse_wake_within,
 };
 
 /// Pools disks, keeps virtual disks on them, and serves these to NBD clients.
@@ -189,6 +189,10 @@ pub struct Serve {
     /// For how long an idle thread polls before it sleeps: longer answers faster and costs processor time
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub spin: Option<Duration>,
+    /// While requests follow each other closely, processors that sleep are to wake within this time, which costs energy; 0 keeps them
+    /// awake, any leaves them alone. Only root may ask the kernel for it
+    #[arg(long, value_name = "TIME", default_value = "3us", value_parser = parse_wake_within)]
+    pub wake_within: WakeWithin,
     /// How often each space is scrubbed by itself, for example 12h, 7d, or never
     #[arg(long, value_name = "TIME", default_value = "7d", value_parser = parse_every)]
     pub scrub_every: Every,

@@ -64,6 +64,7 @@ fn settings(options: &Serve) -> Settings {
     };
     settings.scrub_every = options.scrub_every.0;
     settings.repair_after = options.repair_after.0;
+    settings.wake_within = options.wake_within.0;
     if let Some(reactors) = options.reactors {
         settings.reactors = reactors as usize;
     }

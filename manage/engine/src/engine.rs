@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use holdfast_api::{ApiError, Code, Severity};
 use holdfast_device::file::FileDevice;
-use holdfast_device::reactor::{self, ReactorHandle, ReactorSettings};
+use holdfast_device::reactor::{self, CpuLatency, ReactorHandle, ReactorSettings};
 use holdfast_model::{Condition, DiskState, Health, Uuid};
 use holdfast_nbd::{Address, Exports, NbdError, Server};
 use holdfast_pool::{DiskStatus, Env, Pool};
@@ -157,6 +157,7 @@ pub struct Engine {
     pub(crate) smart: Mutex<BTreeMap<Uuid, Answered>>,
     pub(crate) witness: Arc<WitnessFiles>,
     pub(crate) reactors: Vec<ReactorHandle>,
+    pub(crate) cpu_latency: Option<Arc<CpuLatency>>,
     turns: AtomicUsize,
     pub(crate) state: Mutex<State>,
     live: RwLock<Live>,
@@ -182,11 +183,17 @@ impl Engine {
         let history = History::open(state_dir.path(), events.clone())
             .map_err(|error| StartError::System("the history cannot be kept", error))?;
         let jobs = Arc::new(Jobs::load(state_dir.path(), events.clone())?);
+        let cpu_latency = settings.wake_within.and_then(|bound| {
+            let opened = CpuLatency::open(bound);
+            opened.inspect_err(|error| tracing::info!(%error, "processors sleep as deeply as the machine likes")).ok()
+        });
+        let cpu_latency = cpu_latency.map(Arc::new);
         let reactors: Vec<ReactorHandle> = (0..settings.reactors.max(1))
             .map(|at| {
                 reactor::start(ReactorSettings {
                     name: format!("reactor-{at}"),
                     spin: settings.spin,
+                    cpu_latency: cpu_latency.clone(),
                     ..ReactorSettings::default()
                 })
             })
@@ -205,6 +212,7 @@ impl Engine {
             smart: Mutex::default(),
             witness,
             reactors,
+            cpu_latency,
             turns: AtomicUsize::new(0),
             live: RwLock::default(),
             state: Mutex::new(state.clone()),

@@ -303,9 +303,12 @@ impl Engine {
         unwritten.add(&[], lost);
         let mut resident = Family::new("process_resident_memory_bytes", Kind::Gauge, "Memory held.", &[]);
         resident.add(&[], resident_bytes());
+        let help = "Whether the kernel is asked now that sleeping processors wake quickly.";
+        let mut latency = Family::new("holdfast_cpu_latency_asked", Kind::Gauge, help, &[]);
+        latency.add(&[], u64::from(self.cpu_latency.as_ref().is_some_and(|latency| latency.is_asked())));
         let mut information = Family::new("holdfast_build_info", Kind::Gauge, "The version that runs.", &["version"]);
         information.add(&[env!("CARGO_PKG_VERSION")], 1);
-        vec![loops, sleeps, spins, submitted, completed, events, unwritten, resident, information]
+        vec![loops, sleeps, spins, submitted, completed, events, unwritten, resident, latency, information]
     }
 }
 

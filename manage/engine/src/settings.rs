@@ -13,6 +13,8 @@ pub struct Settings {
     pub reactors: usize,
     /// For how long an idle reactor polls before it sleeps.
     pub spin: Duration,
+    /// Within what time sleeping processors are to wake while reactors are under load; as the machine has it if none.
+    pub wake_within: Option<Duration>,
     /// Where NBD clients connect.
     pub nbd_addresses: Vec<Address>,
     /// How NBD is spoken.
@@ -44,6 +46,7 @@ impl Settings {
             state_dir: state_dir.into(),
             reactors: std::thread::available_parallelism().map_or(1, usize::from),
             spin: holdfast_device::reactor::ReactorSettings::default().spin,
+            wake_within: Some(Duration::from_micros(3)),
             nbd_addresses: Vec::new(),
             nbd: NbdSettings::default(),
             patience: Duration::from_secs(3),

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A page of a file in memory comes into being when it is touched, even by a read. So holes are left to system calls, which
-//! read zeros and take no memory for them, and say so when there is none for a write. Any other write is a system call too: the kernel
-//! copies whole pages, whenever the process is killed.
+//! read zeros and take no memory for them, and say so when there is none for a write. Any other write is left to the kernel too, which
+//! copies whole pages, whenever the process is killed: by way of the file, or of the mapping if it is long.
 //!
 //! Invariant: a block counts as known only after a write to it succeeded, or the kernel said that it has a page. Where that is
 //! no longer so, because somebody else cut the file short or made a hole in it, the request goes on as a system call, whose
@@ -19,11 +19,13 @@ use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{BLOCK_BYTES, blocking, guarded};
+use super::{BLOCK_BYTES, blocking, guarded, pages};
 use crate::reactor::Action;
 
 /// Longer files are not mapped: what is known of their blocks would take more than 32 MiB.
 const MOST_BYTES: u64 = 1 << 40;
+/// Writes of so many bytes go page by page to the mapping; shorter ones are as quick by way of the file.
+const PAGES_FROM: usize = 32 << 10;
 const WORD_BLOCKS: u64 = 64;
 const WORD_BYTES: u64 = WORD_BLOCKS * BLOCK_BYTES;
 
@@ -88,6 +90,18 @@ impl Mapped {
             // SAFETY: guarded copies are available where there is a mapping, in which the range lies; the buffer is borrowed for
             // the call.
             if unsafe { guarded::copy(self.at(offset), buf.as_mut_ptr(), buf.len()) } {
+                return Ok(());
+            }
+            self.forget(offset, len);
+            known = false;
+        }
+        if let Action::Write(data, _) = action
+            && known
+            && data.len() >= PAGES_FROM
+            && !pages::is_refused()
+        {
+            // SAFETY: the range lies in the mapping, which is reached only by copies that allow for others.
+            if unsafe { pages::write(self.at(offset), data) } {
                 return Ok(());
             }
             self.forget(offset, len);
@@ -299,8 +313,10 @@ mod tests {
         assert_eq!(mapped.read(&scratch.0, 40, 20), Err(blocking::ENDS_EARLY));
         assert!(!mapped.knows(40, 1) && mapped.knows(0, 40));
         assert!(mapped.knows(60, 1));
-        mapped.write(&scratch.0, 60, 1, 2).expect("the file grows again, as by a system call");
-        assert!(mapped.read(&scratch.0, 60, 1).expect("read").iter().all(|byte| *byte == 2));
+        for (block, byte) in [(60, 2), (70, 3)] {
+            mapped.write(&scratch.0, block, 10, byte).expect("the file grows again, as by a system call");
+            assert!(mapped.read(&scratch.0, block, 10).expect("read").iter().all(|found| *found == byte));
+        }
         assert!(mapped.read(&scratch.0, 0, 50).expect("read").iter().all(|byte| *byte == 1));
     }
 

@@ -20,6 +20,7 @@ use io_uring::{opcode, squeue, types};
 
 use super::ReactorSettings;
 use super::clock::{Timers, monotonic};
+use super::cpu_latency::CpuLatency;
 use super::operation::Operations;
 use super::patience::Patience;
 use super::ring::{Ring, Token};
@@ -59,6 +60,7 @@ pub(crate) struct Core {
     /// What came from outside in this turn: completions, socket calls that moved something, timers, other threads' wishes.
     progress: Cell<u32>,
     spin: Duration,
+    cpu_latency: Option<Arc<CpuLatency>>,
 }
 
 impl Core {
@@ -81,6 +83,7 @@ impl Core {
             main_woken: Cell::new(true),
             progress: Cell::new(0),
             spin: settings.spin,
+            cpu_latency: settings.cpu_latency.clone(),
         })
     }
 
@@ -157,8 +160,12 @@ impl Core {
             self.fire_timers();
 
             let moved = self.progress.replace(0) > 0;
-            if moved && patience.is_waiting() {
-                patience.end(monotonic());
+            if moved {
+                let now = monotonic();
+                patience.end(now);
+                if let Some(latency) = self.cpu_latency.as_ref().filter(|_| patience.is_sure()) {
+                    latency.renew(now);
+                }
             }
             if self.has_ready() {
                 if turns.is_multiple_of(BUSY_TURNS) {
@@ -268,7 +275,9 @@ impl Core {
             return;
         }
         let deadline = self.timers.borrow().next_deadline();
-        let timeout = deadline.map(|deadline| deadline.saturating_sub(monotonic()));
+        let timer = deadline.map(|deadline| deadline.saturating_sub(monotonic()));
+        let latency = self.cpu_latency.as_ref().and_then(|latency| latency.remaining(monotonic()));
+        let timeout = timer.into_iter().chain(latency).min();
         self.shared.counters.sleeps.add(1);
         self.ring.enter(1, timeout).expect("the ring waits");
         self.shared.end_sleep();

@@ -43,9 +43,9 @@ impl Patience {
         Self { limit, likely: 0, since: None, spun_at: None, skip: 0, caution: 1, until_calm: PEACEFUL }
     }
 
-    /// Whether a wait is on.
-    pub(crate) fn is_waiting(&self) -> bool {
-        self.since.is_some()
+    /// Whether the last waits were short, all but a few.
+    pub(crate) fn is_sure(&self) -> bool {
+        self.likely >= LIKELY_AT_MOST / 2
     }
 
     /// There is nothing to do at `now`. True: spin once and ask again. False: sleep.

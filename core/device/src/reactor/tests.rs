@@ -368,6 +368,36 @@ fn a_dropped_stream_closes_at_once_even_after_waiting() {
 }
 
 #[test]
+fn quick_wake_ups_are_asked_for_while_requests_follow_each_other_and_no_longer() {
+    let path = std::env::temp_dir().join(format!("holdfast-wake-ups-{}", std::process::id()));
+    std::fs::write(&path, []).expect("a file");
+    let latency = Arc::new(CpuLatency::open_at(&path, Duration::ZERO).expect("opened"));
+    std::fs::remove_file(&path).expect("removed");
+    let spin = Duration::from_millis(10);
+    let reactor = start(ReactorSettings { spin, cpu_latency: Some(latency.clone()), ..settings() }).expect("a reactor");
+    let (mut there, here) = UnixStream::pair().expect("a pair of sockets");
+    reactor.spawn(move || async move {
+        let mut stream = Stream::from_std(here).expect("a stream");
+        let mut byte = [0; 1];
+        while stream.recv(&mut byte).await.is_ok_and(|received| received > 0) {
+            stream.send(&byte).await.expect("sent");
+        }
+    });
+    let deadline = Instant::now() + Duration::from_secs(20);
+    assert!(!latency.is_asked());
+    while !latency.is_asked() {
+        assert!(Instant::now() < deadline, "never asked");
+        there.write_all(&[1]).expect("sent");
+        there.read_exact(&mut [0; 1]).expect("received");
+    }
+    while latency.is_asked() {
+        assert!(Instant::now() < deadline, "never taken back");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    reactor.stop();
+}
+
+#[test]
 fn a_busy_task_does_not_starve_waiting_sockets() {
     block_on(settings(), async {
         let (mut there, mut here) = pair();

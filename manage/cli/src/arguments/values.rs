@@ -26,6 +26,10 @@ pub enum Grace {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Every(pub Option<Duration>);
 
+/// Within what time processors are to wake; any if none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WakeWithin(pub Option<Duration>);
+
 /// A duration as people write it: `50us`, `2ms`, `1s`, `12h`, `7d`, `0`.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -49,6 +53,13 @@ pub fn parse_history_kind(text: &str) -> Result<HistoryKind, String> {
     use HistoryKind::{Disk, Export, Pool, Server, Space};
     let kind = [Server, Pool, Space, Export, Disk].into_iter().find(|kind| holdfast_api::word(kind) == text);
     kind.ok_or_else(|| format!("'{text}' is none: write server, pool, space, export or disk"))
+}
+
+pub fn parse_wake_within(text: &str) -> Result<WakeWithin, String> {
+    match text {
+        "any" => Ok(WakeWithin(None)),
+        _ => parse_duration(text).map(|time| WakeWithin(Some(time))).map_err(|error| format!("{error}, or any")),
+    }
 }
 
 pub fn parse_every(text: &str) -> Result<Every, String> {

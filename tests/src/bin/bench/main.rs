@@ -2,7 +2,7 @@
 //! memory, the same client for all; and btrfs with parity on disks of memory, without a network between. Prints Markdown.
 //!
 //! ```text
-//!   HOLDFAST_BIN=holdfast ROUNDS=5 RUNTIME=2 QUICK=1 PIN=1 SUBJECTS=simple,parity1 PROFILES=database,restore DEPTHS=32 bench
+//!   HOLDFAST_BIN=holdfast ROUNDS=5 RUNTIME=2 QUICK=1 PIN=1 AWAKE=1 SUBJECTS=simple,parity1 PROFILES=database,restore DEPTHS=32 bench
 //!
 //!   settings.rs  what a run is told          subjects.rs  what is measured: peers.rs, btrfs.rs, spaces.rs
 //!   profiles.rs  the loads                   measure.rs   in turns; written.rs  and what reaches the disks
@@ -26,10 +26,14 @@ mod spaces;
 mod subjects;
 mod written;
 
+use std::fs::File;
+use std::io::Write;
+
 use holdfast_tests::scene::Scene;
 
 fn main() {
     let settings = settings::Settings::from_environment();
+    let _awake = settings.awake.then(keep_awake);
     let scene = Scene::new();
     let mut janitor = janitor::Janitor::new();
     if scene.is_temporary() {
@@ -40,4 +44,12 @@ fn main() {
     let samples = measure::run_all(&subjects, &settings, &mut ballast);
     let written = written::run_all(&subjects, &settings);
     report::print(&samples, &written, &left_out, ballast.bytes(), &settings);
+}
+
+/// As long as the file is open, no processor sleeps.
+fn keep_awake() -> File {
+    let mut file =
+        File::options().write(true).open("/dev/cpu_dma_latency").expect("AWAKE=1 needs root, and a kernel with PM QoS");
+    file.write_all(&0_i32.to_ne_bytes()).expect("asked of the kernel");
+    file
 }

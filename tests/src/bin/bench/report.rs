@@ -32,6 +32,10 @@ fn btrfs_of(subject: &str) -> Option<&'static str> {
 /// Prints all tables.
 pub fn print(samples: &Samples, written: &Written, left_out: &[String], held: u64, settings: &Settings) {
     println!("Medians of {} rounds of {} s; {} MiB served.", settings.rounds, settings.runtime, settings.size_bytes >> 20);
+    println!(
+        "Processors {}.",
+        if settings.awake { "are kept awake for all subjects" } else { "sleep as each subject lets them" }
+    );
     println!("Servers {}.", if settings.pin { "on core 0, client on core 1" } else { "and client share all cores" });
     if held > 0 {
         println!("{} MiB of memory held, so that the machine does not give them back.", held >> 20);

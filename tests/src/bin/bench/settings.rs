@@ -13,6 +13,8 @@ pub struct Settings {
     pub runtime: f64,
     /// Whether servers and client are held to a core each.
     pub pin: bool,
+    /// Whether processors are kept awake for every subject, as Holdfast does for its own.
+    pub awake: bool,
     /// Bytes that subjects serve.
     pub size_bytes: u64,
     /// Load profiles.
@@ -45,6 +47,7 @@ impl Settings {
             rounds: number("ROUNDS", if quick { 1 } else { 5 }),
             runtime: number("RUNTIME", if quick { 1.0 } else { 2.0 }),
             pin: text("PIN").is_some_and(|text| text != "0"),
+            awake: text("AWAKE").is_some_and(|text| text != "0"),
             size_bytes: number("SIZE_MIB", 1024u64) << 20,
             profiles: chosen("PROFILES", PROFILES, |profile| profile.key.to_owned()),
             depths: chosen("DEPTHS", &[1, 8, 32], u32::to_string).into_iter().copied().collect(),
