@@ -187,6 +187,9 @@ impl Engine {
             let opened = CpuLatency::open(bound);
             opened.inspect_err(|error| tracing::info!(%error, "processors sleep as deeply as the machine likes")).ok()
         });
+        if let Some(latency) = &cpu_latency {
+            tracing::info!(microseconds = latency.bound_us(), "under load, processors are to wake within this time");
+        }
         let cpu_latency = cpu_latency.map(Arc::new);
         let reactors: Vec<ReactorHandle> = (0..settings.reactors.max(1))
             .map(|at| {

@@ -46,6 +46,11 @@ fn kill_under_load(layout: &[&str]) {
 }
 
 #[test]
+fn kill_under_load_loses_nothing_of_a_simple_space() {
+    kill_under_load(&["--layout", "simple", "--interleave", "64KiB"]);
+}
+
+#[test]
 fn kill_under_load_loses_nothing_of_a_thin_mirror() {
     kill_under_load(&["--layout", "mirror", "--interleave", "64KiB", "--thin"]);
 }

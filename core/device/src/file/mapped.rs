@@ -313,6 +313,13 @@ mod tests {
         assert_eq!(mapped.read(&scratch.0, 40, 20), Err(blocking::ENDS_EARLY));
         assert!(!mapped.knows(40, 1) && mapped.knows(0, 40));
         assert!(mapped.knows(60, 1));
+        // SAFETY: the range is mapped.
+        let whole = |block: u64, blocks: usize| unsafe { pages::write(mapped.at(block * BLOCK_BYTES), &vec![9; blocks * BLOCK]) };
+        assert!(!whole(45, 10), "half of it is cut off");
+        assert!(!whole(60, 10) && !pages::is_refused());
+        assert!(whole(30, 20));
+        assert!(mapped.read(&scratch.0, 30, 20).expect("read").iter().all(|byte| *byte == 9));
+        mapped.write(&scratch.0, 30, 20, 1).expect("written");
         for (block, byte) in [(60, 2), (70, 3)] {
             mapped.write(&scratch.0, block, 10, byte).expect("the file grows again, as by a system call");
             assert!(mapped.read(&scratch.0, block, 10).expect("read").iter().all(|found| *found == byte));

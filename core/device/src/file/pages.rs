@@ -1,6 +1,6 @@
 //! Writes to the process's own mapping that the kernel copies, page by page (`process_vm_writev`).
 //!
-//! A process that is killed may leave a write short, never a page half old and half new: as with a system call that names the file, but
+//! A process that is killed leaves a write short, and pages whole, as much as a system call that names the file does, but
 //! without looking up, locking and marking each page by way of the file, which is an eighth of a long write's cost.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +22,7 @@ pub(super) unsafe fn write(to: *mut u8, data: &[u8]) -> bool {
     let into = libc::iovec { iov_base: to.cast(), iov_len: data.len() };
     // SAFETY: both vectors live on this frame; the first names borrowed data that is only read, the second is the caller's.
     let moved = unsafe { libc::process_vm_writev(libc::getpid(), &raw const from, 1, &raw const into, 1, 0) };
-    if moved < 0 && matches!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EPERM | libc::ENOSYS)) {
+    if moved < 0 && !matches!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EFAULT | libc::ENOMEM | libc::EINTR)) {
         REFUSED.store(true, Ordering::Relaxed);
     }
     moved == data.len() as isize

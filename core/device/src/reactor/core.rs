@@ -163,7 +163,7 @@ impl Core {
             if moved {
                 let now = monotonic();
                 patience.end(now);
-                if let Some(latency) = self.cpu_latency.as_ref().filter(|_| patience.is_sure()) {
+                if let Some(latency) = self.cpu_latency.as_ref().filter(|_| patience.is_pressed()) {
                     latency.renew(now);
                 }
             }

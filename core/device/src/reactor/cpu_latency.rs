@@ -5,7 +5,7 @@
 //! a virtual machine the way through its host, 30 µs and more. A reactor that spins spares itself that wait, but not the client.
 //!
 //! ```text
-//!   none asked ── a reactor's waits are short ──▶ asked ── no reactor had short waits for a while ──▶ none asked
+//!   none asked ── many short waits in a row ──▶ asked ── no reactor had such for a while ──▶ none asked
 //! ```
 //!
 //! Invariant: what was asked is taken back a moment after the load ends, and by the kernel when the process does.
@@ -21,10 +21,14 @@ const DEVICE: &str = "/dev/cpu_dma_latency";
 const IDLE_DRIVER: &str = "/sys/devices/system/cpu/cpuidle/current_driver";
 /// Its way to sleep is a halt that the host ends; the kernel counts that as 1 µs, so that only zero keeps it from being used.
 const HALTS_TO_THE_HOST: &str = "haltpoll";
+/// What such a halt takes to end, at the least.
+const HALT: Duration = Duration::from_micros(30);
 /// What takes a request back: the kernel's own default.
 const NONE: i32 = -1;
-/// For how long a short wait speaks for more. Each change sends an interrupt to every processor that sleeps.
+/// For how long load speaks for more. Each change sends an interrupt to every processor that sleeps.
 const LASTS: Duration = Duration::from_millis(50);
+/// How much later the end must be to be written down, so that reactors do not take its cache line from each other at each turn.
+const STEP: Duration = Duration::from_millis(1);
 
 /// The process's request, shared by its reactors.
 #[derive(Debug)]
@@ -38,13 +42,13 @@ pub struct CpuLatency {
 
 impl CpuLatency {
     /// Opens the kernel's interface; nothing is asked yet. Sleeping processors are to wake within `bound`, rounded down to
-    /// microseconds; zero keeps them from sleeping.
+    /// microseconds; zero keeps them from sleeping. Where sleep is a halt that the host ends, any bound shorter than that does so.
     ///
     /// # Errors
     /// When the kernel has no such interface, or the process may not use it: it belongs to root.
     pub fn open(bound: Duration) -> io::Result<Self> {
         let halts = std::fs::read_to_string(IDLE_DRIVER).is_ok_and(|driver| driver.trim() == HALTS_TO_THE_HOST);
-        Self::open_at(Path::new(DEVICE), if halts { Duration::ZERO } else { bound })
+        Self::open_at(Path::new(DEVICE), if halts && bound < HALT { Duration::ZERO } else { bound })
     }
 
     pub(super) fn open_at(path: &Path, bound: Duration) -> io::Result<Self> {
@@ -59,9 +63,17 @@ impl CpuLatency {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// A wait was short, at `now`.
+    /// What is asked, in microseconds.
+    pub fn bound_us(&self) -> i32 {
+        self.bound
+    }
+
+    /// There is load at `now`.
     pub(crate) fn renew(&self, now: Duration) {
-        self.until.store(nanoseconds(now + LASTS), Ordering::Relaxed);
+        let until = nanoseconds(now + LASTS);
+        if until >= self.until.load(Ordering::Relaxed) + nanoseconds(STEP) {
+            self.until.fetch_max(until, Ordering::Relaxed);
+        }
         if !self.is_asked() {
             self.set(true, |_| true);
         }

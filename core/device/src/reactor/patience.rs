@@ -17,6 +17,8 @@ const LIKELY_STEP: u32 = 4;
 const LIKELY_AT_MOST: u32 = 16;
 /// What a wait that was spun through saves, about: a thread that need not be woken.
 const SAVED: Duration = Duration::from_micros(25);
+/// So many short waits in a row are load, not the parts of one request.
+const PRESSED: u32 = 16;
 const SKIP_AT_MOST: u32 = 8192;
 const CAUTION_AT_MOST: u32 = 128;
 /// So many waits that were spun through in peace, or as many as the last crowd cost, make the next one count half.
@@ -26,6 +28,8 @@ pub(crate) struct Patience {
     limit: Duration,
     /// How sure it is that a wait will be short; zero means not at all.
     likely: u32,
+    /// Waits within the limit since the last longer one.
+    short_in_a_row: u32,
     /// Start of the wait.
     since: Option<Duration>,
     /// Begin of the last spin, or its end; none where the reactor sleeps.
@@ -40,12 +44,12 @@ pub(crate) struct Patience {
 
 impl Patience {
     pub(crate) fn new(limit: Duration) -> Self {
-        Self { limit, likely: 0, since: None, spun_at: None, skip: 0, caution: 1, until_calm: PEACEFUL }
+        Self { limit, likely: 0, short_in_a_row: 0, since: None, spun_at: None, skip: 0, caution: 1, until_calm: PEACEFUL }
     }
 
-    /// Whether the last waits were short, all but a few.
-    pub(crate) fn is_sure(&self) -> bool {
-        self.likely >= LIKELY_AT_MOST / 2
+    /// Whether requests follow each other closely: the last waits were short, all of them.
+    pub(crate) fn is_pressed(&self) -> bool {
+        self.short_in_a_row >= PRESSED
     }
 
     /// There is nothing to do at `now`. True: spin once and ask again. False: sleep.
@@ -73,11 +77,13 @@ impl Patience {
         let spun_at = self.spun_at.take();
         if spun_at.unwrap_or(now).saturating_sub(since) <= self.limit {
             self.likely = (self.likely + LIKELY_STEP).min(LIKELY_AT_MOST);
+            self.short_in_a_row = self.short_in_a_row.saturating_add(1);
             if spun_at.is_some() {
                 self.note_peace();
             }
         } else {
             self.likely /= 2;
+            self.short_in_a_row = 0;
         }
         if spun_at.is_none() {
             self.skip = self.skip.saturating_sub(1);
@@ -173,6 +179,24 @@ mod tests {
             reactor.patience.spun(reactor.now);
             reactor.now += Duration::from_millis(1);
             reactor.patience.end(reactor.now);
+        }
+    }
+
+    #[test]
+    fn single_requests_that_come_in_parts_are_no_load() {
+        let mut reactor = Reactor::new();
+        for _ in 0..50 {
+            reactor.wait(50, 1);
+        }
+        assert!(reactor.patience.is_pressed());
+        reactor.wait(1000, 1);
+        assert!(!reactor.patience.is_pressed());
+        for _ in 0..1000 {
+            for _ in 0..4 {
+                reactor.wait(50, 1);
+            }
+            reactor.wait(1000, 1);
+            assert!(!reactor.patience.is_pressed());
         }
     }
 
