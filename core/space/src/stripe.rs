@@ -71,6 +71,13 @@ pub fn segments(shape: &Shape, offset: u64, len: usize) -> impl Iterator<Item = 
     })
 }
 
+/// The segment of a range that lies in one column without a gap, as most requests do; `None` if it has more.
+pub fn only_segment(shape: &Shape, part: &ChunkPart) -> Option<Segment> {
+    let mut cut = segments(shape, part.offset, part.len);
+    let first = cut.next()?;
+    cut.next().is_none().then_some(first)
+}
+
 /// Where a byte of a column lies in its chunk.
 pub fn offset_in_chunk(shape: &Shape, column: usize, offset: u64) -> u64 {
     if shape.columns == 1 {

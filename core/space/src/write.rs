@@ -3,15 +3,23 @@
 
 use std::sync::Arc;
 
+use arc_swap::Guard;
 use futures_util::future::join_all;
 use holdfast_device::{Durability, Io, IoError, IoErrorKind, IoSlice};
+use smallvec::SmallVec;
 
 use crate::column::Blocks;
 use crate::row::Row;
 use crate::seldom::seldom;
+use crate::slab::Slab;
 use crate::space::Inner;
-use crate::stripe::{ChunkPart, Segment, chunk_parts, segments};
+use crate::stripe::{ChunkPart, Segment, chunk_parts, only_segment, segments};
 use crate::sums::sums_of;
+
+/// The slabs of one column, by their index in the row, that took a write.
+type Took = SmallVec<[usize; 3]>;
+/// A write to a slab.
+type Begun = (usize, Guard<Arc<Slab>>, Io<()>);
 
 /// The right to change blocks of a column: nobody else writes them, and their regions count as being written.
 pub struct WriteTurn<'a> {
@@ -80,35 +88,46 @@ impl Row {
         }
     }
 
-    /// Writes `data` to every copy of a column that takes writes. Answers which slabs took it.
+    /// Writes `data` to every copy of a column that takes writes.
     async fn write_copies(&self, column: usize, offset: u64, data: &IoSlice, durability: Durability) -> Result<(), IoError> {
         self.settle_column(column).await?;
+        let took = match self.begin_copies(column, offset, data, durability) {
+            Ok(took) => took,
+            Err(begun) => seldom(self.await_copies(begun, durability)).await?,
+        };
+        self.confirm(column, &took).await
+    }
+
+    /// Begins the writes of all copies. Answers which slabs took it if all did so at once, or else what is under way.
+    fn begin_copies(&self, column: usize, offset: u64, data: &IoSlice, durability: Durability) -> Result<Took, Vec<Begun>> {
         let targets = self.copies_of(column).filter(|(_, slab)| slab.usable() || slab.joining());
         // After a crash the first copy that is in step counts where none is as its checksum says, be it that it came in step just now:
         // the others may be of any mixture.
         let mut counted = false;
-        let (slabs, mut writes): (Vec<_>, Vec<Io<()>>) = targets
+        let begun: SmallVec<[Begun; 3]> = targets
             .map(|(index, slab)| {
                 let write = match counted {
                     false => slab.disk.write(slab.at(offset), data.clone(), durability),
                     true => slab.disk.write_loosely(slab.at(offset), data.clone(), durability),
                 };
                 counted |= slab.usable() && !matches!(write, Io::Ready(Some(Err(_))));
-                ((index, slab), write)
+                (index, slab, write)
             })
-            .unzip();
-        let at_once = writes.iter().all(|write| matches!(write, Io::Ready(_)));
-        let results: Vec<Result<(), IoError>> = if at_once {
-            let take = |write: &mut Io<()>| match write {
-                Io::Ready(result) => result.take().expect("answered once"),
-                _ => unreachable!("all are answered"),
-            };
-            writes.iter_mut().map(take).collect()
-        } else {
-            seldom(join_all(writes)).await
-        };
-        let mut took = Vec::with_capacity(results.len());
-        for ((index, slab), result) in slabs.into_iter().zip(results) {
+            .collect();
+        if !begun.iter().all(|(_, _, write)| matches!(write, Io::Ready(Some(Ok(()))))) {
+            return Err(begun.into_vec());
+        }
+        if durability == Durability::Cached {
+            begun.iter().for_each(|(_, slab, _)| slab.disk.note_written());
+        }
+        Ok(begun.iter().map(|(index, ..)| *index).collect())
+    }
+
+    /// Waits for the writes of copies, and records those that failed. Answers which slabs took it.
+    async fn await_copies(&self, begun: Vec<Begun>, durability: Durability) -> Result<Took, IoError> {
+        let (slabs, writes): (Vec<_>, Vec<_>) = begun.into_iter().map(|(index, slab, write)| ((index, slab), write)).unzip();
+        let mut took = Took::new();
+        for ((index, slab), result) in slabs.into_iter().zip(join_all(writes).await) {
             match result {
                 Ok(()) => {
                     if durability == Durability::Cached {
@@ -116,10 +135,10 @@ impl Row {
                     }
                     took.push(index);
                 }
-                Err(error) => seldom(self.write_failed(index, &slab, &error)).await?,
+                Err(error) => self.write_failed(index, &slab, &error).await?,
             }
         }
-        self.confirm(column, &took).await
+        Ok(took)
     }
 }
 
@@ -153,15 +172,13 @@ impl Inner {
         if row.parity.is_some() {
             return seldom(self.enter(row, part, Some(data.slice(part.at, part.len)), durability)).await;
         }
-        let cut: Vec<Segment> = segments(row.shape(), part.offset, part.len).collect();
         let payload = |segment: &Segment| data.slice(part.at + segment.at, segment.len);
-        match cut.as_slice() {
-            [segment] => self.write_segment(row, segment, payload(segment), durability).await,
-            _ => {
-                let writes = cut.iter().map(|segment| self.write_segment(row, segment, payload(segment), durability));
-                seldom(join_all(writes)).await.into_iter().collect()
-            }
+        if let Some(segment) = only_segment(row.shape(), part) {
+            return self.write_segment(row, &segment, payload(&segment), durability).await;
         }
+        let cut: Vec<Segment> = segments(row.shape(), part.offset, part.len).collect();
+        let writes = cut.iter().map(|segment| self.write_segment(row, segment, payload(segment), durability));
+        seldom(join_all(writes)).await.into_iter().collect()
     }
 
     /// Writes `data` to a segment of a row without parity.
@@ -175,7 +192,7 @@ impl Inner {
         let blocks = Blocks::of(segment.offset, segment.len);
         let mut turn = row.write_turn(segment.column, blocks).await?;
         let durable = durability == Durability::Durable;
-        let sums = row.sums.as_ref().map(|sums| (sums, sums_of(&data).collect::<Vec<u32>>()));
+        let sums = row.sums.as_ref().map(|sums| (sums, sums_of(&data).collect::<SmallVec<[u32; 4]>>()));
         let mut tries = 0;
         turn.begin();
         while let Err(error) = row.write_copies(segment.column, segment.offset, &data, durability).await {
