@@ -75,27 +75,27 @@ impl CpuLatency {
             self.until.fetch_max(until, Ordering::Relaxed);
         }
         if !self.is_asked() {
-            self.set(true, |_| true);
+            self.follow(now);
         }
     }
 
     /// For how long it still stands, if it does. If its time is over at `now` it is taken back.
     pub(crate) fn remaining(&self, now: Duration) -> Option<Duration> {
-        if !self.is_asked() {
-            return None;
+        if self.is_asked() && self.left(now).is_zero() {
+            self.follow(now);
         }
-        let left = |until: u64| until.saturating_sub(nanoseconds(now));
-        if left(self.until.load(Ordering::Relaxed)) == 0 {
-            self.set(false, |until| left(until) == 0);
-        }
-        let left = left(self.until.load(Ordering::Relaxed));
-        self.is_asked().then_some(Duration::from_nanos(left))
+        self.is_asked().then(|| self.left(now))
     }
 
-    /// Asks, or takes back, if nobody did so and `due` still holds for the time at which it ends.
-    fn set(&self, asked: bool, due: impl FnOnce(u64) -> bool) {
+    fn left(&self, now: Duration) -> Duration {
+        Duration::from_nanos(self.until.load(Ordering::Relaxed).saturating_sub(nanoseconds(now)))
+    }
+
+    /// Asks while time is left at `now`, and takes back when none is, unless somebody did so.
+    fn follow(&self, now: Duration) {
         let mut file = self.file.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if self.is_asked() == asked || !due(self.until.load(Ordering::Relaxed)) {
+        let asked = !self.left(now).is_zero();
+        if self.is_asked() == asked {
             return;
         }
         let value = if asked { self.bound } else { NONE };
