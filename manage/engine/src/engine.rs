@@ -168,6 +168,20 @@ pub struct Engine {
     stop: watch::Sender<bool>,
 }
 
+/// What reactors ask quick wake-ups with, if this process may.
+fn quick_wake_ups(within: Duration) -> Option<Arc<CpuLatency>> {
+    match CpuLatency::open(within) {
+        Ok(latency) => {
+            tracing::info!(microseconds = latency.bound_us(), "under load, processors are to wake within this time");
+            Some(Arc::new(latency))
+        }
+        Err(error) => {
+            tracing::info!(%error, "processors sleep as deeply as the machine likes");
+            None
+        }
+    }
+}
+
 impl Engine {
     /// Starts on the settings' state folder and brings in what is known there. What cannot be brought in is reported by
     /// events and health; it does not hinder the rest. Must be called within a tokio runtime.
@@ -183,14 +197,7 @@ impl Engine {
         let history = History::open(state_dir.path(), events.clone())
             .map_err(|error| StartError::System("the history cannot be kept", error))?;
         let jobs = Arc::new(Jobs::load(state_dir.path(), events.clone())?);
-        let cpu_latency = settings.wake_within.and_then(|bound| {
-            let opened = CpuLatency::open(bound);
-            opened.inspect_err(|error| tracing::info!(%error, "processors sleep as deeply as the machine likes")).ok()
-        });
-        if let Some(latency) = &cpu_latency {
-            tracing::info!(microseconds = latency.bound_us(), "under load, processors are to wake within this time");
-        }
-        let cpu_latency = cpu_latency.map(Arc::new);
+        let cpu_latency = settings.wake_within.and_then(quick_wake_ups);
         let reactors: Vec<ReactorHandle> = (0..settings.reactors.max(1))
             .map(|at| {
                 reactor::start(ReactorSettings {
