@@ -65,7 +65,7 @@ bench: console
 soak: console
 	$(CARGO) build --workspace --all-targets --profile test
 	HOLDFAST_SEEDS=20000 $(CARGO) test --package holdfast-pool --package holdfast-space
-	HOLDFAST_BIN=$(DAEMON) HOLDFAST_KILLS=200 $(CARGO) test --package holdfast-tests --test end_to_end -- --nocapture crash
+	HOLDFAST_BIN=$(DAEMON) HOLDFAST_KILLS=200 $(CARGO) test --package holdfast-tests --test end_to_end -- --nocapture crash torture
 
 fuzz: packages
 	scripts/fuzz-short.sh $(or $(SECONDS),31536000)

@@ -105,6 +105,15 @@ impl Daemon {
     /// If it takes too long or reports a failure.
     #[track_caller]
     pub fn end(&mut self) {
+        assert!(self.try_end(), "it ended with a failure\n{}", self.log_end());
+    }
+
+    /// Asks it to end, waits until it did, and answers whether it reports success.
+    ///
+    /// # Panics
+    /// If it takes too long.
+    #[track_caller]
+    pub fn try_end(&mut self) -> bool {
         let mut child = self.child.take().expect("it runs");
         let pid = rustix::process::Pid::from_child(&child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("a child can be signalled");
@@ -113,7 +122,22 @@ impl Daemon {
             status = child.try_wait().expect("a child can be waited for");
             status.is_some()
         });
-        assert!(status.is_some_and(|status| status.success()), "it ended with {status:?}\n{}", self.log_end());
+        status.is_some_and(|status| status.success())
+    }
+
+    /// Stops it where it stands, until [`thaw`](Self::thaw).
+    pub fn freeze(&self) {
+        self.signal(rustix::process::Signal::STOP);
+    }
+
+    /// Lets it go on.
+    pub fn thaw(&self) {
+        self.signal(rustix::process::Signal::CONT);
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        let child = self.child.as_ref().expect("it runs");
+        rustix::process::kill_process(rustix::process::Pid::from_child(child), signal).expect("a child can be signalled");
     }
 
     /// Starts it again on the state that it left.

@@ -8,7 +8,9 @@
 //!   load.rs      writes that remember what each block may hold, and hold the daemon to it
 //!   fio.rs       fio as a load and as a judge
 //!   losses.rs    disks that are pulled and put back
+//!   faulty.rs    a disk whose reads or writes fail when told to
 //!   metrics.rs   what the daemon counts
+//!   receivers.rs   a mail server and a web server that remember what they are sent
 //!   qos.rs       two clients that want the same disks
 //!   rounds.rs    what benchmarks are told, and medians
 //!   in_process.rs  what benchmarks of the core alone run a pool on
@@ -20,6 +22,7 @@
 pub mod command;
 pub mod corruption;
 pub mod daemon;
+pub mod faulty;
 pub mod fio;
 pub mod in_process;
 pub mod load;
@@ -29,5 +32,6 @@ pub mod nbd;
 pub mod process;
 pub mod qos;
 pub mod random;
+pub mod receivers;
 pub mod rounds;
 pub mod scene;

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::nbd::{Client, NbdError};
 use crate::random::{Random, mix};
@@ -19,6 +20,10 @@ const MAX_BLOCKS: u64 = 24;
 /// What a block holds: zeros, or the pattern of this number.
 type Content = u64;
 const ZEROS: Content = 0;
+/// Blocks that a check reads at once.
+const STEP_BLOCKS: u64 = 64;
+/// How long a client rests after a refusal.
+const AFTER_REFUSAL: Duration = Duration::from_millis(1);
 /// What a server that ends in order answers: the request was not done.
 const SHUT_DOWN: u32 = 108;
 
@@ -47,12 +52,13 @@ impl History {
         }
     }
 
-    fn latest(&self) -> Content {
-        self.issued.back().copied().unwrap_or(self.settled)
-    }
-
     fn may_hold(&self) -> impl Iterator<Item = Content> {
         std::iter::once(self.settled).chain(self.issued.iter().copied())
+    }
+
+    /// What a read may return while the daemon runs: what was answered last, or was refused since.
+    fn may_show(&self) -> impl Iterator<Item = Content> {
+        self.may_hold().skip(self.answered_count.saturating_sub(self.settled_count) as usize)
     }
 
     fn is(&mut self, content: Content) {
@@ -78,6 +84,26 @@ pub struct Done {
     pub answered: u64,
     /// Flushes among them.
     pub flushes: u64,
+    /// Requests that were refused.
+    pub refused: u64,
+}
+
+/// What a load makes of a request that is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusals {
+    /// It fails: the daemon has all that it needs.
+    Fault,
+    /// It goes on: what a refused write was to change holds the old or the new.
+    Expected,
+}
+
+/// What was found by reading every block.
+#[derive(Debug, Default)]
+pub struct Checked {
+    /// What is not as it may be.
+    pub faults: Vec<String>,
+    /// Blocks that could not be read.
+    pub unreadable: Vec<u64>,
 }
 
 fn pattern(block: u64, content: Content) -> Vec<u8> {
@@ -110,12 +136,20 @@ impl Load {
     /// # Panics
     /// If a read returns what it must not, or a request is refused.
     pub fn run(&self, socket: &Path, export: &str, random: &mut Random) -> Done {
+        self.run_with(socket, export, random, Refusals::Fault)
+    }
+
+    /// As [`run`](Self::run), where requests may be refused.
+    ///
+    /// # Panics
+    /// If a read returns what it must not, or a request is refused that must not be.
+    pub fn run_with(&self, socket: &Path, export: &str, random: &mut Random, refusals: Refusals) -> Done {
         let seeds: Vec<_> = self.regions.iter().map(|_| random.next_u64()).collect();
         std::thread::scope(|scope| {
             let clients = seeds.into_iter().enumerate().map(|(region, seed)| {
                 scope.spawn(move || {
                     let mut done = Done::default();
-                    let lost = self.client(socket, export, region, Random::new(seed), &mut done);
+                    let lost = self.client(socket, export, region, Random::new(seed), refusals, &mut done);
                     match lost {
                         Err(NbdError::Lost(_) | NbdError::Refused(SHUT_DOWN)) => done,
                         Err(NbdError::Refused(number)) => panic!("a request was refused with {number}"),
@@ -126,7 +160,11 @@ impl Load {
             let clients: Vec<_> = clients.collect();
             clients.into_iter().map(|client| client.join().expect("a client of the load fails")).fold(
                 Done::default(),
-                |sum, one| Done { answered: sum.answered + one.answered, flushes: sum.flushes + one.flushes },
+                |sum, one| Done {
+                    answered: sum.answered + one.answered,
+                    flushes: sum.flushes + one.flushes,
+                    refused: sum.refused + one.refused,
+                },
             )
         })
     }
@@ -137,27 +175,41 @@ impl Load {
         export: &str,
         region: usize,
         mut random: Random,
+        refusals: Refusals,
         done: &mut Done,
     ) -> Result<std::convert::Infallible, NbdError> {
         let mut client = Client::connect(socket, export)?;
-        let count = lock(&self.regions[region]).blocks.len() as u64;
         loop {
-            let from = random.below(count);
-            let blocks = from..(from + 1 + random.below(MAX_BLOCKS)).min(count);
-            match random.below(20) {
-                0..=11 => self.write(&mut client, region, blocks, false)?,
-                12 | 13 => self.write(&mut client, region, blocks, true)?,
-                14 => {
-                    let discard = random.below(2) == 0;
-                    self.zero(&mut client, region, blocks, discard)?;
+            match self.request(&mut client, region, &mut random, done) {
+                Err(NbdError::Refused(number)) if refusals == Refusals::Expected && number != SHUT_DOWN => {
+                    done.refused += 1;
+                    std::thread::sleep(AFTER_REFUSAL);
                 }
-                15..=17 => self.read(&mut client, region, blocks)?,
-                _ => {
-                    self.flush(&mut client)?;
-                    done.flushes += 1;
+                answered => {
+                    answered?;
+                    done.answered += 1;
                 }
             }
-            done.answered += 1;
+        }
+    }
+
+    fn request(&self, client: &mut Client, region: usize, random: &mut Random, done: &mut Done) -> Result<(), NbdError> {
+        let count = lock(&self.regions[region]).blocks.len() as u64;
+        let from = random.below(count);
+        let blocks = from..(from + 1 + random.below(MAX_BLOCKS)).min(count);
+        match random.below(20) {
+            0..=11 => self.write(client, region, blocks, false),
+            12 | 13 => self.write(client, region, blocks, true),
+            14 => {
+                let discard = random.below(2) == 0;
+                self.zero(client, region, blocks, discard)
+            }
+            15..=17 => self.read(client, region, blocks),
+            _ => {
+                self.flush(client)?;
+                done.flushes += 1;
+                Ok(())
+            }
         }
     }
 
@@ -210,11 +262,12 @@ impl Load {
             client.read((first + blocks.start) * BLOCK_BYTES as u64, (blocks.end - blocks.start) as usize * BLOCK_BYTES)?;
         let region = lock(&self.regions[region]);
         for (block, found) in blocks.zip(data.chunks_exact(BLOCK_BYTES)) {
-            let latest = region.blocks[block as usize].latest();
+            let history = &region.blocks[block as usize];
             assert!(
-                found == pattern(first + block, latest),
-                "block {} does not hold write {latest}: {}",
+                history.may_show().any(|content| found == pattern(first + block, content)),
+                "block {} shows none of writes {:?}: {}",
                 first + block,
+                history.may_show().collect::<Vec<_>>(),
                 describe(found)
             );
         }
@@ -243,34 +296,63 @@ impl Load {
     /// Reads every block `times` over, and says what is not as it may be. What is read is settled from then on.
     ///
     /// # Panics
-    /// If a request fails.
+    /// If the connection is lost.
     pub fn check(&self, socket: &Path, export: &str, times: usize) -> Vec<String> {
-        const STEP: u64 = 64;
-        let mut faults = Vec::new();
+        let Checked { mut faults, unreadable } = self.look(socket, export, times);
+        faults.extend(unreadable.into_iter().map(|block| format!("block {block} cannot be read")));
+        faults
+    }
+
+    /// As [`check`](Self::check), where blocks may be unreadable: those stay as they are known.
+    ///
+    /// # Panics
+    /// If the connection is lost.
+    pub fn look(&self, socket: &Path, export: &str, times: usize) -> Checked {
+        let mut checked = Checked::default();
         let mut client = Client::connect(socket, export).expect("the export is there");
         for region in &self.regions {
             let mut region = lock(region);
-            let (first, count) = (region.first, region.blocks.len() as u64);
-            for from in (0..count).step_by(STEP as usize) {
-                let until = (from + STEP).min(count);
+            let count = region.blocks.len() as u64;
+            for from in (0..count).step_by(STEP_BLOCKS as usize) {
+                let blocks = from..(from + STEP_BLOCKS).min(count);
                 for _ in 0..times {
-                    let data = client.read((first + from) * BLOCK_BYTES as u64, (until - from) as usize * BLOCK_BYTES);
-                    let data = data.expect("the export can be read");
-                    for (block, found) in (from..until).zip(data.chunks_exact(BLOCK_BYTES)) {
-                        let history = &mut region.blocks[block as usize];
-                        let held = history.may_hold().find(|&content| found == pattern(first + block, content));
-                        match held {
-                            Some(content) => history.is(content),
-                            None => {
-                                let may: Vec<_> = history.may_hold().collect();
-                                faults.push(format!("block {} may hold {may:?}, but: {}", first + block, describe(found)));
+                    if !region.look(&mut client, blocks.clone(), &mut checked) {
+                        for block in blocks.clone() {
+                            if !region.look(&mut client, block..block + 1, &mut checked) {
+                                checked.unreadable.push(region.first + block);
                             }
                         }
                     }
                 }
             }
         }
-        faults
+        checked.unreadable.sort_unstable();
+        checked.unreadable.dedup();
+        checked
+    }
+}
+
+impl Region {
+    /// Whether blocks can be read; if so, they are compared and settled.
+    fn look(&mut self, client: &mut Client, blocks: std::ops::Range<u64>, checked: &mut Checked) -> bool {
+        let len = (blocks.end - blocks.start) as usize * BLOCK_BYTES;
+        let data = match client.read((self.first + blocks.start) * BLOCK_BYTES as u64, len) {
+            Ok(data) => data,
+            Err(NbdError::Refused(_)) => return false,
+            Err(NbdError::Lost(error)) => panic!("the connection is lost: {error}"),
+        };
+        for (block, found) in blocks.zip(data.chunks_exact(BLOCK_BYTES)) {
+            let (number, history) = (self.first + block, &mut self.blocks[block as usize]);
+            let known = history.may_hold().find(|&content| found == pattern(number, content));
+            match known {
+                Some(content) => history.is(content),
+                None => {
+                    let may: Vec<_> = history.may_hold().collect();
+                    checked.faults.push(format!("block {number} may hold {may:?}, but: {}", describe(found)));
+                }
+            }
+        }
+        true
     }
 }
 
@@ -293,13 +375,15 @@ mod tests {
         history.answer();
         history.issue(2);
         assert_eq!(history.may_hold().collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!(history.may_show().collect::<Vec<_>>(), [1, 2], "write 2 was refused, or is not answered yet");
         history.settle(1);
+        assert_eq!(history.may_show().collect::<Vec<_>>(), [1, 2]);
         assert_eq!(history.may_hold().collect::<Vec<_>>(), [1, 2]);
         history.answer();
         history.settle(history.answered_count);
         history.settle(1);
         assert_eq!(history.may_hold().collect::<Vec<_>>(), [2]);
-        assert_eq!(history.latest(), 2);
+        assert_eq!(history.may_show().collect::<Vec<_>>(), [2]);
     }
 
     #[test]

@@ -40,6 +40,7 @@ use access::Opened;
 use gate::Gate;
 use mapped::Mapped;
 pub use probe::{Probe, create, list_block_devices, probe};
+pub use sysfs::EnclosureSlot;
 
 use crate::reactor::{Action, Owner, Ticket, with_core};
 use crate::{Device, Durability, Geometry, Io, IoBuf, IoError, IoErrorKind, IoSlice};

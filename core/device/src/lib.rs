@@ -16,6 +16,7 @@
 pub mod buffer;
 mod device;
 mod error;
+mod exclusion;
 pub mod file;
 mod io;
 pub mod reactor;
@@ -26,6 +27,7 @@ mod time;
 pub use buffer::{IoBuf, IoSlice};
 pub use device::{Device, Durability, Geometry};
 pub use error::{IoError, IoErrorKind};
+pub use exclusion::{Exclusion, Held, Lane};
 pub use io::{Io, Ticket, Watch, Watcher};
 pub use target::{Extent, ExtentKind, Target, TargetInfo};
 pub use time::Clock;

@@ -50,7 +50,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::Clock;
-pub use disk::{Disappearance, SimCounters, SimDisk, SimDiskSpec};
+pub use disk::{Disappearance, SimCounters, SimDisk, SimDiskSpec, SimImage};
 use executor::Executor;
 pub use executor::SimTask;
 pub use faults::ErrorPersistence;

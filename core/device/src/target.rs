@@ -1,6 +1,8 @@
 //! What a block front end sees: a named device with an allocation map, and nothing of pools.
 
-use crate::{Durability, Geometry, Io, IoBuf, IoSlice};
+use std::sync::Arc;
+
+use crate::{Durability, Exclusion, Geometry, Io, IoBuf, IoSlice};
 
 /// What a front end tells its clients about a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +47,10 @@ pub struct Extent {
 pub trait Target: Send + Sync {
     /// What it is like now; a grown size shows here.
     fn info(&self) -> TargetInfo;
+
+    /// What keeps writes of parts of a block apart from others: the same for all targets of the same bytes, for as long
+    /// as any of them is used.
+    fn exclusion(&self) -> &Arc<Exclusion>;
 
     /// Fills `buf` from `offset` and gives it back.
     fn read(&self, offset: u64, buf: IoBuf) -> Io<IoBuf>;

@@ -51,6 +51,22 @@ impl ByteSize {
     pub const fn bytes(self) -> u64 {
         self.0
     }
+
+    /// The whole number: `1,000,001,536 bytes`.
+    pub fn exact(self) -> String {
+        let digits = self.0.to_string();
+        let first = (digits.len() - 1) % 3 + 1;
+        let groups = digits.as_bytes()[first..].chunks(3).map(String::from_utf8_lossy);
+        let number = groups.fold(digits[..first].to_owned(), |number, group| number + "," + &group);
+        format!("{number} byte{}", if self.0 == 1 { "" } else { "s" })
+    }
+
+    /// As it is printed, or exactly where it would be taken for `other`, which is another size.
+    pub fn beside(self, other: Self) -> String {
+        let shift = BINARY.iter().map(|(_, shift)| *shift).rfind(|shift| self.0.max(other.0) >> shift > 0).unwrap_or(0);
+        let rounded = |size: Self| format!("{:.2}", size.0 as f64 / (1u64 << shift) as f64);
+        if self != other && rounded(self) == rounded(other) { self.exact() } else { self.to_string() }
+    }
 }
 
 fn unit_bytes(unit: &str) -> Option<u64> {
@@ -151,6 +167,16 @@ mod tests {
         assert_eq!(ByteSize(0).to_string(), "0 B");
         assert_eq!(ByteSize::kib(256).to_string(), "256 KiB");
         assert_eq!(ByteSize(1536 << 20).to_string(), "1.50 GiB");
+    }
+
+    #[test]
+    fn sizes_that_look_alike_are_told_apart() {
+        let (bound, less) = (ByteSize::mib(64), ByteSize((64 << 20) - 1));
+        assert_eq!((less.beside(bound), bound.beside(less)), ("67,108,863 bytes".into(), "67,108,864 bytes".into()));
+        assert_eq!((bound.beside(bound), ByteSize::mib(63).beside(bound)), ("64 MiB".into(), "63 MiB".into()));
+        assert_eq!(ByteSize((1 << 30) - 1).beside(ByteSize::gib(1)), "1,073,741,823 bytes");
+        let exact = [0, 1, 999, 1000, 1_000_001_536].map(|bytes| ByteSize(bytes).exact());
+        assert_eq!(exact, ["0 bytes", "1 byte", "999 bytes", "1,000 bytes", "1,000,001,536 bytes"]);
     }
 
     proptest::proptest! {

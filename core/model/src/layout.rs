@@ -82,7 +82,7 @@ pub enum ShapeError {
     #[error("a mirror keeps 2 or 3 copies, not {0}")]
     Copies(u8),
     /// Neither single nor dual parity.
-    #[error("a parity space keeps 1 or 2 columns of parity, not {0}")]
+    #[error("a parity space has 1 or 2 parity columns, not {0}")]
     Parity(u8),
     /// No columns, or too many.
     #[error("a space has 1 to {MAX_COLUMNS} columns, not {0}")]
@@ -99,7 +99,7 @@ pub enum ShapeError {
     },
     /// The stripe units of a parity space are too long for so many columns.
     #[error(
-        "{shape} with an interleave of {} has {stripe} of data in a stripe, more than {MAX_PARITY_STRIPE}: choose a smaller interleave or fewer columns", shape.interleave
+        "{shape} with an interleave of {} has a stripe of {stripe}, and at most {MAX_PARITY_STRIPE} is possible: choose a smaller interleave or fewer columns", shape.interleave
     )]
     Stripe {
         /// The shape asked for.
@@ -112,7 +112,7 @@ pub enum ShapeError {
     Interleave(ByteSize),
     /// The pool has not enough disks.
     #[error(
-        "{shape} needs {needed} disks that may hold data, the pool has {present}: {}", shape.with_fewer_disks()
+        "{shape} needs {needed} disks for data, and the pool has {present}: {}", shape.with_fewer_disks()
     )]
     Disks {
         /// The shape asked for.
@@ -122,6 +122,18 @@ pub enum ShapeError {
         /// Disks that the pool has for it.
         present: usize,
     },
+}
+
+impl ShapeError {
+    /// The parameter of a request for a shape that it is about.
+    pub fn parameter(&self) -> &'static str {
+        match self {
+            Self::Copies(_) => "copies",
+            Self::Parity(_) => "parity",
+            Self::Columns(_) | Self::ParityColumns { .. } | Self::Disks { .. } => "columns",
+            Self::Stripe { .. } | Self::Interleave(_) => "interleave_bytes",
+        }
+    }
 }
 
 impl Layout {
@@ -143,7 +155,7 @@ impl Layout {
 
     /// How many disks may fail at once without loss.
     pub fn tolerates(self) -> u8 {
-        self.copies() - 1 + self.parity()
+        self.copies().saturating_sub(1) + self.parity()
     }
 
     /// The fewest columns that a space of this layout can have.
@@ -171,10 +183,13 @@ impl Shape {
         self.integrity == Integrity::Crc32c
     }
 
-    /// The shape that a space gets on `disks` disks where its creator leaves columns or interleave open.
+    /// The shape that a space gets on `disks` disks where its creator leaves columns or interleave open. Where the disks suffice, it
+    /// leaves as many beside each row as the layout survives losses.
     pub fn choose(layout: Layout, columns: Option<u16>, interleave: Option<ByteSize>, disks: usize) -> Result<Self, ShapeError> {
+        // As many disks stay beside a row as may be lost, so that what they held can be rebuilt; a small pool has none to spare.
         let copies = usize::from(layout.copies());
-        let most = u16::try_from(disks / copies.max(1)).unwrap_or(MAX_COLUMNS).min(MAX_COLUMNS);
+        let columns_on = |disks: usize| u16::try_from(disks / copies.max(1)).unwrap_or(MAX_COLUMNS).min(MAX_COLUMNS);
+        let most = columns_on(disks.saturating_sub(layout.tolerates().into()));
         let default = match layout {
             Layout::Simple => most.min(DEFAULT_SIMPLE_COLUMNS),
             Layout::Mirror { .. } => most,
@@ -316,8 +331,10 @@ mod tests {
         let columns = |layout, disks| Shape::choose(layout, None, None, disks).map(|shape| shape.columns);
         assert_eq!(columns(Layout::Simple, 3), Ok(3));
         assert_eq!(columns(Layout::Simple, 12), Ok(8));
-        assert_eq!(columns(Layout::Mirror { copies: 2 }, 8), Ok(4));
+        assert_eq!(columns(Layout::Mirror { copies: 2 }, 8), Ok(3));
+        assert_eq!(columns(Layout::Mirror { copies: 2 }, 9), Ok(4));
         assert_eq!(columns(Layout::Mirror { copies: 3 }, 8), Ok(2));
+        assert_eq!(columns(Layout::Mirror { copies: 3 }, 7), Ok(1));
         assert!(matches!(columns(Layout::Mirror { copies: 3 }, 2), Err(ShapeError::Disks { needed: 3, present: 2, .. })));
         assert!(matches!(columns(Layout::Mirror { copies: 9 }, 20), Err(ShapeError::Copies(9))));
     }
@@ -326,11 +343,25 @@ mod tests {
     fn parity_defaults_follow_the_pool() {
         let columns = |parity, disks| Shape::choose(Layout::Parity { parity }, None, None, disks).map(|shape| shape.columns);
         assert_eq!((columns(1, 3), columns(1, 24)), (Ok(3), Ok(3)));
-        assert_eq!((columns(2, 4), columns(2, 6), columns(2, 24)), (Ok(4), Ok(6), Ok(7)));
+        assert_eq!((columns(2, 4), columns(2, 6), columns(2, 8), columns(2, 24)), (Ok(4), Ok(4), Ok(6), Ok(7)));
         assert!(matches!(columns(1, 2), Err(ShapeError::Disks { needed: 3, present: 2, .. })));
         let error = columns(2, 3).expect_err("four are needed").to_string();
         assert!(error.starts_with("dual parity of 4 columns needs 4 disks"), "{error}");
         assert!(error.ends_with("the pool has 3: add disks or choose single parity or a mirror"), "{error}");
+    }
+
+    #[test]
+    fn defaults_leave_disks_to_rebuild_on_where_there_are_enough() {
+        let layouts = (2..=3).map(|copies| Layout::Mirror { copies }).chain((1..=2).map(|parity| Layout::Parity { parity }));
+        for layout in layouts {
+            let (losses, least) =
+                (usize::from(layout.tolerates()), usize::from(layout.copies()) * usize::from(layout.least_columns()));
+            for disks in least..=40 {
+                let shape = Shape::choose(layout, None, None, disks).expect("enough disks");
+                let wanted = if disks >= least + losses { disks - losses } else { least };
+                assert!(shape.width() <= wanted, "{shape} on {disks} disks");
+            }
+        }
     }
 
     #[test]
@@ -346,7 +377,7 @@ mod tests {
         }
         assert_eq!(check(1, 5, ByteSize::mib(16)), Ok(()));
         let error = check(1, 6, ByteSize::mib(16)).expect_err("80 MiB").to_string();
-        assert!(error.contains("single parity of 6 columns with an interleave of 16 MiB has 80 MiB"), "{error}");
+        assert!(error.contains("single parity of 6 columns with an interleave of 16 MiB has a stripe of 80 MiB"), "{error}");
         assert_eq!(check(1, 3, ByteSize(3000)), Err(ShapeError::Interleave(ByteSize(3000))));
     }
 

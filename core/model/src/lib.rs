@@ -1,20 +1,24 @@
-//! The words that every floor shares: ids, sizes, names, media, layouts, health and states, counts by latency, and
-//! the one little-endian wire reader. Nothing here does I/O, reads a clock or draws a random number.
+//! The words that every floor shares: ids, sizes, names, media, layouts, health and states, counts by latency,
+//! the order of names, numbers of things in words, and the one little-endian wire reader. Nothing here does I/O, reads a clock or draws a random number.
 
 pub mod bytes;
+mod counted;
 pub mod health;
 pub mod histogram;
 pub mod layout;
 pub mod media;
 pub mod name;
+pub mod order;
 pub mod wire;
 
 pub use bytes::ByteSize;
+pub use counted::counted;
 pub use health::{Condition, DiskDetail, DiskState, Health, PoolState, SpaceState};
 pub use histogram::{Histogram, Latencies};
 pub use layout::{Integrity, Layout, Provisioning, Shape, ShapeError};
 pub use media::{Media, Place, RetirePolicy, Usage};
 pub use name::{MAX_NAME_BYTES, Name, NameError, SpacePath};
+pub use order::natural_order;
 pub use uuid::Uuid;
 
 /// The unit in which client data is addressed and kept whole: 4 KiB.

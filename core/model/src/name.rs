@@ -21,7 +21,7 @@ pub enum NameError {
     Length(String),
     /// A character that names do not have.
     #[error(
-        "{name:?} has the character {bad:?}: names are of letters A-Z a-z, digits, '.', '_' and '-', and begin with a letter or digit"
+        "{name:?} has the character {bad:?}: use the letters A-Z and a-z, digits, '.', '_' and '-', and begin with a letter or digit"
     )]
     Character {
         /// The text.

@@ -75,7 +75,7 @@ impl Admission {
             Some(witness) => Err(PoolError::new(
                 PoolErrorKind::NoQuorum,
                 format!(
-                    "pool {} went on to change {} without the disks that are here, which end at {}: {}",
+                    "pool {} continued to change {} without the disks present, which end at {}: {}",
                     name(&found.config),
                     witness.tip,
                     found.position,
@@ -89,7 +89,7 @@ impl Admission {
         PoolError::new(
             PoolErrorKind::NoQuorum,
             format!(
-                "pool {} cannot be imported: {} of its {} disks are here and whole, too few to be sure that they know the last state; {}; or import with force if the missing disks are lost for good",
+                "pool {} cannot be imported: {} of its {} disks are present and intact, too few to know that they hold the latest state; {}",
                 name(config),
                 self.present.len(),
                 config.disks.len(),
@@ -102,7 +102,9 @@ impl Admission {
         let list = |wanted: &dyn Fn(u16) -> bool| {
             let records = config.disks.values().filter(|record| wanted(record.index));
             let texts = records.map(|record| {
-                format!("{} {} (serial {}, last seen at {})", record.model, record.id, or_none(&record.serial), record.path)
+                let text =
+                    format!("{} {} (serial {}, last seen at {})", record.model, record.id, or_none(&record.serial), record.path);
+                text.trim_start().to_owned()
             });
             texts.collect::<Vec<_>>().join("; ")
         };
@@ -110,10 +112,10 @@ impl Admission {
         let unreadable = list(&|index| self.unreadable.contains(&index));
         let mut parts = Vec::new();
         if !absent.is_empty() {
-            parts.push(format!("attach the missing disks: {absent}"));
+            parts.push(format!("missing are {absent}"));
         }
         if !unreadable.is_empty() {
-            parts.push(format!("these are here, but their metadata log is damaged: {unreadable}"));
+            parts.push(format!("these are present, but their metadata log is damaged: {unreadable}"));
         }
         parts.join("; ")
     }
@@ -132,7 +134,7 @@ fn two_histories(found: &FoundPool) -> PoolError {
     PoolError::new(
         PoolErrorKind::Damaged,
         format!(
-            "pool {} has two histories, since it was imported with force while other disks went on without it: disks {} end at {}, disks {} have changes of their own; detach or wipe the disks of the one that is not wanted, or import with force to keep the first",
+            "pool {} has two histories, because it was imported with force while other disks were in use elsewhere: disks {} end at {}, disks {} have changes of their own; detach or wipe the disks of the history you do not want, or import with force to keep the first",
             name(&found.config),
             at_best(found.position),
             found.position,

@@ -99,7 +99,7 @@ pub fn allot(config: &mut Config, space: &SpaceRecord) -> Result<RowRecord, Pool
         PoolError::new(
             PoolErrorKind::NoSpace,
             format!(
-                "pool {} is full for space {}: a row needs {} on each of {} disks, {in_service} have it; add disks or give space back",
+                "pool {} is full for space {}: a row needs {} on each of {} disks, and {in_service} have it; add disks or free room",
                 config.name.as_ref().map(ToString::to_string).unwrap_or_default(),
                 space.name,
                 ByteSize(u64::from(slab_units) * UNIT_BYTES),
@@ -173,7 +173,7 @@ pub fn allot_on(
     };
     let slabs = chosen.iter().map(place).collect();
     config.next_row += 1;
-    Ok(RowRecord { id, shape, slab_units, slabs })
+    Ok(RowRecord { id, shape, slab_units, begun: false, slabs })
 }
 
 #[cfg(test)]
@@ -228,7 +228,7 @@ mod tests {
             let usual = chunk_bytes(&shape, &area, false, &|chunk| chunk >= at_least);
             proptest::prop_assert!(usual <= chunk && !is_large(&shape, usual));
             proptest::prop_assert!(slab_units(&shape, chunk) <= area.units(), "{shape} of {slab} on {area:?}");
-            let row = RowRecord { id: 1, shape, slab_units: slab_units(&shape, chunk), slabs: Box::default() };
+            let row = RowRecord { id: 1, shape, slab_units: slab_units(&shape, chunk), begun: false, slabs: Box::default() };
             proptest::prop_assert_eq!(row.slab_data_bytes(), slab);
             let places = bands(&shape, slab);
             proptest::prop_assert_eq!(places, bands_of_chunk(&shape, chunk));

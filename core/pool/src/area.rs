@@ -35,14 +35,15 @@ impl Area {
     /// The division of a disk of `size_bytes`.
     pub fn of_disk(name: &str, size_bytes: u64) -> Result<Self, PoolError> {
         let disk_bytes = size_bytes / BLOCK_BYTES * BLOCK_BYTES;
+        let (size, least, most) = (ByteSize(size_bytes), ByteSize(SMALLEST_DISK_BYTES), ByteSize(LARGEST_DISK_BYTES));
         if !(SMALLEST_DISK_BYTES..=LARGEST_DISK_BYTES).contains(&disk_bytes) {
             return Err(PoolError::new(
                 PoolErrorKind::Invalid,
                 format!(
                     "disk {name} has {}: a pool takes disks from {} to {}",
-                    ByteSize(size_bytes),
-                    ByteSize(SMALLEST_DISK_BYTES),
-                    ByteSize(LARGEST_DISK_BYTES)
+                    size.beside(if size < least { least } else { most }),
+                    least.beside(size),
+                    most.beside(size)
                 ),
             ));
         }

@@ -11,7 +11,7 @@ use crate::allot::{eligible, row_raw_bytes, slab_units};
 use crate::area::{Area, UNIT_BYTES};
 use crate::config::RowRecord;
 use crate::enclosures;
-use crate::journal::{JOURNAL_CHUNK, allot_journal, bytes_of, check_journal};
+use crate::journal::{JOURNAL_CHUNK, allot_journal, bytes_of, check_journal, least_with_journal_like};
 use crate::pool::Pool;
 use crate::room::{check_room, chunk_of_space, rows_with_room};
 use crate::{PoolError, PoolErrorKind};
@@ -80,19 +80,45 @@ impl Pool {
     pub fn capacity(&self, shape: &Shape, journal_bytes: Option<u64>, enclosure_aware: bool) -> Result<Capacity, PoolError> {
         let path = format!("of {shape} in pool {}", self.name());
         journal_bytes.map_or(Ok(()), |bytes| check_journal(&path, shape, bytes))?;
+        // A smaller space has a smaller journal by default, which may leave room for more data.
+        let mut most_bytes = u64::MAX;
+        loop {
+            let found = self.capacity_up_to(&path, shape, journal_bytes, enclosure_aware, most_bytes);
+            let least = match journal_bytes {
+                None if shape.layout.parity() > 0 => least_with_journal_like(&self.state().config, most_bytes),
+                _ => 0,
+            };
+            match &found {
+                Ok(capacity) if capacity.usable_bytes() < least => most_bytes = least - 1,
+                Err(full) if full.kind == PoolErrorKind::NoSpace && least > 0 => most_bytes = least - 1,
+                _ => return found,
+            }
+        }
+    }
+
+    /// The same for a space of `most_bytes` at most.
+    fn capacity_up_to(
+        &self,
+        path: &str,
+        shape: &Shape,
+        journal_bytes: Option<u64>,
+        enclosure_aware: bool,
+        most_bytes: u64,
+    ) -> Result<Capacity, PoolError> {
         let mut state = self.state();
         check_room(&state, 1, &[])?;
         Shape::choose(shape.layout, Some(shape.columns), Some(shape.interleave), eligible(&state.config))
-            .map_err(|error| PoolError::invalid(format!("space {path}: {error}")))?;
+            .map_err(|error| PoolError::invalid(format!("space {path}: {error}")).about(error.parameter()))?;
         let most_together = match enclosure_aware {
-            true => enclosures::check(&state.config, &path, shape)?,
+            true => enclosures::check(&state.config, path, shape)?,
             false => shape.width(),
         };
-        let largest_chunk = chunk_of_space(&state, shape, u64::MAX)?;
+        let largest_chunk = chunk_of_space(&state, shape, most_bytes)?;
         let journal = if shape.layout.parity() > 0 {
             // Its units are taken to see what is left, and given back before anybody can look.
             let next_row = state.config.next_row;
-            let journal = allot_journal(&mut state.config, &path, shape.layout.parity() + 1, enclosure_aware, journal_bytes);
+            let copies = shape.layout.parity() + 1;
+            let journal = allot_journal(&mut state.config, path, copies, enclosure_aware, journal_bytes, most_bytes);
             state.config.next_row = next_row;
             journal?
         } else {
@@ -117,7 +143,7 @@ impl Pool {
             let slabs = slabs_of(slab_units(shape, chunk_bytes));
             let rows = most_rows(&slabs, shape.width() as u64, most_together as u64);
             let limit = if most_in_map < rows { Limit::Map } else { limit(&slabs, rows, most_together as u64) };
-            (rows.min(most_in_map), limit)
+            (rows.min(most_in_map).min(most_bytes / chunk_bytes), limit)
         };
         // A smaller space may have smaller chunks.
         let mut chunk_bytes = largest_chunk;
@@ -135,7 +161,7 @@ impl Pool {
         if rows == 0 {
             return Err(PoolError::new(
                 PoolErrorKind::NoSpace,
-                format!("pool {} has no room for a single row of {shape}: add disks or give space back", self.name()),
+                format!("pool {} has no room for a single row of {shape}: add disks or free room", self.name()),
             ));
         }
         let data_units = rows * shape.width() as u64 * u64::from(slab_units);

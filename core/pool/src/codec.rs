@@ -86,9 +86,10 @@ impl Change {
                 writer.u8(5);
                 write_disk(writer, record);
             }
-            Self::DiskOut { disk, state } => {
+            Self::DiskOut { disk, state, holds } => {
                 writer.u8(6).u16(*disk);
                 write_choice(writer, &STATES, state);
+                write_position(writer, *holds);
             }
             Self::Space(record) => {
                 writer.u8(7);
@@ -107,8 +108,19 @@ impl Change {
             Self::Stale { space, chunk, slab, stale } => {
                 writer.u8(11).u32(*space).u32(*chunk).u16(*slab).u8((*stale).into());
             }
+            Self::DiskOutdated(disk) => {
+                writer.u8(16).u16(*disk);
+            }
+            Self::Outdated { space, chunk, slab, outdated } => {
+                writer.u8(17).u32(*space).u32(*chunk).u16(*slab).u8((*outdated).into());
+            }
+            Self::RowBegun { space, chunk } => {
+                writer.u8(18).u32(*space).u32(*chunk);
+            }
             Self::Forced { from, generation } => {
-                writer.u8(12).u64(from.generation).u64(from.sequence).u64(*generation);
+                writer.u8(12);
+                write_position(writer, *from);
+                writer.u64(*generation);
             }
             Self::Features(features) => {
                 writer.u8(13);
@@ -133,14 +145,18 @@ impl Change {
             3 => Self::Closed,
             4 => Self::Counters { row: reader.u64()?, space: reader.u32()?, disk: reader.u16()? },
             5 => Self::Disk(read_disk(reader)?),
-            6 => Self::DiskOut { disk: reader.u16()?, state: read_choice(reader, &STATES, "state")? },
+            6 => Self::DiskOut {
+                disk: reader.u16()?,
+                state: read_choice(reader, &STATES, "state")?,
+                holds: read_position(reader)?,
+            },
             7 => Self::Space(read_space(reader)?),
             8 => Self::SpaceGone(reader.u32()?),
             9 => Self::Row { space: reader.u32()?, chunk: reader.u32()?, row: read_row(reader)? },
             10 => Self::RowGone { space: reader.u32()?, chunk: reader.u32()? },
             11 => Self::Stale { space: reader.u32()?, chunk: reader.u32()?, slab: reader.u16()?, stale: read_bool(reader)? },
             12 => {
-                let from = Position { generation: reader.u64()?, sequence: reader.u64()? };
+                let from = read_position(reader)?;
                 Self::Forced { from, generation: reader.u64()? }
             }
             13 => Self::Features(Features::read(reader)?),
@@ -150,6 +166,11 @@ impl Change {
                 let (given, seconds) = (read_bool(reader)?, reader.u32()?);
                 Self::LossPolicy(LossPolicy { retire, grace_seconds: given.then_some(seconds) })
             }
+            16 => Self::DiskOutdated(reader.u16()?),
+            17 => {
+                Self::Outdated { space: reader.u32()?, chunk: reader.u32()?, slab: reader.u16()?, outdated: read_bool(reader)? }
+            }
+            18 => Self::RowBegun { space: reader.u32()?, chunk: reader.u32()? },
             _ => return Err(WireError::Value("change")),
         })
     }
@@ -172,6 +193,7 @@ fn write_disk(writer: &mut Writer, record: &DiskRecord) {
     writer.u64(record.disk_bytes);
     write_choice(writer, &STATES, &record.state);
     writer.u8(record.voting.into());
+    write_position(writer, record.holds);
 }
 
 fn read_disk(reader: &mut Reader<'_>) -> Result<DiskRecord, WireError> {
@@ -190,7 +212,16 @@ fn read_disk(reader: &mut Reader<'_>) -> Result<DiskRecord, WireError> {
         disk_bytes: reader.u64()?,
         state: read_choice(reader, &STATES, "state")?,
         voting: read_bool(reader)?,
+        holds: read_position(reader)?,
     })
+}
+
+fn write_position(writer: &mut Writer, position: Position) {
+    writer.u64(position.generation).u64(position.sequence);
+}
+
+fn read_position(reader: &mut Reader<'_>) -> Result<Position, WireError> {
+    Ok(Position { generation: reader.u64()?, sequence: reader.u64()? })
 }
 
 fn write_space(writer: &mut Writer, record: &SpaceRecord) {
@@ -229,14 +260,14 @@ fn read_space(reader: &mut Reader<'_>) -> Result<SpaceRecord, WireError> {
 fn write_row(writer: &mut Writer, row: &RowRecord) {
     writer.u64(row.id);
     write_shape(writer, &row.shape);
-    writer.u32(row.slab_units);
+    writer.u32(row.slab_units).u8(row.begun.into());
     for slab in &row.slabs {
         writer.u16(slab.disk()).u32(slab.unit());
     }
 }
 
 fn read_row(reader: &mut Reader<'_>) -> Result<RowRecord, WireError> {
-    let (id, shape, slab_units) = (reader.u64()?, read_shape(reader)?, reader.u32()?);
+    let (id, shape, slab_units, begun) = (reader.u64()?, read_shape(reader)?, reader.u32()?, read_bool(reader)?);
     let slab = |reader: &mut Reader<'_>| {
         let (disk, unit) = (reader.u16()?, reader.u32()?);
         if disk >= MAX_DISKS {
@@ -245,5 +276,5 @@ fn read_row(reader: &mut Reader<'_>) -> Result<RowRecord, WireError> {
         Ok(SlabPlace::new(disk, unit))
     };
     let slabs = (0..shape.width()).map(|_| slab(reader)).collect::<Result<_, _>>()?;
-    Ok(RowRecord { id, shape, slab_units, slabs })
+    Ok(RowRecord { id, shape, slab_units, begun, slabs })
 }

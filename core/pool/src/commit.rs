@@ -1,6 +1,6 @@
 //! One change at a time. Callers put their changes into a queue; whoever gets the log takes all that wait and writes
-//! them as one record to every disk in service. It counts when a quorum holds it, and only then the configuration in
-//! memory follows.
+//! them as one record to every disk in service. It counts when a quorum holds it and still shows this owner's promise, and
+//! only then the configuration in memory follows.
 //!
 //! Invariant: the configuration in memory is the one at `Committer::position`, and a quorum holds it. When a quorum
 //! cannot be had, or whoever writes is dropped in the middle, the pool turns read-only until the next import: nothing
@@ -10,17 +10,19 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use holdfast_device::IoError;
 use holdfast_model::DiskState;
 use holdfast_model::wire::Writer;
 use tokio::sync::oneshot;
 
-use crate::config::{Change, Config, DiskRecord, RowRecord, SpaceRecord};
+use crate::config::{Change, Config, DiskRecord, RowRecord, SpaceRecord, UNKNOWN};
 use crate::disk::PoolDisk;
 use crate::event::{Severity, WitnessRecord};
 use crate::frame::Position;
+use crate::label::Label;
 use crate::log::{Checkpoint, DiskLog};
+use crate::place::SlabPlace;
 use crate::pool::Pool;
+use crate::promise::{Shown, label_disk, shown};
 use crate::quorum::Votes;
 use crate::{PoolError, PoolErrorKind};
 
@@ -69,10 +71,44 @@ pub(crate) struct Batch {
     reply: Option<oneshot::Sender<Answer>>,
 }
 
+/// What became of a record on a disk.
+enum Fate {
+    /// The disk holds it and shows this owner's promise.
+    Held,
+    /// The same, after its labels were written anew.
+    Relabelled,
+    /// The disk shows the promise of a later import.
+    Passed(u64),
+    /// The disk is of no use any more.
+    Failed(String),
+}
+
 /// The logs of all disks, held by whoever writes.
 pub(crate) struct Committer {
     pub logs: BTreeMap<u16, DiskLog>,
     pub position: Position,
+    /// The sequence of the last change that each disk holds which is written to no more.
+    pub left: BTreeMap<u16, u64>,
+}
+
+impl Committer {
+    pub fn new(logs: BTreeMap<u16, DiskLog>, position: Position) -> Self {
+        Self { logs, position, left: BTreeMap::new() }
+    }
+
+    /// Lets the log of a disk go.
+    pub fn leave(&mut self, disk: u16) {
+        if let Some(position) = self.logs.remove(&disk).and_then(|log| log.position()) {
+            self.left.insert(disk, position.sequence);
+        }
+    }
+
+    /// The last change that a disk is known to hold, and the generation whose promise its label shows.
+    fn holds(&self, disk: u16) -> Position {
+        let written = self.logs.get(&disk).and_then(DiskLog::position).map(|position| position.sequence);
+        let known = written.or_else(|| self.left.get(&disk).copied());
+        Position { sequence: known.unwrap_or(self.position.sequence.saturating_sub(1)), ..self.position }
+    }
 }
 
 impl Pool {
@@ -119,10 +155,11 @@ impl Pool {
     /// every later import that the change counted, whoever of the old voters is missing then. The witness hears of it too: a
     /// disk whose log lost its end must not find its vote among voters that are no more.
     pub(crate) async fn drain(&self, committer: &mut Committer) {
-        while let Some(record) = self.next_record() {
+        while let Some(mut record) = self.next_record() {
             if record.batches.is_empty() {
                 continue;
             }
+            record.say_what_lost_disks_hold(committer);
             let abandoned = Abandoned { pool: self, armed: true };
             let votes = Votes::of(&self.state().config);
             let mut result = self.write(committer, &record.changes).await;
@@ -195,28 +232,61 @@ impl Pool {
         changes.iter().for_each(|change| change.write(&mut writer));
         let payload = writer.into_bytes();
         let position = Position { sequence: committer.position.sequence + 1, ..committer.position };
+        let begun = self.env.clock.now();
         let (votes, checkpoint) = {
             let state = self.state();
-            committer.logs.retain(|index, _| state.disks.get(index).is_some_and(|disk| disk.in_service()));
+            let in_service = |index: &u16| state.disks.get(index).is_some_and(|disk| disk.in_service());
+            let gone: Vec<u16> = committer.logs.keys().copied().filter(|index| !in_service(index)).collect();
+            gone.into_iter().for_each(|index| committer.leave(index));
             let full = committer.logs.values().any(|log| !log.has_room(payload.len()));
             (Votes::of(&state.config), full.then(|| Checkpoint::new(&state.config.checkpoint())))
         };
         let at = committer.position;
-        let writes =
-            committer.logs.iter_mut().map(|(index, log)| append(*index, log, at, position, &payload, checkpoint.as_ref()));
-        let results = join_all(writes).await;
-        let held: BTreeSet<u16> = results.iter().filter(|(_, result)| result.is_ok()).map(|(index, _)| *index).collect();
-        self.settle(&votes, changes, &held, position).await?;
+        let writes = committer.logs.iter_mut().map(|(index, log)| {
+            let label = self.own_label(log.place.disk, &log.place.area);
+            let (payload, checkpoint) = (&payload, checkpoint.as_ref());
+            async move { (*index, append(log, &label, at, position, payload, checkpoint).await) }
+        });
+        let fates = join_all(writes).await;
+        let holds = |fate: &Fate| matches!(fate, Fate::Held | Fate::Relabelled);
+        let held: BTreeSet<u16> = fates.iter().filter(|(_, fate)| holds(fate)).map(|(index, _)| *index).collect();
+        let passed = |fate: &Fate| if let Fate::Passed(generation) = fate { Some(*generation) } else { None };
+        let later = fates.iter().filter_map(|(_, fate)| passed(fate)).max();
+        if let Err(error) = self.settle(&votes, changes, &held, position).await {
+            let later = later.or_else(|| self.promised_by_witness(position));
+            return Err(later.map_or(error, |generation| self.lose(generation)));
+        }
         committer.position = position;
         *self.position.lock().expect("no panic while held") = position;
+        *self.recorded.lock().expect("no panic while held") = begun;
         self.apply(changes);
-        for (index, result) in results {
-            if let Err(error) = result {
-                committer.logs.remove(&index);
-                self.note_out(index, DiskState::Failed, &format!("its metadata log could not be written: {error}"));
+        for (index, fate) in fates {
+            match fate {
+                Fate::Held => {}
+                Fate::Relabelled => self.tell_relabelled(index),
+                Fate::Passed(_) => {
+                    committer.leave(index);
+                }
+                Fate::Failed(why) => {
+                    committer.leave(index);
+                    self.note_out(index, DiskState::Failed, &why);
+                }
             }
         }
+        later.into_iter().for_each(|generation| {
+            self.lose(generation);
+        });
         Ok(())
+    }
+
+    /// Tells that the labels of a disk were written anew.
+    pub(crate) fn tell_relabelled(&self, index: u16) {
+        self.emit(
+            Severity::Warning,
+            format!("disk {}", self.disk_label(index)),
+            "a damaged label was rewritten".into(),
+            "watch the disk",
+        );
     }
 
     /// Makes sure that a quorum of the old and of the new voters holds `position`.
@@ -247,10 +317,15 @@ impl Pool {
         self.tell_witness(position).await;
     }
 
+    /// The generation of a later import that the witness has promised itself to.
+    fn promised_by_witness(&self, position: Position) -> Option<u64> {
+        let known = self.env.witness.load(self.id());
+        known.map(|known| known.promised).filter(|promised| *promised > position.generation)
+    }
+
     /// Whether the witness holds `position` now. One that has promised itself to a later import does not.
     async fn tell_witness(&self, position: Position) -> bool {
-        let known = self.env.witness.load(self.id());
-        if known.is_some_and(|known| known.promised > position.generation) {
+        if self.promised_by_witness(position).is_some() {
             return false;
         }
         let record = WitnessRecord { promised: position.generation, tip: position };
@@ -259,7 +334,7 @@ impl Pool {
 
     /// Takes a disk out in memory at once, and queues the change that writes it down.
     pub(crate) fn note_out(&self, index: u16, state: DiskState, cause: &str) {
-        let changes = vec![Change::DiskOut { disk: index, state }];
+        let changes = vec![Change::DiskOut { disk: index, state, holds: UNKNOWN }];
         let batch = Batch { changes, guard: Guard::NotRecorded(index), reply: None };
         self.pending().push_back(batch);
         self.go_out(index, state, cause);
@@ -267,9 +342,9 @@ impl Pool {
 
     /// Takes a disk out in memory: from now on nobody reads from it.
     pub(crate) fn go_out(&self, index: u16, state: DiskState, cause: &str) {
-        if self.disk(index).is_some_and(|disk| disk.go_out()) {
+        if self.disk(index).is_some_and(|disk| disk.go_out()) && !self.is_lost() {
             let next = match state {
-                DiskState::Missing => "attach it again; until then what lies on it is less protected",
+                DiskState::Missing => "attach it again; until then its data is less protected",
                 _ => "replace it, or check cable and power and attach it again",
             };
             self.emit(Severity::Warning, format!("disk {}", self.disk_label(index)), format!("out of service: {cause}"), next);
@@ -319,8 +394,7 @@ impl Abandoned<'_> {
 impl Drop for Abandoned<'_> {
     fn drop(&mut self) {
         if self.armed {
-            let why =
-                format!("pool {} is read-only: a change of it was given up in the middle; import it again", self.pool.name());
+            let why = format!("pool {} is read-only: a change was interrupted; import it again", self.pool.name());
             self.pool.refuse_changes(&why);
         }
     }
@@ -345,17 +419,40 @@ impl Record {
         self.batches.push(batch);
     }
 
-    /// A row whose disk went out after it was allotted has missed whatever that disk's outage stands for.
+    /// By this a disk that was set back to an older state is told when it returns.
+    fn say_what_lost_disks_hold(&mut self, committer: &Committer) {
+        for change in &mut self.changes {
+            if let Change::DiskOut { disk, holds, .. } = change
+                && *holds == UNKNOWN
+            {
+                *holds = committer.holds(*disk);
+            }
+        }
+    }
+
+    /// A row whose disk went out after it was allotted has missed whatever that disk's outage stands for, and so has a slab that came in
+    /// step while its disk went.
     fn mark_slabs_of_lost_disks(&mut self, config: &Config) {
         let going: BTreeSet<u16> = (self.changes.iter())
             .filter_map(|change| if let Change::DiskOut { disk, .. } = change { Some(*disk) } else { None })
             .collect();
         let online = |disk: u16| config.disks.get(&disk).is_some_and(|record| record.state == DiskState::Online);
+        let stale = |space: u32, chunk: u32, slab: u16| Change::Stale { space, chunk, slab, stale: true };
         let mut marks = Vec::new();
         for change in &self.changes {
-            let Change::Row { space, chunk, row } = change else { continue };
-            let lost = row.slabs.iter().enumerate().filter(|(_, slab)| going.contains(&slab.disk()) || !online(slab.disk()));
-            marks.extend(lost.map(|(slab, _)| Change::Stale { space: *space, chunk: *chunk, slab: slab as u16, stale: true }));
+            match change {
+                Change::Row { space, chunk, row } => {
+                    let lost = |slab: &SlabPlace| going.contains(&slab.disk()) || !online(slab.disk());
+                    let slabs = (0u16..).zip(&row.slabs).filter(|(_, slab)| lost(slab));
+                    marks.extend(slabs.map(|(slab, _)| stale(*space, *chunk, slab)));
+                }
+                Change::Stale { space, chunk, slab, stale: false } => {
+                    let row = config.spaces.get(space).and_then(|space| space.rows.get(chunk));
+                    let place = row.and_then(|row| row.slabs.get(usize::from(*slab)));
+                    marks.extend(place.filter(|place| going.contains(&place.disk())).map(|_| stale(*space, *chunk, *slab)));
+                }
+                _ => {}
+            }
         }
         self.changes.extend(marks);
     }
@@ -374,13 +471,19 @@ struct Touched {
 impl Touched {
     fn is_apart(&self, change: &Change) -> bool {
         match change {
-            Change::Row { space, chunk, .. } | Change::RowGone { space, chunk } | Change::Stale { space, chunk, .. } => {
+            Change::Row { space, chunk, .. }
+            | Change::RowGone { space, chunk }
+            | Change::RowBegun { space, chunk }
+            | Change::Outdated { space, chunk, .. }
+            | Change::Stale { space, chunk, .. } => {
                 !self.rows.contains(&(*space, *chunk)) && !self.spaces.contains(space) && !self.disk_gone
             }
             Change::Space(SpaceRecord { id, .. }) | Change::SpaceGone(id) => {
                 !self.spaces.contains(id) && !self.spaces_of_rows.contains(id)
             }
-            Change::Disk(DiskRecord { index, .. }) | Change::DiskOut { disk: index, .. } => !self.disks.contains(index),
+            Change::Disk(DiskRecord { index, .. }) | Change::DiskOut { disk: index, .. } | Change::DiskOutdated(index) => {
+                !self.disks.contains(index)
+            }
             // Rows that come or go decide whether it may.
             Change::DiskGone(index) => !self.disks.contains(index) && self.rows.is_empty() && self.spaces.is_empty(),
             Change::Pool(_)
@@ -395,14 +498,18 @@ impl Touched {
 
     fn add(&mut self, change: &Change) {
         match change {
-            Change::Row { space, chunk, .. } | Change::RowGone { space, chunk } | Change::Stale { space, chunk, .. } => {
+            Change::Row { space, chunk, .. }
+            | Change::RowGone { space, chunk }
+            | Change::RowBegun { space, chunk }
+            | Change::Outdated { space, chunk, .. }
+            | Change::Stale { space, chunk, .. } => {
                 self.rows.insert((*space, *chunk));
                 self.spaces_of_rows.insert(*space);
             }
             Change::Space(SpaceRecord { id, .. }) | Change::SpaceGone(id) => {
                 self.spaces.insert(*id);
             }
-            Change::Disk(DiskRecord { index, .. }) | Change::DiskOut { disk: index, .. } => {
+            Change::Disk(DiskRecord { index, .. }) | Change::DiskOut { disk: index, .. } | Change::DiskOutdated(index) => {
                 self.disks.insert(*index);
             }
             Change::DiskGone(index) => {
@@ -428,21 +535,39 @@ impl Batch {
     }
 }
 
+/// Writes a record, and then sees that the disk still shows the promise of `label`.
 async fn append(
-    index: u16,
     log: &mut DiskLog,
+    label: &Label,
     at: Position,
     position: Position,
     payload: &[u8],
     checkpoint: Option<&Checkpoint>,
-) -> (u16, Result<(), IoError>) {
-    let write = async {
-        if let Some(checkpoint) = checkpoint
-            && !log.has_room(payload.len())
-        {
-            log.checkpoint(at, checkpoint).await?;
+) -> Fate {
+    let unwritten = |error| Fate::Failed(format!("its metadata log could not be written: {error}"));
+    if let Some(checkpoint) = checkpoint
+        && !log.has_room(payload.len())
+    {
+        // The half that it goes to may be the one that a later owner uses.
+        match shown(&log.place.device, &log.place.area, label).await {
+            Shown::Later(generation) => return Fate::Passed(generation),
+            Shown::Strange(why) => return Fate::Failed(why),
+            Shown::Own | Shown::Damaged => {}
         }
-        log.append(position, payload).await
-    };
-    (index, write.await)
+        if let Err(error) = log.checkpoint(at, checkpoint).await {
+            return unwritten(error);
+        }
+    }
+    if let Err(error) = log.append(position, payload).await {
+        return unwritten(error);
+    }
+    match shown(&log.place.device, &log.place.area, label).await {
+        Shown::Own => Fate::Held,
+        Shown::Later(generation) => Fate::Passed(generation),
+        Shown::Strange(why) => Fate::Failed(why),
+        Shown::Damaged => match label_disk(&log.place.device, &log.place.area, label).await {
+            Ok(()) => Fate::Relabelled,
+            Err(error) => Fate::Failed(format!("its damaged labels could not be rewritten: {error}")),
+        },
+    }
 }

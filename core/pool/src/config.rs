@@ -15,6 +15,7 @@ use crate::extents::FreeExtents;
 use crate::features::Features;
 use crate::frame::Position;
 use crate::journal::{JOURNAL_CHUNK, is_journal_row};
+pub use crate::place::{MAX_DISKS, SlabPlace};
 use crate::slab::{HEAD_BYTES as LEAST_SLAB_HEAD_BYTES, can_hold, head_bytes, sums_bytes};
 
 /// A disk of the pool, as the pool remembers it.
@@ -42,6 +43,9 @@ pub struct DiskRecord {
     pub state: DiskState,
     /// Whether it counts for the quorum.
     pub voting: bool,
+    /// While it is out of service, the last change that it is known to hold, and the generation whose promise its label is known to
+    /// show: one that comes back with less was set back to an older state. Zero while it is in service.
+    pub holds: Position,
 }
 
 /// What a pool does of itself about disks that are lost.
@@ -85,50 +89,8 @@ impl SpaceRecord {
     }
 }
 
-/// Where a slab lies. Six bytes, since a large pool has millions.
-#[derive(Clone, Copy, PartialEq, Eq)]
-#[repr(C, packed(2))]
-pub struct SlabPlace {
-    disk_and_stale: u16,
-    unit: u32,
-}
-
-/// Disks of a pool are numbered below this.
-pub const MAX_DISKS: u16 = 1 << 14;
-const STALE: u16 = 1 << 15;
-
-impl SlabPlace {
-    /// A slab in step on `disk` from `unit`.
-    pub fn new(disk: u16, unit: u32) -> Self {
-        debug_assert!(disk < MAX_DISKS);
-        Self { disk_and_stale: disk, unit }
-    }
-
-    /// The disk's number.
-    pub fn disk(&self) -> u16 {
-        self.disk_and_stale & !STALE
-    }
-
-    /// The first unit on it.
-    pub fn unit(&self) -> u32 {
-        self.unit
-    }
-
-    /// Whether it missed a write.
-    pub fn stale(&self) -> bool {
-        self.disk_and_stale & STALE != 0
-    }
-
-    fn set_stale(&mut self, stale: bool) {
-        self.disk_and_stale = self.disk() | if stale { STALE } else { 0 };
-    }
-}
-
-impl std::fmt::Debug for SlabPlace {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}:{}{}", self.disk(), self.unit(), if self.stale() { " stale" } else { "" })
-    }
-}
+/// In a change that takes a disk out, that whoever writes it down is to say what the disk holds.
+pub(crate) const UNKNOWN: Position = Position { generation: u64::MAX, sequence: u64::MAX };
 
 /// A row: one chunk of a space, on `shape.width()` slabs. Slab `column * copies + copy` holds that copy of that column; a
 /// parity row has one slab a column.
@@ -140,6 +102,8 @@ pub struct RowRecord {
     pub shape: Shape,
     /// Units of each slab, its head included.
     pub slab_units: u32,
+    /// Whether it was written to: every slab in step has its header and all its maps since then.
+    pub begun: bool,
     /// Where its slabs are.
     pub slabs: Box<[SlabPlace]>,
 }
@@ -172,7 +136,11 @@ pub enum Change {
         disk: u16,
         /// Missing or failed.
         state: DiskState,
+        /// The last change that it is known to hold, and the generation that its label is known to promise.
+        holds: Position,
     },
+    /// A disk that was out came back in an older state than it went: each of its stale slabs may have missed any write at all.
+    DiskOutdated(u16),
     /// A disk that holds no slab left the pool for good.
     DiskGone(u16),
     /// Lost disks are dealt with so.
@@ -207,6 +175,25 @@ pub enum Change {
         slab: u16,
         /// Whether it is stale.
         stale: bool,
+    },
+    /// A slab is stale, and may have missed any write at all; or it has missed no others than those marked by now. Says nothing
+    /// where the row is gone, or needs the slab.
+    Outdated {
+        /// The space.
+        space: u32,
+        /// The chunk.
+        chunk: u32,
+        /// The slab's index in its row.
+        slab: u16,
+        /// Whether all of it is in doubt.
+        outdated: bool,
+    },
+    /// A row is about to be written to: its slabs have their headers and maps.
+    RowBegun {
+        /// The space.
+        space: u32,
+        /// The chunk.
+        chunk: u32,
     },
     /// An administrator vouched that what disks out of reach may hold beyond a position does not count.
     Forced {
@@ -277,14 +264,14 @@ pub struct Config {
 /// Bytes of a checkpoint before its disks, at most.
 const HEAD_BYTES: u64 = 1024;
 /// Bytes of a disk in a checkpoint without its texts, at most.
-const DISK_BYTES: usize = 64;
+const DISK_BYTES: usize = 72;
 /// Bytes of a space in a checkpoint, at most.
 pub(crate) const SPACE_BYTES: u64 = 128;
 
 /// Bytes of a row in a checkpoint, with as many stale slabs as it can have.
 pub(crate) fn row_bytes(shape: &Shape) -> u64 {
     let width = shape.width() as u64;
-    26 + 6 * width + 12 * (width - shape.least_width() as u64)
+    27 + 6 * width + 12 * (width - shape.least_width() as u64)
 }
 
 /// Forced imports that are remembered.
@@ -311,7 +298,8 @@ impl Config {
                 self.next_disk = self.next_disk.max(*disk);
             }
             Change::Disk(record) => self.apply_disk(record)?,
-            Change::DiskOut { disk, state } => self.apply_disk_out(*disk, *state)?,
+            Change::DiskOut { disk, state, holds } => self.apply_disk_out(*disk, *state, *holds)?,
+            Change::DiskOutdated(disk) => self.apply_disk_outdated(*disk)?,
             Change::DiskGone(disk) => self.apply_disk_gone(*disk)?,
             Change::LossPolicy(policy) => self.loss_policy = *policy,
             Change::Space(record) => self.apply_space(record)?,
@@ -340,6 +328,21 @@ impl Config {
                     row.slabs[index].set_stale(*stale);
                 }
             }
+            Change::Outdated { space, chunk, slab, outdated } => {
+                let Some(row) = self.row_mut(*space, *chunk) else { return Ok(()) };
+                let index = usize::from(*slab);
+                if index >= row.slabs.len() {
+                    return Err(WireError::Value("slab"));
+                }
+                if row.slabs[index].stale() || !row.is_needed(index) {
+                    row.slabs[index].set_outdated(*outdated);
+                }
+            }
+            Change::RowBegun { space, chunk } => {
+                if let Some(row) = self.row_mut(*space, *chunk) {
+                    row.begun = true;
+                }
+            }
             Change::Forced { from, generation } => {
                 self.forced.push((*from, *generation));
                 if self.forced.len() > MOST_FORCED {
@@ -363,10 +366,13 @@ impl Config {
                 self.spaces.contains_key(space) && row(space, chunk).is_none() && self.has_disks_of(new)
             }
             Change::RowGone { space, chunk } => row(space, chunk).is_some(),
-            Change::Stale { space, chunk, slab, .. } => row(space, chunk).is_some_and(|row| usize::from(*slab) < row.slabs.len()),
+            Change::Stale { space, chunk, slab, .. } | Change::Outdated { space, chunk, slab, .. } => {
+                row(space, chunk).is_some_and(|row| usize::from(*slab) < row.slabs.len())
+            }
+            Change::RowBegun { space, chunk } => row(space, chunk).is_some(),
             Change::SpaceGone(id) => self.spaces.contains_key(id),
             Change::Space(record) => self.spaces.get(&record.id).is_none_or(|space| space.record.uuid == record.uuid),
-            Change::DiskOut { disk, .. } => self.disks.contains_key(disk),
+            Change::DiskOut { disk, .. } | Change::DiskOutdated(disk) => self.disks.contains_key(disk),
             Change::DiskGone(disk) => self.may_go(*disk),
             Change::Disk(record) => self.disks.get(&record.index).is_none_or(|known| known.id == record.id),
             Change::Pool(_)
@@ -423,8 +429,7 @@ impl Config {
         let spaces = self.spaces.iter().flat_map(|(id, space)| {
             let rows = space.rows.iter().flat_map(move |(chunk, row)| {
                 let stale = row.slabs.iter().enumerate().filter(|(_, slab)| slab.stale());
-                let stale =
-                    stale.map(move |(slab, _)| Change::Stale { space: *id, chunk: *chunk, slab: slab as u16, stale: true });
+                let stale = stale.map(move |(slab, place)| place.standing(*id, *chunk, slab));
                 std::iter::once(Change::Row { space: *id, chunk: *chunk, row: row.clone() }).chain(stale)
             });
             std::iter::once(Change::Space(space.record.clone())).chain(rows)
@@ -484,11 +489,14 @@ impl Config {
         Ok(())
     }
 
-    fn apply_disk_out(&mut self, disk: u16, state: DiskState) -> Result<(), WireError> {
+    fn apply_disk_out(&mut self, disk: u16, state: DiskState, holds: Position) -> Result<(), WireError> {
         let voters = self.disks.values().filter(|record| record.voting).count();
         let record = self.disks.get_mut(&disk).ok_or(WireError::Value("disk"))?;
         if state == DiskState::Online {
             return Err(WireError::Value("state"));
+        }
+        if record.state == DiskState::Online {
+            record.holds = holds;
         }
         record.state = state;
         record.voting &= voters == 1;
@@ -502,6 +510,23 @@ impl Config {
             }
         }
         Ok(())
+    }
+
+    fn apply_disk_outdated(&mut self, disk: u16) -> Result<(), WireError> {
+        if !self.disks.contains_key(&disk) {
+            return Err(WireError::Value("disk"));
+        }
+        for row in self.spaces.values_mut().flat_map(|space| space.rows.values_mut()) {
+            row.slabs.iter_mut().filter(|slab| slab.disk() == disk && slab.stale()).for_each(|slab| slab.set_outdated(true));
+        }
+        Ok(())
+    }
+
+    /// Rows that were written to and cannot be read without a disk: of each, the space and the chunk.
+    pub(crate) fn rows_that_need(&self, disk: u16) -> impl Iterator<Item = (u32, u32)> + '_ {
+        let rows = self.spaces.iter().flat_map(|(id, space)| space.rows.iter().map(move |(chunk, row)| (*id, *chunk, row)));
+        let needs = move |row: &RowRecord| row.begun && row.slabs.iter().any(|slab| slab.disk() == disk && !slab.stale());
+        rows.filter(move |(_, _, row)| needs(row)).map(|(id, chunk, _)| (id, chunk))
     }
 
     /// Whether a disk can leave: no slab is on it, and another one votes.

@@ -107,6 +107,11 @@ impl PoolDisk {
         let _ = self.outages.fetch_update(Ordering::AcqRel, Ordering::Acquire, even);
     }
 
+    /// Puts another device in the place of the one behind it, whether it is in service or not.
+    pub(crate) fn stand_in(&self, device: Arc<dyn Device>) {
+        self.attached.store(Some(Arc::new(Attached(device))));
+    }
+
     /// Lets the device behind it go.
     pub(crate) fn detach(&self) {
         self.attached.store(None);

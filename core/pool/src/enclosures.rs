@@ -69,22 +69,24 @@ pub(crate) fn check(config: &Config, path: &str, shape: &Shape) -> Result<usize,
     if losses == 0 {
         return Err(PoolError::invalid(format!(
             "space {path}: a {shape} cannot survive the loss of an enclosure: choose a mirror or parity"
-        )));
+        ))
+        .about("enclosure_aware"));
     }
     let (groups, each) = groups(shape);
     let disks = count(data().map(enclosure));
     let there: Vec<String> = disks.iter().map(|(name, disks)| format!("{disks} in {}", shown(name))).collect();
     Err(PoolError::invalid(format!(
-        "space {path}: a {shape} survives the loss of an enclosure if none holds more than {losses} of {each} slabs that back each other, so it takes {} disks in at least {} enclosures, {} of each at most; the pool has {}: add disks to other enclosures, tell where disks are with 'holdfast disk set', or choose fewer columns",
+        "space {path}: a {shape} survives the loss of an enclosure if none holds more than {losses} of {each} slabs that back each other, so it needs {} disks in at least {} enclosures, at most {} of each; the pool has {}: add disks to other enclosures, set the place of disks with 'holdfast disk set', or choose fewer columns",
         shape.width(),
         each.div_ceil(losses),
         groups * losses,
         if there.is_empty() { "none".into() } else { there.join(", ") }
-    )))
+    ))
+    .about("enclosure_aware"))
 }
 
 fn shown(enclosure: &str) -> String {
-    if enclosure.is_empty() { "no enclosure that is known".into() } else { format!("enclosure {enclosure}") }
+    if enclosure.is_empty() { "no known enclosure".into() } else { format!("enclosure {enclosure}") }
 }
 
 /// Of the slabs that back one of a row, how many others are in the enclosure of a disk.

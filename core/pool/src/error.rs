@@ -34,16 +34,23 @@ pub struct PoolError {
     pub kind: PoolErrorKind,
     /// Object, reason and next step.
     pub context: String,
+    /// The parameter of the request that it is about, where it is about one: `size_bytes`.
+    pub parameter: Option<&'static str>,
 }
 
 impl PoolError {
     /// An error of `kind` with its text.
     pub fn new(kind: PoolErrorKind, context: impl Into<String>) -> Self {
-        Self { kind, context: context.into() }
+        Self { kind, context: context.into(), parameter: None }
     }
 
     pub(crate) fn invalid(context: impl Into<String>) -> Self {
         Self::new(PoolErrorKind::Invalid, context)
+    }
+
+    /// The same error, about a parameter of the request.
+    pub(crate) fn about(self, parameter: &'static str) -> Self {
+        Self { parameter: Some(parameter), ..self }
     }
 
     pub(crate) fn damaged(context: impl Into<String>) -> Self {

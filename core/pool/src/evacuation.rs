@@ -13,7 +13,9 @@ use crate::allot::{allot_on, slab_units};
 use crate::area::{Area, UNIT_BYTES};
 use crate::balance::DiskUse;
 use crate::config::{Config, DiskRecord, RowRecord, SlabPlace, SpaceRecord};
+use crate::enclosures::{enclosure, most_of_row};
 use crate::extents::FreeExtents;
+use crate::frame::Position;
 use crate::journal::renewed_journal;
 use crate::moves::{emptiest_for, rank_for_move};
 use crate::pool::Pool;
@@ -35,6 +37,10 @@ pub struct SpaceLeaving {
     pub stuck_slabs: u64,
     /// Bytes that these take there.
     pub stuck_bytes: u64,
+    /// Its rows that have a slab there and cannot be read now: what is in them is lost for good without the disk.
+    pub lost_rows: u64,
+    /// Bytes of data in these.
+    pub lost_bytes: u64,
 }
 
 /// What it takes to empty disks.
@@ -47,7 +53,7 @@ pub struct Evacuation {
 }
 
 impl Evacuation {
-    /// Whether every slab finds room.
+    /// Whether every slab finds room that can be read or made anew.
     pub fn fits(&self) -> bool {
         self.spaces.iter().all(|space| space.stuck_slabs == 0)
     }
@@ -93,6 +99,27 @@ impl Pool {
         let absent = || PoolError::new(PoolErrorKind::NotFound, format!("disk {disk} is not in pool {}", self.name()));
         let record = self.disk_record(disk).ok_or_else(absent)?;
         self.plan_without(&BTreeSet::from([record.index]), new)
+    }
+
+    /// Spaces that get no new rows once a disk takes none any more, and another one may be in the pool, although they do now: too few
+    /// disks are left for their layout.
+    ///
+    /// # Errors
+    /// A new disk of a size that no pool takes.
+    pub fn spaces_without_new_rows(&self, disk: Uuid, new: Option<&NewDisk>) -> Result<Vec<Name>, PoolError> {
+        let state = self.state();
+        let takes = |disk: &&DiskRecord| disk.usage.takes_slabs() && disk.state == DiskState::Online;
+        let now: Vec<&DiskRecord> = state.config.disks.values().filter(takes).collect();
+        let mut trial = Config { disks: state.config.disks.clone(), next_disk: state.config.next_disk, ..Config::default() };
+        new.map_or(Ok(()), |new| trial.add(new))?;
+        trial.disks.retain(|_, record| record.id != disk);
+        let then: Vec<&DiskRecord> = trial.disks.values().filter(takes).collect();
+        let bear = |disks: &[&DiskRecord], space: &SpaceRecord| match space.enclosure_aware {
+            true => most_of_row(&space.shape, disks.iter().map(|disk| enclosure(disk))).is_some(),
+            false => space.shape.width() <= disks.len(),
+        };
+        let records = state.config.spaces.values().map(|space| &space.record);
+        Ok(records.filter(|space| bear(&now, space) && !bear(&then, space)).map(|space| space.name.clone()).collect())
     }
 
     /// Whether all slabs of these disks have room on others in service, spares among them.
@@ -160,6 +187,7 @@ impl Config {
             disk_bytes: area.disk_bytes,
             state: DiskState::Online,
             voting: true,
+            holds: Position::default(),
         };
         self.disks.insert(index, record);
         self.free.insert(index, FreeExtents::new(area.units()));
@@ -170,11 +198,24 @@ impl Config {
     fn empty(&mut self, disks: &BTreeSet<u16>, leaving: &Leaving) -> SpaceLeaving {
         let Leaving { record, rows, journal, journal_copies, in_map } = leaving;
         let units = slab_units(&record.shape, record.chunk_bytes);
-        let mut told =
-            SpaceLeaving { name: record.name.clone(), slabs: 0, slab_bytes: 0, move_bytes: 0, stuck_slabs: 0, stuck_bytes: 0 };
+        let mut told = SpaceLeaving {
+            name: record.name.clone(),
+            slabs: 0,
+            slab_bytes: 0,
+            move_bytes: 0,
+            stuck_slabs: 0,
+            stuck_bytes: 0,
+            lost_rows: 0,
+            lost_bytes: 0,
+        };
         let (avoided, without) = (self.avoided.clone(), disks.iter().copied().collect::<Vec<u16>>());
         let is_leaving = |slab: &SlabPlace| disks.contains(&slab.disk());
         for row in rows {
+            if !self.can_read(row) {
+                told.lost_rows += 1;
+                told.lost_bytes += record.chunk_bytes;
+                continue;
+            }
             let there: Vec<usize> = (0..row.slabs.len()).filter(|slab| is_leaving(&row.slabs[*slab])).collect();
             let lost = there.iter().any(|slab| self.disks[&row.slabs[*slab].disk()].state != DiskState::Online);
             let takes = |other: &DiskRecord| rank_for_move(other, &without, &avoided);
@@ -188,7 +229,9 @@ impl Config {
             told.move_bytes += if moved > 0 { record.chunk_bytes } else { 0 };
             told.count(row, moved, there.len() - moved);
         }
-        if !journal.is_empty() {
+        let lost = journal.iter().filter(|row| !self.can_read(row)).count() as u64;
+        told.lost_rows += lost;
+        if !journal.is_empty() && lost == 0 {
             let moved = renewed_journal(self, record, *journal_copies, journal, None).is_ok();
             for row in journal {
                 let there = row.slabs.iter().filter(|slab| is_leaving(slab)).count();
@@ -199,6 +242,13 @@ impl Config {
             }
         }
         told
+    }
+
+    /// Whether enough slabs of a row are in step on disks in service.
+    pub(crate) fn can_read(&self, row: &RowRecord) -> bool {
+        let is_online = |disk: u16| self.disks.get(&disk).is_some_and(|disk| disk.state == DiskState::Online);
+        let sound = |slabs: &[SlabPlace]| slabs.iter().filter(|slab| !slab.stale() && is_online(slab.disk())).count();
+        row.slabs.chunks(row.shape.group(0).len()).all(|group| sound(group) >= row.shape.needed())
     }
 
     /// Gives slabs of a row other units, where any disk has them, and takes those back that they had. Answers how many.

@@ -11,9 +11,9 @@ use holdfast_model::wire::{Reader, WireError, Writer};
 
 use crate::commit::Guard;
 use crate::config::Change;
-use crate::import::label_disk;
 use crate::label::Label;
 use crate::pool::Pool;
+use crate::promise::{Shown, label_disk, shown};
 use crate::{PoolError, PoolErrorKind};
 
 /// Something that not every version knows.
@@ -141,26 +141,19 @@ impl Pool {
         self.check_open()?;
         {
             let committer = self.committer.lock().await;
-            let generation = committer.position.generation;
             let disks: Vec<_> = committer.logs.keys().filter_map(|index| self.disk(*index)).collect();
             let writes = disks.iter().filter_map(|disk| Some((disk, disk.device()?))).map(|(disk, device)| async move {
-                let offset = disk.area.labels()[0];
-                let label = Label::read(&device, offset).await;
-                if label.is_some_and(|label| label.promised > generation) {
-                    return Err(format!("disk {} was promised to another import", self.disk_label(disk.index)));
+                let label = Label { features: wanted, ..self.own_label(disk.id, &disk.area) };
+                match shown(&device, &disk.area, &label).await {
+                    Shown::Later(generation) => return Err(self.lose(generation).context),
+                    Shown::Strange(why) => return Err(format!("disk {}: {why}", self.disk_label(disk.index))),
+                    Shown::Own | Shown::Damaged => {}
                 }
-                let label = Label {
-                    pool: self.id(),
-                    disk: disk.id,
-                    disk_bytes: disk.area.disk_bytes,
-                    promised: generation,
-                    features: wanted,
-                };
                 let written = label_disk(&device, &disk.area, &label).await;
                 written.map_err(|error| format!("the label of disk {} was not written: {error}", self.disk_label(disk.index)))
             });
             if let Some(Err(why)) = join_all(writes).await.into_iter().find(Result::is_err) {
-                let why = format!("pool {} is not upgraded: {why}; see to that disk and ask again", self.name());
+                let why = format!("pool {} is not upgraded: {why}; check that disk and try again", self.name());
                 return Err(PoolError::new(PoolErrorKind::Io, why));
             }
         }

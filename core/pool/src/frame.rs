@@ -180,6 +180,14 @@ impl Frame {
         magic && reader.u16().is_ok() && reader.u16().is_ok_and(|version| version > VERSION)
     }
 
+    /// The same of a block whose header is whole: later versions keep the checksum of the header where it is.
+    pub fn is_whole_of_later_version(block: &[u8]) -> bool {
+        let Ok(mut header) = Reader::new(block).array::<HEADER_BYTES>() else { return false };
+        let crc = header[HEADER_CRC_AT..HEADER_CRC_AT + 4].to_vec();
+        header[HEADER_CRC_AT..HEADER_CRC_AT + 4].fill(0);
+        Self::is_of_later_version(block) && crc32c(&header).to_le_bytes()[..] == crc[..]
+    }
+
     /// Reads a block whose payload is inline and checks it whole.
     pub fn open_inline(block: &[u8]) -> Result<(Header, &[u8]), WireError> {
         let header = Self::open(block)?;

@@ -1,16 +1,16 @@
 //! How a pool comes into being: made from disks, or found on them and imported.
 //!
-//! An import first writes its promise, a new generation, into the labels of a majority, and only then appends. So an
-//! earlier owner that still runs, or an import that was cut short, can never add to a history that this one continues.
+//! An import first writes its promise, a new generation, into the labels of a majority, then sees that their logs end where they were found
+//! to end, and only then appends. So an earlier owner that still runs, or an import that was cut short, can never add to a history that
+//! this one continues.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use holdfast_device::{Device, Durability, IoError, IoSlice};
-use holdfast_model::{BLOCK_BYTES, DiskState, Name};
+use holdfast_device::{Device, Durability, IoSlice};
+use holdfast_model::{BLOCK_BYTES, DiskState, Name, Uuid};
 
-use crate::PoolError;
 use crate::admission::{Admission, Electorate};
 use crate::area::Area;
 use crate::commit::{Committer, Guard};
@@ -20,18 +20,19 @@ use crate::event::{Env, Severity, WitnessRecord};
 use crate::features::Features;
 use crate::frame::Position;
 use crate::label::Label;
-use crate::log::{Checkpoint, DiskLog, LogPlace};
+use crate::log::{Checkpoint, DiskLog, LogPlace, Tip};
 use crate::pool::{Pool, draw_uuid, new_record, refuse_twice};
+use crate::promise::{Raised, label_disk, raise};
 use crate::reading::adopt_for_reading;
-use crate::scan::{Candidate, FoundPool, Member, OpenChange, front_label};
+use crate::scan::{Candidate, FoundPool, Member, OpenChange, front_label, scan};
+use crate::{PoolError, PoolErrorKind};
 
-/// Writes both labels of a disk.
-pub(crate) async fn label_disk(device: &Arc<dyn Device>, area: &Area, label: &Label) -> Result<(), IoError> {
-    for offset in area.labels() {
-        device.write(offset, label.seal(offset).freeze(), Durability::Durable).await?;
-    }
-    Ok(())
-}
+/// How often the disks are looked at anew where somebody else wrote to them meanwhile.
+const MOST_LOOKS: u32 = 4;
+/// No two imports promise the same: their generations are apart by a random number, below this.
+const APART: u64 = 1 << 16;
+/// A forced import may run beside others that nobody here knows of: it is ahead of them by so much, and by a random number below it.
+const FORCED_APART: u64 = 1 << 32;
 
 /// Removes every trace of a pool from a disk: both labels and the beginnings of both log halves.
 pub async fn wipe(device: &Arc<dyn Device>) -> Result<(), PoolError> {
@@ -50,7 +51,7 @@ pub async fn wipe(device: &Arc<dyn Device>) -> Result<(), PoolError> {
 
 pub(crate) async fn create(env: Env, name: Name, disks: Vec<Candidate>, features: Features) -> Result<Arc<Pool>, PoolError> {
     if disks.is_empty() {
-        return Err(PoolError::invalid(format!("pool {name} needs at least one disk")));
+        return Err(PoolError::invalid(format!("pool {name} needs at least one disk")).about("disks"));
     }
     refuse_twice(&disks)?;
     let id = draw_uuid(env.seed, env.clock.now().as_nanos() as u64);
@@ -82,21 +83,41 @@ pub(crate) async fn create(env: Env, name: Name, disks: Vec<Candidate>, features
         let disk = PoolDisk::new(record.index, record.id, *area, Some(candidate.device.clone()), env.clock.clone());
         pool_disks.insert(record.index, Arc::new(disk));
     }
-    let pool = Pool::assemble(env, id, config, pool_disks, Committer { logs, position });
+    let pool = Pool::assemble(env, id, config, pool_disks, Committer::new(logs, position));
     pool.commit(vec![Change::Opened], Guard::None).await?;
     pool.inform_witness().await;
     Ok(pool)
 }
 
+/// Takes a found pool into use. Where somebody wrote to its disks since it was found, it is looked for anew.
 pub(crate) async fn adopt(env: Env, mut found: FoundPool, force: bool) -> Result<Arc<Pool>, PoolError> {
+    let (id, name) = (found.id, found.name());
+    for _ in 0..MOST_LOOKS {
+        let candidates = found.members.iter().map(|member| member.candidate.clone()).collect();
+        if let Some(pool) = take_over(env.clone(), found, force).await? {
+            return Ok(pool);
+        }
+        let again = scan(candidates).await.pools.into_iter().find(|found| found.id == id);
+        found = again.ok_or_else(|| PoolError::damaged(format!("pool {name} changed while it was imported: import it again")))?;
+    }
+    Err(PoolError::new(
+        PoolErrorKind::Conflict,
+        format!("pool {name} is in use: another owner wrote to its disks while it was imported; export it there first"),
+    ))
+}
+
+/// The same; `None` where a disk is not as it was found any more.
+async fn take_over(env: Env, mut found: FoundPool, force: bool) -> Result<Option<Arc<Pool>>, PoolError> {
     let (id, position) = (found.id, found.position);
     let by_id = found.numbers();
     let witness = env.witness.load(id);
     let electorate = Electorate::of(&mut found, witness);
+    let set_back = set_back(&found, &by_id).await;
     let numbered = || found.members.iter().filter_map(|member| Some((*by_id.get(&member.id)?, member)));
+    let knows = |(index, member): &(u16, &Member)| member.tip.is_some() && !set_back.contains_key(index);
     let mut admission = Admission {
         electorate,
-        present: numbered().filter(|(_, member)| member.tip.is_some()).map(|(index, _)| index).collect(),
+        present: numbered().filter(knows).map(|(index, _)| index).collect(),
         unreadable: numbered().filter(|(_, member)| member.tip.is_none()).map(|(index, _)| index).collect(),
         witness,
         force: false,
@@ -105,34 +126,42 @@ pub(crate) async fn adopt(env: Env, mut found: FoundPool, force: bool) -> Result
     admission.check(&found)?;
     let unknown = found.unknown_read_only();
     if unknown != 0 {
-        return adopt_for_reading(env, found, unknown);
+        return adopt_for_reading(env, found, unknown).map(Some);
     }
     let force = admission.force;
 
     let promised = found.members.iter().map(|member| member.promised).max().unwrap_or(0);
     let highest = promised.max(position.generation).max(witness.map_or(0, |witness| witness.promised));
-    // A forced import may run beside another one that nobody here knows of: a random step keeps their generations apart.
-    let step = if force { 1 + (draw_uuid(env.seed, highest).as_u128() as u64 & 0xffff_ffff) } else { 1 };
+    let random = draw_uuid(env.seed, highest).as_u128() as u64;
+    let step = if force { FORCED_APART + random % FORCED_APART } else { 1 + random % APART };
     let generation = highest.checked_add(step).ok_or_else(|| {
-        PoolError::damaged(format!("pool {id} names generation {highest}, which cannot be: take the disk away that has it"))
+        PoolError::damaged(format!("pool {id} has the impossible generation {highest}: detach the disk with it"))
     })?;
 
     // The witness promises first: were it last, a power cut between would leave it behind half a pool that needs it.
     // What it knows of the last change stays: the disks that are behind do not hold a later one yet.
     let has_witness = admission.has_witness(&found);
     let tip = witness.filter(|_| has_witness).map_or(position, |witness| witness.tip);
+    if env.witness.load(id) != witness {
+        return Ok(None);
+    }
     let told = env.witness.store(id, WitnessRecord { promised: generation, tip }).await.is_ok();
     let witness_held = told && has_witness;
     let features = found.config.features;
-    let promises = numbered().map(|(index, member)| async move {
-        let device = &member.candidate.device;
-        // What a killed daemon left in the disk's cache must not be served and then lost.
-        let flushed = device.flush().await;
+    // The label of a disk that was set back, and of one that returns, goes on telling what it was until all its slabs are marked.
+    let returns = |index: &u16| found.config.disks.get(index).is_some_and(|disk| disk.state != DiskState::Online && !disk.voting);
+    let keeps_label = |index: &u16| set_back.contains_key(index) || returns(index);
+    let kept: BTreeSet<u16> = numbered().map(|(index, _)| index).filter(keeps_label).collect();
+    let promises = numbered().filter(|(index, _)| !kept.contains(index)).map(|(index, member)| async move {
         let label = Label { pool: id, disk: member.id, disk_bytes: member.area.disk_bytes, promised: generation, features };
-        let promised = label_disk(device, &member.area, &label).await;
-        (flushed.is_ok() && promised.is_ok()).then_some(index)
+        let place = LogPlace { device: member.candidate.device.clone(), area: member.area, pool: id, disk: member.id };
+        (index, raise(&place, member.tip, &label).await)
     });
-    let held: BTreeSet<u16> = join_all(promises).await.into_iter().flatten().collect();
+    let raised = join_all(promises).await;
+    if raised.iter().any(|(_, raised)| *raised == Raised::Overtaken) {
+        return Ok(None);
+    }
+    let held: BTreeSet<u16> = raised.iter().filter(|(_, raised)| *raised == Raised::Held).map(|(index, _)| *index).collect();
     admission.present = admission.present.intersection(&held).copied().collect();
     if !admission.electorate.carried(&admission.present, witness_held) && !force {
         return Err(admission.no_quorum(&found.config));
@@ -147,9 +176,10 @@ pub(crate) async fn adopt(env: Env, mut found: FoundPool, force: bool) -> Result
     let mut logs = BTreeMap::new();
     let mut returned = Vec::new();
     for record in config.disks.values() {
-        let member = members.get(&record.index).filter(|_| held.contains(&record.index));
+        let is_ours = |index: &u16| held.contains(index) || kept.contains(index);
+        let member = members.get(&record.index).filter(|_| is_ours(&record.index));
         let area = Area::of_disk(record.label(), record.disk_bytes)?;
-        let in_step = record.state == DiskState::Online;
+        let in_step = record.state == DiskState::Online && !set_back.contains_key(&record.index);
         let device = member.map(|member| member.candidate.device.clone());
         let attached = device.clone().filter(|_| in_step);
         disks.insert(record.index, Arc::new(PoolDisk::new(record.index, record.id, area, attached, env.clock.clone())));
@@ -174,29 +204,29 @@ pub(crate) async fn adopt(env: Env, mut found: FoundPool, force: bool) -> Result
     }
     logs.retain(|index, _| config.disks.contains_key(index));
     let holders: BTreeSet<u16> = logs.keys().copied().collect();
-    let absent: Vec<u16> = (config.disks.values())
+    let absent: Vec<Absent> = (config.disks.values())
         .filter(|record| record.state == DiskState::Online && !holders.contains(&record.index))
-        .map(|record| record.index)
+        .map(|record| Absent { disk: record.index, tip: set_back.get(&record.index).copied() })
         .collect();
     let damaged_labels: Vec<u16> = holders.iter().copied().filter(|index| members[index].labels_whole != [true; 2]).collect();
     let damaged_logs: Vec<u16> = repaired.into_iter().filter(|index| holders.contains(index)).collect();
     let (surplus, surplus_rows) = surplus(&config);
     let started = Position { generation, sequence: position.sequence };
-    let pool = Pool::assemble(env, id, config, disks, Committer { logs, position: started });
+    let pool = Pool::assemble(env, id, config, disks, Committer::new(logs, started));
     pool.open_generation(&absent, position, force).await?;
     let moves = moved(&pool.state().config, &members);
     pool.commit_each(surplus.into_iter().map(|change| (change, Guard::None)).chain(moves)).await?;
     surplus_rows.iter().for_each(|row| pool.state().config.release(row));
     pool.inform_witness().await;
     let label = "a damaged label was rewritten";
-    let log = "its metadata log was behind or damaged, and was written anew";
+    let log = "its metadata log was out of date or damaged and was rewritten";
     let repairs = damaged_labels.into_iter().map(|index| (index, label));
     for (index, what) in repairs.chain(damaged_logs.into_iter().map(|index| (index, log))) {
         pool.emit(Severity::Warning, format!("disk {}", pool.disk_label(index)), what.into(), "watch the disk");
     }
     for path in strangers {
-        let cause = format!("was a disk of pool {} and is none any more: nothing on it is believed", pool.name());
-        pool.emit(Severity::Warning, format!("disk {path}"), cause, "wipe it, then it can be used anew");
+        let cause = format!("was removed from pool {}: its content is ignored", pool.name());
+        pool.emit(Severity::Warning, format!("disk {path}"), cause, "wipe it to use it again");
     }
     for (index, device, info) in returned {
         let disk = pool.disk(index).expect("every record has a disk");
@@ -204,12 +234,12 @@ pub(crate) async fn adopt(env: Env, mut found: FoundPool, force: bool) -> Result
             pool.emit(
                 Severity::Warning,
                 format!("disk {}", info.path),
-                format!("could not be taken back: {error}"),
+                format!("could not be brought back into service: {error}"),
                 "replace it",
             );
         }
     }
-    Ok(pool)
+    Ok(Some(pool))
 }
 
 /// Brings every log to `position`; drops those that cannot be written, and gives those that were behind.
@@ -263,20 +293,70 @@ fn surplus(config: &Config) -> (Vec<Change>, Vec<RowRecord>) {
     (changes, rows)
 }
 
+/// A disk that the pool takes for in service and that cannot be.
+struct Absent {
+    disk: u16,
+    /// Where its log ends, if it is here and was set back to an older state.
+    tip: Option<Position>,
+}
+
+/// Members that are taken for in service and whose disks were set back to an older state since, with the last change that they hold.
+///
+/// A change is written only when every disk in service has the one before, or has it written down that it is out; so a log that
+/// lacks more than the last one and ends in order was longer once. A damaged one is believed on its label's word, if that names
+/// the present generation.
+async fn set_back(found: &FoundPool, numbers: &BTreeMap<Uuid, u16>) -> BTreeMap<u16, Position> {
+    let reaches = |position: Position| position.sequence + 1 >= found.position.sequence;
+    let mut set_back = BTreeMap::new();
+    for member in &found.members {
+        let Some(record) = numbers.get(&member.id).and_then(|index| found.config.disks.get(index)) else { continue };
+        // Every disk in service has the promise of a generation in its label before the first change of that is written.
+        let promised = member.promised == 0 || member.promised >= found.position.generation;
+        let current = |tip: Tip| tip.position == found.position || (promised && reaches(tip.position));
+        if record.state != DiskState::Online || member.tip.is_some_and(current) {
+            continue;
+        }
+        let place = LogPlace { device: member.candidate.device.clone(), area: member.area, pool: found.id, disk: member.id };
+        let known = match (member.tip, place.furthest().await) {
+            (_, Some(furthest)) if promised && reaches(furthest) => continue,
+            (Some(tip), _) if place.ends_in_order(&tip).await => tip.position,
+            _ if member.promised >= found.position.generation => continue,
+            (_, furthest) => furthest.unwrap_or(Position { generation: member.promised, sequence: 0 }),
+        };
+        set_back.insert(record.index, known);
+    }
+    set_back
+}
+
 impl Pool {
-    async fn open_generation(&self, absent: &[u16], from: Position, force: bool) -> Result<(), PoolError> {
-        for index in absent {
+    async fn open_generation(&self, absent: &[Absent], from: Position, force: bool) -> Result<(), PoolError> {
+        for Absent { disk: index, tip } in absent {
             let path = self.state().config.disks.get(index).map(|record| record.path.clone()).unwrap_or_default();
             if let Some(disk) = self.disk(*index) {
                 disk.go_out();
             }
-            let cause = format!("missing at import, last seen at {path}");
-            self.emit(Severity::Warning, format!("disk {}", self.disk_label(*index)), cause, "attach it again or replace it");
+            let object = format!("disk {}", self.disk_label(*index));
+            match tip {
+                None => {
+                    let cause = format!("missing at import, last seen at {path}");
+                    self.emit(Severity::Warning, object, cause, "attach it again or replace it");
+                }
+                Some(tip) => {
+                    let cause = format!("was set back to an older state: it holds changes up to {tip}, and had all up to {from}");
+                    let next = "find out why, for example a restored image or a swapped disk; its data is not used until it is copied again";
+                    self.emit(Severity::Error, object, cause, next);
+                }
+            }
         }
         if force {
-            self.force_votes(absent, from).await?;
+            let absent: Vec<u16> = absent.iter().map(|absent| absent.disk).collect();
+            self.force_votes(&absent, from).await?;
         }
-        let outs = absent.iter().map(|disk| Change::DiskOut { disk: *disk, state: DiskState::Missing });
+        let holds = Position { sequence: from.sequence.saturating_sub(1), ..from };
+        let outs = absent.iter().map(|absent| {
+            let state = if absent.tip.is_some() { DiskState::Failed } else { DiskState::Missing };
+            Change::DiskOut { disk: absent.disk, state, holds }
+        });
         let changes = std::iter::once(Change::Opened).chain(outs).collect();
         self.commit(changes, Guard::None).await.map(drop)
     }
@@ -324,11 +404,13 @@ impl Pool {
     }
 }
 
-/// New records of disks that turned up under another path than before.
+/// New records of disks that turned up under another path than before, or whose place was not known and is told now.
 fn moved(config: &Config, members: &BTreeMap<u16, Member>) -> Vec<(Change, Guard)> {
     let changed = |(index, member): (&u16, &Member)| {
         let known = config.disks.get(index)?;
-        let record = DiskRecord { path: member.candidate.info.path.clone(), ..known.clone() };
+        let info = &member.candidate.info;
+        let place = known.place.clone().or_else(|| info.place.clone());
+        let record = DiskRecord { path: info.path.clone(), place, ..known.clone() };
         let moved = known.state == DiskState::Online && *known != record;
         moved.then(|| (Change::Disk(record), Guard::Known(Box::new(known.clone()))))
     };

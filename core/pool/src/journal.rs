@@ -33,7 +33,13 @@ const DEFAULT_BYTES: u64 = 32 << 20;
 const DEFAULT_FAST_BYTES: u64 = 1 << 30;
 /// A journal that nobody gave a size takes at most this part of a disk, and of what is free.
 const DEFAULT_PART: u64 = 16;
-/// However small the disks are.
+/// It holds at most this part of its space.
+const SPACE_PART: u64 = 8;
+/// Journals take at most this part of disks that take data as well, unless larger ones were asked for.
+const ALL_PART: u64 = 4;
+/// A further journal takes at most this part of what is left of that.
+const LEFT_PART: u64 = 4;
+/// However small the disks and the space are. A default journal also has no columns shorter than that.
 const LEAST_DEFAULT_BYTES: u64 = 1 << 20;
 const INTERLEAVE: ByteSize = ByteSize::kib(256);
 const MOST_COLUMNS: usize = 8;
@@ -78,10 +84,6 @@ impl Plan {
     fn row_bytes(&self) -> u64 {
         self.slab_bytes * u64::from(self.shape.columns)
     }
-
-    fn bytes(&self) -> u64 {
-        self.rows * self.row_bytes()
-    }
 }
 
 /// The disks that a journal lies on, the ones with a low rank before the others.
@@ -121,34 +123,64 @@ impl Chosen {
         Self { ranks: with_rank(&all, 0), most_columns: all.len() / copies }
     }
 
-    /// The most that a journal of so many columns takes of its own accord.
+    /// The most that a journal of so many columns takes by default.
     fn default_bytes(&self, config: &Config, copies: u64, columns: u64) -> u64 {
         let disks = || self.ranks.keys().filter_map(|disk| config.disks.get(disk));
-        let units = disks().filter_map(|disk| Area::of_disk("", disk.disk_bytes).ok()).map(|area| u64::from(area.units()));
+        let units_of = |disk: &DiskRecord| Area::of_disk("", disk.disk_bytes).map_or(0, |area| u64::from(area.units()));
         let free: u64 = self.ranks.keys().filter_map(|disk| config.free.get(disk)).map(|free| u64::from(free.free())).sum();
-        let per_disk = units.min().unwrap_or(0) * columns;
-        per_disk.min(free / copies) * UNIT_BYTES / DEFAULT_PART
+        let per_disk = disks().map(units_of).min().unwrap_or(0) * columns;
+        let for_journals: u64 =
+            disks().map(|disk| if disk.usage == Usage::Journal { units_of(disk) } else { units_of(disk) / ALL_PART }).sum();
+        let journals = config.spaces.values().flat_map(SpaceRows::journal_rows).map(|(_, row)| row);
+        let here = |row: &RowRecord| row.slabs.iter().filter(|slab| self.ranks.contains_key(&slab.disk())).count() as u64;
+        let taken: u64 = journals.map(|row| here(row) * u64::from(row.slab_units)).sum();
+        let of_left = for_journals.saturating_sub(taken) / LEFT_PART;
+        (per_disk / DEFAULT_PART).min(free / DEFAULT_PART / copies).min(of_left / copies) * UNIT_BYTES
     }
 }
 
-/// Takes the units of a journal with so many copies: of `bytes`, or as large as the pool makes it.
+/// The journal of a space of this size by default, where the disks have room for it: a power of two, so that sizes close to each other
+/// have the same.
+fn default_journal(config: &Config, space_bytes: u64) -> u64 {
+    let fast = config.disks.values().any(|disk| disk.usage == Usage::Journal || disk.media == Media::Ssd);
+    let most = if fast { DEFAULT_FAST_BYTES } else { DEFAULT_BYTES };
+    let part = (space_bytes / SPACE_PART).checked_ilog2().map_or(0, |power| 1 << power);
+    part.clamp(LEAST_DEFAULT_BYTES, most)
+}
+
+/// The smallest space that is given as large a journal by default as one of `space_bytes`.
+pub(crate) fn least_with_journal_like(config: &Config, space_bytes: u64) -> u64 {
+    match default_journal(config, space_bytes) {
+        LEAST_DEFAULT_BYTES => 0,
+        journal => journal * SPACE_PART,
+    }
+}
+
+/// Takes the units of a journal with so many copies, for a space of `space_bytes`: of `bytes`, or as large as the pool makes it.
 pub(crate) fn allot_journal(
     config: &mut Config,
     path: &str,
     copies: u8,
     enclosure_aware: bool,
     bytes: Option<u64>,
+    space_bytes: u64,
 ) -> Result<Vec<RowRecord>, PoolError> {
     let chosen = Chosen::of(config, copies.into(), enclosure_aware);
-    let fast = config.disks.values().any(|disk| disk.usage == Usage::Journal || disk.media == Media::Ssd);
-    let wanted = bytes.unwrap_or(if fast { DEFAULT_FAST_BYTES } else { DEFAULT_BYTES });
+    let usual = default_journal(config, space_bytes);
+    // Where the disks have no room for the default, they may have it for less.
+    let smaller = |size: &u64| (bytes.is_none() && *size > LEAST_DEFAULT_BYTES).then(|| (size / 2).max(LEAST_DEFAULT_BYTES));
     let ranks = |disk: &DiskRecord| chosen.ranks.get(&disk.index).copied();
     // Where not enough of the disks have room side by side, fewer of them may have it.
-    for columns in (1..=chosen.most_columns.clamp(1, MOST_COLUMNS) as u16).rev() {
+    let columns = (1..=chosen.most_columns.clamp(1, MOST_COLUMNS) as u16).rev();
+    let sizes = std::iter::successors(Some(bytes.unwrap_or(usual)), smaller);
+    for (wanted, columns) in sizes.flat_map(|size| columns.clone().map(move |columns| (size, columns))) {
         let most = match bytes {
             Some(_) => u64::MAX,
             None => chosen.default_bytes(config, copies.into(), columns.into()),
         };
+        if bytes.is_none() && columns > 1 && wanted.min(most) < LEAST_DEFAULT_BYTES * u64::from(columns) {
+            continue;
+        }
         let plan = Plan::new(copies, columns, wanted, most);
         let mut rows = Vec::new();
         while (rows.len() as u64) < plan.rows {
@@ -162,13 +194,23 @@ pub(crate) fn allot_journal(
         }
         rows.iter().for_each(|row| config.release(row));
     }
-    Err(PoolError::new(
-        PoolErrorKind::NoSpace,
-        format!(
-            "the journal of space {path} does not fit: {} on each of {copies} disks are needed; add disks, attach the missing ones, give space back or choose a smaller journal",
-            ByteSize(Plan::new(copies, 1, wanted, u64::MAX).bytes()),
+    Err(match bytes {
+        Some(bytes) => PoolError::new(
+            PoolErrorKind::NoSpace,
+            format!(
+                "space {path}: a journal of {} in {copies} copies, each on other disks, does not fit; add disks, attach the missing ones, free room or choose a smaller journal",
+                ByteSize(bytes)
+            ),
+        )
+        .about("journal_bytes"),
+        None => PoolError::new(
+            PoolErrorKind::NoSpace,
+            format!(
+                "the journal of space {path} does not fit: even the smallest takes {} on each of {copies} disks; add disks, attach the missing ones or free room",
+                ByteSize(LEAST_DEFAULT_BYTES)
+            ),
         ),
-    ))
+    })
 }
 
 /// Whether a row can be part of a journal. While a space changes its shape, its journal has as many copies as the old or the
@@ -221,8 +263,11 @@ pub(crate) fn renewed_journal<'a>(
     let path = format!("{}/{}", config.name.as_ref().map(ToString::to_string).unwrap_or_default(), space.name);
     let held = Some(bytes_of(old.into_iter())).filter(|held| *held >= LEAST_JOURNAL.bytes());
     let aware = space.enclosure_aware;
-    match allot_journal(config, &path, copies, aware, bytes.or(held)) {
-        Err(full) if bytes.is_none() && held.is_some() => allot_journal(config, &path, copies, aware, None).map_err(|_| full),
+    let size = space.size_bytes;
+    match allot_journal(config, &path, copies, aware, bytes.or(held), size) {
+        Err(full) if bytes.is_none() && held.is_some() => {
+            allot_journal(config, &path, copies, aware, None, size).map_err(|_| full)
+        }
         allotted => allotted,
     }
 }
@@ -239,15 +284,17 @@ impl SpaceRows {
 pub(crate) fn check_journal(path: &str, shape: &Shape, bytes: u64) -> Result<(), PoolError> {
     if shape.layout.parity() == 0 {
         return Err(PoolError::invalid(format!(
-            "space {path} is a {} and has no journal: leave the journal's size out, or choose parity",
+            "space {path} is a {} and has no journal: leave out the journal size, or choose parity",
             shape.layout
-        )));
+        ))
+        .about("journal_bytes"));
     }
     if !(LEAST_JOURNAL.bytes()..=MOST_JOURNAL.bytes()).contains(&bytes) {
         return Err(PoolError::invalid(format!(
             "space {path} cannot have a journal of {}: choose a size from {LEAST_JOURNAL} to {MOST_JOURNAL}",
-            ByteSize(bytes)
-        )));
+            ByteSize(bytes).beside(if bytes < LEAST_JOURNAL.bytes() { LEAST_JOURNAL } else { MOST_JOURNAL })
+        ))
+        .about("journal_bytes"));
     }
     Ok(())
 }
@@ -362,9 +409,8 @@ impl Pool {
         }
         let [before, now] = [bytes_of(old.iter().map(|(_, row)| row)), bytes_of(new.iter())].map(ByteSize);
         if bytes.is_none() && now < before {
-            let cause =
-                format!("its journal has {now} and no longer {before}: on the disks that may have it there was no room for more");
-            let next = "add disks or give space back, and choose a size with 'holdfast space set --journal'";
+            let cause = format!("its journal has {now} and no longer {before}: the disks that can hold it had no room for more");
+            let next = "add disks or free room, then choose a size with 'holdfast space set --journal'";
             self.emit(Severity::Warning, format!("space {path}"), cause, next);
         }
         Ok(Some(old.into_iter().map(|(_, row)| FreedRow::new(self.clone(), row)).collect()))

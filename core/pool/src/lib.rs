@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!  pool.rs      what an owner does: disks and rows                                     spaces.rs: making and resizing spaces
-//!  import.rs    how a pool comes into being: created, or found and imported
+//!  import.rs    how a pool comes into being: created, or found and imported             promise.rs: whose its disks are
 //!  commit.rs    one change at a time, on a majority of the disks before it counts      quorum.rs: who is a majority
 //!  log.rs       the metadata log of one disk: checkpoints and records                   codec.rs: changes as bytes
 //!  config.rs    the configuration itself, and the changes it knows                      extents.rs: free units
@@ -16,8 +16,8 @@
 //!  moves.rs     rows and slabs that move, another shape                                 capacity.rs: what it could hold
 //!  balance.rs   which slabs would make the use of disks even                            evacuation.rs: what would empty a disk
 //!  status.rs    how a pool is                                                         features.rs: what not every version knows
-//!  removal.rs   disks that leave for good
-//!  salvage.rs   a pool put together again from the heads of its slabs
+//!  removal.rs   disks that leave for good                                             audit.rs: labels and logs mended in use
+//!  refusal.rs   why it takes no changes                                                salvage.rs: a pool put together again from the heads of its slabs
 //! ```
 //!
 //! Invariant: a change that was answered is found again by every import that assembles a quorum, and a disk that missed
@@ -26,6 +26,7 @@
 mod admission;
 mod allot;
 mod area;
+mod audit;
 mod balance;
 mod capacity;
 mod codec;
@@ -44,9 +45,13 @@ mod journal;
 mod label;
 mod log;
 mod moves;
+mod outdated;
+mod place;
 mod pool;
+mod promise;
 mod quorum;
 mod reading;
+mod refusal;
 mod removal;
 mod room;
 mod salvage;
@@ -57,6 +62,7 @@ mod status;
 
 pub use allot::row_raw_bytes;
 pub use area::{Area, LARGEST_DISK_BYTES, SMALLEST_DISK_BYTES, UNIT_BYTES};
+pub use audit::Audit;
 pub use balance::{Balance, DiskUse, SlabMove};
 pub use capacity::{Capacity, Limit, RoomUse};
 pub use config::{Change, Config, DiskRecord, LossPolicy, RowRecord, SlabPlace, SpaceRecord, SpaceRows};
@@ -71,4 +77,5 @@ pub use journal::{JOURNAL_CHUNK, JournalPlan, LEAST_JOURNAL, MOST_JOURNAL};
 pub use pool::{DiskChange, FreedRow, Pool, SpaceSpec};
 pub use salvage::{ChunkCounts, JournalFound, Salvage, SalvagedDisk, SalvagedSpace};
 pub use scan::{Candidate, DiskInfo, FoundPool, Member, Scan, scan};
+pub use spaces::check_space_size;
 pub use status::{DiskCounts, DiskStatus, Judgement, PoolStatus};

@@ -6,8 +6,12 @@
 //! ```
 //!
 //! A checkpoint goes into the half not in use and is durable before the other half is given up and a record follows it,
-//! so one half is whole at any time. A record continues the log only if its sequence is the next one, its generation not
+//! so one half is whole at any time. Behind the last block of the half in use stands a block of zeros: a log that ends otherwise is damaged
+//! there, and one that ends so and is short was set back to an older state. A record continues the log only if its sequence is the next one, its generation not
 //! lower, and its frame carries the checksum of the payload before it: leftovers of an earlier use of the half never fit.
+//!
+//! An owner begins with a checkpoint of its own, in the half that the owner before it does not use: a record which that one
+//! still sends does not reach what this one writes.
 
 use std::sync::Arc;
 
@@ -35,16 +39,27 @@ pub struct Tip {
     previous: u32,
 }
 
+impl Tip {
+    /// Whether a record continues the log that ends here.
+    fn precedes(&self, header: &Header) -> bool {
+        let frame = &header.frame;
+        frame.position.sequence == self.position.sequence + 1
+            && frame.position.generation >= self.position.generation
+            && frame.previous == self.previous
+    }
+}
+
 /// The metadata log of a disk that is open for appending.
 pub struct DiskLog {
-    device: Arc<dyn Device>,
-    area: Area,
-    pool: Uuid,
-    disk: Uuid,
+    /// Where it is.
+    pub place: LogPlace,
     tip: Option<Tip>,
+    /// Whether this owner wrote the checkpoint that it stands on.
+    own: bool,
 }
 
 /// A log whose place is known.
+#[derive(Clone)]
 pub struct LogPlace {
     /// The disk.
     pub device: Arc<dyn Device>,
@@ -66,7 +81,8 @@ impl LogPlace {
     pub async fn find_tip(&self) -> Option<Tip> {
         let mut best: Option<Tip> = None;
         for half in 0..2 {
-            if let Some(tip) = self.half_tip(half).await
+            let limit = self.area.log_half(half) + self.area.log_half_bytes();
+            if let Some(tip) = self.half_tip(half, limit).await
                 && best.is_none_or(|known| tip.position > known.position)
             {
                 best = Some(tip);
@@ -91,6 +107,69 @@ impl LogPlace {
             offset += header.total_bytes();
         }
         Some(payloads)
+    }
+
+    /// Whether a log ends at `tip` as it was left: what follows there is zeros.
+    pub async fn ends_in_order(&self, tip: &Tip) -> bool {
+        let limit = self.area.log_half(tip.half) + self.area.log_half_bytes();
+        if tip.end + BLOCK_BYTES > limit {
+            return true;
+        }
+        read(&self.device, tip.end, BLOCK_BYTES).await.is_some_and(|block| block.iter().all(|byte| *byte == 0))
+    }
+
+    /// Whether nothing stands between the end of a log as it is and the end that it had: so it is where the disk was set back.
+    pub async fn is_empty_between(&self, shown: &Tip, known: &Tip) -> bool {
+        let end = known.end.max(shown.end + BLOCK_BYTES);
+        shown.half == known.half
+            && read(&self.device, shown.end, end - shown.end).await.is_some_and(|gap| gap.iter().all(|byte| *byte == 0))
+    }
+
+    /// The last change that any whole block of the two halves names: what the disk held once, be its log damaged before that or not.
+    pub async fn furthest(&self) -> Option<Position> {
+        let mut best = None;
+        for half in 0..2 {
+            let start = self.area.log_half(half);
+            let end = start + self.area.log_half_bytes();
+            let mut offset = start;
+            while offset < end {
+                let len = (end - offset).min(PIECE_BYTES as u64);
+                // What cannot be read as a whole is looked at block by block.
+                match read(&self.device, offset, len).await {
+                    Some(piece) => best = best.max(self.last_in(&piece, offset)),
+                    None => {
+                        for at in (offset..offset + len).step_by(BLOCK_BYTES as usize) {
+                            if let Some(block) = read(&self.device, at, BLOCK_BYTES).await {
+                                best = best.max(self.last_in(&block, at));
+                            }
+                        }
+                    }
+                }
+                offset += len;
+            }
+        }
+        best
+    }
+
+    fn last_in(&self, bytes: &[u8], offset: u64) -> Option<Position> {
+        let blocks = bytes.chunks_exact(BLOCK_BYTES as usize).zip((offset..).step_by(BLOCK_BYTES as usize));
+        let own = blocks.filter_map(|(block, at)| {
+            let header = Frame::open(block).ok()?;
+            let own = self.owns(&header, Kind::Record, at) || self.owns(&header, Kind::Checkpoint, at);
+            own.then_some(header.frame.position)
+        });
+        own.max()
+    }
+
+    /// Whether the log still ends where it was found to end.
+    pub async fn ends_at(&self, tip: &Tip) -> bool {
+        let Some(header) = self.checkpoint_header(tip.half).await else { return false };
+        if header.total_bytes() != tip.checkpoint_bytes || header.frame.position > tip.position {
+            return false;
+        }
+        let limit = self.area.log_half(tip.half) + self.area.log_half_bytes();
+        let next = Window::default().record(self, tip.end, limit).await;
+        next.is_none_or(|(header, _)| !tip.precedes(&header))
     }
 
     fn owns(&self, header: &Header, kind: Kind, offset: u64) -> bool {
@@ -129,9 +208,17 @@ impl LogPlace {
         sum.value() == header.payload_crc
     }
 
-    async fn half_tip(&self, half: usize) -> Option<Tip> {
+    /// Whether the log is whole up to `tip`, and nothing stands in the half that is not in use.
+    pub async fn holds(&self, tip: &Tip) -> bool {
+        let Some(header) = self.checkpoint_header(tip.half).await else { return false };
+        self.checkpoint_header(1 - tip.half).await.is_none()
+            && self.half_tip(tip.half, tip.end).await.is_some_and(|found| found == *tip)
+            && self.checkpoint_pieces(tip.half, &header, |_| {}).await
+    }
+
+    /// Where a half ends, which is looked at up to `limit`.
+    async fn half_tip(&self, half: usize, limit: u64) -> Option<Tip> {
         let start = self.area.log_half(half);
-        let limit = start + self.area.log_half_bytes();
         let header = self.checkpoint_header(half).await?;
         let mut tip = Tip {
             position: header.frame.position,
@@ -142,14 +229,10 @@ impl LogPlace {
         };
         let mut window = Window::default();
         while let Some((header, _)) = window.record(self, tip.end, limit).await {
-            let frame = &header.frame;
-            let follows = frame.position.sequence == tip.position.sequence + 1
-                && frame.position.generation >= tip.position.generation
-                && frame.previous == tip.previous;
-            if !follows {
+            if !tip.precedes(&header) {
                 break;
             }
-            tip.position = frame.position;
+            tip.position = header.frame.position;
             tip.end += header.total_bytes();
             tip.previous = header.payload_crc;
         }
@@ -182,7 +265,12 @@ impl Window {
         let held = offset >= self.start && offset + len <= self.start + self.bytes.len() as u64;
         if !held {
             let want = len.max(SCAN_BYTES).min(limit - offset);
-            self.bytes = read(&place.device, offset, want).await?.to_vec();
+            // A block behind the log that cannot be read does not matter.
+            let window = match read(&place.device, offset, want).await {
+                Some(window) => window,
+                None => read(&place.device, offset, len).await?,
+            };
+            self.bytes = window.to_vec();
             self.start = offset;
         }
         let at = (offset - self.start) as usize;
@@ -212,8 +300,12 @@ impl Checkpoint {
 impl DiskLog {
     /// Opens the log of a disk for appending. Without a tip it is empty until its first checkpoint.
     pub fn new(place: LogPlace, tip: Option<Tip>) -> Self {
-        let LogPlace { device, area, pool, disk } = place;
-        Self { device, area, pool, disk, tip }
+        Self { place, tip, own: false }
+    }
+
+    /// Where it ends.
+    pub fn tip(&self) -> Option<Tip> {
+        self.tip
     }
 
     /// The last change that the disk holds.
@@ -223,12 +315,12 @@ impl DiskLog {
 
     /// Whether a record of `payload_len` bytes can be appended without a checkpoint before it.
     pub fn has_room(&self, payload_len: usize) -> bool {
-        let Some(tip) = self.tip else { return false };
-        let start = self.area.log_half(tip.half);
+        let Some(tip) = self.tip.filter(|_| self.own) else { return false };
+        let start = self.place.area.log_half(tip.half);
         let end = tip.end + record_bytes(payload_len);
         let records = end - start - tip.checkpoint_bytes;
         let most_records = tip.checkpoint_bytes.max(LEAST_RECORD_BYTES).max(record_bytes(payload_len));
-        end <= start + self.area.log_half_bytes() && records <= most_records
+        end <= start + self.place.area.log_half_bytes() && records <= most_records
     }
 
     /// Whether a checkpoint of `payload_len` bytes, with a record behind it, fits a half of this disk.
@@ -238,48 +330,56 @@ impl DiskLog {
 
     /// Writes the whole configuration, as it is at `position`, into the half not in use.
     pub async fn checkpoint(&mut self, position: Position, checkpoint: &Checkpoint) -> Result<(), IoError> {
-        if !Self::fits(&self.area, checkpoint.len) {
+        if !Self::fits(&self.place.area, checkpoint.len) {
             return Err(too_small("the pool's configuration"));
         }
         let half = self.tip.map_or(0, |tip| 1 - tip.half);
-        let start = self.area.log_half(half);
+        let start = self.place.area.log_half(half);
         let mut offset = start + BLOCK_BYTES;
         for pieces in checkpoint.pieces.chunks(4) {
             let writes = pieces.iter().map(|piece| {
-                let write = self.device.write(offset, piece.clone(), Durability::Cached);
+                let write = self.place.device.write(offset, piece.clone(), Durability::Cached);
                 offset += piece.len() as u64;
                 write
             });
             try_join_all(writes.collect::<Vec<_>>()).await?;
         }
-        self.device.flush().await?;
+        if offset < start + self.place.area.log_half_bytes() {
+            self.place.device.write(offset, IoSlice::padded(&[0; BLOCK_BYTES as usize]), Durability::Cached).await?;
+        }
+        self.place.device.flush().await?;
         let frame = self.frame(Kind::Checkpoint, start, position, 0);
         let header = frame.seal_detached(checkpoint.len, checkpoint.crc).freeze();
-        self.device.write(start, header, Durability::Durable).await?;
+        self.place.device.write(start, header, Durability::Durable).await?;
         // Were the older half left, a later loss of this one would bring it back as if it were the last word.
         let older = IoSlice::padded(&[0; BLOCK_BYTES as usize]);
-        self.device.write(self.area.log_half(1 - half), older, Durability::Durable).await?;
+        self.place.device.write(self.place.area.log_half(1 - half), older, Durability::Durable).await?;
         let checkpoint_bytes = BLOCK_BYTES + (checkpoint.len as u64).next_multiple_of(BLOCK_BYTES);
         self.tip = Some(Tip { position, half, checkpoint_bytes, end: start + checkpoint_bytes, previous: checkpoint.crc });
+        self.own = true;
         Ok(())
     }
 
     /// Appends a record, durably. There must be room for it.
     pub async fn append(&mut self, position: Position, payload: &[u8]) -> Result<(), IoError> {
         let tip = self.tip.expect("a log begins with a checkpoint");
-        if tip.end + record_bytes(payload.len()) > self.area.log_half(tip.half) + self.area.log_half_bytes() {
+        let area = &self.place.area;
+        if tip.end + record_bytes(payload.len()) > area.log_half(tip.half) + area.log_half_bytes() {
             return Err(too_small("the record"));
         }
         let frame = self.frame(Kind::Record, tip.end, position, tip.previous);
-        let block = frame.seal(payload).freeze();
+        let block = frame.seal(payload);
         let end = tip.end + block.len() as u64;
-        self.device.write(tip.end, block, Durability::Durable).await?;
+        let room = end < area.log_half(tip.half) + area.log_half_bytes();
+        let mut ended = IoBuf::zeroed(block.len() + if room { BLOCK_BYTES as usize } else { 0 });
+        ended[..block.len()].copy_from_slice(&block);
+        self.place.device.write(tip.end, ended.freeze(), Durability::Durable).await?;
         self.tip = Some(Tip { position, end, previous: crc32c(payload), ..tip });
         Ok(())
     }
 
     fn frame(&self, kind: Kind, offset: u64, position: Position, previous: u32) -> Frame {
-        Frame { kind, pool: self.pool, disk: self.disk, offset, position, previous }
+        Frame { kind, pool: self.place.pool, disk: self.place.disk, offset, position, previous }
     }
 }
 

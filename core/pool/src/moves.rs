@@ -51,7 +51,7 @@ impl Pool {
             PoolError::new(
                 PoolErrorKind::NoSpace,
                 format!(
-                    "pool {} has no room to move a row of space {}: it needs {} on each of {} other disks, {fitting} have it; add disks or give space back",
+                    "pool {} has no room to move a row of space {}: it needs {} on each of {} other disks, and {fitting} have it; add disks or free room",
                     self.name(),
                     record.name,
                     ByteSize(u64::from(units) * UNIT_BYTES),
@@ -167,7 +167,7 @@ impl Pool {
             PoolError::new(
                 PoolErrorKind::NoSpace,
                 format!(
-                    "pool {} cannot rebuild a slab: no disk in service that has none of its row{} has {} free; add a disk or give space back",
+                    "pool {} cannot rebuild a slab: no disk in service without a slab of its row{} has {} free; add a disk or give space back",
                     self.name(),
                     if enclosure_aware { " and is in an enclosure that may hold it" } else { "" },
                     ByteSize(u64::from(row.slab_units) * UNIT_BYTES)
@@ -201,7 +201,8 @@ impl Pool {
         if !can_hold(&shape, shaped.chunk_bytes) {
             return Err(PoolError::invalid(format!(
                 "space {path}: a row of {shape} cannot hold its chunks of {chunk}: choose more columns or a larger interleave"
-            )));
+            ))
+            .about("columns"));
         }
         if is_large(&shape, shaped.chunk_bytes) {
             self.check_feature(&format!("space {path} cannot keep its chunks of {chunk} as {shape}"), Feature::LargeSlabs)?;
@@ -212,7 +213,7 @@ impl Pool {
         let has_journal = {
             let state = self.state();
             Shape::choose(shape.layout, Some(shape.columns), Some(shape.interleave), eligible(&state.config))
-                .map_err(|error| PoolError::invalid(format!("space {path}: {error}")))?;
+                .map_err(|error| PoolError::invalid(format!("space {path}: {error}")).about(error.parameter()))?;
             if shaped.enclosure_aware {
                 enclosures::check(&state.config, &path, &shape)?;
             }
@@ -334,11 +335,17 @@ pub(crate) fn rank_for_move(disk: &DiskRecord, without: &[u16], avoided: &BTreeS
     rank.map(|rank| rank + 2 * u8::from(avoided.contains(&disk.index)))
 }
 
+/// A slab that gets another place is to be filled from the others: what all of it has missed is marked there beforehand.
+fn stale_at(space: u32, chunk: u32, slab: usize) -> Change {
+    Change::Stale { space, chunk, slab: slab as u16, stale: true }
+}
+
 /// The changes that give a slab of a row another place. It is stale there if it was before, as all others.
 fn with_slab_at(space: u32, chunk: u32, old: &RowRecord, slab: usize, place: SlabPlace) -> Vec<Change> {
     let mut row = old.clone();
     let was_stale = |(index, known): (usize, &SlabPlace)| {
-        known.stale().then_some(Change::Stale { space, chunk, slab: index as u16, stale: true })
+        let moves = index == slab;
+        known.stale().then(|| if moves { stale_at(space, chunk, slab) } else { known.standing(space, chunk, index) })
     };
     let stale: Vec<Change> = old.slabs.iter().enumerate().filter_map(was_stale).collect();
     row.slabs.iter_mut().for_each(|known| *known = SlabPlace::new(known.disk(), known.unit()));

@@ -1,24 +1,26 @@
 //! What an owner does with a pool: its disks and the rows of its spaces.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
-use holdfast_device::{Device, IoError};
+use holdfast_device::Device;
 use holdfast_model::{ByteSize, DiskState, Media, Name, Place, Provisioning, Shape, Usage, Uuid};
 
 use crate::allot::allot;
 use crate::area::Area;
 use crate::commit::{Batch, Committer, Guard, OutageMark};
-use crate::config::{Change, Config, DiskRecord, MAX_DISKS, RowRecord, SpaceRecord};
+use crate::config::{Change, Config, DiskRecord, MAX_DISKS, RowRecord, SpaceRecord, UNKNOWN};
 use crate::disk::PoolDisk;
 use crate::event::{Env, Event, Severity};
 use crate::features::Features;
 use crate::frame::Position;
-use crate::import::{adopt, label_disk};
+use crate::import::adopt;
 use crate::journal::JOURNAL_CHUNK;
-use crate::label::Label;
 use crate::log::{Checkpoint, DiskLog, LogPlace};
+use crate::promise::{Shown, label_disk, shown};
+use crate::refusal::Refusal;
 use crate::room::check_room;
 use crate::scan::{Candidate, FoundPool, scan};
 use crate::status::Judgement;
@@ -35,15 +37,14 @@ pub struct Pool {
     pub(crate) committer: tokio::sync::Mutex<Committer>,
     pub(crate) pending: Mutex<VecDeque<Batch>>,
     pub(crate) position: Mutex<Position>,
-    refusal: Mutex<Option<Refusal>>,
+    /// When the last record was begun: whatever a disk was given before is older than its last record.
+    pub(crate) recorded: Mutex<Duration>,
+    pub(crate) refusal: Mutex<Option<Refusal>>,
+    /// Whether another owner has it.
+    pub(crate) lost: AtomicBool,
+    /// Behind the disk whose metadata was looked at last.
+    pub(crate) audited: AtomicU32,
     drawn: AtomicU64,
-}
-
-/// Why a pool takes no changes any more.
-struct Refusal {
-    why: String,
-    /// What to do about it, where the reason does not say so.
-    next_action: &'static str,
 }
 
 pub(crate) struct State {
@@ -119,11 +120,14 @@ impl Pool {
             name: config.name.clone().expect("a configuration with a name"),
             was_closed: config.closed,
             position: Mutex::new(committer.position),
+            recorded: Mutex::default(),
             state: Mutex::new(State { config, disks, judgements: BTreeMap::new() }),
             admin: tokio::sync::Mutex::new(()),
             committer: tokio::sync::Mutex::new(committer),
             pending: Mutex::default(),
             refusal: Mutex::default(),
+            lost: AtomicBool::new(false),
+            audited: AtomicU32::new(0),
             // No two generations draw the same ids, though they may be handed the same seed.
             drawn: AtomicU64::new(generation.wrapping_mul(1 << 32)),
         })
@@ -204,19 +208,6 @@ impl Pool {
         self.state().config.disks.get(&index).map(|record| record.state)
     }
 
-    /// Why it takes no changes, where it does not.
-    pub fn refusal(&self) -> Option<String> {
-        self.refusal.lock().expect("no panic while held").as_ref().map(|refusal| refusal.why.clone())
-    }
-
-    /// Refuses a change where it takes none, and says why and what to do.
-    pub(crate) fn check_open(&self) -> Result<(), PoolError> {
-        let refusal = self.refusal.lock().expect("no panic while held");
-        let Some(Refusal { why, next_action }) = refusal.as_ref() else { return Ok(()) };
-        let text = if next_action.is_empty() { why.clone() } else { format!("{why}; {next_action}") };
-        Err(PoolError::new(PoolErrorKind::ReadOnly, text))
-    }
-
     /// Tells its owner something.
     pub fn emit(&self, severity: Severity, object: String, cause: String, next_action: &str) {
         self.env.events.emit(Event { severity, object, cause, next_action: next_action.into() });
@@ -224,28 +215,6 @@ impl Pool {
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no panic while held")
-    }
-
-    pub(crate) fn refused(&self, what: &str) -> PoolError {
-        let unknown = || PoolError::new(PoolErrorKind::ReadOnly, format!("pool {} did not take the change of {what}", self.name));
-        self.check_open().err().unwrap_or_else(unknown)
-    }
-
-    pub(crate) fn refuse_changes(&self, why: &str) {
-        let way_out = self.way_out();
-        let mut refusal = self.refusal.lock().expect("no panic while held");
-        if refusal.is_none() {
-            *refusal = Some(Refusal { why: why.into(), next_action: way_out });
-            self.emit(Severity::Error, format!("pool {}", self.name), why.into(), way_out);
-        }
-    }
-
-    /// What to do about it where it takes no changes.
-    pub(crate) fn way_out(&self) -> &'static str {
-        match self.features().unknown_read_only() {
-            0 => "attach the missing disks, then export and import the pool",
-            _ => "use the later version to change it",
-        }
     }
 
     pub(crate) fn disk_label(&self, index: u16) -> String {
@@ -259,7 +228,7 @@ impl Pool {
     /// Takes a disk out of service, at once for readers, and durably when answered.
     pub async fn disk_out(&self, index: u16, state: DiskState, cause: &str) -> Result<(), PoolError> {
         // Queued first: who sees the disk out of service on another thread, and waits for the queue, finds the change there.
-        let answer = self.queue(vec![Change::DiskOut { disk: index, state }], Guard::NotRecorded(index));
+        let answer = self.queue(vec![Change::DiskOut { disk: index, state, holds: UNKNOWN }], Guard::NotRecorded(index));
         self.go_out(index, state, cause);
         self.answered(answer).await?;
         if self.state().config.disks.get(&index).is_some_and(|record| record.state == DiskState::Online) {
@@ -399,7 +368,8 @@ impl Pool {
             (state.config.next_disk, Checkpoint::new(&state.config.checkpoint()))
         };
         if usize::from(MAX_DISKS - next) < disks.len() {
-            return Err(PoolError::invalid(format!("pool {} has had {next} disks and takes {MAX_DISKS} in all", self.name)));
+            let message = format!("pool {} has had {next} disks, and a pool can have {MAX_DISKS} over its lifetime", self.name);
+            return Err(PoolError::invalid(message).about("disks"));
         }
         refuse_twice(&disks)?;
         let mut added = Vec::new();
@@ -409,7 +379,8 @@ impl Pool {
                 return Err(PoolError::invalid(format!(
                     "disk {} is too small for the configuration of pool {}: add a larger one",
                     candidate.info.path, self.name
-                )));
+                ))
+                .about("disks"));
             }
             if let Some(member) = self.member_on(&candidate).await {
                 return Err(PoolError::invalid(format!(
@@ -417,7 +388,8 @@ impl Pool {
                     candidate.info.path,
                     self.name,
                     self.disk_label(member)
-                )));
+                ))
+                .about("disks"));
             }
             let record = new_record(next, self.draw_uuid(), &candidate, &area);
             next += 1;
@@ -427,7 +399,7 @@ impl Pool {
             let place = LogPlace { device: candidate.device.clone(), area: *area, pool: self.id, disk: record.id };
             let mut log = DiskLog::new(place, None);
             log.checkpoint(committer.position, &checkpoint).await?;
-            self.label(&candidate.device, record.id, area, committer.position.generation).await?;
+            label_disk(&candidate.device, area, &self.own_label(record.id, area)).await?;
             committer.logs.insert(record.index, log);
         }
         {
@@ -448,12 +420,6 @@ impl Pool {
             }
         }
         Ok(())
-    }
-
-    /// Writes the labels of a member.
-    async fn label(&self, device: &Arc<dyn Device>, disk: Uuid, area: &Area, promised: u64) -> Result<(), IoError> {
-        let features = self.features();
-        label_disk(device, area, &Label { pool: self.id, disk, disk_bytes: area.disk_bytes, promised, features }).await
     }
 
     /// The member that a candidate is, whatever its name.
@@ -500,10 +466,10 @@ impl Pool {
         let disk = self.pool_disks().into_iter().find(|disk| disk.id == member.id).ok_or_else(stranger)?;
         if member.area != disk.area {
             return Err(PoolError::invalid(format!(
-                "disk {} has {} now and had {} in pool {}: give it its size back, or wipe it and add it anew",
+                "disk {} has {} now and had {} in pool {}: restore its size, or wipe it and add it again",
                 info.path,
-                ByteSize(member.area.disk_bytes),
-                ByteSize(disk.area.disk_bytes),
+                ByteSize(member.area.disk_bytes).beside(ByteSize(disk.area.disk_bytes)),
+                ByteSize(disk.area.disk_bytes).beside(ByteSize(member.area.disk_bytes)),
                 self.name
             )));
         }
@@ -516,11 +482,16 @@ impl Pool {
         };
         if let Some(what) = elsewhere {
             return Err(PoolError::damaged(format!(
-                "disk {} has {what} that pool {} has not, since one of them was imported with force without the other: wipe the disk and add it anew if they are not wanted",
+                "disk {} has {what} that pool {} does not have, because one was imported with force without the other: wipe the disk and add it again if you do not want them",
                 info.path, self.name
             )));
         }
         self.take_back(&disk, device, &info).await
+    }
+
+    fn record_of(&self, disk: &PoolDisk) -> Result<DiskRecord, PoolError> {
+        let record = self.state().config.disks.get(&disk.index).cloned();
+        record.ok_or_else(|| PoolError::damaged(format!("disk {} has no record", disk.id)))
     }
 
     /// Puts a disk back in service behind `device`: its log is brought up to date first, then it votes again.
@@ -531,34 +502,66 @@ impl Pool {
         info: &crate::scan::DiskInfo,
     ) -> Result<(), PoolError> {
         self.disk_out(disk.index, DiskState::Missing, "it is being attached again").await?;
+        let label = self.own_label(disk.id, &disk.area);
+        if let Shown::Later(generation) = shown(&device, &disk.area, &label).await {
+            return Err(PoolError::new(
+                PoolErrorKind::Conflict,
+                format!(
+                    "disk {} was promised to an import of pool {} as generation {generation}, and here it is generation {}: export the pool here, and import it with this disk attached",
+                    info.path, self.name, label.promised
+                ),
+            ));
+        }
+        let place = LogPlace { device: device.clone(), area: disk.area, pool: self.id, disk: disk.id };
+        let tip = place.find_tip().await;
+        let known = self.record_of(disk)?;
+        let outdated = self.is_outdated(&known, &place, tip).await;
+        if outdated {
+            self.refuse_needed(&known, &info.path)?;
+            // Before its label and its log tell of now: after a crash nothing else would say what it was.
+            self.commit(vec![Change::DiskOutdated(disk.index)], Guard::None).await?;
+        }
         let mut committer = self.committer.lock().await;
         self.drain(&mut committer).await;
         self.check_open()?;
-        let (record, checkpoint) = {
-            let state = self.state();
-            (state.config.disks.get(&disk.index).cloned(), Checkpoint::new(&state.config.checkpoint()))
+        let known = self.record_of(disk)?;
+        let checkpoint = Checkpoint::new(&self.state().config.checkpoint());
+        let told = known.place.clone().or_else(|| info.place.clone());
+        let record = DiskRecord {
+            path: info.path.clone(),
+            place: told,
+            state: DiskState::Online,
+            voting: true,
+            holds: Position::default(),
+            ..known
         };
-        let known = record.ok_or_else(|| PoolError::damaged(format!("disk {} has no record", disk.id)))?;
-        let record = DiskRecord { path: info.path.clone(), state: DiskState::Online, voting: true, ..known };
-        let place = LogPlace { device: device.clone(), area: disk.area, pool: self.id, disk: disk.id };
-        let tip = place.find_tip().await;
         let mut log = DiskLog::new(place, tip);
         log.checkpoint(committer.position, &checkpoint).await?;
-        self.label(&device, disk.id, &disk.area, committer.position.generation).await?;
+        label_disk(&device, &disk.area, &label).await?;
         committer.logs.insert(disk.index, log);
         disk.come_back(device);
         let outages = disk.outages();
         drop(committer);
         let guard = Guard::StillIn(Arc::new(OutageMark { disk: disk.clone(), outages }));
         if !self.commit(vec![Change::Disk(record)], guard).await? {
-            return Err(PoolError::new(PoolErrorKind::Io, format!("disk {} went out again while it was taken back", info.path)));
+            return Err(PoolError::new(
+                PoolErrorKind::Io,
+                format!("disk {} failed again while it was brought back into service", info.path),
+            ));
         }
-        self.emit(
-            Severity::Info,
-            format!("disk {}", self.disk_label(disk.index)),
-            "back in service; what it missed is being copied".into(),
-            "",
-        );
+        let object = format!("disk {}", self.disk_label(disk.index));
+        match outdated {
+            false => self.emit(Severity::Info, object, "back in service; the writes it missed are being copied".into(), ""),
+            true => {
+                let cause = "back in service with an older state than it had in this pool; all its data is copied again";
+                self.emit(
+                    Severity::Warning,
+                    object,
+                    cause.into(),
+                    "find out what set the disk back: a restored image, or a swapped disk",
+                );
+            }
+        }
         Ok(())
     }
 
@@ -567,7 +570,7 @@ impl Pool {
         let _admin = self.admin.lock().await;
         self.commit(vec![Change::Closed], Guard::None).await?;
         let why = format!("pool {} is exported: import it first", self.name);
-        *self.refusal.lock().expect("no panic while held") = Some(Refusal { why, next_action: "" });
+        self.refuse(Refusal { why, next_action: "", is_over: true, reopens: false });
         Ok(())
     }
 
@@ -576,7 +579,7 @@ impl Pool {
         let _admin = self.admin.lock().await;
         let _committer = self.committer.lock().await;
         let why = format!("pool {} is destroyed", self.name);
-        *self.refusal.lock().expect("no panic while held") = Some(Refusal { why, next_action: "" });
+        self.refuse(Refusal { why, next_action: "", is_over: true, reopens: false });
         let mut failed = Vec::new();
         for disk in self.pool_disks().into_iter().filter(|disk| disk.in_service()) {
             if let Some(device) = disk.device()
@@ -606,7 +609,8 @@ pub(crate) fn refuse_twice(disks: &[Candidate]) -> Result<(), PoolError> {
             return Err(PoolError::invalid(format!(
                 "disk {} is named twice, the first time as {}: name it once",
                 candidate.info.path, other.info.path
-            )));
+            ))
+            .about("disks"));
         }
     }
     Ok(())
@@ -626,6 +630,7 @@ pub(crate) fn new_record(index: u16, id: Uuid, candidate: &Candidate, area: &Are
         disk_bytes: area.disk_bytes,
         state: DiskState::Online,
         voting: true,
+        holds: Position::default(),
     }
 }
 

@@ -62,8 +62,7 @@ fn why(name: &str, flags: u64) -> String {
 pub(crate) fn adopt_for_reading(env: Env, found: FoundPool, flags: u64) -> Result<Arc<Pool>, PoolError> {
     let why = why(&found.name(), flags);
     if !found.config.closed {
-        let more =
-            "; it was not closed in good order, and to bring it in step would be a change: import and export it there first";
+        let more = "; it was not exported, and a resync would change it: import and export it there first";
         return Err(PoolError::new(PoolErrorKind::ReadOnly, why + more));
     }
     let FoundPool { id, mut config, position, members, .. } = found;
@@ -79,7 +78,7 @@ pub(crate) fn adopt_for_reading(env: Env, found: FoundPool, flags: u64) -> Resul
         let device = devices.get(&record.id).filter(|_| record.state == DiskState::Online).cloned();
         disks.insert(record.index, Arc::new(PoolDisk::new(record.index, record.id, area, device, env.clock.clone())));
     }
-    let pool = Pool::assemble(env, id, config, disks, Committer { logs: BTreeMap::new(), position });
+    let pool = Pool::assemble(env, id, config, disks, Committer::new(BTreeMap::new(), position));
     pool.refuse_changes(&why);
     Ok(pool)
 }

@@ -32,7 +32,7 @@ impl Pool {
         if !self.commit(vec![Change::DiskGone(known.index)], Guard::None).await? {
             return Err(PoolError::new(
                 PoolErrorKind::Conflict,
-                format!("disk {label} of pool {} got slabs meanwhile: try again", self.name()),
+                format!("disk {label} of pool {} got slabs in the meantime: try again", self.name()),
             ));
         }
         self.committer.lock().await.logs.remove(&known.index);
@@ -40,8 +40,8 @@ impl Pool {
         let Some(device) = device else { return Ok(false) };
         let wiped = crate::import::wipe(&device).await;
         if let Err(error) = &wiped {
-            let cause = format!("left pool {}, but its labels could not be wiped: {error}", self.name());
-            self.emit(Severity::Warning, format!("disk {label}"), cause, "wipe it before it is used anew");
+            let cause = format!("was removed from pool {}, but its labels could not be wiped: {error}", self.name());
+            self.emit(Severity::Warning, format!("disk {label}"), cause, "wipe it before you use it again");
         }
         Ok(wiped.is_ok())
     }
@@ -72,6 +72,9 @@ impl Pool {
             let spaces = held.keys().map(name).collect::<Vec<_>>().join(", ");
             let next = match disk.state {
                 DiskState::Online => format!("move them with 'holdfast disk evacuate {label}'"),
+                _ if held.keys().any(|space| has_lost_rows(config, *space, disk.index)) => {
+                    "some can only be read from it: attach it again, or give these spaces up with 'holdfast disk replace --give-up'".into()
+                }
                 _ => "rebuild them elsewhere with 'holdfast space repair', or attach the disk again".into(),
             };
             return refuse(format!("disk {label} of pool {} holds {slabs} slabs of {spaces}: {next} first", self.name()));
@@ -83,11 +86,18 @@ impl Pool {
             .collect();
         if !votes.carried(&others, true) {
             return refuse(format!(
-                "without disk {label} too few disks of pool {} would be left to decide for it: add or attach others first, or destroy the pool",
+                "without disk {label} pool {} would have no quorum: add or attach other disks first, or destroy the pool",
                 self.name()
             ));
         }
         Ok(())
+    }
+
+    /// Slabs that a disk holds.
+    pub fn slabs_on(&self, id: Uuid) -> usize {
+        let state = self.state();
+        let disk = state.config.disks.values().find(|disk| disk.id == id);
+        disk.map_or(0, |disk| slabs_by_space(&state.config, disk.index).values().sum())
     }
 
     /// What is done about lost disks.
@@ -107,6 +117,12 @@ impl Pool {
         self.check_feature("a policy for lost disks", Feature::Removal)?;
         self.commit(vec![Change::LossPolicy(policy)], Guard::None).await
     }
+}
+
+/// Whether a row of a space that has a slab on a disk cannot be read now.
+fn has_lost_rows(config: &Config, space: u32, disk: u16) -> bool {
+    let rows = config.spaces.get(&space).into_iter().flat_map(|space| space.rows.values());
+    rows.filter(|row| row.slabs.iter().any(|slab| slab.disk() == disk)).any(|row| !config.can_read(row))
 }
 
 /// How many slabs of each space a disk holds.

@@ -68,7 +68,7 @@ pub(crate) fn check_room(state: &State, spaces: u64, rows: &[(u64, Shape)]) -> R
     Err(PoolError::new(
         PoolErrorKind::NoSpace,
         format!(
-            "pool {} cannot keep a map of {}: its disk {} of {} has room for {}; replace that disk by a larger one, or make fewer or smaller spaces",
+            "pool {} cannot store a map of {}: its disk {} of {} has room for {}; replace that disk with a larger one, or create fewer or smaller spaces",
             state.config.name.as_ref().map(ToString::to_string).unwrap_or_default(),
             ByteSize(wanted),
             record.map(|record| record.label()).unwrap_or_default(),

@@ -149,7 +149,7 @@ impl Salvage {
             // A pool's own first change follows its first checkpoint at once; what has none is a salvage that was cut short.
             if found.position.sequence > 1 {
                 obstacle = Some(format!(
-                    "pool {} has metadata, on {} of its disks: import it, with force if too few of them are here; if that metadata is known to be wrong, wipe those disks, which leaves their slabs, and salvage again",
+                    "pool {} has metadata on {} of its disks: import it, with force if too few of them are present; if you know that this metadata is wrong, wipe those disks, which keeps their slabs, and salvage again",
                     found.name(),
                     found.members.len()
                 ));
@@ -162,7 +162,7 @@ impl Salvage {
             let Some(disk) = identity(&walk.slabs, id) else { continue };
             if members.iter().any(|member| member.id == disk) {
                 obstacle.get_or_insert(format!(
-                    "disk {} is a copy of another disk of the pool: take one of the two away",
+                    "disk {} is a copy of another disk of the pool: detach one of the two",
                     candidate.info.path
                 ));
                 continue;
@@ -172,14 +172,14 @@ impl Salvage {
             let (mine, strange): (Vec<Slab>, Vec<Slab>) = walk.slabs.into_iter().partition(own);
             if strange.iter().any(|slab| slab.facts.pool == id) {
                 doubts.push(format!(
-                    "disk {} was a member of the pool under another id before: what it held then is passed over",
+                    "disk {} was a member of the pool under another id before: its data from that time is ignored",
                     candidate.info.path
                 ));
             }
             let (area, found) = (area_of(&candidate, &mine)?, mine.len());
             if let Some(flags) = later_features(&candidate, &area, id).await {
                 obstacle.get_or_insert(format!(
-                    "disk {} says that the pool uses features of a later version, flags {flags:#x}, which {} does not know: use that version; if the label is known to be wrong, wipe the disk, which leaves its slabs, and salvage again",
+                    "disk {} says that the pool uses features of a later version, flags {flags:#x}, which {} does not know: use that version; if you know that the label is wrong, wipe the disk, which keeps its slabs, and salvage again",
                     candidate.info.path,
                     env!("CARGO_PKG_VERSION")
                 ));
@@ -187,7 +187,7 @@ impl Salvage {
             let mine: Vec<Slab> = mine.into_iter().filter(|slab| slab.lies_in(&area)).collect();
             if mine.len() < found {
                 doubts.push(format!(
-                    "disk {}: {} headers lie where no slab of the pool can be, and are passed over",
+                    "disk {}: {} headers are where no slab of the pool can be, and are ignored",
                     candidate.info.path,
                     found - mine.len()
                 ));
@@ -232,7 +232,7 @@ fn wanted(counts: &BTreeMap<Uuid, usize>, pool: Option<Uuid>) -> Result<Uuid, Po
             Err(PoolError::new(PoolErrorKind::NotFound, text))
         }
         (None, 1) => counts.keys().next().copied().ok_or_else(none_found),
-        (None, _) => Err(PoolError::invalid(format!("slabs of several pools were found: {}; say which one is wanted", list()))),
+        (None, _) => Err(PoolError::invalid(format!("slabs of several pools were found: {}; choose one of them", list()))),
     }
 }
 

@@ -104,7 +104,7 @@ impl Scan {
     /// Disks that cannot be used without others, and why.
     pub fn unusable(self) -> impl Iterator<Item = (Candidate, String)> {
         let why = |(pool, member): (Uuid, Member)| {
-            let why = format!("it belongs to pool {pool}, of which no whole configuration was found: attach more of its disks");
+            let why = format!("it belongs to pool {pool}, whose configuration was not found complete: attach more of its disks");
             (member.candidate, why)
         };
         self.damaged.into_iter().chain(self.strays.into_iter().map(why))
@@ -254,7 +254,7 @@ async fn look(candidate: Candidate) -> Look {
     let front = front_label(&device).await;
     let shrank = |label: &Label| label.disk_bytes > size;
     let shrank_text = |label: Label| {
-        format!("it was labelled with {} bytes and now has {size}: give the device its size back", label.disk_bytes)
+        format!("it was labelled with {} bytes and now has {size}: restore the size of the device", label.disk_bytes)
     };
     // A device may have grown since it was labelled, and a label at the front may be of another disk.
     let sizes = front.map(|label| label.disk_bytes).filter(|labelled| *labelled <= size).into_iter().chain([size]);
@@ -321,7 +321,7 @@ async fn assemble(id: Uuid, members: Vec<Member>) -> Result<(FoundPool, Misfits)
             let size = |member: &Member| config.disks.values().find(|record| record.id == member.id).map(|it| it.disk_bytes);
             let fits = |member: &Member| size(member).is_none_or(|bytes| bytes == member.area.disk_bytes);
             let (members, misfits): (Vec<_>, Vec<_>) = members.into_iter().partition(fits);
-            let why = |member: Member| (member.candidate, "it has another size than the pool remembers".to_string());
+            let why = |member: Member| (member.candidate, "its size differs from the one recorded in the pool".to_string());
             let misfits = misfits.into_iter().map(why).collect();
             return Ok((FoundPool { id, config, position: tip.position, members, duplicates, open_change, rivals }, misfits));
         }

@@ -43,12 +43,13 @@ impl Pool {
             check_room(&state, 1, &[])?;
             let config = &mut state.config;
             if config.spaces.values().any(|space| space.record.name == spec.name) {
-                return Err(PoolError::new(PoolErrorKind::Exists, format!("space {path} exists already: choose another name")));
+                let taken = format!("space {path} exists already: choose another name");
+                return Err(PoolError::new(PoolErrorKind::Exists, taken).about("name"));
             }
-            check_size(&path, spec.size_bytes)?;
+            check_space_size(&path, spec.size_bytes)?;
             spec.journal_bytes.map_or(Ok(()), |bytes| check_journal(&path, &spec.shape, bytes))?;
             Shape::choose(spec.shape.layout, Some(spec.shape.columns), Some(spec.shape.interleave), eligible(config))
-                .map_err(|error| PoolError::invalid(format!("space {path}: {error}")))?;
+                .map_err(|error| PoolError::invalid(format!("space {path}: {error}")).about(error.parameter()))?;
             if spec.enclosure_aware {
                 enclosures::check(config, &path, &spec.shape)?;
             }
@@ -73,7 +74,8 @@ impl Pool {
             return Err(PoolError::invalid(format!(
                 "space {path} of {} has too many chunks for disks of this size",
                 ByteSize(spec.size_bytes)
-            )));
+            ))
+            .about("size_bytes"));
         }
         let fixed = record.provisioning == Provisioning::Fixed;
         let mut rows = self.reserve_journal(&path, &record, spec.journal_bytes, 1)?;
@@ -109,19 +111,21 @@ impl Pool {
         let _admin = self.admin.lock().await;
         let record = self.space(id).ok_or_else(|| PoolError::new(PoolErrorKind::NotFound, format!("space {id} is gone")))?;
         let path = format!("{}/{}", self.name(), record.name);
-        check_size(&path, size_bytes)?;
+        check_space_size(&path, size_bytes)?;
         if size_bytes == record.size_bytes {
             return Ok(false);
         }
         if size_bytes < record.size_bytes {
             return Err(PoolError::invalid(format!(
-                "space {path} has {} and does not grow to {}: 'holdfast space convert {path} --size' makes it smaller",
-                ByteSize(record.size_bytes),
-                ByteSize(size_bytes)
-            )));
+                "space {path} has {} and cannot grow to {}: 'holdfast space convert {path} --size' makes it smaller",
+                ByteSize(record.size_bytes).beside(ByteSize(size_bytes)),
+                ByteSize(size_bytes).beside(ByteSize(record.size_bytes))
+            ))
+            .about("size_bytes"));
         }
         if size_bytes.div_ceil(record.chunk_bytes) > u64::from(JOURNAL_CHUNK) {
-            return Err(PoolError::invalid(format!("space {path} cannot have {}: too many chunks", ByteSize(size_bytes))));
+            let message = format!("space {path} cannot have {}: too many chunks", ByteSize(size_bytes));
+            return Err(PoolError::invalid(message).about("size_bytes"));
         }
         let grown = SpaceRecord { size_bytes, ..record.clone() };
         let fixed = record.provisioning == Provisioning::Fixed;
@@ -141,7 +145,7 @@ impl Pool {
         let _admin = self.admin.lock().await;
         let gone = || PoolError::new(PoolErrorKind::NotFound, format!("space {id} is gone"));
         let record = self.space(id).ok_or_else(gone)?;
-        check_size(&format!("{}/{}", self.name(), record.name), size_bytes)?;
+        check_space_size(&format!("{}/{}", self.name(), record.name), size_bytes)?;
         if size_bytes >= record.size_bytes {
             return Ok(None);
         }
@@ -173,7 +177,7 @@ impl Pool {
             return Ok(());
         }
         let path = format!("{}/{}", self.name(), space.name);
-        let why = format!("space {path} is read-only until what was salvaged of it is accepted: 'holdfast space accept {path}'");
+        let why = format!("space {path} is read-only until you accept its salvaged data: 'holdfast space accept {path}'");
         Err(PoolError::new(PoolErrorKind::ReadOnly, why))
     }
 
@@ -203,7 +207,7 @@ impl Pool {
         }
         let mut state = self.state();
         let copies = record.shape.layout.parity() + 1;
-        let rows = allot_journal(&mut state.config, path, copies, record.enclosure_aware, bytes)?;
+        let rows = allot_journal(&mut state.config, path, copies, record.enclosure_aware, bytes, record.size_bytes)?;
         if let Err(error) = check_room(&state, new_spaces, &[(rows.len() as u64, rows[0].shape)]) {
             rows.iter().for_each(|row| state.config.release(row));
             return Err(error);
@@ -238,7 +242,8 @@ impl Pool {
                             ByteSize(record.size_bytes),
                             record.shape
                         ),
-                    ));
+                    )
+                    .about("size_bytes"));
                 }
             }
         }
@@ -285,14 +290,19 @@ pub(crate) fn smallest_area(config: &Config) -> Result<Area, PoolError> {
     smallest.ok_or_else(|| PoolError::invalid(format!("pool {} has no disk for data: set the usage of one to auto", pool())))
 }
 
-fn check_size(path: &str, size_bytes: u64) -> Result<(), PoolError> {
+/// Refuses a size that no space can have.
+///
+/// # Errors
+/// 0, more than the largest space, or a part of a block.
+pub fn check_space_size(path: &str, size_bytes: u64) -> Result<(), PoolError> {
     if size_bytes == 0 || !size_bytes.is_multiple_of(BLOCK_BYTES) || size_bytes > LARGEST_SPACE_BYTES {
         return Err(PoolError::invalid(format!(
-            "space {path} cannot have {size_bytes} bytes: a size is a multiple of {} from {} to {}",
-            ByteSize(BLOCK_BYTES),
+            "space {path} cannot have {}: choose a size in whole blocks of 4 KiB, from {} to {}",
+            ByteSize(size_bytes).exact(),
             ByteSize(BLOCK_BYTES),
             ByteSize(LARGEST_SPACE_BYTES)
-        )));
+        ))
+        .about("size_bytes"));
     }
     Ok(())
 }

@@ -1,17 +1,18 @@
 //! How a pool and its disks are.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use holdfast_model::{ByteSize, Condition, DiskDetail, DiskState, Health, PoolState, Usage};
+use holdfast_model::{ByteSize, Condition, DiskDetail, DiskState, Health, PoolState, Shape, Usage};
 
-use crate::allot::slab_units;
+use crate::allot::{allot, slab_units};
 use crate::area::{Area, UNIT_BYTES};
-use crate::config::{Config, DiskRecord};
+use crate::config::{Config, DiskRecord, SpaceRecord, SpaceRows};
 use crate::disk::DiskCounters;
 use crate::frame::Position;
-use crate::pool::Pool;
+use crate::pool::{Pool, State};
+use crate::room::check_room;
 
 /// How a pool is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,26 +33,38 @@ pub struct PoolStatus {
     pub was_closed: bool,
 }
 
-/// Thin spaces that are not written to everywhere yet and for which there is no room for another row.
-fn full(config: &Config) -> Vec<Condition> {
-    let mut conditions = Vec::new();
-    let takes = |disk: &u16| config.disks.get(disk).is_some_and(|disk| disk.usage.takes_slabs());
-    // Many spaces have slabs of one size.
-    let mut fitting: BTreeMap<u32, usize> = BTreeMap::new();
-    for space in config.spaces.values() {
-        let record = &space.record;
-        if space.data_row_count() as u64 >= u64::from(record.chunks()) {
-            continue;
-        }
-        let slab_units = slab_units(&record.shape, record.chunk_bytes);
-        let count = || config.free.iter().filter(|(disk, free)| takes(disk) && free.fits(slab_units)).count();
-        if *fitting.entry(slab_units).or_insert_with(count) < record.shape.width() {
-            let cause =
-                format!("space {} finds no room to grow into: what needs new room is refused, all else goes on", record.name);
-            conditions.push(Condition::new(cause, "add disks with 'holdfast pool add', or discard what is not needed"));
-        }
-    }
-    conditions
+/// Spaces that have not all their rows yet and for which another one finds no room now, be it on the disks or in the pool's map.
+fn without_room(state: &mut State) -> Vec<u32> {
+    // Many spaces have rows of one kind.
+    let mut known: Vec<((Shape, u32, bool), bool)> = Vec::new();
+    let growing = |space: &&SpaceRows| (space.data_row_count() as u64) < u64::from(space.record.chunks());
+    let records: Vec<SpaceRecord> = state.config.spaces.values().filter(growing).map(|space| space.record.clone()).collect();
+    let mut lacks_room = |record: &SpaceRecord| {
+        let kind = (record.shape, slab_units(&record.shape, record.chunk_bytes), record.enclosure_aware);
+        let fits = known.iter().find(|(other, _)| *other == kind).map(|(_, fits)| *fits).unwrap_or_else(|| {
+            let fits = check_room(state, 0, &[(1, record.shape)]).is_ok() && fits_a_row(&mut state.config, record);
+            known.push((kind, fits));
+            fits
+        });
+        !fits
+    };
+    records.iter().filter(|record| lacks_room(record)).map(|record| record.id).collect()
+}
+
+/// Whether the disks have room for another row of a space: its units are taken, and given back before anybody can look.
+fn fits_a_row(config: &mut Config, record: &SpaceRecord) -> bool {
+    let next_row = config.next_row;
+    let row = allot(config, record);
+    config.next_row = next_row;
+    row.as_ref().into_iter().for_each(|row| config.release(row));
+    row.is_ok()
+}
+
+/// What to say of a space that finds no room to grow into.
+fn full(config: &Config, space: u32) -> Option<Condition> {
+    let name = &config.spaces.get(&space)?.record.name;
+    let cause = format!("space {name} has no room to grow: writes that need a new slab are refused, everything else goes on");
+    Some(Condition::new(cause, "add disks with 'holdfast pool add', or discard what is not needed"))
 }
 
 /// How a disk of a pool is.
@@ -142,8 +155,8 @@ pub struct Judgement {
 impl Pool {
     /// How it is now.
     pub fn status(&self) -> PoolStatus {
-        let (disks, way_out) = (self.disks(), self.way_out());
-        let state = self.state();
+        let (disks, next_action) = (self.disks(), self.next_action());
+        let mut state = self.state();
         let position = *self.position.lock().expect("no panic while held");
         let mut conditions: Vec<Condition> = disks.iter().flat_map(|disk| disk.conditions.clone()).collect();
         let out = disks.iter().filter(|disk| disk.record.state != DiskState::Online).count();
@@ -154,9 +167,10 @@ impl Pool {
             (None, _) => (PoolState::Degraded, Health::Warning),
         };
         if let Some(why) = refusal {
-            conditions.insert(0, Condition::new(why, way_out));
+            conditions.insert(0, Condition::new(why, next_action));
         }
-        let full = full(&state.config);
+        let without_room = without_room(&mut state);
+        let full: Vec<Condition> = without_room.into_iter().filter_map(|space| full(&state.config, space)).collect();
         let warned = !full.is_empty() || disks.iter().any(|disk| disk.health != Health::Healthy);
         conditions.extend(full);
         let free_units: u64 = state.config.free.values().map(|free| u64::from(free.free())).sum();
@@ -171,13 +185,23 @@ impl Pool {
         }
     }
 
+    /// Whether a space has not all its rows yet and another one finds no room now: what needs one is refused.
+    pub fn has_no_room_for_row(&self, space: u32) -> bool {
+        let mut state = self.state();
+        let Some(known) = state.config.spaces.get(&space) else { return false };
+        let record = known.record.clone();
+        (known.data_row_count() as u64) < u64::from(record.chunks())
+            && !(check_room(&state, 0, &[(1, record.shape)]).is_ok() && fits_a_row(&mut state.config, &record))
+    }
+
     /// How its disks are now.
     pub fn disks(&self) -> Vec<DiskStatus> {
         let state = self.state();
         let status = |record: &DiskRecord| {
             let counts = state.disks.get(&record.index).map_or_else(DiskCounts::default, |disk| (&disk.counters).into());
             let units = Area::of_disk("", record.disk_bytes).map_or(0, |area| area.units());
-            let Judgement { health, mut details, conditions } = judge(record, &counts, state.judgements.get(&record.index));
+            let Judgement { health, mut details, conditions } =
+                judge(record, &counts, state.judgements.get(&record.index), &|| slabs_on(&state.config, record.index));
             if record.usage == Usage::Retired {
                 details.push(DiskDetail::Retired);
             }
@@ -213,7 +237,18 @@ impl Pool {
     }
 }
 
-fn judge(record: &DiskRecord, counts: &DiskCounts, judgement: Option<&Judgement>) -> Judgement {
+/// Slabs that a disk holds.
+fn slabs_on(config: &Config, disk: u16) -> usize {
+    let rows = config.spaces.values().flat_map(|space| space.rows.values());
+    rows.map(|row| row.slabs.iter().filter(|slab| slab.disk() == disk).count()).sum()
+}
+
+fn slabs_text(slabs: usize) -> String {
+    format!("{slabs} slab{}", if slabs == 1 { "" } else { "s" })
+}
+
+/// How a disk is; `slabs` counts those that it holds.
+fn judge(record: &DiskRecord, counts: &DiskCounts, judgement: Option<&Judgement>, slabs: &dyn Fn() -> usize) -> Judgement {
     let name = record.label();
     let size = ByteSize(record.disk_bytes);
     let told = |health, detail, cause, next: &str| Judgement {
@@ -222,20 +257,37 @@ fn judge(record: &DiskRecord, counts: &DiskCounts, judgement: Option<&Judgement>
         conditions: vec![Condition::new(cause, next)],
     };
     match record.state {
+        DiskState::Missing | DiskState::Failed if record.usage == Usage::Retired && slabs() == 0 => {
+            let how = if record.state == DiskState::Missing { "is missing" } else { "failed" };
+            let cause = format!("disk {name} ({size}) {how}, and nothing of it is needed any more");
+            let detail = if record.state == DiskState::Missing { DiskDetail::LostCommunication } else { DiskDetail::IoError };
+            let next = format!("take it out of its pool: 'holdfast disk remove {}'; it may come back as well", record.id);
+            told(Health::Warning, detail, cause, &next)
+        }
+        DiskState::Missing if record.usage == Usage::Retired => {
+            let cause = format!(
+                "disk {name} ({size}) is missing and retired: {} of it {} to be rebuilt on others",
+                slabs_text(slabs()),
+                if slabs() == 1 { "is" } else { "are" }
+            );
+            let next =
+                format!("watch the jobs that rebuild it, or 'holdfast disk replace {}'; it may come back as well", record.id);
+            told(Health::Unhealthy, DiskDetail::LostCommunication, cause, &next)
+        }
         DiskState::Missing => {
             let cause = format!("disk {name} ({size}) is missing, last seen at {}", record.path);
             told(Health::Unhealthy, DiskDetail::LostCommunication, cause, "attach it again or replace it")
         }
         DiskState::Failed => {
             let cause = format!("disk {name} ({size}) at {} failed", record.path);
-            let next = "replace it, or check cable and power and take it back with 'holdfast pool import'";
+            let next = "replace it, or check cable and power and bring it back with 'holdfast pool import'";
             told(Health::Unhealthy, DiskDetail::IoError, cause, next)
         }
         DiskState::Online => match judgement {
             Some(judgement) => judgement.clone(),
             None if counts.errors() > 0 => {
                 let cause = format!("disk {name} at {} answered {} requests with errors", record.path, counts.errors());
-                told(Health::Warning, DiskDetail::IoError, cause, "watch it; replace it if errors go on")
+                told(Health::Warning, DiskDetail::IoError, cause, "watch it; replace it if errors continue")
             }
             None => Judgement::default(),
         },

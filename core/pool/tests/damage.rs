@@ -249,7 +249,7 @@ fn no_log_at_all_is_said_clearly() {
     let scan = lab.scan(&lab.all());
     assert_eq!((scan.pools.len(), scan.damaged.len(), scan.strays.len()), (0, 0, 2));
     let unusable: Vec<_> = scan.unusable().collect();
-    assert!(unusable[0].1.contains("no whole configuration"), "{}", unusable[0].1);
+    assert!(unusable[0].1.contains("configuration was not found complete"), "{}", unusable[0].1);
 }
 
 fn relabel(disk: &SimDisk, pool: Uuid, id: Uuid, features: [u64; 3]) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use common::*;
 use holdfast_model::{ByteSize, DiskState, Layout, Media, Place, Provisioning, Shape, Usage};
-use holdfast_pool::{Candidate, DiskChange, Pool, PoolErrorKind, RowRecord, SpaceSpec};
+use holdfast_pool::{Candidate, DiskChange, Pool, PoolErrorKind, RowRecord, SpaceSpec, scan};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -64,6 +64,34 @@ fn out(lab: &Lab, pool: &Arc<Pool>, enclosure: &str) {
         let pool = pool.clone();
         lab.run(async move { pool.disk_out(disk, DiskState::Missing, "its enclosure is gone").await }).expect("a quorum is left");
     }
+}
+
+/// Candidates of all disks, whose enclosure tells that they sit in it.
+fn told(lab: &Lab, enclosure: &str) -> Vec<Candidate> {
+    let told = |(slot, candidate): (usize, Candidate)| {
+        let place = Some(Place { enclosure: enclosure.into(), slot: slot as u32 });
+        Candidate { info: holdfast_pool::DiskInfo { place, ..candidate.info }, ..candidate }
+    };
+    lab.candidates(&lab.all()).into_iter().enumerate().map(told).collect()
+}
+
+#[test]
+fn a_place_that_an_enclosure_tells_counts_unless_one_was_set() {
+    let lab = Lab::small(7, 3);
+    let pool = lab.created(&lab.all());
+    let id = pool.disks()[0].record.id;
+    let by_hand = DiskChange { place: Some(Place { enclosure: "rack".into(), slot: 9 }), ..DiskChange::default() };
+    let set = pool.clone();
+    assert!(lab.run(async move { set.set_disk(id, by_hand).await }).expect("it can be set"));
+    lab.kill(pool);
+    let candidates = told(&lab, "shelf");
+    let found = lab.run(scan(candidates)).pools.remove(0);
+    let pool = lab.run(Pool::import(lab.env(), found, false)).expect("all disks are there");
+    let places: Vec<_> = pool.disks().into_iter().filter_map(|disk| disk.record.place).collect();
+    assert_eq!(
+        places.iter().map(|place| (place.enclosure.as_str(), place.slot)).collect::<Vec<_>>(),
+        [("rack", 9), ("shelf", 1), ("shelf", 2)]
+    );
 }
 
 #[test]
@@ -146,9 +174,9 @@ fn a_refusal_says_what_is_there_and_what_is_needed() {
         (shape(Layout::Simple, 2), "choose a mirror or parity"),
         (
             shape(parity_of(1), 4),
-            "takes 4 disks in at least 4 enclosures, 1 of each at most; the pool has 2 in enclosure shelf0, 3 in enclosure shelf1",
+            "needs 4 disks in at least 4 enclosures, at most 1 of each; the pool has 2 in enclosure shelf0, 3 in enclosure shelf1",
         ),
-        (shape(parity_of(2), 5), "takes 5 disks in at least 3 enclosures, 2 of each at most"),
+        (shape(parity_of(2), 5), "needs 5 disks in at least 3 enclosures, at most 2 of each"),
     ] {
         let error = lab.space(&pool, aware(shape, Provisioning::Thin, MIB)).expect_err("it cannot be borne");
         assert!(error.context.contains(needed) && error.kind == PoolErrorKind::Invalid, "{error}");
@@ -158,7 +186,7 @@ fn a_refusal_says_what_is_there_and_what_is_needed() {
     let blind = Lab::small(3, 6);
     let pool = blind.created(&blind.all());
     let error = blind.space(&pool, aware(shape(mirror_of(2), 1), Provisioning::Thin, MIB)).expect_err("one enclosure");
-    assert!(error.context.contains("the pool has 6 in no enclosure that is known"), "{error}");
+    assert!(error.context.contains("the pool has 6 in no known enclosure"), "{error}");
 }
 
 #[test]

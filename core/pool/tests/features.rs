@@ -170,5 +170,5 @@ fn a_pool_that_needs_repair_is_left_to_the_later_version() {
     mark_for_reading(&lab, 0, 1 << 40);
     let refused = lab.import(&[0, 1]).err().expect("it was not closed");
     let says = |part: &str| refused.context.contains(part);
-    assert!(says("0x10000000000") && says("not closed in good order") && says("use that version"), "{refused}");
+    assert!(says("0x10000000000") && says("was not exported") && says("use that version"), "{refused}");
 }

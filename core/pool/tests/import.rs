@@ -54,7 +54,7 @@ fn missing_disks_are_named() {
     for disk in [1, 3] {
         assert!(!error.context.contains(&serial(disk)), "{error}");
     }
-    assert!(error.context.contains("tank") && error.context.contains("force"), "{error}");
+    assert!(error.context.contains("tank") && error.context.contains("too few"), "{error}");
     let events = lab.events.take();
     let pool = lab.imported(&[1, 3, 4]);
     assert!(at_least(&events, holdfast_pool::Severity::Warning).is_empty());

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use common::*;
 use holdfast_model::{ByteSize, DiskState, Layout, Media, Provisioning, Shape, Usage, Uuid};
 use holdfast_pool::{
-    Change, Config, DiskChange, DiskRecord, FreedRow, JOURNAL_CHUNK, Pool, PoolError, PoolErrorKind, RowRecord, SlabPlace,
-    SpaceRecord, SpaceSpec, slab,
+    Change, Config, DiskChange, DiskRecord, FreedRow, JOURNAL_CHUNK, Pool, PoolError, PoolErrorKind, Position, RowRecord,
+    SlabPlace, SpaceRecord, SpaceSpec, slab,
 };
 use proptest::prelude::*;
 
@@ -45,16 +45,17 @@ fn a_space_has_its_journal_from_the_first_and_keeps_it_apart() {
     for (disks, parity, columns, journal_columns) in [(3, 1, 3, 1), (5, 1, 4, 2), (4, 2, 4, 1), (7, 2, 7, 2)] {
         let lab = Lab::small(1, disks);
         let pool = lab.created(&lab.all());
-        for provisioning in [Provisioning::Thin, Provisioning::Fixed] {
-            let name = format!("vol-{}", holdfast_model::Provisioning::Fixed == provisioning);
-            let space = lab.space(&pool, spec(&name, parity_of(parity), columns, provisioning, 8 * MIB)).expect("it fits");
+        // A sixteenth of what a disk of 64 MiB holds, in whole stripes, or an eighth of the space and 1 MiB at least.
+        let kinds = [(Provisioning::Thin, 64 * MIB, journal_columns, 14 * (256 << 10)), (Provisioning::Fixed, 8 * MIB, 1, MIB)];
+        for (provisioning, size_bytes, journal_columns, slab_bytes) in kinds {
+            let name = format!("vol-{}", size_bytes / MIB);
+            let space = lab.space(&pool, spec(&name, parity_of(parity), columns, provisioning, size_bytes)).expect("it fits");
             let journal = pool.journal_rows(space.id);
             assert_eq!(journal.iter().map(|(chunk, _)| *chunk).collect::<Vec<_>>(), [JOURNAL_CHUNK]);
             let shape = journal[0].1.shape;
             assert_eq!((shape.layout, shape.columns), (mirror_of(parity + 1), journal_columns), "{disks} disks");
-            // A sixteenth of what a disk of 64 MiB holds, in whole stripes.
-            assert_eq!(journal[0].1.slab_data_bytes(), 14 * (256 << 10));
-            assert_eq!(pool.journal_bytes(space.id), u64::from(journal_columns) * 14 * (256 << 10));
+            assert_eq!(journal[0].1.slab_data_bytes(), slab_bytes);
+            assert_eq!(pool.journal_bytes(space.id), u64::from(journal_columns) * slab_bytes);
             let data = if provisioning == Provisioning::Fixed { space.chunks() as usize } else { 0 };
             assert_eq!((pool.rows(space.id).len(), pool.row_count(space.id)), (data, data));
             assert_eq!(pool.chunks_from(space.id, 0, usize::MAX).len(), data);
@@ -103,7 +104,8 @@ fn a_journal_lies_on_the_disks_that_are_meant_for_it() {
             set(&lab, &pool, disk as u16, *media, *usage);
         }
         let columns = parity_of(parity).least_columns();
-        let space = lab.space(&pool, thin("vol", parity, columns)).unwrap_or_else(|error| panic!("{disks:?}: {error}"));
+        let large = SpaceSpec { size_bytes: GIB, ..thin("vol", parity, columns) };
+        let space = lab.space(&pool, large).unwrap_or_else(|error| panic!("{disks:?}: {error}"));
         assert_eq!(journal_disks(&pool, space.id), expected.iter().copied().collect(), "{disks:?}");
         let fast = disks.iter().any(|disk| *disk != (Hdd, Auto));
         let journal = pool.journal_bytes(space.id);
@@ -113,6 +115,49 @@ fn a_journal_lies_on_the_disks_that_are_meant_for_it() {
             assert_ne!(disks[usize::from(slab.disk())].1, Journal, "data on a journal disk");
         }
     }
+}
+
+#[test]
+fn default_journals_leave_room_for_data_and_more_spaces() {
+    for (media, size_bytes) in [(Media::Hdd, 4 * MIB), (Media::Ssd, 4 * MIB), (Media::Ssd, 1 << 40)] {
+        let lab = Lab::new(9, &[256 * MIB; 64]);
+        let pool = lab.created(&lab.all());
+        for disk in 0..64 {
+            set(&lab, &pool, disk, media, Usage::Auto);
+        }
+        for number in 0..285 {
+            let small = SpaceSpec { size_bytes, ..thin(&format!("s{number}"), 1, 3) };
+            let space = lab.space(&pool, small).unwrap_or_else(|error| panic!("{media:?}, {size_bytes}: {error}"));
+            let journal = pool.journal_bytes(space.id);
+            assert!(journal >= MIB && journal <= (size_bytes / 8).max(MIB), "{number}: {journal}");
+        }
+        let room = pool.room_use();
+        let most = if size_bytes == 4 * MIB { room.data_bytes / 16 } else { room.data_bytes / 3 };
+        assert!(room.used_bytes <= most, "{media:?}, {size_bytes}: {} of {}", room.used_bytes, room.data_bytes);
+        let more = lab.space(&pool, SpaceSpec { size_bytes: GIB, ..thin("more", 2, 7) }).expect("room for one more").id;
+        for chunk in 0..4 {
+            lab.row(&pool, more, chunk).expect("room for its data");
+        }
+        check_allotment(&pool);
+    }
+}
+
+#[test]
+fn a_journal_that_does_not_fit_is_refused_with_what_it_takes() {
+    let lab = Lab::small(10, 3);
+    let pool = lab.created(&lab.all());
+    let error = lab.space(&pool, SpaceSpec { journal_bytes: Some(GIB), ..thin("vol", 1, 3) }).expect_err("no room");
+    assert!(error.kind == PoolErrorKind::NoSpace && error.parameter == Some("journal_bytes"), "{error}");
+    assert!(error.context.contains("a journal of 1 GiB in 2 copies, each on other disks, does not fit"), "{error}");
+    for disk in 0..3 {
+        set(&lab, &pool, disk, Media::Ssd, Usage::Auto);
+    }
+    // Nothing is free but parts of a disk too small for a slab.
+    let simple = lab.space(&pool, spec("all", Layout::Simple, 1, Provisioning::Thin, GIB)).expect("thin").id;
+    assert!((0..1000).any(|chunk| lab.row(&pool, simple, chunk).is_err()), "the pool is full");
+    let error = lab.space(&pool, thin("vol", 1, 3)).expect_err("no room");
+    assert!(error.kind == PoolErrorKind::NoSpace && error.parameter.is_none(), "{error}");
+    assert!(error.context.contains("even the smallest takes 1 MiB on each of 2 disks"), "{error}");
 }
 
 #[test]
@@ -209,7 +254,7 @@ fn a_journal_needs_disks_in_service() {
     [0, 1].into_iter().for_each(|disk| out(&lab, &pool, disk));
     let error = replace(&lab, &pool, space, 40 * MIB).map(drop).expect_err("two disks for three copies");
     assert_eq!(error.kind, PoolErrorKind::NoSpace, "{error}");
-    assert!(error.context.contains("40 MiB on each of 3 disks"), "{error}");
+    assert!(error.context.contains("40 MiB in 3 copies"), "{error}");
     assert_eq!(pool.journal_rows(space).len(), before.len());
     check_allotment(&pool);
 }
@@ -259,7 +304,7 @@ fn creating_says_what_is_missing() {
     assert!(error.context.contains("as single parity of 3 columns the pool has room for"), "{error}");
     let roomy = SpaceSpec { journal_bytes: Some(GIB), ..thin("vol", 1, 3) };
     let error = lab.space(&pool, roomy).expect_err("a journal larger than the disks");
-    assert!(error.context.contains("the journal of space tank/vol does not fit: 1 GiB on each of 2 disks"), "{error}");
+    assert!(error.context.contains("a journal of 1 GiB in 2 copies, each on other disks, does not fit"), "{error}");
     assert!(pool.spaces().is_empty());
     assert_eq!(pool.status().free_bytes, pool.status().data_bytes);
 }
@@ -282,7 +327,7 @@ fn config(parity: u8, columns: u16) -> Config {
     };
     let places = slab::bands_of_chunk(&shape, chunk_bytes);
     let slabs = (0..columns).map(|disk| SlabPlace::new(disk, 0)).collect();
-    let row = RowRecord { id: 1, shape, slab_units: (1 + places.data + places.spare) as u32, slabs };
+    let row = RowRecord { id: 1, shape, slab_units: (1 + places.data + places.spare) as u32, begun: false, slabs };
     let disk = |index: u16| DiskRecord {
         index,
         id: Uuid::from_u128(100 + u128::from(index)),
@@ -295,6 +340,7 @@ fn config(parity: u8, columns: u16) -> Config {
         disk_bytes: SMALL,
         state: DiskState::Online,
         voting: true,
+        holds: Position::default(),
     };
     let mut config = Config::default();
     let mut changes = vec![Change::Pool(named("tank"))];
@@ -307,7 +353,7 @@ fn config(parity: u8, columns: u16) -> Config {
 fn journal_row(copies: u8, slab_units: u32) -> Change {
     let shape = Shape::plain(mirror_of(copies), 1, ByteSize::kib(256));
     let slabs = (0..copies.into()).map(|disk| SlabPlace::new(disk, 200)).collect();
-    Change::Row { space: 1, chunk: JOURNAL_CHUNK + 5, row: RowRecord { id: 2, shape, slab_units, slabs } }
+    Change::Row { space: 1, chunk: JOURNAL_CHUNK + 5, row: RowRecord { id: 2, shape, slab_units, begun: false, slabs } }
 }
 
 #[test]
@@ -331,7 +377,7 @@ proptest! {
         for (slab, what) in steps {
             let slab = slab % columns;
             let change = match what {
-                0 => Change::DiskOut { disk: slab, state: DiskState::Failed },
+                0 => Change::DiskOut { disk: slab, state: DiskState::Failed, holds: Position::default() },
                 1 => Change::Stale { space: 1, chunk: 0, slab, stale: false },
                 _ => Change::Stale { space: 1, chunk: 0, slab, stale: true },
             };
@@ -396,7 +442,7 @@ fn capacity_says_what_is_missing() {
     let pool = lab.created(&lab.all());
     let shape = Shape::plain(parity_of(2), 4, ByteSize::kib(64));
     let error = pool.capacity(&shape, None, false).expect_err("three disks");
-    assert!(error.context.contains("needs 4 disks that may hold data, the pool has 3"), "{error}");
+    assert!(error.context.contains("needs 4 disks for data, and the pool has 3"), "{error}");
     let shape = Shape::plain(parity_of(1), 3, ByteSize::kib(64));
     assert_eq!(pool.capacity(&shape, Some(MIB), false).expect_err("too small").kind, PoolErrorKind::Invalid);
     assert_eq!(pool.capacity(&shape, Some(40 * MIB), false).map(|capacity| capacity.journal_bytes), Ok(40 * MIB));

@@ -23,6 +23,7 @@ fn disk_record(index: u16) -> DiskRecord {
         disk_bytes: SMALL,
         state: DiskState::Online,
         voting: true,
+        holds: Position::default(),
     }
 }
 
@@ -47,7 +48,7 @@ fn space_record() -> SpaceRecord {
 
 fn row_record(id: u64, slabs: &[(u16, u32)]) -> RowRecord {
     let slabs = slabs.iter().map(|(disk, unit)| SlabPlace::new(*disk, *unit)).collect();
-    RowRecord { id, shape: shape(mirror_of(2), 1), slab_units: 17, slabs }
+    RowRecord { id, shape: shape(mirror_of(2), 1), slab_units: 17, begun: false, slabs }
 }
 
 fn row(chunk: u32, row: RowRecord) -> Change {
@@ -80,8 +81,8 @@ fn stale(chunk: u32, slab: u16, stale: bool) -> Change {
 fn a_checkpoint_keeps_which_copy_is_in_step() {
     let mut config = config();
     let steps = [
-        Change::DiskOut { disk: 0, state: DiskState::Failed },
-        Change::DiskOut { disk: 1, state: DiskState::Failed },
+        Change::DiskOut { disk: 0, state: DiskState::Failed, holds: Position::default() },
+        Change::DiskOut { disk: 1, state: DiskState::Failed, holds: Position::default() },
         Change::Disk(disk_record(0)),
     ];
     for step in steps {
@@ -141,8 +142,8 @@ fn hostile_records_are_refused() {
         disk(|record| record.id = Uuid::from_u128(9)),
         disk(|record| record.index = u16::MAX),
         disk(|record| record.index = 1 << 14),
-        Change::DiskOut { disk: 9, state: DiskState::Missing },
-        Change::DiskOut { disk: 1, state: DiskState::Online },
+        Change::DiskOut { disk: 9, state: DiskState::Missing, holds: Position::default() },
+        Change::DiskOut { disk: 1, state: DiskState::Online, holds: Position::default() },
         Change::DiskGone(0),
         Change::DiskGone(9),
         space(|record| record.size_bytes = 0),
@@ -220,6 +221,7 @@ fn disks() -> impl Strategy<Value = DiskRecord> {
             disk_bytes,
             state: [DiskState::Online, DiskState::Missing, DiskState::Failed][state],
             voting,
+            holds: Position { generation: 7, sequence: disk_bytes / 3 },
         },
     )
 }
@@ -250,6 +252,7 @@ fn rows() -> impl Strategy<Value = RowRecord> {
             id,
             shape,
             slab_units,
+            begun: id % 2 == 0,
             slabs: slabs.into_iter().map(|(disk, unit)| SlabPlace::new(disk, unit)).collect(),
         })
     })
@@ -267,8 +270,13 @@ fn changes() -> impl Strategy<Value = Change> {
         disks().prop_map(Change::Disk),
         (any::<u16>(), 0usize..3).prop_map(|(disk, state)| Change::DiskOut {
             disk,
-            state: [DiskState::Online, DiskState::Missing, DiskState::Failed][state]
+            state: [DiskState::Online, DiskState::Missing, DiskState::Failed][state],
+            holds: Position { generation: u64::from(disk), sequence: u64::from(disk) << 20 },
         }),
+        any::<u16>().prop_map(Change::DiskOutdated),
+        (any::<u32>(), any::<u32>()).prop_map(|(space, chunk)| Change::RowBegun { space, chunk }),
+        (any::<u32>(), any::<u32>(), any::<u16>(), any::<bool>())
+            .prop_map(|(space, chunk, slab, outdated)| { Change::Outdated { space, chunk, slab, outdated } }),
         any::<u16>().prop_map(Change::DiskGone),
         (0usize..3, any::<Option<u32>>()).prop_map(|(retire, grace_seconds)| {
             let retire = [RetirePolicy::Auto, RetirePolicy::Always, RetirePolicy::Never][retire];

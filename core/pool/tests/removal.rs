@@ -94,7 +94,7 @@ fn a_disk_that_left_while_it_was_away_is_a_stranger_when_it_is_back() {
     lab.events.take();
     let pool = lab.imported(&lab.all());
     assert_eq!(members(&pool), serials(&[0, 1, 3]));
-    assert!(told(&lab.events.take(), &path(2), "none any more"));
+    assert!(told(&lab.events.take(), &path(2), "was removed from pool"));
     lab.kill(pool);
     assert_eq!(lab.import(&[2]).err().expect("it does not decide").kind, PoolErrorKind::NoQuorum);
     let pool = lab.imported(&[0, 1, 3]);

@@ -29,7 +29,7 @@ fn fill(config: &mut Config, space: u32, shape: holdfast_model::Shape) -> u32 {
     for slot in 0..per_disk {
         for pair in 0..DISKS as u16 / 2 {
             let slabs = [2 * pair, 2 * pair + 1].map(|disk| SlabPlace::new(disk, slot * slab_units));
-            let row = RowRecord { id: u64::from(chunk) + 1, shape, slab_units, slabs: Box::new(slabs) };
+            let row = RowRecord { id: u64::from(chunk) + 1, shape, slab_units, begun: true, slabs: Box::new(slabs) };
             config.apply(&Change::Row { space, chunk, row }).expect("free units");
             chunk += 1;
         }
@@ -98,5 +98,6 @@ fn what_a_row_costs_does_not_grow_with_the_map() {
     };
     let costs = [cost(20), cost(20), cost(20), cost(20)];
     eprintln!("bytes on each disk for one row, with 0, 20, 40 and 60 rows before: {costs:?}");
-    assert!(costs.iter().all(|cost| *cost <= 8192), "{costs:?}");
+    // A record and the block that ends the log, and now and then a checkpoint of a few rows.
+    assert!(costs.iter().all(|cost| *cost <= 10_240), "{costs:?}");
 }

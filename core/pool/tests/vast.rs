@@ -44,7 +44,7 @@ fn populate(config: &mut Config, first: &SpaceRecord, rows: u32) {
             next_unit[disk] += slab_units;
             SlabPlace::new(disk as u16, unit)
         });
-        let record = RowRecord { id: u64::from(row) + 1, shape: first.shape, slab_units, slabs: Box::new(slabs) };
+        let record = RowRecord { id: u64::from(row) + 1, shape: first.shape, slab_units, begun: true, slabs: Box::new(slabs) };
         let change = Change::Row { space: numbers(row % SPACES), chunk: row / SPACES, row: record };
         config.apply(&change).expect("free units");
     }
@@ -80,7 +80,7 @@ fn a_disk_of_1024_is_lost_and_its_rebuild_is_planned() {
     let found = lab.run(scan(candidates(&disks))).pools.remove(0);
     let scanned = start.elapsed();
     let pool = lab.run(Pool::import(lab.env(), found, false)).expect("all disks are here");
-    let used = COUNTING.current_usage() - before;
+    let used = COUNTING.current_usage().saturating_sub(before);
     eprintln!(
         "{rows} rows, map of {}: scan {scanned:?}, import {:?}, peak memory {}, afterwards {}",
         ByteSize(payload_bytes),
@@ -89,7 +89,8 @@ fn a_disk_of_1024_is_lost_and_its_rebuild_is_planned() {
         ByteSize(used as u64)
     );
     assert_eq!(pool.spaces().len(), SPACES as usize);
-    assert!(used as u64 <= (64 << 20) + 400 * u64::from(rows), "{used} bytes for {rows} rows");
+    // The disks keep the checkpoint that the import wrote, in memory once for all of them.
+    assert!(used as u64 <= (96 << 20) + payload_bytes + 400 * u64::from(rows), "{used} bytes for {rows} rows");
 
     let lost = 17u16;
     let start = Instant::now();

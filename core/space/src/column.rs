@@ -4,6 +4,7 @@
 //! region with a running write is in `marked`, and `marked` is what every copy in step has on disk, or more.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
 use holdfast_model::BLOCK_BYTES;
@@ -21,6 +22,8 @@ pub struct Column {
     pub state: Mutex<ColumnState>,
     /// The maps on disk; held while one is written.
     pub maps: tokio::sync::Mutex<Vec<MapOnDisk>>,
+    /// Whether its state is what its disks tell.
+    open: AtomicBool,
 }
 
 /// Where a block map stands on the disks.
@@ -41,6 +44,8 @@ pub struct ColumnState {
     pub pending: BlockSet,
     /// Of these, blocks whose data the flush under way makes durable.
     settling: BlockSet,
+    /// What became of writes that were answered before they were durable.
+    cached: Cached,
     /// Regions marked dirty on disk.
     pub marked: BlockSet,
     /// Regions that somebody waits to have marked.
@@ -56,6 +61,17 @@ pub struct ColumnState {
     running: Vec<u16>,
     /// For each map how often its content changed, and at which count it was written last.
     maps: Vec<MapAge>,
+}
+
+/// Writes that were answered and are not known to be durable.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cached {
+    /// Whether there are any since the last flush began.
+    some: bool,
+    /// Whether a flush of some began and is not over.
+    settling: bool,
+    /// Whether no disk has all of them any more.
+    lost: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -109,7 +125,17 @@ impl Column {
     pub fn new(bytes: u64, copies: usize) -> Self {
         let blocks = (bytes / BLOCK_BYTES) as u32;
         let maps = vec![MapOnDisk { sequence: 0, slots: vec![1; copies] }; blocks.div_ceil(MAP_BLOCKS) as usize];
-        Self { state: Mutex::new(ColumnState::new(blocks)), maps: tokio::sync::Mutex::new(maps) }
+        Self { state: Mutex::new(ColumnState::new(blocks)), maps: tokio::sync::Mutex::new(maps), open: AtomicBool::new(false) }
+    }
+
+    /// Whether its state is what its disks tell; before that nothing is known of its blocks.
+    pub fn is_open(&self) -> bool {
+        self.open.load(Ordering::Acquire)
+    }
+
+    /// Notes that its state is what its disks tell.
+    pub fn set_open(&self) {
+        self.open.store(true, Ordering::Release);
     }
 
     /// Its state.
@@ -134,6 +160,7 @@ impl ColumnState {
             written: BlockSet::new(blocks),
             pending: BlockSet::new(blocks),
             settling: BlockSet::new(blocks),
+            cached: Cached::default(),
             marked: BlockSet::new(regions),
             wanted: BlockSet::new(regions),
             recent: BlockSet::new(regions),
@@ -190,6 +217,7 @@ impl ColumnState {
             }
             return blocks.maps().any(|map| self.is_behind(map));
         }
+        self.cached.some = true;
         if !known {
             let mut at = start;
             while let Some(first) = self.written.next(at, end, false) {
@@ -204,16 +232,40 @@ impl ColumnState {
     /// Notes that the disks are about to be flushed. One flush at a time does so.
     pub fn begin_settling(&mut self) {
         self.settling = self.pending.clone();
+        self.cached.settling |= std::mem::take(&mut self.cached.some);
+    }
+
+    /// The only disks with what was answered since the last flush may have lost it.
+    pub fn lose_cached(&mut self) {
+        self.cached.lost |= self.cached.some || self.cached.settling;
+    }
+
+    /// Whether something that was answered is lost.
+    pub fn has_lost(&self) -> bool {
+        self.cached.lost
+    }
+
+    /// Whether something that was answered is lost; it is told once.
+    pub fn take_lost(&mut self) -> bool {
+        std::mem::take(&mut self.cached.lost)
     }
 
     /// Notes that they are flushed: what was pending then, and was not discarded since, is durable.
     pub fn end_settling(&mut self) {
+        self.cached.settling = false;
         let settled = std::mem::replace(&mut self.settling, BlockSet::new(self.pending.limit()));
         for (start, end) in settled.runs(0, settled.limit()) {
             if self.pending.contains_any(start, end) {
                 self.pending.remove(start, end);
                 self.note_changed(Blocks { start, end });
             }
+        }
+    }
+
+    /// Blocks that were not durable when they were written first hold nothing any more.
+    pub fn forget_pending(&mut self) {
+        for (start, end) in self.pending.runs(0, self.pending.limit()).collect::<Vec<_>>() {
+            self.note_discarded(Blocks { start, end });
         }
     }
 
@@ -275,6 +327,15 @@ impl ColumnState {
         age.on_disk = age.on_disk.max(write.age);
     }
 
+    /// Nobody knows which blocks of a map hold data: all count as written from now on. Answers which these are.
+    pub fn lose_map(&mut self, map: usize) -> Blocks {
+        let start = map as u32 * MAP_BLOCKS;
+        let blocks = Blocks { start, end: (start + MAP_BLOCKS).min(self.blocks()) };
+        self.written.insert(blocks.start, blocks.end);
+        self.note_changed(blocks);
+        blocks
+    }
+
     /// Takes over what a map on disk holds.
     pub fn load_map(&mut self, map: usize, bits: &MapBits) {
         for (index, word) in bits.dirty.iter().enumerate() {
@@ -288,6 +349,12 @@ impl ColumnState {
     /// Whether the disks hold what was written, and tell of it.
     pub fn is_durable(&self) -> bool {
         self.pending.is_empty() && (0..self.maps.len()).all(|map| !self.is_behind(map))
+    }
+
+    /// As [`ColumnState::is_durable`], with every write that was answered.
+    pub fn is_flushed(&self) -> bool {
+        let Cached { some, settling, lost } = self.cached;
+        !some && !settling && !lost && self.is_durable()
     }
 
     /// Whether the disks hold all that is known here.

@@ -48,6 +48,7 @@ impl Inner {
         }
         for segment in segments(row.shape(), part.offset, part.len) {
             let blocks = Blocks::of(segment.offset, segment.len);
+            row.open_column(segment.column).await?;
             let turn = row.turn(segment.column, blocks).await;
             row.columns[segment.column].lock().note_discarded(blocks);
             drop(turn);

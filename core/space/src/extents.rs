@@ -71,6 +71,7 @@ impl Inner {
             }
             for segment in segments(row.shape(), part.offset, part.len) {
                 let Blocks { start, end } = Blocks::of(segment.offset, segment.len);
+                row.open_column(segment.column).await?;
                 let state = row.columns[segment.column].lock();
                 let mut at = start;
                 while at < end {

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures_util::future::join_all;
-use holdfast_device::IoError;
+use holdfast_device::{IoError, IoErrorKind};
 use holdfast_model::DiskState;
+use holdfast_pool::Severity;
 
 use crate::row::Row;
 use crate::space::Inner;
@@ -24,47 +25,62 @@ impl Inner {
 
     async fn flush_all(&self, rows: &[Arc<Row>]) -> Result<(), IoError> {
         let (banded, plain): (Vec<Arc<Row>>, Vec<Arc<Row>>) = rows.iter().cloned().partition(|row| row.parity.is_some());
+        let mut made = Ok(());
         if !banded.is_empty() {
             banded.iter().for_each(|row| row.touched.store(false, Ordering::Release));
-            self.make_durable(&banded, None).await?;
+            made = self.make_durable(&banded, None).await;
         }
-        self.flush_rows(&plain).await
+        self.flush_rows(&plain, true).await.and(made)
     }
 
     /// Makes what was written to a row without parity durable.
     pub async fn flush_row(&self, row: &Arc<Row>) -> Result<(), IoError> {
         let _one = self.flushing.lock().await;
-        self.flush_rows(std::slice::from_ref(row)).await
+        self.flush_rows(std::slice::from_ref(row), false).await
     }
 
-    async fn flush_rows(&self, rows: &[Arc<Row>]) -> Result<(), IoError> {
+    /// With `tells`, whoever asked hears of writes that are lost, and nobody after that.
+    async fn flush_rows(&self, rows: &[Arc<Row>], tells: bool) -> Result<(), IoError> {
         for row in rows {
             row.touched.store(false, Ordering::Release);
             row.columns.iter().for_each(|column| column.lock().begin_settling());
         }
-        self.settle_disks().await?;
+        let mut result = self.settle_disks().await;
         for row in rows {
             for (index, column) in row.columns.iter().enumerate() {
-                column.lock().end_settling();
-                let written = row.write_maps(index).await;
-                row.unless_gone(written)?;
+                // A column that is not served keeps what is pending; the others are durable all the same.
+                let settled = match row.settle_column(index).await {
+                    Ok(()) => {
+                        let lost = {
+                            let mut state = column.lock();
+                            state.end_settling();
+                            if tells { state.take_lost() } else { state.has_lost() }
+                        };
+                        let written = row.write_maps(index).await;
+                        if lost { written.and(Err(row.lost_cached(index))) } else { written }
+                    }
+                    Err(_) if column.lock().is_flushed() => Ok(()),
+                    Err(error) => Err(error),
+                };
+                result = row.unless_gone(settled).and(result);
             }
         }
-        Ok(())
+        result
     }
 
     /// Flushes every disk that was written. A disk that cannot flush is out; that is an error only where it held the last copy.
     pub async fn settle_disks(&self) -> Result<(), IoError> {
         let disks: Vec<_> = self.pool.pool_disks().into_iter().filter(|disk| disk.in_service()).collect();
         let results = join_all(disks.iter().map(|disk| disk.settle())).await;
-        let mut failed = None;
+        let (mut failed, mut noted) = (None, Ok(()));
         for (disk, result) in disks.iter().zip(results) {
             if let Err(error) = result {
                 disk.counters.write_errors.fetch_add(1, Ordering::Relaxed);
-                self.pool.disk_out(disk.index, DiskState::Failed, &error.to_string()).await?;
+                noted = self.pool.disk_out(disk.index, DiskState::Failed, &error.to_string()).await.and(noted);
                 failed = Some(error);
             }
         }
+        noted?;
         let Some(error) = failed else { return Ok(()) };
         for row in self.open_rows() {
             row.refresh();
@@ -75,21 +91,41 @@ impl Inner {
         Ok(())
     }
 
-    /// Makes everything durable and unmarks every region whose copies are all in step.
-    pub async fn close(&self) -> Result<(), IoError> {
-        self.flush().await?;
-        self.tidy_bands().await?;
-        self.write_all_sums().await?;
+    /// Makes everything durable that can be, and unmarks every region whose copies are all in step. Answers whether nothing is left to do
+    /// for whoever opens the space next; a row that cannot be settled keeps no other from it.
+    ///
+    /// # Errors
+    /// Something that was answered could not be made durable.
+    pub async fn close(&self) -> Result<bool, IoError> {
+        let flushed = self.flush().await;
+        let placed = self.tidy_bands().await;
+        let mut settled = self.write_all_sums().await.is_ok() && !self.unsettled.load(Ordering::Acquire);
+        settled &= self.swept.load(Ordering::Acquire) == u64::MAX;
+        settled &= self.pool.stamp(self.pool.env().clock.now()).await.is_ok();
         for row in self.open_rows() {
+            settled &= row.served();
             for column in 0..row.columns.len() {
-                row.unmark(column, |_, _| true).await?;
+                settled &= row.unmark(column, |_, _| true).await.is_ok();
+                settled &= row.columns[column].is_open() && row.columns[column].lock().unsynced.is_empty();
             }
         }
-        Ok(())
+        flushed.and(placed).map(|()| settled)
     }
 }
 
 impl Row {
+    /// Tells that writes which were answered are lost.
+    fn lost_cached(&self, column: usize) -> IoError {
+        let disks: Vec<String> = self.copies_of(column).map(|(_, slab)| slab.disk.id.to_string()).collect();
+        let (chunk, disks) = (self.chunk, disks.join(", "));
+        let cause = format!(
+            "writes to chunk {chunk} that were not flushed may be lost: the only disk with them, of {disks}, went away and came back"
+        );
+        let next = "check what was written last, or restore that data from a backup";
+        self.pool.emit(Severity::Error, format!("space {}", self.path()), cause.clone(), next);
+        IoError::new(IoErrorKind::Media, format!("space {}: {cause}", self.path()))
+    }
+
     /// Unmarks regions of a column that `may` be: no write is under way in them, all copies are in step, and everything written
     /// to them is durable, as are their checksums.
     pub async fn unmark(&self, column: usize, may: impl Fn(&crate::column::ColumnState, u32) -> bool) -> Result<(), IoError> {

@@ -66,7 +66,7 @@ impl Row {
 
     async fn right_run(&self, column: usize, blocks: Blocks, into: &mut [u8]) -> Result<(), IoError> {
         let known = self.known_sums(column, blocks).await?;
-        let copies = self.read_copies(column, blocks).await;
+        let copies = self.read_copies(column, blocks).await?;
         let (mut mends, mut lost) = (Vec::new(), None);
         for (at, known) in (0u32..).zip(known) {
             let block = blocks.start + at;
@@ -83,8 +83,7 @@ impl Row {
                 }
             }
         }
-        self.mend_copies(mends, "could not be read or were not as their checksums say, and were rewritten from another copy")
-            .await;
+        self.mend_copies(mends, "could not be read or did not match their checksums, and were rewritten from another copy").await;
         match lost {
             None => Ok(()),
             Some(block) => Err(self.lost_block(column, block, &copies)),
@@ -102,7 +101,18 @@ impl Row {
     ) -> Option<(IoSlice, bool)> {
         let mut readable = copies.iter().filter_map(|copy| copy.block(at));
         let first = readable.clone().next()?;
-        let Some(known) = known else { return Some((first.clone(), false)) };
+        let Some(known) = known else {
+            // What overwrites a disk together with its checksums leaves one byte throughout, on several disks the same.
+            let told = readable.clone().count() > 1 && first.iter().any(|byte| *byte != first[0]);
+            let right = first.clone();
+            if !told || !readable.all(|data| data[..] == first[..]) {
+                return None;
+            }
+            if let Some(sums) = &self.sums {
+                sums.note(column, block, &[crc32c(&right)]);
+            }
+            return Some((right, true));
+        };
         if let Some(right) = readable.clone().find(|data| crc32c(data) == known) {
             return Some((right.clone(), true));
         }
@@ -139,8 +149,8 @@ impl Row {
             self.slabs.get(copy.index).disk.counters.checksum_errors.fetch_add(1, Ordering::Relaxed);
         }
         let at = crate::stripe::offset_in_chunk(self.shape(), column, u64::from(block) * BLOCK_BYTES);
-        let cause = format!("the block at {at} of chunk {} is not as its checksum says on any disk that has it", self.chunk);
-        self.pool.emit(Severity::Error, format!("space {}", self.path()), cause.clone(), "restore what lies there from a backup");
+        let cause = format!("no disk holds the block at {at} of chunk {} as a checksum proves that it was written", self.chunk);
+        self.pool.emit(Severity::Error, format!("space {}", self.path()), cause.clone(), "restore that data from a backup");
         IoError::new(IoErrorKind::Media, format!("space {}: {cause} ({})", self.path(), disks.join(", ")))
     }
 
@@ -153,12 +163,15 @@ impl Row {
         let runs: Vec<(u32, u32)> = self.columns[column].lock().written.runs(blocks.start, blocks.end).collect();
         for (start, end) in runs {
             let hints = self.known_sums(column, Blocks { start, end }).await?;
-            let copies = self.read_copies(column, Blocks { start, end }).await;
+            let copies = self.read_copies(column, Blocks { start, end }).await?;
             let mut mends = Vec::new();
             for (at, hint) in (0u32..).zip(hints) {
                 let readable = || copies.iter().filter_map(|copy| copy.block(at));
                 let hinted = readable().find(|data| Some(crc32c(data)) == hint);
                 if hinted.is_none() && torn && hint.is_some() {
+                    continue;
+                }
+                if hinted.is_none() && hint.is_some() && self.give_up_pending(column, start + at) {
                     continue;
                 }
                 doubtful += u64::from(hinted.is_none() && hint.is_some() && readable().count() == 1);
@@ -174,17 +187,34 @@ impl Row {
             }
             self.write_mends(mends).await?;
         }
-        if doubtful > 0 {
-            let cause = format!(
-                "{doubtful} blocks that were being written when the power failed are not as their checksums said; they were taken as they are"
-            );
-            self.pool.emit(Severity::Info, format!("space {}", self.path()), cause, "");
-        }
+        self.doubtful.fetch_add(doubtful, Ordering::Relaxed);
         self.settle_column(column).await
     }
 
-    /// Reads blocks of a column from every copy in step; one that fails as a whole is read block by block.
-    async fn read_copies(&self, column: usize, Blocks { start, end }: Blocks) -> Vec<Held> {
+    /// Lets a block hold nothing again that was not durable when it was written first, and that its disk lost since. Answers whether it is
+    /// such a one.
+    fn give_up_pending(&self, column: usize, block: u32) -> bool {
+        let mut state = self.columns[column].lock();
+        let pending = state.pending.contains(block);
+        if pending {
+            state.note_discarded(Blocks { start: block, end: block + 1 });
+        }
+        pending
+    }
+
+    /// Reads blocks of a column from every copy in step; one that fails as a whole is read block by block. It is an error where none is
+    /// there to be read: that tells nothing of what they hold.
+    async fn read_copies(&self, column: usize, blocks: Blocks) -> Result<Vec<Held>, IoError> {
+        loop {
+            self.settle_column(column).await?;
+            let copies = self.read_usable(column, blocks).await;
+            if copies.iter().any(|copy| self.slabs.get(copy.index).usable()) {
+                return Ok(copies);
+            }
+        }
+    }
+
+    async fn read_usable(&self, column: usize, Blocks { start, end }: Blocks) -> Vec<Held> {
         let usable: Vec<usize> = self.copies_of(column).filter(|(_, slab)| slab.usable()).map(|(index, _)| index).collect();
         join_all(usable.into_iter().map(|index| async move {
             let read = async |first: u32, count: u32| {
@@ -224,7 +254,7 @@ impl Row {
                     format!("disk {}", self.slabs.get(mend.index).disk.id),
                     format!("{count} blocks of space {} {how}", self.path()),
                 );
-                self.pool.emit(Severity::Warning, object, cause, "watch the disk; replace it if errors go on");
+                self.pool.emit(Severity::Warning, object, cause, "watch the disk; replace it if errors continue");
             }
         }
     }

@@ -14,6 +14,7 @@
 //!  read.rs  write.rs  discard.rs  flush.rs                    one file per kind of request
 //!  parity.rs     rows that keep parity instead of copies
 //!  resync.rs     copies brought back in step                  tidy.rs      housekeeping
+//!  protection.rs how many losses its rows bear now
 //!  relocate.rs   a chunk moved to another row                 reshape.rs   another shape, other disks
 //!  rebuild.rs    lost slabs made anew on other disks          slab_move.rs a slab that gets another disk
 //!  scrub.rs      copies, or data and parity, compared          pace.rs      how fast long work may go
@@ -38,6 +39,7 @@ mod heal;
 mod open;
 mod pace;
 mod parity;
+mod protection;
 mod range_queue;
 mod read;
 mod rebuild;
@@ -59,6 +61,7 @@ mod write;
 
 pub use pace::{Ended, Pace, Stopped, Unlimited};
 pub use parity::JournalStatus;
+pub use protection::Protection;
 pub use scrub::{Mismatch, Verified};
 pub use space::{Space, SpaceSettings};
 pub use status::{RowMap, SlabMap, SpaceCounters, SpaceStatus};

@@ -33,6 +33,7 @@ mod journal;
 mod open;
 mod place;
 mod plan;
+mod prove;
 mod read;
 mod record;
 mod recover;

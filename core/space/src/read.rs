@@ -104,7 +104,7 @@ impl Row {
         for index in failed.iter().copied().filter(|index| self.slabs.get(*index).usable()) {
             let Some((_, good)) = self.choose_copy(column, offset, failed) else { break };
             let Ok(data) = good.disk.read(good.at(offset), IoBuf::new(len)).await else { break };
-            self.rewrite_failed(index, offset, data.freeze(), "could not be read were rewritten from another copy").await;
+            self.rewrite_failed(index, offset, data.freeze(), "could not be read and were rewritten from another copy").await;
         }
         drop(turn);
     }
@@ -114,7 +114,7 @@ impl Row {
         let len = data.len();
         if let Ok(true) = self.rewrite(index, offset, data).await {
             let (object, cause) = (format!("disk {}", self.slabs.get(index).disk.id), format!("{len} bytes that {how}"));
-            self.pool.emit(Severity::Warning, object, cause, "watch the disk; replace it if errors go on");
+            self.pool.emit(Severity::Warning, object, cause, "watch the disk; replace it if errors continue");
         }
     }
 
@@ -201,6 +201,7 @@ impl Inner {
     pub async fn read_segment(&self, row: &Arc<Row>, segment: &Segment, mut buf: IoBuf) -> Result<IoBuf, IoError> {
         let blocks = Blocks::of(segment.offset, segment.len);
         let Blocks { start, end } = blocks;
+        row.open_column(segment.column).await?;
         let (held, unsynced) = {
             let state = row.columns[segment.column].lock();
             let regions = blocks.regions();
@@ -221,7 +222,7 @@ impl Inner {
         };
         let mut buf = row.read_column(segment.column, segment.offset, buf).await?;
         let slab = segment.column * row.copies();
-        if let Check::Wrong(_) = row.check_sums(slab, start, &buf, &holes).await? {
+        if row.check_sums(slab, start, &buf, &holes).await? != Check::Right {
             return seldom(row.read_right(segment.column, blocks)).await;
         }
         clear(&mut buf, &holes);

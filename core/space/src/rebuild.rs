@@ -6,7 +6,6 @@
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::stream::{StreamExt, iter};
@@ -121,7 +120,8 @@ impl Pace for PartPace<'_> {
 
 impl Row {
     /// Marks every region of a column that holds data as dirty.
-    async fn mark_written(self: &Arc<Self>, column: usize) -> Result<(), IoError> {
+    pub async fn mark_written(&self, column: usize) -> Result<(), IoError> {
+        self.open_column(column).await?;
         let runs: Vec<(u32, u32)> = {
             let state = self.columns[column].lock();
             state.written.runs(0, state.blocks()).collect()

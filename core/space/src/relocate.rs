@@ -17,7 +17,7 @@ use std::time::Duration;
 use futures_util::future::{Either, join_all, select};
 use holdfast_device::{Durability, IoBuf, IoError, IoErrorKind};
 use holdfast_model::BLOCK_BYTES;
-use holdfast_pool::FreedRow;
+use holdfast_pool::{FreedRow, RowRecord};
 
 use crate::block_set::BlockSet;
 use crate::pace::{Ended, Pace, Unlimited};
@@ -156,6 +156,7 @@ impl Inner {
     /// Answers false where a disk of the new row went out, or took no writes.
     async fn relocate_row(&self, old: &UsedRow, without: &[u16], pace: &dyn Pace) -> Result<bool, Ended> {
         let (record, units) = self.pool.reserve_row(self.record.id, without).await.map_err(IoError::from)?;
+        old.open_columns().await?;
         let new = Row::fresh(&self.home, old.chunk, record)?;
         new.hold_freed([units]);
         let outages: Vec<_> = new.slabs.iter().map(|slab| (slab.disk.clone(), slab.disk.outages())).collect();
@@ -197,7 +198,9 @@ impl Inner {
         if !under_way.copy(&todo, true, &Unlimited).await? || !self.settle_row(&new).await {
             return Ok(false);
         }
-        let moved = self.pool.move_row(self.record.id, old.chunk, &new.record, outages).await.map_err(IoError::from)?;
+        // It has its headers and maps since before the first copy.
+        let record = RowRecord { begun: true, ..new.record.clone() };
+        let moved = self.pool.move_row(self.record.id, old.chunk, &record, outages).await.map_err(IoError::from)?;
         let Some(freed) = moved else { return Ok(false) };
         under_way.placed = true;
         new.take_freed().into_iter().for_each(FreedRow::keep);

@@ -101,7 +101,7 @@ impl Space {
         if size_bytes >= before {
             let larger = PoolError::new(
                 PoolErrorKind::Invalid,
-                format!("space {} has {} and is not made smaller by {}", inner.path(), ByteSize(before), ByteSize(size_bytes)),
+                format!("space {} has {} and does not shrink to {}", inner.path(), ByteSize(before), ByteSize(size_bytes)),
             );
             return if size_bytes == before { Ok(false) } else { Err(larger) };
         }
@@ -126,7 +126,7 @@ impl Inner {
             return Err(PoolError::new(
                 PoolErrorKind::Invalid,
                 format!(
-                    "space {} cannot have {}: it holds data up to {end} bytes ({}), which is the smallest size that loses none; make the file system in it smaller first and discard what it left, or give up what lies beyond with --discard-beyond",
+                    "space {} cannot have {}: it holds data up to {end} bytes ({}), the smallest size that loses no data; shrink its file system first and discard the free blocks, or discard the data beyond the new end with --discard-beyond",
                     self.path(),
                     ByteSize(size_bytes),
                     ByteSize(end)
@@ -157,7 +157,7 @@ impl Inner {
         }
         Err(PoolError::new(
             PoolErrorKind::Conflict,
-            format!("a row of space {} is being moved by a job: wait for that, or cancel it, and ask again", self.path()),
+            format!("a row of space {} is being moved by a job: wait for it, or cancel it, then try again", self.path()),
         ))
     }
 
@@ -176,6 +176,7 @@ impl Inner {
         let chunks: Vec<u32> = self.pool.rows(self.record.id).into_iter().map(|(chunk, _)| chunk).collect();
         for chunk in chunks.into_iter().rev().take_while(|chunk| *chunk >= first) {
             let Some(row) = self.row(chunk).await? else { continue };
+            row.open_columns().await?;
             let held = row.data_runs(0, (chunk_bytes / BLOCK_BYTES) as u32);
             let end = held.runs(0, held.limit()).last().map(|(_, end)| end);
             if let Some(end) = end {

@@ -132,6 +132,9 @@ impl Row {
         if slab.usable() {
             return Ok(true);
         }
+        if slab.outdated() {
+            self.mark_all(space, index).await?;
+        }
         let outages = slab.disk.outages();
         if !outages.is_multiple_of(2) {
             return Ok(false);
@@ -150,10 +153,27 @@ impl Row {
         joined
     }
 
+    /// Has it written down that a slab missed all that its row holds, so that all of it is copied.
+    async fn mark_all(self: &Arc<Self>, space: &Inner, index: usize) -> Result<(), IoError> {
+        match &self.parity {
+            Some(_) => {
+                if let Some(sums) = &self.sums {
+                    sums.clear(index);
+                }
+                space.miss_all(self).await?;
+            }
+            None => self.mark_written(index / self.copies()).await?,
+        }
+        self.pool.end_outdated(self.space, self.chunk, index).await?;
+        self.refresh();
+        Ok(())
+    }
+
     async fn join_slab(&self, index: usize, outages: u32, pace: &dyn Pace) -> Result<bool, Ended> {
         let column = index / self.copies();
         let slab = self.slabs.get(index);
         self.settle_column(column).await?;
+        self.open_column(column).await?;
         self.write_header(index).await?;
         let (marked, blocks) = {
             let state = self.columns[column].lock();

@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 use holdfast_device::{Durability, IoError, IoErrorKind, IoSlice};
 use holdfast_model::{BLOCK_BYTES, DiskState, Layout, Shape};
 use holdfast_pool::slab::{self, SlabHeader, map_at};
-use holdfast_pool::{FreedRow, Pool, RowRecord, frame};
+use holdfast_pool::{FreedRow, Pool, RowRecord, SlabPlace, frame};
 
 use arc_swap::Guard;
 
@@ -34,6 +34,8 @@ pub struct Home {
     pub chunk_bytes: u64,
     /// The checksums of all rows.
     pub sums: Arc<SumCache>,
+    /// Blocks without a copy that is as its checksum says, which were taken as they are and are not reported yet.
+    pub doubtful: Arc<AtomicU64>,
 }
 
 /// An open row.
@@ -59,6 +61,10 @@ pub struct Row {
     /// Whether it is on the list of rows to settle at the next flush.
     pub touched: AtomicBool,
     headers_whole: AtomicBool,
+    /// Whether the pool has it written down that the row was written to.
+    begun: AtomicBool,
+    /// Whether no slab has any of its maps.
+    mapless: AtomicBool,
     /// The row that it is to replace, while it is provisional; else 0.
     replaces: AtomicU64,
     headers: tokio::sync::Mutex<()>,
@@ -67,12 +73,14 @@ pub struct Row {
     /// Blocks of the chunk that were changed since somebody began to copy it.
     changed: Mutex<Option<BlockSet>>,
     freed: Mutex<Vec<FreedRow>>,
+    /// See [`Home`].
+    pub doubtful: Arc<AtomicU64>,
 }
 
 impl Row {
     /// A row of the pool with nothing known of its blocks yet; `blank` where the disks have nothing of them either.
     pub fn new(home: &Home, chunk: u32, record: RowRecord, blank: bool) -> Result<Self, IoError> {
-        let Home { pool, space, chunk_bytes, sums } = home;
+        let Home { pool, space, chunk_bytes, sums, doubtful } = home;
         let copies = usize::from(record.shape.layout.copies());
         let slab_bytes = record.slab_data_bytes();
         let slabs = Slabs::new(pool, &record)?;
@@ -81,7 +89,11 @@ impl Row {
         let blocks = (slab_bytes / BLOCK_BYTES) as u32;
         let sums = record.shape.has_sums().then(|| Sums::new(slabs.len() / copies, blocks, blank, sums.clone()));
         let columns = if banded { 0 } else { record.shape.columns };
-        let columns = (0..columns).map(|_| Column::new(slab_bytes, copies)).collect();
+        let columns: Box<[Column]> = (0..columns).map(|_| Column::new(slab_bytes, copies)).collect();
+        if blank {
+            columns.iter().for_each(Column::set_open);
+        }
+        let begun = record.begun;
         let row = Self {
             pool: pool.clone(),
             space: *space,
@@ -94,11 +106,14 @@ impl Row {
             users: AtomicU32::new(0),
             touched: AtomicBool::new(false),
             headers_whole: AtomicBool::new(false),
+            begun: AtomicBool::new(begun),
+            mapless: AtomicBool::new(true),
             replaces: AtomicU64::new(0),
             headers: tokio::sync::Mutex::default(),
             closing: AtomicBool::new(false),
             changed: Mutex::default(),
             freed: Mutex::default(),
+            doubtful: doubtful.clone(),
         };
         row.refresh();
         Ok(row)
@@ -137,10 +152,42 @@ impl Row {
         if record.id != self.record.id {
             return;
         }
-        for ((slab, place), outages) in self.slabs.iter().zip(&record.slabs).zip(outages) {
-            if slab.disk.index == place.disk() {
-                let online = self.pool.disk_state(slab.disk.index) == Some(DiskState::Online);
-                slab.refresh(place.stale(), online, outages);
+        let online = |slab: &Slab| self.pool.disk_state(slab.disk.index) == Some(DiskState::Online);
+        let known = || self.slabs.iter().zip(&record.slabs).zip(outages.iter().copied()).enumerate();
+        let own = known().filter(|(_, ((slab, place), _))| slab.disk.index == place.disk());
+        let own: Vec<_> = own.map(|(index, ((slab, place), outages))| (index, online(&slab), slab, place, outages)).collect();
+        let returned = own.iter().filter(|(_, online, slab, place, outages)| slab.returns(place, *online, *outages));
+        let returned: Vec<usize> = returned.map(|(index, ..)| *index).collect();
+        if !returned.is_empty() {
+            // Before anybody finds them to count.
+            self.doubt_returned(&returned);
+        }
+        own.into_iter().for_each(|(_, online, slab, place, outages)| slab.refresh(place, online, outages));
+    }
+
+    /// Slabs count again that their disks may have lost something of, which was not durable.
+    fn doubt_returned(&self, returned: &[usize]) {
+        if let Some(bands) = &self.parity {
+            let mut state = bands.lock();
+            if !state.is_all_durable() {
+                state.returned.extend(returned);
+            }
+        }
+        for (index, column) in self.columns.iter().enumerate() {
+            let mut state = column.lock();
+            if self.marks() {
+                // Its regions are looked at as after a crash.
+                let marked = state.marked.clone();
+                state.unsynced.insert_all(&marked);
+                let limit = state.torn.limit();
+                state.torn.remove(0, limit);
+            }
+            if self.copies_of(index).all(|(copy, slab)| returned.contains(&copy) || !slab.usable()) {
+                state.lose_cached();
+            }
+            if self.sums.is_none() {
+                // Nothing tells whether a block that was not durable is there: it reads as it did before it was written.
+                state.forget_pending();
             }
         }
     }
@@ -149,8 +196,8 @@ impl Row {
     /// is to replace.
     pub fn begin_provisional(&self, replaces: u64) {
         self.replaces.store(replaces, Ordering::Release);
-        for slab in self.slabs.iter() {
-            slab.refresh(false, true, slab.disk.outages());
+        for (slab, place) in self.slabs.iter().zip(&self.record.slabs) {
+            slab.refresh(&SlabPlace::new(place.disk(), place.unit()), true, slab.disk.outages());
         }
     }
 
@@ -240,10 +287,7 @@ impl Row {
             None if lasting => Ok(()),
             _ => Err(IoError::new(
                 IoErrorKind::Media,
-                format!(
-                    "chunk {} of space {}: no copy of column {column} that is in step took the write",
-                    self.chunk, self.space
-                ),
+                format!("chunk {} of space {}: no up-to-date copy of column {column} accepted the write", self.chunk, self.space),
             )),
         }
     }
@@ -258,7 +302,7 @@ impl Row {
         if missed.iter().all(recorded) && self.serves(0) {
             return Ok(());
         }
-        let object = format!("chunk {} of space {}: too few slabs that are in step took the write", self.chunk, self.space);
+        let object = format!("chunk {} of space {}: too few up-to-date slabs accepted the write", self.chunk, self.space);
         Err(IoError::new(IoErrorKind::Media, object))
     }
 
@@ -272,22 +316,47 @@ impl Row {
         self.headers_whole.store(true, Ordering::Release);
     }
 
-    /// Writes the slab headers before the first write to the row.
+    /// Notes that a slab has one of its maps.
+    pub fn set_mapped(&self) {
+        self.mapless.store(false, Ordering::Release);
+    }
+
+    /// Whether the pool has it written down that the row was written to, so that a slab without header or map is damaged.
+    pub fn begun(&self) -> bool {
+        self.begun.load(Ordering::Acquire)
+    }
+
+    /// Writes the slab headers, and before the first write to the row its maps and the word of the pool that it begins.
     pub async fn ensure_headers(&self) -> Result<(), IoError> {
-        if self.headers_whole.load(Ordering::Acquire) { Ok(()) } else { seldom(self.write_headers()).await }
+        match self.headers_whole.load(Ordering::Acquire) && self.begun() {
+            true => Ok(()),
+            false => seldom(self.write_headers()).await,
+        }
     }
 
     async fn write_headers(&self) -> Result<(), IoError> {
         let _one = self.headers.lock().await;
-        if self.headers_whole.load(Ordering::Acquire) {
+        if self.headers_whole.load(Ordering::Acquire) && self.begun() {
             return Ok(());
         }
-        for index in 0..self.slabs.len() {
-            if self.slabs.get(index).usable() {
-                self.write_header(index).await?;
+        let usable: Vec<usize> = (0..self.slabs.len()).filter(|index| self.slabs.get(*index).usable()).collect();
+        if !self.begun() && self.mapless.load(Ordering::Acquire) {
+            self.write_first_heads(&usable).await?;
+        } else {
+            for index in &usable {
+                self.write_header(*index).await?;
+            }
+            if !self.begun() {
+                self.write_every_map().await?;
             }
         }
         self.set_headers_whole();
+        if !self.begun() {
+            if self.replaces.load(Ordering::Acquire) == 0 {
+                self.pool.begin_row(self.space, self.chunk).await?;
+            }
+            self.begun.store(true, Ordering::Release);
+        }
         Ok(())
     }
 
@@ -330,10 +399,15 @@ impl Row {
         Ok(frame.seal(&header.write()).freeze())
     }
 
+    /// The header of a slab as the row stands now.
+    pub fn header_now(&self, index: usize, slab: &Slab) -> Result<IoSlice, IoError> {
+        self.header(index, slab, self.replaces.load(Ordering::Acquire))
+    }
+
     /// Writes the header of a slab; a failure makes it stale.
     pub async fn write_header(&self, index: usize) -> Result<(), IoError> {
         let slab = self.slabs.get(index);
-        let block = self.header(index, &slab, self.replaces.load(Ordering::Acquire))?;
+        let block = self.header_now(index, &slab)?;
         match slab.disk.write(slab.start, block, Durability::Durable).await {
             Ok(()) => Ok(()),
             Err(error) => {
@@ -360,7 +434,7 @@ impl Row {
         let owner = self.owner(column, map);
         place.sequence += 1;
         let targets: Vec<usize> =
-            self.copies_of(column).filter(|(_, slab)| slab.usable() || slab.joining()).map(|(index, _)| index).collect();
+            self.copies_of(column).filter(|(_, slab)| slab.takes_writes()).map(|(index, _)| index).collect();
         let writes = targets.iter().map(|index| {
             let slab = self.slabs.get(*index);
             let slot = &mut place.slots[*index % self.copies()];
@@ -386,6 +460,7 @@ impl Row {
 
     /// Marks regions of a column dirty on every copy, durably.
     pub async fn mark_dirty(&self, column: usize, regions: Blocks) -> Result<(), IoError> {
+        self.open_column(column).await?;
         self.columns[column].lock().wanted.insert(regions.start, regions.end);
         let mut maps = self.columns[column].maps.lock().await;
         for (map, place) in maps.iter_mut().enumerate() {

@@ -26,6 +26,7 @@ use holdfast_device::{IoError, IoSlice};
 use holdfast_model::{BLOCK_BYTES, Layout, Uuid};
 use holdfast_pool::{RowRecord, Severity};
 
+use crate::heads::OddHead;
 use crate::pace::{Ended, Pace, Unlimited};
 use crate::parity::{Geometry, Journal};
 use crate::row::Row;
@@ -114,6 +115,7 @@ impl Space {
 impl Scrub<'_> {
     async fn row(&mut self, row: &Arc<Row>) -> Result<(), Ended> {
         let known = self.found.unrepaired_blocks;
+        self.heads(row).await?;
         let looked = match row.shape().layout {
             Layout::Simple if row.sums.is_none() => Ok(()),
             Layout::Simple | Layout::Mirror { .. } => self.copies(row).await,
@@ -122,18 +124,62 @@ impl Scrub<'_> {
         for (disk, blocks) in std::mem::take(&mut self.mended) {
             let cause =
                 format!("{blocks} blocks of space {} were wrong or could not be read, and were rewritten", self.inner.path());
-            self.inner.pool.emit(Severity::Warning, format!("disk {disk}"), cause, "watch the disk; replace it if errors go on");
+            self.inner.pool.emit(
+                Severity::Warning,
+                format!("disk {disk}"),
+                cause,
+                "watch the disk; replace it if errors continue",
+            );
         }
         let unrepaired = self.found.unrepaired_blocks - known;
         if self.mends && unrepaired > 0 {
             let cause = format!(
-                "{unrepaired} blocks of chunk {} do not agree or cannot be read, and what is right cannot be told",
+                "{unrepaired} blocks of chunk {} do not match or cannot be read, and it is unknown which are right",
                 row.chunk
             );
-            let next = "'space verify' shows where; compare what lies there with a backup";
+            let next = "'space verify' shows where; compare that data with a backup";
             self.inner.pool.emit(Severity::Error, format!("space {}", self.inner.path()), cause, next);
         }
+        if self.mends && looked.is_ok() {
+            // What is told as made good stays so.
+            self.inner.settle_clean_sums(row).await?;
+        }
         looked
+    }
+
+    /// Looks at the headers and maps of a row's slabs, which tell at the next start what they hold.
+    async fn heads(&mut self, row: &Arc<Row>) -> Result<(), Ended> {
+        for set in 0..row.columns.len().max(1) {
+            self.pace.step(0).await?;
+            let Some(_used) = self.keep(row).await? else { return Ok(()) };
+            let may = self.mends && self.inner.pool.refusal().is_none();
+            let opened = row.parity.is_some() || row.columns[set].is_open();
+            if !row.begun() || !opened {
+                continue;
+            }
+            let odd = row.odd_heads(set).await;
+            for head in &odd {
+                self.found.mismatched_blocks += head.blocks();
+                match may {
+                    true => *self.mended.entry(row.slabs.get(head.index).disk.id).or_default() += head.blocks(),
+                    false => self.found.unrepaired_blocks += head.blocks(),
+                }
+            }
+            if !may || odd.is_empty() {
+                continue;
+            }
+            self.found.repaired_blocks += odd.iter().map(OddHead::blocks).sum::<u64>();
+            let staying = row.distrust_odd(odd).await?;
+            match row.parity.is_some() {
+                _ if staying.is_empty() => {}
+                false => row.rewrite_heads(Some(set), &staying).await?,
+                true => {
+                    row.rewrite_heads(None, &staying).await?;
+                    self.inner.commit_whole(row).await?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Compares what the slabs of a set have of its checksums with one another, and rewrites what differs.

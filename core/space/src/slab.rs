@@ -27,6 +27,10 @@ pub struct Slab {
     joining: AtomicBool,
     /// Whether the pool has it written down that the slab is stale.
     stale_recorded: AtomicBool,
+    /// Whether the pool has it written down that it may have missed any write at all.
+    outdated: AtomicBool,
+    /// Whether nothing proves what it holds, whatever the pool has written down.
+    distrusted: AtomicBool,
     /// Its units, once the row has the slab elsewhere: free for others when the last request that knows them is over.
     left: Mutex<Option<FreedRow>>,
 }
@@ -43,6 +47,8 @@ impl Slab {
             in_step_at: AtomicU32::new(NOT_IN_STEP),
             joining: AtomicBool::new(false),
             stale_recorded: AtomicBool::new(false),
+            outdated: AtomicBool::new(false),
+            distrusted: AtomicBool::new(false),
             left: Mutex::default(),
         })
     }
@@ -55,6 +61,11 @@ impl Slab {
     /// Whether it is being brought in step, and so takes every write.
     pub fn joining(&self) -> bool {
         self.joining.load(Ordering::SeqCst)
+    }
+
+    /// Whether it gets what is written: it is in step, or about to be.
+    pub fn takes_writes(&self) -> bool {
+        self.usable() || self.joining()
     }
 
     /// Begins to take every write without being in step; false if it does already.
@@ -83,12 +94,35 @@ impl Slab {
         self.stale_recorded.load(Ordering::Acquire)
     }
 
+    /// Does not count any more as long as the row is open: nothing proves what it holds.
+    pub fn distrust(&self) {
+        self.distrusted.store(true, Ordering::Release);
+        self.set_behind();
+    }
+
+    /// Whether the pool has it written down that it may have missed any write at all.
+    pub fn outdated(&self) -> bool {
+        self.outdated.load(Ordering::Acquire)
+    }
+
+    /// Whether it counts again after an outage once the pool's word is taken over: what its disk had not made durable before is lost.
+    pub fn returns(&self, place: &SlabPlace, online: bool, outages: u32) -> bool {
+        let known = self.in_step_at.load(Ordering::Acquire);
+        self.counts(place, online, outages) && known != outages && known != NOT_IN_STEP
+    }
+
+    fn counts(&self, place: &SlabPlace, online: bool, outages: u32) -> bool {
+        let may = !place.stale() && !self.distrusted.load(Ordering::Acquire);
+        may && online && outages.is_multiple_of(2)
+    }
+
     /// Takes over what the pool has written down, as of an outage count of its disk.
-    pub fn refresh(&self, stale: bool, online: bool, outages: u32) {
-        self.stale_recorded.store(stale, Ordering::Release);
-        if stale {
+    pub fn refresh(&self, place: &SlabPlace, online: bool, outages: u32) {
+        self.stale_recorded.store(place.stale(), Ordering::Release);
+        self.outdated.store(place.outdated(), Ordering::Release);
+        if place.stale() || self.distrusted.load(Ordering::Acquire) {
             self.set_behind();
-        } else if online && outages.is_multiple_of(2) {
+        } else if self.counts(place, online, outages) {
             self.in_step_at.store(outages, Ordering::Release);
         }
     }

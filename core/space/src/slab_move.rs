@@ -69,6 +69,7 @@ impl Inner {
         let _one = self.turn_to_move(pace).await?;
         let Some(row) = self.row_if_any(wanted.chunk).await? else { return Ok(false) };
         row.refresh();
+        row.open_columns().await?;
         self.resync_row(&row).await?;
         let Some((known, place, units)) = self.pool.reserve_slab(wanted) else { return Ok(false) };
         let to = Slab::new(&self.pool, &known, &place)?;
@@ -251,6 +252,7 @@ impl<'a> SlabCopy<'a> {
         } else {
             self.space.flush_row(self.row).await?;
             self.space.settle_sums(self.row, &|_, _| true).await?;
+            self.space.pool.stamp(self.space.pool.env().clock.now()).await?;
             self.row.unmark(self.column(), |_, _| true).await?;
         }
         Ok(self.is_whole())

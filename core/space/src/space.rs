@@ -12,6 +12,7 @@ use holdfast_device::{Device, Durability, Geometry, Io, IoBuf, IoError, IoErrorK
 use holdfast_model::{BLOCK_BYTES, ByteSize, Provisioning};
 use holdfast_pool::{Pool, PoolError, PoolErrorKind, SpaceRecord};
 
+use crate::column::Column;
 use crate::parity::backlog::Backlog;
 use crate::resize::{Passage, Turnstile};
 use crate::row::{Home, Row};
@@ -78,6 +79,12 @@ pub(crate) struct Inner {
     pub closed: AtomicBool,
     pub closing: tokio::sync::Notify,
     pub swept: AtomicU64,
+    /// Whether rows may be out of step, since a crash, of which nothing is in memory.
+    pub unsettled: AtomicBool,
+    /// How many changes were asked for when a stamp was last thought of.
+    pub stamped: AtomicU64,
+    /// When the last look for idle regions began.
+    pub looked: Mutex<std::time::Duration>,
     pub backlog: Backlog,
     pub turnstile: Turnstile,
     pub size_bytes: AtomicU64,
@@ -140,9 +147,14 @@ impl Space {
             .ok_or_else(|| PoolError::new(PoolErrorKind::NotFound, format!("pool {} has no space {id}", pool.name())))?;
         let (thin, journaled) = (record.provisioning == Provisioning::Thin, !pool.journal_rows(id).is_empty());
         let read_only = record.read_only;
-        let swept = if pool.was_closed() { u64::MAX } else { 0 };
-        let home =
-            Home { pool: pool.clone(), space: id, chunk_bytes: record.chunk_bytes, sums: SumCache::new(settings.sums_bytes) };
+        let swept = if pool.was_closed() || !pool.has_begun_rows(id) { u64::MAX } else { 0 };
+        let home = Home {
+            pool: pool.clone(),
+            space: id,
+            chunk_bytes: record.chunk_bytes,
+            sums: SumCache::new(settings.sums_bytes),
+            doubtful: Arc::default(),
+        };
         let inner = Inner {
             home,
             size_bytes: AtomicU64::new(record.size_bytes),
@@ -162,6 +174,9 @@ impl Space {
             closed: AtomicBool::new(false),
             closing: tokio::sync::Notify::new(),
             swept: AtomicU64::new(swept),
+            unsettled: AtomicBool::new(false),
+            stamped: AtomicU64::new(0),
+            looked: Mutex::default(),
             backlog: Backlog::default(),
             turnstile: Turnstile::default(),
             shards: Default::default(),
@@ -196,8 +211,12 @@ impl Space {
         Ok(accepted)
     }
 
-    /// Ends its housekeeping, makes everything durable and cleans all dirty marks. No request may be under way.
-    pub async fn close(&self) -> Result<(), IoError> {
+    /// Ends its housekeeping, makes everything durable and cleans all dirty marks. No request may be under way. Answers whether it was
+    /// closed in good order: otherwise its pool must not be, so that what is left is looked at as after a crash.
+    ///
+    /// # Errors
+    /// Something that was answered could not be made durable.
+    pub async fn close(&self) -> Result<bool, IoError> {
         self.inner.closed.store(true, Ordering::Release);
         self.inner.closing.notify_one();
         self.inner.backlog.helpers.ring_all();
@@ -355,7 +374,7 @@ impl Inner {
         }
         if self.read_only.load(Ordering::Acquire) {
             let path = self.path();
-            let why = format!("space {path} was salvaged and is read-only until 'holdfast space accept {path}'");
+            let why = format!("space {path} was salvaged and is read-only until you run 'holdfast space accept {path}'");
             return Err(IoError::new(IoErrorKind::ReadOnly, why));
         }
         match self.pool.refusal() {
@@ -509,7 +528,7 @@ impl Inner {
     pub async fn free_if_empty(&self, chunk: u32) -> Result<(), IoError> {
         let empty = |row: &Row| match &row.parity {
             Some(bands) => bands.lock().is_empty(),
-            None => row.columns.iter().all(|column| column.lock().written.is_empty()),
+            None => row.columns.iter().all(|column| column.is_open() && column.lock().written.is_empty()),
         };
         if !self.thin() || !self.open_row(chunk).is_some_and(|row| empty(&row)) {
             return Ok(());
@@ -601,6 +620,9 @@ impl Inner {
                     && row.columns.iter().all(|column| column.lock().is_settled())
                     && row.sums.as_ref().is_none_or(|sums| sums.is_settled());
                 excess -= usize::from(idle);
+                if idle && !row.columns.iter().all(Column::is_open) {
+                    self.unsettled.store(true, Ordering::Release);
+                }
                 !idle
             });
         }

@@ -7,6 +7,7 @@ use holdfast_model::{Condition, Health, SpaceState, Uuid};
 use holdfast_pool::UNIT_BYTES;
 
 use crate::block_map::REGION_BYTES;
+use crate::protection::{Protection, Tally};
 use crate::row::Row;
 use crate::space::Space;
 
@@ -46,8 +47,10 @@ pub struct SpaceStatus {
     pub state: SpaceState,
     /// How urgent that is.
     pub health: Health,
-    /// Why, and what to do.
+    /// Why, and what to do, but for what the protection tells.
     pub conditions: Vec<Condition>,
+    /// How many losses it is to bear, and bears now.
+    pub protection: Protection,
     /// Bytes of data that its rows have room for.
     pub allocated_bytes: u64,
     /// Bytes that its slabs take on the disks.
@@ -111,45 +114,36 @@ impl Space {
     /// How it is now.
     pub fn status(&self) -> SpaceStatus {
         let inner = &self.inner;
-        let out: std::collections::HashSet<u16> =
-            inner.pool.pool_disks().iter().filter(|disk| !disk.in_service()).map(|disk| disk.index).collect();
-        let (mut slabs, mut stale, mut raw, mut lost_rows, mut thin_rows, mut allocated) = (0u64, 0u64, 0u64, 0u64, 0u64, 0u64);
-        for (chunk, row) in inner.pool.rows(inner.record.id).into_iter().chain(inner.pool.journal_rows(inner.record.id)) {
+        let record = self.record();
+        let mut tally = Tally::new(&inner.pool, &record);
+        let (mut slabs, mut stale, mut raw, mut allocated) = (0u64, 0u64, 0u64, 0u64);
+        for (chunk, row) in inner.pool.rows(record.id).into_iter().chain(inner.pool.journal_rows(record.id)) {
             let journal = chunk >= holdfast_pool::JOURNAL_CHUNK;
-            let bad = |slab: &holdfast_pool::SlabPlace| slab.stale() || out.contains(&slab.disk());
             slabs += row.slabs.len() as u64;
             raw += row.slabs.len() as u64 * u64::from(row.slab_units) * UNIT_BYTES;
-            allocated += if journal { 0 } else { inner.record.chunk_bytes };
-            let bad_here = row.slabs.iter().filter(|slab| bad(slab)).count() as u64;
-            stale += bad_here;
-            thin_rows += u64::from(bad_here > 0);
-            let group = row.shape.group(0).len();
-            let lost =
-                |slabs: &[holdfast_pool::SlabPlace]| group - slabs.iter().filter(|slab| bad(slab)).count() < row.shape.needed();
-            lost_rows += u64::from(row.slabs.chunks(group).any(lost));
+            allocated += if journal { 0 } else { record.chunk_bytes };
+            stale += tally.add(chunk, &row);
         }
+        let protection = tally.end();
         let marked = |row: &Arc<Row>| row.columns.iter().map(|column| u64::from(column.lock().marked.count())).sum::<u64>();
         let dirty = inner.open_rows().iter().map(marked).sum::<u64>() * REGION_BYTES;
         let resyncing = self.is_resyncing();
         let path = inner.path();
         let mut conditions = Vec::new();
-        let (state, health) = if lost_rows > 0 {
-            let cause = format!("space {path}: {lost_rows} rows have too few slabs left in service");
-            conditions.push(Condition::new(cause, "attach the missing disks; what they held cannot be read until then"));
+        let below =
+            protection.held_losses < protection.wanted_losses || protection.held_enclosures < protection.wanted_enclosures;
+        let (state, health) = if protection.unreadable_rows > 0 {
             (SpaceState::Failed, Health::Unhealthy)
-        } else if stale > 0 {
-            let cause = format!("space {path}: {thin_rows} rows are protected less than wanted ({stale} slabs stale or out)");
-            conditions
-                .push(Condition::new(cause, "attach the missing disks again; returned ones are brought in step by themselves"));
-            (if resyncing { SpaceState::Resyncing } else { SpaceState::Degraded }, Health::Warning)
         } else if resyncing {
-            (SpaceState::Resyncing, Health::Healthy)
+            (SpaceState::Resyncing, if stale > 0 || below { Health::Warning } else { Health::Healthy })
+        } else if stale > 0 || below {
+            (SpaceState::Degraded, Health::Warning)
         } else {
             (SpaceState::Ok, Health::Healthy)
         };
         let health = if self.is_read_only() {
-            let cause = format!("space {path} was put together by a salvage and is read-only");
-            conditions.push(Condition::new(cause, format!("look at its data, then 'holdfast space accept {path}'")));
+            let cause = format!("space {path} was recovered by a salvage and is read-only");
+            conditions.push(Condition::new(cause, format!("check its data, then run 'holdfast space accept {path}'")));
             health.max(Health::Warning)
         } else {
             health
@@ -158,12 +152,22 @@ impl Space {
             state,
             health,
             conditions,
+            protection,
             allocated_bytes: allocated,
             raw_bytes: raw,
             dirty_bytes: dirty,
             slabs,
             stale_slabs: stale,
             open_rows: inner.open_rows().len() as u64,
+        }
+    }
+
+    /// Rows that cannot be read now.
+    pub fn unreadable_rows(&self) -> u64 {
+        // Of slabs that back each other, as many as serve them are never stale.
+        match self.inner.pool.pool_disks().iter().all(|disk| disk.in_service()) {
+            true => 0,
+            false => self.status().protection.unreadable_rows,
         }
     }
 

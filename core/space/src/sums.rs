@@ -10,11 +10,14 @@
 //! - A region of a simple or mirrored row is unmarked only when every copy has its checksums durably. After a crash those of
 //!   marked regions are no more than a hint as to which of several copies is right.
 //! - The journal of a parity row keeps what was put in place until its checksums are durable.
+//! - A block that was written and is not marked has a checksum on every slab that has it. One without is unproven: other slabs settle what
+//!   it holds, or reads of it fail.
 
 mod cache;
 mod pages;
 mod sector;
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use futures_util::future::join_all;
@@ -57,6 +60,8 @@ pub struct Sums {
     reading: tokio::sync::Mutex<()>,
     /// Held while pages are written: of two writes of a page the later one holds more.
     writing: tokio::sync::Mutex<()>,
+    /// Sets and pages that were read and lacked something, be it of blocks that hold nothing.
+    lacking: Mutex<BTreeSet<(usize, u32)>>,
     cache: Arc<SumCache>,
 }
 
@@ -71,6 +76,14 @@ impl SumsWritten {
     }
 }
 
+/// What disks have of a page.
+struct FoundPage {
+    /// Of each region, where a sector of it proves itself.
+    regions: Vec<Option<RegionSums>>,
+    /// Whether a disk could not read it.
+    failed: bool,
+}
+
 /// How old a page was when it was written, and to which slabs on which disks at which of their outage counts.
 struct Written {
     ages: Ages,
@@ -81,7 +94,8 @@ impl Sums {
     /// Of so many sets of so many blocks; `blank` where the disks have nothing of them.
     pub fn new(sets: usize, blocks: u32, blank: bool, cache: Arc<SumCache>) -> Arc<Self> {
         let sets = (0..sets).map(|_| Mutex::new(Pages::new(blocks, blank))).collect();
-        Arc::new(Self { sets, reading: tokio::sync::Mutex::default(), writing: tokio::sync::Mutex::default(), cache })
+        let (reading, writing) = (tokio::sync::Mutex::default(), tokio::sync::Mutex::default());
+        Arc::new(Self { sets, reading, writing, lacking: Mutex::default(), cache })
     }
 
     fn set(&self, set: usize) -> MutexGuard<'_, Pages> {
@@ -123,18 +137,32 @@ impl Sums {
     /// Compares blocks with their checksums, but for those in `holes`. These are counted from `first` on, and `data` begins `offset`
     /// blocks behind that.
     fn check(&self, set: usize, first: u32, offset: u32, data: &[u8], holes: &[(u32, u32)]) -> Check {
-        let mut found = Vec::new();
+        let mut found = Check::Right;
         for (index, batch) in data.chunks(BATCH_BLOCKS * BLOCK_BYTES as usize).enumerate() {
             let mut sums = [0; BATCH_BLOCKS];
             let len = batch.len() / BLOCK_BYTES as usize;
             sums.iter_mut().zip(sums_of(batch)).for_each(|(into, sum)| *into = sum);
             match self.set(set).check(first, &sums[..len], holes, offset + (index * BATCH_BLOCKS) as u32) {
-                Check::Right => {}
-                Check::Wrong(wrong) => found.extend(wrong),
                 Check::Unread => return Check::Unread,
+                check => found = found.and(check),
             }
         }
-        if found.is_empty() { Check::Right } else { Check::Wrong(found) }
+        found
+    }
+
+    /// Sets and pages that lacked something when they were read, each once.
+    pub fn take_lacking(&self) -> BTreeSet<(usize, u32)> {
+        std::mem::take(&mut *self.lacking.lock().expect("no panic while held"))
+    }
+
+    /// Whether a page is in memory as the disks have it, and what changed since.
+    pub fn has_read(&self, set: usize, page: u32) -> bool {
+        !self.set(set).is_unread(page)
+    }
+
+    /// Notes that a page lacks something.
+    pub fn note_lacking(&self, set: usize, page: u32) {
+        self.lacking.lock().expect("no panic while held").insert((set, page));
     }
 
     /// Whether the disks do not have the checksums of a region as they are.
@@ -193,7 +221,7 @@ impl Row {
     /// The slabs that take what is written of a set.
     fn sums_slabs(&self, set: usize) -> impl Iterator<Item = usize> + '_ {
         let first = set * self.copies();
-        let takes = |index: &usize| self.slabs.get(*index).usable() || self.slabs.get(*index).joining();
+        let takes = |index: &usize| self.slabs.get(*index).takes_writes();
         (first..first + self.copies()).filter(takes)
     }
 
@@ -212,15 +240,27 @@ impl Row {
         let reads = join_all(wanted.iter().map(|page| self.read_sums_page(sums, set, *page))).await;
         for (page, found) in wanted.into_iter().zip(reads) {
             let found = found?;
-            let added = sums.counted(set, |pages| pages.take_read(page, &found));
+            let whole = |region: &Option<RegionSums>| region.is_some_and(|region| region.known == u64::MAX);
+            if !sums.set(set).is_blank(page) && !found.regions.iter().all(whole) {
+                sums.note_lacking(set, page);
+            }
+            let added = sums.counted(set, |pages| pages.take_read(page, &found.regions, found.failed));
             sums.admit(set, added.then_some(page));
         }
         Ok(())
     }
 
+    /// Reads again what a page lacks because it could not be read, before it is written: what is written over is gone.
+    pub async fn complete_sums_page(&self, sums: &Sums, set: usize, page: u32) {
+        let failed = sums.set(set).is_failed(page);
+        if failed && let Ok(found) = self.read_sums_page(sums, set, page).await {
+            sums.counted(set, |pages| pages.complete(page, &found.regions, found.failed));
+        }
+    }
+
     /// What the disks have of a page: of each region, what the first slab says that has it whole.
-    async fn read_sums_page(&self, sums: &Sums, set: usize, page: u32) -> Result<Vec<Option<RegionSums>>, IoError> {
-        let mut found: Vec<Option<RegionSums>> = vec![None; PAGE_REGIONS as usize];
+    async fn read_sums_page(&self, sums: &Sums, set: usize, page: u32) -> Result<FoundPage, IoError> {
+        let mut found = FoundPage { regions: vec![None; PAGE_REGIONS as usize], failed: false };
         if sums.set(set).is_blank(page) {
             return Ok(found);
         }
@@ -229,13 +269,13 @@ impl Row {
         let mut answered = false;
         for index in self.sums_slabs(set).filter(in_step).collect::<Vec<_>>() {
             match self.read_slab_sums(index, page).await {
-                Ok(regions) => found.iter_mut().zip(regions).for_each(|(found, region)| *found = found.or(region)),
+                Ok(regions) => found.regions.iter_mut().zip(regions).for_each(|(found, region)| *found = found.or(region)),
                 // What cannot be read there is lost; it is no reason to withhold the data.
-                Err(error) if error.kind == IoErrorKind::Media => {}
+                Err(error) if error.kind == IoErrorKind::Media => found.failed = true,
                 Err(_) => continue,
             }
             answered = true;
-            if found.iter().all(Option::is_some) {
+            if found.regions.iter().all(Option::is_some) {
                 break;
             }
         }
@@ -275,19 +315,18 @@ impl Row {
         holes: &[(u32, u32)],
     ) -> Result<Check, IoError> {
         let set = self.sums_set(slab);
-        let mut found = Vec::new();
+        let mut found = Check::Right;
         for part in page_parts(Blocks { start: first, end: first + (data.len() as u64 / BLOCK_BYTES) as u32 }) {
             let (offset, end) = (part.start - first, part.end - first);
             let data = &data[bytes_of(offset)..bytes_of(end)];
             loop {
                 match sums.check(set, first, offset, data, holes) {
-                    Check::Right => break,
-                    Check::Wrong(wrong) => break found.extend(wrong),
                     Check::Unread => self.read_sums(set, part).await?,
+                    check => break found = found.and(check),
                 }
             }
         }
-        Ok(if found.is_empty() { Check::Right } else { Check::Wrong(found) })
+        Ok(found)
     }
 
     /// The checksums of blocks of a set, as far as they are known.
@@ -336,6 +375,7 @@ impl Row {
             Err(_) if self.sums_slabs(set).next().is_none() => return Ok(None),
             read => read?,
         }
+        self.complete_sums_page(sums, set, page).await;
         let Some((regions, ages)) = sums.set(set).snapshot(page) else { return Ok(None) };
         // Whoever begins to take writes from here on is told anew what it does not have.
         let writes = self.sums_slabs(set).map(|index| {
@@ -373,6 +413,7 @@ impl Row {
         let Some(sums) = &self.sums else { return Ok(None) };
         let first = page * PAGE_BLOCKS;
         loop {
+            self.complete_sums_page(sums, set, page).await;
             let (blank, snapshot) = {
                 let pages = sums.set(set);
                 (pages.is_blank(page), pages.snapshot(page))

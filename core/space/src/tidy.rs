@@ -4,10 +4,11 @@
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use futures_util::future::select;
 use holdfast_device::IoError;
-use holdfast_pool::JOURNAL_CHUNK;
+use holdfast_pool::{JOURNAL_CHUNK, Severity};
 
 use crate::block_set::BlockSet;
 use crate::pace::{Ended, Unlimited};
@@ -16,6 +17,8 @@ use crate::space::{Inner, Space};
 
 /// Chunks whose maps are looked at after a crash in one go.
 const SWEEP_CHUNKS: usize = 64;
+/// While data is written, disks get a record at least so often.
+const STAMP_EVERY: Duration = Duration::from_secs(10);
 
 impl Space {
     /// Keeps house until the space is closed.
@@ -47,11 +50,14 @@ impl Space {
                 return Ok(());
             }
             resynced = row.unless_gone(inner.resync_row(&row).await).and(resynced);
+            resynced = row.unless_gone(inner.prove(&row).await).and(resynced);
         }
+        inner.report_doubtful();
         let unmarked = inner.unmark_idle().await;
+        let stamped = inner.stamp_if_due().await;
         let summed = inner.write_clean_sums().await;
         inner.evict();
-        swept.and(placed).and(rejoined).and(resynced).and(unmarked).and(summed)
+        swept.and(placed).and(rejoined).and(resynced).and(unmarked).and(stamped).and(summed)
     }
 }
 
@@ -59,6 +65,32 @@ impl Inner {
     /// Whether there is nothing to keep house for any more.
     pub fn is_over(&self) -> bool {
         self.is_closed() || self.pool.refusal().is_some()
+    }
+
+    /// Has every disk record now and then that time went by while data was written: one that is set back is told by that.
+    async fn stamp_if_due(&self) -> Result<(), IoError> {
+        let changed =
+            self.counters.writes.requests.load(Ordering::Relaxed) + self.counters.discards.requests.load(Ordering::Relaxed);
+        if self.stamped.swap(changed, Ordering::AcqRel) != changed {
+            let since = self.pool.env().clock.now().saturating_sub(STAMP_EVERY);
+            self.pool.stamp(since).await?;
+        }
+        Ok(())
+    }
+
+    /// Reports, once all rows were looked at, how many blocks were taken as they are.
+    fn report_doubtful(&self) {
+        if self.swept.load(Ordering::Acquire) != u64::MAX {
+            return;
+        }
+        let blocks = self.home.doubtful.swap(0, Ordering::Relaxed);
+        if blocks > 0 {
+            let (were, s) = if blocks == 1 { ("was", "") } else { ("were", "s") };
+            let cause = format!(
+                "{blocks} block{s} that {were} being written when the power failed did not match the checksum{s} and {were} kept as found"
+            );
+            self.pool.emit(Severity::Info, format!("space {}", self.path()), cause, "");
+        }
     }
 
     /// After a crash: opens the next rows, which tells what is dirty in them.
@@ -76,6 +108,9 @@ impl Inner {
                 Ok(None) => result,
                 Err(error) => Err(error),
             };
+        }
+        if result.is_err() {
+            self.unsettled.store(true, Ordering::Release);
         }
         let next = chunks.last().filter(|_| chunks.len() == SWEEP_CHUNKS).map_or(u64::MAX, |last| u64::from(*last) + 1);
         self.swept.store(next, Ordering::Release);
@@ -128,6 +163,27 @@ impl Inner {
         result
     }
 
+    /// Sees to it that pages of checksums which were found to lack something lack it no longer: read again, or told by parity.
+    async fn prove(&self, row: &Arc<Row>) -> Result<(), IoError> {
+        let Some(sums) = &row.sums else { return Ok(()) };
+        let mut proven = Ok(());
+        for (set, page) in sums.take_lacking() {
+            if !sums.has_read(set, page) {
+                // It made way for others, and is looked at when it is read again.
+                continue;
+            }
+            row.complete_sums_page(sums, set, page).await;
+            if row.parity.is_some() {
+                let whole = self.prove_bands(row, set, page).await;
+                if !matches!(whole, Ok(true)) {
+                    sums.note_lacking(set, page);
+                }
+                proven = whole.map(drop).and(proven);
+            }
+        }
+        proven
+    }
+
     /// Writes all checksums that the disks do not have, where they take too much memory.
     pub async fn relieve_sums(&self) -> Result<(), IoError> {
         let _one = self.relieving.lock().await;
@@ -153,27 +209,34 @@ impl Inner {
         Ok(())
     }
 
-    /// Writes checksums that were made good while nothing was written: no mark and no commit waits for them.
+    /// Writes the checksums of all rows that were made good while nothing was written.
     async fn write_clean_sums(&self) -> Result<(), IoError> {
         for row in self.open_rows() {
-            if row.sums.as_ref().is_none_or(|sums| sums.is_settled()) {
-                continue;
-            }
-            let marked: Vec<BlockSet> = row.columns.iter().map(|column| column.lock().marked.clone()).collect();
-            let committed = row.parity.as_ref().is_some_and(|bands| bands.lock().uncommitted.is_empty());
-            let clean = |set: usize, region: u32| match marked.get(set) {
-                Some(marked) => region < marked.limit() && !marked.contains(region),
-                None => committed,
-            };
-            let settled = self.settle_sums(&row, &clean).await;
-            row.unless_gone(settled)?;
+            self.settle_clean_sums(&row).await?;
         }
         Ok(())
+    }
+
+    /// Writes checksums of a row that were made good while nothing was written: no mark and no commit waits for them.
+    pub async fn settle_clean_sums(&self, row: &Row) -> Result<(), IoError> {
+        if row.sums.as_ref().is_none_or(|sums| sums.is_settled()) {
+            return Ok(());
+        }
+        let marked: Vec<BlockSet> = row.columns.iter().map(|column| column.lock().marked.clone()).collect();
+        let committed = row.parity.as_ref().is_some_and(|bands| bands.lock().uncommitted.is_empty());
+        let clean = |set: usize, region: u32| match marked.get(set) {
+            Some(marked) => region < marked.limit() && !marked.contains(region),
+            None => committed,
+        };
+        let settled = self.settle_sums(row, &clean).await;
+        row.unless_gone(settled)
     }
 
     /// Unmarks regions that were idle since the last pass.
     async fn unmark_idle(&self) -> Result<(), IoError> {
         let rows: Vec<Arc<Row>> = self.open_rows().into_iter().filter(|row| row.marks()).collect();
+        let now = self.pool.env().clock.now();
+        let last_look = std::mem::replace(&mut *self.looked.lock().expect("no panic while held"), now);
         let mut idle = Vec::new();
         for row in &rows {
             for (index, column) in row.columns.iter().enumerate() {
@@ -201,6 +264,8 @@ impl Inner {
         }
         self.settle_disks().await?;
         written.into_iter().for_each(|(row, written)| row.end_sums(written));
+        // These regions were written before the last look; a disk without a younger record was set back to before that.
+        self.pool.stamp(last_look).await?;
         for (row, column, quiet) in idle {
             let unmarked = row.unmark(column, |state, region| quiet.contains(&region) && !state.recent.contains(region)).await;
             row.unless_gone(unmarked)?;

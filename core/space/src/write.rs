@@ -73,6 +73,7 @@ impl Row {
 
     /// As [`Row::turn`], with the regions marked dirty on every copy.
     pub async fn write_turn(&self, column: usize, blocks: Blocks) -> Result<WriteTurn<'_>, IoError> {
+        self.open_column(column).await?;
         let mut turn = self.turn(column, blocks).await;
         let regions = blocks.regions();
         loop {
@@ -88,9 +89,8 @@ impl Row {
         }
     }
 
-    /// Writes `data` to every copy of a column that takes writes.
+    /// Writes `data` to every copy of a column that takes writes. The column must be settled.
     async fn write_copies(&self, column: usize, offset: u64, data: &IoSlice, durability: Durability) -> Result<(), IoError> {
-        self.settle_column(column).await?;
         let took = match self.begin_copies(column, offset, data, durability) {
             Ok(took) => took,
             Err(begun) => seldom(self.await_copies(begun, durability)).await?,
@@ -100,7 +100,7 @@ impl Row {
 
     /// Begins the writes of all copies. Answers which slabs took it if all did so at once, or else what is under way.
     fn begin_copies(&self, column: usize, offset: u64, data: &IoSlice, durability: Durability) -> Result<Took, Vec<Begun>> {
-        let targets = self.copies_of(column).filter(|(_, slab)| slab.usable() || slab.joining());
+        let targets = self.copies_of(column).filter(|(_, slab)| slab.takes_writes());
         // After a crash the first copy that is in step counts where none is as its checksum says, be it that it came in step just now:
         // the others may be of any mixture.
         let mut counted = false;
@@ -194,6 +194,8 @@ impl Inner {
         let durable = durability == Durability::Durable;
         let sums = row.sums.as_ref().map(|sums| (sums, sums_of(&data).collect::<SmallVec<[u32; 4]>>()));
         let mut tries = 0;
+        // What no disk is there to take leaves everything as it is.
+        row.settle_column(segment.column).await?;
         turn.begin();
         while let Err(error) = row.write_copies(segment.column, segment.offset, &data, durability).await {
             tries += 1;

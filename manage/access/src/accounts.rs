@@ -3,6 +3,7 @@
 //! Invariant: once there is an account, there is an enabled administrator.
 
 use holdfast_api::{Account, AccountChanged, ApiError, Changed, Code, CreateAccount, Role, SetAccount};
+use holdfast_model::natural_order;
 use holdfast_store::AccountRow;
 
 use crate::{Access, Answer, Tables, password, role, time};
@@ -20,10 +21,15 @@ pub(crate) fn named(name: &str) -> Answer<()> {
         && name.as_bytes()[0].is_ascii_alphanumeric();
     if !shaped {
         let next = "choose 1 to 64 letters, digits, '-', '_', '.' and '@', a letter or digit first";
-        return Err(ApiError::invalid("account", "its name cannot be used", next));
+        return Err(ApiError::invalid("account", "the name is not valid", next).at("name"));
     }
     if name == SOCKET_ACCOUNT {
-        return Err(ApiError::invalid(object, "so the daemon's socket is called in the audit log", "choose another name"));
+        return Err(ApiError::invalid(
+            object,
+            "the name is reserved: the audit log uses it for the daemon's socket",
+            "choose another name",
+        )
+        .at("name"));
     }
     Ok(())
 }
@@ -49,17 +55,19 @@ fn is_last_administrator(tables: &Tables, name: &str) -> bool {
 
 fn last(name: &str, what: &str) -> ApiError {
     let message = format!("it is the last enabled administrator and cannot be {what}");
-    ApiError::new(Code::Conflict, format!("account {name}"), message, "make another administrator first")
+    ApiError::new(Code::Conflict, format!("account {name}"), message, "create another administrator first")
 }
 
 fn missing(name: &str) -> ApiError {
-    ApiError::new(Code::NotFound, format!("account {name}"), "there is none of this name", "see 'holdfast account list'")
+    ApiError::new(Code::NotFound, format!("account {name}"), "there is no account of this name", "see 'holdfast account list'")
 }
 
 impl Access {
     /// All accounts, by name.
     pub fn accounts(&self) -> Vec<Account> {
-        self.tables().accounts.values().map(shown).collect()
+        let mut accounts: Vec<Account> = self.tables().accounts.values().map(shown).collect();
+        accounts.sort_by(|a, b| natural_order(&a.name, &b.name));
+        accounts
     }
 
     /// One account.
@@ -85,8 +93,8 @@ impl Access {
             if same {
                 return Ok(AccountChanged { changed: false, account: shown(&row) });
             }
-            let message = format!("it is there already, with role {} or another password", row.role);
-            return Err(ApiError::new(Code::Exists, object, message, "change it with 'holdfast account set'"));
+            let message = format!("it already exists, with role {} or another password", row.role);
+            return Err(ApiError::new(Code::Exists, object, message, "change it with 'holdfast account set'").at("name"));
         }
         let password_hash = self.passwords.hash(request.password).await?;
         let row = AccountRow {
@@ -101,15 +109,17 @@ impl Access {
         {
             let tables = self.tables();
             if tables.accounts.contains_key(&row.name) {
-                return Err(ApiError::new(Code::Exists, object, "somebody else made it just now", "look at it first"));
+                return Err(
+                    ApiError::new(Code::Exists, object, "it was created by someone else just now", "check it first").at("name")
+                );
             }
             if tables.accounts.len() >= ACCOUNTS {
                 let message = format!("there are {ACCOUNTS} accounts already");
-                return Err(ApiError::new(Code::Conflict, object, message, "remove accounts that nobody needs"));
+                return Err(ApiError::new(Code::Conflict, object, message, "delete accounts that are not in use"));
             }
             if tables.accounts.is_empty() && request.role != Role::Administrator {
-                let next = "make an administrator first";
-                return Err(ApiError::new(Code::Conflict, object, "the first account must be an administrator", next));
+                let next = "create an administrator first";
+                return Err(ApiError::new(Code::Conflict, object, "the first account must be an administrator", next).at("role"));
             }
         }
         let kept = row.clone();
@@ -138,8 +148,8 @@ impl Access {
         let looked_at = before.password_hash;
         let before = self.tables().accounts.get(name).cloned().ok_or_else(|| missing(name))?;
         if asks_for_password && before.password_hash != looked_at {
-            let message = "somebody else set another password just now";
-            return Err(ApiError::new(Code::Conflict, format!("account {name}"), message, "look at it, then try again"));
+            let message = "its password was changed by someone else just now";
+            return Err(ApiError::new(Code::Conflict, format!("account {name}"), message, "check it, then try again"));
         }
         let mut after = before.clone();
         after.role = request.role.map_or(after.role, |role| role.to_string());
@@ -149,7 +159,10 @@ impl Access {
             return Ok(AccountChanged { changed: false, account: shown(&before) });
         }
         if !counts_as_administrator(&after) && is_last_administrator(&self.tables(), name) {
-            return Err(last(name, if after.enabled { "given a lower role" } else { "disabled" }));
+            return Err(match after.enabled {
+                true => last(name, "given a lower role").at("role"),
+                false => last(name, "disabled").at("enabled"),
+            });
         }
         let row = self.replace_account(name, None, |row| *row = after).await?;
         Ok(AccountChanged { changed: true, account: shown(&row) })
@@ -199,6 +212,6 @@ impl Access {
         tables.accounts.remove(name);
         tables.tokens.retain(|_, row| row.account != name);
         tables.sessions.retain(|_, row| row.account != name);
-        Ok(Changed { changed: true, message: format!("account {name} is removed with its tokens and sessions") })
+        Ok(Changed { changed: true, message: format!("account {name} is deleted with its tokens and sessions") })
     }
 }

@@ -193,7 +193,12 @@ impl Access {
         let store = self.store.clone();
         let done = tokio::task::spawn_blocking(move || act(&store)).await;
         let failed = |message: String| {
-            ApiError::new(Code::Failed, "configuration store", message, "see the daemon's log and the room on its disk")
+            ApiError::new(
+                Code::Failed,
+                "configuration store",
+                message,
+                "see the daemon's log, and check the free room on its file system",
+            )
         };
         done.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))
     }

@@ -32,10 +32,10 @@ pub(crate) fn acceptable(account: &str, password: &str) -> Answer<()> {
     let object = format!("account {account}");
     let next = format!("choose one of {SHORTEST} to {LONGEST} bytes");
     if !(SHORTEST..=LONGEST).contains(&password.len()) {
-        return Err(ApiError::invalid(object, format!("the password has {} bytes", password.len()), next));
+        return Err(ApiError::invalid(object, format!("the password has {} bytes", password.len()), next).at("password"));
     }
     if password == account {
-        return Err(ApiError::invalid(object, "the password is the account's name", "choose another one"));
+        return Err(ApiError::invalid(object, "the password is the account's name", "choose another one").at("password"));
     }
     Ok(())
 }
@@ -82,7 +82,7 @@ impl Passwords {
         let there = hash.is_some();
         let hash = match hash {
             Some(hash) => hash,
-            None => self.nobody.get_or_try_init(|| self.hash("there is nobody of this name".into())).await?.clone(),
+            None => self.nobody.get_or_try_init(|| self.hash("there is no account of this name".into())).await?.clone(),
         };
         let right = self.compute(move || {
             let parsed = PasswordHash::new(&hash);

@@ -90,7 +90,7 @@ impl Access {
     /// session ends with the daemon then.
     async fn kept_if_possible(&self, act: impl FnOnce(&Store) -> Result<(), StoreError> + Send + 'static) {
         if let Err(error) = self.stored(act).await {
-            tracing::warn!("a login is not kept over a restart: {error}");
+            tracing::warn!("a login does not survive a restart: {error}");
         }
     }
 
@@ -183,10 +183,10 @@ impl Access {
         let object = format!("account {}", identity.account);
         let known = self.tables().accounts.get(&identity.account).map(|row| row.password_hash.clone());
         let (Some(hash), Some(session)) = (known, identity.session) else {
-            let next = "log in by name and password, or use 'holdfast account set NAME --password'";
+            let next = "log in with name and password, or use 'holdfast account set NAME --password'";
             return Err(ApiError::new(Code::Forbidden, object, "only a session may change its own password", next).into());
         };
-        password::acceptable(&identity.account, &request.new)?;
+        password::acceptable(&identity.account, &request.new).map_err(|error| ApiError { field: Some("new".into()), ..error })?;
         let from = network(from);
         self.throttle.begin(&identity.account, from, self.now_ms()).map_err(|wait| Denied {
             error: ApiError::new(Code::Throttled, &*object, "too many wrong passwords", "wait a little"),
@@ -198,7 +198,7 @@ impl Access {
         };
         if !self.passwords.matches(request.current, Some(hash.clone())).await.map_err(busy)? {
             let next = "check it; an administrator can set a new one";
-            return Err(ApiError::new(Code::Forbidden, object, "the current password is wrong", next).into());
+            return Err(ApiError::new(Code::Forbidden, object, "the current password is wrong", next).at("current").into());
         }
         self.throttle.succeeded(&identity.account, from);
         let new = self.passwords.hash(request.new).await?;
@@ -209,7 +209,7 @@ impl Access {
             same && tables.sessions.contains_key(&session)
         };
         if !is_as_it_was {
-            let message = "another password was set, or the session ended, in the meantime";
+            let message = "the password was changed or the session ended in the meantime";
             return Err(ApiError::new(Code::Conflict, object, message, "log in and try again").into());
         }
         self.replace_account(&identity.account, Some(session), |row| row.password_hash = new).await?;

@@ -44,7 +44,7 @@ impl Access {
         let _changing = self.changing.lock().await;
         if !self.needs_setup() {
             let next = "log in, or ask an administrator for an account";
-            return Err(ApiError::new(Code::Conflict, "setup", "there is an account already", next).into());
+            return Err(ApiError::new(Code::Conflict, "setup", "an account already exists", next).into());
         }
         let (now, network) = (self.now_ms(), network(from));
         self.throttle.begin(NOBODY, network, now).map_err(|wait| Denied {
@@ -55,7 +55,7 @@ impl Access {
         let counts = |link: &Link| link.hash == hash && now < link.until_ms;
         if !self.setup.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(counts) {
             let next = "use the link that the daemon printed last; a restart prints a new one";
-            return Err(ApiError::new(Code::NotAuthenticated, "setup", "the link's token is wrong or has ended", next).into());
+            return Err(ApiError::new(Code::NotAuthenticated, "setup", "the link is wrong or has expired", next).into());
         }
         self.throttle.succeeded(NOBODY, network);
         accounts::named(&request.name)?;
@@ -72,7 +72,7 @@ impl Access {
         self.stored(move |store| store.put_account(&kept)).await?;
         self.tables().accounts.insert(row.name.clone(), row);
         *self.setup.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        tracing::info!(account = request.name, %from, "the first administrator was made");
+        tracing::info!(account = request.name, %from, "the first administrator was created");
         Ok(self.begin_session(&request.name, Via::Setup).await?)
     }
 }

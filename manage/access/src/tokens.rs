@@ -11,7 +11,7 @@ use crate::{Access, Answer, Identity, random_secret, role, sha256, time};
 /// What the secret of a token begins with, so that scanners of leaked secrets know it.
 pub const TOKEN_PREFIX: &str = "hf_";
 /// What a token may be limited to: tags of the API's document.
-pub const AREAS: [&str; 7] = ["disks", "pools", "spaces", "exports", "jobs", "events", "status"];
+pub const AREAS: [&str; 8] = ["disks", "pools", "spaces", "exports", "jobs", "events", "notifications", "status"];
 
 const PER_ACCOUNT: usize = 256;
 const LIFE_SECONDS: std::ops::RangeInclusive<u64> = 60..=10 * 366 * 24 * 60 * 60;
@@ -45,18 +45,28 @@ fn sees(identity: &Identity, row: &TokenRow) -> bool {
 fn check(identity: &Identity, request: &CreateToken) -> Answer<()> {
     let object = "token";
     if !(1..=64).contains(&request.name.len()) || request.name.chars().any(char::is_control) {
-        return Err(ApiError::invalid(object, "its name cannot be used", "choose 1 to 64 bytes without control characters"));
+        return Err(ApiError::invalid(
+            object,
+            "the name is not valid",
+            "choose a name of 1 to 64 bytes without control characters",
+        )
+        .at("name"));
     }
     if request.role > identity.role {
         let message = format!("account {} is {}, so its tokens cannot be {}", identity.account, identity.role, request.role);
-        return Err(ApiError::new(Code::Forbidden, object, message, "choose a lower role"));
+        return Err(ApiError::new(Code::Forbidden, object, message, "choose a lower role").at("role"));
     }
     if let Some(unknown) = request.areas.iter().find(|area| !AREAS.contains(&area.as_str())) {
         let message = format!("there is no area {}", unknown.chars().take(64).collect::<String>());
-        return Err(ApiError::invalid(object, message, format!("choose of {}", AREAS.join(", "))));
+        return Err(ApiError::invalid(object, message, format!("choose of {}", AREAS.join(", "))).at("areas"));
     }
     if !LIFE_SECONDS.contains(&request.expires_in_seconds) {
-        return Err(ApiError::invalid(object, "it would end too soon or too late", "let it count a minute to ten years"));
+        return Err(ApiError::invalid(
+            object,
+            "its lifetime is too short or too long",
+            "choose a lifetime from a minute to ten years",
+        )
+        .at("expires_in_seconds"));
     }
     Ok(())
 }
@@ -75,8 +85,8 @@ impl Access {
     /// If `identity` may not, or the token cannot be.
     pub async fn create_token(&self, identity: &Identity, request: CreateToken) -> Answer<TokenCreated> {
         if identity.via == Via::Token && !identity.is_unlimited() {
-            let next = "log in by name and password to make a token";
-            return Err(ApiError::new(Code::Forbidden, "token", "this token may make no others", next));
+            let next = "log in with name and password to create a token";
+            return Err(ApiError::new(Code::Forbidden, "token", "this token cannot create tokens", next));
         }
         check(identity, &request)?;
         let no_luck = || ApiError::new(Code::Failed, "token", "the system gives no random numbers", "try again");
@@ -101,13 +111,13 @@ impl Access {
         {
             let tables = self.tables();
             if !tables.accounts.contains_key(&row.account) {
-                let next = "make an account with 'holdfast account create', and its token by logging in";
-                let message = format!("there is no account {} for it to act for", row.account);
+                let next = "create an account with 'holdfast account create', then log in to create its token";
+                let message = format!("there is no account {} for the token", row.account);
                 return Err(ApiError::new(Code::Conflict, "token", message, next));
             }
             if tables.tokens.values().filter(|other| other.account == row.account).count() >= PER_ACCOUNT {
                 let message = format!("account {} has {PER_ACCOUNT} tokens already", row.account);
-                return Err(ApiError::new(Code::Conflict, "token", message, "remove those that nobody needs"));
+                return Err(ApiError::new(Code::Conflict, "token", message, "delete tokens that are not in use"));
             }
         }
         let kept = row.clone();
@@ -134,15 +144,15 @@ impl Access {
     pub async fn delete_token(&self, identity: &Identity, id: &str) -> Answer<Changed> {
         let _changing = self.changing.lock().await;
         if identity.via == Via::Token && !identity.is_unlimited() && identity.token.as_deref() != Some(id) {
-            let next = "log in by name and password to remove tokens";
-            return Err(ApiError::new(Code::Forbidden, "token", "this token may remove itself only", next));
+            let next = "log in with name and password to delete tokens";
+            return Err(ApiError::new(Code::Forbidden, "token", "this token can only delete itself", next));
         }
         let found = self.tables().tokens.values().find(|row| row.id == id && sees(identity, row)).cloned();
         let Some(row) = found else { return Ok(Changed { changed: false, message: "there is no such token".into() }) };
         let gone = row.id.clone();
         self.stored(move |store| store.delete_token(&gone)).await?;
         self.tables().tokens.remove(&row.hash);
-        Ok(Changed { changed: true, message: format!("token {} of account {} is removed", row.name, row.account) })
+        Ok(Changed { changed: true, message: format!("token {} of account {} is deleted", row.name, row.account) })
     }
 
     /// Whose token `secret` is.

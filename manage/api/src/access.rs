@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use crate::settings::Preferences;
+
 /// What an account or a token may do. Each role may all that the one before it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -257,6 +259,8 @@ pub struct Certificate {
 /// How management is served.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ServerSettings {
+    /// What administrators may change.
+    pub preferences: Preferences,
     /// Where HTTPS is served.
     pub https: Vec<String>,
     /// The certificate; none where no HTTPS is served.

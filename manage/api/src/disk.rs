@@ -129,7 +129,7 @@ pub struct Disk {
 pub struct CreateFileDisk {
     /// Absolute path of the file.
     pub path: String,
-    /// Its size, a multiple of 4 KiB.
+    /// Its size; rounded up to whole blocks of 4 KiB.
     pub size_bytes: u64,
 }
 
@@ -151,6 +151,9 @@ pub struct SetDisk {
     #[schema(schema_with = schema::usage_or_none)]
     #[serde(default)]
     pub usage: Option<Usage>,
+    /// Goes ahead although spaces get no new rows then, since too few disks are left for their layout.
+    #[serde(default)]
+    pub force: bool,
 }
 
 /// Makes a disk blank.
@@ -169,12 +172,39 @@ pub struct RetireDisk {
     /// Moves its data away as well, as a job.
     #[serde(default)]
     pub evacuate: bool,
+    /// Goes ahead although spaces get no new rows then, since too few disks are left for their layout.
+    #[serde(default)]
+    pub force: bool,
     /// How much the job makes way for clients.
     #[serde(default)]
     pub priority: Option<JobPriority>,
     /// Bytes that the job does in a second at most; 0 for no cap.
     #[serde(default)]
     pub cap_bytes_per_second: Option<u64>,
+}
+
+/// Retires a disk of a pool and moves all data off it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EvacuateDisk {
+    /// Goes ahead although spaces get no new rows then, since too few disks are left for their layout.
+    #[serde(default)]
+    pub force: bool,
+    /// How much the job makes way for clients.
+    #[serde(default)]
+    pub priority: Option<JobPriority>,
+    /// Bytes that the job does in a second at most; 0 for no cap.
+    #[serde(default)]
+    pub cap_bytes_per_second: Option<u64>,
+}
+
+/// Takes a disk that holds no data out of its pool for good.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RemoveDisk {
+    /// Goes ahead although spaces get no new rows then, since too few disks are left for their layout.
+    #[serde(default)]
+    pub force: bool,
 }
 
 /// Empties a disk of a pool, or rebuilds elsewhere what it held, and takes it out of the pool for good.
@@ -184,9 +214,13 @@ pub struct ReplaceDisk {
     /// The disk that comes in its stead, a new one or one of the pool: path, serial number or id. If left out, the other disks take over.
     #[serde(default)]
     pub new: Option<String>,
-    /// Takes a new disk that carries something else; what it carries is lost, so only administrators may.
+    /// Takes a new disk that carries something else; what it carries is lost, so only administrators may. Without a new disk: goes
+    /// ahead although spaces get no new rows then, since too few disks are left for their layout.
     #[serde(default)]
     pub force: bool,
+    /// Spaces, `POOL/SPACE`, that are destroyed first because a part of their data is lost with the disk; only administrators may.
+    #[serde(default)]
+    pub give_up: Vec<String>,
     /// How much the job makes way for clients.
     #[serde(default)]
     pub priority: Option<JobPriority>,

@@ -66,6 +66,9 @@ pub struct ApiError {
     pub object: String,
     /// What to do next; empty where nothing helps.
     pub next_action: String,
+    /// The field of the request that it is about, by its JSON name; one inside another has a dot: `qos.max_iops`. Null where it is about
+    /// no single field.
+    pub field: Option<String>,
 }
 
 /// What the body of every refused or failed request looks like.
@@ -78,12 +81,26 @@ pub struct ErrorBody {
 impl ApiError {
     /// An error about `object`: the reason, and what to do next.
     pub fn new(code: Code, object: impl Into<String>, message: impl Into<String>, next_action: impl Into<String>) -> Self {
-        Self { code, message: message.into(), object: object.into(), next_action: next_action.into() }
+        Self { code, message: message.into(), object: object.into(), next_action: next_action.into(), field: None }
     }
 
     /// An argument of `object` that cannot be.
     pub fn invalid(object: impl Into<String>, message: impl Into<String>, next_action: impl Into<String>) -> Self {
         Self::new(Code::Invalid, object, message, next_action)
+    }
+
+    /// The same error, about a field of the request; one that already names a field keeps it.
+    #[must_use]
+    pub fn at(mut self, field: &str) -> Self {
+        self.field.get_or_insert_with(|| field.to_owned());
+        self
+    }
+
+    /// The same error, of a request whose field `outer` holds the one that it names.
+    #[must_use]
+    pub fn inside(mut self, outer: &str) -> Self {
+        self.field = self.field.map(|field| format!("{outer}.{field}"));
+        self
     }
 }
 
@@ -106,6 +123,16 @@ impl std::error::Error for ApiError {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_innermost_field_is_named_with_the_ones_around_it() {
+        let error = || ApiError::invalid("export vm", "8 B a second is too little", "allow 8 KiB or more");
+        assert_eq!(error().field, None);
+        assert_eq!(error().inside("qos").field, None);
+        let error = error().at("max_bytes_per_second").at("name").inside("qos");
+        assert_eq!(error.field.as_deref(), Some("qos.max_bytes_per_second"));
+        assert_eq!(serde_json::to_value(&error).expect("JSON")["field"], "qos.max_bytes_per_second");
+    }
 
     #[test]
     fn a_refusal_reads_object_reason_next_step() {

@@ -1,9 +1,12 @@
 //! Exports: spaces that NBD clients can reach.
 
+use holdfast_model::Health;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::qos::{Qos, SetQos};
+use crate::schema;
+use crate::status::Condition;
 
 /// What clients did through an export since it was made or the daemon started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -35,6 +38,11 @@ pub struct Export {
     pub read_only: bool,
     /// Whether it is served now; its space may be away.
     pub served: bool,
+    /// How well it is: what clients cannot read or write makes it unhealthy, although it is served.
+    #[schema(schema_with = schema::health)]
+    pub health: Health,
+    /// Why it is not healthy.
+    pub conditions: Vec<Condition>,
     /// Its size; none while it is not served.
     pub size_bytes: Option<u64>,
     /// Where clients connect.

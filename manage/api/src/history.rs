@@ -107,11 +107,14 @@ pub enum ListKind {
     Status,
     /// All accounts and tokens.
     Accounts,
+    /// Channels, rules and deliveries of notifications.
+    Notifications,
 }
 
 impl ListKind {
     /// All of them.
-    pub const ALL: [Self; 7] = [Self::Disks, Self::Pools, Self::Spaces, Self::Exports, Self::Jobs, Self::Status, Self::Accounts];
+    pub const ALL: [Self; 8] =
+        [Self::Disks, Self::Pools, Self::Spaces, Self::Exports, Self::Jobs, Self::Status, Self::Accounts, Self::Notifications];
 }
 
 /// Lists that are not as they were; sent as the event `changed`.

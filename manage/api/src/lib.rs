@@ -5,6 +5,7 @@
 //! names; enumerations are lower-case words; every answer to a change says whether anything changed.
 
 pub mod access;
+pub mod cause;
 pub mod disk;
 mod error;
 pub mod event;
@@ -12,11 +13,14 @@ pub mod export;
 pub mod history;
 mod id;
 pub mod job;
+pub mod notify;
 pub mod plan;
 pub mod pool;
+pub mod protection;
 pub mod qos;
 pub mod salvage;
 pub mod schema;
+pub mod settings;
 pub mod space;
 pub mod status;
 pub mod verify;
@@ -25,9 +29,10 @@ pub use access::{
     Account, AccountChanged, AuditRecord, Certificate, ChangePassword, CreateAccount, CreateToken, Login, Role, ServerSettings,
     Session, SetAccount, Setup, SetupState, Token, TokenCreated, Via,
 };
+pub use cause::{Affected, Cause, CauseDisk, CauseKind};
 pub use disk::{
-    CreateFileDisk, Disk, DiskChanged, DiskErrors, DiskLatency, DiskReliability, DiskRetired, DiskSmart, LocateDisk, ReplaceDisk,
-    RetireDisk, SetDisk, WipeDisk,
+    CreateFileDisk, Disk, DiskChanged, DiskErrors, DiskLatency, DiskReliability, DiskRetired, DiskSmart, EvacuateDisk,
+    LocateDisk, RemoveDisk, ReplaceDisk, RetireDisk, SetDisk, WipeDisk,
 };
 pub use error::{ApiError, Code, ErrorBody};
 pub use event::{Event, Severity};
@@ -35,6 +40,11 @@ pub use export::{Connection, CreateExport, Export, ExportChanged, ExportCounters
 pub use history::{History, HistoryKind, ListKind, ListsChanged, LiveSample, Rates};
 pub use id::DiskRef;
 pub use job::{Job, JobChanged, JobKind, JobPriority, JobState, SetJob, StartJob};
+pub use notify::{
+    CreateNotifyChannel, CreateNotifyRule, MailChannel, MailSecurity, NotifyChannel, NotifyChannelChanged, NotifyChannelKind,
+    NotifyChannelTested, NotifyDelivery, NotifyDeliveryState, NotifyRule, NotifyRuleChanged, SetMail, SetNotifyChannel,
+    SetNotifyRule, SetWebhook, WebhookChannel, WebhookTemplate,
+};
 pub use plan::{
     ConversionPlan, DiskBalance, EvacuationPlan, RebalancePlan, SpaceEvacuation, SpaceOption, SpacePlan, UpgradePlan,
 };
@@ -42,10 +52,15 @@ pub use pool::{
     AddDisks, CapacityLimit, CreatePool, ImportPools, ImportedPool, LayoutCapacity, Pool, PoolAlert, PoolChanged, PoolHealth,
     PoolMember, PoolRoom, PoolsImported, SetPool,
 };
+pub use protection::Protection;
 pub use qos::{Qos, SetQos};
 pub use salvage::{SalvagePool, Salvaged, SalvagedDisk, SalvagedJournal, SalvagedSpace};
+pub use settings::{
+    PercentsSetting, Preferences, SetSettings, SettingName, SettingOrigin, SettingsChanged, TextSetting, TimeSetting,
+};
 pub use space::{
     ConvertSpace, CreateSpace, GrowSpace, LayoutKind, SetSpace, Slab, Space, SpaceChanged, SpaceCounters, SpaceJournal, SpaceRow,
+    SpaceScrub,
 };
 pub use status::{Condition, Daemon, ObjectHealth, Status};
 pub use verify::{Mismatch, SpaceVerified};

@@ -33,8 +33,10 @@ pub struct SpaceOption {
     pub journal_bytes: u64,
     /// Bytes of data for each hundred that they take, to one decimal.
     pub efficiency_percent: f64,
-    /// Disks that may fail at once without loss.
+    /// Disks that may fail at once without loss once it is made.
     pub survives_disks: u8,
+    /// Of these, disks for which the pool has enough others to rebuild on.
+    pub rebuildable_losses: u8,
     /// Bytes written to disks for each byte that a client writes in full stripes, to two decimals.
     pub full_stripe_cost: f64,
     /// Writes to disks for one small random write, journal included.
@@ -91,6 +93,8 @@ pub struct ConversionPlan {
     pub free_bytes: u64,
     /// Whether that suffices.
     pub fits: bool,
+    /// What to think of.
+    pub notes: Vec<String>,
 }
 
 /// How full a disk is, and how full it would be.
@@ -145,9 +149,13 @@ pub struct SpaceEvacuation {
     pub stuck: u64,
     /// Bytes that these take there.
     pub stuck_bytes: u64,
+    /// Its rows that have a slab there and cannot be read now, those of its journal among them: without the disk they are lost for good.
+    pub lost_rows: u64,
+    /// Bytes of data in these.
+    pub lost_bytes: u64,
 }
 
-/// What the evacuation of a disk would do.
+/// What the evacuation or replacement of a disk would do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct EvacuationPlan {
     /// `POOL/disk PATH`.
@@ -162,8 +170,16 @@ pub struct EvacuationPlan {
     pub stuck: u64,
     /// Bytes that these take on the disk.
     pub stuck_bytes: u64,
-    /// Whether the other disks have room for all of it.
+    /// Whether the other disks, with the new one of a replacement, have room for all of it.
     pub fits: bool,
+    /// Rows that would be lost for good: they cannot be read now, and a part of each is on the disk.
+    pub lost_rows: u64,
+    /// Bytes of data in these.
+    pub lost_bytes: u64,
+    /// The spaces that have such rows: refused unless each is given up by name, which destroys it.
+    pub give_up: Vec<String>,
+    /// The spaces that would get no new rows any more, since too few disks were left for their layout: refused without force.
+    pub without_new_rows: Vec<String>,
     /// The spaces that have slabs on it.
     pub spaces: Vec<SpaceEvacuation>,
     /// The disk, then all others that would be filled otherwise than now.

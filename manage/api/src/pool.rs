@@ -102,7 +102,8 @@ pub enum CapacityLimit {
     Map,
 }
 
-/// What a pool could still hold in a layout, with the columns that a space gets by default.
+/// What a pool could still hold in a layout. Single parity is there with its default columns and, where they differ, with those of dual
+/// parity, so that the two can be compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LayoutCapacity {
     /// The resilience.
@@ -113,6 +114,8 @@ pub struct LayoutCapacity {
     pub parity: u8,
     /// Stripe units side by side, those of parity included; 0 where there are too few disks.
     pub columns: u16,
+    /// Whether a space of this layout gets these columns by default.
+    pub default: bool,
     /// Bytes of data that could still be allotted.
     pub usable_bytes: u64,
     /// Bytes of disks that they would take.
@@ -147,6 +150,8 @@ pub struct PoolRoom {
 pub struct PoolAlert {
     /// Its thresholds, in percent of its room.
     pub percents: Vec<u8>,
+    /// Whether they are the server's, as the pool has none of its own.
+    pub default: bool,
     /// The highest of them that is reached; it counts until the use is five percent below it.
     pub reached_percent: Option<u8>,
 }
@@ -158,6 +163,9 @@ pub struct SetPool {
     /// Thresholds at which it tells that it fills up, in percent, 8 at most; none for an empty list.
     #[serde(default)]
     pub alert_percents: Option<Vec<u8>>,
+    /// Leaves them to the server again. Not together with thresholds.
+    #[serde(default)]
+    pub default_alerts: bool,
     /// What is done of itself about disks that are lost, or that tell of their end.
     #[schema(schema_with = schema::retire_policy_or_none)]
     #[serde(default)]

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::job::JobPriority;
+use crate::job::{JobPriority, JobState};
+use crate::protection::Protection;
 use crate::qos::{Qos, SetQos};
 use crate::schema;
 use crate::status::Condition;
@@ -52,8 +53,23 @@ pub struct SpaceJournal {
     pub dirty_bytes: u64,
 }
 
+/// When a space was scrubbed, and when it is next.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SpaceScrub {
+    /// When the last scrub ended, RFC 3339; none if there was none yet.
+    pub last_at: Option<String>,
+    /// How it ended; none if there was none yet.
+    pub last_state: Option<JobState>,
+    /// What it found; none where it did not come to its end.
+    pub last_result: Option<String>,
+    /// When the next one is due, RFC 3339; none if none is scheduled, or one is under way.
+    pub next_at: Option<String>,
+    /// The job that scrubs it now.
+    pub job: Option<u64>,
+}
+
 /// A space.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Space {
     /// `POOL/SPACE`.
     pub name: String,
@@ -91,6 +107,8 @@ pub struct Space {
     pub dirty_bytes: u64,
     /// Slabs whose content is not up to date.
     pub stale_slabs: u64,
+    /// How many losses it is to bear and bears now.
+    pub protection: Protection,
     /// Whether it serves its data, and how well protected.
     #[schema(schema_with = schema::space_state)]
     pub state: SpaceState,
@@ -99,10 +117,14 @@ pub struct Space {
     pub health: Health,
     /// Why it is not healthy.
     pub conditions: Vec<Condition>,
+    /// What to know of it that is no trouble now, as that the pool has too few disks to rebuild on; its health does not follow these.
+    pub notes: Vec<Condition>,
     /// What it did since it was opened.
     pub counters: SpaceCounters,
     /// What it may do at most, and is to get at least.
     pub qos: Qos,
+    /// When it was scrubbed, and when it is next.
+    pub scrub: SpaceScrub,
 }
 
 /// Makes a space.
@@ -125,7 +147,7 @@ pub struct CreateSpace {
     /// Bytes of a stripe unit: a power of two, 4 KiB to 16 MiB; 256 KiB if left out.
     #[serde(default)]
     pub interleave_bytes: Option<u64>,
-    /// Its size, a multiple of 4 KiB.
+    /// Its size; rounded up to whole blocks of 4 KiB.
     pub size_bytes: u64,
     /// Whether it takes room only as it is written to.
     #[serde(default)]
@@ -146,7 +168,7 @@ pub struct CreateSpace {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GrowSpace {
-    /// The new size, a multiple of 4 KiB.
+    /// The new size; rounded up to whole blocks of 4 KiB.
     pub size_bytes: u64,
 }
 
@@ -163,7 +185,7 @@ pub struct SetSpace {
 }
 
 /// Gives a space another shape, while it is in use.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConvertSpace {
     /// Its resilience from now on; as it is if left out.
@@ -192,7 +214,7 @@ pub struct ConvertSpace {
     /// Whether it takes room only as it is written to; as it is if left out.
     #[serde(default)]
     pub thin: Option<bool>,
-    /// Its new size, a multiple of 4 KiB; as it is if left out. A smaller one is refused while data lies beyond it.
+    /// Its new size, rounded up to whole blocks of 4 KiB; unchanged if left out. A smaller one is refused while there is data beyond it.
     #[serde(default)]
     pub size_bytes: Option<u64>,
     /// Gives up what lies beyond a smaller size; only administrators may.
@@ -206,8 +228,16 @@ pub struct ConvertSpace {
     pub cap_bytes_per_second: Option<u64>,
 }
 
+impl ConvertSpace {
+    /// Whether it asks for anything to be other than it is.
+    pub fn names_a_change(&self) -> bool {
+        let pace = Self { discard_beyond: false, priority: None, cap_bytes_per_second: None, ..self.clone() };
+        pace != Self::default()
+    }
+}
+
 /// The answer to a change of a space.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SpaceChanged {
     /// False if everything was so already.
     pub changed: bool,

@@ -4,6 +4,7 @@ use holdfast_model::Health;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::cause::Cause;
 use crate::schema;
 
 /// One thing that is not as it should be.
@@ -36,6 +37,8 @@ pub struct ObjectHealth {
 /// What the daemon says of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Daemon {
+    /// What the server is called.
+    pub host_name: String,
     /// Its version.
     pub version: String,
     /// Its process id.
@@ -52,13 +55,15 @@ pub struct Daemon {
     pub resident_bytes: u64,
 }
 
-/// Everything at a glance: the worst health, and each object's own.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+/// Everything at a glance: the worst health, what is wrong once each, and each object's own health.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Status {
     /// The worst of all objects.
     #[schema(schema_with = schema::health)]
     pub health: Health,
-    /// Every pool, disk of a pool, and space.
+    /// What is wrong, the worst first: what follows from one thing is told once.
+    pub causes: Vec<Cause>,
+    /// Every pool, disk of a pool, space and export.
     pub objects: Vec<ObjectHealth>,
     /// The daemon.
     pub daemon: Daemon,

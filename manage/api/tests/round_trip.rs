@@ -1,9 +1,10 @@
 //! What is sent is what is received, and a request with a field that nobody knows is refused.
 
 use holdfast_api::{
-    AddDisks, ApiError, Code, ConvertSpace, CreateExport, CreateFileDisk, CreatePool, CreateSpace, ErrorBody, Event, GrowSpace,
-    ImportPools, Job, JobKind, JobPriority, JobState, LayoutKind, LocateDisk, Qos, ReplaceDisk, RetireDisk, SetDisk, SetExport,
-    SetJob, SetPool, SetQos, SetSpace, Severity, Space, SpaceOption, SpacePlan, StartJob, WipeDisk,
+    AddDisks, ApiError, Code, ConvertSpace, CreateExport, CreateFileDisk, CreatePool, CreateSpace, ErrorBody, EvacuateDisk,
+    Event, GrowSpace, ImportPools, Job, JobKind, JobPriority, JobState, LayoutKind, LocateDisk, Protection, Qos, RemoveDisk,
+    ReplaceDisk, RetireDisk, SetDisk, SetExport, SetJob, SetPool, SetQos, SetSettings, SetSpace, Severity, Space, SpaceOption,
+    SpacePlan, SpaceScrub, StartJob, WipeDisk,
 };
 use holdfast_model::{Health, Media, Provisioning, SpaceState, Usage};
 use serde::Serialize;
@@ -57,6 +58,7 @@ fn requests_and_answers_keep_their_shape() {
                 journal_bytes: 2,
                 efficiency_percent: 66.7,
                 survives_disks: 1,
+                rebuildable_losses: 0,
                 full_stripe_cost: 1.5,
                 small_write_writes: 4,
                 small_write_reads: 2,
@@ -67,12 +69,12 @@ fn requests_and_answers_keep_their_shape() {
         json!({ "name": "tank/vm", "size_bytes": 4096, "enclosure_aware": false, "fits": true, "notes": ["x"], "options": [{
                 "chosen": true, "layout": "parity", "copies": 1, "parity": 1, "columns": 3, "interleave_bytes": 65536,
                 "usable_bytes": 20, "raw_bytes": 30, "unused_bytes": 1, "journal_bytes": 2, "efficiency_percent": 66.7,
-                "survives_disks": 1, "full_stripe_cost": 1.5, "small_write_writes": 4, "small_write_reads": 2,
+                "survives_disks": 1, "rebuildable_losses": 0, "full_stripe_cost": 1.5, "small_write_writes": 4, "small_write_reads": 2,
                 "rebuild_reads": 2 }] }),
     );
     round_trip(
-        &SetDisk { media: Some(Media::Ssd), enclosure: None, slot: None, usage: Some(Usage::HotSpare) },
-        json!({ "media": "ssd", "enclosure": null, "slot": null, "usage": "hot-spare" }),
+        &SetDisk { media: Some(Media::Ssd), enclosure: None, slot: None, usage: Some(Usage::HotSpare), force: false },
+        json!({ "media": "ssd", "enclosure": null, "slot": null, "usage": "hot-spare", "force": false }),
     );
     round_trip(
         &Event {
@@ -108,11 +110,11 @@ fn requests_and_answers_keep_their_shape() {
         json!({ "id": 3, "kind": "scrub", "object": "tank/vm", "state": "failed", "done_bytes": 1, "total_bytes": 2,
                 "rate_bytes_per_second": 0, "seconds_left": null, "priority": "low", "cap_bytes_per_second": 1048576,
                 "created": "2026-01-02T03:04:05.678Z", "started": null, "ended": null, "result": null, "reason": null,
-                "error": { "code": "failed", "message": "a disk failed", "object": "space tank/vm", "next_action": "look at it" } }),
+                "error": { "code": "failed", "field": null, "message": "a disk failed", "object": "space tank/vm", "next_action": "look at it" } }),
     );
     round_trip(
         &ErrorBody { error: ApiError::new(Code::NotConfirmed, "pool tank", "it would be lost", "repeat with --yes") },
-        json!({ "error": { "code": "not-confirmed", "message": "it would be lost", "object": "pool tank",
+        json!({ "error": { "code": "not-confirmed", "field": null, "message": "it would be lost", "object": "pool tank",
                            "next_action": "repeat with --yes" } }),
     );
     round_trip(
@@ -134,19 +136,35 @@ fn requests_and_answers_keep_their_shape() {
             journal: None,
             dirty_bytes: 0,
             stale_slabs: 0,
+            protection: Protection {
+                wanted_losses: 2,
+                held_losses: 1,
+                summary: "survives 1 lost disk".into(),
+                ..Protection::default()
+            },
             state: SpaceState::Resyncing,
             health: Health::Healthy,
             conditions: vec![],
+            notes: vec![],
             counters: Default::default(),
             qos: Qos { max_iops: Some(2000), ..Qos::default() },
+            scrub: SpaceScrub {
+                last_at: Some("2026-01-02T03:04:05.678Z".into()),
+                last_state: Some(JobState::Done),
+                ..Default::default()
+            },
         },
         json!({ "name": "tank/vm", "id": "00000000-0000-0000-0000-000000000001", "layout": "simple", "copies": 1, "parity": 0, "columns": 2,
                 "interleave_bytes": 4096, "integrity": "crc32c", "provisioning": "thin", "size_bytes": 8192, "chunk_bytes": 4096, "enclosure_aware": false,
                 "allocated_bytes": 0,
-                "raw_bytes": 0, "journal": null, "dirty_bytes": 0, "stale_slabs": 0, "state": "resyncing", "health": "healthy", "conditions": [],
+                "raw_bytes": 0, "journal": null, "dirty_bytes": 0, "stale_slabs": 0, "state": "resyncing", "health": "healthy", "conditions": [], "notes": [],
+                "protection": { "wanted_losses": 2, "held_losses": 1, "wanted_enclosures": null, "held_enclosures": null, "rows": 0, "weak_rows": 0,
+                                "unreadable_rows": 0, "converted_percent": null, "in_step_percent": null, "job_percent": null,
+                                "rebuildable_losses": 0, "summary": "survives 1 lost disk", "reasons": [] },
                 "counters": { "reads": 0, "read_bytes": 0, "writes": 0, "written_bytes": 0, "discards": 0,
                               "discarded_bytes": 0, "errors": 0 },
-                "qos": { "max_iops": 2000, "burst_iops": null, "max_bytes_per_second": null, "burst_bytes_per_second": null, "min_iops": null } }),
+                "qos": { "max_iops": 2000, "burst_iops": null, "max_bytes_per_second": null, "burst_bytes_per_second": null, "min_iops": null },
+                "scrub": { "last_at": "2026-01-02T03:04:05.678Z", "last_state": "done", "last_result": null, "next_at": null, "job": null } }),
     );
 }
 
@@ -172,11 +190,14 @@ fn what_may_be_left_out_may_be_left_out_and_nothing_else_goes_in() {
     check::<SetQos>(json!({}));
     check::<WipeDisk>(json!({}));
     check::<RetireDisk>(json!({}));
+    check::<EvacuateDisk>(json!({}));
+    check::<RemoveDisk>(json!({}));
     check::<ReplaceDisk>(json!({}));
     check::<LocateDisk>(json!({ "on": true }));
     check::<SetPool>(json!({}));
     check::<StartJob>(json!({}));
     check::<SetJob>(json!({}));
+    check::<SetSettings>(json!({}));
 }
 
 #[test]

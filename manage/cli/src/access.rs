@@ -6,8 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use holdfast_api::{
-    Account, AccountChanged, AuditRecord, Changed, CreateAccount, CreateToken, ServerSettings, Session, SetAccount, Token,
-    TokenCreated,
+    Account, AccountChanged, AuditRecord, Changed, CreateAccount, CreateToken, Session, SetAccount, Token, TokenCreated,
 };
 use holdfast_model::ByteSize;
 use serde_json::json;
@@ -54,7 +53,7 @@ pub async fn token_command(client: &Client, json: bool, command: TokenCommand) -
             if json {
                 return print_json(&made);
             }
-            eprintln!("token {} counts until {}; its secret, shown once:", made.token.id, made.token.expires_at);
+            eprintln!("token {} is valid until {}; its secret, shown only once:", made.token.id, made.token.expires_at);
             print_line(&made.secret)
         }
         TokenCommand::List => print(json, &client.get::<Vec<Token>>("/tokens").await?),
@@ -74,11 +73,6 @@ pub async fn audit(client: &Client, json: bool, which: Audit) -> Result<()> {
     print(json, &client.get::<Vec<AuditRecord>>(&path).await?)
 }
 
-/// Shows how management is served.
-pub async fn settings(client: &Client, json: bool) -> Result<()> {
-    print(json, &client.get::<ServerSettings>("/settings").await?)
-}
-
 /// Shows who asks.
 pub async fn whoami(client: &Client, json: bool) -> Result<()> {
     print(json, &client.get::<Session>("/session").await?)
@@ -88,7 +82,7 @@ pub async fn whoami(client: &Client, json: bool) -> Result<()> {
 pub async fn backup(client: &Client, json: bool, file: &Path) -> Result<()> {
     let shown = file.display();
     if file.exists() {
-        bail!("file {shown}: it is there already; next: name another one");
+        bail!("file {shown}: it already exists; next: name another one");
     }
     let mut name = file.as_os_str().to_owned();
     name.push(".part");
@@ -96,7 +90,7 @@ pub async fn backup(client: &Client, json: bool, file: &Path) -> Result<()> {
     // Made here and by nobody else: what somebody put there would have their rights, or lead elsewhere.
     let _ = fs::remove_file(part);
     let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(part);
-    let mut target = opened.with_context(|| format!("file {}: it cannot be made", part.display()))?;
+    let mut target = opened.with_context(|| format!("file {}: it cannot be created", part.display()))?;
     let done = client.download("/backup", &mut target).await.and_then(|bytes| {
         target.sync_all().and_then(|()| fs::rename(part, file)).with_context(|| format!("file {shown}: it cannot be written"))?;
         Ok(bytes)
@@ -107,10 +101,7 @@ pub async fn backup(client: &Client, json: bool, file: &Path) -> Result<()> {
     if json {
         return print_json(&json!({ "file": file, "bytes": bytes }));
     }
-    print_line(&format!(
-        "{shown} holds the configuration, accounts and audit log, {}; keep it as secret as they are",
-        ByteSize(bytes)
-    ))
+    print_line(&format!("{shown} holds the configuration, accounts and audit log, {}; keep it secret", ByteSize(bytes)))
 }
 
 /// Puts a backup in place.

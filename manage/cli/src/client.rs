@@ -101,14 +101,14 @@ impl Client {
             }
         };
         let sent = sender.send_request(request.body(Full::new(body))?).await;
-        sent.with_context(|| format!("{}: it broke the connection off; next: see its log", self.name()))
+        sent.with_context(|| format!("{}: it closed the connection; next: see its log", self.name()))
     }
 
     fn unreachable(&self, socket: &Path, error: &std::io::Error) -> anyhow::Error {
         let socket = socket.display();
         match error.kind() {
             std::io::ErrorKind::PermissionDenied => anyhow!(
-                "daemon at {socket}: it serves root and its own user only; next: run this as one of them, or 'holdfast login URL'"
+                "daemon at {socket}: it serves only root and its own user; next: run this as one of them, or 'holdfast login URL'"
             ),
             _ => anyhow!(
                 "daemon at {socket}: it cannot be reached ({error}); next: start it with 'holdfast serve --state DIR', \
@@ -154,8 +154,8 @@ impl Client {
 
     async fn request<T: DeserializeOwned>(&self, method: Method, path: &str, body: Bytes) -> Result<T> {
         let response = self.checked(method, path, body).await?;
-        let bytes = response.into_body().collect().await.context("the daemon broke its answer off; next: see its log")?;
-        serde_json::from_slice(&bytes.to_bytes()).context("the daemon is of another version than this command")
+        let bytes = response.into_body().collect().await.context("the daemon aborted its answer; next: see its log")?;
+        serde_json::from_slice(&bytes.to_bytes()).context("the daemon has another version than this command")
     }
 
     /// Writes what is at `path` to `file`.
@@ -163,7 +163,7 @@ impl Client {
         let mut body = self.checked(Method::GET, path, Bytes::new()).await?.into_body();
         let mut bytes = 0;
         while let Some(frame) = body.frame().await {
-            let Ok(data) = frame.context("the daemon broke its answer off; next: see its log")?.into_data() else { continue };
+            let Ok(data) = frame.context("the daemon aborted its answer; next: see its log")?.into_data() else { continue };
             file.write_all(&data)?;
             bytes += data.len() as u64;
         }
@@ -175,13 +175,13 @@ impl Client {
         let mut body = self.checked(Method::GET, "/events/follow", Bytes::new()).await?.into_body();
         let mut text = Vec::new();
         while let Some(frame) = body.frame().await {
-            let Ok(data) = frame.context("the daemon broke the connection off")?.into_data() else { continue };
+            let Ok(data) = frame.context("the daemon closed the connection")?.into_data() else { continue };
             text.extend_from_slice(&data);
             while let Some(end) = text.windows(2).position(|pair| pair == b"\n\n") {
                 let message: Vec<u8> = text.drain(..end + 2).collect();
                 let message = String::from_utf8_lossy(&message);
                 if let Some(data) = message.lines().find_map(|line| line.strip_prefix("data: ")) {
-                    each(serde_json::from_str(data).context("the daemon is of another version than this command")?)?;
+                    each(serde_json::from_str(data).context("the daemon has another version than this command")?)?;
                 }
             }
         }

@@ -9,9 +9,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use holdfast_access::{Access, AccessSettings};
-use holdfast_engine::{Engine, NbdSettings, Settings, TlsSettings};
+use holdfast_engine::{Engine, Given, NbdSettings, Settings, TlsSettings};
 use holdfast_http::{Api, CertificateFiles, Https};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -62,8 +62,8 @@ fn settings(options: &Serve) -> Settings {
         tls,
         ..NbdSettings::default()
     };
-    settings.scrub_every = options.scrub_every.0;
-    settings.repair_after = options.repair_after.0;
+    settings.given =
+        Given { scrub_every: options.scrub_every.map(|every| every.0), repair_after: options.repair_after.map(|after| after.0) };
     settings.wake_within = options.wake_within.0;
     if let Some(reactors) = options.reactors {
         settings.reactors = reactors as usize;
@@ -96,7 +96,7 @@ impl SetupLink {
     /// What is said of it.
     pub fn text(&self) -> String {
         format!(
-            "Make the first administrator, once and within a day:\n    {}\nThe certificate's SHA-256 is\n    {}",
+            "Create the first administrator, once and within a day:\n    {}\nThe certificate's SHA-256 is\n    {}",
             self.url, self.fingerprint
         )
     }
@@ -162,25 +162,30 @@ impl Daemon {
             [] => None,
             addresses => Some(Https::listen(addresses, management.certificate.clone(), engine.state_folder(), patience).await?),
         };
+        engine.notifications().set_console(https.as_ref().and_then(Https::url));
         Ok(((Api::new(engine.clone(), access.clone()), access), https))
     }
 
     /// Ends in good order.
     pub async fn stop(self) -> Result<()> {
         let _ = self.stop.send(true);
-        self.engine.shutdown().await;
-        let left_behind = || tracing::warn!("a client of the API did not let go and is left behind");
+        let losses = self.engine.shutdown().await;
+        let left_behind = || tracing::warn!("an API client did not finish and was dropped");
         if let Some(https) = self.https
             && tokio::time::timeout(API_TIMEOUT, https).await.is_err()
         {
             left_behind();
         }
         match tokio::time::timeout(API_TIMEOUT, self.api).await {
-            Ok(ended) => ended.context("the API broke off")?.context("the API's socket"),
-            Err(_) => {
-                left_behind();
-                Ok(())
-            }
+            Ok(ended) => ended.context("the API broke off")?.context("the API's socket")?,
+            Err(_) => left_behind(),
+        }
+        match losses {
+            0 => Ok(()),
+            1 => Err(anyhow!("a space was closed without all acknowledged writes being durable: see 'holdfast event list'")),
+            _ => Err(anyhow!(
+                "{losses} spaces were closed without all acknowledged writes being durable: see 'holdfast event list'"
+            )),
         }
     }
 }
@@ -194,7 +199,7 @@ pub struct Signals {
 impl Signals {
     /// Listens for them from now on.
     pub fn listen() -> Result<Self> {
-        let listen = |kind| signal(kind).context("signals cannot be listened for");
+        let listen = |kind| signal(kind).context("signals cannot be handled");
         Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
     }
 
@@ -210,7 +215,7 @@ impl Signals {
     pub fn exit_at_next(mut self) {
         tokio::spawn(async move {
             self.next().await;
-            tracing::warn!("a second signal: ending at once");
+            tracing::warn!("a second signal: stopping at once");
             std::process::exit(130);
         });
     }
@@ -230,7 +235,7 @@ pub async fn serve(options: Serve, socket: &Path) -> Result<()> {
     }
     tracing::info!(socket = %socket.display(), nbd = ?daemon.engine.nbd_addresses(), "serving");
     signals.next().await;
-    tracing::info!("ending in good order; a second signal ends at once");
+    tracing::info!("stopping cleanly; a second signal stops at once");
     signals.exit_at_next();
     daemon.stop().await
 }

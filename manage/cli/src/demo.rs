@@ -80,17 +80,14 @@ fn find_client() -> Result<()> {
 
 /// Makes the folder ready: new, or cleared of an earlier demonstration.
 fn prepare(dir: &Path) -> Result<PathBuf> {
-    fs::create_dir_all(dir).with_context(|| format!("folder {}: it cannot be made", dir.display()))?;
+    fs::create_dir_all(dir).with_context(|| format!("folder {}: it cannot be created", dir.display()))?;
     let dir = dir.canonicalize()?;
     let marker = dir.join(MARKER);
     if !marker.exists() && fs::read_dir(&dir)?.next().is_some() {
-        bail!("folder {}: it holds something that is no demonstration; next: name another one with --dir", dir.display());
+        bail!("folder {}: it holds other files; next: name another folder with --dir", dir.display());
     }
     if std::os::unix::net::UnixStream::connect(dir.join("holdfast.sock")).is_ok() {
-        bail!(
-            "folder {}: a demonstration is running in it; next: end that one, or name another folder with --dir",
-            dir.display()
-        );
+        bail!("folder {}: a demonstration is running in it; next: stop it, or name another folder with --dir", dir.display());
     }
     fs::write(&marker, "A demonstration of Holdfast. It is cleared when the demonstration runs again.\n")?;
     for name in ["disks", "away", "state"] {
@@ -233,14 +230,14 @@ impl Showing {
         fill(&sample, SAMPLE_SIZE.bytes(), 2)?;
         self.copy(&sample.display().to_string(), uri).await?;
         self.check(uri).await?;
-        self.say(&format!("\nOther {SAMPLE_SIZE} were written while the disk was away, and read back: identical."))?;
+        self.say(&format!("\nAnother {SAMPLE_SIZE} were written while the disk was missing, and read back: identical."))?;
         Ok(away)
     }
 
     async fn put_back(&self, uri: &str, away: &Path) -> Result<()> {
         fs::rename(away, self.disk(3))?;
         let started = Instant::now();
-        self.wait_for("bringing the returned disk in step", |pool, space| {
+        self.wait_for("resyncing the returned disk", |pool, space| {
             pool.health == Health::Healthy && space.state == SpaceState::Ok && space.stale_slabs == 0
         })
         .await?;

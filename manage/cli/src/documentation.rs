@@ -10,7 +10,7 @@ use crate::output::print_line;
 
 /// Writes one manual page a command into `dir`.
 pub fn write_manual(dir: &Path) -> Result<()> {
-    std::fs::create_dir_all(dir).with_context(|| format!("folder {}: it cannot be made", dir.display()))?;
+    std::fs::create_dir_all(dir).with_context(|| format!("folder {}: it cannot be created", dir.display()))?;
     let command = Arguments::command();
     clap_mangen::generate_to(command, dir).with_context(|| format!("folder {}: it cannot be written to", dir.display()))
 }
@@ -34,7 +34,7 @@ mod tests {
         command.build();
         fn check(command: &clap::Command, name: &str, folder: &Path) {
             let page = std::fs::read_to_string(folder.join(format!("{name}.1"))).unwrap_or_else(|_| panic!("no page of {name}"));
-            let plain = page.replace('\\', "");
+            let plain = page.replace("\\*(Aq", "'").replace('\\', "");
             assert!(plain.contains(&command.get_about().unwrap().to_string()), "{name}");
             for argument in command.get_arguments().filter_map(|argument| argument.get_long()) {
                 assert!(plain.contains(&format!("--{argument}")), "--{argument} is not in the page of {name}");

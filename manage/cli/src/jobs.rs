@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use holdfast_api::{ConversionPlan, ConvertSpace, DiskRetired, Job, JobChanged, JobState, RetireDisk, SetJob, StartJob, word};
-use holdfast_model::ByteSize;
+use holdfast_model::{BLOCK_BYTES, ByteSize};
 
 use crate::arguments::{ConvertOptions, JobCommand, StartOptions};
 use crate::client::Client;
-use crate::output::{job_line, print};
-use crate::remote::tell;
+use crate::output::{job_line, print, print_line};
+use crate::remote::{rounded, tell};
 
 /// How often a job that is watched is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
@@ -72,18 +72,30 @@ pub async fn convert(client: &Client, json: bool, path: &str, shape: ConvertOpti
         return print(json, &plan);
     }
     let answer: JobChanged = client.post(path, &request).await?;
+    if let Some(size) = shape.size.filter(|_| !json) {
+        let whole = size.bytes().next_multiple_of(BLOCK_BYTES);
+        if let Some(text) = rounded(size, whole).strip_prefix("; ") {
+            print_line(text)?;
+        }
+    }
     begun(client, json, answer, options.wait).await
 }
 
 /// Retires the disk at `path`, and follows the job that empties it if that is wanted.
-pub async fn retire(client: &Client, json: bool, path: &str, evacuate: bool, options: StartOptions) -> Result<()> {
+pub async fn retire(
+    client: &Client,
+    json: bool,
+    path: &str,
+    (evacuate, force): (bool, bool),
+    options: StartOptions,
+) -> Result<()> {
     let cap_bytes_per_second = options.cap.map(|cap| cap.0);
-    let request = RetireDisk { evacuate, priority: options.priority, cap_bytes_per_second };
+    let request = RetireDisk { evacuate, force, priority: options.priority, cap_bytes_per_second };
     let answer: DiskRetired = client.post(path, &request).await?;
     if let (true, Some(job)) = (options.wait, &answer.job) {
         return watch(client, json, job.id).await;
     }
-    let moving = answer.job.as_ref().map(|job| format!("; job {} moves its data away", job.id)).unwrap_or_default();
+    let moving = answer.job.as_ref().map(|job| format!("; job {} moves its data to other disks", job.id)).unwrap_or_default();
     tell(json, &answer, answer.changed, format!("disk {} is retired{moving}", answer.disk.path))
 }
 
@@ -122,6 +134,6 @@ async fn watch(client: &Client, json: bool, id: u64) -> Result<()> {
     match (job.state, job.error) {
         (JobState::Done, _) => Ok(()),
         (_, Some(error)) => Err(error.into()),
-        (state, None) => bail!("job {id}: it was {}; next: ask for the work anew", word(&state)),
+        (state, None) => bail!("job {id}: it was {}; next: start a new job", word(&state)),
     }
 }

@@ -41,7 +41,7 @@ async fn begin(place: &Place, pinned: Option<&str>, name: &str, password: String
     let cookie = response.headers().get(SET_COOKIE).and_then(|value| value.to_str().ok()?.split(';').next().map(str::to_owned));
     let done = response.status().is_success();
     let bytes = response.into_body().collect().await?.to_bytes();
-    let strange = || anyhow!("server {}: it is of another version than this command", place.url());
+    let strange = || anyhow!("server {}: it has another version than this command", place.url());
     if !done {
         return Err(serde_json::from_slice::<ErrorBody>(&bytes).map_or_else(|_| strange(), |body| body.error.into()));
     }
@@ -108,7 +108,7 @@ pub async fn change_password(url: Option<&str>, json: bool) -> Result<()> {
     let current = password(&format!("Password of {account} at {}: ", place.url()))?;
     let new = password(&format!("New password of {account}: "))?;
     if io::stdin().is_terminal() && password("Once more: ")? != new {
-        bail!("account {account}: the new password was not written the same twice; next: try again");
+        bail!("account {account}: the new passwords differ; next: try again");
     }
     let (_, client) = begin(&place, pinned.as_deref(), &account, current.clone()).await?;
     let done: Result<Changed> = client.post("/session/password", &ChangePassword { current, new }).await;
@@ -117,20 +117,20 @@ pub async fn change_password(url: Option<&str>, json: bool) -> Result<()> {
     if json {
         return print_json(&done);
     }
-    print_line(&format!("{}; its other sessions ended, its tokens still count", done.message))
+    print_line(&format!("{}; its other sessions have ended, its tokens stay valid", done.message))
 }
 
 /// Removes the token for a server, there and here.
 pub async fn logout(url: Option<&str>, json: bool) -> Result<()> {
     let url = url.with_context(|| {
-        format!("logout: it is not known from where; next: name the server with --server or {}", holdfast_api::SERVER_VARIABLE)
+        format!("logout: no server is named; next: name it with --server or {}", holdfast_api::SERVER_VARIABLE)
     })?;
     let server = servers::find(url)?;
     let gone: Result<Changed> = client(url)?.delete(&format!("/tokens/{}", segment(&server.token_id))).await;
     servers::forget(&server.url)?;
     let there = match &gone {
         Ok(_) => String::new(),
-        Err(error) => format!("; there it could not be removed: {error}"),
+        Err(error) => format!("; the token could not be deleted on the server: {error}"),
     };
     if json {
         return print_json(&json!({ "changed": true, "removed_there": gone.is_ok() }));

@@ -11,10 +11,12 @@ mod demo;
 mod documentation;
 mod jobs;
 mod login;
+mod notify;
 mod output;
 mod payload;
 mod remote;
 mod servers;
+mod settings;
 mod trust;
 
 use std::process::ExitCode;
@@ -35,7 +37,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("holdfast: {error:#}");
+            eprintln!("holdfast: {}", output::in_full(&error));
             ExitCode::FAILURE
         }
     }
@@ -78,14 +80,15 @@ fn run(arguments: Arguments) -> Result<()> {
             Command::Nbd(command) => remote::nbd_command(&client, json, command).await,
             Command::Job(command) => jobs::job_command(&client, json, command).await,
             Command::Event(command) => remote::event_command(&client, json, command).await,
-            Command::Status => remote::status(&client, json).await,
+            Command::Notify(command) => notify::notify_command(&client, json, command).await,
+            Command::Status { all } => remote::status(&client, json, all).await,
             Command::History { kind, name, last, points } => {
                 remote::history(&client, json, kind, &name, last.as_secs(), points).await
             }
             Command::Account(command) => access::account_command(&client, json, command).await,
             Command::Token(command) => access::token_command(&client, json, command).await,
             Command::Audit(which) => access::audit(&client, json, which).await,
-            Command::Settings => access::settings(&client, json).await,
+            Command::Settings { command } => settings::settings_command(&client, json, command).await,
             Command::Whoami => access::whoami(&client, json).await,
             Command::Backup { file } => access::backup(&client, json, &file).await,
             Command::Serve(_)

@@ -9,14 +9,25 @@ use anyhow::Result;
 use comfy_table::{ContentArrangement, Table, presets};
 use holdfast_api::pool::PoolHealth;
 use holdfast_api::{
-    ApiError, Condition, ConversionPlan, Disk, DiskBalance, DiskErrors, EvacuationPlan, Event, Job, JobState, LayoutKind, Pool,
-    RebalancePlan, Salvaged, Space, SpaceJournal, SpacePlan, SpaceRow, SpaceVerified, Status, UpgradePlan, word,
+    ApiError, Condition, Disk, DiskErrors, Event, Job, JobState, LayoutKind, Pool, Salvaged, Space, SpaceJournal, SpaceRow,
+    SpaceVerified, UpgradePlan, word,
 };
-use holdfast_model::{BLOCK_BYTES, ByteSize, RetirePolicy};
+use holdfast_model::{BLOCK_BYTES, ByteSize, RetirePolicy, counted};
 use serde::Serialize;
 
 mod access;
+mod conditions;
 mod exports;
+mod notify;
+mod plans;
+mod scrubs;
+mod settings;
+mod status;
+
+pub use status::status_text;
+
+pub use conditions::grouped;
+pub use conditions::with_conditions;
 
 /// Something that is shown as a table.
 pub trait Shown: Serialize {
@@ -41,6 +52,14 @@ pub fn print_line(text: &str) -> Result<()> {
     out.write_all(b"\n")?;
     out.flush()?;
     Ok(())
+}
+
+/// An error with its causes, each once: many errors name theirs in their own text.
+pub fn in_full(error: &anyhow::Error) -> String {
+    error.chain().skip(1).map(ToString::to_string).fold(error.to_string(), |text, cause| match text.contains(&cause) {
+        true => text,
+        false => format!("{text}: {cause}"),
+    })
 }
 
 /// Whether an error only says that nobody reads any more.
@@ -77,14 +96,6 @@ fn some<T: ToString>(value: &Option<T>) -> String {
 
 fn or_dash(text: &str) -> String {
     if text.is_empty() { "-".into() } else { text.into() }
-}
-
-fn with_conditions(text: String, conditions: &[Condition]) -> String {
-    let lines = conditions.iter().map(|condition| match condition.next_action.as_str() {
-        "" => format!("\n! {}", condition.cause),
-        next => format!("\n! {}\n  next: {next}", condition.cause),
-    });
-    text + &lines.collect::<String>()
 }
 
 impl Shown for Vec<Disk> {
@@ -145,7 +156,9 @@ impl Shown for Salvaged {
         let doubts = self.spaces.iter().flat_map(|space| space.doubts.iter().map(|doubt| format!("\n! {}: {doubt}", space.name)));
         text.extend(self.doubts.iter().map(|doubt| format!("\n! {doubt}")).chain(doubts));
         text.extend(
-            self.other_pools.iter().map(|other| format!("\n! slabs of pool {other} are on these disks too: see it with --pool")),
+            self.other_pools
+                .iter()
+                .map(|other| format!("\n! these disks also hold slabs of pool {other}: select it with --pool")),
         );
         match (&self.obstacle, self.changed) {
             (Some(why), _) => text + &format!("\n! nothing can be written: {why}"),
@@ -176,7 +189,7 @@ impl Shown for Disk {
             ("details", self.details.iter().map(word).collect::<Vec<_>>().join(" ")),
             ("errors", {
                 let DiskErrors { failed, checksum, repaired } = self.errors;
-                format!("{failed} failed, {checksum} of them told by checksums, {repaired} repaired")
+                format!("{failed} failed, {checksum} of them found by checksums, {repaired} repaired")
             }),
         ]);
         let did = self.reliability.iter().map(|did| {
@@ -237,7 +250,7 @@ impl Shown for Pool {
             (
                 "room",
                 format!(
-                    "{} of {} taken ({:.1} %), {} promised: {:.2} for each byte",
+                    "{} of {} used ({:.1} %), {} provisioned: {:.2} × the capacity",
                     size(self.room.used_bytes),
                     size(self.room.data_bytes),
                     self.room.used_percent,
@@ -253,7 +266,7 @@ impl Shown for Pool {
                         None => format!("at {percents}"),
                         Some(reached) => format!("at {percents}; {reached} % is reached"),
                     },
-                },
+                } + if self.alert.default { " (default)" } else { "" },
             ),
             ("features", or_dash(&self.features.join(" "))),
             (
@@ -272,7 +285,7 @@ impl Shown for Pool {
                 match (self.grace_seconds, self.default_grace_seconds) {
                     (Some(grace), _) => format!("{grace} s"),
                     (None, Some(grace)) => format!("{grace} s (default)"),
-                    (None, None) => "lost disks are left alone (default)".into(),
+                    (None, None) => "lost disks are not handled automatically (default)".into(),
                 },
             ),
         ]);
@@ -280,7 +293,11 @@ impl Shown for Pool {
             let rows = self.usable.iter().map(|layout| {
                 vec![
                     layout_text(layout.layout, layout.copies, layout.parity),
-                    if layout.columns == 0 { "-".into() } else { layout.columns.to_string() },
+                    match (layout.columns, layout.default) {
+                        (0, _) => "-".into(),
+                        (columns, true) => format!("{columns} (default)"),
+                        (columns, false) => columns.to_string(),
+                    },
                     size(layout.usable_bytes),
                     layout.enclosure_aware_bytes.map_or_else(|| "-".into(), size),
                     size(layout.unused_bytes),
@@ -309,6 +326,10 @@ pub fn layout_text(layout: LayoutKind, copies: u8, parity: u8) -> String {
     }
 }
 
+fn requests(number: u64, bytes: u64) -> String {
+    format!("{}, {}", counted(number, "request", "requests"), size(bytes))
+}
+
 fn journal_text(journal: SpaceJournal) -> String {
     let used = journal.used_bytes.map_or_else(|| "not looked at yet".into(), |used| format!("{} in use", size(used)));
     format!("{}, {used}, {} not in place yet", size(journal.size_bytes), size(journal.dirty_bytes))
@@ -328,6 +349,7 @@ impl Shown for Vec<Space> {
                 size(space.size_bytes),
                 size(space.allocated_bytes),
                 space.journal.map_or_else(|| "-".into(), |journal| size(journal.size_bytes)),
+                format!("{} of {}", space.protection.held_losses, space.protection.wanted_losses),
                 word(&space.state),
                 word(&space.health),
             ]
@@ -343,6 +365,7 @@ impl Shown for Vec<Space> {
             "SIZE",
             "ALLOCATED",
             "JOURNAL",
+            "SURVIVES",
             "STATE",
             "HEALTH",
         ];
@@ -370,152 +393,32 @@ impl Shown for Space {
             ("journal", self.journal.map_or_else(|| "-".into(), journal_text)),
             ("dirty", size(self.dirty_bytes)),
             ("stale slabs", self.stale_slabs.to_string()),
+            ("protection", self.protection.summary.clone()),
             ("state", word(&self.state)),
             ("health", word(&self.health)),
-            ("read", format!("{} requests, {}", counters.reads, size(counters.read_bytes))),
-            ("written", format!("{} requests, {}", counters.writes, size(counters.written_bytes))),
-            ("discarded", format!("{} requests, {}", counters.discards, size(counters.discarded_bytes))),
+            ("read", requests(counters.reads, counters.read_bytes)),
+            ("written", requests(counters.writes, counters.written_bytes)),
+            ("discarded", requests(counters.discards, counters.discarded_bytes)),
             ("errors", counters.errors.to_string()),
             ("limits", exports::qos_text(&self.qos)),
+            ("last scrub", scrubs::last(&self.scrub)),
+            ("next scrub", scrubs::next(&self.scrub)),
         ]);
-        with_conditions(text, &self.conditions)
-    }
-}
-
-impl Shown for ConversionPlan {
-    fn text(&self) -> String {
-        let resized = match self.least_size_bytes {
-            Some(least) if self.lost_bytes > 0 => format!(
-                "\nfrom {} to {}: data lies up to {least} bytes, the smallest size that loses none; --discard-beyond gives up what lies beyond",
-                size(self.size_bytes),
-                size(self.size_bytes_then)
-            ),
-            _ if self.size_bytes != self.size_bytes_then => {
-                format!("\nfrom {} to {}: no data is lost", size(self.size_bytes), size(self.size_bytes_then))
-            }
-            _ => String::new(),
-        };
-        let room = if self.fits { "the pool has" } else { "too much: the pool has only" };
-        format!(
-            "{} from {} to {}: {} of data to move at most\nroom now {}, then {}; {} needed on the way, {room} {} free{resized}",
-            self.name,
-            self.from,
-            self.to,
-            size(self.move_bytes),
-            size(self.raw_bytes_now),
-            size(self.raw_bytes_then),
-            size(self.needed_bytes),
-            size(self.free_bytes)
-        )
-    }
-}
-
-fn balance_table(disks: &[DiskBalance]) -> String {
-    let rows = disks.iter().map(|disk| {
-        vec![
-            disk.path.clone(),
-            or_dash(&disk.serial),
-            word(&disk.media),
-            size(disk.data_bytes),
-            format!("{} ({:.1} %)", size(disk.used_bytes), disk.used_percent),
-            format!("{} ({:.1} %)", size(disk.used_bytes_then), disk.used_percent_then),
-        ]
-    });
-    table(&["DISK", "SERIAL", "MEDIA", "ROOM", "USED", "THEN"], rows)
-}
-
-impl Shown for EvacuationPlan {
-    fn text(&self) -> String {
-        let rows = self.spaces.iter().map(|space| {
-            vec![
-                space.name.clone(),
-                space.moves.to_string(),
-                size(space.slab_bytes),
-                size(space.move_bytes),
-                space.stuck.to_string(),
-                size(space.stuck_bytes),
-            ]
-        });
-        let what = match self.moves + self.stuck {
-            0 => "no data is on it: nothing to move".into(),
-            slabs => format!("{} of {slabs} slabs to move, at most {} of data in their rows", self.moves, size(self.move_bytes)),
-        };
-        let room = match self.fits {
-            true => "the other disks have room for all of it".into(),
-            false => {
-                let stuck = size(self.stuck_bytes);
-                format!(
-                    "! the other disks have no room for {} slabs of it, {stuck}\n  next: add disks first, or give space back",
-                    self.stuck
-                )
-            }
-        };
-        let spaces = table(&["SPACE", "SLABS", "ON IT", "DATA", "NO ROOM", "ON IT"], rows);
-        let spaces = if self.spaces.is_empty() { String::new() } else { format!("\n\n{spaces}") };
-        format!("{}: {what}\n{room}{spaces}\n\n{}", self.name, balance_table(&self.disks))
-    }
-}
-
-impl Shown for RebalancePlan {
-    fn text(&self) -> String {
-        let what = match self.moves {
-            0 => "its disks are as even as its rows allow: nothing to move".into(),
-            moves => format!("{} to move, in {moves} slabs", size(self.move_bytes)),
-        };
-        format!("pool {}: {what}\n\n{}", self.name, balance_table(&self.disks))
+        with_conditions(with_conditions(text, &self.conditions), &self.notes)
     }
 }
 
 impl Shown for UpgradePlan {
     fn text(&self) -> String {
         match self.added.is_empty() {
-            true => format!("pool {} uses all features that are known here: {}", self.name, or_dash(&self.features.join(", "))),
+            true => format!("pool {} uses all features of this version: {}", self.name, or_dash(&self.features.join(", "))),
             false => format!(
-                "pool {} would use {} as well; {} labels to write, and versions that do not know this cannot import it any more",
+                "pool {} would also use {}; {} to write, and versions without these features can no longer import it",
                 self.name,
                 self.added.join(", "),
-                self.labels
+                counted(self.labels, "label", "labels")
             ),
         }
-    }
-}
-
-impl Shown for SpacePlan {
-    fn text(&self) -> String {
-        let count = |number: u64, unit: &str| format!("{number} {unit}{}", if number == 1 { "" } else { "s" });
-        let rows = self.options.iter().map(|option| {
-            vec![
-                if option.chosen { "*".into() } else { "-".into() },
-                layout_text(option.layout, option.copies, option.parity),
-                option.columns.to_string(),
-                size(option.usable_bytes),
-                format!("{:.1} %", option.efficiency_percent),
-                match option.survives_disks {
-                    0 => "none".into(),
-                    disks => count(disks.into(), "disk"),
-                },
-                if option.journal_bytes == 0 { "-".into() } else { size(option.journal_bytes) },
-                format!("{:.2}", option.full_stripe_cost),
-                format!(
-                    "{}, {}",
-                    count(option.small_write_writes.into(), "write"),
-                    count(option.small_write_reads.into(), "read")
-                ),
-                option.rebuild_reads.map_or_else(|| "-".into(), |bytes| bytes.to_string()),
-            ]
-        });
-        let header =
-            ["*", "LAYOUT", "COLUMNS", "USABLE", "EFFICIENCY", "SURVIVES", "JOURNAL", "FULL STRIPE", "SMALL WRITE", "REBUILD"];
-        let mut text = table(&header, rows);
-        self.notes.iter().for_each(|note| text += &format!("\n! {note}"));
-        if self.enclosure_aware {
-            text += "\n\nspread over enclosures: each survives the loss of a whole one.";
-        }
-        text + &format!(
-            "\n\nnothing is made; * is what {} would be. FULL STRIPE: bytes written to disks for each byte of a client's.\n\
-                 SMALL WRITE: what one small random write costs, its journal included. REBUILD: bytes read for each byte lost.",
-            self.name
-        )
     }
 }
 
@@ -536,11 +439,15 @@ impl Shown for SpaceVerified {
         };
         let told = self.mismatches.iter().map(|found| found.length_bytes.div_ceil(BLOCK_BYTES)).sum::<u64>();
         if told < self.mismatched_blocks {
-            text += &format!("... and {} blocks more\n", self.mismatched_blocks - told);
+            text += &format!("... and {}\n", counted(self.mismatched_blocks - told, "more block", "more blocks"));
         }
-        text += &format!("{} compared, {} blocks do not agree", size(self.checked_bytes), self.mismatched_blocks);
+        text += &format!(
+            "{} compared, {}",
+            size(self.checked_bytes),
+            counted(self.mismatched_blocks, "block does not match", "blocks do not match")
+        );
         if self.unchecked_bytes > 0 {
-            text += &format!("; {} could not be compared, being out of step or unreadable", size(self.unchecked_bytes));
+            text += &format!("; {} could not be compared, because it was stale or unreadable", size(self.unchecked_bytes));
         }
         text
     }
@@ -651,28 +558,5 @@ impl Shown for Event {
 impl Shown for Vec<Event> {
     fn text(&self) -> String {
         self.iter().map(Shown::text).collect::<Vec<_>>().join("\n")
-    }
-}
-
-impl Shown for Status {
-    fn text(&self) -> String {
-        let daemon = &self.daemon;
-        let head = facts(&[
-            ("health", word(&self.health)),
-            ("version", daemon.version.clone()),
-            ("process", format!("{}, since {}", daemon.pid, daemon.started)),
-            ("state folder", daemon.state_dir.clone()),
-            ("reactors", daemon.reactors.to_string()),
-            ("memory", size(daemon.resident_bytes)),
-            ("NBD", or_dash(&daemon.nbd_addresses.join(" "))),
-        ]);
-        let rows = self.objects.iter().map(|object| vec![object.object.clone(), word(&object.health)]);
-        let mut conditions: Vec<Condition> = Vec::new();
-        for condition in self.objects.iter().flat_map(|object| &object.conditions) {
-            if !conditions.contains(condition) {
-                conditions.push(condition.clone());
-            }
-        }
-        with_conditions(format!("{head}\n\n{}", table(&["OBJECT", "HEALTH"], rows)), &conditions)
     }
 }

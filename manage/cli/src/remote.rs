@@ -4,18 +4,18 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use holdfast_api::{
-    AddDisks, Changed, Connection, CreateExport, CreateFileDisk, CreatePool, CreateSpace, Disk, DiskChanged, EvacuationPlan,
-    Event, Export, ExportChanged, GrowSpace, History, HistoryKind, ImportPools, JobChanged, LayoutKind, LocateDisk, Pool,
-    PoolChanged, PoolsImported, RebalancePlan, ReplaceDisk, SalvagePool, Salvaged, SetDisk, SetExport, SetPool, SetSpace, Space,
-    SpaceChanged, SpacePlan, SpaceRow, SpaceVerified, Status, UpgradePlan, WipeDisk,
+    AddDisks, Changed, Connection, CreateExport, CreateFileDisk, CreatePool, CreateSpace, Disk, DiskChanged, EvacuateDisk,
+    EvacuationPlan, Event, Export, ExportChanged, GrowSpace, History, HistoryKind, ImportPools, JobChanged, LayoutKind,
+    LocateDisk, Pool, PoolChanged, PoolsImported, RebalancePlan, RemoveDisk, ReplaceDisk, SalvagePool, Salvaged, SetDisk,
+    SetExport, SetPool, SetSpace, Space, SpaceChanged, SpacePlan, SpaceRow, SpaceVerified, Status, UpgradePlan, WipeDisk,
 };
-use holdfast_model::{ByteSize, Integrity, SpacePath};
+use holdfast_model::{BLOCK_BYTES, ByteSize, Integrity, SpacePath, counted};
 use serde::Serialize;
 
 use crate::arguments::{DiskCommand, EventCommand, Grace, IntegrityWord, LayoutWord, NbdCommand, PoolCommand, SpaceCommand};
 use crate::client::{Client, segment};
 use crate::jobs;
-use crate::output::{Shown, layout_text, print, print_json, print_line};
+use crate::output::{Shown, grouped, layout_text, print, print_json, print_line, status_text, with_conditions};
 
 /// A path as the daemon can use it, which has another working folder.
 fn absolute(path: &Path) -> Result<String> {
@@ -58,12 +58,26 @@ fn space_path(space: &SpacePath) -> String {
     format!("/spaces/{}/{}", segment(space.pool.as_str()), segment(space.space.as_str()))
 }
 
+/// What a pool has, in a line.
+fn pool_text(pool: &Pool) -> String {
+    format!("pool {} has {}, {}", pool.name, counted(pool.disks.len() as u64, "disk", "disks"), ByteSize(pool.raw_bytes))
+}
+
 /// Prints what a change did: the API's answer, or one line for people.
 pub(crate) fn tell<T: Serialize>(json: bool, answer: &T, changed: bool, done: String) -> Result<()> {
     if json {
         return print_json(answer);
     }
-    print_line(&if changed { done } else { format!("nothing changed: {done}, as it was already") })
+    print_line(&if changed { done } else { format!("nothing changed: {done}") })
+}
+
+/// Says that a size was rounded up, where it was.
+pub(crate) fn rounded(asked: ByteSize, has: u64) -> String {
+    let whole = asked.bytes().checked_next_multiple_of(BLOCK_BYTES);
+    if asked.bytes() == has || whole != Some(has) {
+        return String::new();
+    }
+    format!("; {} were rounded up to {}, whole blocks of 4 KiB", asked.exact(), ByteSize(has).exact())
 }
 
 /// Prints what became of something that was to go.
@@ -84,36 +98,46 @@ pub async fn disk_command(client: &Client, json: bool, command: DiskCommand) -> 
         DiskCommand::CreateFile { path, size } => {
             let request = CreateFileDisk { path: absolute(&path)?, size_bytes: size.bytes() };
             let answer: DiskChanged = client.post("/disks", &request).await?;
-            let done = format!("disk {} has {}", answer.disk.path, ByteSize(answer.disk.size_bytes));
+            let has = answer.disk.size_bytes;
+            let done = format!("disk {} has {}{}", answer.disk.path, ByteSize(has), rounded(size, has));
             tell(json, &answer, answer.changed, done)
         }
-        DiskCommand::Set { disk: name, media, enclosure, slot, usage } => {
-            let request = SetDisk { media, enclosure, slot, usage };
+        DiskCommand::Set { disk: name, media, enclosure, slot, usage, force } => {
+            let request = SetDisk { media, enclosure, slot, usage, force };
             let answer: DiskChanged = client.patch(&format!("/disks/{}", segment(&disk(&name)?)), &request).await?;
             tell(json, &answer, answer.changed, format!("disk {} is set", answer.disk.path))
         }
-        DiskCommand::Evacuate { disk: name, dry_run, start } => {
+        DiskCommand::Evacuate { disk: name, dry_run, force, start } => {
             let path = format!("/disks/{}/evacuate", segment(&disk(&name)?));
             if dry_run {
                 return print(json, &client.post::<EvacuationPlan>(&format!("{path}/plan"), &()).await?);
             }
-            jobs::start(client, json, &path, start).await
+            let request = EvacuateDisk { force, priority: start.priority, cap_bytes_per_second: start.cap.map(|cap| cap.0) };
+            let answer: JobChanged = client.post(&path, &request).await?;
+            jobs::begun(client, json, answer, start.wait).await
         }
-        DiskCommand::Retire { disk: name, evacuate, start } => {
-            jobs::retire(client, json, &format!("/disks/{}/retire", segment(&disk(&name)?)), evacuate, start).await
+        DiskCommand::Retire { disk: name, evacuate, force, start } => {
+            let path = format!("/disks/{}/retire", segment(&disk(&name)?));
+            jobs::retire(client, json, &path, (evacuate, force), start).await
         }
-        DiskCommand::Replace { old, new, force, start } => {
+        DiskCommand::Replace { old, new, force, give_up, dry_run, start } => {
             let request = ReplaceDisk {
                 new: new.map(|new| disk(&new)).transpose()?,
                 force,
+                give_up: give_up.iter().map(ToString::to_string).collect(),
                 priority: start.priority,
                 cap_bytes_per_second: start.cap.map(|cap| cap.0),
             };
-            let answer: JobChanged = client.post(&format!("/disks/{}/replace", segment(&disk(&old)?)), &request).await?;
+            let path = format!("/disks/{}/replace", segment(&disk(&old)?));
+            if dry_run {
+                return print(json, &client.post::<EvacuationPlan>(&format!("{path}/plan"), &request).await?);
+            }
+            let answer: JobChanged = client.post(&path, &request).await?;
             jobs::begun(client, json, answer, start.wait).await
         }
-        DiskCommand::Remove { disk: name } => {
-            tell_gone(json, &client.post(&format!("/disks/{}/remove", segment(&disk(&name)?)), &()).await?)
+        DiskCommand::Remove { disk: name, force } => {
+            let path = format!("/disks/{}/remove", segment(&disk(&name)?));
+            tell_gone(json, &client.post(&path, &RemoveDisk { force }).await?)
         }
         DiskCommand::Locate { disk: name, off } => {
             tell_gone(json, &client.post(&format!("/disks/{}/locate", segment(&disk(&name)?)), &LocateDisk { on: !off }).await?)
@@ -133,8 +157,7 @@ pub async fn pool_command(client: &Client, json: bool, command: PoolCommand) -> 
         PoolCommand::Show { pool } => print(json, &client.get::<Pool>(&format!("/pools/{}", segment(&pool))).await?),
         PoolCommand::Create { pool, disk, force } => {
             let answer: PoolChanged = client.post("/pools", &CreatePool { name: pool, disks: disks(&disk)?, force }).await?;
-            let done =
-                format!("pool {} has {} disks, {}", answer.pool.name, answer.pool.disks.len(), ByteSize(answer.pool.raw_bytes));
+            let done = pool_text(&answer.pool);
             tell(json, &answer, answer.changed, done)
         }
         PoolCommand::Set { pool, alert, retire_policy, grace } => {
@@ -142,16 +165,16 @@ pub async fn pool_command(client: &Client, json: bool, command: PoolCommand) -> 
                 Some(Grace::Seconds(seconds)) => (false, Some(seconds)),
                 grace => (grace.is_some(), None),
             };
-            let alert_percents = alert.map(|alert| alert.0);
-            let request = SetPool { alert_percents, retire_policy, grace_seconds, default_grace };
+            let default_alerts = alert.as_ref().is_some_and(|alert| alert.0.is_none());
+            let alert_percents = alert.and_then(|alert| alert.0);
+            let request = SetPool { alert_percents, default_alerts, retire_policy, grace_seconds, default_grace };
             let answer: PoolChanged = client.patch(&format!("/pools/{}", segment(&pool)), &request).await?;
             tell(json, &answer, answer.changed, format!("pool {} is set", answer.pool.name))
         }
         PoolCommand::Add { pool, disk, force } => {
             let path = format!("/pools/{}/disks", segment(&pool));
             let answer: PoolChanged = client.post(&path, &AddDisks { disks: disks(&disk)?, force }).await?;
-            let done =
-                format!("pool {} has {} disks, {}", answer.pool.name, answer.pool.disks.len(), ByteSize(answer.pool.raw_bytes));
+            let done = pool_text(&answer.pool);
             tell(json, &answer, answer.changed, done)
         }
         PoolCommand::Import { pool, disk_dir, force } => {
@@ -164,18 +187,10 @@ pub async fn pool_command(client: &Client, json: bool, command: PoolCommand) -> 
             for imported in &answer.pools {
                 let (name, state) = (&imported.pool.name, holdfast_api::word(&imported.pool.state));
                 let done = format!("pool {name} is imported, state {state}");
-                lines.push(if imported.changed { done } else { format!("nothing changed: {done}, as it was already") });
-                lines.extend(
-                    imported
-                        .pool
-                        .conditions
-                        .iter()
-                        .map(|condition| format!("! {}\n  next: {}", condition.cause, condition.next_action)),
-                );
+                lines.push(if imported.changed { done } else { format!("nothing changed: {done}") });
             }
-            lines.extend(
-                answer.refused.iter().map(|condition| format!("! {}\n  next: {}", condition.cause, condition.next_action)),
-            );
+            let conditions = answer.pools.iter().flat_map(|imported| &imported.pool.conditions).chain(&answer.refused);
+            lines.extend(grouped(conditions));
             if lines.is_empty() {
                 lines.push("nothing changed: no pool was found".into());
             }
@@ -249,20 +264,23 @@ pub async fn space_command(client: &Client, json: bool, command: SpaceCommand) -
             let answer: SpaceChanged = client.post("/spaces", &request).await?;
             let made = &answer.space;
             let done = format!(
-                "space {} has {}, {} with {} columns of {}{}",
+                "space {} has {}, {} with {} of {}{}{}",
                 made.name,
                 ByteSize(made.size_bytes),
                 layout_text(made.layout, made.copies, made.parity),
-                made.columns,
+                counted(made.columns.into(), "column", "columns"),
                 ByteSize(made.interleave_bytes),
-                if made.enclosure_aware { ", spread over enclosures" } else { "" }
+                if made.enclosure_aware { ", spread over enclosures" } else { "" },
+                rounded(size, made.size_bytes)
             );
-            tell(json, &answer, answer.changed, done)
+            tell(json, &answer, answer.changed, with_conditions(done, &made.notes))
         }
         SpaceCommand::Grow { space, size } => {
             let path = format!("{}/grow", space_path(&space));
             let answer: SpaceChanged = client.post(&path, &GrowSpace { size_bytes: size.bytes() }).await?;
-            tell(json, &answer, answer.changed, format!("space {} has {}", answer.space.name, ByteSize(answer.space.size_bytes)))
+            let has = answer.space.size_bytes;
+            let done = format!("space {} has {}{}", answer.space.name, ByteSize(has), rounded(size, has));
+            tell(json, &answer, answer.changed, done)
         }
         SpaceCommand::Set { space, journal, qos } => {
             let request = SetSpace { journal_bytes: journal.map(ByteSize::bytes), qos: qos.change() };
@@ -275,7 +293,8 @@ pub async fn space_command(client: &Client, json: bool, command: SpaceCommand) -
             match found.mismatched_blocks {
                 0 => Ok(()),
                 blocks => bail!(
-                    "space {space}: {blocks} blocks do not agree with their copies or parity; next: compare what lies there with a backup"
+                    "space {space}: {} their copies or parity; next: compare that data with a backup",
+                    counted(blocks, "block does not match", "blocks do not match")
                 ),
             }
         }
@@ -332,6 +351,7 @@ pub async fn history(client: &Client, json: bool, kind: HistoryKind, name: &str,
 }
 
 /// Shows the health of everything.
-pub async fn status(client: &Client, json: bool) -> Result<()> {
-    print(json, &client.get::<Status>("/status").await?)
+pub async fn status(client: &Client, json: bool, all: bool) -> Result<()> {
+    let status: Status = client.get("/status").await?;
+    if json { print_json(&status) } else { print_line(&status_text(&status, all)) }
 }

@@ -41,7 +41,7 @@ pub struct Place {
 impl Place {
     /// Reads `https://HOST[:PORT]`.
     pub fn parse(url: &str) -> Result<Self> {
-        let wrong = || anyhow!("server {url}: it is no address of a server; next: name it as in https://HOST:{DEFAULT_PORT}");
+        let wrong = || anyhow!("server {url}: it is not a server address; next: write for example https://HOST:{DEFAULT_PORT}");
         let uri: hyper::Uri = url.parse().map_err(|_| wrong())?;
         let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(wrong)?;
         let plain = uri.path() == "/" && uri.query().is_none() && !uri.authority().is_some_and(|all| all.as_str().contains('@'));
@@ -66,7 +66,7 @@ impl Place {
 fn file() -> Result<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let base = set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")));
-    Ok(base.context("your home folder is not known; next: set HOME")?.join("holdfast/servers.json"))
+    Ok(base.context("your home folder is unknown; next: set HOME")?.join("holdfast/servers.json"))
 }
 
 /// All servers that are known.
@@ -100,7 +100,7 @@ pub fn find(url: &str) -> Result<Server> {
     let found = all()?.into_iter().find(|server| server.url == url);
     match found {
         Some(server) => Ok(server),
-        None => bail!("server {url}: nobody logged in to it from here; next: 'holdfast login {url}'"),
+        None => bail!("server {url}: you are not logged in; next: 'holdfast login {url}'"),
     }
 }
 

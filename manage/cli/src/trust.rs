@@ -22,7 +22,7 @@ use crate::servers::Place;
 pub fn fingerprint(text: &str) -> Result<String> {
     let digits: String = text.chars().filter(|c| *c != ':').map(|c| c.to_ascii_lowercase()).collect();
     if digits.len() != 64 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        bail!("fingerprint {text}: it is no SHA-256; next: copy all 64 digits from what the server printed at its start");
+        bail!("fingerprint {text}: it is not a SHA-256; next: copy all 64 digits that the server printed at its start");
     }
     Ok(digits)
 }
@@ -95,7 +95,7 @@ fn authorities(provider: &Arc<CryptoProvider>) -> Option<Arc<WebPkiServerVerifie
 pub async fn connect(place: &Place, pinned: Option<&str>) -> Result<TlsStream<TcpStream>> {
     let url = place.url();
     let stream = TcpStream::connect((place.host.as_str(), place.port)).await.map_err(|error| {
-        anyhow!("server {url}: it cannot be reached ({error}); next: check the address, and that it runs with --https")
+        anyhow!("server {url}: it cannot be reached ({error}); next: check the address, and that the daemon runs with --https")
     })?;
     let provider = Arc::new(ring::default_provider());
     let trust = Arc::new(Trust {
@@ -123,7 +123,7 @@ pub async fn connect(place: &Place, pinned: Option<&str>) -> Result<TlsStream<Tc
                      what the server printed at its start, and give it as --fingerprint",
                     spaced(&seen)
                 ),
-                _ => anyhow!("server {url}: no TLS with it ({error}); next: check that HTTPS is served there"),
+                _ => anyhow!("server {url}: TLS failed ({error}); next: check that HTTPS is served there"),
             })
         }
     }

@@ -88,6 +88,24 @@ impl Drop for Daemon {
 }
 
 #[test]
+fn a_daemon_that_does_not_start_says_why_once() {
+    let folder = folder();
+    let taken = folder.path().join("taken");
+    std::fs::write(&taken, "").unwrap();
+    let state = folder.path().join("state");
+    let serve = |arguments: [&str; 4]| {
+        let output = holdfast().arg("serve").args(arguments).arg("--socket").arg(folder.path().join("s")).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let nbd = format!("unix:{}", taken.display());
+    let refusal = serve(["--state", state.to_str().unwrap(), "--nbd", &nbd]);
+    assert_eq!((refusal.matches("NBD").count(), refusal.matches("cannot listen").count()), (1, 1), "{refusal}");
+    let refusal = serve(["--state", taken.to_str().unwrap(), "--log-format", "text"]);
+    assert!(refusal.contains("state folder") && refusal.matches("os error").count() == 1, "{refusal}");
+}
+
+#[test]
 fn a_script_makes_uses_and_removes_everything() {
     let mut daemon = Daemon::start();
     for number in 1..=3 {
@@ -125,6 +143,14 @@ fn a_script_makes_uses_and_removes_everything() {
     let refusal = daemon.refuses(&["disk", "create-file", "d9", "--size", "0"]);
     assert!(refusal.contains("d9") && refusal.contains("64 MiB"), "{refusal}");
     assert_eq!(daemon.run(&["disk", "create-file", "d9"]).status.code(), Some(2));
+    let answer = daemon.run(&["space", "create", "tank/odd", "--layout", "simple", "--size", "10MB", "--thin"]);
+    let answer = String::from_utf8(answer.stdout).unwrap();
+    assert!(answer.contains("10,000,000 bytes were rounded up to 10,002,432 bytes, whole blocks of 4 KiB"), "{answer}");
+    let answer = String::from_utf8(daemon.run(&["space", "convert", "tank/odd", "--size", "9MB"]).stdout).unwrap();
+    assert!(answer.contains("9,000,000 bytes were rounded up to 9,003,008 bytes"), "{answer}");
+    let refusal = daemon.refuses(&["space", "convert", "tank/vm"]);
+    assert!(refusal.contains("nothing to change") && refusal.contains("next: name what is to change"), "{refusal}");
+    daemon.does(&["space", "destroy", "tank/odd", "--yes"]);
 
     signal(&daemon.process, "TERM");
     assert_eq!(ends(&mut daemon.process).code(), Some(0));
@@ -188,7 +214,7 @@ fn a_parity_space_is_weighed_made_filled_and_verified() {
     assert!(shown.contains("no room for") && shown.contains("next: add disks") && shown.contains("tank/p"), "{shown}");
     assert_eq!(daemon.does(&["disk", "show", "d1"])["usage"], "auto", "nothing is changed");
     let refusal = daemon.refuses(&["space", "create", "tank/m", "--layout", "mirror", "--parity", "1", "--size", "1MiB"]);
-    assert!(refusal.contains("no columns of parity") && refusal.contains("next: "), "{refusal}");
+    assert!(refusal.contains("no parity columns") && refusal.contains("next: "), "{refusal}");
     assert_eq!(daemon.does(&["space", "verify", "tank/p"])["mismatched_blocks"], 0);
     if !Path::new("/usr/bin/nbdcopy").exists() {
         return;
@@ -216,13 +242,13 @@ fn a_parity_space_is_weighed_made_filled_and_verified() {
     std::os::unix::fs::FileExt::write_all_at(&disk, &vec![0xa5; len as usize], start).unwrap();
     let found = daemon.run(&["space", "verify", "tank/p", "--json"]);
     assert_eq!(found.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&found.stderr).contains("do not agree"));
+    assert!(String::from_utf8_lossy(&found.stderr).contains("do not match"));
     let found: Value = serde_json::from_slice(&found.stdout).unwrap();
     assert!(found["mismatched_blocks"].as_u64().is_some_and(|blocks| blocks > 0), "{found}");
     assert!(found["mismatches"][0]["path"].as_str().is_some_and(|path| path.starts_with('/')), "{found}");
     let shown = daemon.run(&["space", "verify", "tank/p"]);
     let shown = String::from_utf8(shown.stdout).unwrap();
-    assert!(shown.starts_with("AT ") && shown.contains("blocks do not agree"), "{shown}");
+    assert!(shown.starts_with("AT ") && shown.contains("blocks do not match"), "{shown}");
 }
 
 /// A mirror `tank/vm` of 16 MiB; full of data if there is a client to write it.
@@ -291,7 +317,7 @@ fn a_job_is_begun_watched_steered_and_survives_a_kill() {
     let refusal = daemon.refuses(&["job", "pause", "2"]);
     assert!(refusal.contains("job 2") && refusal.contains("cancelled") && refusal.contains("next: "), "{refusal}");
     let refusal = daemon.refuses(&["job", "show", "77"]);
-    assert!(refusal.contains("job 77 is not there"), "{refusal}");
+    assert!(refusal.contains("job 77 does not exist"), "{refusal}");
     let shown = daemon.run(&["job", "watch", "1"]);
     assert_eq!(shown.status.code(), Some(0));
     assert!(String::from_utf8_lossy(&shown.stderr).contains("job 1, scrub of tank/vm: done"), "{shown:?}");
@@ -331,6 +357,51 @@ fn a_reader_that_goes_away_and_a_follower_are_no_trouble() {
     assert_eq!(ends(&mut follower).code(), Some(0), "a closed pipe is no failure");
     signal(&daemon.process, "INT");
     assert_eq!(ends(&mut daemon.process).code(), Some(0));
+}
+
+#[test]
+fn settings_are_shown_set_and_reset() {
+    let daemon = Daemon::start();
+    let text = |arguments: &[&str]| String::from_utf8(daemon.run(arguments).stdout).unwrap();
+    let shown = text(&["settings"]);
+    assert!(shown.contains("every 7 days (default)") && shown.contains("after 5 minutes (default)"), "{shown}");
+    let set = ["settings", "set", "--host-name", "nas", "--scrub-every", "30d", "--repair-after", "never", "--alert", "80"];
+    assert_eq!(daemon.does(&set)["changed"], true);
+    assert_eq!(daemon.does(&set)["changed"], false);
+    let shown = text(&["settings", "show"]);
+    for part in ["nas\n", "every 30 days\n", "never\n", "at 80 %\n"] {
+        assert!(shown.contains(part), "{part:?}: {shown}");
+    }
+    let refusal = daemon.refuses(&["settings", "set", "--scrub-every", "5m"]);
+    assert!(refusal.contains("time between scrubs") && refusal.contains("next: "), "{refusal}");
+    let back = ["settings", "set", "--host-name", "", "--scrub-every", "default", "--alert", "default"];
+    assert_eq!(daemon.does(&back)["settings"]["preferences"]["scrub_every"]["origin"], "default");
+    assert!(text(&["settings"]).contains("at 70 %, 85 %, 95 % (default)"));
+}
+
+#[test]
+fn lists_are_in_the_order_in_which_people_count() {
+    let daemon = Daemon::start();
+    for number in [10, 2, 1] {
+        daemon.does(&["disk", "create-file", &format!("disk{number}"), "--size", "64MiB"]);
+    }
+    let names = |list: &Value| {
+        let path = |disk: &Value| disk["path"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
+        list.as_array().unwrap().iter().map(path).filter(|name| name.starts_with("disk")).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&daemon.does(&["disk", "list"])), ["disk1", "disk2", "disk10"]);
+    let pool = daemon.does(&["pool", "create", "tank", "--disk", "disk10", "disk2", "disk1"]);
+    assert_eq!(names(&pool["pool"]["disks"]), ["disk1", "disk2", "disk10"]);
+    for name in ["vm10", "vm9"] {
+        let space = format!("tank/{name}");
+        daemon.does(&["space", "create", &space, "--layout", "simple", "--size", "4MiB"]);
+        daemon.does(&["nbd", "export", &space]);
+    }
+    let of = |list: Value| list.as_array().unwrap().iter().map(|one| one["name"].clone()).collect::<Vec<_>>();
+    assert_eq!(of(daemon.does(&["space", "list"])), ["tank/vm9", "tank/vm10"]);
+    assert_eq!(of(daemon.does(&["nbd", "list"])), ["vm9", "vm10"]);
+    let scrub = String::from_utf8(daemon.run(&["space", "show", "tank/vm9"]).stdout).unwrap();
+    assert!(scrub.contains("last scrub    none yet") && scrub.contains("next scrub"), "{scrub}");
 }
 
 #[test]

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Invariant: a level that is told is told again only after the use fell [`HYSTERESIS_PERCENT`] below its threshold in between, also
-//! over a restart: thresholds and levels are in the state folder.
+//! over a restart: thresholds and levels are in the state folder. A pool without thresholds of its own has those of the server.
 
 use std::sync::PoisonError;
 
@@ -31,21 +31,28 @@ const ERROR_PERCENT: u8 = 95;
 const NEXT: &str = "add disks with 'holdfast pool add', or discard what is not needed";
 
 /// What is remembered of the alerts of a pool.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alerts {
-    /// Its thresholds, in percent, rising.
-    pub percents: Vec<u8>,
-    /// How many of them were reached and told.
+    /// Its own thresholds, in percent, rising; none leaves them to the server.
+    #[serde(default)]
+    pub percents: Option<Vec<u8>>,
+    /// How many of those that hold were reached and told.
+    #[serde(default)]
     pub level: usize,
 }
 
-impl Default for Alerts {
-    fn default() -> Self {
-        Self { percents: DEFAULT_PERCENTS.to_vec(), level: 0 }
-    }
+/// The alerts of a pool as they hold now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HeldAlerts {
+    /// Thresholds, in percent, rising.
+    percents: Vec<u8>,
+    /// Whether they are the server's.
+    default: bool,
+    /// How many of them were reached and told.
+    level: usize,
 }
 
-impl Alerts {
+impl HeldAlerts {
     /// How many thresholds count as reached at this use.
     fn level_at(&self, used_percent: f64) -> usize {
         let reached = self.percents.iter().take_while(|percent| used_percent >= f64::from(**percent)).count();
@@ -64,15 +71,15 @@ fn used_percent(room: &RoomUse) -> f64 {
 }
 
 /// What the API shows of a pool's alerts.
-pub(crate) fn shown(alerts: &Alerts) -> PoolAlert {
-    PoolAlert { percents: alerts.percents.clone(), reached_percent: alerts.reached() }
+pub(crate) fn shown(alerts: &HeldAlerts) -> PoolAlert {
+    PoolAlert { percents: alerts.percents.clone(), default: alerts.default, reached_percent: alerts.reached() }
 }
 
 /// The condition of a pool that is as full as an alert says.
-pub(crate) fn condition(pool: &str, alerts: &Alerts, room: &RoomUse) -> Option<Condition> {
+pub(crate) fn condition(pool: &str, alerts: &HeldAlerts, room: &RoomUse) -> Option<Condition> {
     let reached = alerts.reached()?;
     let cause = format!(
-        "pool {pool} is {:.1} % full, which is beyond its alert at {reached} %: {} of {} are used",
+        "pool {pool} is {:.1} % full, above its alert threshold of {reached} %: {} of {} are used",
         used_percent(room),
         ByteSize(room.used_bytes),
         ByteSize(room.data_bytes)
@@ -82,8 +89,12 @@ pub(crate) fn condition(pool: &str, alerts: &Alerts, room: &RoomUse) -> Option<C
 
 impl Engine {
     /// The alerts of a pool.
-    pub(crate) fn alerts_of(&self, pool: Uuid) -> Alerts {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).alerts.get(&pool).cloned().unwrap_or_default()
+    pub(crate) fn alerts_of(&self, pool: Uuid) -> HeldAlerts {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let Alerts { percents, level } = state.alerts.get(&pool).cloned().unwrap_or_default();
+        let default = percents.is_none();
+        let of_server = || state.chosen.alert_percents.clone().unwrap_or_else(|| DEFAULT_PERCENTS.to_vec());
+        HeldAlerts { percents: percents.unwrap_or_else(of_server), default, level }
     }
 
     /// Remembers the alerts of a pool.
@@ -97,9 +108,10 @@ impl Engine {
         changed.map_err(unwritten)
     }
 
-    /// Sets the thresholds of a pool. Answers whether they were others.
-    pub(crate) fn set_thresholds(&self, open: &OpenPool, percents: Vec<u8>) -> Answer<bool> {
-        let changed = percents != self.alerts_of(open.pool.id()).percents;
+    /// Sets the thresholds of a pool; none leaves them to the server. Answers whether they were others.
+    pub(crate) fn set_thresholds(&self, open: &OpenPool, percents: Option<Vec<u8>>) -> Answer<bool> {
+        let known = self.alerts_of(open.pool.id());
+        let changed = percents != Some(known.percents).filter(|_| !known.default);
         if changed {
             self.set_alerts(open.pool.id(), Alerts { percents, level: 0 })?;
             self.note(&format!("pool {}", open.name()), "has other alerts");
@@ -112,11 +124,12 @@ impl Engine {
     pub(crate) fn look_at_room(&self, open: &OpenPool) -> Answer<()> {
         let (id, name, room) = (open.pool.id(), open.name(), open.pool.room_use());
         let known = self.alerts_of(id);
-        let now = Alerts { level: known.level_at(used_percent(&room)), ..known.clone() };
+        let now = HeldAlerts { level: known.level_at(used_percent(&room)), ..known.clone() };
         if now.level == known.level {
             return Ok(());
         }
-        self.set_alerts(id, now.clone())?;
+        let own = Some(now.percents.clone()).filter(|_| !now.default);
+        self.set_alerts(id, Alerts { percents: own, level: now.level })?;
         let object = format!("pool {name}");
         match condition(&name, &now, &room) {
             Some(condition) if now.level > known.level => {
@@ -126,7 +139,7 @@ impl Engine {
             }
             _ => {
                 let cause = format!(
-                    "is {:.1} % full, which is below its alert at {} % again",
+                    "is {:.1} % full, back below its alert threshold of {} %",
                     used_percent(&room),
                     known.reached().unwrap_or(0)
                 );
@@ -137,12 +150,13 @@ impl Engine {
     }
 }
 
-pub(crate) fn checked(pool: &str, mut percents: Vec<u8>) -> Answer<Vec<u8>> {
+/// Thresholds in order, if they can be; `object` is what they are for.
+pub(crate) fn checked(object: &str, mut percents: Vec<u8>) -> Answer<Vec<u8>> {
     percents.sort_unstable();
     percents.dedup();
     if percents.len() > MOST || percents.iter().any(|percent| !(1..=100).contains(percent)) {
-        let message = format!("alerts at {percents:?} percent cannot be: at most {MOST} thresholds, each from 1 to 100");
-        return Err(ApiError::invalid(format!("pool {pool}"), message, "for example --alert 70,85,95, or --alert none"));
+        let message = format!("alert thresholds {percents:?} are not valid: at most {MOST}, each from 1 to 100");
+        return Err(ApiError::invalid(object, message, "for example --alert 70,85,95, or --alert none").at("alert_percents"));
     }
     Ok(percents)
 }
@@ -153,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_level_is_left_only_well_below_its_threshold() {
-        let mut alerts = Alerts::default();
+        let mut alerts = HeldAlerts { percents: DEFAULT_PERCENTS.to_vec(), default: true, level: 0 };
         for (used, level) in [
             (0.0, 0),
             (69.9, 0),

@@ -1,6 +1,7 @@
 //! What a pool could still hold, by layout, and how much of it is promised.
 //!
-//! Invariant: each figure is what the pool itself would allot now to a space of the shape that `space create` gives by default.
+//! Invariant: each figure is what the pool itself would allot now to a space of the columns that stand beside it: those that `space
+//! create` gives by default, and for single parity those of dual parity as well, so that the two can be compared.
 
 use holdfast_api::{CapacityLimit, LayoutCapacity, PoolRoom};
 use holdfast_model::{ByteSize, Layout, Shape};
@@ -24,15 +25,31 @@ const WORTH_PERCENT: u64 = 2;
 /// What a pool could hold in each layout.
 pub(crate) fn by_layout(open: &OpenPool) -> Vec<LayoutCapacity> {
     let (pool, room, disks) = (&open.pool, open.pool.room_use(), data_disks(open));
-    LAYOUTS.iter().map(|layout| of_layout(pool, &room, *layout, disks)).collect()
+    let mut capacities = Vec::new();
+    for layout in LAYOUTS {
+        capacities.push(of_layout(pool, &room, layout, None, disks));
+        if let Some(columns) = columns_to_compare(layout, disks) {
+            capacities.push(of_layout(pool, &room, layout, Some(columns), disks));
+        }
+    }
+    capacities
 }
 
-fn of_layout(pool: &Pool, room: &RoomUse, layout: Layout, disks: usize) -> LayoutCapacity {
+/// The columns of dual parity, where single parity has others by default.
+fn columns_to_compare(layout: Layout, disks: usize) -> Option<u16> {
+    let columns = |layout| Shape::choose(layout, None, None, disks).ok().map(|shape| shape.columns);
+    let dual = columns(Layout::Parity { parity: 2 });
+    dual.filter(|_| layout == Layout::Parity { parity: 1 }).filter(|dual| columns(layout) != Some(*dual))
+}
+
+/// What a pool could hold in a layout, with these columns or those that a space gets by default.
+fn of_layout(pool: &Pool, room: &RoomUse, layout: Layout, columns: Option<u16>, disks: usize) -> LayoutCapacity {
     let none = |limited_by, reason: String| LayoutCapacity {
         layout: layout_kind(layout),
         copies: layout.copies(),
         parity: layout.parity(),
         columns: 0,
+        default: columns.is_none(),
         usable_bytes: 0,
         raw_bytes: 0,
         unused_bytes: 0,
@@ -40,7 +57,7 @@ fn of_layout(pool: &Pool, room: &RoomUse, layout: Layout, disks: usize) -> Layou
         limited_by,
         reason,
     };
-    let shape = match Shape::choose(layout, None, None, disks) {
+    let shape = match Shape::choose(layout, columns, None, disks) {
         Ok(shape) => shape.with_integrity(default_integrity(pool)),
         Err(error) => return none(CapacityLimit::Disks, error.to_string()),
     };
@@ -55,6 +72,7 @@ fn of_layout(pool: &Pool, room: &RoomUse, layout: Layout, disks: usize) -> Layou
         copies: layout.copies(),
         parity: layout.parity(),
         columns: shape.columns,
+        default: columns.is_none(),
         usable_bytes: capacity.usable_bytes(),
         raw_bytes: capacity.raw_bytes,
         unused_bytes: capacity.unused_bytes,
@@ -84,21 +102,21 @@ fn limit(pool: &Pool, room: &RoomUse, capacity: &Capacity, disks: usize) -> (Cap
     // What is left over of even disks is less than that.
     let slight = capacity.unused_bytes * 100 < (capacity.raw_bytes + capacity.unused_bytes) * WORTH_PERCENT;
     match if slight && capacity.limit != Limit::Map { Limit::Room } else { capacity.limit } {
-        Limit::Map => (CapacityLimit::Map, "the smallest disk has room for the map of so many rows only".into()),
+        Limit::Map => (CapacityLimit::Map, "the smallest disk has no room for the map of more rows".into()),
         Limit::LargeDisks(count) => {
             let which = if count == 1 { "one disk has".into() } else { format!("{count} disks have") };
             (
                 CapacityLimit::LargeDisk,
-                format!("{which} more room than the others can back: {unused} stay unused; add disks of that size"),
+                format!("{which} more room than the others can back: {unused} cannot be used; add disks of that size"),
             )
         }
         Limit::LargeEnclosures(count) => {
             let which = if count == 1 { "one enclosure has".into() } else { format!("{count} enclosures have") };
-            (CapacityLimit::Enclosures, format!("{which} more room than the others can back: {unused} stay unused"))
+            (CapacityLimit::Enclosures, format!("{which} more room than the others can back: {unused} cannot be used"))
         }
         Limit::Room if room.spare_bytes > 0 => (
             CapacityLimit::Spares,
-            format!("all room of data disks is used; {} on hot spares are kept free", ByteSize(room.spare_bytes)),
+            format!("all room of data disks is used; {} on hot spares stay free", ByteSize(room.spare_bytes)),
         ),
         Limit::Room => (CapacityLimit::Room, "all room of its disks is used".into()),
     }

@@ -5,16 +5,19 @@ use std::sync::{Arc, PoisonError};
 
 use holdfast_api::{ApiError, CreateFileDisk, Disk, DiskChanged, DiskRef, SetDisk};
 use holdfast_device::{Device, Durability, IoSlice, file};
-use holdfast_model::{BLOCK_BYTES, ByteSize, DiskState, Place, Uuid};
-use holdfast_pool::{DiskChange, SMALLEST_DISK_BYTES};
+use holdfast_model::{BLOCK_BYTES, ByteSize, DiskState, Place, Uuid, natural_order};
+use holdfast_pool::{DiskChange, LARGEST_DISK_BYTES, SMALLEST_DISK_BYTES};
 
 use crate::disks::{Carries, Taken, real_path};
 use crate::engine::{Engine, OpenPool};
-use crate::error::{Answer, conflict, exists_with, from_io, from_pool, not_confirmed, not_found, system};
+use crate::error::{Answer, conflict, exists_with, from_io, from_pool, not_confirmed, not_found, system, unwritten};
+use crate::spaces::whole_blocks;
 
 /// At both ends of a disk, what a wipe overwrites: every file system, table and array that `blkid` knows begins there.
 const WIPED_BYTES: u64 = 16 << 20;
 const STEP_BYTES: u64 = 1 << 20;
+/// The highest slot of an enclosure.
+const LAST_SLOT: u32 = 9999;
 
 impl Engine {
     /// All disks: those of pools, and those that belong to none.
@@ -27,7 +30,8 @@ impl Engine {
         let pooled = self.pooled_paths();
         let paths = self.known_paths().await?.into_iter().filter(|path| !pooled.contains_key(&real_path(path))).collect();
         disks.extend(self.look_at(paths).await?.into_iter().map(crate::view::free_disk));
-        disks.sort_by(|a, b| (&a.pool, &a.path).cmp(&(&b.pool, &b.path)));
+        let pool = |disk: &Disk| disk.pool.clone().unwrap_or_default();
+        disks.sort_by(|a, b| natural_order(&pool(a), &pool(b)).then_with(|| natural_order(&a.path, &b.path)));
         Ok(disks)
     }
 
@@ -74,33 +78,44 @@ impl Engine {
         let CreateFileDisk { path, size_bytes } = request;
         let object = format!("disk {path}");
         if !path.starts_with('/') {
-            return Err(ApiError::invalid(object, "its path is not absolute", "write the whole path, beginning with /"));
+            return Err(ApiError::invalid(object, "its path is not absolute", "write the full path, beginning with /").at("path"));
         }
-        if size_bytes % BLOCK_BYTES != 0 || size_bytes < SMALLEST_DISK_BYTES || size_bytes > i64::MAX as u64 {
-            let message = format!("it cannot have {size_bytes} bytes");
-            let next = format!("choose a multiple of 4 KiB from {} on", ByteSize(SMALLEST_DISK_BYTES));
-            return Err(ApiError::invalid(object, message, next));
+        let size_bytes = whole_blocks(size_bytes);
+        let [size, least, most] = [size_bytes, SMALLEST_DISK_BYTES, LARGEST_DISK_BYTES].map(ByteSize);
+        if !(least..=most).contains(&size) {
+            let message = format!("it cannot have {}", size.beside(if size < least { least } else { most }));
+            let next = format!("choose a size from {least} to {most}");
+            return Err(ApiError::invalid(object, message, next).at("size_bytes"));
         }
         let changed = match std::fs::metadata(&path) {
             Ok(data) if data.is_file() && data.len() == size_bytes => false,
-            Ok(data) if data.is_file() => return Err(exists_with(&object, "size", ByteSize(data.len()), ByteSize(size_bytes))),
-            Ok(_) => return Err(conflict(object, "something else than a file is at this path", "choose another path")),
+            Ok(data) if data.is_file() => {
+                let has = ByteSize(data.len());
+                return Err(exists_with(&object, "size", has.beside(size), size.beside(has)).at("size_bytes"));
+            }
+            Ok(_) => return Err(conflict(object, "the path exists and is not a file", "choose another path").at("path")),
             Err(_) => {
                 let owned = path.clone();
                 let made = self.blocking(move || file::create(owned, size_bytes)).await?;
-                made.map_err(|error| system(&object, "making it", &error))?;
+                made.map_err(|error| ApiError { message: error.to_string(), ..system(&object, "making it", &error) })?;
                 true
             }
         };
         let real = real_path(&path).to_string_lossy().into_owned();
+        self.remember_files(std::slice::from_ref(&real))?;
+        Ok(DiskChanged { changed, disk: self.disk(&DiskRef::Path(real)).await? })
+    }
+
+    /// Remembers files that serve as disks, so that an import looks at them.
+    pub(crate) fn remember_files(&self, files: &[String]) -> Answer<()> {
         let noted = self.change_state(|state| {
-            if !state.file_disks.contains(&real) {
+            let new: Vec<&String> = files.iter().filter(|file| !state.file_disks.contains(file)).collect();
+            if !new.is_empty() {
                 state.file_disks.retain(|known| Path::new(known).exists());
-                state.file_disks.push(real.clone());
+                state.file_disks.extend(new.into_iter().cloned());
             }
         });
-        noted.map_err(|error| conflict("state folder", error.to_string(), ""))?;
-        Ok(DiskChanged { changed, disk: self.disk(&DiskRef::Path(real)).await? })
+        noted.map_err(unwritten)
     }
 
     /// Sets what the disk itself does not tell, or what its pool may use it for.
@@ -114,21 +129,19 @@ impl Engine {
     async fn set(&self, disk: &DiskRef, request: SetDisk) -> Answer<DiskChanged> {
         let path = self.resolve(disk).await?;
         let object = format!("disk {disk}");
-        let place = match (request.enclosure, request.slot) {
-            (Some(enclosure), Some(slot)) if !enclosure.is_empty() && enclosure.len() <= 255 => Some(Place { enclosure, slot }),
-            (None, None) => None,
-            (Some(_), Some(_)) => return Err(ApiError::invalid(object, "an enclosure's name has 1 to 255 characters", "")),
-            _ => return Err(ApiError::invalid(object, "enclosure and slot go together", "give both or none")),
-        };
+        let place = place_of(&object, request.enclosure, request.slot)?;
         let changed = match self.member(disk, &path) {
             Some((open, id)) => {
+                if request.usage.is_some_and(|usage| !usage.takes_slabs()) {
+                    self.refuse_without_new_rows(&open, id, &object, None, request.force)?;
+                }
                 let change = DiskChange { media: request.media, usage: request.usage, place };
                 let pool = open.pool.clone();
                 let changed = self.on_reactor(move || async move { pool.set_disk(id, change).await }).await?;
                 changed.map_err(|error| from_pool(object, error))?
             }
             None if request.usage.is_some() => {
-                return Err(conflict(object, "it belongs to no pool, so no pool uses it", "add it to a pool first"));
+                return Err(conflict(object, "it is in no pool, so it has no usage", "add it to a pool first"));
             }
             None => {
                 self.probe(&path).await?;
@@ -170,7 +183,7 @@ impl Engine {
             Some(Carries::InUse(how)) => return Err(conflict(object, format!("it is in use: {how}"), "end that use first")),
             _ if !force => {
                 let causes: Vec<String> = shown.conditions.iter().map(|condition| condition.cause.clone()).collect();
-                return Err(not_confirmed(object, causes.join("; "), "if that may be lost, repeat with --force"));
+                return Err(not_confirmed(object, causes.join("; "), "if that data may be lost, repeat with --force"));
             }
             _ => {}
         }
@@ -214,6 +227,23 @@ impl Engine {
             device.flush().await
         });
         wiped.await?.map_err(|error| from_io(object, error))
+    }
+}
+
+/// A checked place; `None` where none is given.
+fn place_of(object: &str, enclosure: Option<String>, slot: Option<u32>) -> Answer<Option<Place>> {
+    let refuse = |field: &str, message: String, next: &str| Err(ApiError::invalid(object, message, next).at(field));
+    match (enclosure, slot) {
+        (None, None) => Ok(None),
+        (Some(_), None) => refuse("slot", "an enclosure is given without a slot".into(), "give both or none"),
+        (None, Some(_)) => refuse("enclosure", "a slot is given without an enclosure".into(), "give both or none"),
+        (Some(enclosure), Some(_)) if enclosure.is_empty() || enclosure.len() > 255 => {
+            refuse("enclosure", format!("the enclosure's name has {} bytes", enclosure.len()), "choose 1 to 255 bytes")
+        }
+        (Some(_), Some(slot)) if slot > LAST_SLOT => {
+            refuse("slot", format!("an enclosure has no slot {slot}"), "choose a slot from 0 to 9999")
+        }
+        (Some(enclosure), Some(slot)) => Ok(Some(Place { enclosure, slot })),
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use holdfast_api::{ApiError, Code, DiskRef};
 use holdfast_device::Device;
 use holdfast_device::file::{self, FileDevice, FileOptions, Probe};
-use holdfast_model::{DiskState, Media};
+use holdfast_model::{DiskState, Media, Place};
 use holdfast_pool::{Candidate, DiskInfo};
 
 use crate::engine::{Engine, OpenPool};
@@ -57,6 +57,11 @@ pub(crate) fn real_path(path: &str) -> PathBuf {
     std::fs::canonicalize(path).unwrap_or_else(|_| path.into())
 }
 
+/// Where a disk sits, as its enclosure tells.
+fn told_place(facts: &Probe) -> Option<Place> {
+    facts.slot.as_ref().map(|told| Place { enclosure: told.enclosure.clone(), slot: told.slot })
+}
+
 impl Engine {
     /// Runs what may wait for the operating system.
     pub(crate) async fn blocking<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Answer<T> {
@@ -81,7 +86,7 @@ impl Engine {
             serial: facts.serial.clone().unwrap_or_default(),
             model: facts.model.clone().unwrap_or_default(),
             media: hint.media.unwrap_or(media),
-            place: hint.place,
+            place: hint.place.or_else(|| told_place(facts)),
         }
     }
 
@@ -163,7 +168,7 @@ impl Engine {
     pub(crate) async fn probe(&self, path: &str) -> Answer<Probe> {
         let object = format!("disk {path}");
         if !path.starts_with('/') {
-            return Err(ApiError::invalid(object, "its path is not absolute", "write the whole path, beginning with /"));
+            return Err(ApiError::invalid(object, "its path is not absolute", "write the full path, beginning with /"));
         }
         let deadline = Instant::now() + BUSY_PATIENCE;
         loop {
@@ -283,8 +288,8 @@ impl Engine {
 
 fn refused(object: String, error: &std::io::Error) -> ApiError {
     match error.kind() {
-        ErrorKind::NotFound => not_found(object, "check the path; 'holdfast disk list' shows what is there"),
-        ErrorKind::ResourceBusy => conflict(object, error.to_string(), "end the other use, or name another disk"),
+        ErrorKind::NotFound => not_found(object, "check the path; 'holdfast disk list' lists the disks"),
+        ErrorKind::ResourceBusy => conflict(object, error.to_string(), "end that use, or name another disk"),
         ErrorKind::InvalidInput => ApiError::invalid(object, error.to_string(), "name a regular file or a block device"),
         _ => system(object, "opening it", error),
     }
@@ -292,21 +297,21 @@ fn refused(object: String, error: &std::io::Error) -> ApiError {
 
 fn refuse(found: &Found, force: bool) -> Answer<()> {
     let object = format!("disk {}", found.info.path);
-    let forcing = "if it may be lost, repeat with --force; else name another disk";
+    let forcing = "if its data may be lost, repeat with --force; otherwise name another disk";
     match &found.carries {
         Carries::Nothing => Ok(()),
         Carries::InUse(how) => Err(conflict(object, format!("it is in use: {how}"), "end that use, or name another disk")),
         _ if force => Ok(()),
         Carries::Pool(name, id) => {
-            let import = format!("to use that pool, 'holdfast pool import {id}'; if it may be lost, repeat with --force");
+            let import = format!("run 'holdfast pool import {id}' to use that pool; if it may be lost, repeat with --force");
             Err(not_confirmed(object, format!("it belongs to pool {name} ({id}), which is not imported"), import))
         }
         Carries::Former(pool) => {
-            Err(not_confirmed(object, format!("it was a disk of pool {pool} and still has its labels"), forcing))
+            Err(not_confirmed(object, format!("it was removed from pool {pool} and still has its labels"), forcing))
         }
         Carries::Something(what) => Err(not_confirmed(object, format!("it carries {what}"), forcing)),
         Carries::Unknown(why) => {
-            Err(ApiError::new(Code::NotConfirmed, object, format!("what it carries is not known: {why}"), forcing))
+            Err(ApiError::new(Code::NotConfirmed, object, format!("its content is unknown: {why}"), forcing))
         }
     }
 }

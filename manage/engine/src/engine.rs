@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   start:     state folder locked ─▶ reactors ─▶ pools imported ─▶ spaces opened ─▶ exports made ─▶ NBD listens ─▶ watcher, jobs
-//!   shutdown:  NBD drained ─▶ watcher ends ─▶ jobs halt ─▶ spaces closed (flushed, marks cleaned) ─▶ reactors end ─▶ folder unlocked
+//!   shutdown:  NBD drained ─▶ watcher ends ─▶ jobs halt ─▶ spaces closed (flushed, marks cleaned) ─▶ notifications end ─▶ reactors end ─▶ folder unlocked
 //! ```
 //!
 //! Invariants: changes run one at a time and to their end, whether or not the one who asked still waits. What is open is
@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::io::ErrorKind;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
@@ -20,10 +20,12 @@ use holdfast_device::file::FileDevice;
 use holdfast_device::reactor::{self, CpuLatency, ReactorHandle, ReactorSettings};
 use holdfast_model::{Condition, DiskState, Health, Uuid};
 use holdfast_nbd::{Address, Exports, NbdError, Server};
+use holdfast_notify::Notifications;
 use holdfast_pool::{DiskStatus, Env, Pool};
 use holdfast_space::Space;
 use holdfast_store::{AuditLimits, Store, StoreError};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use crate::error::{Answer, from_pool, stopping, unwritten};
 use crate::events::{EventLog, now};
@@ -54,7 +56,7 @@ pub enum StartError {
     #[error("{0}: {1}")]
     System(&'static str, std::io::Error),
     /// The NBD server.
-    #[error("NBD: {0}")]
+    #[error("{0}")]
     Nbd(String),
 }
 
@@ -65,13 +67,23 @@ pub(crate) struct OpenPool {
     pub(crate) spaces: Mutex<BTreeMap<u32, Arc<Space>>>,
     pub(crate) services: Mutex<BTreeMap<Uuid, Arc<SpaceService>>>,
     pub(crate) balancer: Arc<Balancer>,
+    /// Whether a space of it was closed with something left to resynchronize.
+    unsettled: AtomicBool,
+    /// By their ids, of spaces with slabs that are being brought in step, how many were behind at most.
+    pub(crate) most_behind: Mutex<BTreeMap<Uuid, u64>>,
 }
 
 impl OpenPool {
     /// A pool on these disks, none of whose spaces is open.
     pub(crate) fn new(pool: Arc<Pool>, disks: BTreeMap<Uuid, Arc<FileDevice>>) -> Self {
         let balancer = Balancer::new(disks.len());
-        Self { pool, disks: Mutex::new(disks), spaces: Mutex::default(), services: Mutex::default(), balancer }
+        let (spaces, services, unsettled) = (Mutex::default(), Mutex::default(), AtomicBool::new(false));
+        Self { pool, disks: Mutex::new(disks), spaces, services, balancer, unsettled, most_behind: Mutex::default() }
+    }
+
+    /// Whether a space was closed with something left to resynchronize, so that the pool must not be closed in good order.
+    pub(crate) fn is_unsettled(&self) -> bool {
+        self.unsettled.load(Ordering::Acquire)
     }
 
     pub(crate) fn name(&self) -> String {
@@ -99,8 +111,7 @@ impl OpenPool {
             let record = &mut status.record;
             if record.state == DiskState::Online && self.pool.disk(record.index).is_some_and(|disk| !disk.in_service()) {
                 record.state = DiskState::Missing;
-                let cause =
-                    format!("disk {} at {} is out of service, which could not be written down", record.label(), record.path);
+                let cause = format!("disk {} at {} is out of service, which could not be recorded", record.label(), record.path);
                 status.health = Health::Unhealthy;
                 status.conditions.push(Condition::new(cause, "attach it again"));
             }
@@ -153,13 +164,21 @@ pub struct Engine {
     pub(crate) jobs: Arc<Jobs>,
     pub(crate) history: History,
     pub(crate) consoles: Arc<Consoles>,
+    pub(crate) notifications: Arc<Notifications>,
+    notifying: Mutex<Option<JoinHandle<()>>>,
     /// By their ids, what disks told of themselves.
     pub(crate) smart: Mutex<BTreeMap<Uuid, Answered>>,
+    /// By their ids, disks that are brought in step, and how many of their slabs were to be at first.
+    pub(crate) resyncs: Mutex<BTreeMap<Uuid, u64>>,
     pub(crate) witness: Arc<WitnessFiles>,
     pub(crate) reactors: Vec<ReactorHandle>,
     pub(crate) cpu_latency: Option<Arc<CpuLatency>>,
     turns: AtomicUsize,
+    /// Spaces that were closed without all that was acknowledged being durable.
+    losses: AtomicUsize,
     pub(crate) state: Mutex<State>,
+    /// Whether a pool is in service that the state folder could not be told of.
+    pub(crate) unremembered: AtomicBool,
     live: RwLock<Live>,
     pub(crate) changing: tokio::sync::Mutex<()>,
     pub(crate) exports: Arc<Exports>,
@@ -172,11 +191,11 @@ pub struct Engine {
 fn quick_wake_ups(within: Duration) -> Option<Arc<CpuLatency>> {
     match CpuLatency::open(within) {
         Ok(latency) => {
-            tracing::info!(microseconds = latency.bound_us(), "under load, processors are to wake within this time");
+            tracing::info!(microseconds = latency.bound_us(), "under load, the kernel is asked to wake CPUs within this time");
             Some(Arc::new(latency))
         }
         Err(error) => {
-            tracing::info!(%error, "processors sleep as deeply as the machine likes");
+            tracing::info!(%error, "the kernel is not asked to wake CPUs quickly");
             None
         }
     }
@@ -194,8 +213,9 @@ impl Engine {
         let state = state_dir.load(&store)?;
         let events =
             EventLog::open(state_dir.path()).map_err(|error| StartError::System("the event log cannot be opened", error))?;
+        let notifications = Notifications::open(store.clone(), events.counts().0)?;
         let history = History::open(state_dir.path(), events.clone())
-            .map_err(|error| StartError::System("the history cannot be kept", error))?;
+            .map_err(|error| StartError::System("the history cannot be recorded", error))?;
         let jobs = Arc::new(Jobs::load(state_dir.path(), events.clone())?);
         let cpu_latency = settings.wake_within.and_then(quick_wake_ups);
         let reactors: Vec<ReactorHandle> = (0..settings.reactors.max(1))
@@ -219,13 +239,18 @@ impl Engine {
             jobs,
             history,
             consoles: Arc::default(),
+            notifications,
+            notifying: Mutex::default(),
             smart: Mutex::default(),
+            resyncs: Mutex::default(),
             witness,
             reactors,
             cpu_latency,
             turns: AtomicUsize::new(0),
+            losses: AtomicUsize::new(0),
             live: RwLock::default(),
             state: Mutex::new(state.clone()),
+            unremembered: AtomicBool::new(false),
             changing: tokio::sync::Mutex::new(()),
             exports,
             server: Mutex::new(None),
@@ -250,10 +275,12 @@ impl Engine {
             }
         }
         tokio::spawn(crate::watch::watch(Arc::downgrade(&engine), engine.stop.subscribe()));
+        tokio::spawn(crate::metadata::watch(Arc::downgrade(&engine), engine.stop.subscribe()));
         tokio::spawn(crate::health::watch(Arc::downgrade(&engine), engine.stop.subscribe()));
         tokio::spawn(crate::smart::ask(Arc::downgrade(&engine), engine.stop.subscribe()));
         tokio::spawn(crate::live::run(Arc::downgrade(&engine), engine.stop.subscribe()));
         tokio::spawn(crate::jobs::run(Arc::downgrade(&engine), engine.stop.subscribe()));
+        *engine.notifying() = Some(tokio::spawn(engine.notify()));
         engine.events.emit(Severity::Info, "daemon", &format!("started, version {}", env!("CARGO_PKG_VERSION")), "");
         Ok(engine)
     }
@@ -271,8 +298,9 @@ impl Engine {
         }
     }
 
-    /// Ends in good order: clients are drained, spaces closed, reactors stopped. The engine answers nothing afterwards.
-    pub async fn shutdown(&self) {
+    /// Ends in good order: clients are drained, spaces closed, reactors stopped. The engine answers nothing afterwards. Answers of how many
+    /// spaces something that was acknowledged could not be made durable.
+    pub async fn shutdown(&self) -> usize {
         let _ = self.stop.send(true);
         let server = self.server().take();
         if let Some(server) = server {
@@ -286,11 +314,40 @@ impl Engine {
         }
         self.live_mut().exports.clear();
         self.history.close();
-        self.events.emit(Severity::Info, "daemon", "stopped in good order", "");
+        let notifying = self.notifying().take();
+        if let Some(notifying) = notifying {
+            let _ = notifying.await;
+        }
+        let losses = self.losses.load(Ordering::Relaxed);
+        match losses {
+            0 => self.events.emit(Severity::Info, "daemon", "stopped cleanly", ""),
+            _ => self.events.emit(
+                Severity::Error,
+                "daemon",
+                "stopped without making all writes durable",
+                "attach the missing disks",
+            ),
+        }
         self.events.close();
         for reactor in self.reactors.clone() {
             let _ = tokio::task::spawn_blocking(move || reactor.stop()).await;
         }
+        losses
+    }
+
+    fn notifying(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {
+        self.notifying.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hears events and sends notifications until the engine stops.
+    fn notify(&self) -> impl Future<Output = ()> + Send + 'static {
+        let host = crate::notify::host(self.events.clone(), self.consoles.clone());
+        self.notifications.clone().run(host, self.stop.subscribe())
+    }
+
+    /// Channels, rules and deliveries of notifications.
+    pub fn notifications(&self) -> &Arc<Notifications> {
+        &self.notifications
     }
 
     pub(crate) fn server(&self) -> MutexGuard<'_, Option<Server>> {
@@ -350,7 +407,7 @@ impl Engine {
             make(engine.clone()).await
         });
         task.await.unwrap_or_else(|error| {
-            Err(ApiError::new(Code::Failed, "daemon", format!("the change broke off: {error}"), "see the daemon's log"))
+            Err(ApiError::new(Code::Failed, "daemon", format!("the change was aborted: {error}"), "see the daemon's log"))
         })
     }
 
@@ -436,14 +493,23 @@ impl Engine {
         let name = format!("space {}/{}", open.pool.name(), space.record().name);
         let closing = self.on_reactor(move || async move { space.close().await });
         match tokio::time::timeout(CLOSE_TIMEOUT, closing).await {
-            Ok(Ok(Ok(()))) => {}
+            Ok(Ok(Ok(true))) => {}
+            Ok(Ok(Ok(false))) => open.unsettled.store(true, Ordering::Release),
             Ok(Ok(Err(error))) => {
-                tracing::error!("{name} did not close cleanly: {error}; it is resynchronised when it is opened again")
+                open.unsettled.store(true, Ordering::Release);
+                let cause = format!("writes that were acknowledged could not be made durable when it was closed: {error}");
+                self.events.emit(
+                    Severity::Error,
+                    &name,
+                    &cause,
+                    "attach the missing disks; it is resynchronized when it is opened again",
+                );
+                self.losses.fetch_add(1, Ordering::Relaxed);
             }
             Ok(Err(error)) => return Err(error),
             Err(_) => {
                 let message = format!("requests did not end within {} s", CLOSE_TIMEOUT.as_secs());
-                return Err(ApiError::new(Code::Timeout, name, message, "look at the pool's disks"));
+                return Err(ApiError::new(Code::Timeout, name, message, "check the pool's disks"));
             }
         }
         if let Some(space) = open.spaces().remove(&id) {
@@ -455,22 +521,30 @@ impl Engine {
     /// Closes all spaces of a pool.
     pub(crate) async fn close_spaces(&self, open: &OpenPool) -> Answer<()> {
         let ids: Vec<u32> = open.spaces().keys().copied().collect();
+        let mut closed = Ok(());
         for id in ids {
-            self.close_space(open, id).await?;
+            // One that does not end keeps no other from being made durable.
+            closed = self.close_space(open, id).await.and(closed);
         }
-        Ok(())
+        closed
     }
 
     /// Closes a pool in good order, so that its next import finds nothing to bring in step.
     async fn close_pool(&self, open: &OpenPool) {
         if let Err(error) = self.close_spaces(open).await {
-            tracing::error!("{error}");
+            self.events.emit(Severity::Error, &error.object, &error.message, &error.next_action);
+            self.losses.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        if open.is_unsettled() {
+            let cause = "was closed with disks away or rows not yet in sync; these are resynchronized at the next start";
+            self.events.emit(Severity::Warning, &format!("pool {}", open.name()), cause, "");
             return;
         }
         let pool = open.pool.clone();
         let closed = self.on_reactor(move || async move { pool.export().await }).await;
         if let Ok(Err(error)) = closed {
-            tracing::warn!("pool {} could not be closed in good order: {error}", open.name());
+            tracing::warn!("pool {} could not be closed cleanly: {error}", open.name());
         }
     }
 

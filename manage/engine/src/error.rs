@@ -16,7 +16,7 @@ pub type Answer<T> = Result<T, ApiError>;
 /// There is no such object.
 pub fn not_found(object: impl Into<String>, next_action: impl Into<String>) -> ApiError {
     let object = object.into();
-    ApiError::new(Code::NotFound, object.clone(), format!("{object} is not there"), next_action)
+    ApiError::new(Code::NotFound, object.clone(), format!("{object} does not exist"), next_action)
 }
 
 /// It is there already, and its `parameter` is another one.
@@ -24,8 +24,8 @@ pub fn exists_with(object: &str, parameter: &str, has: impl std::fmt::Display, w
     ApiError::new(
         Code::Exists,
         object,
-        format!("{object} is there already with another {parameter}: it has {has}, asked for was {wanted}"),
-        format!("choose another name, or ask for {parameter} {has}"),
+        format!("{object} already exists with another {parameter}: it has {has}, the request has {wanted}"),
+        format!("choose another name, or request {parameter} {has}"),
     )
 }
 
@@ -44,8 +44,9 @@ pub fn system(object: impl Into<String>, tried: &str, error: &std::io::Error) ->
     let (code, next) = match error.kind() {
         ErrorKind::NotFound | ErrorKind::NotADirectory => (Code::Invalid, "check the path"),
         ErrorKind::InvalidInput | ErrorKind::InvalidFilename => (Code::Invalid, "choose another one"),
-        ErrorKind::PermissionDenied => (Code::Failed, "run the daemon as a user that may do this"),
-        ErrorKind::StorageFull | ErrorKind::FileTooLarge => (Code::NoSpace, "make room on the file system, or ask for less"),
+        ErrorKind::PermissionDenied => (Code::Failed, "run the daemon as a user with this permission"),
+        ErrorKind::StorageFull => (Code::NoSpace, "make room on the file system, or ask for less"),
+        ErrorKind::FileTooLarge => (Code::NoSpace, "ask for less: the file system has no files of that size"),
         _ => (Code::Failed, "see the daemon's log"),
     };
     ApiError::new(code, object, format!("{tried}: {error}"), next)
@@ -59,12 +60,16 @@ pub fn from_pool(object: impl Into<String>, error: PoolError) -> ApiError {
         PoolErrorKind::Exists => (Code::Exists, "choose another name"),
         PoolErrorKind::Conflict => (Code::Conflict, ""),
         PoolErrorKind::NoSpace => (Code::NoSpace, "add disks to the pool, or ask for less"),
-        PoolErrorKind::NoQuorum => (Code::ReadOnly, "bring the missing disks back"),
+        PoolErrorKind::NoQuorum => (Code::ReadOnly, "attach the missing disks"),
         PoolErrorKind::ReadOnly => (Code::ReadOnly, ""),
-        PoolErrorKind::Damaged => (Code::Conflict, "look at the disks that it names"),
-        PoolErrorKind::Io => (Code::Failed, "look at the pool's disks and events"),
+        PoolErrorKind::Damaged => (Code::Conflict, "check the disks named"),
+        PoolErrorKind::Io => (Code::Failed, "check the pool's disks and events"),
     };
-    ApiError::new(code, object, error.context, next)
+    let refused = ApiError::new(code, object, error.context, next);
+    match error.parameter {
+        Some(parameter) => refused.at(parameter),
+        None => refused,
+    }
 }
 
 /// A device's error about `object`.
@@ -75,7 +80,7 @@ pub fn from_io(object: impl Into<String>, error: IoError) -> ApiError {
         IoErrorKind::ReadOnly => Code::ReadOnly,
         _ => Code::Failed,
     };
-    ApiError::new(code, object, error.to_string(), "look at the disk and the daemon's events")
+    ApiError::new(code, object, error.to_string(), "check the disk and the daemon's events")
 }
 
 /// A space's error about itself.
@@ -94,5 +99,5 @@ pub fn unwritten(error: StateError) -> ApiError {
 
 /// The reactors are stopping.
 pub fn stopping() -> ApiError {
-    ApiError::new(Code::Conflict, "daemon", "the daemon is stopping", "ask again when it runs")
+    ApiError::new(Code::Conflict, "daemon", "the daemon is stopping", "try again when it runs")
 }

@@ -5,14 +5,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_api::{Changed, Connection, CreateExport, Export, ExportChanged, Qos, SetExport};
+use holdfast_api::{Changed, Condition, Connection, CreateExport, Export, ExportChanged, Qos, SetExport};
 use holdfast_device::Target;
+use holdfast_model::{Health, natural_order};
 use holdfast_nbd::{Address, ConnectionStatus, TlsRequired, TlsSettings};
 
-use crate::engine::{Engine, LiveExport, OpenPool};
+use crate::engine::{Engine, Live, LiveExport, OpenPool};
 use crate::error::{Answer, conflict, exists_with, not_found};
 use crate::events::rfc3339;
 use crate::pools::parse_name;
+use crate::protection::count;
 use crate::spaces::parse_path;
 use crate::state::KnownExport;
 use crate::target::ExportTarget;
@@ -21,10 +23,12 @@ use crate::target::ExportTarget;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Engine {
-    /// All exports.
+    /// All exports, by name.
     pub fn exports(&self) -> Vec<Export> {
         let live = self.live();
-        live.exports.values().map(|export| self.export_view(export)).collect()
+        let mut views: Vec<Export> = live.exports.values().map(|export| self.export_view(&live, export)).collect();
+        views.sort_by(|a, b| natural_order(&a.name, &b.name));
+        views
     }
 
     /// The export of this name.
@@ -33,18 +37,21 @@ impl Engine {
     /// If there is none.
     pub fn export(&self, name: &str) -> Answer<Export> {
         let live = self.live();
-        let export = live.exports.get(name).map(|export| self.export_view(export));
-        export.ok_or_else(|| not_found(format!("export {name}"), "'holdfast nbd list' shows the exports that are there"))
+        let export = live.exports.get(name).map(|export| self.export_view(&live, export));
+        export.ok_or_else(|| not_found(format!("export {name}"), "'holdfast nbd list' lists the exports"))
     }
 
-    fn export_view(&self, export: &LiveExport) -> Export {
+    fn export_view(&self, live: &Live, export: &LiveExport) -> Export {
         let known = &export.known;
+        let (health, conditions) = trouble(live, export);
         Export {
             name: known.name.clone(),
             space: known.path.clone(),
             read_only: known.read_only,
             qos: known.qos,
             served: export.target.is_some() && !self.nbd_addresses().is_empty(),
+            health,
+            conditions,
             size_bytes: export.target.as_ref().map(|target| target.info().geometry.size_bytes),
             uris: self.uris(&known.name),
             connections: self
@@ -94,23 +101,26 @@ impl Engine {
     }
 
     fn make_export(&self, request: CreateExport) -> Answer<ExportChanged> {
-        let path = parse_path(&request.space)?;
-        let name = parse_name("export", request.name.as_deref().unwrap_or(path.space.as_str()))?.to_string();
+        let path = parse_path(&request.space).map_err(|error| error.at("space"))?;
+        let name = parse_name("export", request.name.as_deref().unwrap_or(path.space.as_str()));
+        let name = name.map_err(|error| error.at("name"))?.to_string();
         let object = format!("export {name}");
-        let (open, _, space) = self.space_at(&path)?;
-        if let Some(export) = self.live().exports.get(&name) {
+        let (open, _, space) = self.space_at(&path).map_err(|error| error.at("space"))?;
+        let live = self.live();
+        if let Some(export) = live.exports.get(&name) {
             if export.known.space != space.record().uuid {
-                return Err(exists_with(&object, "space", &export.known.path, &path));
+                return Err(exists_with(&object, "space", &export.known.path, &path).at("name"));
             }
             if export.known.read_only != request.read_only {
                 let word = |read_only: bool| if read_only { "read-only" } else { "read-write" };
-                return Err(exists_with(&object, "access", word(export.known.read_only), word(request.read_only)));
+                return Err(exists_with(&object, "access", word(export.known.read_only), word(request.read_only)).at("read_only"));
             }
-            return Ok(ExportChanged { changed: false, export: self.export_view(export) });
+            return Ok(ExportChanged { changed: false, export: self.export_view(&live, export) });
         }
+        drop(live);
         if self.settings.nbd_addresses.is_empty() {
             let next = "start the daemon with --nbd unix:PATH or --nbd tcp:HOST:PORT";
-            return Err(conflict(object, "the daemon listens on no NBD address", next));
+            return Err(conflict(object, "the daemon has no NBD address", next));
         }
         let service = open.services().get(&space.record().uuid).cloned();
         let service = service.ok_or_else(|| conflict(&object, format!("space {path} is being closed"), "ask again"))?;
@@ -131,9 +141,9 @@ impl Engine {
         if let Err(error) = self.exports.add(&name, target as Arc<dyn Target>) {
             self.live_mut().exports.remove(&name);
             self.remember()?;
-            return Err(conflict(&object, error.to_string(), "ask again when its clients are gone"));
+            return Err(conflict(&object, error.to_string(), "try again when its clients have disconnected"));
         }
-        self.note(&object, &format!("made of space {path}{}", if request.read_only { ", read-only" } else { "" }));
+        self.note(&object, &format!("created for space {path}{}", if request.read_only { ", read-only" } else { "" }));
         Ok(ExportChanged { changed: true, export: self.export(&name)? })
     }
 
@@ -180,7 +190,7 @@ impl Engine {
             }
             drop(export);
             engine.note(&format!("export {name}"), "withdrawn");
-            Ok(Changed { changed: true, message: format!("export {name} is withdrawn") })
+            Ok(Changed { changed: true, message: format!("export {name} is removed; its space stays") })
         })
         .await
     }
@@ -190,7 +200,7 @@ impl Engine {
         if let Ok(removal) = self.exports.remove(name)
             && tokio::time::timeout(DRAIN_TIMEOUT, removal.finished()).await.is_err()
         {
-            tracing::warn!("clients of export {name} are still being drained");
+            tracing::warn!("requests of export {name} are still being finished");
         }
     }
 
@@ -218,6 +228,30 @@ impl Engine {
                 Ok(()) => export.target = Some(target),
                 Err(error) => tracing::error!("export {} is not served: {error}", known.name),
             }
+        }
+    }
+}
+
+/// How well an export is, and why it is not healthy.
+fn trouble(live: &Live, export: &LiveExport) -> (Health, Vec<Condition>) {
+    let LiveExport { known, target } = export;
+    let condition = |cause: String, next: &str| (Health::Unhealthy, vec![Condition { cause, next_action: next.into() }]);
+    if target.is_none() {
+        let cause = format!("export {} is not served: space {} is not open", known.name, known.path);
+        return condition(cause, "see the health of its pool");
+    }
+    let open = live.pools.values().find(|open| open.pool.id() == known.pool);
+    let space = open.and_then(|open| open.spaces().values().find(|space| space.record().uuid == known.space).cloned());
+    match space.map_or(0, |space| space.unreadable_rows()) {
+        0 => (Health::Healthy, Vec::new()),
+        rows => {
+            let cause = format!(
+                "export {} answers with errors: {} of space {} cannot be read",
+                known.name,
+                count(rows, "row"),
+                known.path
+            );
+            condition(cause, "attach the missing disks of its pool again")
         }
     }
 }

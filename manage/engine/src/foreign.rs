@@ -27,7 +27,7 @@ pub fn carries(path: &Path) -> Result<Option<String>, String> {
     match output.status.code() {
         Some(0) => Ok(describe(&String::from_utf8_lossy(&output.stdout))),
         Some(2) => unsigned(path),
-        Some(8) => Ok(Some("several signatures that contradict each other".into())),
+        Some(8) => Ok(Some("several contradictory signatures".into())),
         _ => Err(format!("blkid failed: {}", String::from_utf8_lossy(&output.stderr).trim())),
     }
 }
@@ -43,7 +43,7 @@ fn unsigned(path: &Path) -> Result<Option<String>, String> {
             file.read_exact_at(&mut data, from)?;
             holds |= data.iter().any(|byte| *byte != 0);
         }
-        Ok::<_, std::io::Error>(holds.then(|| "data of a kind that nobody knows".into()))
+        Ok::<_, std::io::Error>(holds.then(|| "data of an unknown kind".into()))
     };
     read().map_err(|error| format!("it cannot be read: {error}"))
 }
@@ -87,7 +87,7 @@ mod tests {
             let mut data = vec![0; 1 << 20];
             data[at] = 7;
             std::fs::write(&path, data).unwrap();
-            assert_eq!(carries(&path), Ok(Some("data of a kind that nobody knows".into())), "a byte at {at}");
+            assert_eq!(carries(&path), Ok(Some("data of an unknown kind".into())), "a byte at {at}");
         }
         let mut table = vec![0; 1 << 20];
         table[446 + 4] = 0x83;

@@ -108,7 +108,7 @@ impl Past {
             }
             _ => {
                 let cause = format!("disk {disk} answered {} requests with errors", self.errors);
-                add(Health::Warning, DiskDetail::IoError, cause, "watch it; replace it if errors go on");
+                add(Health::Warning, DiskDetail::IoError, cause, "watch it; replace it if errors continue");
             }
         }
         if !self.warnings.is_empty() {
@@ -116,8 +116,8 @@ impl Past {
             add(Health::Warning, DiskDetail::PredictiveFailure, cause, replace);
         }
         if self.is_slow {
-            let cause = format!("disk {disk} answers much later than the others of its kind");
-            add(Health::Warning, DiskDetail::Slow, cause, "look at its cable and its place, or replace it");
+            let cause = format!("disk {disk} is much slower than the other disks of its kind");
+            add(Health::Warning, DiskDetail::Slow, cause, "check its cable and slot, or replace it");
         }
         judgement
     }
@@ -178,7 +178,7 @@ impl Engine {
         for disk in leaving {
             let request = RetireDisk { evacuate: true, ..RetireDisk::default() };
             if let Err(error) = self.retire_disk(disk.to_string(), request).await {
-                tracing::warn!("a disk that is about to fail is not emptied: {error}");
+                tracing::warn!("a disk that is about to fail could not be emptied: {error}");
             }
         }
     }
@@ -218,7 +218,7 @@ impl Engine {
             RetirePolicy::Auto => {
                 let fits = fits();
                 if !fits && !past.room_missed {
-                    let cause = "is about to fail and is not emptied: the other disks have no room for what it holds";
+                    let cause = "is about to fail and was not emptied: its data does not fit on the other disks";
                     let next = "replace it with 'holdfast disk replace OLD NEW'";
                     self.events.emit(Severity::Warning, &format!("disk {}", disk.record.label()), cause, next);
                 }
@@ -291,7 +291,7 @@ mod tests {
 
     #[test]
     fn a_told_end_is_believed_at_once_and_taken_back_after_three_answers() {
-        let (mut past, bad) = (Past::default(), vec!["its own verdict is that it fails".to_string()]);
+        let (mut past, bad) = (Past::default(), vec!["its overall SMART verdict is that it is failing".to_string()]);
         let mut told = |answer: u64, warnings: &[String]| {
             past.hear(answer, warnings);
             let judgement = past.judgement("x");

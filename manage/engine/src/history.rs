@@ -121,13 +121,13 @@ fn not_read(unread: store::Unread) -> ApiError {
     match unread {
         store::Unread::Stopped => stopping(),
         store::Unread::Busy => {
-            ApiError::new(Code::Timeout, "history", "too many histories are being read at once", "ask again in a moment")
+            ApiError::new(Code::Timeout, "history", "too many history requests at once", "try again in a moment")
         }
         store::Unread::Failed(reason) => ApiError::new(
             Code::Failed,
             "history",
             format!("history.db cannot be read: {reason}"),
-            "look at the room and the rights in the state folder",
+            "check the free room and permissions of the state folder",
         ),
     }
 }
@@ -143,13 +143,12 @@ impl Engine {
     /// If there is no such object, or more is asked for than is kept.
     pub async fn history(&self, kind: HistoryKind, name: &str, seconds: u64, points: Option<u64>) -> Answer<Series> {
         let points = points.unwrap_or(POINTS);
-        let range = |what: &str, value: u64, most: u64| match value {
-            0 => Err(format!("{what} must be 1 at least")),
-            value if value > most => Err(format!("{what} is {value}, and {most} is the most")),
-            _ => Ok(()),
+        let range = |field: &str, value: u64, most: u64| match value {
+            value if (1..=most).contains(&value) => Ok(()),
+            _ => Err(ApiError::invalid("history", format!("{field} is {value}"), format!("choose 1 to {most}")).at(field)),
         };
-        let checked = range("seconds", seconds, store::DAYS as u64 * 86_400).and_then(|()| range("points", points, MOST_POINTS));
-        checked.map_err(|message| ApiError::invalid("history", message, "choose another number"))?;
+        range("seconds", seconds, store::DAYS as u64 * 86_400)?;
+        range("points", points, MOST_POINTS)?;
         let id = match kind {
             HistoryKind::Server => String::new(),
             HistoryKind::Pool => self.pool_named(name)?.pool.id().to_string(),
@@ -158,7 +157,7 @@ impl Engine {
             HistoryKind::Disk => {
                 let disk = self.disk(&DiskRef::new(name)).await?;
                 let id = disk.id.map(|id| id.to_string());
-                id.ok_or_else(|| not_found(format!("history of disk {name}"), "a disk has one from when it joins a pool"))?
+                id.ok_or_else(|| not_found(format!("history of disk {name}"), "only disks in a pool have a history"))?
             }
         };
         self.history.series(Key::new(kind, id), name.to_owned(), seconds, points).await

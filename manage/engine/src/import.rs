@@ -4,14 +4,16 @@
 //! the second stays out until it is asked for by id and the first is gone.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use holdfast_api::{ApiError, Code, Condition, ImportPools, ImportedPool, PoolsImported, Severity};
 use holdfast_device::file::FileDevice;
 use holdfast_model::{DiskState, Uuid};
-use holdfast_pool::{Candidate, FoundPool, Member, Pool, Scan};
+use holdfast_pool::{Candidate, FoundPool, Member, Pool, PoolErrorKind, Scan};
 
 use crate::disks::real_path;
 use crate::engine::{Engine, OfflinePool, OpenPool};
@@ -39,7 +41,8 @@ pub(crate) enum Return {
     Nothing,
     /// They are in service again.
     Back,
-    /// The pool lost too many disks to be changed, and now enough are back: it must be closed and imported anew.
+    /// The pool lost too many disks to be changed, and now enough are back, or what they lost is still in its journals: it must be
+    /// closed and imported anew.
     Reopen,
 }
 
@@ -49,8 +52,21 @@ fn named(word: Option<&String>, name: &str, id: Uuid) -> bool {
 }
 
 impl Engine {
-    /// Opens the disks at `paths` and looks for pools on them. Disks of pools in service are left out.
-    pub(crate) async fn search(&self, paths: BTreeSet<String>) -> Answer<Search> {
+    /// Opens the disks at `paths` and looks for pools on them, and for what these miss where it was last. Disks of pools in service are left
+    /// out.
+    pub(crate) async fn search(&self, mut paths: BTreeSet<String>) -> Answer<Search> {
+        let search = self.search_at(paths.clone()).await?;
+        let missing = search.pools.iter().flat_map(|pool| pool.missing()).map(|disk| disk.path.clone());
+        let more: Vec<String> = missing.filter(|path| is_disk(Path::new(path)) && !paths.contains(path)).collect();
+        if more.is_empty() {
+            return Ok(search);
+        }
+        drop(search);
+        paths.extend(more);
+        self.search_at(paths).await
+    }
+
+    async fn search_at(&self, paths: BTreeSet<String>) -> Answer<Search> {
         let pooled = self.pooled_paths();
         let mut seen: BTreeSet<PathBuf> = BTreeSet::new();
         let mut search = Search { pools: vec![], strays: vec![], devices: BTreeMap::new(), refused: vec![], busy: false };
@@ -127,21 +143,36 @@ impl Engine {
             return Err(conflict(object, message, format!("'holdfast pool export {name}' first, then import {id}")));
         }
         for copy in &found.duplicates {
-            let cause = format!("{} is a copy of another disk of it and is not used", copy.path);
-            self.events.emit(Severity::Warning, &object, &cause, "wipe the copy, or take it away");
+            let cause = format!("{} is a copy of another of its disks and is not used", copy.path);
+            self.events.emit(Severity::Warning, &object, &cause, "wipe or detach the copy");
         }
         let members: Vec<(Uuid, String)> =
             found.members.iter().map(|member| (member.id, member.candidate.info.path.clone())).collect();
         let env = self.env();
-        let pool = self.on_reactor(move || Pool::import(env, found, force)).await?.map_err(|error| from_pool(&object, error))?;
+        let pool = self.on_reactor(move || Pool::import(env, found, force)).await?;
+        let pool = pool.map_err(|error| {
+            let is_outvoted = error.kind == PoolErrorKind::NoQuorum;
+            let mut refused = from_pool(&object, error);
+            if is_outvoted {
+                refused.next_action =
+                    format!("attach the missing disks; if they are lost for good, 'holdfast pool import {name} --force'");
+            }
+            refused
+        })?;
         let disks = members.into_iter().filter_map(|(id, path)| Some((id, devices.get(&path)?.clone())));
         let open = Arc::new(OpenPool::new(pool, disks.collect()));
         self.live_mut().offline.remove(&id);
         self.live_mut().pools.insert(name.clone(), open.clone());
         self.open_spaces(&open).await;
         self.remake_exports(&open);
-        self.remember()?;
         self.note(&object, "imported");
+        // It serves all the same: data is not kept away because the daemon cannot take a note.
+        if let Err(error) = self.remember() {
+            self.unremembered.store(true, Ordering::Relaxed);
+            let cause = format!("is imported, but would not be imported again after a restart: {}", error.message);
+            let next = "make room on the file system of the state folder; the daemon retries every second";
+            self.events.emit(Severity::Warning, &object, &cause, next);
+        }
         Ok(open)
     }
 
@@ -165,7 +196,7 @@ impl Engine {
                     Code::NotFound,
                     &object,
                     format!("none of its {} disks was found", known.disks.len()),
-                    "attach its disks; it is imported as soon as enough of them are there",
+                    "attach its disks; it is imported as soon as enough of them are present",
                 )),
             };
             if let Err(reason) = result {
@@ -254,8 +285,14 @@ impl Engine {
         Ok(answer)
     }
 
-    /// Brings members of a pool in service back that were found and are out of it.
+    /// Brings members of a pool in service back that were found and are out of it. Of one that another owner has none is.
     pub(crate) async fn take_back(&self, open: &OpenPool, search: &Search) -> Answer<Return> {
+        if open.pool.is_lost() {
+            return Ok(Return::Nothing);
+        }
+        if open.pool.is_to_reopen() {
+            return Ok(Return::Reopen);
+        }
         let statuses = open.disk_statuses();
         let online = |id: Uuid| statuses.iter().any(|disk| disk.record.id == id && disk.record.state == DiskState::Online);
         let known = |id: Uuid| statuses.iter().any(|disk| disk.record.id == id);
@@ -274,30 +311,36 @@ impl Engine {
                 return Ok(Return::Reopen);
             }
         }
+        // One that is refused keeps no other out.
+        let mut refused = None;
         for (id, candidate) in returned {
             let path = candidate.info.path.clone();
             let pool = open.pool.clone();
             let back = self.on_reactor(move || async move { pool.disk_back(candidate).await });
-            back.await?.map_err(|error| from_pool(format!("disk {path}"), error))?;
-            if let Some(device) = search.devices.get(&path) {
-                open.disks().insert(id, device.clone());
+            match back.await? {
+                Ok(()) => {
+                    if let Some(device) = search.devices.get(&path) {
+                        open.disks().insert(id, device.clone());
+                    }
+                }
+                Err(error) => drop(refused.get_or_insert(from_pool(format!("disk {path}"), error))),
             }
         }
         self.remember()?;
-        Ok(Return::Back)
+        refused.map_or(Ok(Return::Back), Err)
     }
 
     /// Closes a pool that cannot be changed any more and imports it anew. Its clients are disconnected.
     pub(crate) async fn reopen(&self, open: Arc<OpenPool>) {
         let (known, object) = (open.known(), format!("pool {}", open.name()));
-        self.events.emit(Severity::Warning, &object, "enough of its disks are back: it is imported anew", "");
+        self.events.emit(Severity::Warning, &object, "its disks are back: it is imported again", "");
         self.withdraw_targets(&open).await;
         self.halt_jobs_of(open.pool.id()).await;
         if let Err(error) = self.close_spaces(&open).await {
             tracing::warn!("{error}");
         }
         {
-            let reason = ApiError::new(Code::Conflict, &object, "it is being imported anew", "wait a moment");
+            let reason = ApiError::new(Code::Conflict, &object, "it is being imported again", "wait a moment");
             let offline = OfflinePool { seen: presence(&known), known: known.clone(), reason, tried: Instant::now() };
             let mut live = self.live_mut();
             live.pools.remove(&open.name());
@@ -313,21 +356,24 @@ fn presence(pool: &KnownPool) -> Vec<bool> {
     pool.disks.iter().map(|disk| Path::new(&disk.path).exists()).collect()
 }
 
+/// Whether there is what may be a disk: a file, or a block device.
+fn is_disk(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|data| data.is_file() || data.file_type().is_block_device())
+}
+
 /// Files and block devices in a folder, which may be disks.
 fn disks_in(folder: &str) -> Answer<Vec<String>> {
     let object = format!("folder {folder}");
     if !folder.starts_with('/') {
-        return Err(ApiError::invalid(object, "its path is not absolute", "write the whole path, beginning with /"));
+        return Err(
+            ApiError::invalid(object, "its path is not absolute", "write the full path, beginning with /").at("disk_dirs")
+        );
     }
-    let entries = std::fs::read_dir(folder).map_err(|error| system(&object, "reading it", &error))?;
+    let entries = std::fs::read_dir(folder).map_err(|error| system(&object, "reading it", &error).at("disk_dirs"))?;
     let mut paths = Vec::new();
     for entry in entries {
         let path = entry.map_err(|error| system(&object, "reading it", &error))?.path();
-        let usable = std::fs::metadata(&path).is_ok_and(|data| {
-            use std::os::unix::fs::FileTypeExt;
-            data.is_file() || data.file_type().is_block_device()
-        });
-        if let (true, Some(path)) = (usable, path.to_str()) {
+        if let (true, Some(path)) = (is_disk(&path), path.to_str()) {
             paths.push(path.to_string());
         }
     }

@@ -43,11 +43,10 @@ use crate::error::Answer;
 use crate::events::EventLog;
 use crate::state::{StateError, read_versioned, write_json};
 use control::Control;
-use spec::SpaceRef;
 use table::{Record, Table};
 
 pub(crate) use runner::run;
-pub(crate) use spec::{JobSpec, MemberRef};
+pub(crate) use spec::{JobSpec, MemberRef, SpaceRef};
 
 /// Jobs of a pool that run at once, at most.
 const RUNNING_PER_POOL: usize = 2;
@@ -118,7 +117,7 @@ impl Jobs {
     /// If `jobs.json` is damaged or from a later version.
     pub(crate) fn load(folder: &Path, events: Arc<EventLog>) -> Result<Self, StateError> {
         let path = folder.join(FILE);
-        let next_action = "move it away; the jobs in it are forgotten, and can be asked for again";
+        let next_action = "move it away; its jobs are lost and can be started again";
         let mut table: Table = read_versioned(&path, table::VERSION, next_action)?.unwrap_or_default();
         for record in table.jobs.iter_mut().filter(|record| record.state == JobState::Running) {
             record.state = JobState::Queued;
@@ -137,7 +136,7 @@ impl Jobs {
         let answer = change(&mut next);
         if next != inner.table {
             let failed = |error: std::io::Error| {
-                let next_action = "look at the room and the rights on its file system";
+                let next_action = "check the free room and permissions of its file system";
                 ApiError::new(Code::Failed, format!("file {}", self.path.display()), format!("writing it: {error}"), next_action)
             };
             write_json(&self.path, &next).map_err(failed)?;
@@ -183,10 +182,28 @@ impl Jobs {
         self.inner().table.jobs.iter().find(|record| record.spec.is_like(spec)).map(|record| record.id)
     }
 
+    /// The numbers of the jobs that empty, replace or repair what is on these disks or missing in these spaces.
+    pub(crate) fn mending(&self, disks: &[Uuid], spaces: &[Uuid]) -> Vec<u64> {
+        let mends = |record: &&Record| match &record.spec {
+            JobSpec::Evacuate(member) | JobSpec::Replace(member) => disks.contains(&member.disk),
+            JobSpec::Repair(space) => spaces.contains(&space.space),
+            JobSpec::Scrub(_) | JobSpec::Convert { .. } | JobSpec::Rebalance(_) | JobSpec::Upgrade(_) => false,
+        };
+        self.inner().table.jobs.iter().filter(mends).map(|record| record.id).collect()
+    }
+
     /// Why rows of a space do not stay where they are now, and what to do, where a job moves them.
     pub(crate) fn why_rows_move(&self, space: SpaceRef) -> Option<(String, String)> {
         let inner = self.inner();
         inner.mover(&JobSpec::Scrub(space), 0).map(|mover| (mover.moving(), mover.way_out()))
+    }
+
+    /// The jobs that have not ended and work on a space, alone or with all others of its pool.
+    pub(crate) fn on_space(&self, space: &SpaceRef) -> Vec<Job> {
+        let inner = self.inner();
+        let work = JobSpec::Scrub(space.clone());
+        let works = inner.table.jobs.iter().filter(|record| record.spec.meets(&work));
+        works.filter_map(|record| inner.view(record.id)).collect()
     }
 
     /// Whether just this is to be done already.

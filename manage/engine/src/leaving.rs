@@ -5,14 +5,15 @@
 
 use std::sync::Arc;
 
-use holdfast_api::{ApiError, Changed, Code, DiskRef, DiskRetired, RetireDisk, StartJob};
-use holdfast_model::{ByteSize, DiskState, RetirePolicy, Usage, Uuid};
-use holdfast_pool::{DiskChange, NewDisk};
+use holdfast_api::{ApiError, Changed, Code, DiskRef, DiskRetired, RemoveDisk, RetireDisk, StartJob};
+use holdfast_model::{ByteSize, DiskState, RetirePolicy, Usage, Uuid, counted};
+use holdfast_pool::{DiskChange, NewDisk, SpaceLeaving};
 
 use crate::disks::Carries;
 use crate::engine::{Engine, OpenPool};
 use crate::error::{Answer, conflict, from_pool};
 use crate::jobs::JobSpec;
+use crate::protection::count;
 
 /// A disk of a pool in service.
 pub(crate) struct NamedMember {
@@ -38,8 +39,8 @@ impl Engine {
             Some((open, id)) => Ok(NamedMember { open, id, path }),
             None => Err(conflict(
                 format!("disk {disk}"),
-                "it belongs to no pool in service",
-                "'holdfast disk list' shows which disks do; 'holdfast pool import' brings pools into service",
+                "it is in no imported pool",
+                "'holdfast disk list' shows the disks of pools; 'holdfast pool import' imports pools",
             )),
         }
     }
@@ -55,14 +56,51 @@ impl Engine {
         Ok(retired)
     }
 
-    /// Refuses to empty a disk where the others, with a new one if one is to take its place, have no room for what it holds. Nothing
-    /// is changed, and nothing is asked of a disk that is being emptied already.
+    /// Refuses to let a disk leave whose loss takes rows with it for good, unless their spaces are given up.
+    fn refuse_loss_of_rows(
+        &self,
+        member: &NamedMember,
+        object: &str,
+        spaces: &[SpaceLeaving],
+        given_up: &[String],
+    ) -> Answer<()> {
+        let path = |space: &SpaceLeaving| format!("{}/{}", member.open.name(), space.name);
+        let loses = |name: &String| spaces.iter().any(|space| space.lost_rows > 0 && path(space) == *name);
+        let is_there = |name: &String| {
+            member.open.pool.spaces().iter().any(|record| *name == format!("{}/{}", member.open.name(), record.name))
+        };
+        if let Some(kept) = given_up.iter().find(|name| is_there(name) && !loses(name)) {
+            let message = format!("space {kept} loses nothing with it, and is not destroyed for it");
+            return Err(ApiError::invalid(object, message, format!("leave {kept} out")));
+        }
+        let lost: Vec<&SpaceLeaving> =
+            spaces.iter().filter(|space| space.lost_rows > 0 && !given_up.contains(&path(space))).collect();
+        if lost.is_empty() {
+            return Ok(());
+        }
+        let told: Vec<String> = lost
+            .iter()
+            .map(|space| format!("{} of {} ({} of data)", count(space.lost_rows, "row"), path(space), ByteSize(space.lost_bytes)))
+            .collect();
+        let message = format!("{} cannot be read now and would be lost for good with it; nothing is changed", told.join(", "));
+        let options: Vec<String> = lost.iter().map(|space| format!("--give-up {}", path(space))).collect();
+        let next = format!(
+            "attach the missing disks again, or destroy what is lost and go on: 'holdfast disk replace {} {}', for administrators only",
+            member.path,
+            options.join(" ")
+        );
+        Err(conflict(object, message, next))
+    }
+
+    /// Refuses to empty a disk where the others, with a new one if one is to take its place, have no room for what it holds, or rows
+    /// of spaces that are not given up are lost with it. Nothing is changed, and nothing is asked of a disk that is being emptied already.
     pub(crate) async fn refuse_without_room(
         &self,
         member: &NamedMember,
         object: &str,
         work: &JobSpec,
-        new: Option<(&str, NewDisk)>,
+        new: Option<(String, NewDisk)>,
+        given_up: &[String],
     ) -> Answer<()> {
         if self.jobs.like(work).is_some() {
             return Ok(());
@@ -71,6 +109,8 @@ impl Engine {
         let (named, disk) = new.unzip();
         let planned = self.blocking(move || open.pool.evacuation_with(id, disk.as_ref())).await?;
         let mut stuck = planned.map_err(|error| from_pool(object, error))?.spaces;
+        self.refuse_loss_of_rows(member, object, &stuck, given_up)?;
+        stuck.retain(|space| !given_up.contains(&format!("{name}/{}", space.name)));
         stuck.retain(|space| space.stuck_slabs > 0);
         if stuck.is_empty() {
             return Ok(());
@@ -82,33 +122,63 @@ impl Engine {
             Some(new) => (format!(" and on {new}"), "name a larger disk, or add disks first".to_string()),
             None => {
                 let next = format!(
-                    "add disks, or name a new disk that takes its place: 'holdfast disk replace {0} NEW'; 'holdfast disk evacuate {0} --dry-run' shows the plan",
+                    "add disks, or name a replacement: 'holdfast disk replace {0} NEW'; 'holdfast disk evacuate {0} --dry-run' shows the plan",
                     member.path
                 );
                 (String::new(), next)
             }
         };
         let message = format!(
-            "{slabs} slabs ({}) of {} find no room on the other disks of pool {name}{with}; nothing is changed",
+            "{} ({}) of {} on the other disks of pool {name}{with}; nothing was changed",
+            counted(slabs, "slab does not fit", "slabs do not fit"),
             ByteSize(bytes),
             spaces.join(", ")
         );
         Err(ApiError::new(Code::NoSpace, object, message, next))
     }
 
+    /// Refuses to let a disk take no more slabs where spaces would get no new rows then, unless that is `force`d.
+    pub(crate) fn refuse_without_new_rows(
+        &self,
+        open: &OpenPool,
+        disk: Uuid,
+        object: &str,
+        new: Option<&NewDisk>,
+        force: bool,
+    ) -> Answer<()> {
+        let left = open.pool.spaces_without_new_rows(disk, new).map_err(|error| from_pool(object, error))?;
+        if left.is_empty() || force {
+            return Ok(());
+        }
+        let spaces: Vec<String> = left.iter().map(|space| format!("{}/{space}", open.name())).collect();
+        let message = format!(
+            "without it too few disks of pool {} are left for new rows of {}: writes to new places of {} would be refused; nothing is changed",
+            open.name(),
+            spaces.join(", "),
+            if spaces.len() == 1 { "it" } else { "them" }
+        );
+        let next = format!(
+            "add a disk first, convert to fewer columns with 'holdfast space convert {} --columns N', or repeat with --force",
+            spaces[0]
+        );
+        Err(conflict(object, message, next))
+    }
+
     /// Retires a disk. Its data is moved away by a job, which is answered with, where that is asked for, or the pool's policy is to
     /// do so always.
     ///
     /// # Errors
-    /// If it belongs to no pool in service, its data is asked to be moved and has no room elsewhere, or the pool refuses.
+    /// If it belongs to no pool in service, its data is asked to be moved and has no room elsewhere or is lost with it, spaces get no new
+    /// rows then and nobody forces it, or the pool refuses.
     pub async fn retire_disk(self: &Arc<Self>, disk: String, request: RetireDisk) -> Answer<DiskRetired> {
         self.change(move |engine| async move {
             let disk = DiskRef::new(&disk);
             let member = engine.named_member(&disk).await?;
             let object = format!("disk {disk}");
             if request.evacuate {
-                engine.refuse_without_room(&member, &object, &JobSpec::Evacuate(member.job_object()), None).await?;
+                engine.refuse_without_room(&member, &object, &JobSpec::Evacuate(member.job_object()), None, &[]).await?;
             }
+            engine.refuse_without_new_rows(&member.open, member.id, &object, None, request.force)?;
             let mut changed = engine.retire_member(&member.open, member.id, &object).await?;
             let always = member.open.pool.loss_policy().retire == RetirePolicy::Always;
             let there = member.open.pool.disk_record(member.id).is_some_and(|record| record.state == DiskState::Online);
@@ -127,13 +197,13 @@ impl Engine {
     /// Takes a disk out of its pool for good, and its labels off it if it is there.
     ///
     /// # Errors
-    /// If it holds slabs or the pool cannot do without its vote.
-    pub async fn remove_disk(self: &Arc<Self>, disk: String) -> Answer<Changed> {
-        self.change(move |engine| async move { engine.remove(&DiskRef::new(&disk)).await }).await
+    /// If it holds slabs, the pool cannot do without its vote, or spaces get no new rows then and nobody forces it.
+    pub async fn remove_disk(self: &Arc<Self>, disk: String, request: RemoveDisk) -> Answer<Changed> {
+        self.change(move |engine| async move { engine.remove(&DiskRef::new(&disk), request.force).await }).await
     }
 
-    async fn remove(&self, disk: &DiskRef) -> Answer<Changed> {
-        let absent = || Changed { changed: false, message: format!("no pool in service has a disk {disk}") };
+    async fn remove(&self, disk: &DiskRef, force: bool) -> Answer<Changed> {
+        let absent = || Changed { changed: false, message: format!("no imported pool has a disk {disk}") };
         let path = match self.resolve(disk).await {
             Err(ApiError { code: Code::NotFound, .. }) => return Ok(absent()),
             path => path?,
@@ -142,14 +212,18 @@ impl Engine {
         let Some((open, id)) = self.member(disk, &path) else {
             return Ok(self.finish_removal(&path, &object).await?.unwrap_or_else(absent));
         };
+        let is_empty = open.pool.slabs_on(id) == 0;
+        if is_empty {
+            self.refuse_without_new_rows(&open, id, &object, None, force)?;
+        }
         let (pool, name) = (open.pool.clone(), open.name());
         let removed = self.on_reactor(move || async move { pool.remove_disk(id).await }).await?;
         let wiped = removed.map_err(|error| from_pool(&object, error))?;
         open.disks().remove(&id);
         self.remember()?;
-        self.note(&object, &format!("left pool {name} for good"));
-        let left = if wiped { "" } else { "; what it says of the pool is not believed any more, wipe it before it is used anew" };
-        Ok(Changed { changed: true, message: format!("disk {disk} is out of pool {name}{left}") })
+        self.note(&object, &format!("was removed from pool {name}"));
+        let left = if wiped { "" } else { "; if it returns, wipe it before you use it again" };
+        Ok(Changed { changed: true, message: format!("disk {disk} was removed from pool {name}{left}") })
     }
 
     /// Wipes the labels of a disk that left its pool while it was away, or just before a crash.
@@ -162,6 +236,9 @@ impl Engine {
         let device = self.open_disk(path, false).await?.candidate.device;
         let wiped = self.on_reactor(move || async move { holdfast_pool::wipe(&device).await }).await?;
         wiped.map_err(|error| from_pool(object, error))?;
-        Ok(Some(Changed { changed: true, message: format!("{object} left pool {pool} before; its labels are wiped now") }))
+        Ok(Some(Changed {
+            changed: true,
+            message: format!("{object} was removed from pool {pool} earlier; its labels are now wiped"),
+        }))
     }
 }

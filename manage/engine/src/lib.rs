@@ -8,12 +8,15 @@
 //!  health.rs    how well disks are                          smart.rs               what they tell of it
 //!  import.rs    finding pools on disks                       watch.rs               disks that go and come
 //!  plan.rs      what a space would be                        verify.rs              whether copies and parity agree
+//!  protection.rs what a space survives now, and why
 //!  capacity.rs  what a pool could still hold                 alerts.rs              pools that fill up
 //!  target.rs    a space as front ends see it                 view.rs                the same as the API shows it
+//!  preferences.rs  settings that are changed while it runs
 //!  qos.rs       limits of spaces and exports, and the balance between them
 //!  service.rs   what its exports share                       traffic.rs             what is asked of it, and how long that takes
 //!  history.rs   the same over time                           live.rs                what consoles are told as it happens
-//!  events.rs, status.rs, metrics.rs                          what it tells
+//!  events.rs, status.rs, metrics.rs, notify.rs               what it tells
+//!  causes.rs    what is wrong, once each
 //! ```
 //!
 //! Management runs on tokio; the storage floors run on reactors, and are reached by messages only.
@@ -23,6 +26,7 @@
 
 mod alerts;
 mod capacity;
+mod causes;
 mod disk_changes;
 mod disks;
 mod engine;
@@ -37,9 +41,13 @@ mod jobs;
 mod leaving;
 mod live;
 mod locate;
+mod metadata;
 mod metrics;
+mod notify;
 mod plan;
 mod pools;
+mod preferences;
+mod protection;
 mod qos;
 mod restore;
 mod salvage;
@@ -64,5 +72,5 @@ pub use holdfast_nbd::{Address, NbdSettings, TlsRequired, TlsSettings};
 pub use live::Message;
 pub use metrics::CONTENT_TYPE as METRICS_CONTENT_TYPE;
 pub use restore::{RestoreError, restore};
-pub use settings::Settings;
+pub use settings::{Given, Settings};
 pub use state::StateError;

@@ -34,15 +34,20 @@ const BEHIND: usize = 64;
 /// A message to all consoles: the name of the event and its JSON.
 #[derive(Clone, Debug)]
 pub struct Message {
-    /// `sample`, `changed` or `noted`.
+    /// `sample`, `changed`, `noted` or `beat`.
     pub event: &'static str,
-    /// A [`LiveSample`], [`ListsChanged`] or [`holdfast_api::Event`].
+    /// A [`LiveSample`], [`ListsChanged`], [`holdfast_api::Event`] or nothing.
     pub data: Arc<str>,
 }
 
 impl Message {
     fn new<T: Serialize>(event: &'static str, data: &T) -> Self {
         Self { event, data: serde_json::to_string(data).unwrap_or_default().into() }
+    }
+
+    /// Tells that the server is there, and nothing else.
+    pub fn beat() -> Self {
+        Self { event: "beat", data: "{}".into() }
     }
 
     /// Tells that any list may have changed.
@@ -138,6 +143,11 @@ impl Engine {
     /// Says that accounts or tokens are not as they were.
     pub fn accounts_changed(&self) {
         self.consoles.accounts_changed();
+    }
+
+    /// Says that channels or rules of notifications are not as they were.
+    pub fn notifications_changed(&self) {
+        self.consoles.notifications_changed();
     }
 
     /// Shows all counters to the history.

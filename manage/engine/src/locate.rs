@@ -24,24 +24,24 @@ impl Engine {
         let path = self.resolve(&disk).await?;
         let object = format!("disk {disk}");
         if !Path::new(&path).exists() {
-            return Err(not_found(object, "the light of a disk that is away cannot be switched: see its enclosure and slot"));
+            return Err(not_found(object, "a missing disk has no locate LED: find it by its enclosure and slot"));
         }
         self.check_still_at(&disk, &path).await?;
         let order = format!("{}={path}", if on { "locate" } else { "locate_off" });
         let printed =
             tools::run(&self.settings.ledctl, &[&order], TIMEOUT, MOST_BYTES).await.map_err(|error| match error.kind() {
                 ErrorKind::NotFound => {
-                    conflict(&object, "its light is switched by ledctl, which is not there", "install the package ledmon")
+                    conflict(&object, "the locate LED needs ledctl, which is not installed", "install the package ledmon")
                 }
                 _ => system(&object, "running ledctl", &error),
             })?;
         if !printed.success {
-            let why = if printed.errors.is_empty() { "it says nothing more".into() } else { printed.errors };
-            let next = "look whether its enclosure has lights that ledctl can switch";
-            return Err(conflict(object, format!("ledctl did not switch its light: {why}"), next));
+            let why = if printed.errors.is_empty() { "without a message".into() } else { printed.errors };
+            let next = "check that ledctl supports its enclosure";
+            return Err(conflict(object, format!("ledctl failed: {why}"), next));
         }
         let state = if on { "on" } else { "off" };
-        Ok(Changed { changed: true, message: format!("the light of {object} is {state}") })
+        Ok(Changed { changed: true, message: format!("the locate LED of {object} is {state}") })
     }
 
     /// Refuses the path where a member of a pool that is out of service was seen last, unless it is still there: the light of the
@@ -58,9 +58,9 @@ impl Engine {
         }
         let place = record.place.as_ref().map_or_else(
             || "its enclosure and slot are not known".into(),
-            |place| format!("its place was slot {} of enclosure {}", place.slot, place.enclosure),
+            |place| format!("it was in slot {} of enclosure {}", place.slot, place.enclosure),
         );
-        let message = format!("it is out of service and may not be what is at {path} now");
+        let message = format!("it is out of service, and the disk at {path} may be another one now");
         Err(conflict(format!("disk {disk}"), message, format!("look for serial number {:?}; {place}", record.serial)))
     }
 }

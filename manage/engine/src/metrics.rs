@@ -177,6 +177,13 @@ impl Engine {
         let mut dirty =
             Family::new("holdfast_space_dirty_bytes", Kind::Gauge, "Bytes whose copies or parity may differ.", &["space"]);
         let mut stale = Family::new("holdfast_space_stale_slabs", Kind::Gauge, "Slabs that are not up to date.", &["space"]);
+        let mut losses = Family::new(
+            "holdfast_space_survivable_losses",
+            Kind::Gauge,
+            "Disks that may be lost: as wanted, held now, and with others left to rebuild on.",
+            &["space", "part"],
+        );
+        let mut unreadable = Family::new("holdfast_space_unreadable_rows", Kind::Gauge, "Rows that cannot be read.", &["space"]);
         let mut journal =
             Family::new("holdfast_space_journal_bytes", Kind::Gauge, "Journals: size, in use, not in place.", &["space", "part"]);
         for space in self.spaces() {
@@ -192,13 +199,17 @@ impl Engine {
             allocated.add(&[name], space.raw_bytes);
             dirty.add(&[name], space.dirty_bytes);
             stale.add(&[name], space.stale_slabs);
+            losses.add(&[name, "wanted"], space.protection.wanted_losses.into());
+            losses.add(&[name, "held"], space.protection.held_losses.into());
+            losses.add(&[name, "rebuildable"], space.protection.rebuildable_losses.into());
+            unreadable.add(&[name], space.protection.unreadable_rows);
             if let Some(held) = space.journal {
                 journal.add(&[name, "size"], held.size_bytes);
                 journal.add(&[name, "used"], held.used_bytes.unwrap_or(0));
                 journal.add(&[name, "dirty"], held.dirty_bytes);
             }
         }
-        vec![operations, bytes, errors, size, allocated, dirty, stale, journal]
+        vec![operations, bytes, errors, size, allocated, dirty, stale, losses, unreadable, journal]
     }
 
     fn export_metrics(&self) -> Vec<Family> {

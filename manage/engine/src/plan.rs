@@ -2,7 +2,7 @@
 //!
 //! Invariant: nothing is changed; the figures are those that the pool itself goes by.
 
-use holdfast_api::{ApiError, CreateSpace, SpaceOption, SpacePlan};
+use holdfast_api::{CreateSpace, SpaceOption, SpacePlan};
 use holdfast_model::layout::MAX_PARITY_COLUMNS;
 use holdfast_model::{ByteSize, Layout, Shape};
 use holdfast_pool::Capacity;
@@ -10,7 +10,8 @@ use holdfast_pool::Capacity;
 use crate::capacity::LAYOUTS;
 use crate::engine::Engine;
 use crate::error::{Answer, from_pool};
-use crate::spaces::{data_disks, integrity_of, layout_of, parse_path, same_parameters};
+use crate::protection::{rebuildable_losses, too_few_to_rebuild};
+use crate::spaces::{data_disks, integrity_of, layout_of, no_shape, parse_path, same_parameters, space_size};
 use crate::view::layout_kind;
 
 /// Columns that are looked at to find a roomier number of them.
@@ -24,9 +25,10 @@ impl Engine {
     /// # Errors
     /// As for making it, but for room.
     pub fn plan_space(&self, request: &CreateSpace) -> Answer<SpacePlan> {
-        let path = parse_path(&request.name)?;
+        let path = parse_path(&request.name).map_err(|error| error.at("name"))?;
+        let request = &CreateSpace { size_bytes: space_size(&path, request.size_bytes)?, ..request.clone() };
         let object = format!("space {path}");
-        let open = self.pool_named(path.pool.as_str())?;
+        let open = self.pool_named(path.pool.as_str()).map_err(|error| error.at("name"))?;
         let layout = layout_of(&object, request)?;
         let disks = data_disks(&open);
         let interleave = request.interleave_bytes.map(ByteSize);
@@ -37,13 +39,19 @@ impl Engine {
         let existing = open.pool.spaces().into_iter().find(|record| record.name == path.space);
         if let Some(record) = &existing {
             same_parameters(&object, &open, record, request)?;
-            notes.push(format!("{object} is there already, and would not be made again: these are figures of another one"));
+            notes.push(format!(
+                "{object} already exists and would not be created again: these are the figures of a further space"
+            ));
         }
         let shape = choose(layout, request.columns)
-            .map_err(|error| ApiError::invalid(&object, error.to_string(), "choose other parameters"))?;
+            .map_err(|error| no_shape(&object, &error, request.columns, "choose other parameters"))?;
         let journal = |shape: &Shape| request.journal_bytes.filter(|_| shape.layout.parity() > 0);
         let capacity_of = |shape: &Shape| open.pool.capacity(shape, journal(shape), request.enclosure_aware);
         let chosen = capacity_of(&shape).map_err(|error| from_pool(&object, error))?;
+        let option = |capacity: &Capacity, chosen| SpaceOption {
+            rebuildable_losses: rebuildable_losses(&open, &capacity.shape),
+            ..option(capacity, chosen)
+        };
         let mut options = vec![option(&chosen, true)];
         let mut shapes = vec![shape];
         for layout in LAYOUTS {
@@ -66,14 +74,17 @@ impl Engine {
             }
         }
         notes.splice(0..0, roomier(&chosen, disks, capacity_of));
+        notes
+            .splice(0..0, too_few_to_rebuild(&open, &object, &shape).map(|note| format!("{}: {}", note.cause, note.next_action)));
         let usable = chosen.usable_bytes();
         let fits = request.size_bytes <= usable;
         if !fits {
-            let size = ByteSize(request.size_bytes);
+            let (most, size) = (ByteSize(usable), ByteSize(request.size_bytes));
+            let (most, size) = (most.beside(size), size.beside(most));
             notes.insert(
                 0,
                 match request.thin {
-                    true => format!("{object} of {size} promises more than fits now, which is {}", ByteSize(usable)),
+                    true => format!("{object} of {size} is larger than what fits now, {most}"),
                     false => format!("{object} of {size} does not fit: add disks, choose a smaller size, or make it thin"),
                 },
             );
@@ -100,8 +111,10 @@ fn roomier<E>(chosen: &Capacity, disks: usize, capacity_of: impl Fn(&Shape) -> R
     let percent = more.saturating_mul(100) / usable.max(1);
     (percent >= WORTH_PERCENT).then(|| {
         let plural = if best.shape.columns == 1 { " would" } else { "s would" };
+        let spare = |shape: &Shape| disks.saturating_sub(shape.width()).min(shape.layout.tolerates().into());
+        let less = if spare(&best.shape) < spare(&chosen.shape) { ", and leave fewer disks to rebuild on" } else { "" };
         format!(
-            "{} column{plural} give {percent} % more: {} instead of {}",
+            "{} column{plural} give {percent} % more: {} instead of {}{less}",
             best.shape.columns,
             ByteSize(best.usable_bytes()),
             ByteSize(usable)
@@ -141,6 +154,7 @@ fn option(capacity: &Capacity, chosen: bool) -> SpaceOption {
         journal_bytes: capacity.journal_bytes,
         efficiency_percent: rounded(capacity.usable_bytes() * 100, capacity.raw_bytes, 10.0),
         survives_disks: shape.layout.tolerates(),
+        rebuildable_losses: 0,
         full_stripe_cost: rounded(stripe_writes, data.into(), 100.0),
         small_write_writes: writes,
         small_write_reads: reads,

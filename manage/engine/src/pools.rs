@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use holdfast_api::{AddDisks, ApiError, Changed, Code, CreatePool, DiskRef, Pool as PoolView, PoolChanged, SetPool};
-use holdfast_model::{DiskState, Name};
+use holdfast_model::{DiskState, Name, counted, natural_order};
 use holdfast_pool::{LossPolicy, Pool, PoolErrorKind};
 
 use crate::alerts::checked;
@@ -39,17 +39,19 @@ impl Engine {
             let message = format!("it is not imported: {}", offline.reason.message);
             return Err(conflict(object, message, offline.reason.next_action.clone()));
         }
-        Err(not_found(object, "'holdfast pool list' shows the pools that are there; 'holdfast pool import' looks for more"))
+        Err(not_found(object, "'holdfast pool list' lists the pools; 'holdfast pool import' searches for more"))
     }
 
     /// All pools, those that could not be imported included.
     pub fn pools(&self) -> Vec<PoolView> {
+        let grace = self.default_grace_seconds();
         let live = self.live();
         let open: Vec<Arc<OpenPool>> = live.pools.values().cloned().collect();
-        let offline: Vec<PoolView> =
-            live.offline.values().map(|offline| crate::view::offline_pool(offline, &self.settings)).collect();
+        let offline: Vec<PoolView> = live.offline.values().map(|offline| crate::view::offline_pool(offline, grace)).collect();
         drop(live);
-        open.iter().map(|open| self.pool_view(open)).chain(offline).collect()
+        let mut pools: Vec<PoolView> = open.iter().map(|open| self.pool_view(open)).chain(offline).collect();
+        pools.sort_by(|a, b| natural_order(&a.name, &b.name));
+        pools
     }
 
     /// The pool of this name or id, with what it could still hold.
@@ -62,7 +64,7 @@ impl Engine {
             return Ok(PoolView { usable: crate::capacity::by_layout(open), ..self.pool_view(open) });
         }
         let found = self.pools().into_iter().find(|pool| pool.name == name || name.parse() == Ok(pool.id));
-        found.ok_or_else(|| not_found(format!("pool {name}"), "'holdfast pool list' shows the pools that are there"))
+        found.ok_or_else(|| not_found(format!("pool {name}"), "'holdfast pool list' lists the pools"))
     }
 
     /// Makes a pool.
@@ -74,7 +76,7 @@ impl Engine {
     }
 
     async fn make_pool(&self, request: CreatePool) -> Answer<PoolChanged> {
-        let name = parse_name("pool", &request.name)?;
+        let name = parse_name("pool", &request.name).map_err(|error| error.at("name"))?;
         let object = format!("pool {name}");
         let paths = self.resolve_all(&object, &request.disks).await?;
         let existing = self.live().pools.get(name.as_str()).cloned();
@@ -82,17 +84,17 @@ impl Engine {
             let has: BTreeSet<PathBuf> = open.disk_statuses().iter().map(|disk| real_path(&disk.record.path)).collect();
             let wanted: BTreeSet<PathBuf> = paths.iter().map(|path| real_path(path)).collect();
             if has != wanted {
-                return Err(other_disks(&object, &has, &wanted));
+                return Err(other_disks(&object, &has, &wanted).at("name"));
             }
             return Ok(PoolChanged { changed: false, pool: self.pool_view(&open) });
         }
         if let Some(offline) = self.live().offline.values().find(|offline| offline.known.name == name.as_str()) {
-            let message = format!("{object} is known and not imported: {}", offline.reason.message);
+            let message = format!("{object} exists but is not imported: {}", offline.reason.message);
             let next = format!("attach its disks, or forget it with 'holdfast pool export {name}'");
-            return Err(conflict(object, message, next));
+            return Err(conflict(object, message, next).at("name"));
         }
-        let taken = self.take(&paths, request.force).await?;
-        check_sizes(&taken)?;
+        let taken = self.take(&paths, request.force).await.map_err(|error| error.at("disks"))?;
+        check_sizes(&taken).map_err(|error| error.at("disks"))?;
         let (env, candidates) = (self.env(), taken.iter().map(|taken| taken.candidate.clone()).collect());
         let wiped = self.wipe_foreign(&taken, request.force).await;
         wiped?;
@@ -103,17 +105,17 @@ impl Engine {
         let open = Arc::new(OpenPool::new(pool, disks));
         self.live_mut().pools.insert(name.to_string(), open.clone());
         self.remember()?;
-        self.note(&object, &format!("created with {} disks", open.disk_statuses().len()));
+        self.note(&object, &format!("created with {}", counted(open.disk_statuses().len() as u64, "disk", "disks")));
         Ok(PoolChanged { changed: true, pool: self.pool_view(&open) })
     }
 
     pub(crate) async fn resolve_all(&self, object: &str, disks: &[String]) -> Answer<Vec<String>> {
         if disks.is_empty() {
-            return Err(ApiError::invalid(object, "no disk is named", "name at least one with --disk"));
+            return Err(ApiError::invalid(object, "no disk is named", "name at least one with --disk").at("disks"));
         }
         let mut paths = Vec::new();
         for disk in disks {
-            paths.push(self.resolve(&DiskRef::new(disk)).await?);
+            paths.push(self.resolve(&DiskRef::new(disk)).await.map_err(|error| error.at("disks"))?);
         }
         Ok(paths)
     }
@@ -126,12 +128,21 @@ impl Engine {
         self.change(move |engine| async move {
             let open = engine.pool_named(&pool)?;
             let object = format!("pool {pool}");
-            let percents = request.alert_percents.map(|percents| checked(&pool, percents)).transpose()?;
+            let percents = match (request.default_alerts, request.alert_percents) {
+                (true, Some(_)) => {
+                    let message = "it cannot have thresholds of its own and the server's";
+                    return Err(ApiError::invalid(object, message, "give alert_percents or default_alerts"));
+                }
+                (true, None) => Some(None),
+                (false, percents) => percents.map(|percents| checked(&object, percents)).transpose()?.map(Some),
+            };
             let now = open.pool.loss_policy();
             let grace_seconds = match (request.default_grace, request.grace_seconds) {
                 (true, Some(_)) => {
-                    let message = "it cannot have a time of grace of its own and the daemon's";
-                    return Err(ApiError::invalid(object, message, "give grace_seconds or default_grace"));
+                    let message = "its own grace period and the daemon's exclude each other";
+                    return Err(
+                        ApiError::invalid(object, message, "set grace_seconds or default_grace, not both").at("grace_seconds")
+                    );
                 }
                 (true, None) => None,
                 (false, seconds) => seconds.or(now.grace_seconds),
@@ -141,7 +152,7 @@ impl Engine {
             let changed = engine.on_reactor(move || async move { inner.set_loss_policy(policy).await }).await?;
             let mut changed = changed.map_err(|error| from_pool(&object, error))?;
             if changed {
-                engine.note(&object, "what is done about lost disks was set");
+                engine.note(&object, "its policy for lost disks was changed");
             }
             if let Some(percents) = percents {
                 changed |= engine.set_thresholds(&open, percents)?;
@@ -169,8 +180,8 @@ impl Engine {
         if paths.is_empty() {
             return Ok(PoolChanged { changed: false, pool: self.pool_view(&open) });
         }
-        let taken = self.take(&paths, request.force).await?;
-        check_sizes(&taken)?;
+        let taken = self.take(&paths, request.force).await.map_err(|error| error.at("disks"))?;
+        check_sizes(&taken).map_err(|error| error.at("disks"))?;
         self.wipe_foreign(&taken, request.force).await?;
         let (inner, candidates) = (open.pool.clone(), taken.iter().map(|taken| taken.candidate.clone()).collect());
         let added = self.on_reactor(move || async move { inner.add_disks(candidates).await }).await?;
@@ -193,7 +204,7 @@ impl Engine {
     async fn let_go(&self, pool: &str) -> Answer<Changed> {
         parse_name("pool", pool)?;
         if self.forget_offline(pool).await? {
-            return Ok(Changed { changed: true, message: format!("pool {pool} was not imported and is forgotten now") });
+            return Ok(Changed { changed: true, message: format!("pool {pool} was not imported; the daemon has forgotten it") });
         }
         let Some(open) = self.live().pools.get(pool).cloned() else {
             return Ok(Changed { changed: false, message: format!("there is no pool {pool}") });
@@ -201,13 +212,14 @@ impl Engine {
         self.refuse_served(&open)?;
         self.cancel_jobs_of(open.pool.id(), None).await?;
         self.close_spaces(&open).await?;
-        let inner = open.pool.clone();
-        let exported = self.on_reactor(move || async move { inner.export().await }).await?;
+        let (inner, unsettled) = (open.pool.clone(), open.is_unsettled());
+        let exported = self.on_reactor(move || async move { if unsettled { Ok(()) } else { inner.export().await } }).await?;
         let how = match exported {
+            Ok(()) if unsettled => "exported, with disks away; what is out of sync is resynchronized at the next import",
             Ok(()) => "exported",
             // Nothing can be written to it any more, so letting it go loses nothing that keeping it would save.
             Err(error) if matches!(error.kind, PoolErrorKind::NoQuorum | PoolErrorKind::ReadOnly) => {
-                "let go without being closed, since too few of its disks are there"
+                "released without being closed, because too few of its disks are present"
             }
             Err(error) => {
                 self.open_spaces(&open).await;
@@ -237,7 +249,7 @@ impl Engine {
         }
         let open = self.pool_named(pool)?;
         if !confirmed {
-            let message = format!("{} spaces and all their data would be lost", open.spaces().len());
+            let message = format!("{} and all data would be lost", counted(open.spaces().len() as u64, "space", "spaces"));
             return Err(not_confirmed(object, message, "repeat with --yes"));
         }
         self.refuse_served(&open)?;
@@ -332,7 +344,7 @@ fn other_disks(object: &str, has: &BTreeSet<PathBuf>, wanted: &BTreeSet<PathBuf>
     let list = |paths: Vec<&PathBuf>| paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ");
     let more = list(has.difference(wanted).collect());
     let less = list(wanted.difference(has).collect());
-    let mut message = format!("{object} is there already with other disks:");
+    let mut message = format!("{object} already exists with other disks:");
     if !more.is_empty() {
         message += &format!(" it also has {more}");
     }
@@ -340,10 +352,5 @@ fn other_disks(object: &str, has: &BTreeSet<PathBuf>, wanted: &BTreeSet<PathBuf>
         let and = if more.is_empty() { "" } else { ", and" };
         message += &format!("{and} it lacks {less}");
     }
-    ApiError::new(
-        Code::Exists,
-        object,
-        message,
-        "choose another name, or name the disks that it has; 'holdfast pool add' adds disks",
-    )
+    ApiError::new(Code::Exists, object, message, "choose another name, or name its disks; 'holdfast pool add' adds disks")
 }

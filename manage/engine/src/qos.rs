@@ -44,21 +44,23 @@ impl Cost {
 
 /// Refuses what makes no sense.
 pub(crate) fn check(object: &str, qos: &Qos) -> Answer<()> {
-    let refuse = |message: String, next: &str| Err(ApiError::invalid(object, message, next));
+    let refuse = |field: &str, message: String, next: &str| Err(ApiError::invalid(object, message, next).at(field));
     if let (Some(burst), None) = (qos.burst_iops, qos.max_iops) {
-        return refuse(format!("a burst of {burst} I/Os is beyond a maximum, and there is none"), "set max_iops as well");
+        return refuse("burst_iops", format!("a burst of {burst} I/Os needs a maximum, and none is set"), "set max_iops as well");
     }
     if let (Some(burst), None) = (qos.burst_bytes_per_second, qos.max_bytes_per_second) {
-        let message = format!("a burst of {} is beyond a maximum, and there is none", ByteSize(burst));
-        return refuse(message, "set max_bytes_per_second as well");
+        let message = format!("a burst of {} needs a maximum, and none is set", ByteSize(burst));
+        return refuse("burst_bytes_per_second", message, "set max_bytes_per_second as well");
     }
     if let Some(bytes) = qos.max_bytes_per_second.filter(|bytes| *bytes < NORMAL_BYTES) {
-        return refuse(format!("{} a second is less than one I/O of 8 KiB", ByteSize(bytes)), "allow 8 KiB or more");
+        let message = format!("{} per second is less than one I/O of 8 KiB", ByteSize(bytes));
+        return refuse("max_bytes_per_second", message, "allow 8 KiB or more");
     }
     if let (Some(min), Some(max)) = (qos.min_iops, qos.max_iops)
         && min > max
     {
-        return refuse(format!("the minimum of {min} IOPS is above the maximum of {max}"), "choose a minimum up to the maximum");
+        let message = format!("the minimum of {min} IOPS is above the maximum of {max}");
+        return refuse("min_iops", message, "choose a minimum no higher than the maximum");
     }
     Ok(())
 }

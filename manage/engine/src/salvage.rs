@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use holdfast_api::salvage::SalvagedChunks;
 use holdfast_api::{SalvagePool, Salvaged, SalvagedDisk, SalvagedJournal, SalvagedSpace, Severity, SpaceChanged};
-use holdfast_model::Name;
+use holdfast_model::{Name, counted};
 use holdfast_pool::{Candidate, JournalFound, Salvage};
 
 use crate::disks::real_path;
@@ -29,14 +29,15 @@ impl Engine {
 
     async fn salvage(&self, request: SalvagePool) -> Answer<Salvaged> {
         let object = "salvage".to_string();
-        let wanted = request.name.as_deref().map(|name| parse_name("pool", name)).transpose()?;
+        let wanted =
+            request.name.as_deref().map(|name| parse_name("pool", name).map_err(|error| error.at("name"))).transpose()?;
         let paths = self.resolve_all(&object, &request.disks).await?;
         let pooled = self.pooled_paths();
         let mut candidates: Vec<Candidate> = Vec::new();
         for path in &paths {
             if let Some(pool) = pooled.get(&real_path(path)) {
                 let next = "name disks of a pool that is not imported";
-                return Err(conflict(format!("disk {path}"), format!("it is in service in pool {pool}"), next));
+                return Err(conflict(format!("disk {path}"), format!("it is in use by the imported pool {pool}"), next));
             }
             candidates.push(self.open_disk(path, !request.write).await?.candidate);
         }
@@ -45,6 +46,9 @@ impl Engine {
         let found = Arc::new(found.map_err(|error| from_pool(&object, error))?);
         let name = wanted.unwrap_or_else(|| found.name.clone());
         if request.write {
+            // Wherever the disks are, the import that follows looks at them.
+            let real: Vec<String> = paths.iter().map(|path| real_path(path).to_string_lossy().into_owned()).collect();
+            self.remember_files(&real)?;
             self.write_salvaged(&found, &name).await?;
         }
         Ok(view(&found, &name, request.write))
@@ -60,13 +64,14 @@ impl Engine {
         };
         if taken {
             let next = "choose another name with --name, or export that pool first";
-            return Err(conflict(object, "a pool of this name or id is there already", next));
+            return Err(conflict(object, "a pool of this name or id already exists", next));
         }
         let (env, salvage, called) = (self.env(), found.clone(), name.clone());
         let written = self.on_reactor(move || async move { salvage.write(&env, called).await }).await?;
         written.map_err(|error| from_pool(&object, error))?;
-        let cause = format!("new metadata was written from what {} disks hold", found.disks.len());
-        let next = format!("'holdfast pool import {name}', look at its spaces, then 'holdfast space accept' each of them");
+        let disks = counted(found.disks.len() as u64, "disk", "disks");
+        let cause = format!("new metadata was written from the slab headers of {disks}");
+        let next = format!("run 'holdfast pool import {name}', check its spaces, then run 'holdfast space accept' for each");
         self.events().emit(Severity::Warning, &object, &cause, &next);
         Ok(())
     }
@@ -84,9 +89,9 @@ impl Engine {
             let changed = engine.on_reactor(move || async move { accepted.accept().await }).await?;
             let changed = changed.map_err(|error| from_pool(&object, error))?;
             if changed {
-                engine.note(&object, "accepted: clients that connect from now on may write");
+                engine.note(&object, "accepted: clients that connect from now on can write");
             }
-            Ok(SpaceChanged { changed, space: crate::view::space(&open, &space) })
+            Ok(SpaceChanged { changed, space: engine.space_view(&open, &space) })
         })
         .await
     }

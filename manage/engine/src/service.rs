@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use holdfast_api::Qos;
+use holdfast_device::Exclusion;
 use holdfast_space::Space;
 
 use crate::qos::{Balancer, Limiter, Place};
@@ -18,6 +19,8 @@ pub(crate) struct SpaceService {
     pub(crate) limiter: Limiter,
     pub(crate) balancer: Arc<Balancer>,
     pub(crate) place: Place,
+    /// What keeps writes of parts of a block apart, whichever export they come by.
+    pub(crate) exclusion: Arc<Exclusion>,
     qos: Mutex<Qos>,
 }
 
@@ -25,7 +28,15 @@ impl SpaceService {
     /// That of a space that was just opened.
     pub(crate) fn new(space: Arc<Space>, balancer: Arc<Balancer>) -> Self {
         let place = balancer.join();
-        Self { space, traffic: Traffic::default(), limiter: Limiter::default(), balancer, place, qos: Mutex::default() }
+        Self {
+            space,
+            traffic: Traffic::default(),
+            limiter: Limiter::default(),
+            balancer,
+            place,
+            exclusion: Arc::default(),
+            qos: Mutex::default(),
+        }
     }
 
     /// Its quality of service.

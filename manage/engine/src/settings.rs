@@ -5,6 +5,15 @@ use std::time::Duration;
 
 use holdfast_nbd::{Address, NbdSettings};
 
+/// What the command line gives of the settings that administrators change otherwise. It overrides what they set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Given {
+    /// How often each space is scrubbed unasked; never if none within.
+    pub scrub_every: Option<Option<Duration>>,
+    /// How long a disk may be away before what it held is rebuilt unasked; never if none within.
+    pub repair_after: Option<Option<Duration>>,
+}
+
 /// How an engine is set up.
 pub struct Settings {
     /// The state folder.
@@ -23,9 +32,13 @@ pub struct Settings {
     pub patience: Duration,
     /// How often paths of disks are looked at.
     pub watch_interval: Duration,
+    /// How often metadata of each pool is looked at in use: of one of its disks after the other.
+    pub metadata_interval: Duration,
     /// Whether block devices of this machine are shown and looked at for pools.
     pub block_devices: bool,
-    /// How long a disk may be away before what it held is rebuilt unasked, where its pool does not say; never if none.
+    /// Settings that the command line gives.
+    pub given: Given,
+    /// How long a disk may be away before what it held is rebuilt unasked, where nothing is set; never if none.
     pub repair_after: Option<Duration>,
     /// How often the health of disks is judged.
     pub health_interval: Duration,
@@ -35,7 +48,7 @@ pub struct Settings {
     pub smartctl: PathBuf,
     /// The program that switches the lights of disks' slots.
     pub ledctl: PathBuf,
-    /// How often each space is scrubbed unasked; never if none.
+    /// How often each space is scrubbed unasked, where nothing is set; never if none.
     pub scrub_every: Option<Duration>,
 }
 
@@ -51,7 +64,9 @@ impl Settings {
             nbd: NbdSettings::default(),
             patience: Duration::from_secs(3),
             watch_interval: Duration::from_secs(1),
+            metadata_interval: Duration::from_secs(10),
             block_devices: true,
+            given: Given::default(),
             repair_after: Some(Duration::from_secs(5 * 60)),
             health_interval: Duration::from_secs(10),
             smart_interval: Duration::from_secs(10 * 60),
@@ -59,10 +74,5 @@ impl Settings {
             ledctl: "ledctl".into(),
             scrub_every: Some(Duration::from_secs(7 * 24 * 60 * 60)),
         }
-    }
-
-    /// For how long a disk may be away where its pool does not say, in whole seconds, rounded up; never if none.
-    pub(crate) fn default_grace_seconds(&self) -> Option<u64> {
-        self.repair_after.map(|after| after.as_secs() + u64::from(after.subsec_nanos() > 0))
     }
 }

@@ -55,7 +55,7 @@ pub(crate) async fn ask(engine: Weak<Engine>, mut stop: watch::Receiver<bool>) {
                 }
                 Ok(None) => {}
                 Err(error) if error.kind() == ErrorKind::NotFound => break,
-                Err(error) => tracing::warn!("disk {path} was not asked how it is: {error}"),
+                Err(error) => tracing::warn!("smartctl failed for disk {path}: {error}"),
             }
         }
     }
@@ -100,21 +100,21 @@ pub(crate) fn parse(output: &[u8]) -> Option<DiskSmart> {
             smart.warnings.push(why);
         }
     };
-    warn(smart.passed == Some(false), "its own verdict is that it fails".into());
+    warn(smart.passed == Some(false), "its overall SMART verdict is that it is failing".into());
     let failing =
         attributes.iter().filter(|attribute| attribute["when_failed"].as_str() == Some("now")).filter_map(|it| it["id"].as_u64());
     failing.take(8).for_each(|id| warn(true, format!("its attribute {id} is below the threshold")));
     let critical = nvme("critical_warning").unwrap_or(0);
-    warn(critical & CRITICAL != 0, format!("it gives the critical warning {critical:#x}"));
+    warn(critical & CRITICAL != 0, format!("it reports the critical warning {critical:#x}"));
     if let (Some(spare), Some(threshold)) = (nvme("available_spare"), nvme("available_spare_threshold")) {
-        warn(spare < threshold, format!("it has {spare} % of its spare blocks left"));
+        warn(spare < threshold, format!("it has {spare} % spare blocks left"));
     }
     let (wear, pending, reallocated) = (smart.wear_percent, smart.pending_sectors, smart.reallocated_sectors);
-    warn(wear.is_some_and(|wear| wear >= 100), "it took all the writes that it bears".into());
+    warn(wear.is_some_and(|wear| wear >= 100), "it has reached the end of its write endurance".into());
     warn(pending.is_some_and(|count| count >= MOST_PENDING), format!("{} sectors cannot be read", pending.unwrap_or(0)));
     warn(
         reallocated.is_some_and(|count| count >= MOST_REALLOCATED),
-        format!("{} sectors were replaced", reallocated.unwrap_or(0)),
+        format!("{} sectors were reallocated", reallocated.unwrap_or(0)),
     );
     Some(smart)
 }

@@ -2,13 +2,16 @@
 //!
 //! Invariant: a request that is refused has changed nothing, and one that is repeated changes nothing more.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use holdfast_api::{
     ApiError, Changed, CreateSpace, GrowSpace, LayoutKind, SetSpace, Slab, Space as SpaceView, SpaceChanged, SpaceRow,
 };
-use holdfast_model::{ByteSize, DiskState, Integrity, Layout, Provisioning, Shape, SpacePath};
-use holdfast_pool::{DiskStatus, Feature, Pool, SpaceRecord, SpaceSpec};
+use holdfast_model::{
+    BLOCK_BYTES, ByteSize, DiskState, Integrity, Layout, Provisioning, Shape, ShapeError, SpacePath, Uuid, natural_order,
+};
+use holdfast_pool::{DiskStatus, Feature, Pool, SpaceRecord, SpaceSpec, check_space_size};
 use holdfast_space::Space;
 
 use crate::engine::{Engine, OpenPool};
@@ -33,7 +36,7 @@ impl Engine {
         if open.pool.spaces().iter().any(|record| record.name == path.space) {
             return Err(conflict(object, "it is not open", "see 'holdfast event list' for the reason"));
         }
-        Err(not_found(object, "'holdfast space list' shows the spaces that are there"))
+        Err(not_found(object, "'holdfast space list' lists the spaces"))
     }
 
     /// All spaces of the pools in service.
@@ -42,9 +45,9 @@ impl Engine {
         let mut views = Vec::new();
         for open in pools {
             let spaces: Vec<Arc<Space>> = open.spaces().values().cloned().collect();
-            views.extend(spaces.iter().map(|space| crate::view::space(&open, space)));
+            views.extend(spaces.iter().map(|space| self.space_view(&open, space)));
         }
-        views.sort_by(|a, b| a.name.cmp(&b.name));
+        views.sort_by(|a, b| natural_order(&a.name, &b.name));
         views
     }
 
@@ -55,7 +58,7 @@ impl Engine {
     pub fn space(&self, path: &str) -> Answer<SpaceView> {
         let path = parse_path(path)?;
         let (open, _, space) = self.space_at(&path)?;
-        Ok(crate::view::space(&open, &space))
+        Ok(self.space_view(&open, &space))
     }
 
     /// Where every slab of a space lies.
@@ -95,21 +98,22 @@ impl Engine {
         self.change(move |engine| async move { engine.make_space(request).await }).await
     }
 
-    async fn make_space(&self, request: CreateSpace) -> Answer<SpaceChanged> {
-        let path = parse_path(&request.name)?;
+    async fn make_space(&self, mut request: CreateSpace) -> Answer<SpaceChanged> {
+        let path = parse_path(&request.name).map_err(|error| error.at("name"))?;
+        request.size_bytes = space_size(&path, request.size_bytes)?;
         let object = format!("space {path}");
-        let open = self.pool_named(path.pool.as_str())?;
+        let open = self.pool_named(path.pool.as_str()).map_err(|error| error.at("name"))?;
         let layout = layout_of(&object, &request)?;
         let existing = open.pool.spaces().into_iter().find(|record| record.name == path.space);
         if let Some(record) = existing {
             same_parameters(&object, &open, &record, &request)?;
             let (_, _, space) = self.space_at(&path)?;
-            return Ok(SpaceChanged { changed: false, space: crate::view::space(&open, &space) });
+            return Ok(SpaceChanged { changed: false, space: self.space_view(&open, &space) });
         }
         let provisioning = provisioning_of(&request);
         let interleave = request.interleave_bytes.map(ByteSize);
         let shape = Shape::choose(layout, request.columns, interleave, data_disks(&open))
-            .map_err(|error| ApiError::invalid(&object, error.to_string(), "choose other parameters"))?
+            .map_err(|error| no_shape(&object, &error, request.columns, "choose other parameters"))?
             .with_integrity(integrity_of(&open, &request));
         let CreateSpace { size_bytes, journal_bytes, enclosure_aware, .. } = request;
         let spec = SpaceSpec { name: path.space.clone(), shape, provisioning, size_bytes, journal_bytes, enclosure_aware };
@@ -118,7 +122,7 @@ impl Engine {
         let record = made.map_err(|error| from_pool(&object, error))?;
         let space = self.open_space(&open, record.id).await?;
         self.note(&object, &format!("created, {} as {}", ByteSize(record.size_bytes), record.shape));
-        Ok(SpaceChanged { changed: true, space: crate::view::space(&open, &space) })
+        Ok(SpaceChanged { changed: true, space: self.space_view(&open, &space) })
     }
 
     /// Makes a space larger.
@@ -129,13 +133,13 @@ impl Engine {
         self.change(move |engine| async move {
             let path = parse_path(&path)?;
             let (open, _, space) = engine.space_at(&path)?;
-            let (growing, size_bytes) = (space.clone(), request.size_bytes);
+            let (growing, size_bytes) = (space.clone(), space_size(&path, request.size_bytes)?);
             let grown = engine.on_reactor(move || async move { growing.grow(size_bytes).await }).await?;
             let changed = grown.map_err(|error| from_pool(format!("space {path}"), error))?;
             if changed {
                 engine.note(&format!("space {path}"), &format!("grown to {}", ByteSize(size_bytes)));
             }
-            Ok(SpaceChanged { changed, space: crate::view::space(&open, &space) })
+            Ok(SpaceChanged { changed, space: engine.space_view(&open, &space) })
         })
         .await
     }
@@ -152,12 +156,12 @@ impl Engine {
             let mut changed = false;
             let service = open.services().get(&space.record().uuid).cloned();
             if let (Some(set), Some(service)) = (&request.qos, &service) {
-                crate::qos::check(&object, &service.qos().with(set))?;
+                crate::qos::check(&object, &service.qos().with(set)).map_err(|error| error.inside("qos"))?;
             }
             if let Some(bytes) = request.journal_bytes {
                 let resizing = space.clone();
                 let resized = engine.on_reactor(move || async move { resizing.resize_journal(bytes).await }).await?;
-                let resized = resized.map_err(|error| from_space(&object, error))?;
+                let resized = resized.map_err(|error| from_space(&object, error).at("journal_bytes"))?;
                 changed |= resized;
                 if resized {
                     engine.note(&object, &format!("its journal has {}", ByteSize(open.pool.journal_bytes(id))));
@@ -166,7 +170,7 @@ impl Engine {
             if let (Some(set), Some(service)) = (&request.qos, &service) {
                 changed |= engine.set_space_qos(&object, service, set)?;
             }
-            Ok(SpaceChanged { changed, space: crate::view::space(&open, &space) })
+            Ok(SpaceChanged { changed, space: engine.space_view(&open, &space) })
         })
         .await
     }
@@ -179,7 +183,19 @@ impl Engine {
         self.change(move |engine| async move { engine.end_space(&path, confirmed).await }).await
     }
 
-    async fn end_space(&self, path: &str, confirmed: bool) -> Answer<Changed> {
+    /// Refuses to destroy what clients can reach.
+    pub(crate) fn refuse_exported(&self, object: &str, space: Uuid) -> Answer<()> {
+        let live = self.live();
+        let of_space = live.exports.values().filter(|export| export.known.space == space);
+        let served: Vec<&str> = of_space.map(|export| export.known.name.as_str()).collect();
+        if served.is_empty() {
+            return Ok(());
+        }
+        let next = served.iter().map(|name| format!("'holdfast nbd unexport {name}'")).collect::<Vec<_>>().join(", ");
+        Err(conflict(object, format!("it is exported to clients as {}", served.join(", ")), format!("{next} first")))
+    }
+
+    pub(crate) async fn end_space(&self, path: &str, confirmed: bool) -> Answer<Changed> {
         let path = parse_path(path)?;
         let object = format!("space {path}");
         let open = self.pool_named(path.pool.as_str())?;
@@ -193,18 +209,7 @@ impl Engine {
                 "repeat with --yes",
             ));
         }
-        let served: Vec<String> = {
-            let live = self.live();
-            live.exports
-                .values()
-                .filter(|export| export.known.space == record.uuid)
-                .map(|export| export.known.name.clone())
-                .collect()
-        };
-        if !served.is_empty() {
-            let next = served.iter().map(|name| format!("'holdfast nbd unexport {name}'")).collect::<Vec<_>>().join(", ");
-            return Err(conflict(object, format!("it is exported to clients as {}", served.join(", ")), format!("{next} first")));
-        }
+        self.refuse_exported(&object, record.uuid)?;
         self.cancel_jobs_of(open.pool.id(), Some(record.uuid)).await?;
         self.interrupt_wide_jobs_of(open.pool.id()).await?;
         self.close_space(&open, record.id).await?;
@@ -215,7 +220,7 @@ impl Engine {
             return Err(from_pool(object, error));
         }
         if let Err(error) = self.remember_qos(record.uuid, holdfast_api::Qos::default()) {
-            tracing::warn!("the limits of {object} are still remembered: {error}");
+            tracing::warn!("the limits of {object} could not be deleted: {error}");
         }
         self.note(&object, "destroyed");
         Ok(Changed { changed: true, message: format!("{object} is destroyed") })
@@ -228,33 +233,56 @@ pub(crate) fn data_disks(open: &OpenPool) -> usize {
     open.disk_statuses().iter().filter(|disk| takes_slabs(disk)).count()
 }
 
+/// A size in whole blocks: part of a block counts as one.
+pub(crate) fn whole_blocks(size_bytes: u64) -> u64 {
+    size_bytes.checked_next_multiple_of(BLOCK_BYTES).unwrap_or(size_bytes)
+}
+
+/// The size that a space of a request gets, in whole blocks.
+pub(crate) fn space_size(path: &SpacePath, size_bytes: u64) -> Answer<u64> {
+    let size_bytes = whole_blocks(size_bytes);
+    let checked = check_space_size(&path.to_string(), size_bytes);
+    checked.map(|()| size_bytes).map_err(|error| from_pool(format!("space {path}"), error))
+}
+
+/// Refuses a shape that cannot be, at the field that says so: where the number of columns was left open, it follows from the layout.
+pub(crate) fn no_shape(object: &str, error: &ShapeError, columns: Option<u16>, next: &str) -> ApiError {
+    let field = if columns.is_none() && error.parameter() == "columns" { "layout" } else { error.parameter() };
+    ApiError::invalid(object, error.to_string(), next).at(field)
+}
+
 /// The layout that a request asks for.
 pub(crate) fn layout_of(object: &str, request: &CreateSpace) -> Answer<Layout> {
-    let refuse = |message: String, next: &str| Err(ApiError::invalid(object, message, next));
+    let refuse = |field: &str, message: String, next: &str| Err(ApiError::invalid(object, message, next).at(field));
     if request.layout != LayoutKind::Parity {
         let layout = holdfast_api::word(&request.layout);
         if let Some(parity) = request.parity.filter(|parity| *parity > 0) {
             return refuse(
-                format!("a {layout} space has no columns of parity, {parity} were asked for"),
+                "parity",
+                format!("a {layout} space has no parity columns, and {parity} were requested"),
                 "choose --layout parity, or leave --parity out",
             );
         }
         if let Some(journal) = request.journal_bytes {
             return refuse(
-                format!("a {layout} space has no journal, {} were asked for", ByteSize(journal)),
+                "journal_bytes",
+                format!("a {layout} space has no journal, and one of {} was requested", ByteSize(journal)),
                 "choose --layout parity, or leave --journal out",
             );
         }
     }
     match (request.layout, request.copies) {
         (LayoutKind::Simple, None | Some(1)) => Ok(Layout::Simple),
-        (LayoutKind::Simple, Some(copies)) => {
-            refuse(format!("a simple space keeps one copy, not {copies}"), "choose --layout mirror, or leave --copies out")
-        }
+        (LayoutKind::Simple, Some(copies)) => refuse(
+            "copies",
+            format!("a simple space keeps one copy, not {copies}"),
+            "choose --layout mirror, or leave --copies out",
+        ),
         (LayoutKind::Mirror, copies) => Ok(Layout::Mirror { copies: copies.unwrap_or(2) }),
         (LayoutKind::Parity, None | Some(1)) => Ok(Layout::Parity { parity: request.parity.unwrap_or(1) }),
         (LayoutKind::Parity, Some(copies)) => refuse(
-            format!("a parity space keeps one copy and columns of parity, not {copies} copies"),
+            "copies",
+            format!("a parity space keeps one copy and parity columns, not {copies} copies"),
             "choose --layout mirror, or --parity 1 or 2 and leave --copies out",
         ),
     }
@@ -279,31 +307,34 @@ pub(crate) fn same_parameters(object: &str, open: &OpenPool, record: &SpaceRecor
     let (layout, provisioning) = (layout_of(object, request)?, provisioning_of(request));
     let shape = record.shape;
     let word = |provisioning: Provisioning| holdfast_api::word(&provisioning);
+    let other =
+        |field: &str, what: &str, has: &dyn Display, wanted: &dyn Display| Err(exists_with(object, what, has, wanted).at(field));
     if shape.layout != layout {
-        return Err(exists_with(object, "layout", shape.layout, layout));
+        return other("layout", "layout", &shape.layout, &layout);
     }
     if let Some(columns) = request.columns.filter(|columns| *columns != shape.columns) {
-        return Err(exists_with(object, "number of columns", shape.columns, columns));
+        return other("columns", "number of columns", &shape.columns, &columns);
     }
     if let Some(interleave) = request.interleave_bytes.map(ByteSize).filter(|interleave| *interleave != shape.interleave) {
-        return Err(exists_with(object, "interleave", shape.interleave, interleave));
+        return other("interleave_bytes", "interleave", &shape.interleave, &interleave);
     }
     if let Some(integrity) = request.integrity.filter(|integrity| *integrity != shape.integrity) {
-        return Err(exists_with(object, "integrity", shape.integrity, integrity));
+        return other("integrity", "integrity", &shape.integrity, &integrity);
     }
     if record.provisioning != provisioning {
-        return Err(exists_with(object, "provisioning", word(record.provisioning), word(provisioning)));
+        return other("thin", "provisioning", &word(record.provisioning), &word(provisioning));
     }
     if record.enclosure_aware != request.enclosure_aware {
         let over = |enclosure_aware: bool| if enclosure_aware { "enclosures" } else { "disks" };
-        return Err(exists_with(object, "spread over", over(record.enclosure_aware), over(request.enclosure_aware)));
+        return other("enclosure_aware", "spread over", &over(record.enclosure_aware), &over(request.enclosure_aware));
     }
     if let Some(journal) = request.journal_bytes.filter(|journal| !open.pool.has_journal_of(record.id, Some(*journal))) {
         let has = ByteSize(open.pool.journal_bytes(record.id));
-        return Err(exists_with(object, "journal size", has, ByteSize(journal)));
+        return other("journal_bytes", "journal size", &has, &ByteSize(journal));
     }
     if record.size_bytes != request.size_bytes {
-        return Err(exists_with(object, "size", ByteSize(record.size_bytes), ByteSize(request.size_bytes)));
+        let (has, wanted) = (ByteSize(record.size_bytes), ByteSize(request.size_bytes));
+        return other("size_bytes", "size", &has.beside(wanted), &wanted.beside(has));
     }
     Ok(())
 }

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   lock               held while a daemon runs
-//!   config.db          pools with the last paths of their disks and their alerts, exports, quality of service, what was set by hand
-//!                      for disks of no pool; accounts, tokens, sessions and the audit log
+//!   config.db          pools with the last paths of their disks and their alerts, exports, quality of service, settings, what was set
+//!                      by hand for disks of no pool; accounts, tokens, sessions and the audit log
 //!   jobs.json          jobs that have not ended, and the last that have
 //!   witness-ID.json    how far the pool ID was
 //!   events.jsonl       what happened; events.1.jsonl before that
@@ -27,6 +27,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::alerts::Alerts;
+use crate::preferences::Chosen;
 
 /// The version of the document that this program writes.
 pub const STATE_VERSION: u32 = 1;
@@ -66,7 +67,7 @@ pub enum StateError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A later program wrote it.
-    #[error("{0} was written by a later version (format {1}): run that version, or a later one")]
+    #[error("{0} was written by a later version (format {1}): run that version or a later one")]
     TooNew(PathBuf, u32),
 }
 
@@ -142,6 +143,9 @@ pub struct State {
     /// Quality of service of spaces that have any, by the space's id.
     #[serde(default)]
     pub qos: std::collections::BTreeMap<Uuid, Qos>,
+    /// Settings that administrators changed.
+    #[serde(default)]
+    pub chosen: Chosen,
 }
 
 impl Default for State {
@@ -154,6 +158,7 @@ impl Default for State {
             hints: Default::default(),
             alerts: Default::default(),
             qos: Default::default(),
+            chosen: Chosen::default(),
         }
     }
 }

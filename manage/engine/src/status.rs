@@ -13,10 +13,13 @@ pub fn resident_bytes() -> u64 {
 }
 
 impl Engine {
-    /// The health of every pool, disk of a pool, space and export, of the state folder where it is not well, and the daemon itself.
+    /// What is wrong, the health of every pool, disk of a pool, space and export, of the state folder and of
+    /// channels where they are not well, and the daemon itself.
     pub fn status(&self) -> Status {
+        let (pools, exports) = (self.pools(), self.exports());
+        let causes = self.causes(&pools, &exports);
         let mut objects: Vec<ObjectHealth> = Vec::new();
-        for pool in self.pools() {
+        for pool in pools {
             objects.push(ObjectHealth {
                 object: format!("pool {}", pool.name),
                 health: pool.health,
@@ -25,12 +28,9 @@ impl Engine {
         }
         let open: Vec<_> = self.live().pools.values().cloned().collect();
         for open in open {
-            for disk in open.disk_statuses() {
-                objects.push(ObjectHealth {
-                    object: format!("disk {}", disk.record.label()),
-                    health: disk.health,
-                    conditions: disk.conditions.into_iter().map(Condition::from).collect(),
-                });
+            for disk in self.member_views(&open) {
+                let label = if disk.serial.is_empty() { &disk.path } else { &disk.serial };
+                objects.push(ObjectHealth { object: format!("disk {label}"), health: disk.health, conditions: disk.conditions });
             }
         }
         for space in self.spaces() {
@@ -40,30 +40,25 @@ impl Engine {
                 conditions: space.conditions,
             });
         }
-        for export in self.exports() {
-            let waiting = (!export.served).then(|| Condition {
-                cause: format!("export {} is not served: space {} is not open", export.name, export.space),
-                next_action: "see the health of its pool".into(),
-            });
-            let health = if waiting.is_some() { Health::Unhealthy } else { Health::Healthy };
+        for export in exports {
             objects.push(ObjectHealth {
                 object: format!("export {}", export.name),
-                health,
-                conditions: waiting.into_iter().collect(),
+                health: export.health,
+                conditions: export.conditions,
             });
         }
         objects.extend(self.store().trouble().map(|trouble| ObjectHealth {
             object: "state folder".into(),
             health: Health::Unhealthy,
-            conditions: vec![Condition {
-                cause: format!("changes cannot be kept: {trouble}"),
-                next_action: format!("look at the room and the rights in {}", self.state_dir.path().display()),
-            }],
+            conditions: vec![self.unwritable(&trouble)],
         }));
+        objects.extend(self.notifications.troubles());
         Status {
             health: objects.iter().map(|object| object.health).max().unwrap_or_default(),
+            causes,
             objects,
             daemon: Daemon {
+                host_name: self.host_name(),
                 version: env!("CARGO_PKG_VERSION").into(),
                 pid: std::process::id(),
                 started: self.started.clone(),
@@ -72,6 +67,14 @@ impl Engine {
                 nbd_addresses: self.uris(""),
                 resident_bytes: resident_bytes(),
             },
+        }
+    }
+
+    /// That changes of the configuration cannot be kept.
+    pub(crate) fn unwritable(&self, trouble: &str) -> Condition {
+        Condition {
+            cause: format!("changes cannot be saved: {trouble}"),
+            next_action: format!("check the free room and permissions of {}", self.state_dir.path().display()),
         }
     }
 }

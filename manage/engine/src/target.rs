@@ -4,7 +4,8 @@
 //!   request ─▶ counted ─▶ limits of export and space ─▶ balancer ─▶ space ─▶ answered, timed from its first moment
 //! ```
 //!
-//! Invariant: this is the only way from a client to a space, so access and quality of service are settled here, once.
+//! Invariant: this is the only way from a client to a space, so access and quality of service are settled here, once. All
+//! targets of a space have one exclusion, that of its service.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,8 @@ use std::time::Duration;
 use holdfast_api::{ExportCounters, Qos};
 use holdfast_device::reactor::clock;
 use holdfast_device::{
-    Clock, Device, Durability, Extent, Io, IoBuf, IoError, IoErrorKind, IoSlice, Target, TargetInfo, Ticket, Watch, Watcher,
+    Clock, Device, Durability, Exclusion, Extent, Io, IoBuf, IoError, IoErrorKind, IoSlice, Target, TargetInfo, Ticket, Watch,
+    Watcher,
 };
 use holdfast_space::Space;
 
@@ -177,6 +179,10 @@ impl Target for ExportTarget {
             optimal_io_bytes: self.optimal_io_bytes,
             read_only: self.read_only || self.service.space.space.is_read_only(),
         }
+    }
+
+    fn exclusion(&self) -> &Arc<Exclusion> {
+        &self.service.space.exclusion
     }
 
     fn read(&self, offset: u64, buf: IoBuf) -> Io<IoBuf> {

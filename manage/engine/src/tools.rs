@@ -28,7 +28,7 @@ pub(crate) async fn run(program: &Path, arguments: &[&str], timeout: Duration, m
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     let mut child = command.spawn()?;
     let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
-        return Err(Error::other("its output cannot be had"));
+        return Err(Error::other("its output cannot be read"));
     };
     let (mut output, mut errors) = (Vec::new(), Vec::new());
     let reading = async {

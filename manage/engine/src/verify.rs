@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use holdfast_api::{Mismatch, Severity, SpaceVerified};
-use holdfast_model::{ByteSize, Uuid};
+use holdfast_model::{ByteSize, Uuid, counted};
 
 use crate::engine::Engine;
 use crate::error::{Answer, from_io};
@@ -23,8 +23,9 @@ impl Engine {
         let paths: HashMap<Uuid, String> =
             open.disk_statuses().into_iter().map(|disk| (disk.record.id, disk.record.path)).collect();
         if verified.mismatched_blocks > 0 {
-            let cause = format!("{} blocks do not agree with their copies or parity", verified.mismatched_blocks);
-            let next = format!("'holdfast space verify {path}' shows where; compare what lies there with a backup");
+            let blocks = counted(verified.mismatched_blocks, "block does not match", "blocks do not match");
+            let cause = format!("{blocks} their copies or parity");
+            let next = format!("'holdfast space verify {path}' shows where; compare that data with a backup");
             self.events().emit(Severity::Error, &object, &cause, &next);
         } else {
             self.note(&object, &format!("verified, {} agree", ByteSize(verified.checked_bytes)));

@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use holdfast_api::pool::PoolHealth;
 use holdfast_api::{
-    Condition, Disk, DiskErrors, DiskLatency, DiskReliability, LayoutKind, Pool, PoolAlert, PoolMember, PoolRoom, Slab, Space,
-    SpaceCounters, SpaceJournal, SpaceRow,
+    Condition, Disk, DiskErrors, DiskLatency, DiskReliability, LayoutKind, Pool, PoolAlert, PoolMember, PoolRoom, Protection,
+    Slab, Space, SpaceCounters, SpaceJournal, SpaceRow, SpaceScrub,
 };
-use holdfast_model::{ByteSize, DiskDetail, DiskState, Health, Layout, PoolState, RetirePolicy};
-use holdfast_pool::{DiskCounters, DiskStatus, Feature, SMALLEST_DISK_BYTES, SlabPlace, UNIT_BYTES};
+use holdfast_model::{ByteSize, DiskDetail, DiskState, Health, Layout, PoolState, RetirePolicy, natural_order};
+use holdfast_pool::{DiskCounters, DiskStatus, Feature, LARGEST_DISK_BYTES, SMALLEST_DISK_BYTES, SlabPlace, UNIT_BYTES};
+use holdfast_space::SpaceStatus;
 
 use crate::disks::{Carries, Found};
 use crate::engine::{Engine, OfflinePool, OpenPool};
-use crate::settings::Settings;
 
 /// Names as the API has them.
 pub(crate) fn names(names: &[&str]) -> Vec<String> {
@@ -37,12 +37,24 @@ impl Engine {
         let (used, alerts) = (open.pool.room_use(), self.alerts_of(open.pool.id()));
         let full = crate::alerts::condition(&open.name(), &alerts, &used);
         let health = if full.is_some() { status.health.max(Health::Warning) } else { status.health };
-        let disks = open.disk_statuses().into_iter().map(|disk| PoolMember {
+        let mut told = conditions(status.conditions);
+        for disk in open.disk_statuses() {
+            if let Some(job) = self.jobs.replacing(disk.record.id) {
+                let own = conditions(disk.conditions.clone());
+                told.retain(|condition| !own.contains(condition));
+                told.extend(crate::protection::replaced(&disk, &job, own));
+            }
+        }
+        let member = |disk: DiskStatus| PoolMember {
             id: Some(disk.record.id),
             path: disk.record.path,
             serial: disk.record.serial,
             state: disk.record.state,
-        });
+        };
+        let mut disks: Vec<PoolMember> = open.disk_statuses().into_iter().map(member).collect();
+        disks.sort_by(|a, b| natural_order(&a.path, &b.path));
+        let mut spaces: Vec<String> = open.pool.spaces().into_iter().map(|record| record.name.to_string()).collect();
+        spaces.sort_by(|a, b| natural_order(a, b));
         Pool {
             name: open.name(),
             id: open.pool.id(),
@@ -52,13 +64,13 @@ impl Engine {
                 PoolState::ReadOnly => PoolHealth::ReadOnly,
             },
             health,
-            conditions: conditions(status.conditions).into_iter().chain(full).collect(),
+            conditions: told.into_iter().chain(full).collect(),
             raw_bytes: status.data_bytes,
             free_bytes: status.free_bytes,
             generation: status.position.generation,
             sequence: status.position.sequence,
-            disks: disks.collect(),
-            spaces: open.pool.spaces().into_iter().map(|record| record.name.to_string()).collect(),
+            disks,
+            spaces,
             features: names(&features.names()),
             upgrade_available: names(&features.missing().into_iter().map(Feature::name).collect::<Vec<_>>()),
             room: crate::capacity::room(&used),
@@ -66,7 +78,7 @@ impl Engine {
             alert: crate::alerts::shown(&alerts),
             retire_policy: open.pool.loss_policy().retire,
             grace_seconds: open.pool.loss_policy().grace_seconds,
-            default_grace_seconds: self.settings.default_grace_seconds(),
+            default_grace_seconds: self.default_grace_seconds(),
         }
     }
 
@@ -79,8 +91,9 @@ impl Engine {
             if stale.contains(&status.record.index) {
                 disk.details.push(DiskDetail::Stale);
             }
-            if self.jobs.replaces(status.record.id) {
+            if let Some(job) = self.jobs.replacing(status.record.id) {
                 disk.details.push(DiskDetail::Removing);
+                disk.conditions = crate::protection::replaced(status, &job, disk.conditions);
             }
             let answers = self.smart.lock().unwrap_or_else(PoisonError::into_inner);
             disk.smart = answers.get(&status.record.id).map(|answered| answered.smart.clone());
@@ -95,7 +108,7 @@ impl Engine {
 }
 
 /// A pool that could not be imported.
-pub(crate) fn offline_pool(offline: &OfflinePool, settings: &Settings) -> Pool {
+pub(crate) fn offline_pool(offline: &OfflinePool, default_grace_seconds: Option<u64>) -> Pool {
     let known = &offline.known;
     let there = |path: &str| if std::path::Path::new(path).exists() { DiskState::Online } else { DiskState::Missing };
     let disks = known.disks.iter().map(|disk| PoolMember {
@@ -126,7 +139,7 @@ pub(crate) fn offline_pool(offline: &OfflinePool, settings: &Settings) -> Pool {
         alert: PoolAlert::default(),
         retire_policy: RetirePolicy::default(),
         grace_seconds: None,
-        default_grace_seconds: settings.default_grace_seconds(),
+        default_grace_seconds,
     }
 }
 
@@ -186,24 +199,32 @@ pub(crate) fn free_disk(found: Found) -> Disk {
     let condition = match &found.carries {
         Carries::Nothing if found.size_bytes < SMALLEST_DISK_BYTES => condition(
             format!(
-                "disk {path} has {}, and a pool takes disks from {} on",
-                ByteSize(found.size_bytes),
-                ByteSize(SMALLEST_DISK_BYTES)
+                "disk {path} has {}, and a pool takes disks of at least {}",
+                ByteSize(found.size_bytes).beside(ByteSize(SMALLEST_DISK_BYTES)),
+                ByteSize(SMALLEST_DISK_BYTES).beside(ByteSize(found.size_bytes))
             ),
             "use a larger one",
         ),
+        Carries::Nothing if found.size_bytes > LARGEST_DISK_BYTES => condition(
+            format!(
+                "disk {path} has {}, and a pool takes disks of at most {}",
+                ByteSize(found.size_bytes),
+                ByteSize(LARGEST_DISK_BYTES)
+            ),
+            "use a smaller one, or a partition of it",
+        ),
         Carries::Nothing => None,
-        Carries::InUse(how) => condition(format!("disk {path} is in use: {how}"), "end that use before it is pooled"),
+        Carries::InUse(how) => condition(format!("disk {path} is in use: {how}"), "end that use before you add it to a pool"),
         Carries::Pool(name, id) => condition(
             format!("disk {path} belongs to pool {name} ({id}), which is not imported"),
-            "import that pool, or wipe the disk if the pool may be lost",
+            "import that pool, or wipe the disk if the pool's data may be lost",
         ),
         Carries::Former(pool) => condition(
-            format!("disk {path} was a disk of pool {pool}, is none any more, and still has its labels"),
+            format!("disk {path} was removed from pool {pool} and still has its labels"),
             "wipe it, or add it to a pool with --force",
         ),
-        Carries::Something(what) => condition(format!("disk {path} carries {what}"), "wipe it if that may be lost"),
-        Carries::Unknown(why) => condition(format!("what disk {path} carries is not known: {why}"), "remove the reason"),
+        Carries::Something(what) => condition(format!("disk {path} holds {what}"), "wipe it if that data may be lost"),
+        Carries::Unknown(why) => condition(format!("the content of disk {path} is unknown: {why}"), "remove the reason"),
     };
     Disk {
         id: None,
@@ -267,11 +288,11 @@ pub(crate) fn layout_kind(layout: Layout) -> LayoutKind {
     }
 }
 
-/// A space.
-pub(crate) fn space(open: &OpenPool, space: &holdfast_space::Space) -> Space {
+/// A space, but for what its protection and its scrubs tell.
+pub(crate) fn space(open: &OpenPool, space: &holdfast_space::Space, status: &SpaceStatus) -> Space {
     let record = space.record();
     let (journal_bytes, journal) = (open.pool.journal_bytes(record.id), space.journal_status());
-    let (status, counters) = (space.status(), space.counters());
+    let counters = space.counters();
     let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     Space {
         name: format!("{}/{}", open.name(), record.name),
@@ -295,9 +316,11 @@ pub(crate) fn space(open: &OpenPool, space: &holdfast_space::Space) -> Space {
         }),
         dirty_bytes: status.dirty_bytes,
         stale_slabs: status.stale_slabs,
+        protection: Protection::default(),
         state: status.state,
         health: status.health,
-        conditions: conditions(status.conditions),
+        conditions: conditions(status.conditions.clone()),
+        notes: Vec::new(),
         counters: SpaceCounters {
             reads: get(&counters.reads.requests),
             read_bytes: get(&counters.reads.bytes),
@@ -308,5 +331,6 @@ pub(crate) fn space(open: &OpenPool, space: &holdfast_space::Space) -> Space {
             errors: get(&counters.errors),
         },
         qos: open.services().get(&record.uuid).map(|service| service.qos()).unwrap_or_default(),
+        scrub: SpaceScrub::default(),
     }
 }

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use holdfast_api::Severity;
@@ -70,7 +71,9 @@ impl Engine {
         let (mut wanted, mut returned) = (BTreeSet::new(), BTreeSet::new());
         for open in &pools {
             self.notice_gone(open).await?;
-            self.look_at_room(open)?;
+            if let Err(error) = self.look_at_room(open) {
+                tracing::warn!("pool {}: its alert state could not be saved: {error}", open.name());
+            }
             let missing = open.disk_statuses().into_iter().filter(|disk| disk.record.state == DiskState::Missing);
             wanted.extend(missing.map(|disk| disk.record.path));
         }
@@ -79,10 +82,14 @@ impl Engine {
             wanted.extend(self.known_paths().await?.into_iter().filter(|path| !pooled.contains_key(&real_path(path))));
         }
         wanted.into_iter().for_each(|path| seen.look_at(path, &mut returned));
+        let reopens = pools.iter().any(|open| open.pool.is_to_reopen());
         // Who looks at a pool keeps its disks from being opened anew.
         drop(pools);
-        if !returned.is_empty() {
+        if reopens || !returned.is_empty() {
             self.change(move |engine| async move { engine.bring_back(returned).await }).await?;
+        }
+        if self.unremembered.load(Ordering::Relaxed) {
+            self.change(move |engine| async move { engine.remember_again() }).await?;
         }
         let offline = !self.live().offline.is_empty();
         if offline {
@@ -95,6 +102,13 @@ impl Engine {
         Ok(())
     }
 
+    fn remember_again(&self) -> Answer<()> {
+        self.remember()?;
+        self.unremembered.store(false, Ordering::Relaxed);
+        self.events.emit(Severity::Info, "state folder", "can be written again and lists all imported pools", "");
+        Ok(())
+    }
+
     async fn notice_gone(self: &Arc<Self>, open: &Arc<OpenPool>) -> Answer<()> {
         let devices: Vec<(Uuid, Arc<FileDevice>)> = open.disks().iter().map(|(id, device)| (*id, device.clone())).collect();
         let gone = self.blocking(move || {
@@ -104,7 +118,7 @@ impl Engine {
         let online = open.disk_statuses().into_iter().filter(|disk| disk.record.state == DiskState::Online);
         for disk in online.filter(|disk| gone.contains(&disk.record.id)) {
             let (pool, index) = (open.pool.clone(), disk.record.index);
-            let cause = format!("nothing is at {} any more, or something else is", disk.record.path);
+            let cause = format!("the disk is no longer at {}", disk.record.path);
             let out = self.on_reactor(move || async move { pool.disk_out(index, DiskState::Missing, &cause).await }).await?;
             if let Err(error) = out {
                 tracing::warn!("disk {} is gone and could not be taken out of service: {error}", disk.record.path);

@@ -37,7 +37,7 @@ impl WitnessFiles {
 
 impl Witness for WitnessFiles {
     fn load(&self, pool: Uuid) -> Option<WitnessRecord> {
-        match read_json(&self.path(pool), "move it away; it is written anew with the next change of the pool") {
+        match read_json(&self.path(pool), "move it away; the next change of the pool writes a new one") {
             Ok(record) => record,
             Err(error) => {
                 tracing::error!("the witness of pool {pool} has no vote: {error}");

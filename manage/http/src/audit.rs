@@ -74,10 +74,10 @@ pub(crate) async fn write(api: &Api, change: Change) {
         return;
     };
     let Change { account, from, operation, object, status, .. } = told;
-    tracing::error!(account, from, operation, object, status, "a change could not be written to the audit log: {error}");
+    tracing::error!(account, from, operation, object, status, "a change could not be recorded in the audit log: {error}");
     if !api.unaudited.swap(true, Ordering::Relaxed) {
-        let cause = format!("changes and logins cannot be written down: {}", error.message);
-        let next = "make room on the disk of the state folder; until then the daemon's log has them";
+        let cause = format!("changes and logins cannot be recorded: {}", error.message);
+        let next = "make room on the file system of the state folder; until then they are in the daemon's log";
         api.engine.events().emit(Severity::Error, "audit log", &cause, next);
     }
 }
@@ -122,6 +122,9 @@ pub(crate) async fn run(
         if response.status().is_success() && rule.area == "access" {
             guard.api.engine.accounts_changed();
         }
+        if response.status().is_success() && rule.area == "notifications" {
+            guard.api.engine.notifications_changed();
+        }
         let change = Change {
             account: identity.account,
             role: Some(identity.role),
@@ -146,7 +149,7 @@ pub(crate) async fn run(
     };
     let task = tokio::spawn(work.in_current_span());
     task.await.unwrap_or_else(|error| {
-        let message = format!("the change broke off: {error}");
+        let message = format!("the change was aborted: {error}");
         Refusal(ApiError::new(Code::Failed, "daemon", message, "see the daemon's log")).into_response()
     })
 }

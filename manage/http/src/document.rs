@@ -9,7 +9,10 @@ use utoipa_axum::routes;
 use crate::api::Api;
 use crate::guard::COOKIE_NAME;
 use crate::permissions::{self, Need};
-use crate::routes::{accounts, audit, disks, events, exports, history, jobs, live, pools, sessions, spaces, status, tokens};
+use crate::routes::{
+    accounts, audit, disks, events, exports, history, jobs, live, notifications, pools, sessions, settings, spaces, status,
+    tokens,
+};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -29,6 +32,7 @@ use crate::routes::{accounts, audit, disks, events, exports, history, jobs, live
         (name = "exports", description = "Spaces that NBD clients can reach."),
         (name = "jobs", description = "Long work that is watched and steered while it runs."),
         (name = "events", description = "What happened, why, and what to do next."),
+        (name = "notifications", description = "Events that go out by mail and webhooks. Secrets are written and never shown."),
         (name = "access", description = "Accounts, logins, tokens, the audit log, and how management is served."),
         (name = "status", description = "Health, metrics, what is asked of everything over time and now, and this document."),
     ),
@@ -66,6 +70,7 @@ pub(crate) fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(jobs::evacuate))
         .routes(routes!(jobs::plan_evacuation))
         .routes(routes!(jobs::replace))
+        .routes(routes!(jobs::plan_replacement))
         .routes(routes!(jobs::rebalance))
         .routes(routes!(jobs::plan_rebalance))
         .routes(routes!(jobs::upgrade))
@@ -77,6 +82,12 @@ pub(crate) fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(jobs::cancel))
         .routes(routes!(events::list))
         .routes(routes!(events::follow))
+        .routes(routes!(notifications::channels, notifications::create_channel))
+        .routes(routes!(notifications::channel, notifications::set_channel, notifications::remove_channel))
+        .routes(routes!(notifications::test_channel))
+        .routes(routes!(notifications::rules, notifications::create_rule))
+        .routes(routes!(notifications::rule, notifications::set_rule, notifications::remove_rule))
+        .routes(routes!(notifications::deliveries))
         .routes(routes!(sessions::setup_state, sessions::set_up))
         .routes(routes!(sessions::log_in, sessions::show, sessions::log_out))
         .routes(routes!(sessions::change_password))
@@ -85,7 +96,7 @@ pub(crate) fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(tokens::list, tokens::create))
         .routes(routes!(tokens::remove))
         .routes(routes!(audit::list))
-        .routes(routes!(audit::settings))
+        .routes(routes!(settings::show, settings::set))
         .routes(routes!(audit::backup))
         .routes(routes!(history::history))
         .routes(routes!(live::live))

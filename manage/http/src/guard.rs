@@ -68,7 +68,7 @@ fn identity(access: &Access, origin: Origin, headers: &HeaderMap) -> Result<Opti
             scheme.eq_ignore_ascii_case("bearer").then_some(secret.trim())
         });
         let found = bearer.and_then(|secret| access.bearer(secret));
-        return found.map(Some).ok_or_else(|| not_authenticated("the token is unknown or has ended"));
+        return found.map(Some).ok_or_else(|| not_authenticated("the token is unknown or has expired"));
     }
     Ok(cookie(headers).and_then(|secret| access.session(secret)))
 }
@@ -84,18 +84,18 @@ fn from_elsewhere(headers: &HeaderMap, authority: Option<&str>) -> bool {
 /// Whether `identity` may do what `need` says with operations of `area`.
 fn permitted(identity: Option<&Identity>, need: Need, area: &str) -> Result<(), ApiError> {
     let Some(identity) = identity else {
-        return if need == Need::Public { Ok(()) } else { Err(not_authenticated("nobody is logged in")) };
+        return if need == Need::Public { Ok(()) } else { Err(not_authenticated("you are not logged in")) };
     };
     if need == Need::Person && identity.via == Via::Token && !identity.is_unlimited() {
-        return Err(forbidden("no token may do this", "log in by name and password"));
+        return Err(forbidden("tokens cannot do this", "log in with name and password"));
     }
     let Need::Role(role) = need else { return Ok(()) };
     if identity.role < role {
         let message = format!("account {} is {} here, and this needs {role}", identity.account, identity.role);
-        return Err(forbidden(message, format!("ask somebody with the role {role}, or for that role")));
+        return Err(forbidden(message, format!("ask an account with role {role}, or ask for that role")));
     }
     if !identity.covers(area) {
-        let message = format!("this token is for {} only, and this belongs to {area}", identity.areas.join(", "));
+        let message = format!("this token is limited to {}, and this needs {area}", identity.areas.join(", "));
         return Err(forbidden(message, format!("use a token with the area {area}")));
     }
     Ok(())
@@ -108,16 +108,16 @@ fn meant(request: &Request, identity: Option<&Identity>) -> Result<(), ApiError>
         return Ok(());
     }
     if from_elsewhere(headers, request.uri().authority().map(|authority| authority.as_str())) {
-        return Err(forbidden("it comes from a page of another site", "use the console of this server"));
+        return Err(forbidden("the request comes from a page of another site", "use the console of this server"));
     }
     match identity.and_then(|identity| identity.csrf.as_deref()) {
         Some(csrf) if header(headers, CSRF_HEADER).is_none_or(|given| !same(given, csrf)) => {
-            let next = "send what GET /api/v1/session says as csrf";
+            let next = "send the csrf value of GET /api/v1/session";
             Err(forbidden(format!("the header {CSRF_HEADER} is missing or wrong"), next))
         }
         Some(_) => Ok(()),
         None if header(headers, CONTENT_TYPE).is_some_and(|kind| kind.starts_with("application/json")) => Ok(()),
-        None => Err(forbidden("its body is not said to be JSON", "send Content-Type: application/json")),
+        None => Err(forbidden("its Content-Type is not JSON", "send Content-Type: application/json")),
     }
 }
 

@@ -197,7 +197,7 @@ async fn converse(stream: TcpStream, from: SocketAddr, router: axum::Router, tls
         watcher.watch(builder.serve_connection(io, service)).await
     };
     if let Err(error) = served {
-        tracing::debug!(%from, "a connection broke off: {error}");
+        tracing::debug!(%from, "a connection failed: {error}");
     }
 }
 
@@ -234,7 +234,7 @@ async fn accept(listener: TcpListener, router: axum::Router, tls: Arc<Tls>, watc
             Ok((stream, from)) => {
                 let most = (room.limits.connections / SHARE_OF_ONE).max(1);
                 let Some(counted) = room.counts.count(holdfast_access::network(from.ip()), most) else {
-                    tracing::debug!(%from, "turned away: too many connections from there");
+                    tracing::debug!(%from, "refused: too many connections from this address");
                     continue;
                 };
                 let Some(place) = room.place().await else { return };
@@ -244,7 +244,7 @@ async fn accept(listener: TcpListener, router: axum::Router, tls: Arc<Tls>, watc
                 tokio::spawn(async move {
                     tokio::select! {
                         () = talk => {}
-                        () = caller.sent_away() => tracing::debug!(%from, "sent away: others need its place"),
+                        () = caller.sent_away() => tracing::debug!(%from, "closed to make room for new connections"),
                     }
                     drop((place, counted));
                 });
@@ -264,7 +264,7 @@ async fn renew(tls: Arc<Tls>, api: Api) {
         match tokio::task::spawn_blocking(move || renewing.renew()).await {
             Ok(Ok(true)) => {
                 let cause = format!("HTTPS is served with another certificate, SHA-256 {}", tls.shown().sha256_fingerprint);
-                api.engine.events().emit(Severity::Info, "certificate", &cause, "compare it where it is asked for");
+                api.engine.events().emit(Severity::Info, "certificate", &cause, "compare it when a client asks for it");
             }
             Ok(Err(error)) => tracing::error!("{error}"),
             Ok(Ok(false)) | Err(_) => {}

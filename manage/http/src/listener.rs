@@ -19,7 +19,7 @@ pub enum ListenError {
     #[error("socket {0} is in use by another daemon: stop that one, or name another socket with --socket")]
     InUse(PathBuf),
     /// Something that is no socket is there.
-    #[error("{0} is there and is no socket: name another one with --socket")]
+    #[error("{0} exists and is not a socket: name another one with --socket")]
     NotASocket(PathBuf),
     /// The operating system refused.
     #[error("socket {0} cannot be made: {1}; check that its folder is there and the path is shorter than 100 bytes")]
@@ -84,9 +84,9 @@ impl axum::serve::Listener for Listener {
                 Ok((stream, address)) => match stream.peer_cred() {
                     Ok(peer) if may_connect(peer.uid(), self.own_uid) => return (stream, address),
                     Ok(peer) => {
-                        tracing::warn!(uid = peer.uid(), pid = peer.pid(), "a client that may not manage was turned away")
+                        tracing::warn!(uid = peer.uid(), pid = peer.pid(), "a client without permission was refused")
                     }
-                    Err(error) => tracing::warn!("a client without credentials was turned away: {error}"),
+                    Err(error) => tracing::warn!("a client without credentials was refused: {error}"),
                 },
                 Err(error) => {
                     tracing::error!("accepting a client: {error}");

@@ -67,7 +67,7 @@ pub(crate) async fn limit_time(request: Request, next: Next) -> Response {
         Ok(response) => response,
         Err(_) => {
             let message = format!("no answer within {} s", REQUEST_TIMEOUT.as_secs());
-            let next_action = "the change goes on: look at the object and the events, then repeat it if need be";
+            let next_action = "the change continues: check the object and the events, then repeat it if necessary";
             Refusal(ApiError::new(Code::Timeout, "request", message, next_action)).into_response()
         }
     }

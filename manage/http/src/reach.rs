@@ -23,11 +23,11 @@ pub(crate) async fn may_name(by: &Identity, engine: &Engine, disks: &[&str]) -> 
     }
     for disk in disks {
         if !engine.knows_disk(&DiskRef::new(disk)).await? {
-            let next = "'holdfast disk list' shows the disks; administrators may name files besides";
+            let next = "'holdfast disk list' lists the disks; only administrators may name other files";
             return Err(ApiError::new(
                 Code::NotFound,
                 format!("disk {disk}"),
-                format!("disk {disk} is none of this server"),
+                format!("disk {disk} is not known to this server"),
                 next,
             ));
         }

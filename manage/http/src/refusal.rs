@@ -1,5 +1,7 @@
 //! Errors as answers, and extractors whose failures are such answers.
 
+use std::error::Error as _;
+
 use axum::extract::rejection::{BytesRejection, PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::header::{CONTENT_LENGTH, RETRY_AFTER};
@@ -8,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use holdfast_access::Denied;
 use holdfast_api::{ApiError, Code, ErrorBody};
 use serde::de::DeserializeOwned;
+use serde_path_to_error::Segment;
 
 /// An error as an answer.
 pub(crate) struct Refusal(pub(crate) ApiError);
@@ -50,13 +53,21 @@ impl From<ApiError> for Refusal {
 
 impl From<PathRejection> for Refusal {
     fn from(rejection: PathRejection) -> Self {
-        Self(ApiError::invalid("path", rejection.body_text(), "see the API's document at /api/v1/openapi.json"))
+        malformed("path", rejection.body_text())
     }
 }
 
 impl From<QueryRejection> for Refusal {
     fn from(rejection: QueryRejection) -> Self {
-        Self(ApiError::invalid("query", rejection.body_text(), "see the API's document at /api/v1/openapi.json"))
+        let Refusal(refused) = malformed("query", rejection.body_text());
+        let (mut cause, mut field) = (rejection.source(), String::new());
+        while let Some(error) = cause {
+            if let Some(error) = error.downcast_ref::<serde_path_to_error::Error<serde::de::value::Error>>() {
+                field = field_of(error.path(), &error.inner().to_string());
+            }
+            cause = error.source();
+        }
+        Self(if field.is_empty() { refused } else { refused.at(&field) })
     }
 }
 
@@ -70,7 +81,7 @@ impl From<BytesRejection> for Refusal {
 }
 
 fn too_large() -> Refusal {
-    let message = format!("the body is larger than {} bytes, or than what is read of strangers", crate::BODY_BYTES);
+    let message = format!("the body is larger than {} bytes, or than what is accepted without a login", crate::BODY_BYTES);
     Refusal(ApiError::new(Code::TooLarge, "body", message, "send less"))
 }
 
@@ -87,11 +98,31 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
         }
         let bytes = axum::body::Bytes::from_request(request, state).await?;
         let bytes: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
-        let wrong = |error: serde_json::Error| {
-            Refusal(ApiError::invalid("body", error.to_string(), "see the API's document at /api/v1/openapi.json"))
-        };
-        serde_json::from_slice(bytes).map(Self).map_err(wrong)
+        let mut json = serde_json::Deserializer::from_slice(bytes);
+        let read = serde_path_to_error::deserialize(&mut json).map_err(|error| wrong_field(&error))?;
+        json.end().map_err(|error| malformed("body", error.to_string()))?;
+        Ok(Self(read))
     }
+}
+
+/// Refuses what is no request of its kind: where one field of it is to blame, at that field.
+fn wrong_field(error: &serde_path_to_error::Error<serde_json::Error>) -> Refusal {
+    let message = error.inner().to_string();
+    let field = if error.inner().is_data() { field_of(error.path(), &message) } else { String::new() };
+    let Refusal(refused) = malformed("body", message);
+    Refusal(if field.is_empty() { refused } else { refused.at(&field) })
+}
+
+/// The field at a path, with dots for those around it. One that is missing has no place of its own: the message names it, and the path
+/// the object that lacks it.
+fn field_of(path: &serde_path_to_error::Path, message: &str) -> String {
+    let around = path.iter().filter(|part| matches!(part, Segment::Map { .. })).map(Segment::to_string);
+    let missing = message.strip_prefix("missing field `").and_then(|rest| rest.split('`').next()).map(str::to_owned);
+    around.chain(missing).collect::<Vec<_>>().join(".")
+}
+
+fn malformed(object: &str, message: String) -> Refusal {
+    Refusal(ApiError::invalid(object, message, "see the API's document at /api/v1/openapi.json"))
 }
 
 /// Parameters in the path.
@@ -111,6 +142,6 @@ pub(crate) async fn no_such_path(uri: Uri) -> Refusal {
 
 pub(crate) async fn no_such_method(method: Method, uri: Uri) -> Response {
     let next_action = "see the API's document at /api/v1/openapi.json";
-    let error = ApiError::invalid(format!("path {}", uri.path()), format!("{method} is not for it"), next_action);
+    let error = ApiError::invalid(format!("path {}", uri.path()), format!("method {method} is not supported"), next_action);
     (StatusCode::METHOD_NOT_ALLOWED, axum::Json(ErrorBody { error })).into_response()
 }

@@ -176,6 +176,77 @@ async fn a_job_is_asked_for_steered_and_ended_over_the_socket() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_names_the_field_that_it_is_about() {
+    let rig = Rig::start().await;
+    let disks: Vec<String> = (1..=3).map(|number| format!("{}/d{number}", rig.folder.path().display())).collect();
+    for path in &disks {
+        rig.ask("POST", "/disks", json!({ "path": path, "size_bytes": 128 << 20 })).await;
+    }
+    rig.ask("POST", "/pools", json!({ "name": "tank", "disks": disks })).await;
+    rig.ask("POST", "/spaces", json!({ "name": "tank/vm", "layout": "mirror", "size_bytes": 16 << 20 })).await;
+    rig.ask("POST", "/exports", json!({ "space": "tank/vm" })).await;
+    let disk = format!("/disks/{}", disks[0].replace('/', "%2F"));
+    let space = |change: Value| {
+        let mut request = json!({ "name": "tank/x", "layout": "mirror", "size_bytes": 16 << 20 });
+        request.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        request
+    };
+    let cases = [
+        // What is no request of its kind.
+        ("POST", "/spaces", json!({ "name": "tank/x", "layout": "mirror" }), Some("size_bytes")),
+        ("POST", "/spaces", space(json!({ "layout": "raid" })), Some("layout")),
+        ("POST", "/spaces", space(json!({ "size_bytes": -1 })), Some("size_bytes")),
+        ("POST", "/spaces", space(json!({ "colour": "red" })), Some("colour")),
+        ("PATCH", "/exports/vm", json!({ "qos": { "max_iops": "many" } }), Some("qos.max_iops")),
+        ("GET", "/events?after=x", Value::Null, Some("after")),
+        ("POST", "/pools", json!([1]), None),
+        // What cannot be.
+        ("POST", "/disks", json!({ "path": "d9", "size_bytes": 128 << 20 }), Some("path")),
+        ("POST", "/disks", json!({ "path": "/nowhere/d9", "size_bytes": 5 }), Some("size_bytes")),
+        ("PATCH", disk.as_str(), json!({ "enclosure": "A" }), Some("slot")),
+        ("PATCH", disk.as_str(), json!({ "slot": 1 }), Some("enclosure")),
+        ("PATCH", disk.as_str(), json!({ "enclosure": "", "slot": 1 }), Some("enclosure")),
+        ("PATCH", disk.as_str(), json!({ "enclosure": "A", "slot": 99_999_999 }), Some("slot")),
+        ("POST", "/pools", json!({ "name": "a b", "disks": disks }), Some("name")),
+        ("POST", "/pools", json!({ "name": "other", "disks": [] }), Some("disks")),
+        ("POST", "/pools", json!({ "name": "other", "disks": ["/none"] }), Some("disks")),
+        ("POST", "/pools", json!({ "name": "other", "disks": disks }), Some("disks")),
+        ("POST", "/pools/tank/disks", json!({ "disks": ["/none"] }), Some("disks")),
+        ("PATCH", "/pools/tank", json!({ "alert_percents": [101] }), Some("alert_percents")),
+        ("PATCH", "/pools/tank", json!({ "grace_seconds": 5, "default_grace": true }), Some("grace_seconds")),
+        ("POST", "/spaces", space(json!({ "name": "tank" })), Some("name")),
+        ("POST", "/spaces", space(json!({ "name": "none/x" })), Some("name")),
+        ("POST", "/spaces", space(json!({ "size_bytes": 0 })), Some("size_bytes")),
+        ("POST", "/spaces", space(json!({ "size_bytes": 1_u64 << 33 })), Some("size_bytes")),
+        ("POST", "/spaces", space(json!({ "copies": 9 })), Some("copies")),
+        ("POST", "/spaces", space(json!({ "columns": 9 })), Some("columns")),
+        ("POST", "/spaces", space(json!({ "layout": "parity", "parity": 2 })), Some("layout")),
+        ("POST", "/spaces", space(json!({ "layout": "parity", "parity": 9 })), Some("parity")),
+        ("POST", "/spaces", space(json!({ "interleave_bytes": 5 })), Some("interleave_bytes")),
+        ("POST", "/spaces", space(json!({ "journal_bytes": 64 << 20 })), Some("journal_bytes")),
+        ("POST", "/spaces", space(json!({ "layout": "parity", "journal_bytes": 5 })), Some("journal_bytes")),
+        ("POST", "/spaces", space(json!({ "enclosure_aware": true })), Some("enclosure_aware")),
+        ("POST", "/spaces", space(json!({ "name": "tank/vm", "layout": "simple" })), Some("layout")),
+        ("POST", "/spaces/plan", space(json!({ "columns": 9 })), Some("columns")),
+        ("POST", "/spaces/tank/vm/grow", json!({ "size_bytes": 4096 }), Some("size_bytes")),
+        ("POST", "/spaces/tank/vm/convert", json!({ "columns": 9 }), Some("columns")),
+        ("PATCH", "/spaces/tank/vm", json!({ "journal_bytes": 64 << 20 }), Some("journal_bytes")),
+        ("PATCH", "/spaces/tank/vm", json!({ "qos": { "burst_iops": 5 } }), Some("qos.burst_iops")),
+        ("PATCH", "/exports/vm", json!({ "qos": { "max_bytes_per_second": 5 } }), Some("qos.max_bytes_per_second")),
+        ("POST", "/exports", json!({ "space": "tank" }), Some("space")),
+        ("POST", "/exports", json!({ "space": "tank/vm", "name": "a b" }), Some("name")),
+        ("POST", "/import", json!({ "disk_dirs": ["here"] }), Some("disk_dirs")),
+        ("GET", "/history?kind=server&seconds=0", Value::Null, Some("seconds")),
+    ];
+    for (method, path, body, field) in cases {
+        let (status, answer) = rig.ask(method, path, body.clone()).await;
+        assert!(status.is_client_error(), "{method} {path} {body}: {answer}");
+        assert_eq!(answer["error"]["field"].as_str(), field, "{method} {path} {body}: {answer}");
+    }
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn every_refusal_has_the_error_body() {
     let rig = Rig::start().await;
     let cases = [

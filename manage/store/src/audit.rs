@@ -1,7 +1,8 @@
 //! The audit log: who asked for which change, and what the object was before and after.
 //!
 //! Invariants: it holds the newest records within its limits of number and bytes; ids rise and are never given twice. What strangers
-//! or those who may do nothing else can have written takes a quarter each at most, so no flood of it pushes changes out.
+//! or those who may do nothing else can have written, and what the daemon writes itself, takes a quarter each at most, so no flood of it
+//! pushes changes out.
 
 use std::sync::PoisonError;
 
@@ -34,16 +35,20 @@ pub enum AuditShare {
     Own,
     /// Logins, and what was refused.
     Attempts,
+    /// What became of notifications.
+    Deliveries,
 }
 
 impl AuditShare {
-    const ALL: [Self; 3] = [Self::Changes, Self::Own, Self::Attempts];
+    const ALL: [Self; 4] = [Self::Changes, Self::Own, Self::Attempts, Self::Deliveries];
 
     /// How much of `limits` it may take.
     fn limits(self, limits: AuditLimits) -> AuditLimits {
         match self {
             Self::Changes => limits,
-            Self::Own | Self::Attempts => AuditLimits { records: (limits.records / 4).max(1), bytes: limits.bytes / 4 },
+            Self::Own | Self::Attempts | Self::Deliveries => {
+                AuditLimits { records: (limits.records / 4).max(1), bytes: limits.bytes / 4 }
+            }
         }
     }
 }

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Invariants: what a call answered is on the disk (write-ahead log, synced at each commit); a change is whole or not
-//! there at all; the file belongs to its owner alone (0600). It holds hashes of secrets, never secrets.
+//! there at all; the file belongs to its owner alone (0600). Of what accounts show it holds hashes; what the daemon itself
+//! has to show to other servers, such as the password of a mail server, it holds as it is.
 
 mod access;
 mod audit;
@@ -53,7 +54,7 @@ pub enum StoreError {
         reason: String,
     },
     /// A later version wrote it.
-    #[error("configuration store {0} was written by a later version (format {1}); next: run that version, or a later one")]
+    #[error("configuration store {0} was written by a later version (format {1}); next: run that version or a later one")]
     TooNew(PathBuf, i64),
 }
 

@@ -20,14 +20,16 @@ const shape = {
 /** Actions whose command has another name. */
 const SAME: Record<string, string> = { journal: 'set', limit: 'set' };
 
-const { disk, pool, space } = commands;
+const { disk, pool, settings, space } = commands;
 const shown = [
   disk.set("/dev/it's", { media: 'ssd', enclosure: 'shelf 1', slot: 4, usage: 'hot-spare' }),
   disk.evacuate('sda', pace),
   disk.retire('sda', true, pace),
   disk.retire('sda', false, pace),
+  disk.retire('sda', true, pace, true),
   disk.replace('sda', '/dev/sdb', true, pace),
   disk.replace('sda', null, false),
+  disk.replace('sda', null, true, pace, ['tank/vm', 'tank/db']),
   disk.remove('sda'),
   disk.locate('sda', true),
   disk.locate('sda', false),
@@ -35,6 +37,7 @@ const shown = [
   pool.add('tank', ['/dev/sda', '/dev/sdb'], true),
   pool.set('tank', { alert_percents: [70, 85], retire_policy: 'always', grace_seconds: 300 }),
   pool.set('tank', { alert_percents: [] }),
+  pool.set('tank', { default_alerts: true, default_grace: true }),
   pool.import('tank', ['/dev/disk/by-id', '/srv'], true),
   pool.import(null, [], false),
   pool.rebalance('tank', pace),
@@ -50,11 +53,13 @@ const shown = [
   space.destroy('tank/vm'),
   space.convert('tank/vm', { layout: 'parity', thin: true, discard_beyond: true, ...shape }),
   space.convert('tank/vm', { thin: false }),
+  settings.set({ host_name: 'nas', scrub_every_seconds: 604_800, repair_after_seconds: 0, alert_percents: [70, 85] }),
+  settings.set({ reset: ['host-name', 'scrub-every', 'repair-after', 'alerts'] }),
 ];
 
 test('every command has its sample', () => {
-  const wanted = [disk, pool, space].flatMap((group, at) =>
-    Object.keys(group).map((name) => `${['disk', 'pool', 'space'][at]} ${SAME[name] ?? name}`),
+  const wanted = [disk, pool, space, settings].flatMap((group, at) =>
+    Object.keys(group).map((name) => `${['disk', 'pool', 'space', 'settings'][at]} ${SAME[name] ?? name}`),
   );
   assert.deepEqual(
     wanted.filter((name) => !shown.some((command) => command.startsWith(`holdfast ${name} `) || command === `holdfast ${name}`)),

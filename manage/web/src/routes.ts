@@ -23,6 +23,7 @@ export const routes: readonly Route[] = [
   { path: '/exports', page: 'Exports', title: 'Exports', icon: 'export' },
   { path: '/jobs', page: 'Jobs', title: 'Jobs', icon: 'job' },
   { path: '/events', page: 'Events', title: 'Events', icon: 'event' },
+  { path: '/notifications', page: 'Notifications', title: 'Notifications', icon: 'bell' },
   { path: '/access', page: 'Access', title: 'Access', icon: 'access' },
   { path: '/settings', page: 'Settings', title: 'Settings', icon: 'settings' },
   { path: '/login', page: 'Login', title: 'Log in', open: true },

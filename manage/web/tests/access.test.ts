@@ -28,12 +28,16 @@ test('an account is made, lowered and deleted', { skip }, async () => {
   await page.getByRole('button', { name: 'Create an account' }).click();
   const making = page.getByRole('dialog', { name: 'Create an account' });
   await making.getByLabel('Name').fill('no good');
-  await making.getByLabel('Password').fill('short');
+  await making.getByLabel('Password', { exact: true }).fill('short');
   await making.getByRole('button', { name: 'Create account' }).click();
-  await making.getByText('10 characters at least.').waitFor();
+  await making.getByText('Use at least 10 characters.').waitFor();
   await making.locator('[name=name][aria-invalid=true]').waitFor();
   await making.getByLabel('Name').fill('kim');
-  await making.getByLabel('Password').fill(PASSWORD);
+  await making.getByLabel('Password', { exact: true }).fill(PASSWORD);
+  await making.getByLabel('Password again').fill(OTHER);
+  await making.getByRole('button', { name: 'Create account' }).click();
+  await making.getByText('The passwords differ.').waitFor();
+  await making.getByLabel('Password again').fill(PASSWORD);
   await making.getByLabel('Role').selectOption('operator');
   await making.getByRole('button', { name: 'Create account' }).click();
   await making.waitFor({ state: 'detached' });
@@ -50,7 +54,7 @@ test('an account is made, lowered and deleted', { skip }, async () => {
   await page.getByRole('menuitem', { name: 'Delete' }).click();
   const deleting = page.getByRole('dialog', { name: 'Delete account kim' });
   await deleting.getByRole('button', { name: 'Delete' }).click();
-  await deleting.getByText('Type kim to go on.').waitFor();
+  await deleting.getByText('Type kim to continue.').waitFor();
   await deleting.getByRole('textbox').fill('kim');
   await deleting.getByRole('button', { name: 'Delete' }).click();
   await row.waitFor({ state: 'detached' });
@@ -73,16 +77,16 @@ test('a token’s secret is shown once and works until it is deleted', { skip },
   await visit(page, '/access?tab=tokens', 'Access');
   await page.getByRole('button', { name: 'Create a token' }).click();
   const making = page.getByRole('dialog', { name: 'Create a token' });
-  await making.getByLabel('What it is for').fill('backup');
-  await making.getByLabel('Counts for so many days').fill('0');
+  await making.getByLabel('Name').fill('backup');
+  await making.getByLabel('Valid for days').fill('0');
   await making.getByRole('button', { name: 'Create token' }).click();
   await making.locator('[name=days][aria-invalid=true]').waitFor();
-  await making.getByLabel('Counts for so many days').fill('7');
+  await making.getByLabel('Valid for days').fill('7');
   await making.getByRole('button', { name: 'Create token' }).click();
   const made = page.getByRole('dialog', { name: 'Token backup' });
   const secret = await made.getByLabel('Secret').inputValue();
   assert.match(secret, /^hf_/);
-  await made.getByRole('button', { name: 'I have kept it' }).click();
+  await made.getByRole('button', { name: 'I have saved it' }).click();
   assert.equal(await statusWith(secret, '/disks'), 200);
   await page.reload();
   const row = page.getByRole('grid', { name: 'Tokens' }).getByRole('row', { name: /backup/ });
@@ -125,7 +129,7 @@ test('one’s own password is changed', { skip }, async () => {
   await page.getByRole('button', { name: 'Change password' }).click();
   const dialog = page.getByRole('dialog');
   const fill = async (current: string) => {
-    await dialog.getByLabel('Password so far').fill(current);
+    await dialog.getByLabel('Current password').fill(current);
     await dialog.getByLabel('New password', { exact: true }).fill(OTHER);
     await dialog.getByLabel('New password again').fill(OTHER);
     await dialog.getByRole('button', { name: 'Change password' }).click();

@@ -7,7 +7,7 @@ import * as commands from '../src/wizards/commands.ts';
 import { skip } from './support/scene.ts';
 import { BINARY } from './support/server.ts';
 
-const { account, chain, disk, job, nbd, pool, space, token } = commands;
+const { account, chain, disk, job, nbd, notify, pool, space, token } = commands;
 const GIB = 1024 ** 3;
 
 const shown = [
@@ -37,6 +37,34 @@ const shown = [
   account.delete('kim'),
   token.create('backup', 'viewer', ['disks', 'jobs'], '90'),
   token.delete('0123'),
+  notify.addChannel('ops', {
+    mail: {
+      server: 'mail.example.com',
+      port: 0,
+      security: 'tls',
+      user: 'nas',
+      password: 'x',
+      from: 'NAS <a@b.c>',
+      to: ['d@e.f', 'g@h.i'],
+    },
+  }),
+  notify.addChannel('hook', { webhook: { url: 'https://x/y', template: 'slack', secret: 'x', token: 'y' } }),
+  notify.setChannel('ops', { mail: { server: 'mail.example.com', port: 2525, user: 'nas', password: 'x', ca_certificate: '' } }),
+  notify.setChannel('ops', { mail: { server: 'mail.example.com', user: '' } }),
+  notify.setChannel('hook', { webhook: { template: 'ntfy', secret: '', token: '' } }),
+  notify.removeChannel('ops'),
+  notify.addRule('bad', {
+    channel: 'ops',
+    severity: 'warning',
+    objects: ['pool tank', 'disk'],
+    digest_seconds: 900,
+    quiet: '22:00-07:00',
+    errors_pass_quiet: false,
+  }),
+  notify.setRule('bad', { channel: 'ops', severity: 'error', objects: [], digest_seconds: 0, quiet: '' }),
+  notify.setRule('bad', { quiet: '22:00-07:00', errors_pass_quiet: true }),
+  notify.removeRule('bad'),
+  notify.test('ops'),
   'holdfast event list --follow',
   'holdfast audit',
   'holdfast backup /var/backups/holdfast.backup',

@@ -47,15 +47,15 @@ test('who is connected to an export is seen while they are', { skip }, async () 
   } finally {
     busy.kill();
   }
-  await page.getByText('Nobody is connected.').waitFor();
+  await page.getByText('No client is connected.').waitFor();
   await page.getByRole('button', { name: 'Limits' }).click();
   const dialog = page.getByRole('dialog', { name: 'Limits of vm' });
-  await dialog.getByLabel('I/Os a second, at most').fill('many');
+  await dialog.getByLabel('Maximum IOPS').fill('many');
   await dialog.getByRole('button', { name: 'Set limits' }).click();
   await dialog.locator('[name=max_iops][aria-invalid=true]').waitFor();
-  await dialog.getByLabel('I/Os a second, at most').fill('2000');
+  await dialog.getByLabel('Maximum IOPS').fill('2000');
   await dialog.getByRole('button', { name: 'Set limits' }).click();
-  await page.getByText('2,000 I/Os a second at most').waitFor();
+  await page.getByText('at most 2,000 IOPS').waitFor();
   const [vm] = (await server.get<{ name: string; qos: { max_iops: number } }[]>('/exports')).filter((one) => one.name === 'vm');
   assert.equal(vm?.qos.max_iops, 2000);
 });
@@ -66,13 +66,13 @@ test('a conversion is started, slowed down, paused and cancelled', { skip }, asy
   await page.getByRole('button', { name: /^Convert/ }).click();
   const dialog = page.getByRole('dialog');
   await dialog.getByLabel('Layout').selectOption({ label: 'Single parity' });
-  await dialog.getByLabel('Bytes a second, at most').fill('1MiB');
+  await dialog.getByLabel('Maximum bytes per second').fill('1MiB');
   await dialog.getByRole('button', { name: 'Convert', exact: true }).click();
   await dialog.waitFor({ state: 'detached' });
   await visit(page, '/jobs', 'Jobs');
   const card = page.getByRole('article', { name: 'Convert of tank/db' });
   await card.getByText('Running').waitFor();
-  await card.getByLabel('Bytes a second, at most').fill('2MiB');
+  await card.getByLabel('Maximum bytes per second').fill('2MiB');
   await card.getByRole('button', { name: 'Set cap' }).click();
   await card.getByLabel('Priority').selectOption('low');
   await card.getByText('holdfast job set', { exact: false }).waitFor({ state: 'attached' });
@@ -86,6 +86,9 @@ test('a conversion is started, slowed down, paused and cancelled', { skip }, asy
   assert.equal(job?.cap_bytes_per_second, sizeOf('2MiB'));
   assert.equal(job?.priority, 'low');
   await card.getByRole('button', { name: 'Cancel' }).click();
+  const sure = page.getByRole('dialog', { name: 'Cancel the conversion of tank/db' });
+  await sure.getByText('Protection afterwards').waitFor();
+  await sure.getByRole('button', { name: 'Cancel the conversion' }).click();
   await card.waitFor({ state: 'detached' });
   const row = page.getByRole('grid', { name: 'All jobs' }).getByRole('row', { name: new RegExp(`${job?.id} Convert`) });
   await row.getByText('Cancelled').waitFor();
@@ -123,14 +126,14 @@ test('a rebuild is watched to its end', { skip }, async () => {
   await page.getByText('Degraded').first().waitFor();
   await page.getByRole('button', { name: /^Repair/ }).click();
   const dialog = page.getByRole('dialog');
-  await dialog.getByLabel('Bytes a second, at most').fill('4MiB');
+  await dialog.getByLabel('Maximum bytes per second').fill('4MiB');
   await dialog.getByRole('button', { name: 'Repair', exact: true }).click();
   await dialog.waitFor({ state: 'detached' });
   await visit(page, '/jobs', 'Jobs');
   const card = page.getByRole('article', { name: 'Repair of tank/vm' });
   const progress = card.getByRole('progressbar');
   await page.waitForFunction((bar) => Number(bar?.getAttribute('aria-valuenow')) > 0, await progress.elementHandle());
-  await card.getByLabel('Bytes a second, at most').fill('');
+  await card.getByLabel('Maximum bytes per second').fill('');
   await card.getByRole('button', { name: 'Set cap' }).click();
   const row = page.getByRole('grid', { name: 'All jobs' }).getByRole('row', { name: /Repair/ });
   await row.getByText('Done').waitFor();

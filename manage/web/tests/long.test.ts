@@ -50,7 +50,7 @@ test('many disks are a few rows in the wizard too', { skip }, async () => {
   const wizard = page.getByRole('dialog');
   const rows = wizard.getByRole('grid').locator('tbody tr[data-at]');
   await rows.first().waitFor();
-  await wizard.getByText(`What ${DISKS - 4} disks for data would give`).waitFor();
+  await wizard.getByText(`Capacity of ${DISKS - 4} data disks`).waitFor();
   assert.ok((await rows.count()) < MOST_ROWS);
 });
 

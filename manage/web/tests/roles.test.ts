@@ -9,7 +9,8 @@ import { PASSWORD, sizeOf } from './support/server.ts';
 const on = scene(5, 1, (server) => mirrored(server, 'vm', sizeOf('64MiB')));
 
 /** Buttons that change nothing of the server: they sort, filter, copy, close, or are about one's own account. */
-const HARMLESS = /^(Navigation|Theme|Account .*|Copy the command|Close|Change password|Create a token|Draw it|Actions( of .*)?)$/;
+const HARMLESS =
+  /^(Navigation|Theme|Account .*|Copy the command|Close|Change password|Create a token|Show the map|Actions( of .*)?)$/;
 
 async function enabledActions(page: Page): Promise<string[]> {
   const buttons = await page.locator('main button:enabled:not(th button)').all();
@@ -46,6 +47,8 @@ const PAGES: [string, string][] = [
   ['/exports?export=vm', 'Exports'],
   ['/jobs', 'Jobs'],
   ['/events', 'Events'],
+  ['/notifications', 'Notifications'],
+  ['/notifications?tab=rules', 'Notifications'],
   ['/settings', 'Settings'],
 ];
 
@@ -79,6 +82,8 @@ const CHANGES: [string, string, unknown, 'operator' | 'administrator'][] = [
   ['GET', '/accounts', null, 'administrator'],
   ['POST', '/accounts', { name: 'x', password: PASSWORD, role: 'viewer' }, 'administrator'],
   ['GET', '/audit', null, 'administrator'],
+  ['POST', '/notifications/channels', { name: 'x', webhook: { url: 'http://127.0.0.1/' } }, 'administrator'],
+  ['POST', '/notifications/rules', { name: 'x', channel: 'y' }, 'administrator'],
   ['POST', '/spaces', { name: 'tank/x', layout: 'simple', size_bytes: 4096 }, 'operator'],
   ['POST', '/exports', { space: 'tank/vm', name: 'x' }, 'operator'],
   ['DELETE', '/exports/vm', null, 'operator'],

@@ -54,21 +54,21 @@ test('the link of the first start makes the first account', { skip }, async () =
   assert.equal(new URL(page.url()).hash, '', 'the token stays in the address');
   await atField('Password').fill('short');
   await atField('Password again').fill('other');
-  await page.getByRole('button', { name: 'Create the account' }).click();
+  await page.getByRole('button', { name: 'Create account' }).click();
   assert.ok(await invalid('Password'));
   assert.match(await said('Password'), /10 characters/);
   assert.match(await said('Password again'), /differ/);
   await atField('Password').fill(PASSWORD);
   await atField('Password again').fill(PASSWORD);
-  await page.getByRole('button', { name: 'Create the account' }).click();
+  await page.getByRole('button', { name: 'Create account' }).click();
   await page.getByRole('heading', { name: 'Welcome' }).waitFor();
 });
 
 test('an empty server shows its disks and what each layout would give', { skip }, async () => {
   await page.getByText('5 disks', { exact: true }).waitFor();
-  const table = page.getByRole('table', { name: 'What 5 disks would give in each layout' });
+  const table = page.getByRole('table', { name: 'Capacity of 5 disks in each layout' });
   for (const layout of ['Simple', 'Two-way mirror', 'Three-way mirror', 'Single parity', 'Dual parity']) {
-    const row = table.getByRole('row', { name: layout });
+    const row = table.getByRole('row', { name: layout }).first();
     assert.match((await row.textContent()) ?? '', /[MG]iB/, layout);
   }
 });
@@ -78,12 +78,12 @@ test('the pool wizard says what is wrong at the field, then makes the pool', { s
   const wizard = dialog('Create a pool');
   await wizard.getByRole('checkbox', { name: server.disk(1) }).waitFor();
   await atField('Name').fill('ta nk');
-  await wizard.getByRole('checkbox', { name: 'All that are free' }).uncheck();
+  await wizard.getByRole('checkbox', { name: 'Select all' }).uncheck();
   await wizard.getByRole('button', { name: 'Create pool' }).click();
-  assert.match(await said('Name'), /cannot be in a name/);
-  assert.ok(await wizard.getByText('Choose at least one disk.').isVisible());
+  assert.match(await said('Name'), /is not allowed/);
+  assert.ok(await wizard.getByText('Select at least one disk.').isVisible());
   await atField('Name').fill('tank');
-  await wizard.getByRole('checkbox', { name: 'All that are free' }).check();
+  await wizard.getByRole('checkbox', { name: 'Select all' }).check();
   await wizard.getByLabel(`Usage of ${server.disk(5)}`).selectOption('hot-spare');
   const command = await wizard.getByLabel('Command that does the same').textContent();
   assert.match(
@@ -103,15 +103,15 @@ test('a disk that carries something is taken only on the word that it may be los
   await page.goto('/pools');
   await page.getByRole('button', { name: 'Create a pool…' }).click();
   const wizard = dialog('Create a pool');
-  await wizard.getByText('1 disk that cannot be pooled as it is').click();
-  await wizard.getByText(/carries a partition table \(dos\)/).waitFor();
-  await wizard.getByRole('checkbox', { name: `Take ${server.disk(6)} all the same` }).check();
+  await wizard.getByText('1 disk is in use or not empty').click();
+  await wizard.getByText(/holds a partition table \(dos\)/).waitFor();
+  await wizard.getByRole('checkbox', { name: `Use ${server.disk(6)} anyway` }).check();
   await atField('Name').fill('scratch');
-  await wizard.getByText(/partition table \(dos\); that is lost/).waitFor();
+  await wizard.getByText(/partition table \(dos\); it is lost/).waitFor();
   await wizard.getByRole('button', { name: 'Create pool' }).click();
-  assert.match(await said('What these disks carry may be lost'), /Say that it may be lost/);
+  assert.match(await said('The data on these disks may be lost'), /Confirm that the data may be lost/);
   assert.equal((await server.get<unknown[]>('/pools')).length, 1, 'the pool was made all the same');
-  await atField('What these disks carry may be lost').check();
+  await atField('The data on these disks may be lost').check();
   await wizard.getByRole('button', { name: 'Create pool' }).click();
   await page.getByRole('heading', { level: 1, name: 'scratch' }).waitFor();
   await page.goto('/pools/tank');
@@ -124,7 +124,7 @@ test('the space wizard previews, stays open where it is refused, and makes the s
   await preview.getByText('1 lost disk').first().waitFor();
   await atField('Size').fill('much');
   await wizard.getByRole('button', { name: 'Create space' }).click();
-  assert.match(await said('Size'), /no size/);
+  assert.match(await said('Size'), /not a size/);
   await atField('Size').fill('2GiB');
   await preview.getByText('Does not fit', { exact: true }).waitFor();
   await wizard.getByRole('button', { name: 'Create space' }).click();

@@ -115,7 +115,7 @@ pub(crate) enum Broken {
     Io(#[from] io::Error),
     #[error("the stream of requests is out of step: {0}")]
     Wire(#[from] WireError),
-    #[error("a payload of {0} bytes was announced")]
+    #[error("the client announced a payload of {0} bytes")]
     TooLong(u64),
 }
 

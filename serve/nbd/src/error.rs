@@ -6,22 +6,22 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 pub enum NbdError {
     /// The name is taken.
-    #[error("export '{0}' exists already; take it away first or choose another name")]
+    #[error("export '{0}' already exists; remove it first or choose another name")]
     Exists(String),
     /// There is none of that name.
-    #[error("there is no export '{0}'; list the exports to see which there are")]
+    #[error("there is no export '{0}'; list the exports to see their names")]
     Unknown(String),
     /// The protocol cannot carry the name.
     #[error("'{0}' cannot be the name of an export: names have 1 to 4096 bytes and no NUL")]
     Name(String),
     /// An address is not of a known form.
-    #[error("'{0}' is no address of an NBD server; write unix:PATH or tcp:HOST:PORT")]
+    #[error("'{0}' is not an NBD address; write unix:PATH or tcp:HOST:PORT")]
     Address(String),
     /// No address, or no reactor.
     #[error("an NBD server needs at least one {0}")]
     Nothing(&'static str),
     /// The address cannot be used.
-    #[error("NBD cannot listen on {address}: {source}; free the address or choose another")]
+    #[error("NBD: {source}; free the address or choose another")]
     Listen {
         /// The address as it was asked for.
         address: String,

@@ -5,10 +5,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use holdfast_device::{Geometry, Target, TargetInfo};
+use holdfast_device::{Exclusion, Geometry, Lane, Target, TargetInfo};
 
 use crate::NbdError;
-use crate::exclusion::{Exclusion, Lane};
 use crate::negotiate::{Catalogue, Described};
 use crate::protocol::constants::{MAX_PAYLOAD_BYTES, MAX_TEXT_BYTES};
 use crate::signal::Signal;
@@ -26,7 +25,6 @@ pub struct ExportStatus {
 pub(crate) struct Export {
     name: String,
     target: Arc<dyn Target>,
-    exclusion: Exclusion,
     users: Mutex<Users>,
     unused: Arc<Signal>,
 }
@@ -42,8 +40,8 @@ impl Export {
         &*self.target
     }
 
-    pub(crate) fn exclusion(&self) -> &Exclusion {
-        &self.exclusion
+    pub(crate) fn exclusion(&self) -> &Arc<Exclusion> {
+        self.target.exclusion()
     }
 
     fn users(&self) -> MutexGuard<'_, Users> {
@@ -83,7 +81,7 @@ impl Chosen {
             users.connections.push(connection.clone());
         }
         connection.set_export(&export.name);
-        let lane = export.exclusion.open_lane();
+        let lane = export.exclusion().open_lane();
         Some(Attachment { export, geometry, read_only, connection, lane })
     }
 }
@@ -109,7 +107,7 @@ impl Attachment {
 
 impl Drop for Attachment {
     fn drop(&mut self) {
-        self.export.exclusion.close_lane(&self.lane);
+        self.export.exclusion().close_lane(&self.lane);
         let mut users = self.export.users();
         users.connections.retain(|other| !Arc::ptr_eq(other, &self.connection));
         if users.removed && users.connections.is_empty() {
@@ -142,13 +140,7 @@ impl Exports {
         if by_name.contains_key(name) {
             return Err(NbdError::Exists(name.to_owned()));
         }
-        let export = Export {
-            name: name.to_owned(),
-            target,
-            exclusion: Exclusion::default(),
-            users: Mutex::default(),
-            unused: Arc::default(),
-        };
+        let export = Export { name: name.to_owned(), target, users: Mutex::default(), unused: Arc::default() };
         by_name.insert(name.to_owned(), Arc::new(export));
         Ok(())
     }

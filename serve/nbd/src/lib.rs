@@ -1,12 +1,12 @@
 //! The NBD protocol server, newstyle and complete, over unix sockets, TCP and TLS.
 //!
-//! It serves any [`Target`](holdfast_device::Target) by name, and knows nothing of what stands behind it.
+//! It serves any [`Target`](holdfast_device::Target) by name, and knows nothing of what stands behind it. Parts of blocks
+//! are read, changed and written back under the target's [`Exclusion`](holdfast_device::Exclusion).
 //!
 //! ```text
 //!   server ─▶ session ─▶ negotiate            which export, in which style            (no I/O)
 //!                 │         └─ exports        the table of targets
 //!                 └────▶ connection ─▶ serve  requests in flight, replies in batches
-//!                           │  └─ exclusion   parts of blocks against whole ones
 //!                           ├─ inbound        bytes to requests                       (no I/O)
 //!                           ├─ outbound       replies to bytes                        (no I/O)
 //!                           └─ transport      plain or TLS
@@ -22,7 +22,6 @@
 
 mod connection;
 mod error;
-mod exclusion;
 mod exports;
 pub mod inbound;
 pub mod negotiate;

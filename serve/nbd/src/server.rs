@@ -164,7 +164,7 @@ impl Acceptor {
         let Ok(peer) = stream.peer() else { return };
         let limit = rules.settings.connections;
         let Some(admission) = self.registry.admit(peer.to_string(), limit) else {
-            tracing::warn!(%peer, limit, "an NBD connection was refused: there are as many as the settings allow");
+            tracing::warn!(%peer, limit, "an NBD connection was refused: the maximum number of connections is reached");
             return;
         };
         let number = self.next.fetch_add(1, Ordering::Relaxed);

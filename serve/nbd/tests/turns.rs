@@ -5,7 +5,7 @@ mod support;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use holdfast_device::{Durability, Extent, Io, IoBuf, IoSlice, Target, TargetInfo};
+use holdfast_device::{Durability, Exclusion, Extent, Io, IoBuf, IoSlice, Target, TargetInfo};
 use holdfast_nbd::protocol::ReplyStyle;
 use holdfast_nbd::protocol::constants::*;
 use support::client::Client;
@@ -48,6 +48,10 @@ impl Crowded {
 impl Target for Crowded {
     fn info(&self) -> TargetInfo {
         self.memory.info()
+    }
+
+    fn exclusion(&self) -> &Arc<Exclusion> {
+        self.memory.exclusion()
     }
 
     fn read(&self, _offset: u64, _buf: IoBuf) -> Io<IoBuf> {

@@ -48,6 +48,27 @@ fn a_disk_that_was_away_is_brought_in_step_before_it_is_believed() {
 }
 
 #[test]
+fn the_job_that_mends_a_loss_stands_in_its_cause() {
+    let scene = Scene::new();
+    let daemon = Daemon::start(&scene);
+    let disks = daemon.pool(&scene, "tank", 6, "256MiB");
+    let uri = daemon.space("tank/vm", &["--layout", "mirror", "--size", "64MiB", "--columns", "2"]);
+    let image = scene.path("image");
+    std::fs::write(&image, bytes(3, 64 << 20)).expect("an image can be written");
+    run("nbdcopy", &["--flush", &image, &uri]).succeeded();
+    let map = daemon.json(&["space", "map", "tank/vm"]).to_string();
+    let used = disks.iter().find(|disk| map.contains(disk.as_str())).expect("a disk in use");
+    pull(&daemon, "tank", used);
+    let replaced = daemon.json(&["disk", "replace", used, "--cap", "1MiB"]);
+    let status = daemon.json(&["status"]);
+    // What the rebuild still has to write is a cause of its own.
+    let causes = status["causes"].as_array().expect("a list");
+    let lost = causes.iter().find(|cause| cause["kind"] == "disk-lost").unwrap_or_else(|| panic!("it is lost still: {status}"));
+    assert_eq!(lost["jobs"], serde_json::json!([replaced["job"]["id"]]), "{lost}");
+    assert!(lost["repair_at"].is_null() && lost["no_repair"].is_null(), "what is under way is not announced: {lost}");
+}
+
+#[test]
 fn a_disk_that_comes_back_under_load_disturbs_nobody() {
     let scene = Scene::new();
     let daemon = Daemon::start(&scene);

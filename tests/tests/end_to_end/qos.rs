@@ -32,10 +32,10 @@ fn a_cap_is_held_and_remembered() {
 fn limits_that_make_no_sense_change_nothing() {
     let two = Two::default();
     for (arguments, word) in [
-        (&["space", "set", "tank/polite", "--burst-iops", "5"][..], "beyond a maximum"),
+        (&["space", "set", "tank/polite", "--burst-iops", "5"][..], "needs a maximum"),
         (&["space", "set", "tank/polite", "--max-bandwidth", "100"], "less than one I/O"),
         (&["space", "set", "tank/polite", "--min-iops", "50", "--max-iops", "10"], "above the maximum"),
-        (&["nbd", "set", "polite", "--burst-bandwidth", "1MiB"], "beyond a maximum"),
+        (&["nbd", "set", "polite", "--burst-bandwidth", "1MiB"], "needs a maximum"),
         (&["nbd", "set", "none", "--max-iops", "1"], "none"),
     ] {
         let refused = two.daemon.cli(arguments).refused();

@@ -10,7 +10,7 @@ use std::sync::Mutex;
 
 use super::BLOCK_BYTES;
 use super::access::{self, AccessMode};
-use super::sysfs::{self, BlockDirectory};
+use super::sysfs::{self, BlockDirectory, EnclosureSlot};
 
 /// What a path stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +33,8 @@ pub struct Probe {
     pub serial: Option<String>,
     /// Vendor and model of the disk.
     pub model: Option<String>,
+    /// Where it sits, if its enclosure tells.
+    pub slot: Option<EnclosureSlot>,
     /// A block device, else a regular file.
     pub is_block_device: bool,
     /// How it would be accessed.
@@ -85,6 +87,7 @@ pub fn probe(path: impl AsRef<Path>) -> io::Result<Probe> {
         discard: traits.discard,
         serial: directory.as_ref().and_then(BlockDirectory::serial),
         model: directory.as_ref().and_then(BlockDirectory::model),
+        slot: directory.as_ref().and_then(BlockDirectory::slot),
         is_block_device,
         mode,
         in_use_by,
@@ -108,7 +111,7 @@ pub fn create(path: impl AsRef<Path>, size: u64) -> io::Result<()> {
     let path = path.as_ref();
     let explain = |error: io::Error| io::Error::new(error.kind(), format!("cannot create {}: {error}", path.display()));
     if size == 0 || !size.is_multiple_of(BLOCK_BYTES) {
-        let text = format!("a disk has a positive number of whole 4 KiB, not {size} bytes");
+        let text = format!("the size of a disk is a multiple of 4 KiB, not {size} bytes");
         return Err(explain(io::Error::new(io::ErrorKind::InvalidInput, text)));
     }
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(explain)?;

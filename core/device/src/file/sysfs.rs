@@ -6,6 +6,15 @@ use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+/// A slot of an enclosure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EnclosureSlot {
+    /// The enclosure: its maker, model and id.
+    pub enclosure: String,
+    /// The number of the slot.
+    pub slot: u32,
+}
+
 /// A block device's directory in `/sys`, and that of the whole disk that it is part of.
 pub(super) struct BlockDirectory {
     own: PathBuf,
@@ -66,6 +75,20 @@ impl BlockDirectory {
             .or_else(|| page_80(&fs::read(self.disk.join("device/vpd_pg80")).ok()?))
             .or_else(|| text(self.disk.join("dm/uuid")))
             .or_else(|| self.udev("ID_SERIAL_SHORT"))
+    }
+
+    /// The slot that the disk sits in, as its enclosure (SES-3) tells the kernel: named by maker, model and id of the enclosure.
+    pub(super) fn slot(&self) -> Option<EnclosureSlot> {
+        let device = self.disk.join("device");
+        let link = names(&device).into_iter().find(|name| name.starts_with("enclosure_device:"))?;
+        let component = fs::canonicalize(device.join(link)).ok()?;
+        let slot = text(component.join("slot"))?.parse().ok()?;
+        let enclosure = component.parent()?;
+        let maker = ["device/vendor", "device/model"].map(|name| text(enclosure.join(name)));
+        let id = text(enclosure.join("id")).or_else(|| Some(enclosure.file_name()?.to_string_lossy().into_owned()))?;
+        let id = id.trim_start_matches("0x").to_owned();
+        let words: Vec<String> = maker.into_iter().flatten().chain([id]).collect();
+        Some(EnclosureSlot { enclosure: words.join(" "), slot })
     }
 
     fn udev(&self, key: &str) -> Option<String> {
@@ -142,6 +165,27 @@ mod tests {
         assert_eq!(page_80(b"\0\x80\0\x09  AB12"), None);
         assert_eq!(page_80(b"\0\x80"), None);
         assert_eq!(page_80(b"\0\x80\0\x02  "), None);
+    }
+
+    /// A disk in a tree as `/sys` has it: the enclosure knows the disk, and the disk the component that holds it.
+    #[test]
+    fn a_slot_is_what_the_enclosure_tells() {
+        let root = tempfile::tempdir().unwrap();
+        let (enclosure, disk) = (root.path().join("enclosure/6:0:12:0"), root.path().join("block/sdc"));
+        let component = enclosure.join("Slot 03");
+        for folder in [&component, &enclosure.join("device"), &disk.join("device")] {
+            fs::create_dir_all(folder).unwrap();
+        }
+        let directory = BlockDirectory { own: disk.clone(), disk: disk.clone() };
+        assert_eq!(directory.slot(), None);
+        std::os::unix::fs::symlink(&component, disk.join("device/enclosure_device:Slot 03")).unwrap();
+        assert_eq!(directory.slot(), None, "a component without a number");
+        fs::write(component.join("slot"), "3\n").unwrap();
+        assert_eq!(directory.slot(), Some(EnclosureSlot { enclosure: "6:0:12:0".into(), slot: 3 }));
+        fs::write(enclosure.join("id"), "0x500605b0000272b7\n").unwrap();
+        fs::write(enclosure.join("device/vendor"), "ACME    \n").unwrap();
+        fs::write(enclosure.join("device/model"), "JBOD-24         \n").unwrap();
+        assert_eq!(directory.slot(), Some(EnclosureSlot { enclosure: "ACME JBOD-24 500605b0000272b7".into(), slot: 3 }));
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! Invariant: a newer change of a sector is never overwritten by an older one. A power cut drops, keeps or tears each
 //! change that is not sure, and what is kept is applied in order; while there are no changes the view is empty.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
 use holdfast_model::BLOCK_BYTES;
@@ -271,6 +271,26 @@ impl Content {
             self.view.remove(&block);
         }
         self.write_durable(offset, data);
+    }
+
+    /// What a read sees of every block that was ever written.
+    pub(super) fn image(&self) -> BTreeMap<u64, Vec<u8>> {
+        let written = |(block, content): (&u64, &Block)| (!matches!(content, Block::Unwritten)).then_some(*block);
+        let blocks: BTreeSet<u64> = self.durable.iter().chain(&self.view).filter_map(written).collect();
+        let read = |block: u64| {
+            let mut bytes = vec![0; BLOCK];
+            self.read(block * BLOCK_BYTES, &mut bytes);
+            (block, bytes)
+        };
+        blocks.into_iter().map(read).collect()
+    }
+
+    /// Makes the medium what an image says, behind everybody's back.
+    pub(super) fn set_back(&mut self, image: &BTreeMap<u64, Vec<u8>>) {
+        self.changes.clear();
+        self.view.clear();
+        (self.unsure, self.cached_bytes) = (0, 0);
+        self.durable = image.iter().map(|(block, bytes)| (*block, Block::of(bytes))).collect();
     }
 
     /// Bytes that are not durable yet.

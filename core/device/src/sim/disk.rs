@@ -1,5 +1,6 @@
 //! Simulated disks and the faults that a test places on them.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -98,6 +99,9 @@ pub struct SimDisk {
     index: u32,
     spec: SimDiskSpec,
 }
+
+/// What a disk held at some time, by block.
+pub struct SimImage(BTreeMap<u64, Vec<u8>>);
 
 impl SimDisk {
     /// A new disk in the world of `sim`.
@@ -223,6 +227,16 @@ impl SimDisk {
     /// first.
     pub fn poke(&self, offset: u64, data: &[u8]) {
         self.with(|engine, _| engine.content.poke(offset, data));
+    }
+
+    /// All that a read would see now, to set the disk back to later.
+    pub fn image(&self) -> SimImage {
+        SimImage(self.with(|engine, _| engine.content.image()))
+    }
+
+    /// Makes the disk what it was when an image was taken, as if it had been put back on it.
+    pub fn set_back(&self, image: &SimImage) {
+        self.with(|engine, _| engine.content.set_back(&image.0));
     }
 
     /// Enlarges the disk to `size_bytes`; it never shrinks.

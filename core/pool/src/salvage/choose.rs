@@ -147,7 +147,7 @@ pub fn choose(slabs: Vec<(u16, Slab)>) -> Chosen {
             Some((other, _)) => ((uuid, slabs), Some(other)),
             None => ((uuid, slabs), None),
         };
-        doubts.extend(dropped.map(|uuid| format!("space {uuid} has the number {number} of another one and is passed over")));
+        doubts.extend(dropped.map(|uuid| format!("space {uuid} has the number {number} of another space and is ignored")));
         by_number.insert(number, kept);
     }
     let mut spaces: Vec<ChosenSpace> = by_number.into_values().map(|(_, slabs)| ChosenSpace::of(slabs)).collect();
@@ -211,7 +211,7 @@ impl ChosenSpace {
         let sizes = || slabs.iter().map(|(_, slab)| slab.facts.space_bytes);
         let (least, size_bytes) = (sizes().min().unwrap_or(0), sizes().max().unwrap_or(0));
         if least != size_bytes {
-            doubts.push(format!("headers tell sizes from {least} to {size_bytes} bytes; the largest is taken"));
+            doubts.push(format!("headers record sizes from {least} to {size_bytes} bytes; the largest is used"));
         }
         let total = slabs.len();
         let mut rows: BTreeMap<u32, BTreeMap<u64, ChosenRow>> = BTreeMap::new();
@@ -237,7 +237,7 @@ impl ChosenSpace {
         }
         let kept: usize = rows.values().flat_map(BTreeMap::values).map(|row| row.found().count()).sum();
         if odd > 0 {
-            doubts.push(format!("{odd} of {total} headers contradict others of their row, {kept} slabs are left"));
+            doubts.push(format!("{odd} of {total} headers contradict others of their row; {kept} slabs remain"));
         }
         let journals = rows.split_off(&JOURNAL_CHUNK);
         let mut space = Self {
@@ -265,7 +265,7 @@ impl ChosenSpace {
         }
         if older > 0 {
             space.doubts.push(format!(
-                "of {older} chunks whole rows are left that do not count: they were moved or given back, or about to be"
+                "{older} chunks also have older complete rows, which are ignored: they were moved or freed, or about to be"
             ));
         }
         let (journal, span) = newest_journal(journals);
@@ -300,12 +300,12 @@ impl ChosenSpace {
         }
         if self.span.is_none() && matches!(self.journal, Some(JournalFound::Complete | JournalFound::Degraded)) {
             self.doubts.push(
-                "its journal was made by an earlier version, whose headers do not tell how many rows it had: were any lost at its ends, so are writes"
+                "its journal was created by an earlier version, whose headers do not record the number of rows: if rows at its ends are lost, so are writes"
                     .into(),
             );
         }
         if self.journal == Some(JournalFound::Lost) {
-            self.doubts.push("its journal is lost: writes that had not come to their place are lost with it".into());
+            self.doubts.push("its journal is lost, and with it all writes that were not in place yet".into());
         }
         let differing =
             |row: &&ChosenRow| !keeps_parity(row) && row.shape.needed() == 1 && row.found().any(|slab| slab.dirty > 0);
@@ -313,24 +313,23 @@ impl ChosenSpace {
         let dirty = self.rows.range(..JOURNAL_CHUNK).map(|(_, row)| row).filter(mirrored).filter(differing).count();
         if dirty > 0 {
             self.doubts.push(format!(
-                "{dirty} chunks have regions in which copies may differ: they were being written to, or a copy missed writes that only the lost metadata told of"
+                "{dirty} chunks have regions in which copies may differ: they were being written, or a copy missed writes that only the lost metadata recorded"
             ));
         }
         let parted = self.rows.values().filter(|row| row.parted).count();
         if parted > 0 {
-            self.doubts.push(format!(
-                "slabs of newer rows lie in {parted} chunks: they may have been given back, and their data be old"
-            ));
+            self.doubts
+                .push(format!("{parted} chunks have slabs of newer rows: they may have been freed, and their data may be old"));
         }
         let uneven = self.rows.values().filter(|row| row.uneven && row.served() != Served::Not).count();
         if uneven > 0 {
             self.doubts.push(format!(
-                "{uneven} chunks have too few slabs with the newest maps, and are read with slabs that are one or two behind: a crash leaves that, or a slab that was away"
+                "{uneven} chunks have too few slabs with the newest maps and are read with slabs that are one or two versions behind, after a crash or because a disk was missing"
             ));
         }
         let stale = self.rows.values().flat_map(ChosenRow::found).filter(|slab| slab.stale).count();
         if stale > 0 {
-            self.doubts.push(format!("{stale} slabs are behind the others of their rows and are not read"));
+            self.doubts.push(format!("{stale} slabs are older than the others of their rows and are not read"));
         }
     }
 
@@ -431,6 +430,6 @@ fn newest_journal(journals: BTreeMap<u32, BTreeMap<u64, ChosenRow>>) -> (BTreeMa
 impl ChosenRow {
     pub fn record(&self, place: impl FnMut(usize) -> crate::config::SlabPlace) -> RowRecord {
         let slabs = (0..self.slabs.len()).map(place).collect();
-        RowRecord { id: self.id, shape: self.shape, slab_units: self.units, slabs }
+        RowRecord { id: self.id, shape: self.shape, slab_units: self.units, begun: false, slabs }
     }
 }

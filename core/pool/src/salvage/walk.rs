@@ -139,7 +139,7 @@ fn open(block: &[u8], offset: u64, known: &mut Known) -> Option<(Slab, u64)> {
     let frame = header.frame;
     let slab = SlabHeader::read(payload).ok()?;
     let own = frame.kind == Kind::SlabHeader && frame.offset == offset && frame.position.generation == slab.row;
-    let row = RowRecord { id: slab.row, shape: slab.shape, slab_units: slab.slab_units, slabs: Box::default() };
+    let row = RowRecord { id: slab.row, shape: slab.shape, slab_units: slab.slab_units, begun: true, slabs: Box::default() };
     if !own || !is_sound(&slab, &row) {
         return None;
     }

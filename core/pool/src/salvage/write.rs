@@ -14,11 +14,11 @@ use crate::config::{Change, Config, DiskRecord, MAX_DISKS, SlabPlace, SpaceRecor
 use crate::event::{Env, WitnessRecord};
 use crate::features::Features;
 use crate::frame::Position;
-use crate::import::label_disk;
 use crate::journal::allot_journal;
 use crate::label::Label;
 use crate::log::{Checkpoint, DiskLog, LogPlace};
 use crate::pool::{draw_uuid, new_record};
+use crate::promise::label_disk;
 
 use super::choose::{ChosenRow, ChosenSpace};
 use super::{JournalFound, Salvage};
@@ -42,7 +42,7 @@ impl Salvage {
         let highest = self.promised.max(witness.map_or(0, |witness| witness.promised));
         let step = GENERATIONS_APART + (draw_uuid(env.seed, highest).as_u128() as u64 & 0xffff_ffff);
         let generation = highest.checked_add(step).ok_or_else(|| {
-            PoolError::damaged(format!("a label of pool {} names generation {highest}, which cannot be: wipe its disk", self.id))
+            PoolError::damaged(format!("a label of pool {} has the impossible generation {highest}: wipe its disk", self.id))
         })?;
         let position = Position { generation, sequence: 1 };
         let config = self.config(env.seed, name, position)?;
@@ -50,9 +50,7 @@ impl Salvage {
         for member in &self.members {
             if !DiskLog::fits(&member.area, checkpoint.payload_len()) {
                 let path = &member.candidate.info.path;
-                return Err(PoolError::invalid(format!(
-                    "disk {path} is too small for the configuration that was found: leave it out"
-                )));
+                return Err(PoolError::invalid(format!("disk {path} is too small for the configuration found: leave it out")));
             }
         }
         let told = WitnessRecord { promised: position.generation, tip: position };
@@ -84,7 +82,7 @@ impl Salvage {
     /// The configuration of what was chosen.
     fn config(&self, seed: u64, name: Name, position: Position) -> Result<Config, PoolError> {
         let impossible =
-            |error: WireError| PoolError::damaged(format!("what was found of pool {} contradicts itself: {error}", self.id));
+            |error: WireError| PoolError::damaged(format!("the data found of pool {} is contradictory: {error}", self.id));
         let mut config = Config::default();
         let counters =
             Change::Counters { row: self.chosen.last_row + ROWS_APART, space: self.chosen.last_space + SPACES_APART, disk: 0 };
@@ -160,7 +158,7 @@ impl Salvage {
     fn new_journal(&self, config: &mut Config, space: &ChosenSpace) -> Result<(), PoolError> {
         let rows = space.rows.values().map(|row| row.shape.layout.parity());
         let copies = rows.chain([space.shape.layout.parity()]).max().unwrap_or(0) + 1;
-        let rows = allot_journal(config, space.name.as_str(), copies, false, None)?;
+        let rows = allot_journal(config, space.name.as_str(), copies, false, None, space.size_bytes)?;
         for (chunk, row) in (crate::journal::JOURNAL_CHUNK..).zip(rows) {
             config.release(&row);
             let change = Change::Row { space: space.facts.space, chunk, row };
@@ -208,6 +206,7 @@ impl Missed {
             disk_bytes: ((units + 2) * UNIT_BYTES * 256 / 255 + (8 << 20)).max(SMALLEST_DISK_BYTES).next_multiple_of(4096),
             state: DiskState::Missing,
             voting: false,
+            holds: Position::default(),
         };
         self.units.iter().enumerate().map(record).map(Change::Disk).collect()
     }

@@ -140,7 +140,7 @@ impl Inner {
                 let done = self.place_half().await;
                 helpers.working.store(false, Ordering::Release);
                 if let Err(error) = &done {
-                    tracing::debug!(space = %self.path(), %error, "what was written cannot be put in place yet");
+                    tracing::debug!(space = %self.path(), %error, "written data cannot be put in place yet");
                 }
                 others_first().await;
                 // Who came meanwhile took it for granted that this one looks again.

@@ -39,6 +39,11 @@ impl Inner {
         self.backlog.aside.lock().expect("no panic while held")
     }
 
+    /// Whether something of a chunk is set aside.
+    pub(super) fn is_aside(&self, chunk: u32) -> bool {
+        self.aside().contains_key(&chunk)
+    }
+
     /// The row of a chunk for what a record tells of it; `None` where it has none. One that cannot be opened gets the record set aside.
     pub(super) async fn row_to_replay(
         &self,
@@ -189,7 +194,7 @@ impl Inner {
     pub(super) fn tell_aside(&self) {
         let Some(chunks) = self.chunks_aside() else { return };
         let cause = format!("its journal keeps writes to {chunks}");
-        let next = "attach the disks that are missing; all else is served, but takes small writes only until the journal is full";
+        let next = "attach the missing disks; everything else is served, but small writes stop when the journal is full";
         self.pool.emit(Severity::Error, format!("space {}", self.path()), cause, next);
     }
 

@@ -5,7 +5,7 @@
 //! band that was written throughout goes to its place at once; all others wait for more, and are put in place, oldest
 //! first, where memory or journal get scarce, and by the housekeeping. A flush puts into the journal what is only in memory.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -34,6 +34,8 @@ const LOG_SHARE: u64 = 6;
 const HELD_SHARE: u64 = 3;
 /// How often the oldest record is looked at again before it counts as stuck, and how long each time at first.
 const TRIES: u32 = 300;
+/// After so many, again and again, all that the log holds is looked at.
+const PATIENT_TRIES: u32 = 16;
 pub(super) const MOMENT: std::time::Duration = std::time::Duration::from_micros(200);
 /// Bands that are put in place together, at most.
 const BATCH_BANDS: usize = 64;
@@ -53,6 +55,9 @@ pub struct Backlog {
     spilled: Mutex<Vec<(Arc<Row>, u32)>>,
     /// Held by whoever works on the line.
     pub(super) placing: tokio::sync::Mutex<()>,
+    /// Held while bands are put in place by way of the journal: several at once might leave one another no room there, each with bands
+    /// in hand that the oldest record waits for.
+    intending: tokio::sync::Mutex<()>,
     /// Held while a record of what is only in memory is put together and written.
     pub(super) logging: tokio::sync::Mutex<()>,
     /// Held while maps are written.
@@ -143,9 +148,11 @@ impl Inner {
     }
 
     /// Bytes of a band that may change in place: with its parity, up to three times as much, more would not fit a record, or the
-    /// journal with what else must.
+    /// journal with what it holds and what else must.
     pub fn most_in_place(&self) -> u64 {
-        (self.journal_bytes() / 8).min(MOST_RECORD_BYTES / 4)
+        let (capacity, held) =
+            self.backlog.journal.load().as_ref().map_or((0, 0), |journal| (journal.capacity(), journal.held()));
+        (capacity / 8).min(capacity.saturating_sub(held) / 4).min(MOST_RECORD_BYTES / 4)
     }
 
     /// Bytes of blocks that a record of several bands may bring along.
@@ -161,6 +168,8 @@ impl Inner {
         data: Option<IoSlice>,
         durability: Durability,
     ) -> Result<(), IoError> {
+        // What cannot be put in place would wait in memory, and keep others out.
+        row.settle_group(0).await?;
         if self.is_crowded() {
             seldom(self.wait_for_room()).await?;
         }
@@ -225,12 +234,20 @@ impl Inner {
             if !self.is_crowded() {
                 return Ok(());
             }
-            let worked = self.place_some_whole().await? || self.relieve().await?;
+            let worked = match self.place_or_relieve().await {
+                // It is another row's, and told to whoever flushes.
+                Err(_) if bytes <= 2 * soft => return Ok(()),
+                worked => worked?,
+            };
             drop(turn);
             if !worked || (bytes <= 2 * soft && bands <= 2 * MOST_BANDS) {
                 return Ok(());
             }
         }
+    }
+
+    async fn place_or_relieve(&self) -> Result<bool, IoError> {
+        Ok(self.place_some_whole().await? || self.relieve().await?)
     }
 
     /// Makes room: what waits longest goes to the journal or to its place. False if nothing waits. The turn of placing must be held.
@@ -280,6 +297,7 @@ impl Inner {
 
     /// Puts bands in place, some at a time so that the journal has room for what is intended.
     pub async fn place_bands(&self, bands: Vec<(Arc<Row>, u32)>) -> Result<(), IoError> {
+        let _one = self.backlog.intending.lock().await;
         self.place_batches(bands, true).await
     }
 
@@ -303,7 +321,11 @@ impl Inner {
                 false => Ok(()),
             };
             let result = match drained {
-                Ok(()) => self.place_batch(&batch).await,
+                Ok(()) => match self.place_batch(&batch, most).await {
+                    // What the journal has no room for moves to other places, and leaves the log.
+                    Err(error) if error.kind == IoErrorKind::NoSpace => self.place_batch(&batch, 0).await,
+                    placed => placed,
+                },
                 error => error,
             };
             if let Err(error) = result {
@@ -324,7 +346,8 @@ impl Inner {
 
     /// Plans bands side by side, and carries the plans out together. Where disks answer at once, a few changes in place at a time, for
     /// which something was read, are carried out as soon as they are planned: what was read for them is still in the processor's caches.
-    async fn place_batch(&self, batch: &[(Arc<Row>, u32)]) -> Result<(), IoError> {
+    /// A band with more than `most` bytes to write does not change in place.
+    async fn place_batch(&self, batch: &[(Arc<Row>, u32)], most: u64) -> Result<(), IoError> {
         // In order, and before anything is begun: whoever has a turn may wait for what a plan holds that nobody goes on with.
         let mut turns = Vec::with_capacity(batch.len());
         for (row, band) in batch {
@@ -333,7 +356,7 @@ impl Inner {
         let (mut planned, mut waiting, mut result) = (Vec::new(), Vec::new(), Ok(()));
         for ((row, band), turn) in batch.iter().zip(turns) {
             let mut plan = Box::pin(async move {
-                let planned = row.plan(self, *band, turn).await;
+                let planned = row.plan(self, *band, turn, most).await;
                 if planned.is_err() && row.is_gone() {
                     self.forget_waiting(row);
                     return Ok(None);
@@ -423,7 +446,7 @@ impl Inner {
         if draft.entries.is_empty() {
             return Ok(None);
         }
-        let appended = self.append_or_commit(draft).await;
+        let appended = self.append_or_commit(draft, TRIES).await;
         note_logged(&extents, appended.as_ref().ok());
         appended.map(|(_, end)| Some(end))
     }
@@ -436,6 +459,7 @@ impl Inner {
             return Ok(());
         }
         let _turn = self.backlog.placing.lock().await;
+        let _one = self.backlog.intending.lock().await;
         self.drain_log(journal, most - bytes).await
     }
 
@@ -455,11 +479,36 @@ impl Inner {
             // Whoever works on the same bands may hold the record until the next commit.
             let moved = before.is_none() || journal.oldest().map(|record| record.at) != before;
             tries = if moved { 0 } else { tries + 1 };
+            self.check_stuck(journal, tries).await?;
             if tries > 0 {
                 self.pool.env().clock.sleep(MOMENT * tries).await;
             }
             if tries == TRIES {
                 return Err(IoError::new(IoErrorKind::NoSpace, format!("the journal of space {} does not empty", self.path())));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses to wait for room in the journal where what it holds longest is of a row that cannot be read now. Where nothing moves
+    /// for some time, anything that it holds counts: it may leave too little for what is to be put in place before that.
+    async fn check_stuck(&self, journal: &Journal, tries: u32) -> Result<(), IoError> {
+        let held = match tries {
+            0..=1 => return Ok(()),
+            _ if tries.is_multiple_of(PATIENT_TRIES) => journal.records(),
+            _ => Vec::from_iter(journal.oldest()),
+        };
+        let bands: BTreeSet<(u32, u32)> = held.iter().flat_map(|record| record.bands.iter().copied()).collect();
+        for (chunk, band) in bands {
+            let mut is_stuck = self.is_aside(chunk);
+            for (row, _) in self.rows_with(chunk, band) {
+                is_stuck |= row.settle_group(0).await.is_err();
+            }
+            if is_stuck {
+                let path = self.path();
+                let why =
+                    format!("the journal of space {path} is full of writes to chunk {chunk}, of which too many disks are away");
+                return Err(IoError::new(IoErrorKind::NoSpace, why));
             }
         }
         Ok(())
@@ -473,9 +522,9 @@ impl Inner {
         rows.filter(has_band).map(|row| (row, band)).collect()
     }
 
-    /// Appends a record; where the log is full, after a commit, which lets go of what is in place.
-    pub async fn append_or_commit(&self, draft: Draft) -> Result<(Arc<Record>, u64), IoError> {
-        for tries in 0..TRIES {
+    /// Appends a record; where the log is full, after a commit, which lets go of what is in place. So often that is tried.
+    pub async fn append_or_commit(&self, draft: Draft, most_tries: u32) -> Result<(Arc<Record>, u64), IoError> {
+        for tries in 0..most_tries {
             if let Some(appended) = self.append(&draft, false).await? {
                 return Ok(appended);
             }
@@ -484,6 +533,8 @@ impl Inner {
                 self.pool.env().clock.sleep(MOMENT * tries).await;
             }
             self.commit_all().await?;
+            let journal = self.journal().await?;
+            self.check_stuck(&journal, tries).await?;
         }
         Err(IoError::new(IoErrorKind::NoSpace, format!("{} bytes in the journal of space {}", draft.bytes(), self.path())))
     }
@@ -563,7 +614,7 @@ fn note_logged(extents: &[(Arc<Row>, u32, u32, u32, u64)], record: Option<&(Arc<
         let state = &mut *guard;
         state.end_logging(*band);
         let Some((record, end)) = record else { continue };
-        state.logged.insert(*band, *end);
+        state.note_logged(*band, *end);
         state.hold(record);
         let Some(dirty) = state.dirty.get_mut(band) else { continue };
         for (at, extent) in dirty.extents_mut() {

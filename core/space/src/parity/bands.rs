@@ -52,6 +52,10 @@ pub struct BandState {
     pub moved: BlockSet,
     /// What the next commit makes last.
     pub uncommitted: Uncommitted,
+    /// Whether a commit works on what it found uncommitted.
+    pub committing: bool,
+    /// Slabs that count again after an outage: what was put in place there since the last commit may be lost.
+    pub returned: BTreeSet<usize>,
     /// By band, where in the journal its last record ends.
     pub logged: BTreeMap<u32, u64>,
     /// By band, up to which stamp what was written since the row was opened is in place.
@@ -180,6 +184,8 @@ impl Bands {
             missed: BlockSet::new(geometry.bands),
             moved: BlockSet::new(geometry.bands),
             uncommitted: Uncommitted::new(geometry.bands),
+            committing: false,
+            returned: BTreeSet::new(),
             logged: BTreeMap::new(),
             in_place: BTreeMap::new(),
             torn: BTreeMap::new(),
@@ -303,6 +309,19 @@ impl BandState {
             self.staging.forget(place);
             self.free.insert(place);
         }
+    }
+
+    /// Whether all that was put in place is durable, and nothing is on its way there.
+    pub fn is_all_durable(&self) -> bool {
+        let idle = self.placing.is_empty() && self.torn.is_empty() && !self.recovering;
+        idle && !self.committing && self.uncommitted.is_empty()
+    }
+
+    /// A record that ends there tells of a band. What is put in place while another record is on its way is noted after that one, though
+    /// its own comes before it in the log.
+    pub fn note_logged(&mut self, band: u32, end: u64) {
+        let known = self.logged.entry(band).or_default();
+        *known = (*known).max(end);
     }
 
     /// What the journal has for a band up to a stamp does not count any more.

@@ -1,7 +1,8 @@
 //! Commits: the maps of a row are brought up to what is in place, and what the journal kept for that may go.
 //!
-//! Invariant: a map on disk tells only of data that is durable; the places that it does not name any more are used anew,
-//! and journal records let go, only once it is on every slab that takes writes and those that did not are recorded as stale.
+//! Invariant: a map on disk tells only of data that is durable; the places that it does not name any more are used anew, only once it is
+//! on every slab that takes writes, those that did not are recorded as stale, and the journal says which of its records do not count.
+//! The log may go on past records that are in place as soon as the maps are there.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use crate::block_set::BlockSet;
 use crate::row::Row;
 use crate::space::Inner;
 
-use super::band_map::Owner;
+use super::band_map::{BandMap, Owner};
 use super::bands::{Uncommitted, map_of_state};
 use super::journal::Draft;
 use super::record::{Entry, MOST_ENTRIES};
@@ -76,17 +77,31 @@ impl Inner {
             state.end_doubts(self.backlog.journal.load().as_deref());
             let marked = !state.missed.is_empty() && row.whole();
             if !all && !marked && state.uncommitted.is_empty() {
+                if state.is_all_durable() {
+                    state.returned.clear();
+                }
                 continue;
             }
             let work = std::mem::replace(&mut state.uncommitted, Uncommitted::new(row.bands().geometry.bands));
+            state.committing = true;
             snapshots.push((row, Snapshot { places: state.places.clone(), written: state.written.clone(), work, all }));
         }
-        let result = self.commit_snapshots(&snapshots).await;
-        for (row, snapshot) in snapshots {
+        let mut results = self.commit_snapshots(&snapshots).await;
+        for ((row, snapshot), _) in snapshots.iter_mut().zip(&results).filter(|(_, result)| result.is_ok()) {
+            row.let_records_go(&mut snapshot.work);
+        }
+        let (written, open): (Vec<_>, Vec<_>) = snapshots.iter().zip(&mut results).filter(|(_, result)| result.is_ok()).unzip();
+        if let Err(error) = self.write_voids(&written).await {
+            open.into_iter().for_each(|result| *result = Err(error.clone()));
+        }
+        let mut first = Ok(());
+        for ((row, snapshot), result) in snapshots.into_iter().zip(results) {
             let mut guard = row.bands().lock();
             let state = &mut *guard;
+            state.committing = false;
             if result.is_err() {
                 state.uncommitted.take_back(snapshot.work);
+                first = first.and(result);
                 continue;
             }
             state.give_places(snapshot.work.left);
@@ -95,31 +110,39 @@ impl Inner {
                     state.moved.remove(band, band + 1);
                 }
             }
-            for (band, stamp) in &snapshot.work.placed {
-                if let Some(dirty) = state.dirty.get_mut(band) {
-                    dirty.extents_mut().for_each(|(_, extent)| extent.held.retain(|(held, _)| held > stamp));
-                }
-            }
         }
-        result
+        first
     }
 
-    async fn commit_snapshots(&self, snapshots: &[(&Arc<Row>, Snapshot)]) -> Result<(), IoError> {
+    /// Makes snapshots last, but for what the journal is to say of them. Answers what came of each: a row that cannot be settled keeps
+    /// no other from it.
+    async fn commit_snapshots(&self, snapshots: &[(&Arc<Row>, Snapshot)]) -> Vec<Result<(), IoError>> {
+        let mut results = vec![Ok(()); snapshots.len()];
         if snapshots.is_empty() {
-            return Ok(());
+            return results;
         }
         let mut sums = Vec::with_capacity(snapshots.len());
-        for (row, _) in snapshots {
-            let written = row.write_sums(&|_, _| true).await;
-            row.unless_gone(written.map(|written| sums.push((row, written))))?;
+        for ((row, _), result) in snapshots.iter().zip(&mut results) {
+            match row.write_sums(&|_, _| true).await {
+                Ok(written) => sums.push((row, written)),
+                Err(error) => *result = row.unless_gone(Err(error)),
+            }
         }
-        self.settle_disks().await?;
+        let settled = self.settle_disks().await;
+        if let (Err(error), Some(_)) = (settled, self.pool.refusal()) {
+            results.fill(Err(error));
+            return results;
+        }
         sums.into_iter().for_each(|(row, written)| row.end_sums(written));
-        for (row, snapshot) in snapshots {
-            let written = row.write_band_maps(snapshot).await;
-            row.unless_gone(written)?;
+        for ((row, snapshot), result) in snapshots.iter().zip(&mut results) {
+            if result.is_ok() {
+                *result = row.unless_gone(row.confirm_settled().await);
+            }
+            if result.is_ok() {
+                *result = row.unless_gone(row.write_band_maps(snapshot).await);
+            }
         }
-        self.write_voids(snapshots).await
+        results
     }
 
     async fn append_void(&self, draft: &Draft) -> Result<(), IoError> {
@@ -128,7 +151,7 @@ impl Inner {
     }
 
     /// Writes down which records of the journal do not count any more, where it still has them.
-    async fn write_voids(&self, snapshots: &[(&Arc<Row>, Snapshot)]) -> Result<(), IoError> {
+    async fn write_voids(&self, snapshots: &[&(&Arc<Row>, Snapshot)]) -> Result<(), IoError> {
         if snapshots.iter().all(|(_, snapshot)| snapshot.work.voids.is_empty()) {
             return Ok(());
         }
@@ -155,9 +178,53 @@ impl Inner {
 }
 
 impl Row {
+    /// The maps are on disk: the log may go on past the records that were kept for them, which makes the room in which it may have to
+    /// be said that younger ones do not count.
+    fn let_records_go(&self, work: &mut Uncommitted) {
+        work.held.clear();
+        let mut state = self.bands().lock();
+        for (band, stamp) in &work.placed {
+            if let Some(dirty) = state.dirty.get_mut(band) {
+                dirty.extents_mut().for_each(|(_, extent)| extent.held.retain(|(held, _)| held > stamp));
+            }
+        }
+    }
+
     /// Which map of the row.
     pub(super) fn band_map_owner(&self, map: u32) -> Owner {
         Owner { pool: self.pool.id(), row: self.record.id, chunk: self.chunk, map }
+    }
+
+    /// The number of a map in a block that was read at an offset of a disk.
+    pub fn band_map_number(&self, map: u32, block: &[u8], disk: Uuid, offset: u64) -> Option<u64> {
+        BandMap::open(block, &self.band_map_owner(map), disk, offset).map(|(sequence, _)| sequence)
+    }
+
+    /// After the disks were flushed: makes sure that every slab has durably what was put in place, or is recorded to have missed it.
+    async fn confirm_settled(&self) -> Result<(), IoError> {
+        let takes = |index: &usize| self.slabs.get(*index).takes_writes();
+        let away: Vec<usize> = (0..self.slabs.len()).filter(|index| !takes(index)).collect();
+        if !away.is_empty() {
+            self.confirm_missed(&away).await?;
+        }
+        let returned: Vec<usize> = self.bands().lock().returned.iter().copied().collect();
+        if returned.is_empty() {
+            return Ok(());
+        }
+        for index in &returned {
+            self.pool.mark_stale(self.space, self.chunk, *index).await?;
+        }
+        self.refresh();
+        let confirmed = self.confirm_missed(&returned).await;
+        if confirmed.is_ok() {
+            self.bands().lock().returned.retain(|index| !returned.contains(index));
+        } else {
+            let path = self.path();
+            self.pool.refuse_until_reopened(&format!(
+                "disks went away and came back before what was written to space {path} was durable on them: its journal is carried out anew"
+            ));
+        }
+        confirmed
     }
 
     /// Writes the maps that a commit changes to every slab that takes writes. While a slab is not in step they also tell which
@@ -193,23 +260,22 @@ impl Row {
 
     /// A map as the row's state tells it, to be written at an offset of a disk.
     pub fn seal_band_map(&self, map: u32, disk: Uuid, offset: u64, sequence: u64) -> IoBuf {
-        let (bands, owner) = (self.bands(), self.band_map_owner(map));
+        self.band_map_now(map).seal(&self.band_map_owner(map), disk, offset, sequence)
+    }
+
+    /// A map as the row's state tells it.
+    pub fn band_map_now(&self, map: u32) -> BandMap {
+        let bands = self.bands();
         let (first, end) = bands.bands_in(map);
         let state = bands.lock();
-        let content = map_of_state(&state.places, &state.written, &state.missed, &bands.geometry, first, end);
-        content.seal(&owner, disk, offset, sequence)
+        map_of_state(&state.places, &state.written, &state.missed, &bands.geometry, first, end)
     }
 
     /// Writes a map to every slab that takes writes, durably.
-    pub(super) async fn write_band_map(
-        &self,
-        map: u32,
-        content: &super::band_map::BandMap,
-        place: &mut crate::column::MapOnDisk,
-    ) -> Result<(), IoError> {
+    pub async fn write_band_map(&self, map: u32, content: &BandMap, place: &mut crate::column::MapOnDisk) -> Result<(), IoError> {
         let owner = self.band_map_owner(map);
         place.sequence += 1;
-        let takes = |index: &usize| self.slabs.get(*index).usable() || self.slabs.get(*index).joining();
+        let takes = |index: &usize| self.slabs.get(*index).takes_writes();
         let targets: Vec<usize> = (0..self.slabs.len()).filter(takes).collect();
         let started: Vec<_> = targets
             .iter()

@@ -108,11 +108,11 @@ impl Part<'_> {
                 continue;
             }
             let how = match held {
-                None => "could not be read were rewritten from another copy",
+                None => "could not be read and were rewritten from another copy",
                 Some(_) => {
                     let errors = &self.row.slabs.get(index).disk.counters.checksum_errors;
                     errors.fetch_add(good.len() as u64 / BLOCK_BYTES, Ordering::Relaxed);
-                    "were not what a journal had written there were rewritten from another copy"
+                    "did not hold what the journal had written and were rewritten from another copy"
                 }
             };
             self.row.rewrite_failed(index, self.offset, data, how).await;

@@ -198,6 +198,13 @@ impl Journal {
         end > self.lock().tail
     }
 
+    /// The records that somebody holds, the oldest first.
+    pub fn records(&self) -> Vec<Arc<Record>> {
+        let mut log = self.lock();
+        log.drop_done();
+        log.records.iter().filter(|record| Arc::strong_count(record) > 1).cloned().collect()
+    }
+
     /// The oldest record that somebody holds.
     pub fn oldest(&self) -> Option<Arc<Record>> {
         let mut log = self.lock();

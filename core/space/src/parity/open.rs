@@ -15,7 +15,16 @@ impl Row {
         self.settle_group(0).await?;
         let bands = self.bands();
         let mut maps = bands.maps.lock().await;
-        let heads = self.read_heads(0..self.slabs.len(), maps.len()).await;
+        let mut heads = self.read_heads(0..self.slabs.len(), maps.len()).await;
+        if self.begun() {
+            let open = |map: usize, block: &[u8], disk, offset| {
+                BandMap::open(block, &self.band_map_owner(map as u32), disk, offset).is_some()
+            };
+            let damaged = heads.damaged(maps.len(), open);
+            self.distrust(&damaged).await?;
+            heads.retain(self);
+            self.settle_group(0).await?;
+        }
         // One head that cannot be read may be the one that a commit reached; with as many as parity makes good, none is.
         if heads.len() < self.shape().needed() {
             return Err(heads.error.unwrap_or_else(|| self.too_few()));
@@ -24,10 +33,19 @@ impl Row {
             let owner = self.band_map_owner(map as u32);
             let (first, end) = bands.bands_in(map as u32);
             let open = |block: &[u8], disk, offset| BandMap::open(block, &owner, disk, offset);
-            let Some((content, agreed)) = heads.newest(map, place, open) else { continue };
-            if !bands.lock().load_map(first, end, &bands.geometry, &content) {
+            let lost = || {
                 let object = format!("chunk {} of space {}: map {map} of its bands", self.chunk, self.space);
-                return Err(IoError::new(IoErrorKind::Media, object));
+                IoError::new(IoErrorKind::Media, object)
+            };
+            let Some((content, agreed)) = heads.newest(map, place, open) else {
+                if self.begun() {
+                    return Err(lost());
+                }
+                continue;
+            };
+            self.set_mapped();
+            if !bands.lock().load_map(first, end, &bands.geometry, &content) {
+                return Err(lost());
             }
             if !agreed {
                 self.write_band_map(map as u32, &content, place).await?;

@@ -17,6 +17,8 @@ use super::journal::{Draft, Record};
 use super::plan::{Goal, Placing, Write};
 use super::record::MOST_ENTRIES;
 
+/// How often room for what is intended is looked for: without it bands move to other places instead.
+const INTENT_TRIES: u32 = 20;
 /// A write that fails for want of slabs in step is tried so often: the failed ones are recorded in between.
 const TRIES: u32 = 3;
 
@@ -45,7 +47,7 @@ impl Inner {
                 return Ok(());
             }
         }
-        match row.plan(self, band, turn).await {
+        match row.plan(self, band, turn, self.most_in_place()).await {
             Ok(Some(placing)) => self.carry_out(vec![placing]).await,
             Ok(None) => Ok(()),
             Err(_) if row.is_gone() => {
@@ -105,7 +107,7 @@ impl Inner {
         self.stage(placings).await;
         let mut draft = Draft::default();
         placings.iter().for_each(|placing| placing.note(&mut draft));
-        if draft.entries.is_empty() { Ok(None) } else { self.append_or_commit(draft).await.map(Some) }
+        if draft.entries.is_empty() { Ok(None) } else { self.append_or_commit(draft, INTENT_TRIES).await.map(Some) }
     }
 
     async fn carry_out_one(&self, mut placing: Placing, record: Option<(Arc<Record>, u64)>) -> Result<(), IoError> {
@@ -123,7 +125,7 @@ impl Inner {
                 let mut state = row.bands().lock();
                 state.placing.remove(&band);
                 if let Some(record) = record.filter(|_| goal == Goal::Same) {
-                    state.logged.insert(band, record.1);
+                    state.note_logged(band, record.1);
                     state.torn.insert(band, Torn { stamp, writes, filled, emptied, loans, record });
                 }
                 drop(state);
@@ -210,7 +212,7 @@ impl Inner {
             state.written.remove(start, end);
             let logged = state.logged.contains_key(&band);
             if logged {
-                state.uncommitted.voids.insert(band, stamp);
+                state.void_until(band, stamp);
             }
             if logged || left != NOWHERE || place != NOWHERE {
                 state.uncommitted.direct.insert(band, band + 1);
@@ -237,10 +239,10 @@ impl Inner {
         }
         if let Some((record, end)) = record {
             state.hold(record);
-            state.logged.insert(band, *end);
+            state.note_logged(band, *end);
         }
         for place in loans {
-            state.uncommitted.voids.insert(band, stamp);
+            state.void_until(band, stamp);
             state.end_loan(*place);
         }
         let done = self.backlog.take_until(state, band, stamp);
@@ -263,7 +265,7 @@ impl Row {
     /// As [`Row::write_pieces`], of writes whose checksums are known, those of the first ones at least; empty where they are not.
     async fn write_pieces_of(&self, writes: &[Write], known: &[&[u32]], durability: Durability) -> Result<(), IoError> {
         self.settle_group(0).await?;
-        let takes = |index: usize| self.slabs.get(index).usable() || self.slabs.get(index).joining();
+        let takes = |index: usize| self.slabs.get(index).takes_writes();
         let writes = writes.iter().zip(known.iter().copied().chain(std::iter::repeat(&[][..])));
         let (given, passed): (Vec<_>, Vec<_>) = writes.partition(|((index, ..), _)| takes(*index));
         let started: Vec<_> = given

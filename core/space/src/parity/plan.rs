@@ -119,10 +119,9 @@ impl Units {
 }
 
 impl Row {
-    /// Plans what is to be done with a band whose turn is held; `None` where there is nothing. A band with more to write than
-    /// the journal takes does not change in place.
-    pub async fn plan(self: &Arc<Self>, space: &Inner, band: u32, turn: BandTurn) -> Result<Option<Placing>, IoError> {
-        let most = space.most_in_place();
+    /// Plans what is to be done with a band whose turn is held; `None` where there is nothing. A band with more to write than `most`
+    /// bytes does not change in place.
+    pub async fn plan(self: &Arc<Self>, space: &Inner, band: u32, turn: BandTurn, most: u64) -> Result<Option<Placing>, IoError> {
         let bands = self.bands();
         let geometry = bands.geometry;
         let (start, end) = (band * geometry.band_blocks(), (band + 1) * geometry.band_blocks());
@@ -267,7 +266,7 @@ impl Row {
         units: &[(u32, Units)],
         placing: &mut Placing,
     ) -> Result<(), IoError> {
-        let takes = |column: &usize| self.slabs.get(*column).usable() || self.slabs.get(*column).joining();
+        let takes = |column: &usize| self.slabs.get(*column).takes_writes();
         let left_out: Vec<usize> = (0..geometry.columns).filter(|column| !takes(column)).collect();
         // A slab whose parity the journal leaves out must be known as stale before the journal tells of the rest.
         self.confirm_missed(&left_out).await?;

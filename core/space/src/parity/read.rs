@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use holdfast_device::{IoBuf, IoError};
+use holdfast_device::{IoBuf, IoError, IoErrorKind};
 use holdfast_model::BLOCK_BYTES;
 
 use crate::read::gather;
@@ -159,6 +159,14 @@ impl Row {
             return Ok(IoBuf::zeroed(bytes_of(run.len)));
         }
         let rows = Rows { stripe: run.stripe, place, within: run.within, len: run.len };
-        Ok(self.load_pieces(rows, 1 << run.piece).await?.take(run.piece))
+        match self.load_pieces(rows, 1 << run.piece).await {
+            Ok(mut pieces) => Ok(pieces.take(run.piece)),
+            Err(error) => {
+                if error.kind == IoErrorKind::Media {
+                    self.tell_unproven(run.stripe);
+                }
+                Err(error)
+            }
+        }
     }
 }

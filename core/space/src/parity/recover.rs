@@ -191,9 +191,9 @@ impl Row {
         if given_up > 0 {
             let chunk = self.chunk;
             let cause = format!(
-                "in {given_up} places of chunk {chunk} a write that a crash cut short is lost, and what was there before"
+                "in {given_up} places of chunk {chunk} a write that was interrupted by a crash is lost, together with the data before it"
             );
-            let next = "restore what lies there from a backup, and scrub the space";
+            let next = "restore that data from a backup, then scrub the space";
             self.pool.emit(Severity::Error, format!("space {}", self.path()), cause, next);
         }
         Ok(())

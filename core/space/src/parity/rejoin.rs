@@ -21,6 +21,10 @@ impl Inner {
     pub async fn join_bands(&self, row: &Arc<Row>, index: usize, outages: u32, pace: &dyn Pace) -> Result<bool, Ended> {
         let slab = row.slabs.get(index);
         row.settle_group(index).await?;
+        if !row.bands().lock().returned.is_empty() {
+            // What others lost must be told before anything is computed from them.
+            self.commit_row(row).await?;
+        }
         row.write_header(index).await?;
         // A commit under way has taken what it works on: it is over before anything is looked at.
         let bands: BTreeSet<u32> = {
@@ -92,6 +96,9 @@ impl Row {
             let offset = geometry.offset(one.stripe, one.within, one.place);
             if !self.write_durably(index, offset, bytes.clone()).await? {
                 return Ok(());
+            }
+            if lost {
+                self.tell_unproven(one.stripe);
             }
             let sum = crc32c(&bytes);
             sums.note(index, geometry.first_block(&one), &[if lost { !sum } else { sum }]);

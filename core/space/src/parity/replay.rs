@@ -216,7 +216,7 @@ impl Inner {
         let extent = Extent { len: found.len, content, stamp: found.stamp, logged: true, held };
         let mut guard = row.bands().lock();
         let state = &mut *guard;
-        state.logged.insert(band, record.end);
+        state.note_logged(band, record.end);
         self.backlog.put(row, state, band, found.start, extent);
         drop(guard);
         self.touch(row);
@@ -250,7 +250,7 @@ impl Inner {
             let mut guard = row.bands().lock();
             let state = &mut *guard;
             self.backlog.take_until(state, intent.band, intent.stamp);
-            state.logged.insert(intent.band, record.end);
+            state.note_logged(intent.band, record.end);
             state.keep_void(intent.band, intent.stamp, intent.place);
             drop(guard);
             self.touch(row);
@@ -302,7 +302,7 @@ impl Inner {
                 }
             }
         }
-        state.logged.insert(intent.band, record.end);
+        state.note_logged(intent.band, record.end);
         state.uncommitted.changed.insert(intent.band, intent.band + 1);
         state.uncommitted.behind.insert(row.bands().map_of(intent.band));
         state.hold(&record.record);
@@ -313,6 +313,6 @@ impl Inner {
 
     fn bad_record(&self, record: &FoundRecord) -> IoError {
         let at = record.record.at;
-        IoError::new(IoErrorKind::Media, format!("the journal of space {} tells what cannot be at {at}", self.path()))
+        IoError::new(IoErrorKind::Media, format!("the journal of space {} has an impossible record at {at}", self.path()))
     }
 }

@@ -12,7 +12,6 @@ use holdfast_parity::{Column, Kernel, Piece, Stripe};
 use holdfast_pool::Severity;
 
 use crate::block_set::BlockSet;
-use crate::column::Blocks;
 use crate::row::Row;
 use crate::sums::Check;
 
@@ -182,8 +181,16 @@ impl Row {
         let geometry = self.bands().geometry;
         for piece in pieces.failed().into_iter().filter(|piece| wanted >> piece & 1 == 1) {
             let Known::Bytes(bytes) = &pieces.known[piece] else { continue };
-            if let Check::Right = self.check_piece(rows, pieces, piece, bytes).await? {
-                continue;
+            match self.check_piece(rows, pieces, piece, bytes).await? {
+                Check::Right => continue,
+                // What it is computed from is proven, and nothing contradicts it.
+                Check::Unproven => {
+                    if mends {
+                        sums.note_data(geometry.column(rows.stripe, piece), geometry.first_block(rows), bytes);
+                    }
+                    continue;
+                }
+                Check::Wrong | Check::Unread => {}
             }
             let holes = self.unheld(&geometry, pieces, piece, rows.len);
             let alike = |held: &IoBuf| {
@@ -193,10 +200,7 @@ impl Row {
             };
             let held = pieces.doubtful[piece].as_ref().is_some_and(alike);
             if !held {
-                let cause = format!("stripe {} of chunk {} does not agree with its checksums", rows.stripe, self.chunk);
-                let object = format!("space {}", self.path());
-                self.pool.emit(Severity::Error, object, cause.clone(), "restore what lies there from a backup");
-                return Err(IoError::new(IoErrorKind::Media, format!("space {}: {cause}", self.path())));
+                return Err(self.not_as_summed(rows));
             }
             if mends {
                 let index = geometry.column(rows.stripe, piece);
@@ -206,24 +210,6 @@ impl Row {
             }
         }
         Ok(())
-    }
-
-    /// Takes the checksums that are not known of pieces that agree with one another. The turn of the band must be held.
-    pub async fn note_unknown(&self, rows: &Rows, pieces: &Pieces) {
-        let Some(sums) = &self.sums else { return };
-        let geometry = self.bands().geometry;
-        let first = geometry.first_block(rows);
-        for piece in 0..geometry.columns {
-            let Known::Bytes(bytes) = &pieces.known[piece] else { continue };
-            let index = geometry.column(rows.stripe, piece);
-            let holes = self.unheld(&geometry, pieces, piece, rows.len);
-            let Ok(known) = self.known_sums(index, Blocks { start: first, end: first + rows.len }).await else { continue };
-            for at in (0u32..).zip(known).filter(|(_, sum)| sum.is_none()).map(|(at, _)| at) {
-                if !holes.iter().any(|(from, to)| (*from..*to).contains(&at)) {
-                    sums.note_data(index, first + at, &bytes[bytes_of(at)..bytes_of(at + 1)]);
-                }
-            }
-        }
     }
 
     /// Blocks of a piece that do not count: those that hold nothing, or for parity those for which no data unit does.
@@ -357,8 +343,17 @@ impl Row {
     }
 
     fn not_as_summed(&self, rows: &Rows) -> IoError {
-        let object = format!("space {}: stripe {} of chunk {} is not as its checksums say", self.path(), rows.stripe, self.chunk);
-        IoError::new(IoErrorKind::Media, object)
+        IoError::new(IoErrorKind::Media, format!("space {}: {}", self.path(), self.unproven(rows.stripe)))
+    }
+
+    fn unproven(&self, stripe: u32) -> String {
+        format!("more of stripe {stripe} of chunk {} is not as its checksums say, or away, than parity makes good", self.chunk)
+    }
+
+    /// Tells that blocks of a stripe cannot be read, with all that is there.
+    pub(super) fn tell_unproven(&self, stripe: u32) {
+        let (object, next) = (format!("space {}", self.path()), "restore that data from a backup");
+        self.pool.emit(Severity::Error, object, self.unproven(stripe), next);
     }
 
     /// Computes lost pieces that are wanted.
@@ -406,8 +401,8 @@ impl Row {
             if self.slabs.get(index).usable() {
                 let offset = geometry.offset(rows.stripe, rows.within, rows.place);
                 let how = match &pieces.doubtful[piece] {
-                    Some(_) => "were not as their checksums say were computed from parity and rewritten",
-                    None => "could not be read were computed from parity and rewritten",
+                    Some(_) => "did not match their checksums and were computed from parity and rewritten",
+                    None => "could not be read and were computed from parity and rewritten",
                 };
                 self.rewrite_failed(index, offset, IoSlice::padded(bytes), how).await;
             }

@@ -98,9 +98,6 @@ impl Scrub<'_> {
             }
         }
         doubtful.iter().for_each(|piece| self.note_piece(row, rows, *piece, (0, rows.len)));
-        if self.mends && computed && lost == 0 && wrong.is_empty() {
-            row.note_unknown(&rows, &pieces).await;
-        }
         if !computed || !wrong.is_empty() {
             self.found.unrepaired_blocks += failed.len() as u64;
             return Ok(());

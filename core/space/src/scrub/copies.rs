@@ -25,11 +25,18 @@ struct Copies {
     failed: Vec<usize>,
     /// For each block its checksum, where it is known.
     sums: Vec<Option<u32>>,
+    /// Whether they have no checksums at all.
+    plain: bool,
 }
 
 impl Copies {
     fn block(&self, copy: usize, block: u32) -> &[u8] {
         &self.read[copy].1[bytes_of(block)..bytes_of(block + 1)]
+    }
+
+    fn is_uniform(&self, copy: usize, block: u32) -> bool {
+        let block = self.block(copy, block);
+        block.iter().all(|byte| *byte == block[0])
     }
 
     /// Which of those read is as its checksum says, or else holds what more than half of `copies` hold. Nothing but a checksum tells
@@ -38,7 +45,8 @@ impl Copies {
         let alike =
             |copy: &usize| (0..self.read.len()).filter(|other| self.block(*other, block) == self.block(*copy, block)).count();
         let summed = |copy: &usize| self.sums[block as usize] == Some(crc32c(self.block(*copy, block)));
-        let most = |copy: &usize| alike(copy) > 1 && alike(copy) * 2 > copies;
+        let proven = self.sums[block as usize].is_some() || self.plain;
+        let most = |copy: &usize| alike(copy) > 1 && alike(copy) * 2 > copies && (proven || !self.is_uniform(*copy, block));
         (0..self.read.len()).find(summed).or_else(|| (0..self.read.len()).find(most))
     }
 
@@ -49,7 +57,7 @@ impl Copies {
                 .sums
                 .iter()
                 .zip(first.chunks(BLOCK_BYTES as usize))
-                .all(|(sum, block)| sum.is_none_or(|sum| sum == crc32c(block)))
+                .all(|(sum, block)| sum.map_or(self.plain, |sum| sum == crc32c(block)))
     }
 
     /// Whether the checksums of all blocks are known.
@@ -64,6 +72,7 @@ impl Scrub<'_> {
         let copies = row.copies() as u64;
         let step = (STEP_BYTES / (REGION_BYTES * copies)).max(1) as u32 * REGION_BLOCKS;
         for column in 0..row.columns.len() {
+            row.open_column(column).await?;
             let blocks = row.columns[column].lock().blocks();
             for start in (0..blocks).step_by(step as usize) {
                 let end = (start + step).min(blocks);
@@ -112,7 +121,7 @@ impl Scrub<'_> {
         let usable: Vec<_> = row.copies_of(column).filter(|(_, slab)| slab.usable()).collect();
         let reads = usable.iter().map(|(_, slab)| slab.disk.read(slab.at(offset), IoBuf::new(len)));
         let sums = row.known_sums(column, Blocks { start, end }).await?;
-        let mut copies = Copies { read: Vec::new(), failed: Vec::new(), sums };
+        let mut copies = Copies { read: Vec::new(), failed: Vec::new(), sums, plain: row.sums.is_none() };
         let reads = join_all(reads).await;
         for ((index, slab), read) in usable.into_iter().zip(reads) {
             match read {
@@ -137,9 +146,6 @@ impl Scrub<'_> {
         if !copies.agree() {
             return self.mend_odd(row, column, blocks, copies).await;
         }
-        if let (true, Some(sums), Some((_, data))) = (self.mends && !copies.summed(), &row.sums, copies.read.first()) {
-            sums.note_data(column, blocks.start, data);
-        }
         for index in &copies.failed {
             match copies.read.first() {
                 Some((_, data)) => self.mend(row, *index, u64::from(blocks.start) * BLOCK_BYTES, data.clone()).await?,
@@ -154,7 +160,7 @@ impl Scrub<'_> {
         // Copies to be rewritten, from which one, and the blocks.
         let mut wrong: Vec<(usize, usize, u32, u32)> = Vec::new();
         for block in 0..blocks.end - blocks.start {
-            let right = copies.right(block, row.copies());
+            let right = copies.right(block, row.copies()).or_else(|| self.right_of_empty_journal(block, copies));
             let told = right.map(|right| copies.block(right, block));
             if let (true, Some(sums), Some(told)) = (self.mends, &row.sums, told) {
                 sums.note_data(column, blocks.start + block, told);
@@ -164,7 +170,7 @@ impl Scrub<'_> {
             let odd = |copy: &usize| match (told, sum) {
                 (Some(told), _) => copies.block(*copy, block) != told,
                 (None, Some(sum)) => crc32c(copies.block(*copy, block)) != sum,
-                (None, None) => first_differs(copy),
+                (None, None) => first_differs(copy) || !copies.plain,
             };
             for copy in (0..copies.read.len()).filter(odd) {
                 self.note_copy(row, column, copies.read[copy].0, blocks.start + block);
@@ -184,6 +190,15 @@ impl Scrub<'_> {
         }
         self.found.unrepaired_blocks += copies.failed.len() as u64;
         Ok(())
+    }
+
+    /// Which copy of a block of a journal to go by where nothing tells and the journal holds nothing: one that is not overwritten with one
+    /// byte. Old records are read from whichever copy has them, so that none is lost by that.
+    fn right_of_empty_journal(&self, block: u32, copies: &Copies) -> Option<usize> {
+        self.journal.as_ref().filter(|journal| journal.held() == 0)?;
+        let mut varied = (0..copies.read.len()).filter(|copy| !copies.is_uniform(*copy, block));
+        let right = varied.next().unwrap_or(0);
+        varied.all(|other| copies.block(other, block) == copies.block(right, block)).then_some(right)
     }
 
     fn note_copy(&mut self, row: &Row, column: usize, index: usize, block: u32) {

@@ -13,14 +13,24 @@ use super::sector::{PAGE_BLOCKS, PAGE_REGIONS, RegionSums};
 const REGIONS: usize = PAGE_REGIONS as usize;
 
 /// What a comparison with checksums says.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Check {
-    /// Every block is as its checksum says, or has none.
+    /// Every block is as its checksum says.
     Right,
-    /// These blocks, counted from the first, are not.
-    Wrong(Vec<u32>),
+    /// No block contradicts its checksum, but some have none that can be believed.
+    Unproven,
+    /// Some blocks are not as their checksums say.
+    Wrong,
     /// A page must be read first.
     Unread,
+}
+
+impl Check {
+    /// What two comparisons say together.
+    pub fn and(self, other: Self) -> Self {
+        let weight = |check: Self| check as u8;
+        if weight(self) >= weight(other) { self } else { other }
+    }
 }
 
 /// For each region, when its checksums changed last: a number that no other change of the set has.
@@ -33,6 +43,8 @@ struct Page {
     /// For each region, blocks whose checksum is newer than what the disk has, where that was not read.
     newer: [u64; REGIONS],
     read: bool,
+    /// Regions that it lacks since a disk failed to read them, a bit for each.
+    failed: u8,
     changed: Ages,
     on_disk: Ages,
     used: bool,
@@ -67,6 +79,11 @@ pub fn pages_of(blocks: Blocks) -> std::ops::Range<u32> {
     blocks.start / PAGE_BLOCKS..blocks.end.div_ceil(PAGE_BLOCKS)
 }
 
+/// Regions that nothing was found of, a bit for each.
+fn lacking(found: &[Option<RegionSums>]) -> u8 {
+    (0..).zip(found).filter(|(_, found)| found.is_none()).fold(0, |mask, (index, _): (u8, _)| mask | 1 << index)
+}
+
 impl Page {
     fn new(blank: bool) -> Self {
         let region = RegionSums { known: 0, sums: [0; REGION_BLOCKS as usize] };
@@ -74,9 +91,22 @@ impl Page {
             regions: [region; REGIONS],
             newer: [0; REGIONS],
             read: blank,
+            failed: 0,
             changed: [0; REGIONS],
             on_disk: [0; REGIONS],
             used: true,
+        }
+    }
+
+    /// Takes what the disk has of blocks whose checksums did not change since.
+    fn take(&mut self, found: &[Option<RegionSums>]) {
+        for (index, found) in found.iter().enumerate() {
+            let Some(found) = found else { continue };
+            let (known, newer) = (&mut self.regions[index], std::mem::take(&mut self.newer[index]));
+            known.known = (known.known & newer) | (found.known & !newer);
+            for (bit, sum) in found.sums.iter().enumerate().filter(|(bit, _)| newer >> bit & 1 == 0) {
+                known.sums[bit] = *sum;
+            }
         }
     }
 
@@ -157,15 +187,16 @@ impl Pages {
 
     /// Compares the checksums of blocks from `first` on, but for those in `holes`, which are counted from there.
     pub fn check(&mut self, first: u32, sums: &[u32], holes: &[(u32, u32)], offset: u32) -> Check {
-        let mut wrong = Vec::new();
+        let mut check = Check::Right;
         for (at, sum) in (offset..).zip(sums) {
             if holes.iter().any(|(from, to)| (*from..*to).contains(&at)) {
                 continue;
             }
             match self.get(first + at) {
                 Err(()) => return Check::Unread,
-                Ok(Some(known)) if known != *sum => wrong.push(at),
-                Ok(_) => {}
+                Ok(Some(known)) if known != *sum => check = Check::Wrong,
+                Ok(None) => check = check.and(Check::Unproven),
+                Ok(Some(_)) => {}
             }
         }
         for page in pages_of(Blocks { start: first + offset, end: first + offset + sums.len() as u32 }) {
@@ -173,7 +204,7 @@ impl Pages {
                 page.used = true;
             }
         }
-        if wrong.is_empty() { Check::Right } else { Check::Wrong(wrong) }
+        check
     }
 
     /// Whether a page is to be read before all of it can be told.
@@ -186,23 +217,31 @@ impl Pages {
         self.blank[page as usize]
     }
 
-    /// Takes what the disk has of a page. Answers whether the page was added.
-    pub fn take_read(&mut self, page: u32, found: &[Option<RegionSums>]) -> bool {
+    /// Takes what the disk has of a page, all of it unless it `failed` to read a part. Answers whether the page was added.
+    pub fn take_read(&mut self, page: u32, found: &[Option<RegionSums>], failed: bool) -> bool {
         let (page, added) = self.open(page as usize);
-        if page.read {
-            return added;
+        if !page.read {
+            page.take(found);
+            page.read = true;
+            page.failed = if failed { lacking(found) } else { 0 };
         }
-        for (index, found) in found.iter().enumerate() {
-            let Some(found) = found else { continue };
-            let (known, newer) = (&mut page.regions[index], page.newer[index]);
-            known.known = (known.known & newer) | (found.known & !newer);
-            for (bit, sum) in found.sums.iter().enumerate().filter(|(bit, _)| newer >> bit & 1 == 0) {
-                known.sums[bit] = *sum;
-            }
-        }
-        page.read = true;
-        page.newer = [0; REGIONS];
         added
+    }
+
+    /// Whether a page is known without what a disk failed to read.
+    pub fn is_failed(&self, page: u32) -> bool {
+        self.pages[page as usize].as_ref().is_some_and(|page| page.failed != 0)
+    }
+
+    /// Takes what the disk has, this time, of a page that it failed to read.
+    pub fn complete(&mut self, page: u32, found: &[Option<RegionSums>], failed: bool) {
+        if let Some(page) = self.pages[page as usize].as_mut() {
+            let lacked = |index: usize| page.failed >> index & 1 == 1;
+            let wanted: Vec<Option<RegionSums>> =
+                found.iter().enumerate().map(|(index, found)| found.filter(|_| lacked(index))).collect();
+            page.take(&wanted);
+            page.failed &= if failed { lacking(found) } else { 0 };
+        }
     }
 
     /// What is to be written of a page, and how old it is.
@@ -289,9 +328,10 @@ mod tests {
         assert_eq!(pages.check(600, &[9], &[], 0), Check::Right);
         assert_eq!(pages.check(600, &[9, 1, 1], &[], 0), Check::Unread);
         assert!(pages.snapshot(1).is_none(), "the rest is not known");
-        assert!(!pages.take_read(1, &[known(5); 8]));
-        assert_eq!(pages.check(600, &[9, 1, 5], &[], 0), Check::Right);
-        assert_eq!(pages.check(600, &[9, 1, 6, 6], &[(3, 4)], 0), Check::Wrong(vec![2]));
+        assert!(!pages.take_read(1, &[known(5); 8], false));
+        assert_eq!(pages.check(600, &[9, 1, 5], &[(1, 2)], 0), Check::Right);
+        assert_eq!(pages.check(600, &[9, 1, 5], &[], 0), Check::Unproven);
+        assert_eq!(pages.check(600, &[9, 1, 6, 6], &[(3, 4)], 0), Check::Wrong);
         assert_eq!((pages.get(601), pages.get(602), pages.get(0)), (Ok(None), Ok(Some(5)), Err(())));
     }
 
@@ -319,7 +359,7 @@ mod tests {
         pages.written(0, first);
         assert!(!pages.evict(0) && pages.evict(0), "the disks have it");
         pages.note(0, [Some(2)].into_iter());
-        pages.take_read(0, &[None; 8]);
+        pages.take_read(0, &[None; 8], false);
         pages.written(0, first);
         assert!(pages.is_region_behind(0) && pages.behind().contains(&0), "the change after the page came back is not on disk");
         let (_, second) = pages.snapshot(0).expect("read");
@@ -328,6 +368,30 @@ mod tests {
         pages.written(0, third);
         pages.written(0, second);
         assert!(pages.behind().is_empty() && !pages.is_region_behind(1), "an older write that ends later takes nothing back");
+    }
+
+    #[test]
+    fn what_failed_to_be_read_joins_what_was_written_since() {
+        let mut pages = Pages::new(512, false);
+        assert!(pages.take_read(0, &[None; 8], true) && pages.is_failed(0));
+        assert_eq!(pages.check(0, &[5], &[], 0), Check::Unproven);
+        pages.note(1, [Some(9)].into_iter());
+        pages.complete(0, &[known(5); 8], false);
+        assert_eq!((pages.get(0), pages.get(1), pages.is_failed(0)), (Ok(Some(5)), Ok(Some(9)), false));
+        pages.complete(0, &[known(7); 8], false);
+        assert_eq!(pages.get(0), Ok(Some(5)), "it is whole already");
+        // What was found the first time, or noted before, is newer than what a disk has later.
+        let mut pages = Pages::new(512, false);
+        pages.note(2, [Some(9)].into_iter());
+        let mut half = [known(5); 8];
+        half[7] = None;
+        pages.take_read(0, &half, true);
+        pages.note(3, [Some(9)].into_iter());
+        pages.complete(0, &[known(7); 8], false);
+        assert_eq!(
+            (pages.get(0), pages.get(2), pages.get(3), pages.get(448)),
+            (Ok(Some(5)), Ok(Some(9)), Ok(Some(9)), Ok(Some(7)))
+        );
     }
 
     #[test]

@@ -155,3 +155,29 @@ fn a_copy_that_returns_may_have_the_only_right_block() {
 fn a_block_that_no_copy_has_right_keeps_no_copy_out_of_step() {
     rejoins(true);
 }
+
+#[test]
+fn blocks_that_a_crash_left_without_their_checksums_are_one_event() {
+    story(0, simple(), |world, pool, space| async move {
+        let (pool, space) = again(&world, pool, space).await;
+        let id = space.record().id;
+        let blocks = [0, 40, 80, 120, 160];
+        for block in blocks {
+            assert!(put(&space, block, 0x77).await);
+        }
+        // A kill: nothing is closed, and the checksums on disk are those of before.
+        drop((space, pool));
+        let pool = world.import().await.expect("imports");
+        let space = Space::open(pool, id, SpaceSettings::default()).expect("opens");
+        for _ in 0..4 {
+            space.tidy().await.expect("housekeeping works");
+        }
+        let events = std::mem::take(&mut *world.events.0.lock().expect("one thread"));
+        let causes: Vec<String> = events.into_iter().map(|event| event.cause).filter(|it| it.contains("kept as found")).collect();
+        assert_eq!(causes.len(), 1, "{causes:?}");
+        assert!(causes[0].starts_with("5 blocks that were being written"), "{causes:?}");
+        for block in blocks {
+            assert_eq!(answer(&space, block).await, Some(0x77));
+        }
+    });
+}

@@ -10,6 +10,8 @@ mod large;
 mod model;
 mod parity;
 mod plan;
+mod proofs;
+mod protection;
 mod rebalance;
 mod resize;
 mod salvage;

@@ -4,9 +4,11 @@
 //!
 //! `HOLDFAST_SEEDS=N` runs N seeds, with `HOLDFAST_FROM=F` from that one on, `HOLDFAST_SEED=S` exactly one.
 
+mod atlas;
 mod change;
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,6 +24,8 @@ use crate::model::Model;
 use crate::plan::{Family, Plan, SpacePlan};
 use crate::spoil::{Rotten, Spoiled, is_told, spoil, spoil_settled};
 use crate::world::World;
+
+use atlas::{Image, Lies};
 
 /// Steps of one run beyond which it counts as hanging.
 const STEPS: u64 = 5_000_000;
@@ -41,6 +45,7 @@ struct Run {
     /// Whether blocks may hold something else than was written.
     spoiled: Cell<bool>,
     rotten: RefCell<Vec<Rotten>>,
+    images: RefCell<BTreeMap<usize, Image>>,
 }
 
 /// What is known of a space.
@@ -78,6 +83,7 @@ fn simulate(seed: u64, family: Family) {
         clean: Cell::new(false),
         spoiled: Cell::new(false),
         rotten: RefCell::default(),
+        images: RefCell::default(),
     };
     let run = Rc::new(run);
     let mut up = Some(run.first_power_on());
@@ -270,15 +276,18 @@ impl Run {
         match (done, end) {
             (Ok(()), 2) => self.close(up),
             (Ok(()), 3) => {
+                let lies = Lies::of(self, &up, false);
+                drop(up);
                 self.world.sim.kill();
                 self.volumes.iter().for_each(|volume| volume.model.crash());
+                self.swap_disks(&lies);
             }
             _ => {
-                let (whole, members) = (self.is_whole(&up), self.members(&up));
+                let lies = Lies::of(self, &up, false);
                 drop(up);
                 self.crash();
-                self.damage(&members);
-                self.swap_disks(whole, &members);
+                self.damage(&lies.members);
+                self.swap_disks(&lies);
             }
         }
     }
@@ -297,19 +306,29 @@ impl Run {
 
     fn close(self: &Rc<Self>, up: Up) {
         self.keep_power();
-        let run = self.clone();
+        let (run, lies) = (self.clone(), Lies::of(self, &up, true));
+        let random = self.world.sim.random();
+        if lies.whole && self.bad.borrow().is_empty() && self.tolerated() > 0 && random.chance(1, 6) {
+            let index = *random.pick(&lies.members).expect("a pool has disks");
+            self.world.disk(index).fail_next_flushes(1);
+            self.bad.borrow_mut().push(index);
+        }
         let closed = self.world.sim.run(async move {
+            let mut settled = true;
             for (volume, space) in run.volumes.iter().zip(&up.spaces) {
                 let flush = volume.model.begin_flush();
-                space.close().await.expect("closes");
+                settled &= space.close().await.expect("closes");
                 volume.model.end_flush(flush);
             }
-            up.pool.export().await.expect("exports");
+            if settled {
+                up.pool.export().await.expect("exports");
+            }
+            settled
         });
-        closed.expect("the power stays on");
-        self.clean.set(true);
+        self.clean.set(closed.expect("the power stays on"));
         self.world.sim.kill();
         self.volumes.iter().for_each(|volume| volume.model.crash());
+        self.swap_disks(&Lies { settled: self.clean.get(), ..lies });
     }
 
     /// Silent damage to the label or log of a disk, where a majority of the others is left.
@@ -331,19 +350,26 @@ impl Run {
         }
     }
 
-    /// While the power is off, disks that were away are put back, stale as they are, and one that is fine is taken out.
-    fn swap_disks(&self, whole: bool, members: &[usize]) {
+    /// While the power is off, disks that were away are put back, stale as they are, and one that is fine is taken out, set back to what it
+    /// was earlier, or overwritten.
+    fn swap_disks(&self, lies: &Lies) {
         let random = self.world.sim.random();
         for disk in self.world.disks().iter().filter(|disk| !disk.is_present()) {
             if random.chance(1, 2) {
                 disk.reappear();
             }
         }
-        if whole && self.bad.borrow().is_empty() && self.tolerated() > 0 && random.chance(1, 4) {
-            let index = *random.pick(members).expect("a pool has disks");
-            self.world.disk(index).disappear(Disappearance::PowerLoss);
+        if lies.whole && self.bad.borrow().is_empty() && self.tolerated() > 0 && random.chance(1, 3) {
+            let kept: Vec<usize> = self.images.borrow().keys().copied().filter(|index| lies.members.contains(index)).collect();
+            let index = *random.pick(if kept.is_empty() { &lies.members } else { &kept }).expect("a pool has disks");
             self.bad.borrow_mut().push(index);
+            match random.range(0..4u32) {
+                0..=1 if self.set_back(index, lies) => {}
+                2 => self.overwrite(index, lies, &random),
+                _ => self.world.disk(index).disappear(Disappearance::PowerLoss),
+            }
         }
+        self.keep_image(lies, &random);
     }
 
     async fn client(self: Rc<Self>, up: Up) {
@@ -445,6 +471,9 @@ impl Run {
         let random = self.world.sim.random();
         let clock = self.world.sim.clock();
         let pause = if self.plan.latency == holdfast_device::sim::Latency::None { 400 } else { 20_000 };
+        if random.chance(1, 3) {
+            self.take_image(&up, &random).await;
+        }
         for _ in 0..random.range(0..8u32) {
             clock.sleep(Duration::from_micros(random.range(0..pause))).await;
             match random.range(0..22u32) {
@@ -455,6 +484,7 @@ impl Run {
                 16 => self.grow(&up, &random).await,
                 17 => self.resize_journal(&up, &random).await,
                 18 => self.add_disk(&up, &random).await,
+                19 => self.take_image(&up, &random).await,
                 _ => {
                     for space in &up.spaces {
                         if random.chance(1, 2) { self.verify(space).await } else { self.scrub(space).await }
@@ -595,7 +625,12 @@ impl Run {
             let start = random.range(4 << 20..end.min(80 << 20)) / 4096 * 4096;
             start..start + random.range(1..256u64) * 4096
         };
-        match random.range(0..8u32) {
+        match random.range(0..9u32) {
+            8 => {
+                disk.disappear(Disappearance::Cable);
+                self.set_back(index, &Lies::of(self, up, false));
+                self.notice_out(up, index).await;
+            }
             0..=2 => {
                 disk.disappear(if random.chance(1, 2) { Disappearance::PowerLoss } else { Disappearance::Cable });
                 if random.chance(1, 4) {
@@ -700,6 +735,7 @@ fn no_read_returns_what_it_must_not() {
 fn no_read_of_what_changes_its_shape_returns_what_it_must_not() {
     crate::over_seeds(2000, |seed| simulate(seed, Family::Changing));
     change::tell_counts();
+    atlas::tell_counts();
 }
 
 #[test]

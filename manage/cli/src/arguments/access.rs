@@ -10,15 +10,15 @@ use super::parse_duration;
 /// Logs in to a server.
 #[derive(Args, Debug)]
 pub struct Login {
-    /// The server, as in https://HOST:8443
+    /// The server, for example https://HOST:8443
     pub url: String,
-    /// SHA-256 of its certificate, as the server printed it; needed where no authority vouches for it
+    /// SHA-256 of its certificate, as printed by the server; needed if no trusted authority issued the certificate
     #[arg(long, value_name = "SHA256")]
     pub fingerprint: Option<String>,
-    /// Name of the account; your own name here if left out
+    /// Account name; your local user name by default
     #[arg(long, value_name = "NAME", env = "USER")]
     pub account: String,
-    /// For how long the login counts, for example 12h or 30d
+    /// How long the login is valid, for example 12h or 30d
     #[arg(long, value_name = "TIME", default_value = "30d", value_parser = parse_duration)]
     pub expires: std::time::Duration,
 }
@@ -26,11 +26,11 @@ pub struct Login {
 /// What to do with accounts.
 #[derive(Debug, Subcommand)]
 pub enum AccountCommand {
-    /// Make an account; its password is asked for, or read from standard input
+    /// Create an account; prompts for its password, or reads it from standard input
     Create {
         /// Its name
         account: String,
-        /// What it may do: viewer, operator or administrator
+        /// Its role: viewer, operator or administrator
         #[arg(long)]
         role: Role,
     },
@@ -46,22 +46,22 @@ pub enum AccountCommand {
     Set {
         /// Its name
         account: String,
-        /// What it may do: viewer, operator or administrator
+        /// Its role: viewer, operator or administrator
         #[arg(long)]
         role: Option<Role>,
-        /// Ask for a new password, or read it from standard input; its sessions end
+        /// Prompt for a new password, or read it from standard input; ends its sessions
         #[arg(long)]
         password: bool,
-        /// Let it log in
+        /// Allow it to log in
         #[arg(long, conflicts_with = "disable")]
         enable: bool,
-        /// Let it not log in; its sessions end and its tokens do not count
+        /// Disable it: ends its sessions and suspends its tokens
         #[arg(long)]
         disable: bool,
     },
-    /// Give your own account on the server of --server another password; both are asked for, or read from standard input
+    /// Change your own password on --server; prompts for the current and the new one, or reads both from standard input
     Password,
-    /// Remove an account with its tokens and sessions
+    /// Delete an account with its tokens and sessions
     Delete {
         /// Its name
         account: String,
@@ -71,23 +71,23 @@ pub enum AccountCommand {
 /// What to do with tokens.
 #[derive(Debug, Subcommand)]
 pub enum TokenCommand {
-    /// Make a token for your own account, and print its secret, which is shown once
+    /// Create a token for your own account and print its secret, which is shown only once
     Create {
         /// What it is for
         name: String,
-        /// What it may do: viewer, operator or administrator
+        /// Its role: viewer, operator or administrator
         #[arg(long)]
         role: Role,
-        /// What it may be used for: disks, pools, spaces, exports, jobs, events, status; all if left out
+        /// Areas it gives access to: disks, pools, spaces, exports, jobs, events, notifications, status; all by default
         #[arg(long, value_name = "AREA", value_delimiter = ',')]
         area: Vec<String>,
-        /// For how long it counts, for example 12h or 90d
+        /// How long it is valid, for example 12h or 90d
         #[arg(long, value_name = "TIME", default_value = "90d", value_parser = parse_duration)]
         expires: std::time::Duration,
     },
-    /// List your own tokens; administrators see all
+    /// List your tokens; administrators see all tokens
     List,
-    /// Remove a token; what shows it is refused from then on
+    /// Delete a token; programs that use it are refused at once
     Delete {
         /// Its id
         id: String,
@@ -97,16 +97,16 @@ pub enum TokenCommand {
 /// Which changes are shown.
 #[derive(Args, Debug)]
 pub struct Audit {
-    /// Only changes after the one of this number, those that follow it first
+    /// Only changes after this number, oldest first
     #[arg(long, value_name = "ID")]
     pub after: Option<u64>,
-    /// At most so many, 1000 at most
+    /// Maximum number of changes, up to 1000
     #[arg(long, value_name = "N", default_value_t = 200)]
     pub limit: u32,
     /// Only changes by this account
     #[arg(long, value_name = "NAME")]
     pub account: Option<String>,
-    /// Only changes of this object, as in pools/tank
+    /// Only changes of this object, for example pools/tank
     #[arg(long)]
     pub object: Option<String>,
 }
@@ -117,7 +117,7 @@ pub struct Restore {
     /// The backup
     #[arg(value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
-    /// Folder of the daemon, which must not run
+    /// State folder of the daemon, which must not be running
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub state: PathBuf,
 }

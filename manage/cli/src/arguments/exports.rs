@@ -11,10 +11,10 @@ pub enum NbdCommand {
     Export {
         /// POOL/SPACE
         space: SpacePath,
-        /// Name that clients ask for; the space's own if left out
+        /// Export name; the space's name by default
         #[arg(long)]
         name: Option<String>,
-        /// Refuse writes
+        /// Read-only: refuse writes
         #[arg(long)]
         read_only: bool,
     },
@@ -26,40 +26,40 @@ pub enum NbdCommand {
     Set {
         /// Its name
         name: String,
-        /// Whether writes are refused; its clients are disconnected if that changes
+        /// Whether writes are refused; changing it disconnects clients
         #[arg(long, value_name = "true|false")]
         read_only: Option<bool>,
         #[command(flatten)]
         qos: QosOptions,
     },
-    /// List the clients that are connected to an export
+    /// List the clients connected to an export
     Connections {
         /// Its name
         name: String,
     },
-    /// Withdraw an export
+    /// Remove an export; the space stays
     Unexport {
         /// Its name
         name: String,
     },
 }
 
-/// What something may do at most, and is to get at least; 0 lifts a limit.
+/// Limits and a minimum of an export or space; 0 removes one.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct QosOptions {
-    /// I/Os a second at most, of 8 KiB each; 0 for no limit
+    /// Maximum IOPS, counted in units of 8 KiB; 0 for no limit
     #[arg(long, value_name = "N")]
     pub max_iops: Option<u64>,
-    /// I/Os beyond the maximum that may be done at once after a rest
+    /// I/Os allowed above the maximum after an idle period; 0 for none
     #[arg(long, value_name = "N")]
     pub burst_iops: Option<u64>,
-    /// Bytes a second at most, for example 100MiB; 0 for no limit
+    /// Maximum bandwidth per second, for example 100MiB; 0 for no limit
     #[arg(long, value_name = "SIZE")]
     pub max_bandwidth: Option<ByteSize>,
-    /// Bytes beyond the maximum that may be moved at once after a rest
+    /// Bytes allowed above the maximum after an idle period; 0 for none
     #[arg(long, value_name = "SIZE")]
     pub burst_bandwidth: Option<ByteSize>,
-    /// I/Os a second that it gets before others get theirs; 0 for none
+    /// Minimum IOPS, served before other I/O; 0 for none
     #[arg(long, value_name = "N")]
     pub min_iops: Option<u64>,
 }

@@ -95,6 +95,24 @@ const FORMS: &[&str] = &[
     "job set 7 --cap 0",
     "event list",
     "event list --follow",
+    "notify channel add mail ops --host mail.example.com --from nas@example.com --to a@example.com b@example.com",
+    "notify channel add mail ops --host M --port 465 --security tls --user U --password-file F --from A --to B --ca-file C",
+    "notify channel add webhook hook --url https://x/y --template slack --secret --token",
+    "notify channel add webhook hook --url-file F --template ntfy --secret-file S --token-file T --ca-file C",
+    "notify channel list",
+    "notify channel show ops",
+    "notify channel set ops --security starttls --password --no-ca",
+    "notify channel set ops --no-login",
+    "notify channel set hook --template teams --no-secret --no-token",
+    "notify channel remove ops",
+    "notify rule add bad --channel ops --severity warning --object pool --object disk --digest 15m --quiet 22:00-07:00",
+    "notify rule add bad --channel ops --digest none --errors-pass-quiet false",
+    "notify rule list",
+    "notify rule show bad",
+    "notify rule set bad --channel hook --severity error --quiet none --all-objects --disable",
+    "notify rule remove bad",
+    "notify test ops",
+    "notify deliveries",
     "status",
     "demo",
     "demo --dir D --once",
@@ -114,6 +132,8 @@ const FORMS: &[&str] = &[
     "token delete ID",
     "audit --after 7 --limit 10 --account ann --object pools/tank",
     "settings",
+    "settings show",
+    "settings set --host-name NAME --scrub-every 7d --repair-after never --alert default",
     "backup FILE",
     "restore FILE --state DIR",
     "openapi",
@@ -127,9 +147,8 @@ fn parse(form: &str) -> Result<Arguments, clap::Error> {
 fn leaves(command: &clap::Command, prefix: &str, into: &mut BTreeSet<String>) {
     for sub in command.get_subcommands() {
         let name = format!("{prefix}{}", sub.get_name());
-        if sub.has_subcommands() {
-            leaves(sub, &format!("{name} "), into);
-        } else {
+        leaves(sub, &format!("{name} "), into);
+        if !sub.is_subcommand_required_set() {
             into.insert(name);
         }
     }
@@ -206,9 +225,20 @@ fn what_cannot_be_is_a_usage_error() {
         "space create POOL/SPACE --layout simple --size -1",
         "serve --state D --scrub-every 0",
         "serve --state D --scrub-every weekly",
+        "settings set",
+        "settings set --scrub-every 0",
         "job show x",
         "space convert POOL/SPACE --layout mirror --thin --fixed",
         "job set 7",
+        "notify channel add mail",
+        "notify channel add pigeon ops",
+        "notify channel add mail ops --security ssl",
+        "notify channel add webhook hook --url https://x/ --url-file F",
+        "notify channel set ops --password --no-login",
+        "notify rule add bad",
+        "notify rule add bad --channel ops --severity critical",
+        "notify rule add bad --channel ops --digest 10ms",
+        "notify rule set bad --all-objects --object pool",
         "job set 7 --cap fast",
         "job set 7 --priority urgent",
         "event",

@@ -9,9 +9,18 @@ use holdfast_model::{ByteSize, Media, RetirePolicy, Usage};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cap(pub u64);
 
-/// Thresholds of alerts, in percent.
+/// Thresholds of alerts, in percent; as by default if none.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AlertPercents(pub Vec<u8>);
+pub struct AlertPercents(pub Option<Vec<u8>>);
+
+/// A time that is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chosen {
+    /// As by default.
+    Default,
+    /// So many seconds; 0 for never.
+    Seconds(u64),
+}
 
 /// For how long a disk may be away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +43,7 @@ pub struct WakeWithin(pub Option<Duration>);
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
-    let wrong = || format!("'{text}' is no time: write a whole number with us, ms, s, m, h or d, for example 50us or 7d");
+    let wrong = || format!("'{text}' is not a duration: write a whole number with us, ms, s, m, h or d, for example 50us or 7d");
     let number: u64 = number.parse().map_err(|_| wrong())?;
     let seconds = |each: u64| number.checked_mul(each).map(Duration::from_secs).ok_or_else(wrong);
     match unit.trim() {
@@ -52,7 +61,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 pub fn parse_history_kind(text: &str) -> Result<HistoryKind, String> {
     use HistoryKind::{Disk, Export, Pool, Server, Space};
     let kind = [Server, Pool, Space, Export, Disk].into_iter().find(|kind| holdfast_api::word(kind) == text);
-    kind.ok_or_else(|| format!("'{text}' is none: write server, pool, space, export or disk"))
+    kind.ok_or_else(|| format!("'{text}' is not a kind of object: choose server, pool, space, export or disk"))
 }
 
 pub fn parse_wake_within(text: &str) -> Result<WakeWithin, String> {
@@ -72,13 +81,27 @@ pub fn parse_every(text: &str) -> Result<Every, String> {
     }
 }
 
+pub fn parse_chosen(text: &str) -> Result<Chosen, String> {
+    match text {
+        "never" => Ok(Chosen::Seconds(0)),
+        "default" => Ok(Chosen::Default),
+        _ => match parse_duration(text)? {
+            time if time.subsec_nanos() > 0 || time.is_zero() => Err("write whole seconds above 0, never, or default".into()),
+            time => Ok(Chosen::Seconds(time.as_secs())),
+        },
+    }
+}
+
 pub fn parse_alerts(text: &str) -> Result<AlertPercents, String> {
-    if text == "none" {
-        return Ok(AlertPercents(Vec::new()));
+    match text {
+        "none" => return Ok(AlertPercents(Some(Vec::new()))),
+        "default" => return Ok(AlertPercents(None)),
+        _ => {}
     }
     let percents = text.split(',').map(|part| part.trim().trim_end_matches('%').parse::<u8>());
     let percents: Result<Vec<u8>, _> = percents.collect();
-    percents.map(AlertPercents).map_err(|_| format!("'{text}' are no thresholds: write for example 70,85,95, or none"))
+    let wrong = |_| format!("'{text}' is not a list of percentages: write for example 70,85,95, none, or default");
+    percents.map(|percents| AlertPercents(Some(percents))).map_err(wrong)
 }
 
 pub fn parse_cap(text: &str) -> Result<Cap, String> {
@@ -89,7 +112,7 @@ pub fn parse_cap(text: &str) -> Result<Cap, String> {
     Ok(Cap(size.bytes()))
 }
 
-fn parse_word<T: serde::de::DeserializeOwned>(text: &str, words: &str) -> Result<T, String> {
+pub(super) fn parse_word<T: serde::de::DeserializeOwned>(text: &str, words: &str) -> Result<T, String> {
     serde_json::from_value(serde_json::Value::String(text.into())).map_err(|_| format!("choose one of {words}"))
 }
 

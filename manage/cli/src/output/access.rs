@@ -1,6 +1,6 @@
 //! Accounts, tokens and the audit log as tables.
 
-use holdfast_api::{Account, AuditRecord, ServerSettings, Session, Token, word};
+use holdfast_api::{Account, AuditRecord, Session, Token, word};
 
 use super::{Shown, facts, some, table};
 
@@ -68,24 +68,6 @@ impl Shown for Session {
             ("role", self.role.to_string()),
             ("by", word(&self.via)),
             ("until", some(&self.expires_at)),
-        ])
-    }
-}
-
-impl Shown for ServerSettings {
-    fn text(&self) -> String {
-        let certificate = self.certificate.as_ref();
-        let https = if self.https.is_empty() { "-".into() } else { self.https.join(" ") };
-        let made = |own: bool| if own { "the daemon itself" } else { "an authority" };
-        facts(&[
-            ("https", https),
-            ("certificate SHA-256", some(&certificate.map(|one| one.sha256_fingerprint.clone()))),
-            ("certificate by", some(&certificate.map(|one| made(one.self_signed)))),
-            ("certificate until", some(&certificate.map(|one| one.not_after.clone()))),
-            ("session idle", format!("{} s", self.session_idle_seconds)),
-            ("session at most", format!("{} s", self.session_seconds)),
-            ("state folder", self.state_folder.clone()),
-            ("version", self.version.clone()),
         ])
     }
 }

@@ -180,7 +180,7 @@ impl Keeper {
     fn complain(&mut self, error: &rusqlite::Error) {
         if !std::mem::replace(&mut self.complained, true) {
             let cause = format!("{} cannot be written: {error}; minutes are lost meanwhile", self.path.display());
-            self.events.emit(Severity::Warning, OBJECT, &cause, "look at the room and the rights in the state folder");
+            self.events.emit(Severity::Warning, OBJECT, &cause, "check the free room and permissions of the state folder");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use holdfast_api::{ConversionPlan, ConvertSpace, CreateSpace, JobChanged, LayoutKind, StartJob};
+use holdfast_api::{ApiError, ConversionPlan, ConvertSpace, CreateSpace, JobChanged, LayoutKind, StartJob};
 use holdfast_model::{ByteSize, Layout, Provisioning, Shape};
 use holdfast_pool::{PoolError, PoolErrorKind, SpaceRecord};
 use holdfast_space::{Ended, Pace, Space};
@@ -10,7 +10,8 @@ use holdfast_space::{Ended, Pace, Space};
 use super::spec::{JobSpec, Outcome, Site, SpaceRef};
 use crate::engine::{Engine, OpenPool};
 use crate::error::{Answer, conflict, from_pool, from_space};
-use crate::spaces::{data_disks, layout_of, parse_path};
+use crate::protection::too_few_to_rebuild;
+use crate::spaces::{data_disks, layout_of, no_shape, parse_path, space_size};
 
 impl Engine {
     /// Gives a space another shape: answers with the job that moves its rows, the one that is there already if there is one.
@@ -24,10 +25,11 @@ impl Engine {
     async fn convert(&self, path: &str, request: ConvertSpace) -> Answer<JobChanged> {
         let path = parse_path(path)?;
         let object = format!("space {path}");
+        let asked_size = request.size_bytes.map(|size_bytes| space_size(&path, size_bytes)).transpose()?;
         let (open, _, space) = self.space_at(&path)?;
         let record = space.record();
         let (shape, provisioning) = wanted(&object, &open, &record, &request)?;
-        let size = request.size_bytes.unwrap_or(record.size_bytes);
+        let size = asked_size.unwrap_or(record.size_bytes);
         if size < record.size_bytes && !request.discard_beyond {
             self.refuse_loss(&object, &space, size).await?;
         }
@@ -38,6 +40,10 @@ impl Engine {
         {
             let message = format!("it is being converted to {}", record.shape);
             return Err(conflict(object, message, format!("wait for job {job}, or 'holdfast job cancel {job}' first")));
+        }
+        if !request.names_a_change() && self.jobs.like(&spec).is_none() && is_whole(&open, &space, &record) {
+            let next = "name what is to change: --layout, --copies, --parity, --columns, --interleave, --integrity, --size, --thin or --fixed";
+            return Err(ApiError::invalid(object, "there is nothing to change", next));
         }
         let had_journal = open.pool.journal_bytes(record.id) > 0;
         let reshaped = self.reshape(&object, &space, shape, provisioning, request.journal_bytes).await?;
@@ -66,7 +72,8 @@ impl Engine {
         let (open, _, space) = self.space_at(&path)?;
         let record = space.record();
         let (shape, provisioning) = wanted(&object, &open, &record, request)?;
-        let size_bytes_then = request.size_bytes.unwrap_or(record.size_bytes);
+        let asked_size = request.size_bytes.map(|size_bytes| space_size(&path, size_bytes)).transpose()?;
+        let size_bytes_then = asked_size.unwrap_or(record.size_bytes);
         let least = if size_bytes_then < record.size_bytes { Some(self.least_size(&object, &space).await?) } else { None };
         let record_then = SpaceRecord { size_bytes: size_bytes_then, ..record.clone() };
         let mut rows = open.pool.rows(record.id);
@@ -99,6 +106,10 @@ impl Engine {
             raw_bytes_then: then + journal.bytes_then,
             needed_bytes: most,
             free_bytes,
+            notes: too_few_to_rebuild(&open, &object, &shape)
+                .map(|note| format!("{}: {}", note.cause, note.next_action))
+                .into_iter()
+                .collect(),
             fits: most <= free_bytes && (request.discard_beyond || least.is_none_or(|least| least <= size_bytes_then)),
         })
     }
@@ -135,11 +146,11 @@ impl Engine {
         if least <= size_bytes {
             return Ok(());
         }
-        let message = format!("it holds data up to {least} bytes ({}), beyond its new end at {size_bytes}", ByteSize(least));
+        let message = format!("it holds data up to {least} bytes ({}), beyond the new end at {size_bytes}", ByteSize(least));
         let next = format!(
-            "choose at least --size {least}, make the file system in it smaller first and discard what it left, or give up what lies beyond with --discard-beyond"
+            "choose at least --size {least}, shrink its file system first and discard the free blocks, or discard the data beyond the new end with --discard-beyond"
         );
-        Err(conflict(object, message, next))
+        Err(conflict(object, message, next).at("size_bytes"))
     }
 
     /// Gives a space another size; nothing where it has that.
@@ -159,7 +170,8 @@ impl Engine {
         });
         let refused = |error: PoolError| match self.jobs.why_rows_move(space_ref.clone()) {
             Some((moving, next)) if error.kind == PoolErrorKind::Conflict => {
-                conflict(object, format!("its size stays as it is because of {moving}"), format!("{next}, and ask again"))
+                conflict(object, format!("its size cannot change because of {moving}"), format!("{next}, then try again"))
+                    .at("size_bytes")
             }
             _ => from_pool(object, error),
         };
@@ -169,6 +181,16 @@ impl Engine {
         }
         Ok(())
     }
+}
+
+/// Whether nothing is left to do of an earlier conversion.
+fn is_whole(open: &OpenPool, space: &Space, record: &SpaceRecord) -> bool {
+    let journal = match record.shape.layout.parity() {
+        0 => open.pool.journal_bytes(record.id) == 0,
+        _ => open.pool.has_journal_of(record.id, None),
+    };
+    let rows = record.provisioning == Provisioning::Thin || open.pool.row_count(record.id) as u64 >= u64::from(record.chunks());
+    space.bytes_to_convert() == 0 && journal && rows
 }
 
 /// What a space shall be: what is not asked for stays as it is.
@@ -198,7 +220,7 @@ fn wanted(object: &str, open: &OpenPool, record: &SpaceRecord, request: &Convert
     let columns = request.columns.or((layout == now).then_some(record.shape.columns));
     let interleave = request.interleave_bytes.map_or(record.shape.interleave, ByteSize);
     let shape = Shape::choose(layout, columns, Some(interleave), data_disks(open))
-        .map_err(|error| holdfast_api::ApiError::invalid(object, error.to_string(), "choose other parameters, or add disks"))?
+        .map_err(|error| no_shape(object, &error, request.columns, "choose other parameters, or add disks"))?
         .with_integrity(request.integrity.unwrap_or(record.shape.integrity));
     let provisioning = match request.thin {
         Some(true) => Provisioning::Thin,

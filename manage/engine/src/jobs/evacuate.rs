@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use holdfast_api::{DiskRef, EvacuationPlan, JobChanged, SpaceEvacuation, StartJob};
+use holdfast_api::{DiskRef, EvacuateDisk, EvacuationPlan, JobChanged, SpaceEvacuation, StartJob};
 use holdfast_model::Uuid;
-use holdfast_pool::SpaceLeaving;
+use holdfast_pool::{NewDisk, SpaceLeaving};
 use holdfast_space::{Ended, Pace};
 
 use super::rebalance::disk_balances;
@@ -18,15 +18,18 @@ impl Engine {
     /// is one.
     ///
     /// # Errors
-    /// If it belongs to no pool in service, what it holds has no room elsewhere, or the pool refuses.
-    pub async fn evacuate_disk(self: &Arc<Self>, disk: String, request: StartJob) -> Answer<JobChanged> {
+    /// If it belongs to no pool in service, what it holds has no room elsewhere or cannot be read, spaces get no new rows then and
+    /// nobody forces it, or the pool refuses.
+    pub async fn evacuate_disk(self: &Arc<Self>, disk: String, request: EvacuateDisk) -> Answer<JobChanged> {
         self.change(move |engine| async move {
             let disk = DiskRef::new(&disk);
             let member = engine.named_member(&disk).await?;
             let object = format!("disk {disk}");
-            engine.refuse_without_room(&member, &object, &JobSpec::Evacuate(member.job_object()), None).await?;
+            engine.refuse_without_room(&member, &object, &JobSpec::Evacuate(member.job_object()), None, &[]).await?;
+            engine.refuse_without_new_rows(&member.open, member.id, &object, None, request.force)?;
             engine.retire_member(&member.open, member.id, &object).await?;
-            engine.evacuate_member(&member, request)
+            let start = StartJob { priority: request.priority, cap_bytes_per_second: request.cap_bytes_per_second };
+            engine.evacuate_member(&member, start)
         })
         .await
     }
@@ -38,9 +41,15 @@ impl Engine {
     pub async fn plan_evacuation(&self, disk: &str) -> Answer<EvacuationPlan> {
         let disk = DiskRef::new(disk);
         let member = self.named_member(&disk).await?;
+        self.plan_leaving(&member, &format!("disk {disk}"), None).await
+    }
+
+    /// What it takes that a disk leaves, with another one in its place if that comes into the pool.
+    pub(super) async fn plan_leaving(&self, member: &NamedMember, object: &str, new: Option<NewDisk>) -> Answer<EvacuationPlan> {
         let (open, id) = (member.open.clone(), member.id);
-        let planned = self.blocking(move || open.pool.evacuation(id)).await?;
-        let mut planned = planned.map_err(|error| from_pool(format!("disk {disk}"), error))?;
+        let without = open.pool.spaces_without_new_rows(id, new.as_ref()).map_err(|error| from_pool(object, error))?;
+        let planned = self.blocking(move || open.pool.evacuation_with(id, new.as_ref())).await?;
+        let mut planned = planned.map_err(|error| from_pool(object, error))?;
         planned.disks.sort_by_key(|used| used.disk != id);
         let pool = member.open.name();
         let space = |space: &SpaceLeaving| SpaceEvacuation {
@@ -50,6 +59,8 @@ impl Engine {
             move_bytes: space.move_bytes,
             stuck: space.stuck_slabs,
             stuck_bytes: space.stuck_bytes,
+            lost_rows: space.lost_rows,
+            lost_bytes: space.lost_bytes,
         };
         let spaces: Vec<SpaceEvacuation> = planned.spaces.iter().map(space).collect();
         let sum = |of: fn(&SpaceEvacuation) -> u64| spaces.iter().map(of).sum::<u64>();
@@ -62,6 +73,10 @@ impl Engine {
             stuck,
             stuck_bytes: sum(|space| space.stuck_bytes),
             fits: stuck == 0,
+            lost_rows: sum(|space| space.lost_rows),
+            lost_bytes: sum(|space| space.lost_bytes),
+            give_up: spaces.iter().filter(|space| space.lost_rows > 0).map(|space| space.name.clone()).collect(),
+            without_new_rows: without.iter().map(|space| format!("{pool}/{space}")).collect(),
             disks: disk_balances(&member.open, &planned.disks),
             spaces,
         })
@@ -91,5 +106,5 @@ pub(super) async fn run(site: &Site, disk: Uuid, pace: &dyn Pace) -> Result<Outc
             space.leave(index, pace).await?;
         }
     }
-    Ok(Outcome { result: "no data is on it any more".into(), findings: Vec::new() })
+    Ok(Outcome { result: "it holds no data any more".into(), findings: Vec::new() })
 }

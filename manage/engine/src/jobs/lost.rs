@@ -12,8 +12,8 @@ use holdfast_api::{Severity, StartJob};
 use holdfast_model::{DiskState, RetirePolicy, Usage, Uuid};
 use holdfast_pool::SpaceRecord;
 
-use super::Inner;
 use super::spec::{JobSpec, SpaceRef};
+use super::{Inner, Jobs};
 use crate::engine::{Engine, OpenPool};
 
 /// How soon something that was in vain is tried again, at the soonest.
@@ -43,14 +43,14 @@ impl Engine {
                     engine.retire_member(&open, disk, &format!("disk {disk}")).await?;
                 }
                 for space in spaces {
-                    engine.note(&format!("space {}", space.path), "is to be rebuilt: disks that it misses stayed away");
+                    engine.note(&format!("space {}", space.path), "is to be rebuilt: its missing disks did not return");
                     engine.add_job(JobSpec::Repair(space), StartJob::default())?;
                 }
             }
             Ok(())
         });
         if let Err(error) = asked.await {
-            tracing::warn!("repairs that are due wait: {error}");
+            tracing::warn!("due repairs are delayed: {error}");
         }
     }
 
@@ -65,12 +65,14 @@ impl Engine {
             let disks: Vec<_> = open.pool.disks().into_iter().map(|disk| disk.record).collect();
             let lost: Vec<_> = disks.into_iter().filter(|disk| disk.state != DiskState::Online).collect();
             out.extend(lost.iter().map(|disk| disk.id));
-            let policy = open.pool.loss_policy();
-            let grace = policy.grace_seconds.map(|seconds| Duration::from_secs(seconds.into())).or(self.settings.repair_after);
+            for disk in &lost {
+                inner.out_since.entry(disk.id).or_insert(now);
+            }
+            let (policy, grace) = (open.pool.loss_policy(), self.grace_of(&open));
             let Some(grace) = grace.filter(|_| policy.retire != RetirePolicy::Never && open.pool.refusal().is_none()) else {
                 continue;
             };
-            let mut over = |disk: &Uuid, at: Instant| at >= *inner.out_since.entry(*disk).or_insert(now) + grace;
+            let over = |disk: &Uuid, at: Instant| inner.out_since.get(disk).is_some_and(|since| at >= *since + grace);
             let together: BTreeSet<u16> =
                 lost.iter().filter(|disk| over(&disk.id, now + TOGETHER)).map(|disk| disk.index).collect();
             let lost: Vec<_> = lost.into_iter().filter(|disk| over(&disk.id, now)).collect();
@@ -91,6 +93,35 @@ impl Engine {
         due
     }
 
+    /// How long disks of a pool may be away before they are given up.
+    fn grace_of(&self, open: &OpenPool) -> Option<Duration> {
+        let own = open.pool.loss_policy().grace_seconds;
+        own.map(|seconds| Duration::from_secs(seconds.into())).or_else(|| self.repair_after())
+    }
+
+    /// How long it takes until what lost disks held is repaired without being asked for; nothing where it is due.
+    ///
+    /// # Errors
+    /// Why it is not.
+    pub(crate) fn repair_outlook(&self, open: &OpenPool, lost: &[Uuid]) -> Result<Option<Duration>, String> {
+        if open.pool.refusal().is_some() {
+            return Err("its pool takes no changes".into());
+        }
+        if open.pool.loss_policy().retire == RetirePolicy::Never {
+            return Err(format!("pool {} never repairs by itself (retire policy never)", open.name()));
+        }
+        let Some(grace) = self.grace_of(open) else {
+            return Err("automatic repair is off on this server".into());
+        };
+        let inner = self.jobs.inner();
+        if inner.no_room.contains_key(&open.pool.id()) {
+            return Err("the other disks have no room for all of it".into());
+        }
+        let since = lost.iter().filter_map(|disk| inner.out_since.get(disk)).min();
+        let left = since.map_or(grace, |since| grace.saturating_sub(since.elapsed()));
+        Ok((!left.is_zero()).then_some(left))
+    }
+
     /// Whether what lost disks held has room on the others; tells it where it has not.
     fn have_room(&self, inner: &mut Inner, open: &OpenPool, lost: &BTreeSet<u16>, now: Instant) -> bool {
         let pool = open.pool.id();
@@ -103,11 +134,39 @@ impl Engine {
             return true;
         }
         if inner.no_room.insert(pool, now + LEAST_RETRY).is_none() {
-            let cause = "what its lost disks held is not rebuilt: the others have no room for all of it";
-            let next = "attach the disks again or add others; 'holdfast pool set --retire-policy always' rebuilds as far as there is room";
+            let cause = "the data of its lost disks was not rebuilt: not all of it fits on the other disks";
+            let next =
+                "attach the disks again or add others; 'holdfast pool set --retire-policy always' rebuilds as much as fits";
             self.events.emit(Severity::Warning, &format!("pool {}", open.name()), cause, next);
         }
         false
+    }
+}
+
+impl Jobs {
+    /// Parts disks that are out of service by when they went out.
+    pub(crate) fn out_together<D>(&self, mut disks: Vec<D>, id: impl Fn(&D) -> Uuid) -> Vec<Vec<D>> {
+        let now = Instant::now();
+        let inner = self.inner();
+        let since = |disk: &D| inner.out_since.get(&id(disk)).copied().unwrap_or(now);
+        disks.sort_by_key(since);
+        let mut groups: Vec<Vec<D>> = Vec::new();
+        let mut last = None;
+        for disk in disks {
+            let at = since(&disk);
+            match groups.last_mut().filter(|_| last.is_some_and(|last| at - last <= TOGETHER)) {
+                Some(group) => group.push(disk),
+                None => groups.push(vec![disk]),
+            }
+            last = Some(at);
+        }
+        groups
+    }
+
+    /// What is to become of lost disks without being asked for, as far as it shows.
+    pub(crate) fn outlooks(&self) -> (Vec<Uuid>, Vec<Uuid>) {
+        let inner = self.inner();
+        (inner.out_since.keys().copied().collect(), inner.no_room.keys().copied().collect())
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use holdfast_api::{DiskBalance, JobChanged, RebalancePlan, StartJob};
 use holdfast_device::{IoError, IoErrorKind};
+use holdfast_model::counted;
 use holdfast_pool::{Balance, DiskUse};
 use holdfast_space::Ended;
 
@@ -67,7 +68,7 @@ async fn plan(site: &Site) -> Result<Balance, Ended> {
     let planned = site.runtime.spawn_blocking(move || pool.balance()).await;
     planned.map_err(|error| match error.is_cancelled() {
         true => Ended::Stopped,
-        false => IoError::new(IoErrorKind::Gone, format!("planning it broke off: {error}")).into(),
+        false => IoError::new(IoErrorKind::Gone, format!("planning failed: {error}")).into(),
     })
 }
 
@@ -88,9 +89,10 @@ pub(super) async fn run(site: &Site, control: &Control) -> Result<Outcome, Ended
             break moves.len();
         }
     };
+    let slabs = counted(moved, "slab", "slabs");
     let result = match left {
-        0 => format!("{moved} slabs moved; its disks are as even as its rows allow"),
-        _ => format!("{moved} slabs moved; {left} stay where they are, since they could not be read, written or spared from use"),
+        0 => format!("{slabs} moved; the disks are as even as the rows allow"),
+        _ => format!("{slabs} moved; {left} stayed, because they could not be read or written or were in use"),
     };
     Ok(Outcome { result, findings: Vec::new() })
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use holdfast_api::{JobChanged, StartJob};
+use holdfast_model::counted;
 use holdfast_space::{Ended, Pace};
 
 use super::spec::{JobSpec, Outcome, Site};
@@ -31,8 +32,8 @@ pub(super) async fn run(site: &Site, pace: &dyn Pace) -> Result<Outcome, Ended> 
     }
     let left: u64 = site.spaces.iter().map(|space| space.status().stale_slabs).sum();
     let result = match left {
-        0 => "all of it is protected again".into(),
-        _ => format!("what was lost is rebuilt; {left} slabs are not in step yet"),
+        0 => "all data is protected again".into(),
+        _ => format!("the lost data is rebuilt; {} being resynced", counted(left, "slab is still", "slabs are still")),
     };
     Ok(Outcome { result, findings: Vec::new() })
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_api::{AddDisks, ApiError, DiskRef, JobChanged, JobState, ReplaceDisk, StartJob};
+use holdfast_api::{AddDisks, ApiError, DiskRef, EvacuationPlan, JobChanged, JobState, ReplaceDisk, StartJob};
 use holdfast_device::IoError;
 use holdfast_model::{ByteSize, DiskState, Usage, Uuid};
 use holdfast_pool::{NewDisk, PoolErrorKind};
@@ -16,17 +16,41 @@ use super::spec::{JobSpec, Outcome, Site};
 use crate::engine::Engine;
 use crate::error::{Answer, conflict};
 use crate::leaving::NamedMember;
+use crate::spaces::parse_path;
 
 /// How often it is looked whether slabs are left, as when the disk went out or came back meanwhile.
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(200);
+
+/// The disk that comes in the place of another one.
+enum Newcomer {
+    /// None: the others take over.
+    None,
+    /// One that is of the pool already.
+    Member,
+    /// One that is to come into the pool, as far as it can be looked at.
+    Offered { path: String, disk: Option<NewDisk> },
+}
+
+impl Newcomer {
+    /// What it brings with it, and how it is called.
+    fn offered(&self) -> Option<(String, NewDisk)> {
+        match self {
+            Self::Offered { path, disk: Some(disk) } => {
+                Some((format!("disk {path} of {}", ByteSize(disk.disk_bytes)), disk.clone()))
+            }
+            _ => None,
+        }
+    }
+}
 
 impl Engine {
     /// Replaces a disk by another one or by all others: answers with the job that does it, the one that is there already if there
     /// is one.
     ///
     /// # Errors
-    /// If it belongs to no pool in service, the new one cannot be had, or there is no room for what it holds.
+    /// If it belongs to no pool in service, the new one cannot be had, there is no room for what it holds, rows would be lost with it
+    /// whose spaces are not given up, or spaces get no new rows then and nobody forces it; nothing is changed then.
     pub async fn replace_disk(self: &Arc<Self>, disk: String, request: ReplaceDisk) -> Answer<JobChanged> {
         self.change(move |engine| async move {
             let disk = DiskRef::new(&disk);
@@ -37,21 +61,61 @@ impl Engine {
                     return done.map(|job| JobChanged { changed: false, job }).ok_or(error);
                 }
             };
-            let (object, work) = (format!("disk {disk}"), JobSpec::Replace(old.job_object()));
-            match &request.new {
-                Some(new) => engine.take_in(&old, &object, &DiskRef::new(new), request.force).await?,
-                None => engine.refuse_without_room(&old, &object, &work, None).await?,
+            let object = format!("disk {disk}");
+            let new = engine.newcomer(&old, &object, &request).await?;
+            engine.check_given_up(&old, &object, &request.give_up)?;
+            let work = JobSpec::Replace(old.job_object());
+            let offered = new.offered();
+            engine.refuse_without_room(&old, &object, &work, offered.clone(), &request.give_up).await?;
+            let forced = request.force && request.new.is_none();
+            engine.refuse_without_new_rows(&old.open, old.id, &object, offered.map(|(_, disk)| disk).as_ref(), forced)?;
+            if let Newcomer::Offered { path, .. } = new {
+                let add = AddDisks { disks: vec![path], force: request.force };
+                engine.grow_pool(&old.open.name(), add).await?;
             }
             engine.retire_member(&old.open, old.id, &object).await?;
+            for space in &request.give_up {
+                engine.end_space(space, true).await?;
+            }
             let start = StartJob { priority: request.priority, cap_bytes_per_second: request.cap_bytes_per_second };
             engine.add_job(work, start)
         })
         .await
     }
 
-    /// Sees that a disk can take the place of another one, and takes it into its pool if it is not there.
-    async fn take_in(&self, old: &NamedMember, object: &str, new: &DiskRef, force: bool) -> Answer<()> {
-        let (path, work) = (self.resolve(new).await?, JobSpec::Replace(old.job_object()));
+    /// What a replacement would move or make anew, and what would be lost. Nothing is changed.
+    ///
+    /// # Errors
+    /// If the disk belongs to no pool in service, or the new one cannot be had.
+    pub async fn plan_replacement(&self, disk: &str, request: &ReplaceDisk) -> Answer<EvacuationPlan> {
+        let disk = DiskRef::new(disk);
+        let old = self.named_member(&disk).await?;
+        let object = format!("disk {disk}");
+        let new = self.newcomer(&old, &object, request).await?;
+        self.plan_leaving(&old, &object, new.offered().map(|(_, disk)| disk)).await
+    }
+
+    /// Refuses to give up what is no space of the disk's pool, or is served to clients.
+    fn check_given_up(&self, old: &NamedMember, object: &str, spaces: &[String]) -> Answer<()> {
+        for space in spaces {
+            let path = parse_path(space)?;
+            if path.pool.as_str() != old.open.name() {
+                let message = format!("space {space} is not of pool {}", old.open.name());
+                return Err(ApiError::invalid(object, message, "name spaces of the disk's own pool"));
+            }
+            // One that is gone was given up before.
+            if let Some(found) = old.open.pool.spaces().into_iter().find(|record| record.name == path.space) {
+                self.refuse_exported(&format!("space {space}"), found.uuid)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The disk that is to take the place of another one, if one is named.
+    async fn newcomer(&self, old: &NamedMember, object: &str, request: &ReplaceDisk) -> Answer<Newcomer> {
+        let Some(named) = &request.new else { return Ok(Newcomer::None) };
+        let new = &DiskRef::new(named);
+        let path = self.resolve(new).await?;
         match self.member(new, &path) {
             Some((_, id)) if id == old.id && self.is_in_service(&old.open, id) => {
                 Err(ApiError::invalid(object, "it is named as its own replacement", "name another disk, or none"))
@@ -60,20 +124,17 @@ impl Engine {
                 let record = open.pool.disk_record(id);
                 let takes = |usage: Usage| usage.takes_slabs() || usage == Usage::HotSpare;
                 if !record.is_some_and(|record| record.state == DiskState::Online && takes(record.usage)) {
-                    let message = format!("disk {new} is of its pool and takes no slabs");
+                    let message = format!("disk {new} is in its pool and takes no slabs");
                     return Err(conflict(object, message, "set its usage to auto, or name another disk"));
                 }
-                self.refuse_without_room(old, object, &work, None).await
+                Ok(Newcomer::Member)
             }
             _ => {
                 self.probe(&path).await?;
-                if let Some(found) = self.look_at(vec![path.clone()]).await?.into_iter().next() {
-                    let (media, place) = (found.info.media, found.info.place);
-                    let disk = NewDisk { disk_bytes: found.size_bytes, media, place };
-                    let named = format!("disk {path} of {}", ByteSize(found.size_bytes));
-                    self.refuse_without_room(old, object, &work, Some((&named, disk))).await?;
-                }
-                self.grow_pool(&old.open.name(), AddDisks { disks: vec![path], force }).await.map(drop)
+                let found = self.look_at(vec![path.clone()]).await?.into_iter().next();
+                let disk =
+                    found.map(|found| NewDisk { disk_bytes: found.size_bytes, media: found.info.media, place: found.info.place });
+                Ok(Newcomer::Offered { path, disk })
             }
         }
     }
@@ -98,7 +159,7 @@ pub(super) async fn run(site: &Site, disk: Uuid, pace: &dyn Pace) -> Result<Outc
     let mut tries = 0;
     loop {
         let Some(member) = pool.pool_disks().into_iter().find(|member| member.id == disk) else {
-            return Ok(done("it was out of the pool already"));
+            return Ok(done("it had already been removed from the pool"));
         };
         for space in &site.spaces {
             match member.in_service() {
@@ -111,8 +172,8 @@ pub(super) async fn run(site: &Site, disk: Uuid, pace: &dyn Pace) -> Result<Outc
             Ok(wiped) => {
                 site.open.disks().remove(&disk);
                 return Ok(done(match wiped {
-                    true => "nothing is on it any more, and it is out of the pool",
-                    false => "what it held is made anew, and it is out of the pool",
+                    true => "it was emptied and removed from the pool",
+                    false => "its data was rebuilt, and it was removed from the pool",
                 }));
             }
             Err(error) if error.kind == PoolErrorKind::Conflict && tries < TRIES => tries += 1,
@@ -136,9 +197,10 @@ impl super::Jobs {
         done.and_then(|record| inner.view(record.id))
     }
 
-    /// Whether a disk is to leave its pool.
-    pub(crate) fn replaces(&self, disk: Uuid) -> bool {
+    /// The job by which a disk is to leave its pool.
+    pub(crate) fn replacing(&self, disk: Uuid) -> Option<holdfast_api::Job> {
+        let inner = self.inner();
         let replaces = |spec: &JobSpec| matches!(spec, JobSpec::Replace(member) if member.disk == disk);
-        self.inner().table.jobs.iter().any(|record| replaces(&record.spec))
+        inner.table.jobs.iter().find(|record| replaces(&record.spec)).and_then(|record| inner.view(record.id))
     }
 }

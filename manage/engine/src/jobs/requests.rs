@@ -19,7 +19,7 @@ fn name(id: u64) -> String {
 }
 
 fn absent(id: u64) -> ApiError {
-    not_found(name(id), "'holdfast job list --all' shows the jobs that are known")
+    not_found(name(id), "'holdfast job list --all' lists the jobs")
 }
 
 /// A cap as a request says it, where 0 takes it away.
@@ -31,7 +31,7 @@ fn cap(bytes_per_second: u64) -> Option<u64> {
 fn unended(table: &mut Table, id: u64) -> Answer<&mut Record> {
     let ended = table.any(id).ok_or_else(|| absent(id))?.state;
     let message = format!("it has ended: {}", holdfast_api::word(&ended));
-    table.job(id).ok_or_else(|| conflict(name(id), message, "ask for the work anew"))
+    table.job(id).ok_or_else(|| conflict(name(id), message, "start a new job"))
 }
 
 impl Engine {
@@ -181,7 +181,7 @@ impl Engine {
         let job = self.job(id)?;
         if job.state != JobState::Cancelled {
             let message = format!("it has ended: {}", holdfast_api::word(&job.state));
-            return Err(conflict(name(id), message, "ask for the work anew"));
+            return Err(conflict(name(id), message, "start a new job"));
         }
         Ok(JobChanged { changed: true, job })
     }
@@ -202,7 +202,7 @@ impl Engine {
             let controls: Vec<_> = ids.iter().map(|id| inner.tasks.get(id).map(|task| task.control.clone())).collect();
             self.jobs.change(&mut inner, |table| {
                 for (id, control) in ids.iter().zip(&controls) {
-                    let Some(record) = table.end(*id, JobState::Cancelled) else { continue };
+                    let Some(record) = table.end(*id, JobState::Cancelled, None) else { continue };
                     if let Some(control) = control {
                         record.note(control);
                     }

@@ -54,7 +54,7 @@ pub(crate) async fn run(engine: Weak<Engine>, mut stop: watch::Receiver<bool>) {
         engine.ask_for_repairs().await;
         let noting = jobs.clone();
         if let Err(error) = engine.blocking(move || noting.note_progress()).await {
-            tracing::warn!("progress is not written down: {error}");
+            tracing::warn!("job progress could not be saved: {error}");
         }
     }
 }
@@ -223,7 +223,7 @@ impl Jobs {
             Ok(Err(Ended::Failed(error))) => self.fail(&mut inner, id, from_space(subject, error)),
             Err(ReactorGone) if stopping => return,
             Err(ReactorGone) => {
-                let error = ApiError::new(Code::Failed, subject, "the work broke off", "see the daemon's log");
+                let error = ApiError::new(Code::Failed, subject, "its I/O thread stopped unexpectedly", "see the daemon's log");
                 self.fail(&mut inner, id, error);
             }
             Ok(Err(Ended::Stopped)) if record.state == JobState::Running => record.state = JobState::Queued,
@@ -233,14 +233,13 @@ impl Jobs {
     }
 
     fn succeed(&self, inner: &mut Inner, id: u64, result: String) {
-        let Some(record) = inner.table.end(id, JobState::Done) else { return };
+        let Some(record) = inner.table.end(id, JobState::Done, Some(result.clone())) else { return };
         record.done_bytes = record.total_bytes;
         self.events.emit(Severity::Info, &format!("job {id}"), &format!("{} done: {result}", record.title()), "");
-        record.result = Some(result);
     }
 
     fn fail(&self, inner: &mut Inner, id: u64, error: ApiError) {
-        let Some(record) = inner.table.end(id, JobState::Failed) else { return };
+        let Some(record) = inner.table.end(id, JobState::Failed, None) else { return };
         let cause = format!("{} failed: {}", record.title(), error.message);
         self.events.emit(Severity::Error, &format!("job {id}"), &cause, &error.next_action);
         record.error = Some(error);
@@ -262,7 +261,7 @@ impl Jobs {
         for (object, mut over) in waiting {
             if tokio::time::timeout_at(deadline, over.wait_for(|over| *over)).await.is_err() {
                 let message = format!("its step did not end within {} s", STOP_TIMEOUT.as_secs());
-                return Err(ApiError::new(Code::Timeout, object, message, "look at the pool's disks"));
+                return Err(ApiError::new(Code::Timeout, object, message, "check the pool's disks"));
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! What is asked for by the calendar: a scrub of each space, now and then.
+//! What is asked for by the calendar: a scrub of each space, now and then; and when that was and will be.
 //!
 //! Invariant: a space is scrubbed again so long after its last scrub ended, however it ended; a space that was never
 //! scrubbed, so long after it was first seen. Spaces of pools that nobody knows any more are forgotten.
@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_api::{JobPriority, StartJob};
+use holdfast_api::{JobPriority, SpaceScrub, StartJob};
 use holdfast_model::Uuid;
 use jiff::Timestamp;
 
@@ -20,10 +20,31 @@ fn since(at: Timestamp) -> Duration {
     Duration::try_from(Timestamp::now().duration_since(at)).unwrap_or_default()
 }
 
+/// A moment as answers carry it.
+fn shown(at: Timestamp) -> String {
+    format!("{at:.3}")
+}
+
 impl Engine {
+    /// When a space was scrubbed, and when it is next.
+    pub(crate) fn scrub_of(&self, space: Uuid) -> SpaceScrub {
+        let every = self.scrub_every();
+        let inner = self.jobs.inner();
+        let scrubs = |spec: &JobSpec| matches!(spec, JobSpec::Scrub(of) if of.space == space);
+        let job = inner.table.jobs.iter().find(|record| scrubs(&record.spec)).map(|record| record.id);
+        let Some(known) = inner.table.scrubbed.get(&space) else { return SpaceScrub { job, ..SpaceScrub::default() } };
+        SpaceScrub {
+            last_at: known.last.as_ref().map(|_| shown(known.at)),
+            last_state: known.last.as_ref().map(|last| last.state),
+            last_result: known.last.as_ref().and_then(|last| last.result.clone()),
+            next_at: every.filter(|_| job.is_none()).and_then(|every| known.at.checked_add(every).ok()).map(shown),
+            job,
+        }
+    }
+
     /// Asks for the scrubs that are due.
     pub(super) async fn ask_for_scrubs(self: &Arc<Self>) {
-        let Some(every) = self.settings.scrub_every else { return };
+        let Some(every) = self.scrub_every() else { return };
         let due = self.note_spaces(every);
         if due.is_empty() {
             return;
@@ -36,7 +57,7 @@ impl Engine {
             Ok(())
         });
         if let Err(error) = asked.await {
-            tracing::warn!("scrubs that are due wait: {error}");
+            tracing::warn!("due scrubs are delayed: {error}");
         }
     }
 
@@ -60,7 +81,7 @@ impl Engine {
         for space in spaces {
             match inner.table.scrubbed.get(&space.space) {
                 None => {
-                    inner.table.scrubbed.insert(space.space, Scrubbed { pool: space.pool, at: Timestamp::now() });
+                    inner.table.scrubbed.insert(space.space, Scrubbed { pool: space.pool, at: Timestamp::now(), last: None });
                     inner.unsaved = true;
                 }
                 Some(scrubbed) if since(scrubbed.at) >= every => due.push(space),

@@ -1,4 +1,4 @@
-//! The scrub of a space: all of it is read, what is known to be wrong is made good, and what was found is told.
+//! The scrub of a space: all of it is read, what is known to be wrong is repaired, and what was found is reported.
 //!
 //! One that was cut short goes on from the chunk that it was at, and counts what it had found before.
 //!
@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use holdfast_api::{JobChanged, Severity, StartJob};
-use holdfast_model::{ByteSize, Uuid};
+use holdfast_model::{ByteSize, Uuid, counted};
 use holdfast_space::{Ended, Mismatch, Verified};
 
 use super::control::{Control, ResumePoint};
@@ -49,13 +49,13 @@ pub(super) async fn run(site: &Site, control: &Control) -> Result<Outcome, Ended
     let paths: HashMap<Uuid, String> =
         site.open.disk_statuses().into_iter().map(|disk| (disk.record.id, disk.record.path)).collect();
     let (severity, next_action) = match counts.unrepaired_blocks {
-        0 => (Severity::Warning, "watch the disk; replace it if this goes on"),
-        _ => (Severity::Error, "where it was not made good, compare what lies there with a backup"),
+        0 => (Severity::Warning, "watch the disk; replace it if this continues"),
+        _ => (Severity::Error, "where it was not repaired, compare the data with a backup"),
     };
     let told = |mismatch: &Mismatch| Finding {
         severity,
         cause: format!(
-            "scrub: {} at {} did not agree with what it goes with (disk {}, at {})",
+            "scrub: {} at {} did not match its copies or parity (disk {}, at {})",
             mismatch.piece,
             mismatch.offset_bytes,
             paths.get(&mismatch.disk).map_or("gone", String::as_str),
@@ -84,9 +84,11 @@ fn result(found: &ResumePoint) -> String {
     let mut text = format!("{} compared", ByteSize(found.checked_bytes));
     text += &match wrong {
         0 => ", all agree".into(),
-        _ => format!(
-            "; of {wrong} blocks that did not agree or could not be read, {} were made good and {} left as they are",
-            found.repaired_blocks, found.unrepaired_blocks
+        wrong => format!(
+            "; {} or could not be read: {} repaired, {} not repaired",
+            counted(wrong, "block did not match", "blocks did not match"),
+            found.repaired_blocks,
+            found.unrepaired_blocks
         ),
     };
     if found.unchecked_bytes > 0 {

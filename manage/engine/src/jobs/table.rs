@@ -53,14 +53,14 @@ impl Record {
     /// What is said of it to who waits until it has moved a row.
     pub(super) fn moving(&self) -> String {
         let paused = if self.state == JobState::Paused { ", which is paused" } else { "" };
-        format!("a row that job {}, {}, is moving{paused}", self.id, self.title())
+        format!("a row that is being moved by job {}, {}{paused}", self.id, self.title())
     }
 
     /// What to do about that.
     pub(super) fn way_out(&self) -> String {
         match self.state {
             JobState::Paused => format!("'holdfast job resume {0}', or 'holdfast job cancel {0}'", self.id),
-            _ => format!("wait for that, or 'holdfast job cancel {}'", self.id),
+            _ => format!("wait for it, or run 'holdfast job cancel {}'", self.id),
         }
     }
 
@@ -95,10 +95,21 @@ impl Record {
 }
 
 /// When a space of a pool was scrubbed last; for one that never was, since when it is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Scrubbed {
     pub(super) pool: Uuid,
     pub(super) at: Timestamp,
+    /// How the last scrub ended; none where there was none.
+    #[serde(default)]
+    pub(super) last: Option<LastScrub>,
+}
+
+/// How a scrub ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct LastScrub {
+    pub(super) state: JobState,
+    /// What it found, where it came to its end.
+    pub(super) result: Option<String>,
 }
 
 /// The content of `jobs.json`.
@@ -155,14 +166,16 @@ impl Table {
         self.jobs.iter().chain(&self.ended).find(|record| record.id == id)
     }
 
-    /// Ends a job; `None` if it has ended already.
-    pub(super) fn end(&mut self, id: u64, state: JobState) -> Option<&mut Record> {
+    /// Ends a job, with what it brought where it came to its end; `None` if it has ended already.
+    pub(super) fn end(&mut self, id: u64, state: JobState, result: Option<String>) -> Option<&mut Record> {
         let at = self.jobs.iter().position(|record| record.id == id)?;
         let mut record = self.jobs.remove(at);
         record.state = state;
         record.ended = Some(now());
+        record.result = result.clone();
         if let JobSpec::Scrub(space) = &record.spec {
-            self.scrubbed.insert(space.space, Scrubbed { pool: space.pool, at: Timestamp::now() });
+            let last = Some(LastScrub { state, result: result.clone() });
+            self.scrubbed.insert(space.space, Scrubbed { pool: space.pool, at: Timestamp::now(), last });
         }
         self.ended.push_back(record);
         let excess = self.ended.len().saturating_sub(HISTORY);

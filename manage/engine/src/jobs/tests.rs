@@ -1,12 +1,14 @@
 //! Jobs of a real engine on file disks in memory.
 
+mod protection;
+mod salvaged;
 mod waiting;
 
 use std::path::{Path, PathBuf};
 
 use holdfast_api::{
-    AddDisks, ConvertSpace, CreateFileDisk, CreatePool, CreateSpace, DiskRef, ImportPools, JobKind, JobPriority, LayoutKind,
-    ReplaceDisk, SetJob, Severity, StartJob,
+    AddDisks, ConvertSpace, CreateFileDisk, CreatePool, CreateSpace, DiskRef, EvacuateDisk, ImportPools, JobKind, JobPriority,
+    LayoutKind, ReplaceDisk, SetJob, Severity, StartJob,
 };
 use holdfast_device::{Durability, IoBuf};
 use holdfast_model::{ByteSize, DiskDetail, DiskState};
@@ -17,6 +19,11 @@ use crate::{Engine, Settings, StartError};
 const MIB: u64 = 1 << 20;
 /// So slow that a scrub of the rig's spaces does not end by itself.
 const SLOW: StartJob = StartJob { priority: None, cap_bytes_per_second: Some(MIB) };
+
+/// An evacuation that is as slow.
+fn slow_evacuation() -> EvacuateDisk {
+    EvacuateDisk { cap_bytes_per_second: SLOW.cap_bytes_per_second, ..EvacuateDisk::default() }
+}
 
 struct Rig {
     folder: tempfile::TempDir,
@@ -134,7 +141,7 @@ async fn a_scrub_comes_to_its_end_and_tells_what_it_found() {
 
     // A copy that is wrong is made good; both of them cannot be.
     let map = engine.space_map("tank/a").await.unwrap();
-    for (copies, found) in [(1, "2 were made good and 0 left"), (2, "0 were made good and 4 left")] {
+    for (copies, found) in [(1, "2 repaired, 0 not repaired"), (2, "0 repaired, 4 not repaired")] {
         for (copy, slab) in (0u8..).zip(&map[0].slabs[..copies]) {
             let disk = std::fs::File::options().write(true).open(&slab.path).unwrap();
             std::os::unix::fs::FileExt::write_all_at(&disk, &[0xa5 + copy; 8192], slab.offset_bytes + (1 << 20)).unwrap();
@@ -356,6 +363,8 @@ async fn spaces_are_scrubbed_when_it_is_time() {
     let engine = rig.with_spaces(&["tank/a"]).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert!(engine.jobs(None, None).is_empty());
+    let scrub = engine.space("tank/a").unwrap().scrub;
+    assert_eq!((&scrub.last_at, &scrub.last_state, scrub.job), (&None, &None, None));
     engine.shutdown().await;
     drop(engine);
     let mut settings = rig.settings();
@@ -368,6 +377,20 @@ async fn spaces_are_scrubbed_when_it_is_time() {
     }
     assert!(begun.elapsed() >= Duration::from_millis(700), "one and then another");
     assert!(engine.jobs(None, None).iter().all(|job| job.priority == JobPriority::Low && job.object == "tank/a"));
+    let never = holdfast_api::SetSettings { scrub_every_seconds: Some(0), ..Default::default() };
+    engine.set_preferences(never).await.unwrap();
+    let over = || engine.space("tank/a").unwrap().scrub.job.is_none();
+    while !over() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let scrub = engine.space("tank/a").unwrap().scrub;
+    assert_eq!((scrub.last_state, &scrub.next_at), (Some(JobState::Done), &None), "{scrub:?}");
+    assert!(scrub.last_result.is_some_and(|result| result.contains("all agree")));
+    let last: jiff::Timestamp = scrub.last_at.unwrap().parse().unwrap();
+    let daily = holdfast_api::SetSettings { scrub_every_seconds: Some(24 * 60 * 60), ..Default::default() };
+    engine.set_preferences(daily).await.unwrap();
+    let next: jiff::Timestamp = engine.space("tank/a").unwrap().scrub.next_at.unwrap().parse().unwrap();
+    assert_eq!(next.duration_since(last).as_secs(), 24 * 60 * 60);
     engine.destroy_space("tank/a".into(), true).await.unwrap();
     until_empty(&engine).await;
     engine.shutdown().await;
@@ -449,7 +472,7 @@ async fn a_disk_is_evacuated_and_a_lost_one_repaired() {
         (&*disk, plan.slab_bytes, 0)
     );
     assert_eq!(engine.disk(&DiskRef::new(&disk)).await.unwrap().usage, Some(holdfast_model::Usage::Auto), "nothing is changed");
-    let job = engine.evacuate_disk(disk.clone(), StartJob::default()).await.unwrap().job;
+    let job = engine.evacuate_disk(disk.clone(), Default::default()).await.unwrap().job;
     assert_eq!((job.kind, job.object), (JobKind::Evacuate, format!("tank/disk {disk}")));
     assert_eq!(job.total_bytes, plan.move_bytes);
     until_in(&engine, job.id, JobState::Done).await;
@@ -499,7 +522,7 @@ async fn a_disk_that_was_added_gets_its_share() {
     assert_eq!((job.kind, job.object.as_str()), (JobKind::Rebalance, "tank"));
     let done = until_in(&engine, job.id, JobState::Done).await;
     assert_eq!((done.done_bytes, done.total_bytes), (plan.move_bytes, plan.move_bytes));
-    assert!(done.result.unwrap().starts_with(&format!("{} slabs moved", plan.moves)));
+    assert!(done.result.unwrap().starts_with(&format!("{} moved", holdfast_model::counted(plan.moves, "slab", "slabs"))));
     let then = engine.plan_rebalance("tank").await.unwrap();
     assert_eq!(then.moves, 0);
     for (planned, now) in plan.disks.iter().zip(&then.disks) {
@@ -694,7 +717,7 @@ fn the_history_is_bounded_and_keeps_the_last() {
     let space = spec::SpaceRef { pool: Default::default(), space: Default::default(), path: "tank/a".into() };
     for _ in 0..table::HISTORY + 10 {
         let id = table.add(spec::JobSpec::Scrub(space.clone()), JobPriority::Normal, None).id;
-        assert!(table.end(id, JobState::Done).is_some() && table.end(id, JobState::Failed).is_none());
+        assert!(table.end(id, JobState::Done, None).is_some() && table.end(id, JobState::Failed, None).is_none());
     }
     assert_eq!((table.ended.len(), table.ended[0].id, table.jobs.len()), (table::HISTORY, 11, 0));
     assert_eq!(table.any(210).map(|record| record.state), Some(JobState::Done));
@@ -707,7 +730,7 @@ async fn a_job_of_all_spaces_lets_go_of_one_that_is_destroyed() {
     let rig = Rig::new();
     let engine = rig.with_spaces(&["tank/a", "tank/b"]).await;
     let disk = rig.path("d1").display().to_string();
-    let id = engine.evacuate_disk(disk, SLOW).await.unwrap().job.id;
+    let id = engine.evacuate_disk(disk, slow_evacuation()).await.unwrap().job.id;
     until(&engine, id, "it does not begin", |job| job.done_bytes > 0).await;
     assert!(engine.destroy_space("tank/a".into(), true).await.unwrap().changed);
     make_full(&engine, "tank/c").await;
@@ -724,7 +747,7 @@ async fn a_job_that_waits_for_one_that_is_paused_can_be_cancelled() {
     let rig = Rig::new();
     let engine = rig.with_spaces(&["tank/a"]).await;
     let disk = rig.path("d1").display().to_string();
-    let first = engine.evacuate_disk(disk, SLOW).await.unwrap().job.id;
+    let first = engine.evacuate_disk(disk, slow_evacuation()).await.unwrap().job.id;
     until(&engine, first, "it does not begin", |job| job.done_bytes > 0).await;
     engine.pause_job(first).unwrap();
     let request = ConvertSpace { layout: Some(LayoutKind::Simple), ..as_it_is() };

@@ -60,7 +60,7 @@ pub(super) async fn run(site: &Site, pace: &dyn Pace) -> Result<Outcome, Ended> 
     pool.upgrade().await.map_err(IoError::from)?;
     pace.done(total);
     let result = match added.is_empty() {
-        true => "it used all features that are known here already".into(),
+        true => "it already used all features of this version".into(),
         false => format!("it may use now: {}", added.join(", ")),
     };
     Ok(Outcome { result, findings: Vec::new() })

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use holdfast_api::{Event, ListKind};
+use holdfast_api::{Event, JobState, ListKind};
 
 use super::Live;
 use crate::engine::{Engine, OpenPool};
@@ -49,6 +49,13 @@ impl Live {
         }
     }
 
+    /// Channels, rules or deliveries are not as they were, nor perhaps the health of channels.
+    pub(crate) fn notifications_changed(&self) {
+        self.happened.count(ListKind::Notifications);
+        self.happened.count(ListKind::Status);
+        self.changed.notify_one();
+    }
+
     /// Accounts or tokens are not as they were.
     pub(super) fn accounts_changed(&self) {
         self.happened.count(ListKind::Accounts);
@@ -57,7 +64,7 @@ impl Live {
 }
 
 /// Adds what is shown of a pool and of all in it.
-fn pool(open: &OpenPool, disks: &mut impl Hasher, pools: &mut impl Hasher, spaces: &mut impl Hasher) {
+fn pool(open: &OpenPool, disks: &mut impl Hasher, pools: &mut impl Hasher, spaces: &mut impl Hasher, exports: &mut impl Hasher) {
     let (name, position) = (open.name(), open.pool.status().position);
     let sequence = (position.generation, position.sequence);
     for disk in open.disk_statuses() {
@@ -70,6 +77,7 @@ fn pool(open: &OpenPool, disks: &mut impl Hasher, pools: &mut impl Hasher, space
         let record = space.record();
         (&name, record.name.as_str(), record.size_bytes, sequence, space.is_resyncing(), space.is_read_only()).hash(spaces);
     }
+    open.pool.pool_disks().iter().filter(|disk| disk.in_service()).count().hash(exports);
 }
 
 impl Engine {
@@ -77,7 +85,7 @@ impl Engine {
     pub(super) async fn prints(&self) -> Answer<Prints> {
         let [mut disks, mut pools, mut spaces, mut exports, mut jobs] = std::array::from_fn(|_| DefaultHasher::new());
         let open: Vec<_> = self.live().pools.values().cloned().collect();
-        open.iter().for_each(|open| pool(open, &mut disks, &mut pools, &mut spaces));
+        open.iter().for_each(|open| pool(open, &mut disks, &mut pools, &mut spaces, &mut exports));
         drop(open);
         for (id, answered) in self.smart.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             (id, answered.count).hash(&mut disks);
@@ -86,6 +94,8 @@ impl Engine {
             let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             format!("{:?}", state.hints).hash(&mut disks);
             format!("{:?}", state.alerts).hash(&mut pools);
+            format!("{:?}", state.chosen).hash(&mut pools);
+            format!("{:?}", state.chosen).hash(&mut spaces);
             state.file_disks.clone()
         };
         let block_devices = self.settings.block_devices;
@@ -105,11 +115,13 @@ impl Engine {
         for job in self.jobs(None, None) {
             (job.id, job.cap_bytes_per_second).hash(&mut jobs);
             format!("{:?}{:?}", job.state, job.priority).hash(&mut jobs);
+            (job.id, job.state.has_ended(), job.state == JobState::Paused).hash(&mut spaces);
         }
         let happened = |kind: ListKind| self.consoles.happened.0[kind as usize].load(Ordering::Relaxed);
         let lists = [disks, pools, spaces, exports, jobs].map(|list| list.finish());
         let mut status = DefaultHasher::new();
-        lists[..4].hash(&mut status);
+        lists.hash(&mut status);
+        self.jobs.outlooks().hash(&mut status);
         let [disks, pools, spaces, exports, jobs] = lists;
         let print = |kind: ListKind| {
             let list = match kind {
@@ -119,7 +131,7 @@ impl Engine {
                 ListKind::Exports => exports,
                 ListKind::Jobs => jobs,
                 ListKind::Status => status.finish(),
-                ListKind::Accounts => 0,
+                ListKind::Accounts | ListKind::Notifications => 0,
             };
             list.wrapping_add(happened(kind))
         };

@@ -44,7 +44,7 @@ impl Engine {
     pub(crate) fn set_space_qos(&self, object: &str, service: &SpaceService, set: &SetQos) -> Answer<bool> {
         let before = service.qos();
         let qos = before.with(set);
-        super::check(object, &qos)?;
+        super::check(object, &qos).map_err(|error| error.inside("qos"))?;
         if qos == before {
             return Ok(false);
         }
@@ -60,12 +60,12 @@ impl Engine {
         let mut known = {
             let live = self.live();
             let export = live.exports.get(name).map(|export| export.known.clone());
-            export.ok_or_else(|| not_found(&object, "'holdfast nbd list' shows the exports that are there"))?
+            export.ok_or_else(|| not_found(&object, "'holdfast nbd list' lists the exports"))?
         };
         let before = known.clone();
         known.qos = known.qos.with(&request.qos.unwrap_or_default());
         known.read_only = request.read_only.unwrap_or(known.read_only);
-        super::check(&object, &known.qos)?;
+        super::check(&object, &known.qos).map_err(|error| error.inside("qos"))?;
         if known == before {
             return Ok(ExportChanged { changed: false, export: self.export(name)? });
         }

@@ -1,6 +1,6 @@
 //! What a pool says that it could still hold, and when it says that it fills up.
 
-use holdfast_api::{AddDisks, CapacityLimit, CreateFileDisk, CreateSpace, LayoutKind, SetDisk, SetPool, Severity};
+use holdfast_api::{AddDisks, CapacityLimit, CreateFileDisk, CreateSpace, LayoutKind, SetDisk, SetPool, SetSettings, Severity};
 use holdfast_model::{Health, Usage};
 
 use crate::support::{MIB, Rig, eventually, mirror, parity, pool};
@@ -35,6 +35,46 @@ async fn what_is_told_is_what_fits() {
         assert_eq!(same.usable_bytes, 0, "{same:?}");
         engine.destroy_space("tank/all".into(), true).await.unwrap();
     }
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn single_and_dual_parity_are_compared_at_the_same_columns() {
+    let rig = Rig::new();
+    let (engine, disks) = rig.with_disks(6).await;
+    engine.create_pool(pool("tank", &disks)).await.unwrap();
+    let told = engine.pool("tank").unwrap();
+    let of = |parity| told.usable.iter().filter(move |layout| layout.parity == parity);
+    assert_eq!(of(1).map(|layout| (layout.columns, layout.default)).collect::<Vec<_>>(), [(3, true), (4, false)]);
+    assert_eq!(of(2).map(|layout| (layout.columns, layout.default)).collect::<Vec<_>>(), [(4, true)]);
+    let (single, dual) = (of(1).next_back().unwrap(), of(2).next_back().unwrap());
+    assert!(single.usable_bytes > dual.usable_bytes, "{single:?} {dual:?}");
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pools_without_thresholds_of_their_own_have_those_of_the_server() {
+    let rig = Rig::new();
+    let (engine, disks) = rig.with_disks(3).await;
+    engine.create_pool(pool("tank", &disks)).await.unwrap();
+    let alert = |engine: &holdfast_engine::Engine| engine.pools()[0].alert.clone();
+    let change = SetSettings { alert_percents: Some(vec![80, 60]), ..SetSettings::default() };
+    assert!(engine.set_preferences(change.clone()).await.unwrap());
+    assert!(!engine.set_preferences(change).await.unwrap());
+    assert_eq!((alert(&engine).percents, alert(&engine).default), (vec![60, 80], true));
+    engine.set_pool("tank".into(), set(&[50])).await.unwrap();
+    assert_eq!((alert(&engine).percents, alert(&engine).default), (vec![50], false));
+    let back = SetPool { default_alerts: true, ..SetPool::default() };
+    assert!(engine.set_pool("tank".into(), back.clone()).await.unwrap().changed);
+    assert!(!engine.set_pool("tank".into(), back.clone()).await.unwrap().changed);
+    assert_eq!((alert(&engine).percents, alert(&engine).default), (vec![60, 80], true));
+    let both = SetPool { alert_percents: Some(vec![1]), ..back };
+    assert!(engine.set_pool("tank".into(), both).await.is_err());
+    engine.create_space(mirror("tank/a", engine.pool("tank").unwrap().usable[1].usable_bytes)).await.unwrap();
+    eventually(&engine, "the alert", || alert(&engine).reached_percent == Some(80)).await;
+    let never = SetSettings { alert_percents: Some(vec![]), ..SetSettings::default() };
+    engine.set_preferences(never).await.unwrap();
+    assert_eq!(alert(&engine).reached_percent, None);
     engine.shutdown().await;
 }
 
@@ -89,7 +129,7 @@ async fn a_pool_that_fills_up_says_so_once_for_each_threshold() {
     eventually(&engine, "the alert", || reached() == Some(40)).await;
     let told = engine.pool("tank").unwrap();
     assert!(
-        told.health == Health::Warning && told.conditions.iter().any(|it| it.cause.contains("its alert at 40 %")),
+        told.health == Health::Warning && told.conditions.iter().any(|it| it.cause.contains("its alert threshold of 40 %")),
         "{told:?}"
     );
     assert!(told.room.ratio > 4.0 && told.room.provisioned_bytes > told.room.data_bytes, "{:?}", told.room);
@@ -97,7 +137,7 @@ async fn a_pool_that_fills_up_says_so_once_for_each_threshold() {
     assert!(metrics.contains("holdfast_pool_alert_percent{pool=\"tank\"} 40\n"), "{metrics}");
     assert!(metrics.contains("holdfast_pool_provisioned_bytes{pool=\"tank\"} "), "{metrics}");
     let alerts = |engine: &holdfast_engine::Engine| {
-        let told = engine.events().list(0, 1000).into_iter().filter(|event| event.cause.contains("alert at"));
+        let told = engine.events().list(0, 1000).into_iter().filter(|event| event.cause.contains("alert threshold"));
         told.map(|event| event.severity).collect::<Vec<_>>()
     };
     assert_eq!(alerts(&engine), [Severity::Warning]);

@@ -32,7 +32,13 @@ async fn repeating_a_change_changes_nothing() {
     assert!(engine.create_export(export("tank/vm")).await.unwrap().changed);
     assert!(!engine.create_export(export("tank/vm")).await.unwrap().changed);
 
-    let set = SetDisk { media: Some(Media::Hdd), usage: Some(Usage::Manual), enclosure: Some("shelf".into()), slot: Some(7) };
+    let set = SetDisk {
+        media: Some(Media::Hdd),
+        usage: Some(Usage::Manual),
+        enclosure: Some("shelf".into()),
+        slot: Some(7),
+        force: false,
+    };
     let changed = engine.set_disk(disks[0].clone(), set.clone()).await.unwrap();
     assert!(changed.changed && changed.disk.slot == Some(7) && changed.disk.usage == Some(Usage::Manual));
     assert!(!engine.set_disk(disks[0].clone(), set).await.unwrap().changed);
@@ -74,7 +80,7 @@ async fn the_same_name_with_other_parameters_is_refused_and_says_which_differs()
     differs(space(|request| request.size_bytes *= 2).await.unwrap_err(), "size");
     differs(space(|request| request.copies = Some(3)).await.unwrap_err(), "layout");
     differs(space(|request| request.layout = LayoutKind::Simple).await.unwrap_err(), "layout");
-    differs(space(|request| request.columns = Some(1)).await.unwrap_err(), "columns");
+    differs(space(|request| request.columns = Some(2)).await.unwrap_err(), "columns");
     differs(space(|request| request.interleave_bytes = Some(64 << 10)).await.unwrap_err(), "interleave");
     differs(space(|request| request.thin = true).await.unwrap_err(), "provisioning");
     let read_only = CreateExport { read_only: true, ..export("tank/vm") };
@@ -109,10 +115,11 @@ async fn bad_input_is_refused_with_a_reason_and_changes_nothing() {
         let error = engine.create_pool(pool(name, &disks)).await.unwrap_err();
         assert!(error.code == Code::Invalid && !error.message.is_empty(), "{name:?}: {error}");
     }
-    for size_bytes in [0, 1, 4095, 64 * MIB + 1, u64::MAX, !4095] {
+    for size_bytes in [0, 1, 4095, 64 * MIB - 4096, (256 << 40) + 1, 300 << 40, u64::MAX, !4095] {
         let path = rig.disk("new");
         let error = engine.create_file_disk(CreateFileDisk { path, size_bytes }).await.unwrap_err();
         assert_eq!(error.code, Code::Invalid, "{size_bytes}: {error}");
+        assert!(error.next_action.contains("from 64 MiB to 256 TiB") && !rig.path("new").exists(), "{size_bytes}: {error}");
     }
     let relative = CreateFileDisk { path: "d9".into(), size_bytes: 128 * MIB };
     assert_eq!(engine.create_file_disk(relative).await.unwrap_err().code, Code::Invalid);
@@ -132,13 +139,14 @@ async fn bad_input_is_refused_with_a_reason_and_changes_nothing() {
         engine.create_pool(pool("tank", &[rig.folder.path().display().to_string()])).await.unwrap_err().code,
         Code::Invalid
     );
-    std::fs::write(rig.path("tiny"), vec![0; 1 << 20]).unwrap();
-    assert_eq!(engine.create_pool(pool("tank", &[rig.disk("tiny")])).await.unwrap_err().code, Code::Invalid);
+    std::fs::File::create(rig.path("tiny")).and_then(|file| file.set_len(64 * MIB - 1)).unwrap();
+    let error = engine.create_pool(pool("tank", &[rig.disk("tiny")])).await.unwrap_err();
+    assert!(error.code == Code::Invalid && error.message.contains("has 67,104,768 bytes"), "{error}");
     assert!(engine.pools().is_empty() && engine.disks().await.unwrap().iter().all(|disk| disk.can_pool));
 
     engine.create_pool(pool("tank", &disks)).await.unwrap();
     let before = engine.pool("tank").unwrap();
-    for size_bytes in [0, 1, 4097, u64::MAX, !4095] {
+    for size_bytes in [0, (1 << 60) + 1, u64::MAX, !4095] {
         let error = engine.create_space(mirror("tank/vm", size_bytes)).await.unwrap_err();
         assert!(matches!(error.code, Code::Invalid | Code::NoSpace), "{size_bytes}: {error}");
     }
@@ -162,12 +170,15 @@ async fn bad_input_is_refused_with_a_reason_and_changes_nothing() {
     assert_eq!(engine.create_export(export("tank/none")).await.unwrap_err().code, Code::NotFound);
     let slot = SetDisk { slot: Some(1), ..SetDisk::default() };
     assert_eq!(engine.set_disk(disks[0].clone(), slot).await.unwrap_err().code, Code::Invalid);
+    let slot = SetDisk { enclosure: Some("A".into()), slot: Some(99_999_999), ..SetDisk::default() };
+    let error = engine.set_disk(disks[0].clone(), slot).await.unwrap_err();
+    assert!(error.code == Code::Invalid && error.next_action.contains("9999"), "{error}");
     assert_eq!(engine.pool("tank").unwrap(), before);
 
     engine.create_space(mirror("tank/vm", 8 * MIB)).await.unwrap();
     let odd = CreateExport { name: Some("a b".into()), ..export("tank/vm") };
     assert_eq!(engine.create_export(odd).await.unwrap_err().code, Code::Invalid);
-    for size_bytes in [0, 4 * MIB, 8 * MIB + 1] {
+    for size_bytes in [0, 4 * MIB] {
         assert_eq!(engine.grow_space("tank/vm".into(), GrowSpace { size_bytes }).await.unwrap_err().code, Code::Invalid);
     }
     assert_eq!(engine.grow_space("tank/vm".into(), GrowSpace { size_bytes: 1 << 40 }).await.unwrap_err().code, Code::NoSpace);

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use crate::support::{MIB, Rig, eventually, mirror, pool};
 use holdfast_api::{
-    AddDisks, Code, CreateFileDisk, CreateSpace, Disk, DiskRef, Job, JobKind, JobState, ReplaceDisk, RetireDisk, SetDisk, SetPool,
+    AddDisks, Code, CreateFileDisk, CreateSpace, Disk, DiskRef, Job, JobKind, JobState, RemoveDisk, ReplaceDisk, RetireDisk,
+    SetDisk, SetPool,
 };
 use holdfast_engine::{Engine, Settings};
 use holdfast_model::{DiskDetail, DiskState, Health, RetirePolicy, Usage};
@@ -69,7 +70,7 @@ async fn start(rig: &Rig, settings: Settings, disks: usize, members: usize) -> (
 async fn an_emptied_disk_leaves_for_good_and_can_come_anew() {
     let rig = Rig::new();
     let (engine, disks) = start(&rig, rig.settings(), 4, 4).await;
-    let error = engine.remove_disk(disks[0].clone()).await.unwrap_err();
+    let error = engine.remove_disk(disks[0].clone(), RemoveDisk::default()).await.unwrap_err();
     assert!(error.code == Code::Conflict && error.message.contains("disk evacuate"), "{error}");
     let retired = engine.retire_disk(disks[0].clone(), RetireDisk::default()).await.unwrap();
     assert!(retired.changed && retired.job.is_none() && retired.disk.details == [DiskDetail::Retired]);
@@ -79,9 +80,9 @@ async fn an_emptied_disk_leaves_for_good_and_can_come_anew() {
     until_done(&engine, retired.job.expect("it moves data").id).await;
     check_moved(&engine, "tank/vm", &disks[0]).await;
 
-    assert!(engine.remove_disk(disks[0].clone()).await.unwrap().changed);
-    assert!(!engine.remove_disk(disks[0].clone()).await.unwrap().changed);
-    assert!(!engine.remove_disk("no-such-serial".into()).await.unwrap().changed);
+    assert!(engine.remove_disk(disks[0].clone(), RemoveDisk::default()).await.unwrap().changed);
+    assert!(!engine.remove_disk(disks[0].clone(), RemoveDisk::default()).await.unwrap().changed);
+    assert!(!engine.remove_disk("no-such-serial".into(), RemoveDisk::default()).await.unwrap().changed);
     assert_eq!(members(&engine), disks[1..]);
     let free = shown(&engine, &disks[0]).await;
     assert!(free.can_pool && free.details == [DiskDetail::Ok], "{free:?}");
@@ -104,16 +105,16 @@ async fn a_disk_that_left_while_it_was_away_is_not_believed() {
     eventually(&engine, "noticing", || engine.pool("tank").unwrap().disks[3].state == DiskState::Missing).await;
     let away = shown(&engine, &disks[3]).await;
     assert_eq!((away.health, away.details), (Health::Unhealthy, vec![DiskDetail::LostCommunication]));
-    let gone = engine.remove_disk(disks[3].clone()).await.unwrap();
+    let gone = engine.remove_disk(disks[3].clone(), RemoveDisk::default()).await.unwrap();
     assert!(gone.changed && gone.message.contains("wipe it"), "{gone:?}");
     fs::rename(rig.path("away"), &disks[3]).unwrap();
     let found = engine.import_pools(Default::default()).await.unwrap();
     assert!(!found.changed && members(&engine) == disks[..3], "{found:?}");
     let former = shown(&engine, &disks[3]).await;
-    assert!(!former.can_pool && former.conditions[0].cause.contains("was a disk of pool tank"), "{former:?}");
+    assert!(!former.can_pool && former.conditions[0].cause.contains("was removed from pool tank"), "{former:?}");
     let add = AddDisks { disks: disks[3..].to_vec(), force: false };
     assert_eq!(engine.add_disks("tank".into(), add.clone()).await.unwrap_err().code, Code::NotConfirmed);
-    assert!(engine.remove_disk(disks[3].clone()).await.unwrap().changed, "its labels are wiped");
+    assert!(engine.remove_disk(disks[3].clone(), RemoveDisk::default()).await.unwrap().changed, "its labels are wiped");
     assert!(shown(&engine, &disks[3]).await.can_pool);
     assert!(engine.add_disks("tank".into(), add).await.unwrap().changed);
     engine.shutdown().await;
@@ -162,7 +163,7 @@ async fn a_lost_disk_is_replaced_by_one_at_its_path_or_by_the_others() {
 
     engine.create_space(CreateSpace { copies: Some(3), ..narrow("tank/three", 8 * MIB) }).await.unwrap();
     let error = engine.replace_disk(disks[2].clone(), ReplaceDisk::default()).await.unwrap_err();
-    assert!(error.code == Code::NoSpace && error.next_action.contains("new disk"), "{error}");
+    assert!(error.code == Code::NoSpace && error.next_action.contains("name a replacement"), "{error}");
     let same = ReplaceDisk { new: Some(disks[2].clone()), ..ReplaceDisk::default() };
     assert_eq!(engine.replace_disk(disks[2].clone(), same).await.unwrap_err().code, Code::Invalid);
     assert_eq!(shown(&engine, &disks[2]).await.usage, Some(Usage::Auto), "a refusal changes nothing");
@@ -197,7 +198,7 @@ async fn a_spare_makes_up_for_a_lost_disk_where_the_policy_lets_it() {
     assert_eq!((lost.usage, lost.details), (Some(Usage::Retired), vec![DiskDetail::LostCommunication, DiskDetail::Retired]));
 
     fs::rename(&disks[1], rig.path("second")).unwrap();
-    let told = || engine.events().list(0, 1000).iter().any(|event| event.cause.contains("no room for all of it"));
+    let told = || engine.events().list(0, 1000).iter().any(|event| event.cause.contains("not all of it fits"));
     eventually(&engine, "telling that there is no room", told).await;
     assert_eq!(shown(&engine, &disks[1]).await.usage, Some(Usage::Auto), "it is left alone");
     engine.shutdown().await;

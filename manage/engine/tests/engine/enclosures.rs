@@ -14,7 +14,7 @@ async fn a_space_is_spread_over_enclosures_once_disks_have_a_place() {
     let (engine, disks) = rig.with_disks(6).await;
     engine.create_pool(pool("tank", &disks)).await.unwrap();
     let refused = engine.create_space(aware(mirror("tank/vm", 16 * MIB))).await.unwrap_err();
-    assert!(refused.code == Code::Invalid && refused.message.contains("6 in no enclosure that is known"), "{refused}");
+    assert!(refused.code == Code::Invalid && refused.message.contains("6 in no known enclosure"), "{refused}");
     for (index, disk) in disks.iter().enumerate() {
         let (enclosure, slot) = (Some(format!("shelf{}", index / 2)), Some(index as u32 % 2));
         engine.set_disk(disk.clone(), SetDisk { enclosure, slot, ..SetDisk::default() }).await.unwrap();

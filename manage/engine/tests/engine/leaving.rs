@@ -42,7 +42,7 @@ async fn a_disk_stays_as_it_is_where_the_others_have_no_room_for_what_it_holds()
     let plan = engine.plan_evacuation(&disks[0]).await.unwrap();
     assert!(!plan.fits && plan.stuck > 0, "{plan:?}");
     let stuck = format!("{} slabs", plan.stuck);
-    let said = [stuck.as_str(), "tank/vm", "disk replace", "--dry-run", "nothing is changed"];
+    let said = [stuck.as_str(), "tank/vm", "disk replace", "--dry-run", "nothing was changed"];
     let evacuated = engine.evacuate_disk(disks[0].clone(), Default::default()).await;
     check_told(&evacuated.unwrap_err(), &said);
     let retired = engine.retire_disk(disks[0].clone(), RetireDisk { evacuate: true, ..RetireDisk::default() }).await;
@@ -50,7 +50,13 @@ async fn a_disk_stays_as_it_is_where_the_others_have_no_room_for_what_it_holds()
     let replaced = engine.replace_disk(disks[0].clone(), ReplaceDisk::default()).await;
     check_told(&replaced.unwrap_err(), &said);
     check_untouched(&engine, &disks[0], 3).await;
-    assert!(engine.retire_disk(disks[0].clone(), RetireDisk::default()).await.unwrap().changed, "its data may stay");
+    let alone = engine.retire_disk(disks[0].clone(), RetireDisk::default()).await.unwrap_err();
+    assert!(
+        alone.code == Code::Conflict && alone.message.contains("tank/vm") && alone.next_action.contains("--force"),
+        "{alone}"
+    );
+    let forced = RetireDisk { force: true, ..RetireDisk::default() };
+    assert!(engine.retire_disk(disks[0].clone(), forced).await.unwrap().changed, "its data may stay");
     engine.shutdown().await;
 }
 
@@ -64,7 +70,7 @@ async fn a_disk_that_is_too_small_takes_nobodys_place() {
     engine.create_file_disk(CreateFileDisk { path: large.clone(), size_bytes: 128 * MIB }).await.unwrap();
     let by = |new: &str| ReplaceDisk { new: Some(new.into()), ..ReplaceDisk::default() };
     let refused = engine.replace_disk(disks[0].clone(), by(&small)).await.unwrap_err();
-    check_told(&refused, &["64 MiB", "tank/vm", "larger disk", "nothing is changed"]);
+    check_told(&refused, &["64 MiB", "tank/vm", "larger disk", "nothing was changed"]);
     check_untouched(&engine, &disks[0], 3).await;
     assert!(engine.disk(&DiskRef::new(&small)).await.unwrap().can_pool, "it is left blank");
 
@@ -90,7 +96,7 @@ async fn disks_that_fail_together_are_given_up_together_or_not_at_all() {
         eventually(&engine, "noticing", || count() == number + 1).await;
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
-    let told = || engine.events().list(0, 1000).iter().any(|event| event.cause.contains("no room for all of it"));
+    let told = || engine.events().list(0, 1000).iter().any(|event| event.cause.contains("not all of it fits"));
     eventually(&engine, "telling that there is no room", told).await;
     for disk in &disks[..2] {
         assert_eq!(engine.disk(&DiskRef::new(disk)).await.unwrap().usage, Some(Usage::Auto), "{disk} is not retired");

@@ -1,10 +1,14 @@
 //! A real engine on file disks in memory: its changes, and its life.
 
 mod capacity;
+mod causes;
 mod changes;
 mod disks;
 mod enclosures;
+mod input;
 mod leaving;
 mod life;
+mod metadata;
 mod parity;
+mod preferences;
 mod support;

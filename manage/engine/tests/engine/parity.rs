@@ -25,7 +25,7 @@ async fn a_parity_space_is_made_once_and_tells_what_it_is() {
     assert!(single.changed && space.health == Health::Healthy, "{space:?}");
     assert!(space.journal.is_some_and(|journal| journal.size_bytes >= MIB), "{space:?}");
     let dual = engine.create_space(parity("tank/dual", 2, 16 * MIB)).await.unwrap().space;
-    assert_eq!((dual.parity, dual.columns), (2, 5));
+    assert_eq!((dual.parity, dual.columns), (2, 4));
     assert!(!engine.create_space(parity("tank/dual", 2, 16 * MIB)).await.unwrap().changed);
     assert!(engine.create_space(mirror("tank/vm", 16 * MIB)).await.unwrap().space.journal.is_none());
 
@@ -100,14 +100,14 @@ async fn what_does_not_go_together_is_refused_with_the_way_out() {
     engine.create_pool(pool("tank", &disks)).await.unwrap();
     let base = || parity("tank/p", 1, 16 * MIB);
     for (request, message, next) in [
-        (CreateSpace { layout: LayoutKind::Mirror, ..base() }, "a mirror space has no columns of parity", "--layout parity"),
-        (CreateSpace { layout: LayoutKind::Simple, ..base() }, "a simple space has no columns of parity", "--layout parity"),
+        (CreateSpace { layout: LayoutKind::Mirror, ..base() }, "a mirror space has no parity columns", "--layout parity"),
+        (CreateSpace { layout: LayoutKind::Simple, ..base() }, "a simple space has no parity columns", "--layout parity"),
         (CreateSpace { journal_bytes: Some(64 * MIB), ..mirror("tank/p", MIB) }, "has no journal", "leave --journal out"),
         (CreateSpace { copies: Some(2), ..base() }, "not 2 copies", "leave --copies out"),
-        (CreateSpace { parity: Some(0), ..base() }, "1 or 2 columns of parity, not 0", ""),
-        (CreateSpace { parity: Some(3), ..base() }, "1 or 2 columns of parity, not 3", ""),
+        (CreateSpace { parity: Some(0), ..base() }, "1 or 2 parity columns, not 0", ""),
+        (CreateSpace { parity: Some(3), ..base() }, "1 or 2 parity columns, not 3", ""),
         (CreateSpace { columns: Some(2), ..base() }, "single parity has 3 to 32 columns", ""),
-        (CreateSpace { columns: Some(4), ..base() }, "needs 4 disks that may hold data, the pool has 3", ""),
+        (CreateSpace { columns: Some(4), ..base() }, "needs 4 disks for data, and the pool has 3", ""),
         (CreateSpace { parity: Some(2), ..base() }, "choose single parity or a mirror", ""),
         (CreateSpace { journal_bytes: Some(MIB), ..base() }, "choose a size from 32 MiB to 100 GiB", ""),
     ] {

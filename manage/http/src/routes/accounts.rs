@@ -18,7 +18,7 @@ pub(crate) async fn list(access: OnAccess) -> Json<Vec<Account>> {
 /// Makes an account.
 #[utoipa::path(post, path = "/accounts", tag = "access", operation_id = "account_create", request_body = CreateAccount,
     responses((status = 201, body = AccountChanged, description = "Made."),
-        (status = 200, body = AccountChanged, description = "It was there already, with this role and password."),
+        (status = 200, body = AccountChanged, description = "It already existed, with this role and password."),
         (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
 pub(crate) async fn create(access: OnAccess, Body(request): Body<CreateAccount>) -> Answered<(StatusCode, Json<AccountChanged>)> {
     let answer = access.create_account(request).await?;

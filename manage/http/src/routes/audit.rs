@@ -1,4 +1,4 @@
-//! The audit log, how management is served, and the copy of what it keeps.
+//! The audit log, and the copy of what management keeps.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::IntoResponse;
 use futures_util::stream::unfold;
 use holdfast_access::Change;
-use holdfast_api::{AuditRecord, BASE_PATH, ErrorBody, ServerSettings};
+use holdfast_api::{AuditRecord, BASE_PATH, ErrorBody};
 use holdfast_store::{AuditShare, AuditWhich};
 use serde::Deserialize;
 use tokio::fs::File;
@@ -53,23 +53,6 @@ pub(crate) async fn list(access: OnAccess, InQuery(which): InQuery<Which>) -> An
         object: which.object,
     };
     Ok(Json(access.audit(which).await?))
-}
-
-/// Shows how management is served.
-#[utoipa::path(get, path = "/settings", tag = "access", operation_id = "settings_show",
-    responses((status = 200, body = ServerSettings, description = "How it is."),
-        (status = "default", body = ErrorBody, description = "Refused or failed.")))]
-pub(crate) async fn settings(State(api): State<Api>) -> Json<ServerSettings> {
-    let network = api.network.get();
-    let settings = api.access.settings();
-    Json(ServerSettings {
-        https: network.map(|network| network.addresses.iter().map(ToString::to_string).collect()).unwrap_or_default(),
-        certificate: network.map(|network| network.tls.shown()),
-        session_idle_seconds: settings.session_idle.as_secs(),
-        session_seconds: settings.session_life.as_secs(),
-        state_folder: api.engine.state_folder().display().to_string(),
-        version: env!("CARGO_PKG_VERSION").into(),
-    })
 }
 
 /// Gives a copy of the configuration store: one consistent state, as a SQLite file, without sessions.

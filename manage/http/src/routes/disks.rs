@@ -3,7 +3,8 @@
 use axum::Json;
 use axum::http::StatusCode;
 use holdfast_api::{
-    Changed, CreateFileDisk, Disk, DiskChanged, DiskRef, DiskRetired, ErrorBody, LocateDisk, RetireDisk, SetDisk, WipeDisk,
+    Changed, CreateFileDisk, Disk, DiskChanged, DiskRef, DiskRetired, ErrorBody, LocateDisk, RemoveDisk, RetireDisk, SetDisk,
+    WipeDisk,
 };
 
 use super::{By, OnEngine, made};
@@ -21,7 +22,7 @@ pub(crate) async fn list(engine: OnEngine) -> Answered<Json<Vec<Disk>>> {
 /// Makes a sparse file that serves as a disk.
 #[utoipa::path(post, path = "/disks", tag = "disks", operation_id = "disk_create_file", request_body = CreateFileDisk,
     responses((status = 201, body = DiskChanged, description = "Made."),
-        (status = 200, body = DiskChanged, description = "It was there already."),
+        (status = 200, body = DiskChanged, description = "It already existed."),
         (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
 pub(crate) async fn create_file(
     engine: OnEngine,
@@ -70,12 +71,16 @@ pub(crate) async fn wipe(
 }
 
 /// Takes a disk that holds no data out of its pool for good, also one that is away.
-#[utoipa::path(post, path = "/disks/{disk}/remove", tag = "disks", operation_id = "disk_remove",
+#[utoipa::path(post, path = "/disks/{disk}/remove", tag = "disks", operation_id = "disk_remove", request_body = RemoveDisk,
     params(("disk" = String, Path, description = "Path (percent-encoded), serial number or id.")),
     responses((status = 200, body = Changed, description = "Removed, or it was in no pool."),
         (status = "default", body = ErrorBody, description = "Refused or failed.")))]
-pub(crate) async fn remove(engine: OnEngine, InPath(disk): InPath<String>) -> Answered<Json<Changed>> {
-    Ok(Json(engine.remove_disk(disk).await?))
+pub(crate) async fn remove(
+    engine: OnEngine,
+    InPath(disk): InPath<String>,
+    Body(request): Body<RemoveDisk>,
+) -> Answered<Json<Changed>> {
+    Ok(Json(engine.remove_disk(disk, request).await?))
 }
 
 /// Lets a disk of a pool get no new slabs, and moves its data away if that is asked for or the pool's policy.

@@ -18,7 +18,7 @@ pub(crate) async fn list(engine: OnEngine) -> Json<Vec<Export>> {
 /// Exports a space.
 #[utoipa::path(post, path = "/exports", tag = "exports", operation_id = "nbd_export", request_body = CreateExport,
     responses((status = 201, body = ExportChanged, description = "Made."),
-        (status = 200, body = ExportChanged, description = "It was there already, with these parameters."),
+        (status = 200, body = ExportChanged, description = "It already existed, with these parameters."),
         (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
 pub(crate) async fn create(engine: OnEngine, Body(request): Body<CreateExport>) -> Answered<(StatusCode, Json<ExportChanged>)> {
     let answer = engine.create_export(request).await?;

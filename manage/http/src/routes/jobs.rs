@@ -3,8 +3,8 @@
 use axum::Json;
 use axum::http::StatusCode;
 use holdfast_api::{
-    ConversionPlan, ConvertSpace, ErrorBody, EvacuationPlan, Job, JobChanged, JobState, RebalancePlan, ReplaceDisk, SetJob,
-    StartJob, UpgradePlan,
+    ConversionPlan, ConvertSpace, ErrorBody, EvacuateDisk, EvacuationPlan, Job, JobChanged, JobState, RebalancePlan, ReplaceDisk,
+    SetJob, StartJob, UpgradePlan,
 };
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -80,7 +80,7 @@ pub(crate) async fn cancel(engine: OnEngine, InPath(id): InPath<u64>) -> Answere
 #[utoipa::path(post, path = "/spaces/{pool}/{space}/scrub", tag = "jobs", operation_id = "space_scrub", request_body = StartJob,
     params(("pool" = String, Path, description = "Name of the pool."), ("space" = String, Path, description = "Name of the space.")),
     responses((status = 202, body = JobChanged, description = "The job is queued."),
-        (status = 200, body = JobChanged, description = "It was there already."),
+        (status = 200, body = JobChanged, description = "It already existed."),
         (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
 pub(crate) async fn scrub(
     engine: OnEngine,
@@ -95,7 +95,7 @@ pub(crate) async fn scrub(
 #[utoipa::path(post, path = "/spaces/{pool}/{space}/convert", tag = "jobs", operation_id = "space_convert", request_body = ConvertSpace,
     params(("pool" = String, Path, description = "Name of the pool."), ("space" = String, Path, description = "Name of the space.")),
     responses((status = 202, body = JobChanged, description = "The job is queued."),
-        (status = 200, body = JobChanged, description = "It was there already."),
+        (status = 200, body = JobChanged, description = "It already existed."),
         (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
 pub(crate) async fn convert(
     engine: OnEngine,
@@ -125,7 +125,7 @@ pub(crate) async fn plan_conversion(
 #[utoipa::path(post, path = "/spaces/{pool}/{space}/repair", tag = "jobs", operation_id = "space_repair", request_body = StartJob,
     params(("pool" = String, Path, description = "Name of the pool."), ("space" = String, Path, description = "Name of the space.")),
     responses((status = 202, body = JobChanged, description = "The job is queued."),
-        (status = 200, body = JobChanged, description = "It was there already."),
+        (status = 200, body = JobChanged, description = "It already existed."),
         (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
 pub(crate) async fn repair(
     engine: OnEngine,
@@ -137,16 +137,16 @@ pub(crate) async fn repair(
 }
 
 /// Retires a disk and moves all data off it. Answers with the job that does it.
-#[utoipa::path(post, path = "/disks/{disk}/evacuate", tag = "jobs", operation_id = "disk_evacuate", request_body = StartJob,
+#[utoipa::path(post, path = "/disks/{disk}/evacuate", tag = "jobs", operation_id = "disk_evacuate", request_body = EvacuateDisk,
     params(("disk" = String, Path, description = "Path (percent-encoded), serial number or id.")),
     responses((status = 202, body = JobChanged, description = "The job is queued."),
-        (status = 200, body = JobChanged, description = "It was there already."),
+        (status = 200, body = JobChanged, description = "It already existed."),
         (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
 pub(crate) async fn evacuate(
     engine: OnEngine,
     by: By,
     InPath(disk): InPath<String>,
-    Body(request): Body<StartJob>,
+    Body(request): Body<EvacuateDisk>,
 ) -> Answered<(StatusCode, Json<JobChanged>)> {
     may_name(&by, &engine, &[&disk]).await?;
     let answer = engine.evacuate_disk(disk, request).await?;
@@ -167,7 +167,7 @@ pub(crate) async fn plan_evacuation(engine: OnEngine, by: By, InPath(disk): InPa
 #[utoipa::path(post, path = "/pools/{pool}/rebalance", tag = "jobs", operation_id = "pool_rebalance", request_body = StartJob,
     params(("pool" = String, Path, description = "Name.")),
     responses((status = 202, body = JobChanged, description = "The job is queued."),
-        (status = 200, body = JobChanged, description = "It was there already."),
+        (status = 200, body = JobChanged, description = "It already existed."),
         (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
 pub(crate) async fn rebalance(
     engine: OnEngine,
@@ -191,7 +191,7 @@ pub(crate) async fn plan_rebalance(engine: OnEngine, InPath(pool): InPath<String
 #[utoipa::path(post, path = "/pools/{pool}/upgrade", tag = "jobs", operation_id = "pool_upgrade", request_body = StartJob,
     params(("pool" = String, Path, description = "Name.")),
     responses((status = 202, body = JobChanged, description = "The job is queued."),
-        (status = 200, body = JobChanged, description = "It was there already."),
+        (status = 200, body = JobChanged, description = "It already existed."),
         (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
 pub(crate) async fn upgrade(
     engine: OnEngine,
@@ -214,7 +214,7 @@ pub(crate) async fn plan_upgrade(engine: OnEngine, InPath(pool): InPath<String>)
 #[utoipa::path(post, path = "/disks/{disk}/replace", tag = "jobs", operation_id = "disk_replace", request_body = ReplaceDisk,
     params(("disk" = String, Path, description = "Path (percent-encoded), serial number or id.")),
     responses((status = 202, body = JobChanged, description = "The job is queued."),
-        (status = 200, body = JobChanged, description = "It was there already."),
+        (status = 200, body = JobChanged, description = "It already existed."),
         (status = "default", body = ErrorBody, description = "Refused or failed.")))]
 pub(crate) async fn replace(
     engine: OnEngine,
@@ -222,10 +222,28 @@ pub(crate) async fn replace(
     InPath(disk): InPath<String>,
     Body(request): Body<ReplaceDisk>,
 ) -> Answered<(StatusCode, Json<JobChanged>)> {
-    may_give_up(&by, request.force, format!("disk {disk}"), "force")?;
+    may_give_up(&by, request.force && request.new.is_some(), format!("disk {disk}"), "force")?;
+    may_give_up(&by, !request.give_up.is_empty(), format!("disk {disk}"), "give_up")?;
     may_name(&by, &engine, &[&disk, request.new.as_ref().unwrap_or(&disk)]).await?;
     let answer = engine.replace_disk(disk, request).await?;
     Ok(taken(answer))
+}
+
+/// Shows what a replacement would move or make anew, what is lost for good with the disk, and how full the others would be. Nothing is
+/// changed.
+#[utoipa::path(post, path = "/disks/{disk}/replace/plan", tag = "jobs", operation_id = "disk_replace_plan",
+    request_body = ReplaceDisk,
+    params(("disk" = String, Path, description = "Path (percent-encoded), serial number or id.")),
+    responses((status = 200, body = EvacuationPlan, description = "What it would do."),
+        (status = "default", body = ErrorBody, description = "Refused or failed.")))]
+pub(crate) async fn plan_replacement(
+    engine: OnEngine,
+    by: By,
+    InPath(disk): InPath<String>,
+    Body(request): Body<ReplaceDisk>,
+) -> Answered<Json<EvacuationPlan>> {
+    may_name(&by, &engine, &[&disk, request.new.as_ref().unwrap_or(&disk)]).await?;
+    Ok(Json(engine.plan_replacement(&disk, &request).await?))
 }
 
 /// A job that was asked for: 202 if it is new, 200 if it was there already.

@@ -21,7 +21,7 @@ pub(crate) async fn list(engine: OnEngine) -> Json<Vec<Pool>> {
 /// Makes a pool of disks.
 #[utoipa::path(post, path = "/pools", tag = "pools", operation_id = "pool_create", request_body = CreatePool,
     responses((status = 201, body = PoolChanged, description = "Made."),
-        (status = 200, body = PoolChanged, description = "It was there already, with these disks."),
+        (status = 200, body = PoolChanged, description = "It already existed, with these disks."),
         (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
 pub(crate) async fn create(engine: OnEngine, Body(request): Body<CreatePool>) -> Answered<(StatusCode, Json<PoolChanged>)> {
     let answer = engine.create_pool(request).await?;

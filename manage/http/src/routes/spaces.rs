@@ -20,7 +20,7 @@ pub(crate) async fn list(engine: OnEngine) -> Json<Vec<Space>> {
 /// Makes a space.
 #[utoipa::path(post, path = "/spaces", tag = "spaces", operation_id = "space_create", request_body = CreateSpace,
     responses((status = 201, body = SpaceChanged, description = "Made."),
-        (status = 200, body = SpaceChanged, description = "It was there already, with these parameters."),
+        (status = 200, body = SpaceChanged, description = "It already existed, with these parameters."),
         (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
 pub(crate) async fn create(engine: OnEngine, Body(request): Body<CreateSpace>) -> Answered<(StatusCode, Json<SpaceChanged>)> {
     let answer = engine.create_space(request).await?;

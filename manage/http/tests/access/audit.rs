@@ -106,6 +106,27 @@ async fn strangers_write_little_into_the_log_and_nothing_that_a_terminal_obeys()
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn settings_are_for_administrators_and_written_down_before_and_after() {
+    let rig = Rig::peopled().await;
+    let (ann, oda) = (rig.login("ann").await, rig.login("oda").await);
+    let change = json!({ "host_name": "nas", "scrub_every_seconds": 86400 });
+    assert_eq!(rig.ask("PATCH", "/settings", &oda.headers(), change.clone()).await.status, StatusCode::FORBIDDEN);
+    let answer = rig.ask("PATCH", "/settings", &ann.headers(), change.clone()).await.json();
+    let set = &answer["settings"]["preferences"];
+    assert_eq!((&answer["changed"], &set["host_name"]["value"]), (&json!(true), &json!("nas")), "{answer}");
+    assert_eq!(set["scrub_every"], json!({ "seconds": 86400, "origin": "set" }));
+    assert_eq!(rig.ask("PATCH", "/settings", &ann.headers(), change).await.json()["changed"], false);
+    let records = rig.ask("GET", "/audit?object=settings", &ann.headers(), Value::Null).await.json();
+    let done: Vec<_> = records.as_array().unwrap().iter().filter(|record| record["status"] == 200).collect();
+    assert_eq!(done.len(), 1, "{records}");
+    let origin = |when: &str| done[0][when]["preferences"]["host_name"]["origin"].clone();
+    assert_eq!((origin("before"), origin("after")), (json!("default"), json!("set")), "{records}");
+    let seen = rig.ask("GET", "/status", &oda.headers(), Value::Null).await.json();
+    assert_eq!(seen["daemon"]["host_name"], "nas", "everybody sees which server it is");
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn who_takes_a_copy_of_everything_is_written_down() {
     let rig = Rig::peopled().await;
     let ann = rig.login("ann").await;

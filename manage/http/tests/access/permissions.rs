@@ -22,7 +22,8 @@ fn operations() -> Vec<(String, String, String)> {
 
 const PUBLIC: [&str; 3] = ["setup_show", "setup", "session_create"];
 /// POST requests that only look.
-const PLANS: [&str; 5] = ["disk_evacuate_plan", "space_plan", "space_convert_plan", "pool_rebalance_plan", "pool_upgrade_plan"];
+const PLANS: [&str; 6] =
+    ["disk_evacuate_plan", "disk_replace_plan", "space_plan", "space_convert_plan", "pool_rebalance_plan", "pool_upgrade_plan"];
 const ENDLESS: [&str; 2] = ["event_follow", "live"];
 const FOR_ADMINISTRATORS: [&str; 5] = ["account_list", "account_show", "audit_list", "settings_show", "backup"];
 
@@ -141,6 +142,10 @@ async fn an_operator_gives_up_no_data_and_names_no_file() {
     let replace = format!("/disks/{}/replace", in_path(&disks[0]));
     assert_eq!(rig.ask("POST", &replace, &oda, json!({ "new": strange })).await.code(), "not-found");
     assert_eq!(rig.ask("POST", &replace, &oda, json!({ "new": disks[3], "force": true })).await.code(), "forbidden");
+    let give_up = json!({ "give_up": ["tank/vm"] });
+    assert_eq!(rig.ask("POST", &replace, &oda, give_up.clone()).await.code(), "forbidden");
+    let plan = rig.ask("POST", &format!("{replace}/plan"), &vic, give_up).await;
+    assert_eq!(plan.status, StatusCode::OK, "{plan:?}");
     let smaller = json!({ "size_bytes": 1 << 20, "discard_beyond": true });
     assert_eq!(rig.ask("POST", "/spaces/tank/vm/convert", &oda, smaller).await.code(), "forbidden");
     let added = rig.ask("POST", "/pools/tank/disks", &oda, add(&disks[2], false)).await;
@@ -148,5 +153,49 @@ async fn an_operator_gives_up_no_data_and_names_no_file() {
     // An administrator may, but is asked first where there is data, whoever wrote it.
     assert_eq!(rig.ask("POST", "/pools/tank/disks", &root, add(strange, false)).await.code(), "not-confirmed");
     assert!(std::fs::read(strange).unwrap().starts_with(b"precious"));
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn secrets_of_channels_are_set_by_administrators_and_never_shown() {
+    let rig = Rig::peopled().await;
+    let secret = "secret-part";
+    let ann = bearer(&rig.token("ann", Role::Administrator, &[]).await);
+    let channels = [
+        json!({ "name": "hook", "webhook": { "url": format!("http://127.0.0.1:9/{secret}"), "secret": secret, "token": secret } }),
+        json!({ "name": "ops", "mail": { "server": "127.0.0.1", "port": 9, "user": "u", "password": secret, "from": "a@b.c", "to": ["d@e.f"] } }),
+    ];
+    let mut said = String::new();
+    for channel in channels {
+        for (status, changed) in [(StatusCode::CREATED, true), (StatusCode::OK, false)] {
+            let answer = rig.ask("POST", "/notifications/channels", &ann, channel.clone()).await;
+            assert_eq!((answer.status, &answer.json()["changed"]), (status, &json!(changed)), "{answer:?}");
+            said += &String::from_utf8_lossy(&answer.body);
+        }
+        let path = format!("/notifications/channels/{}", channel["name"].as_str().unwrap());
+        let tested = rig.ask("POST", &format!("{path}/test"), &ann, Value::Null).await;
+        assert_eq!((tested.status, &tested.json()["delivered"]), (StatusCode::OK, &json!(false)), "{tested:?}");
+        said += &String::from_utf8_lossy(&tested.body);
+        let vic = bearer(&rig.token("vic", Role::Viewer, &[]).await);
+        let oda = bearer(&rig.token("oda", Role::Operator, &[]).await);
+        for headers in [&ann, &vic, &oda] {
+            let shown = rig.ask("GET", &path, headers, Value::Null).await;
+            assert_eq!(shown.status, StatusCode::OK);
+            said += &String::from_utf8_lossy(&shown.body);
+        }
+        for headers in [&vic, &oda] {
+            for (method, path) in [("PATCH", path.clone()), ("DELETE", path.clone()), ("POST", format!("{path}/test"))] {
+                assert_eq!(rig.ask(method, &path, headers, json!({})).await.status, StatusCode::FORBIDDEN, "{method} {path}");
+            }
+        }
+    }
+    let refused = rig.ask("POST", "/notifications/channels", &ann, json!({ "name": "bad", "webhook": { "url": secret } })).await;
+    assert_eq!(refused.status, StatusCode::BAD_REQUEST);
+    said += &String::from_utf8_lossy(&refused.body);
+    for path in ["/notifications/channels", "/notifications/deliveries", "/audit", "/events", "/status"] {
+        said += &String::from_utf8_lossy(&rig.ask("GET", path, &ann, Value::Null).await.body);
+    }
+    assert!(said.contains("notification_deliver") && said.contains("\"password_set\":true"), "{said}");
+    assert!(!said.contains(secret), "{said}");
     rig.stop().await;
 }

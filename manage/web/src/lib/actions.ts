@@ -9,12 +9,12 @@ export interface Action {
   /** The role that it needs. */
   role: Role;
   danger?: boolean;
-  /** Why it cannot be done now, whoever asks. */
+  /** Why it cannot be done now, whatever the role. */
   blocked?: string | undefined;
   run: () => void;
 }
 
-/** Makes actions that show something, such as a dialog; operators may do them, unless told otherwise. */
+/** Makes actions that show something, such as a dialog; operators may do them, unless `more` says otherwise. */
 export function showing<What>(show: (what: What) => void) {
   return (text: string, what: What, more: Partial<Action> = {}): Action => ({
     text,

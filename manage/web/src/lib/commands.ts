@@ -3,6 +3,7 @@ import type { LayoutKind } from './api/types';
 import { exactSize } from './format.ts';
 import type { SetQos } from './qos.ts';
 import { holdfast, option } from './shell.ts';
+import { exactTime } from './times.ts';
 
 export interface Pace {
   priority?: 'low' | 'normal' | 'high' | null;
@@ -61,10 +62,18 @@ export const disk = {
       option('--usage', to.usage),
     ),
   evacuate: (disk: string, how: Pace = {}) => holdfast('disk', 'evacuate', disk, pace(how)),
-  retire: (disk: string, evacuate: boolean, how: Pace = {}) =>
-    holdfast('disk', 'retire', disk, evacuate && '--evacuate', evacuate ? pace(how) : null),
-  replace: (disk: string, by: string | null, force: boolean, how: Pace = {}) =>
-    holdfast('disk', 'replace', disk, by, force && '--force', pace(how)),
+  retire: (disk: string, evacuate: boolean, how: Pace = {}, force = false) =>
+    holdfast('disk', 'retire', disk, evacuate && '--evacuate', force && '--force', evacuate ? pace(how) : null),
+  replace: (disk: string, by: string | null, force: boolean, how: Pace = {}, giveUp: readonly string[] = []) =>
+    holdfast(
+      'disk',
+      'replace',
+      disk,
+      by,
+      force && '--force',
+      giveUp.flatMap((space) => ['--give-up', space]),
+      pace(how),
+    ),
   remove: (disk: string) => holdfast('disk', 'remove', disk),
   locate: (disk: string, on: boolean) => holdfast('disk', 'locate', disk, !on && '--off'),
   wipe: (disk: string) => holdfast('disk', 'wipe', disk, '--force'),
@@ -72,6 +81,8 @@ export const disk = {
 
 export interface PoolSettings {
   alert_percents?: readonly number[] | null;
+  default_alerts?: boolean;
+  default_grace?: boolean;
   retire_policy?: string | null;
   grace_seconds?: number | null;
 }
@@ -90,9 +101,9 @@ export const pool = {
       'pool',
       'set',
       pool,
-      option('--alert', to.alert_percents && (to.alert_percents.join(',') || 'none')),
+      option('--alert', to.default_alerts ? 'default' : to.alert_percents && (to.alert_percents.join(',') || 'none')),
       option('--retire-policy', to.retire_policy),
-      option('--grace', to.grace_seconds === null || to.grace_seconds === undefined ? null : `${to.grace_seconds}s`),
+      option('--grace', to.default_grace ? 'default' : typeof to.grace_seconds === 'number' ? `${to.grace_seconds}s` : null),
     ),
   import: (pool: string | null, folders: readonly string[], force: boolean) =>
     holdfast(
@@ -106,6 +117,31 @@ export const pool = {
   upgrade: (pool: string, how: Pace = {}) => holdfast('pool', 'upgrade', pool, pace(how)),
   export: (pool: string) => holdfast('pool', 'export', pool),
   destroy: (pool: string) => holdfast('pool', 'destroy', pool, '--yes'),
+};
+
+export interface ServerSettings {
+  host_name?: string;
+  scrub_every_seconds?: number;
+  repair_after_seconds?: number;
+  alert_percents?: readonly number[];
+  reset?: readonly string[];
+}
+
+/** A time that is set: 0 is never. */
+const time = (seconds: number | undefined) => (seconds === undefined ? null : seconds === 0 ? 'never' : exactTime(seconds));
+
+export const settings = {
+  set: (to: ServerSettings) => {
+    const back = (name: string) => (to.reset?.includes(name) ? 'default' : null);
+    return holdfast(
+      'settings',
+      'set',
+      to.reset?.includes('host-name') ? ['--host-name', ''] : option('--host-name', to.host_name),
+      option('--scrub-every', time(to.scrub_every_seconds) ?? back('scrub-every')),
+      option('--repair-after', time(to.repair_after_seconds) ?? back('repair-after')),
+      option('--alert', to.alert_percents ? to.alert_percents.join(',') || 'none' : back('alerts')),
+    );
+  },
 };
 
 export const space = {

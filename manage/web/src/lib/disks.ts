@@ -1,4 +1,4 @@
-// What the pages say of disks.
+// What the pages show of disks.
 import type { Disk } from './api/types';
 
 /** What names a disk for sure: its id in its pool, for the path of one that is away may be another's; else its path. */
@@ -8,6 +8,14 @@ export function diskArgument(disk: Pick<Disk, 'id' | 'path' | 'state'>): string 
 
 export function diskHref(disk: Pick<Disk, 'id' | 'path'>): string {
   return `/disks/${encodeURIComponent(disk.id ?? disk.path)}`;
+}
+
+/** Digits of a serial number that a label on a tray has room for. */
+const SERIAL_END = 6;
+
+/** The last digits of a serial number, which tell disks apart at a glance. */
+export function serialEnd(serial: string): string {
+  return serial.slice(-SERIAL_END);
 }
 
 /** Bytes of a disk that spaces use. */

@@ -17,15 +17,20 @@ export function formProblem(): (name: string) => string | undefined {
   return getContext<((name: string) => string | undefined) | undefined>(KEY) ?? (() => undefined);
 }
 
+/** Whether this is within a form. */
+export function inForm(): boolean {
+  return getContext(KEY) !== undefined;
+}
+
 /** A refusal in a sentence: the reason, then the next step. */
 export function sentence(failure: ApiFailure): string {
   return failure.nextAction === '' ? failure.message : `${failure.message}; next: ${failure.nextAction}`;
 }
 
-/** The field that a refusal is about, by what its message speaks of: the first whose words it has. */
-export function fieldByWords<Name extends string>(
-  failure: ApiFailure,
-  words: readonly (readonly [Name, RegExp])[],
+/** The form's field that a refusal is about: `names` has it for each field of the request. */
+export function fieldAt<Name extends string>(
+  failure: Pick<ApiFailure, 'field'>,
+  names: Readonly<Record<string, Name>>,
 ): Name | undefined {
-  return words.find(([, speaksOf]) => speaksOf.test(failure.message))?.[0];
+  return failure.field !== null && Object.hasOwn(names, failure.field) ? names[failure.field] : undefined;
 }

@@ -95,6 +95,11 @@ export function moment(rfc3339: string | null | undefined): string {
   return `${day} ${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
 }
 
+/** The time of day of a moment: `12:03:11`. */
+export function clock(date: Date): string {
+  return moment(date.toISOString()).slice(11);
+}
+
 /** How long ago: `5 min ago`. */
 export function ago(rfc3339: string, now = Date.now()): string {
   const seconds = (now - new Date(rfc3339).getTime()) / 1000;

@@ -19,6 +19,12 @@ test('an emptied field lifts its limit, another sets it', () => {
   assert.deepEqual(qosChange(LIMITED, { ...qosForm(LIMITED), max_iops: '', min_iops: '50' }), { max_iops: 0, min_iops: 50 });
 });
 
+test('0 lifts a limit of either kind', () => {
+  const form = { ...qosForm(LIMITED), max_iops: '0', max_bytes_per_second: '0', min_iops: '0' };
+  assert.deepEqual(qosProblems(form), {});
+  assert.deepEqual(qosChange(LIMITED, form), { max_iops: 0, max_bytes_per_second: 0 });
+});
+
 test('what is no number or size is said at its field', () => {
   const form = { ...qosForm(null), max_iops: '-3', max_bytes_per_second: 'fast', burst_iops: '5' };
   assert.deepEqual(Object.keys(qosProblems(form)).sort(), ['max_bytes_per_second', 'max_iops']);

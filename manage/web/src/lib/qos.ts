@@ -1,6 +1,7 @@
 // Limits of a space or an export: as a form holds them, and as the API takes them.
 import { count, exactSize, parseSize, rate } from './format.ts';
-import type { Problems } from './form.ts';
+import type { ApiFailure } from './api/client.ts';
+import { fieldAt, type Problems } from './form.ts';
 
 export interface Qos {
   max_iops?: number | null;
@@ -16,12 +17,17 @@ export type SetQos = { [K in keyof Qos]?: number };
 export type QosForm = { [K in keyof Qos]-?: string };
 
 export const QOS_FIELDS: readonly { name: keyof Qos; label: string; hint: string; size: boolean }[] = [
-  { name: 'max_iops', label: 'I/Os a second, at most', hint: 'Counted in units of 8 KiB; empty for no limit', size: false },
-  { name: 'burst_iops', label: 'Burst of I/Os', hint: 'How many it may save up while idle', size: false },
-  { name: 'max_bytes_per_second', label: 'Bytes a second, at most', hint: 'For example 200MiB; empty for no limit', size: true },
-  { name: 'burst_bytes_per_second', label: 'Burst of bytes', hint: 'For example 1GiB', size: true },
-  { name: 'min_iops', label: 'I/Os a second, at least', hint: 'Kept for it where others want more', size: false },
+  { name: 'max_iops', label: 'Maximum IOPS', hint: 'Counted in units of 8 KiB; empty for no limit', size: false },
+  { name: 'burst_iops', label: 'IOPS burst', hint: 'I/Os beyond the maximum after a rest', size: false },
+  { name: 'max_bytes_per_second', label: 'Maximum bytes per second', hint: 'For example 200MiB; empty for no limit', size: true },
+  { name: 'burst_bytes_per_second', label: 'Bytes burst', hint: 'For example 1GiB', size: true },
+  { name: 'min_iops', label: 'Minimum IOPS', hint: 'Served before other spaces', size: false },
 ];
+
+/** The field of these forms that a refusal is about. */
+export function qosField(failure: Pick<ApiFailure, 'field'>): keyof Qos | undefined {
+  return fieldAt(failure, Object.fromEntries(QOS_FIELDS.map(({ name }) => [`qos.${name}`, name])));
+}
 
 export function qosForm(qos: Qos | null | undefined): QosForm {
   const text = (name: keyof Qos, size: boolean) => {
@@ -31,11 +37,12 @@ export function qosForm(qos: Qos | null | undefined): QosForm {
   return Object.fromEntries(QOS_FIELDS.map(({ name, size }) => [name, text(name, size)])) as QosForm;
 }
 
+/** The limit that a field has: none where it is empty or 0, undefined where it is wrong. */
 function valueOf(text: string, size: boolean): number | null | undefined {
   if (text.trim() === '') return null;
-  if (size) return parseSize(text) ?? undefined;
-  const number = Number(text);
-  return Number.isSafeInteger(number) && number > 0 ? number : undefined;
+  const number = size ? parseSize(text) : Number(text);
+  if (number === null || !Number.isSafeInteger(number) || number < 0) return undefined;
+  return number === 0 ? null : number;
 }
 
 /** What is wrong at each field. */
@@ -43,12 +50,11 @@ export function qosProblems(form: QosForm): Problems {
   const problems: Problems = {};
   for (const { name, size } of QOS_FIELDS) {
     if (valueOf(form[name], size) !== undefined) continue;
-    problems[name] = size ? 'This is no size; for example 200MiB.' : 'This is no number; for example 2000.';
+    problems[name] = size ? 'This is not a size; for example 200MiB.' : 'This is not a number; for example 2000.';
   }
-  if (form.burst_iops.trim() !== '' && form.max_iops.trim() === '')
-    problems['burst_iops'] = 'A burst goes beyond a maximum: set one.';
+  if (form.burst_iops.trim() !== '' && form.max_iops.trim() === '') problems['burst_iops'] = 'A burst needs a maximum; set one.';
   if (form.burst_bytes_per_second.trim() !== '' && form.max_bytes_per_second.trim() === '')
-    problems['burst_bytes_per_second'] = 'A burst goes beyond a maximum: set one.';
+    problems['burst_bytes_per_second'] = 'A burst needs a maximum; set one.';
   return problems;
 }
 

@@ -54,6 +54,25 @@ class Router {
     window.scrollTo(0, 0);
   }
 
+  /** Keeps a choice of this page in its path, where back and forward and a copied link find it; nothing for none. */
+  keep(name: string, value: string): void {
+    const url = new URL(location.href);
+    if (value === '') url.searchParams.delete(name);
+    else url.searchParams.set(name, value);
+    if (url.href === location.href) return;
+    history.replaceState(null, '', url);
+    this.#read();
+  }
+
+  /** This page with another choice and all its other ones; null takes the choice back. */
+  with(name: string, value: string | null): string {
+    const query = new URLSearchParams(this.query);
+    if (value === null) query.delete(name);
+    else query.set(name, value);
+    const text = query.toString();
+    return text === '' ? this.path : `${this.path}?${text}`;
+  }
+
   /** Follows links and the browser's own back and forward until the function that this answers is called. */
   follow(): () => void {
     const read = () => this.#read();

@@ -1,4 +1,6 @@
 // The mechanics of a long table: which rows match, in which order, and which of them are in view.
+import { natural } from './order.ts';
+
 export type Cell = string | number | null | undefined;
 
 export interface Column<T> {
@@ -39,13 +41,11 @@ export function filtered<T>(rows: readonly T[], columns: readonly Column<T>[], f
   });
 }
 
-const collator = new Intl.Collator('en', { numeric: true, sensitivity: 'base' });
-
 /** Numbers by value, the rest as people count (`disk2` before `disk10`); nothing at the end either way. */
 export function compare(a: Cell, b: Cell, descending: boolean): number {
   const nothing = (cell: Cell) => cell === null || cell === undefined || cell === '';
   if (nothing(a) || nothing(b)) return Number(nothing(a)) - Number(nothing(b));
-  const order = typeof a === 'number' && typeof b === 'number' ? a - b : collator.compare(String(a), String(b));
+  const order = typeof a === 'number' && typeof b === 'number' ? a - b : natural(String(a), String(b));
   return descending ? -order : order;
 }
 

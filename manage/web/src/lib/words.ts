@@ -91,6 +91,11 @@ export function survives(layout: LayoutKind, copies: number, parity: number): nu
   return layout === 'simple' ? 0 : layout === 'mirror' ? copies - 1 : parity;
 }
 
+/** `no lost disk`, `1 lost disk`, `2 lost disks`. */
+export function survivesWords(disks: number): string {
+  return disks === 0 ? 'no lost disk' : disks === 1 ? '1 lost disk' : `${disks} lost disks`;
+}
+
 const USAGES: Record<NonNullable<Disk['usage']>, string> = {
   auto: 'Auto-select',
   manual: 'Manual-select',

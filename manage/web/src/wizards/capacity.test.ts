@@ -8,12 +8,39 @@ const near = (value: number, wanted: number) =>
 const usable = (disks: number[]) => estimates(disks).map((estimate) => estimate.usable_bytes);
 
 test('equal disks give their share in each layout', () => {
-  const [simple, two, three, single, dual] = usable([1000, 1000, 1000, 1000, 1000, 1000, 1000].map((size) => size * GIB));
+  const [simple, two, three, single, wide, dual] = usable([1000, 1000, 1000, 1000, 1000, 1000, 1000].map((size) => size * GIB));
   near(simple!, 7000 * GIB);
   near(two!, 3500 * GIB);
   near(three!, (7000 / 3) * GIB);
   near(single!, (7000 * GIB * 2) / 3);
-  near(dual!, 5000 * GIB);
+  near(wide!, 5600 * GIB);
+  near(dual!, 4200 * GIB);
+});
+
+test('single and dual parity are compared at the same columns', () => {
+  const parity = (disks: number) =>
+    estimates(Array.from({ length: disks }, () => GIB))
+      .filter((estimate) => estimate.parity > 0)
+      .map((estimate) => [estimate.parity, estimate.columns, estimate.default]);
+  assert.deepEqual(parity(3), [
+    [1, 3, true],
+    [2, 0, true],
+  ]);
+  assert.deepEqual(parity(6), [
+    [1, 3, true],
+    [1, 4, false],
+    [2, 4, true],
+  ]);
+});
+
+test('the default columns leave as many disks beside a row as it may lose, where there are enough', () => {
+  const columns = (disks: number) =>
+    estimates(Array.from({ length: disks }, () => GIB))
+      .filter((estimate) => estimate.default)
+      .map((estimate) => estimate.columns);
+  assert.deepEqual(columns(3), [3, 1, 1, 3, 0]);
+  assert.deepEqual(columns(6), [6, 2, 1, 3, 4]);
+  assert.deepEqual(columns(12), [8, 5, 3, 3, 7]);
 });
 
 test('a mirror cannot use more of a large disk than the others can back', () => {

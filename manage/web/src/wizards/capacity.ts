@@ -20,6 +20,8 @@ export interface Estimate {
   parity: number;
   /** Stripe units side by side; 0 where there are too few disks. */
   columns: number;
+  /** Whether a space gets these columns by default. */
+  default: boolean;
   /** Disks that it takes at least. */
   least_disks: number;
   /** Disks that may fail at once without loss. */
@@ -45,16 +47,21 @@ function rowBytes(disks: readonly number[], width: number): number {
   return fits;
 }
 
+/** The columns of a space by default: as many disks as may be lost stay beside a row where there are enough, so that it can be rebuilt. */
 function columnsOf(layout: LayoutKind, copies: number, parity: number, disks: number): number {
-  const most = Math.min(MOST_COLUMNS, Math.floor(disks / copies));
+  const least = parity > 0 ? parity + 2 : 1;
+  if (disks < least * copies) return 0;
+  const survives = copies - 1 + parity;
+  const most = Math.min(MOST_COLUMNS, Math.floor(Math.max(0, disks - survives) / copies));
   if (layout === 'simple') return Math.min(most, SIMPLE_COLUMNS);
-  if (layout === 'mirror') return most;
-  const least = parity + 2;
-  if (disks < least) return 0;
+  if (layout === 'mirror') return Math.max(least, most);
   return parity === 2 ? Math.max(least, Math.min(most, DUAL_PARITY_COLUMNS)) : least;
 }
 
-/** What disks of these sizes would give in each layout, with the columns that a space gets by default. */
+/**
+ * What disks of these sizes would give in each layout, with the columns that a space gets by default; single parity also with those of
+ * dual parity, so that the two can be compared.
+ */
 export function estimates(diskBytes: readonly number[]): Estimate[] {
   const disks = diskBytes.map(dataBytes).filter((bytes) => bytes > 0);
   const kinds: [LayoutKind, number, number, number][] = [
@@ -64,10 +71,17 @@ export function estimates(diskBytes: readonly number[]): Estimate[] {
     ['parity', 1, 1, 3],
     ['parity', 1, 2, 4],
   ];
-  return kinds.map(([layout, copies, parity, least]) => {
-    const columns = columnsOf(layout, copies, parity, disks.length);
+  const of = ([layout, copies, parity, least]: (typeof kinds)[number], wanted: number | null): Estimate => {
+    const columns = wanted ?? columnsOf(layout, copies, parity, disks.length);
     const usable = columns === 0 ? 0 : rowBytes(disks, columns * copies) * (columns - parity) * (1 - CHECKSUM_SHARE);
     const survives = layout === 'mirror' ? copies - 1 : parity;
-    return { layout, copies, parity, columns, least_disks: least, survives, usable_bytes: Math.floor(usable) };
+    const bytes = Math.floor(usable);
+    return { layout, copies, parity, columns, default: wanted === null, least_disks: least, survives, usable_bytes: bytes };
+  };
+  const dual = columnsOf('parity', 1, 2, disks.length);
+  return kinds.flatMap((kind) => {
+    const usual = of(kind, null);
+    const compared = usual.parity === 1 && dual > 0 && dual !== usual.columns;
+    return compared ? [usual, of(kind, dual)] : [usual];
   });
 }

@@ -92,3 +92,78 @@ export const token = {
     ),
   delete: (id: string) => holdfast('token', 'delete', id),
 };
+
+export interface ChannelSettings {
+  mail?: {
+    server?: string;
+    port?: number;
+    security?: string;
+    user?: string;
+    password?: string;
+    from?: string;
+    to?: readonly string[];
+    ca_certificate?: string;
+  };
+  webhook?: { url?: string; template?: string; secret?: string; token?: string; ca_certificate?: string };
+}
+
+/** The options of a channel. Secrets are no part of them: the command asks, or reads a file. */
+function channelOptions({ mail, webhook }: ChannelSettings, setting: boolean): string[] {
+  const ca = mail?.ca_certificate ?? webhook?.ca_certificate;
+  const authority = ca === undefined ? [] : ca === '' ? ['--no-ca'] : ['--ca-file', 'FILE'];
+  const given = (name: string, value: string | undefined) =>
+    value === undefined ? [] : value === '' ? [`--no-${name}`] : [`--${name}`];
+  if (mail) {
+    const login = mail.user ? option('--user', mail.user) : setting ? ['--no-login'] : [];
+    return [
+      ...option('--host', mail.server),
+      ...option('--port', mail.port || null),
+      ...option('--security', mail.security),
+      ...login,
+      ...(setting && mail.user && mail.password ? ['--password'] : []),
+      ...option('--from', mail.from),
+      ...(mail.to ?? []).flatMap((address) => ['--to', address]),
+      ...authority,
+    ];
+  }
+  return [
+    ...(setting && webhook?.url !== undefined ? ['--url-file', 'FILE'] : []),
+    ...option('--template', webhook?.template),
+    ...given('secret', webhook?.secret),
+    ...given('token', webhook?.token),
+    ...authority,
+  ];
+}
+
+export interface RuleSettings {
+  channel?: string;
+  severity?: string;
+  objects?: readonly string[];
+  digest_seconds?: number;
+  quiet?: string;
+  errors_pass_quiet?: boolean;
+}
+
+function ruleOptions(to: RuleSettings, setting: boolean): string[] {
+  const objects = to.objects ?? [];
+  return [
+    ...option('--channel', to.channel),
+    ...option('--severity', to.severity),
+    ...(setting && to.objects && objects.length === 0 ? ['--all-objects'] : objects.flatMap((object) => ['--object', object])),
+    ...(to.digest_seconds ? option('--digest', `${to.digest_seconds}s`) : setting ? ['--digest', 'none'] : []),
+    ...(to.quiet ? option('--quiet', to.quiet) : setting ? ['--quiet', 'none'] : []),
+    ...(to.quiet && to.errors_pass_quiet === false ? ['--errors-pass-quiet', 'false'] : []),
+    ...(setting && to.quiet && to.errors_pass_quiet ? ['--errors-pass-quiet', 'true'] : []),
+  ];
+}
+
+export const notify = {
+  addChannel: (name: string, to: ChannelSettings) =>
+    holdfast('notify', 'channel', 'add', to.mail ? 'mail' : 'webhook', name, channelOptions(to, false)),
+  setChannel: (name: string, to: ChannelSettings) => holdfast('notify', 'channel', 'set', name, channelOptions(to, true)),
+  removeChannel: (name: string) => holdfast('notify', 'channel', 'remove', name),
+  addRule: (name: string, to: RuleSettings) => holdfast('notify', 'rule', 'add', name, ruleOptions(to, false)),
+  setRule: (name: string, to: RuleSettings) => holdfast('notify', 'rule', 'set', name, ruleOptions(to, true)),
+  removeRule: (name: string) => holdfast('notify', 'rule', 'remove', name),
+  test: (name: string) => holdfast('notify', 'test', name),
+};

@@ -8,6 +8,11 @@ export function exportUri(address: string, name: string): string {
   return `${host}${host.endsWith('/') ? '' : '/'}${encodeURIComponent(name)}${query}`;
 }
 
+/** Whether an address is of use on the server alone: a unix socket, or the loopback. */
+export function isLocal(uri: string): boolean {
+  return /^nbds?\+unix:/.test(uri) || /^nbds?:\/\/(127\.|localhost[:/]|\[::1\])/.test(uri);
+}
+
 function kernelClient(uri: string, name: string, readOnly: boolean): string | null {
   const socket = /^nbds?\+unix:\/\/.*[?&]socket=([^&]+)/.exec(uri)?.[1];
   const host = /^nbds?:\/\/(\[[^\]]+\]|[^/:]+)(?::(\d+))?/.exec(uri);
@@ -20,10 +25,10 @@ function kernelClient(uri: string, name: string, readOnly: boolean): string | nu
 export function connectCommands(uri: string, name: string, readOnly: boolean): { text: string; command: string }[] {
   const kernel = kernelClient(uri, name, readOnly);
   return [
-    { text: 'See that it answers', command: `nbdinfo ${quoted(uri)}` },
-    { text: 'Copy it to a file', command: `nbdcopy --progress ${quoted(uri)} image.raw` },
-    ...(readOnly ? [] : [{ text: 'Copy a file to it', command: `nbdcopy --progress image.raw ${quoted(uri)}` }]),
-    { text: 'Convert an image with QEMU', command: `qemu-img convert -p -O raw ${quoted(uri)} image.raw` },
-    ...(kernel === null ? [] : [{ text: 'As a block device of Linux', command: kernel }]),
+    { text: 'Check the connection', command: `nbdinfo ${quoted(uri)}` },
+    { text: 'Copy the export to a file', command: `nbdcopy --progress ${quoted(uri)} image.raw` },
+    ...(readOnly ? [] : [{ text: 'Copy a file to the export', command: `nbdcopy --progress image.raw ${quoted(uri)}` }]),
+    { text: 'Save it as an image with QEMU', command: `qemu-img convert -p -O raw ${quoted(uri)} image.raw` },
+    ...(kernel === null ? [] : [{ text: 'Attach it as a Linux block device', command: kernel }]),
   ];
 }

@@ -2,18 +2,18 @@
 
 /** What is wrong with the name of a pool, a space or an export. */
 export function nameProblem(name: string): string | undefined {
-  if (name === '') return 'Give it a name.';
-  if (name.length > 63) return 'A name has 63 characters at most.';
-  if (!/^[A-Za-z0-9]/.test(name)) return 'A name begins with a letter or digit.';
+  if (name === '') return 'Enter a name.';
+  if (name.length > 63) return 'Use at most 63 characters.';
+  if (!/^[A-Za-z0-9]/.test(name)) return 'Start with a letter or digit.';
   const wrong = /[^A-Za-z0-9._-]/.exec(name)?.[0];
-  return wrong === undefined ? undefined : `“${wrong}” cannot be in a name: letters A-Z, digits, “.”, “_” and “-” can.`;
+  return wrong === undefined ? undefined : `“${wrong}” is not allowed; use letters A-Z, digits, “.”, “_” and “-”.`;
 }
 
 /** What is wrong with a password. */
 export function passwordProblem(password: string): string | undefined {
   const bytes = new TextEncoder().encode(password).length;
-  if (bytes < 10) return 'A password has 10 characters at least.';
-  return bytes > 1024 ? 'A password has 1,024 bytes at most.' : undefined;
+  if (bytes < 10) return 'Use at least 10 characters.';
+  return bytes > 1024 ? 'Use at most 1,024 bytes.' : undefined;
 }
 
 /** A name that none of `taken` is: the word itself, else with a number. */
@@ -24,9 +24,9 @@ export function freeName(word: string, taken: readonly string[]): string {
 
 /** What is wrong with the name of an account. */
 export function accountProblem(name: string): string | undefined {
-  if (name === '') return 'Give it a name.';
-  if (name.length > 64) return 'A name has 64 characters at most.';
+  if (name === '') return 'Enter a name.';
+  if (name.length > 64) return 'Use at most 64 characters.';
   return /^[A-Za-z0-9][A-Za-z0-9._@-]*$/.test(name)
     ? undefined
-    : 'Letters, digits, “-”, “_”, “.” and “@”; a letter or digit first.';
+    : 'Use letters, digits, “-”, “_”, “.” and “@”, and start with a letter or digit.';
 }

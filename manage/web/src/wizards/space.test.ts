@@ -58,10 +58,12 @@ test('each wrong input is said at its field', () => {
 });
 
 test('a refusal of the server finds its field', () => {
-  const at = (code: string, message: string, object = 'space tank/vm') => spaceField({ code, message, object });
-  assert.equal(at('exists', 'space tank/vm is there already with another layout'), 'name');
-  assert.equal(at('no-space', 'space tank/vm of 100 GiB does not fit: as dual parity of 4 columns'), 'size');
-  assert.equal(at('invalid', 'two-way mirror of 33 columns needs 66 disks'), 'columns');
-  assert.equal(at('invalid', 'two-way mirror of 2 columns survives the loss of an enclosure if'), 'enclosures');
-  assert.equal(at('conflict', 'the daemon is stopping', 'daemon'), undefined);
+  const at = (code: string, field: string | null, object = 'space tank/vm') => spaceField({ code, field, object });
+  assert.equal(at('exists', 'layout'), 'name');
+  assert.equal(at('no-space', 'size_bytes'), 'size');
+  assert.equal(at('invalid', 'columns'), 'columns');
+  assert.equal(at('invalid', 'enclosure_aware'), 'enclosures');
+  assert.equal(at('not-found', 'name', 'pool tank'), 'pool');
+  assert.equal(at('conflict', null, 'daemon'), undefined);
+  assert.equal(at('invalid', 'toString'), undefined);
 });

@@ -1,7 +1,7 @@
 // A space as the wizard's form holds it, and as the API takes it.
 import type { ApiFailure } from '../lib/api/client.ts';
 import type { LayoutKind } from '../lib/api/types.ts';
-import type { Problems } from '../lib/form.ts';
+import { fieldAt, type Problems } from '../lib/form.ts';
 import { parseSize } from '../lib/format.ts';
 import { nameProblem } from './names.ts';
 import type { CreateSpace } from './types.ts';
@@ -45,17 +45,17 @@ export const RESILIENCES: readonly Resilience[] = [
     copies: 1,
     parity: 0,
     survives: 0,
-    text: 'Striped, one copy: fast, and lost with any disk',
+    text: 'One copy, striped: fast; any lost disk loses the data',
   },
-  { value: 'mirror-2', layout: 'mirror', copies: 2, parity: 0, survives: 1, text: 'Two copies; 2 disks or more' },
-  { value: 'mirror-3', layout: 'mirror', copies: 3, parity: 0, survives: 2, text: 'Three copies; 3 disks or more' },
+  { value: 'mirror-2', layout: 'mirror', copies: 2, parity: 0, survives: 1, text: 'Two copies; at least 2 disks' },
+  { value: 'mirror-3', layout: 'mirror', copies: 3, parity: 0, survives: 2, text: 'Three copies; at least 3 disks' },
   {
     value: 'parity-1',
     layout: 'parity',
     copies: 1,
     parity: 1,
     survives: 1,
-    text: 'Most room, slow small writes; 3 disks or more',
+    text: 'Most capacity, slower small writes; at least 3 disks',
   },
   {
     value: 'parity-2',
@@ -63,7 +63,7 @@ export const RESILIENCES: readonly Resilience[] = [
     copies: 1,
     parity: 2,
     survives: 2,
-    text: 'Much room, slow small writes; 4 disks or more',
+    text: 'More capacity than a mirror, slower small writes; at least 4 disks',
   },
 ];
 
@@ -72,9 +72,9 @@ export const INTERLEAVES: readonly number[] = Array.from({ length: 13 }, (_, pow
 
 function sizeProblem(text: string): string | undefined {
   const size = parseSize(text);
-  if (text.trim() === '') return 'Give it a size, for example 4GiB.';
-  if (size === null) return 'This is no size; for example 4GiB.';
-  return size >= BLOCK && size % BLOCK === 0 ? undefined : 'A size is a multiple of 4 KiB, and at least that.';
+  if (text.trim() === '') return 'Enter a size, for example 4GiB.';
+  if (size === null) return 'This is not a size; for example 4GiB.';
+  return size >= BLOCK && size % BLOCK === 0 ? undefined : 'The size must be a multiple of 4 KiB.';
 }
 
 /** What is wrong at each field, as far as the console can tell. */
@@ -82,16 +82,16 @@ export function spaceProblems(form: SpaceForm): Problems {
   const journal = parseSize(form.journal);
   const journalFits = journal !== null && journal >= LEAST_JOURNAL && journal <= MOST_JOURNAL;
   return {
-    pool: form.pool === '' ? 'Make a pool first.' : undefined,
+    pool: form.pool === '' ? 'Create a pool first.' : undefined,
     name: nameProblem(form.name ?? ''),
     size: sizeProblem(form.size),
     columns:
       /^\s*(\d{1,3})?\s*$/.test(form.columns) && form.columns.trim() !== '0'
         ? undefined
-        : 'This is no number of columns; for example 4.',
+        : 'Enter a number of columns; for example 4.',
     journal:
       form.resilience.startsWith('parity') && form.journal.trim() !== '' && !journalFits
-        ? 'A journal has 32 MiB to 100 GiB.'
+        ? 'Enter a size from 32 MiB to 100 GiB.'
         : undefined,
   };
 }
@@ -117,16 +117,16 @@ export function requestOf(form: SpaceForm): CreateSpace {
 }
 
 /** The field that a refusal of the server is about. */
-export function spaceField(failure: Pick<ApiFailure, 'code' | 'message' | 'object'>): string | undefined {
-  if (failure.code === 'exists' || failure.object.includes('"')) return 'name';
-  if (failure.code === 'no-space') return 'size';
+export function spaceField(failure: Pick<ApiFailure, 'code' | 'field' | 'object'>): string | undefined {
+  // A space of this name with another layout or size is there: that is settled by another name.
+  if (failure.code === 'exists') return 'name';
   if (failure.object.startsWith('pool ')) return 'pool';
-  const words: readonly (readonly [RegExp, string])[] = [
-    [/enclosure/, 'enclosures'],
-    [/journal/, 'journal'],
-    [/interleave/, 'interleave'],
-    [/column/, 'columns'],
-    [/size|fit/, 'size'],
-  ];
-  return words.find(([pattern]) => pattern.test(failure.message))?.[1];
+  return fieldAt(failure, {
+    name: 'name',
+    columns: 'columns',
+    interleave_bytes: 'interleave',
+    journal_bytes: 'journal',
+    enclosure_aware: 'enclosures',
+    size_bytes: 'size',
+  });
 }

@@ -41,8 +41,15 @@ export const PAGES: readonly Shown[] = [
   { name: 'access-own', path: '/access', heading: 'Access' },
   { name: 'access-tokens', path: '/access?tab=tokens', heading: 'Access' },
   { name: 'audit', path: '/access?tab=audit', heading: 'Access', then: openFirstChange },
+  { name: 'notifications', path: '/notifications', heading: 'Notifications' },
+  { name: 'notifications-rules', path: '/notifications?tab=rules', heading: 'Notifications' },
+  { name: 'notifications-deliveries', path: '/notifications?tab=deliveries', heading: 'Notifications' },
   { name: 'settings', path: '/settings', heading: 'Settings' },
   { name: 'disk', path: '/disks', heading: 'Disks', then: openFirstDisk },
+  { name: 'notifications-channel', path: '/notifications', heading: 'Notifications', then: press('Add a channel') },
+  { name: 'disks-selected', path: '/disks', heading: 'Disks', then: selectDisks },
+  { name: 'disks-enclosures', path: '/disks', heading: 'Disks', then: showEnclosures },
+  { name: 'settings-change', path: '/settings', heading: 'Settings', then: press('Change…') },
   { name: 'wizard-pool', path: '/pools', heading: 'Pools', then: press('Create a pool…') },
   { name: 'wizard-space', path: '/spaces', heading: 'Spaces', then: previewSpace },
   { name: 'wizard-export', path: '/exports', heading: 'Exports', then: press('Export a space') },
@@ -51,6 +58,17 @@ export const PAGES: readonly Shown[] = [
 async function openFirstChange(page: Page): Promise<void> {
   await page.getByRole('grid', { name: 'Changes' }).getByRole('link').first().click();
   await page.getByRole('region', { name: 'The change' }).waitFor();
+}
+
+async function selectDisks(page: Page): Promise<void> {
+  await page.getByLabel('Select all disks').check();
+  await page.getByRole('button', { name: 'Enclosure and slots…' }).click();
+  await page.getByRole('dialog').getByLabel('Enclosure').fill('shelf 1');
+}
+
+async function showEnclosures(page: Page): Promise<void> {
+  await page.getByLabel('Enclosures').check();
+  await page.getByRole('region', { name: 'Enclosure shelf 1' }).waitFor();
 }
 
 async function openFirstDisk(page: Page, server: Server): Promise<void> {
@@ -87,4 +105,11 @@ export async function furnish(server: Server): Promise<void> {
   await server.until('/disks', (disks: { state: string }[]) => disks.some((disk) => disk.state === 'missing'));
   await server.post('/spaces/tank/vm/scrub', { cap_bytes_per_second: sizeOf('1MiB') });
   await server.account('kim', 'operator');
+  // A mail server that is not there: its channel says so.
+  const mail = { server: '127.0.0.1', port: 9, security: 'none', from: 'nas@example.com', to: ['admin@example.com'] };
+  await server.post('/notifications/channels', { name: 'ops', mail });
+  await server.post('/notifications/rules', { name: 'urgent', channel: 'ops', severity: 'error', quiet: '22:00-07:00' });
+  await server.post('/notifications/channels/ops/test', {});
+  for (const slot of [1, 2, 3])
+    await server.ask('PATCH', `/disks/${encodeURIComponent(server.disk(slot))}`, { enclosure: 'shelf 1', slot });
 }

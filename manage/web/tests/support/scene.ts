@@ -1,8 +1,11 @@
 // What most tests begin with: a daemon with a pool, a space and an export, somebody who is logged in, and all of it gone at the end.
 import { after, before } from 'node:test';
+import { randomBytes } from 'node:crypto';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 import { launch, logIn, open, type Look } from './browser.ts';
-import { BINARY, Server } from './server.ts';
+import { BINARY, run, Server } from './server.ts';
 
 export interface Scene {
   server: Server;
@@ -50,4 +53,11 @@ export function scene(disks: number, free = 0, prepare: (server: Server) => Prom
 export async function mirrored(server: Server, name: string, bytes: number): Promise<void> {
   await server.post('/spaces', { name: `tank/${name}`, layout: 'mirror', copies: 2, columns: 2, size_bytes: bytes });
   await server.post('/exports', { space: `tank/${name}` });
+}
+
+/** Writes something everywhere into exports of one size. */
+export function fill(server: Server, bytes: number, ...names: string[]): void {
+  const data = join(server.folder, 'data');
+  writeFileSync(data, randomBytes(bytes));
+  for (const name of names) run('nbdcopy', data, server.nbdUri.replace('NAME', name));
 }

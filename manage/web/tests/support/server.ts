@@ -121,6 +121,15 @@ export class Server {
     await this.post('/pools', { name, disks: paths, force: false });
   }
 
+  /** Stops the daemon where it is, as a machine that hangs. */
+  freeze(): void {
+    this.#daemon?.kill('SIGSTOP');
+  }
+
+  thaw(): void {
+    this.#daemon?.kill('SIGCONT');
+  }
+
   pull(number: number): void {
     renameSync(this.disk(number), join(this.folder, 'away', `disk${number}.img`));
   }
@@ -134,6 +143,7 @@ export class Server {
     const daemon = this.#daemon;
     if (daemon && daemon.exitCode === null) {
       const ended = new Promise((resolve) => daemon.once('exit', resolve));
+      this.thaw();
       daemon.kill('SIGTERM');
       const killer = setTimeout(() => daemon.kill('SIGKILL'), 10_000);
       await ended;

@@ -136,7 +136,7 @@ impl Connection {
     /// The client is gone: nothing will be sent any more.
     fn fail(&self, error: &io::Error) {
         if !self.failed.replace(true) {
-            tracing::debug!(peer = self.tracked.peer(), %error, "an NBD client does not take its replies");
+            tracing::debug!(peer = self.tracked.peer(), %error, "an NBD client does not read its replies");
             self.tracked.stop.raise();
         }
     }

@@ -252,11 +252,18 @@ impl Connection {
                 exclusion.leave(self.attachment.lane());
                 self.outcome(ticket, outcome);
             }
-            io => self.spawn(ticket, async move |connection| {
-                let outcome = connection.finish(io).await;
-                connection.attachment.export().exclusion().leave(connection.attachment.lane());
-                outcome
-            }),
+            io => {
+                // What waits for its turn may do so for long: only writes of its own range wait for it.
+                let queued = matches!(io, Io::Queued(_));
+                let held = queued.then(|| exclusion.move_out(self.attachment.lane(), start..start + len)).flatten();
+                self.spawn(ticket, async move |connection| {
+                    let outcome = connection.finish(io).await;
+                    if held.is_none() {
+                        connection.attachment.export().exclusion().leave(connection.attachment.lane());
+                    }
+                    outcome
+                });
+            }
         }
     }
 

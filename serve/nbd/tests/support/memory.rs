@@ -1,11 +1,13 @@
 //! A target in memory that can be slow, full, broken or read-only.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use holdfast_device::reactor::clock;
-use holdfast_device::{Durability, Extent, ExtentKind, Geometry, Io, IoBuf, IoError, IoErrorKind, IoSlice, Target, TargetInfo};
+use holdfast_device::{
+    Durability, Exclusion, Extent, ExtentKind, Geometry, Io, IoBuf, IoError, IoErrorKind, IoSlice, Target, TargetInfo,
+};
 
 const CHUNK: u64 = 1 << 20;
 const BLOCK: u64 = 4096;
@@ -29,6 +31,7 @@ pub struct Memory {
     read_only: bool,
     rotational: bool,
     delay: Duration,
+    exclusion: Arc<Exclusion>,
     /// What every request answers, where it is an error.
     pub broken: Mutex<Option<IoErrorKind>>,
     /// Flushes so far.
@@ -46,6 +49,7 @@ impl Memory {
             read_only: false,
             rotational: false,
             delay: Duration::ZERO,
+            exclusion: Arc::default(),
             broken: Mutex::new(None),
             flushes: AtomicU64::new(0),
             durable: AtomicU64::new(0),
@@ -126,6 +130,10 @@ impl Target for Memory {
             optimal_io_bytes: 64 << 10,
             read_only: self.read_only,
         }
+    }
+
+    fn exclusion(&self) -> &Arc<Exclusion> {
+        &self.exclusion
     }
 
     fn read(&self, offset: u64, mut buf: IoBuf) -> Io<IoBuf> {

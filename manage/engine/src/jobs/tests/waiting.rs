@@ -13,11 +13,11 @@ async fn who_waits_for_a_paused_job_says_so_and_what_to_do() {
     until(&engine, converting, "it does not begin", |job| job.done_bytes > 0).await;
     engine.pause_job(converting).unwrap();
 
-    let leaving = engine.evacuate_disk(disk, StartJob::default()).await.unwrap().job.id;
+    let leaving = engine.evacuate_disk(disk, Default::default()).await.unwrap().job.id;
     let waiting = until(&engine, leaving, "it does not say that it waits", |job| job.reason.is_some()).await;
     let reason = waiting.reason.clone().unwrap();
     assert_eq!((waiting.state, waiting.rate_bytes_per_second, waiting.seconds_left), (JobState::Queued, 0, None));
-    assert!(reason.cause.contains(&format!("job {converting}, convert of tank/a, is moving, which is paused")), "{reason:?}");
+    assert!(reason.cause.contains(&format!("moved by job {converting}, convert of tank/a, which is paused")), "{reason:?}");
     assert!(reason.next_action.contains(&format!("holdfast job resume {converting}")), "{reason:?}");
     assert!(engine.jobs(Some(JobState::Queued), None).iter().any(|job| job.id == leaving));
 

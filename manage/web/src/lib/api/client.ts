@@ -25,14 +25,17 @@ export class ApiFailure extends Error {
   readonly code: string;
   readonly object: string;
   readonly nextAction: string;
+  /** The field of the request that it is about, by its JSON name: `qos.max_iops`. */
+  readonly field: string | null;
 
-  constructor(status: number, error: Omit<ApiError, 'code'> & { code: string }) {
+  constructor(status: number, error: Omit<ApiError, 'code' | 'field'> & { code: string; field?: string | null }) {
     super(error.message);
     this.name = 'ApiFailure';
     this.status = status;
     this.code = error.code;
     this.object = error.object;
     this.nextAction = error.next_action;
+    this.field = error.field ?? null;
   }
 }
 

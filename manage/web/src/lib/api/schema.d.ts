@@ -196,6 +196,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/disks/{disk}/replace/plan": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Shows what a replacement would move or make anew, what is lost for good with the disk, and how full the others would be. Nothing is
+         *     changed.
+         */
+        post: operations["disk_replace_plan"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/disks/{disk}/retire": {
         parameters: {
             query?: never;
@@ -447,7 +467,7 @@ export interface paths {
         };
         /**
          * Sends what happens as server-sent events: `sample` each second (LiveSample), `changed` when lists are not as they were (ListsChanged),
-         *     `noted` for each event (Event).
+         *     `noted` for each event (Event), `beat` after three seconds without any of them: who hears nothing for ten has lost the connection.
          */
         get: operations["live"];
         put?: never;
@@ -456,6 +476,117 @@ export interface paths {
         options?: never;
         head?: never;
         patch?: never;
+        trace?: never;
+    };
+    "/api/v1/notifications/channels": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists all channels. Secrets are not shown, nor more of a webhook's URL than its server. */
+        get: operations["notify_channel_list"];
+        put?: never;
+        /** Makes a channel, of mail or a webhook. */
+        post: operations["notify_channel_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/notifications/channels/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Shows a channel. */
+        get: operations["notify_channel_show"];
+        put?: never;
+        post?: never;
+        /** Removes a channel that no rule uses, with what waits for it. */
+        delete: operations["notify_channel_delete"];
+        options?: never;
+        head?: never;
+        /** Changes a channel. What waits for it is sent with the new settings, at once. */
+        patch: operations["notify_channel_set"];
+        trace?: never;
+    };
+    "/api/v1/notifications/channels/{name}/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Sends a test message, waits for what becomes of it (10 s at most), and says that. A message that is not delivered is no error of
+         *     this request.
+         */
+        post: operations["notify_channel_test"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/notifications/deliveries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists messages that wait, and the last 200 that were delivered or given up, oldest first. */
+        get: operations["notify_deliveries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/notifications/rules": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists all rules. */
+        get: operations["notify_rule_list"];
+        put?: never;
+        /** Makes a rule. It is for events from now on. */
+        post: operations["notify_rule_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/notifications/rules/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Shows a rule. */
+        get: operations["notify_rule_show"];
+        put?: never;
+        post?: never;
+        /** Removes a rule with what it has collected. */
+        delete: operations["notify_rule_delete"];
+        options?: never;
+        head?: never;
+        /** Changes a rule, also for what it has collected. */
+        patch: operations["notify_rule_set"];
         trace?: never;
     };
     "/api/v1/openapi.json": {
@@ -677,14 +808,15 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Shows how management is served. */
+        /** Shows the settings, and how management is served. */
         get: operations["settings_show"];
         put?: never;
         post?: never;
         delete?: never;
         options?: never;
         head?: never;
-        patch?: never;
+        /** Changes settings; they hold at once, and over restarts. */
+        patch: operations["settings_set"];
         trace?: never;
     };
     "/api/v1/setup": {
@@ -995,10 +1127,24 @@ export interface components {
             /** @description Takes disks that carry something else; what they carry is lost, so only administrators may. */
             force?: boolean;
         };
+        /** @description An object that is not well because of a cause. */
+        Affected: {
+            /** @description What that means for it, such as what protection is left. */
+            effect: string;
+            /** @enum {string} */
+            health: "healthy" | "warning" | "unhealthy";
+            /** @description The object, with its kind: `space tank/vm`. */
+            object: string;
+        };
         /** @description Why a request was refused or failed. */
         ApiError: {
             /** @description What can be done about it. */
             code: components["schemas"]["Code"];
+            /**
+             * @description The field of the request that it is about, by its JSON name; one inside another has a dot: `qos.max_iops`. Null where it is about
+             *     no single field.
+             */
+            field?: string | null;
             /** @description The reason. */
             message: string;
             /** @description What to do next; empty where nothing helps. */
@@ -1046,6 +1192,86 @@ export interface components {
          * @enum {string}
          */
         CapacityLimit: "room" | "disks" | "columns" | "large-disk" | "enclosures" | "spares" | "map";
+        /** @description One thing that is wrong, and everything that follows from it. */
+        Cause: {
+            /** @description What it affects, the worst first. */
+            affects: components["schemas"]["Affected"][];
+            /** @description What is wrong, naming the object. */
+            cause: string;
+            /** @description The disks that it is about. */
+            disks: components["schemas"]["CauseDisk"][];
+            /** @enum {string} */
+            health: "healthy" | "warning" | "unhealthy";
+            /** @description Names it for as long as it lasts: its kind, then its object. */
+            id: string;
+            /** @description Numbers of the jobs under way that mend it. */
+            jobs: number[];
+            /** @description What kind it is. */
+            kind: components["schemas"]["CauseKind"];
+            /** @description What its owner should do. */
+            next_action: string;
+            /** @description Why repair does not begin by itself, where lost disks wait for their owner. */
+            no_repair?: string | null;
+            /** @description What it is about, with its kind: `disk S4NX`, `enclosure shelf-1`, `pool tank`. */
+            object: string;
+            /** @description When repair begins by itself, RFC 3339 in UTC; none where it does not, or has begun. */
+            repair_at?: string | null;
+            /**
+             * Format: int64
+             * @description Seconds until then.
+             */
+            repair_in_seconds?: number | null;
+            /**
+             * Format: double
+             * @description Of the slabs that were to be brought in step at first, how many are, in percent; none where none is to be.
+             */
+            resync_percent?: number | null;
+            /**
+             * Format: int64
+             * @description Slabs that are still to be brought in step by copying what they missed; 0 where none is.
+             */
+            resync_slabs: number;
+        };
+        /** @description A disk that a cause is about. */
+        CauseDisk: {
+            /** @description The enclosure that it sits in. */
+            enclosure?: string | null;
+            /**
+             * Format: uuid
+             * @description Its id in its pool.
+             */
+            id: string;
+            /** @description Where it is, or was seen last. */
+            path: string;
+            /** @description Its pool. */
+            pool: string;
+            /** @description Its serial number; empty where it tells none. */
+            serial: string;
+            /**
+             * Format: int64
+             * @description Its size.
+             */
+            size_bytes: number;
+            /**
+             * Format: int32
+             * @description Its slot in the enclosure.
+             */
+            slot?: number | null;
+            /** @enum {string} */
+            state: "online" | "missing" | "failed";
+            /** @enum {string} */
+            usage: "auto" | "manual" | "hot-spare" | "journal" | "retired";
+            /**
+             * Format: int64
+             * @description Bytes of it that spaces use.
+             */
+            used_bytes: number;
+        };
+        /**
+         * @description What kind of thing is wrong.
+         * @enum {string}
+         */
+        CauseKind: "pool-offline" | "pool-read-only" | "enclosure-lost" | "disk-lost" | "disk-failing" | "disk-resyncing" | "pool" | "space" | "export" | "daemon";
         /** @description The certificate that HTTPS clients see. */
         Certificate: {
             /** @description Until when it counts, RFC 3339. */
@@ -1148,6 +1374,8 @@ export interface components {
              * @description Free bytes that it takes on the way, those of a row that moves and of a new journal among them.
              */
             needed_bytes: number;
+            /** @description What to think of. */
+            notes: string[];
             /**
              * Format: int64
              * @description Bytes that its rows and its journal take on the disks now.
@@ -1212,7 +1440,7 @@ export interface components {
             priority?: components["schemas"]["JobPriority"] | null;
             /**
              * Format: int64
-             * @description Its new size, a multiple of 4 KiB; as it is if left out. A smaller one is refused while data lies beyond it.
+             * @description Its new size, rounded up to whole blocks of 4 KiB; unchanged if left out. A smaller one is refused while there is data beyond it.
              */
             size_bytes?: number | null;
             /** @description Whether it takes room only as it is written to; as it is if left out. */
@@ -1242,9 +1470,37 @@ export interface components {
             path: string;
             /**
              * Format: int64
-             * @description Its size, a multiple of 4 KiB.
+             * @description Its size; rounded up to whole blocks of 4 KiB.
              */
             size_bytes: number;
+        };
+        /** @description Makes a channel: of mail or a webhook. */
+        CreateNotifyChannel: {
+            mail?: components["schemas"]["SetMail"] | null;
+            /** @description Its name. */
+            name: string;
+            webhook?: components["schemas"]["SetWebhook"] | null;
+        };
+        /** @description Makes a rule. */
+        CreateNotifyRule: {
+            /** @description The channel. */
+            channel: string;
+            /**
+             * Format: int32
+             * @description Events are collected for so long into one message; 0 to send at once.
+             */
+            digest_seconds?: number;
+            /** @description Whether it is enabled; true unless given. */
+            enabled?: boolean | null;
+            /** @description Whether errors are sent in that time too; true unless given. */
+            errors_pass_quiet?: boolean | null;
+            /** @description Its name. */
+            name: string;
+            /** @description Of objects that match one of these; all if empty. */
+            objects?: string[];
+            /** @description From when to when nothing is sent but collected, `HH:MM-HH:MM` in the server's time zone. */
+            quiet?: string | null;
+            severity?: components["schemas"]["Severity"] | null;
         };
         /** @description Makes a pool of disks. */
         CreatePool: {
@@ -1292,7 +1548,7 @@ export interface components {
             parity?: number | null;
             /**
              * Format: int64
-             * @description Its size, a multiple of 4 KiB.
+             * @description Its size; rounded up to whole blocks of 4 KiB.
              */
             size_bytes: number;
             /** @description Whether it takes room only as it is written to. */
@@ -1314,6 +1570,8 @@ export interface components {
         };
         /** @description What the daemon says of itself. */
         Daemon: {
+            /** @description What the server is called. */
+            host_name: string;
             /** @description Where NBD clients connect, as URIs without the export's name. */
             nbd_addresses: string[];
             /**
@@ -1565,12 +1823,35 @@ export interface components {
             /** @description The error. */
             error: components["schemas"]["ApiError"];
         };
-        /** @description What the evacuation of a disk would do. */
+        /** @description Retires a disk of a pool and moves all data off it. */
+        EvacuateDisk: {
+            /**
+             * Format: int64
+             * @description Bytes that the job does in a second at most; 0 for no cap.
+             */
+            cap_bytes_per_second?: number | null;
+            /** @description Goes ahead although spaces get no new rows then, since too few disks are left for their layout. */
+            force?: boolean;
+            priority?: components["schemas"]["JobPriority"] | null;
+        };
+        /** @description What the evacuation or replacement of a disk would do. */
         EvacuationPlan: {
             /** @description The disk, then all others that would be filled otherwise than now. */
             disks: components["schemas"]["DiskBalance"][];
-            /** @description Whether the other disks have room for all of it. */
+            /** @description Whether the other disks, with the new one of a replacement, have room for all of it. */
             fits: boolean;
+            /** @description The spaces that have such rows: refused unless each is given up by name, which destroys it. */
+            give_up: string[];
+            /**
+             * Format: int64
+             * @description Bytes of data in these.
+             */
+            lost_bytes: number;
+            /**
+             * Format: int64
+             * @description Rows that would be lost for good: they cannot be read now, and a part of each is on the disk.
+             */
+            lost_rows: number;
             /**
              * Format: int64
              * @description Bytes of data in the rows that would be moved, at most.
@@ -1600,6 +1881,8 @@ export interface components {
              * @description Bytes that these take on the disk.
              */
             stuck_bytes: number;
+            /** @description The spaces that would get no new rows any more, since too few disks were left for their layout: refused without force. */
+            without_new_rows: string[];
         };
         /** @description Something that happened to an object. */
         Event: {
@@ -1621,6 +1904,8 @@ export interface components {
         };
         /** @description An export. */
         Export: {
+            /** @description Why it is not healthy. */
+            conditions: components["schemas"]["Condition"][];
             /**
              * Format: int64
              * @description Connections that use it now.
@@ -1628,6 +1913,8 @@ export interface components {
             connections: number;
             /** @description What clients did through it. */
             counters: components["schemas"]["ExportCounters"];
+            /** @enum {string} */
+            health: "healthy" | "warning" | "unhealthy";
             /** @description The name that clients ask for. */
             name: string;
             /** @description What it may do at most, and is to get at least. */
@@ -1695,7 +1982,7 @@ export interface components {
         GrowSpace: {
             /**
              * Format: int64
-             * @description The new size, a multiple of 4 KiB.
+             * @description The new size; rounded up to whole blocks of 4 KiB.
              */
             size_bytes: number;
         };
@@ -1829,7 +2116,10 @@ export interface components {
          * @enum {string}
          */
         JobState: "queued" | "running" | "paused" | "done" | "failed" | "cancelled";
-        /** @description What a pool could still hold in a layout, with the columns that a space gets by default. */
+        /**
+         * @description What a pool could still hold in a layout. Single parity is there with its default columns and, where they differ, with those of dual
+         *     parity, so that the two can be compared.
+         */
         LayoutCapacity: {
             /**
              * Format: int32
@@ -1841,6 +2131,8 @@ export interface components {
              * @description Disks that hold each block.
              */
             copies: number;
+            /** @description Whether a space of this layout gets these columns by default. */
+            default: boolean;
             /**
              * Format: int64
              * @description Bytes of data that could be allotted so that the loss of an enclosure is survived; nothing where that cannot be.
@@ -1882,7 +2174,7 @@ export interface components {
          * @description A list of which the console shows a copy.
          * @enum {string}
          */
-        ListKind: "disks" | "pools" | "spaces" | "exports" | "jobs" | "status" | "accounts";
+        ListKind: "disks" | "pools" | "spaces" | "exports" | "jobs" | "status" | "accounts" | "notifications";
         /** @description Lists that are not as they were; sent as the event `changed`. */
         ListsChanged: {
             /** @description Which. */
@@ -1920,6 +2212,33 @@ export interface components {
             /** @description Its password. */
             password: string;
         };
+        /** @description The settings of a mail channel. */
+        MailChannel: {
+            /** @description Whether the server's certificate is checked against an authority of its own instead of the system's. */
+            ca_certificate_set: boolean;
+            /** @description The sender's address. */
+            from: string;
+            /** @description Whether a password is stored. */
+            password_set: boolean;
+            /**
+             * Format: int32
+             * @description Its port.
+             */
+            port: number;
+            /** @description How the connection is encrypted. */
+            security: components["schemas"]["MailSecurity"];
+            /** @description Host name or address of the mail server. */
+            server: string;
+            /** @description The recipients' addresses. */
+            to: string[];
+            /** @description The name to log in with; null if it does not log in. */
+            user?: string | null;
+        };
+        /**
+         * @description How the connection to a mail server is encrypted.
+         * @enum {string}
+         */
+        MailSecurity: "starttls" | "tls" | "none";
         /** @description A block that does not agree with the others that it goes with. */
         Mismatch: {
             /**
@@ -1947,6 +2266,113 @@ export interface components {
             /** @description What is wrong, or else does not agree with the others: `data`, `P`, `Q`, a copy, or a copy of the journal. */
             piece: string;
         };
+        /** @description A mail server or webhook that messages go out by. */
+        NotifyChannel: {
+            /** @description How it delivers. */
+            kind: components["schemas"]["NotifyChannelKind"];
+            mail?: components["schemas"]["MailChannel"] | null;
+            /** @description Its name. */
+            name: string;
+            /**
+             * Format: int32
+             * @description Messages that wait to be delivered.
+             */
+            queued: number;
+            trouble?: components["schemas"]["Condition"] | null;
+            webhook?: components["schemas"]["WebhookChannel"] | null;
+        };
+        /** @description The answer to a change of a channel. */
+        NotifyChannelChanged: {
+            /** @description False if everything was so already. */
+            changed: boolean;
+            /** @description The channel as it is now. */
+            channel: components["schemas"]["NotifyChannel"];
+        };
+        /**
+         * @description How a channel delivers.
+         * @enum {string}
+         */
+        NotifyChannelKind: "mail" | "webhook";
+        /** @description What became of a test message. */
+        NotifyChannelTested: {
+            /** @description Whether it was delivered. */
+            delivered: boolean;
+            /** @description What the other side answered, or why it was not delivered. */
+            message: string;
+        };
+        /** @description A message, and what became of it. */
+        NotifyDelivery: {
+            /**
+             * Format: int32
+             * @description How often it was tried.
+             */
+            attempts: number;
+            /** @description The channel. */
+            channel: string;
+            /** @description When it was made, RFC 3339. */
+            created: string;
+            /** @description When it was delivered or given up, RFC 3339. */
+            ended?: string | null;
+            /** @description Why the last attempt failed. */
+            error?: string | null;
+            /**
+             * Format: int32
+             * @description Number of events in it.
+             */
+            events: number;
+            /**
+             * Format: int64
+             * @description Counts up.
+             */
+            id: number;
+            /** @description When it is tried again, RFC 3339; null if it is under way or over. */
+            next_attempt?: string | null;
+            /** @description The rule that it follows; null for a test. */
+            rule?: string | null;
+            /** @description Its state. */
+            state: components["schemas"]["NotifyDeliveryState"];
+            /** @description Its subject. */
+            subject: string;
+        };
+        /**
+         * @description The state of a message.
+         * @enum {string}
+         */
+        NotifyDeliveryState: "queued" | "delivered" | "failed";
+        /** @description Which events go out by which channel, and when. */
+        NotifyRule: {
+            /** @description The channel. */
+            channel: string;
+            /**
+             * Format: int32
+             * @description Events that are collected for its next message.
+             */
+            collected: number;
+            /**
+             * Format: int32
+             * @description Events are collected for so long into one message; 0 to send at once.
+             */
+            digest_seconds: number;
+            /** @description Whether it is enabled. */
+            enabled: boolean;
+            /** @description Whether errors are sent in that time too. */
+            errors_pass_quiet: boolean;
+            /** @description Its name. */
+            name: string;
+            /** @description Of objects that match one of these: `KIND`, or `KIND NAME`, with `*` for any text. All objects if empty. */
+            objects: string[];
+            /** @description From when to when nothing is sent but collected, `HH:MM-HH:MM` in the server's time zone; null if there is no such time. */
+            quiet?: string | null;
+            /** @description Events of this severity and above. */
+            severity: components["schemas"]["Severity"];
+        };
+        /** @description The answer to a change of a rule. */
+        NotifyRuleChanged: {
+            /** @description False if everything was so already. */
+            changed: boolean;
+            /** @description The rule as it is now. */
+            rule: components["schemas"]["NotifyRule"];
+        };
         /** @description How well one object is. */
         ObjectHealth: {
             /** @description Why it is not healthy. */
@@ -1955,6 +2381,13 @@ export interface components {
             health: "healthy" | "warning" | "unhealthy";
             /** @description The object, with its kind: `space tank/vm`. */
             object: string;
+        };
+        /** @description Thresholds. */
+        PercentsSetting: {
+            /** @description Where that comes from. */
+            origin: components["schemas"]["SettingOrigin"];
+            /** @description In percent, rising. */
+            percents: number[];
         };
         /** @description A pool. */
         Pool: {
@@ -2020,6 +2453,8 @@ export interface components {
         };
         /** @description When a pool tells that it fills up. */
         PoolAlert: {
+            /** @description Whether they are the server's, as the pool has none of its own. */
+            default: boolean;
             /** @description Its thresholds, in percent of its room. */
             percents: number[];
             /**
@@ -2090,6 +2525,82 @@ export interface components {
             pools: components["schemas"]["ImportedPool"][];
             /** @description Pools and disks that were found and cannot be brought in, and why. */
             refused: components["schemas"]["Condition"][];
+        };
+        /** @description Settings that can be changed while the daemon runs. */
+        Preferences: {
+            /** @description How full a pool may become before it warns, for pools without thresholds of their own. */
+            alerts: components["schemas"]["PercentsSetting"];
+            /** @description What the server is called in the console. */
+            host_name: components["schemas"]["TextSetting"];
+            /** @description How long a disk may be away before its data is rebuilt on other disks, for pools without a time of their own. */
+            repair_after: components["schemas"]["TimeSetting"];
+            /** @description How often each space is scrubbed by itself. */
+            scrub_every: components["schemas"]["TimeSetting"];
+        };
+        /**
+         * @description How many losses a space is to bear and bears now. What is held is counted over its rows, the weakest one counts; it is never
+         *     taken from the layout.
+         */
+        Protection: {
+            /**
+             * Format: int32
+             * @description How much of its data has the present layout already, in whole percent; none where all of it has.
+             */
+            converted_percent?: number | null;
+            /**
+             * Format: int32
+             * @description Enclosures that may be lost from now on; none where it is not spread over enclosures.
+             */
+            held_enclosures?: number | null;
+            /**
+             * Format: int32
+             * @description Disks that may be lost from now on without loss of data, whichever they are; disks that are out already are not among them.
+             */
+            held_losses: number;
+            /**
+             * Format: double
+             * @description How much of what returned disks missed is in step again, in percent to one decimal; none where none of it is out of step.
+             */
+            in_step_percent?: number | null;
+            /**
+             * Format: double
+             * @description How far the job is that rebuilds, moves or converts it, in percent to one decimal; none where none does.
+             */
+            job_percent?: number | null;
+            /** @description Why it holds less than wanted, one sentence each; empty where it does not. */
+            reasons: string[];
+            /**
+             * Format: int32
+             * @description Disks that may be lost one after another for which the pool has enough others to rebuild on, at most as many as wanted.
+             */
+            rebuildable_losses: number;
+            /**
+             * Format: int64
+             * @description Rows that hold data or journal.
+             */
+            rows: number;
+            /** @description What it survives, in a sentence: `survives 1 lost disk`. */
+            summary: string;
+            /**
+             * Format: int64
+             * @description Of these, rows that cannot be read now.
+             */
+            unreadable_rows: number;
+            /**
+             * Format: int32
+             * @description Enclosures whose loss it is to survive; none where it is not spread over enclosures.
+             */
+            wanted_enclosures?: number | null;
+            /**
+             * Format: int32
+             * @description Disks whose loss its layout is to survive.
+             */
+            wanted_losses: number;
+            /**
+             * Format: int64
+             * @description Of these, rows that bear fewer losses than wanted.
+             */
+            weak_rows: number;
         };
         /** @description The quality of service of a space or an export. */
         Qos: {
@@ -2184,6 +2695,11 @@ export interface components {
             /** @description The pool. */
             name: string;
         };
+        /** @description Takes a disk that holds no data out of its pool for good. */
+        RemoveDisk: {
+            /** @description Goes ahead although spaces get no new rows then, since too few disks are left for their layout. */
+            force?: boolean;
+        };
         /** @description Empties a disk of a pool, or rebuilds elsewhere what it held, and takes it out of the pool for good. */
         ReplaceDisk: {
             /**
@@ -2191,8 +2707,13 @@ export interface components {
              * @description Bytes that the job does in a second at most; 0 for no cap.
              */
             cap_bytes_per_second?: number | null;
-            /** @description Takes a new disk that carries something else; what it carries is lost, so only administrators may. */
+            /**
+             * @description Takes a new disk that carries something else; what it carries is lost, so only administrators may. Without a new disk: goes
+             *     ahead although spaces get no new rows then, since too few disks are left for their layout.
+             */
             force?: boolean;
+            /** @description Spaces, `POOL/SPACE`, that are destroyed first because a part of their data is lost with the disk; only administrators may. */
+            give_up?: string[];
             /** @description The disk that comes in its stead, a new one or one of the pool: path, serial number or id. If left out, the other disks take over. */
             new?: string | null;
             priority?: components["schemas"]["JobPriority"] | null;
@@ -2206,6 +2727,8 @@ export interface components {
             cap_bytes_per_second?: number | null;
             /** @description Moves its data away as well, as a job. */
             evacuate?: boolean;
+            /** @description Goes ahead although spaces get no new rows then, since too few disks are left for their layout. */
+            force?: boolean;
             priority?: components["schemas"]["JobPriority"] | null;
         };
         /**
@@ -2354,6 +2877,8 @@ export interface components {
             certificate?: components["schemas"]["Certificate"] | null;
             /** @description Where HTTPS is served. */
             https: string[];
+            /** @description What administrators may change. */
+            preferences: components["schemas"]["Preferences"];
             /**
              * Format: int64
              * @description After how long without a request a session ends.
@@ -2394,6 +2919,8 @@ export interface components {
         SetDisk: {
             /** @description The enclosure that it sits in; goes with `slot`. */
             enclosure?: string | null;
+            /** @description Goes ahead although spaces get no new rows then, since too few disks are left for their layout. */
+            force?: boolean;
             /** @enum {string|null} */
             media?: "hdd" | "ssd" | "unknown" | null;
             /**
@@ -2419,10 +2946,57 @@ export interface components {
             cap_bytes_per_second?: number | null;
             priority?: components["schemas"]["JobPriority"] | null;
         };
+        /** @description Settings of a mail channel; what is left out stays, or is as usual for a new one. */
+        SetMail: {
+            /** @description The authority that the server's certificate is checked against, as PEM; empty for those of the system. */
+            ca_certificate?: string | null;
+            /** @description The sender's address. */
+            from?: string | null;
+            /** @description The password; empty for none. It is stored and never shown. */
+            password?: string | null;
+            /**
+             * Format: int32
+             * @description Its port; 0 for the usual one.
+             */
+            port?: number | null;
+            security?: components["schemas"]["MailSecurity"] | null;
+            /** @description Host name or address of the mail server. */
+            server?: string | null;
+            /** @description The recipients' addresses. */
+            to?: string[] | null;
+            /** @description The name to log in with; empty for none. */
+            user?: string | null;
+        };
+        /** @description Changes a channel. */
+        SetNotifyChannel: {
+            mail?: components["schemas"]["SetMail"] | null;
+            webhook?: components["schemas"]["SetWebhook"] | null;
+        };
+        /** @description Changes a rule; what is left out stays. */
+        SetNotifyRule: {
+            /** @description The channel. */
+            channel?: string | null;
+            /**
+             * Format: int32
+             * @description Events are collected for so long into one message; 0 to send at once.
+             */
+            digest_seconds?: number | null;
+            /** @description Whether it is enabled. */
+            enabled?: boolean | null;
+            /** @description Whether errors are sent in that time too. */
+            errors_pass_quiet?: boolean | null;
+            /** @description Of objects that match one of these; all if empty. */
+            objects?: string[] | null;
+            /** @description From when to when nothing is sent but collected, `HH:MM-HH:MM`; empty for no such time. */
+            quiet?: string | null;
+            severity?: components["schemas"]["Severity"] | null;
+        };
         /** @description Changes what can be changed of a pool; what is left out stays as it is. */
         SetPool: {
             /** @description Thresholds at which it tells that it fills up, in percent, 8 at most; none for an empty list. */
             alert_percents?: number[] | null;
+            /** @description Leaves them to the server again. Not together with thresholds. */
+            default_alerts?: boolean;
             /** @description Leaves that to the daemon again. Not together with a time. */
             default_grace?: boolean;
             /**
@@ -2466,6 +3040,25 @@ export interface components {
              */
             min_iops: number | null;
         };
+        /** @description Changes settings; what is left out stays as it is. */
+        SetSettings: {
+            /** @description How full a pool may become before it warns, in percent, 8 thresholds at most; never for an empty list. */
+            alert_percents?: number[] | null;
+            /** @description What the server is called in the console: 1 to 253 letters, digits, `.`, `_` and `-`. */
+            host_name?: string | null;
+            /**
+             * Format: int64
+             * @description How long a disk may be away before its data is rebuilt on other disks: a second to a year, 0 for never.
+             */
+            repair_after_seconds?: number | null;
+            /** @description Settings that go back to their defaults. None of them may be set in the same request. */
+            reset?: components["schemas"]["SettingName"][];
+            /**
+             * Format: int64
+             * @description How often each space is scrubbed by itself: an hour to ten years, 0 for never.
+             */
+            scrub_every_seconds?: number | null;
+        };
         /** @description Changes what can be changed of a space in use; what is left out stays as it is. */
         SetSpace: {
             /**
@@ -2474,6 +3067,23 @@ export interface components {
              */
             journal_bytes?: number | null;
             qos?: components["schemas"]["SetQos"] | null;
+        };
+        /**
+         * @description The name of a setting.
+         * @enum {string}
+         */
+        SettingName: "host-name" | "scrub-every" | "repair-after" | "alerts";
+        /**
+         * @description Where the value of a setting comes from.
+         * @enum {string}
+         */
+        SettingOrigin: "default" | "set" | "command-line";
+        /** @description The answer to a change of settings. */
+        SettingsChanged: {
+            /** @description False if everything was so already. */
+            changed: boolean;
+            /** @description The settings as they are now. */
+            settings: components["schemas"]["ServerSettings"];
         };
         /** @description Makes the first administrator. */
         Setup: {
@@ -2488,6 +3098,18 @@ export interface components {
         SetupState: {
             /** @description True while there is no account. */
             needed: boolean;
+        };
+        /** @description Settings of a webhook; what is left out stays, or is as usual for a new one. */
+        SetWebhook: {
+            /** @description The authority that the server's certificate is checked against, as PEM; empty for those of the system. */
+            ca_certificate?: string | null;
+            /** @description The key that requests are signed with; empty for none. It is stored and never shown. */
+            secret?: string | null;
+            template?: components["schemas"]["WebhookTemplate"] | null;
+            /** @description A token that requests carry as `Authorization: Bearer`; empty for none. It is stored and never shown. */
+            token?: string | null;
+            /** @description Where requests go: `http://` or `https://`. It is stored, and only its server is shown. */
+            url?: string | null;
         };
         /**
          * @description How urgent an event is.
@@ -2578,11 +3200,15 @@ export interface components {
             layout: components["schemas"]["LayoutKind"];
             /** @description `POOL/SPACE`. */
             name: string;
+            /** @description What to know of it that is no trouble now, as that the pool has too few disks to rebuild on; its health does not follow these. */
+            notes: components["schemas"]["Condition"][];
             /**
              * Format: int32
              * @description Columns of parity: 1 or 2 with parity, else 0.
              */
             parity: number;
+            /** @description How many losses it is to bear and bears now. */
+            protection: components["schemas"]["Protection"];
             /** @enum {string} */
             provisioning: "fixed" | "thin";
             /** @description What it may do at most, and is to get at least. */
@@ -2592,6 +3218,8 @@ export interface components {
              * @description Bytes that it takes of the pool, with copies, parity and all else counted.
              */
             raw_bytes: number;
+            /** @description When it was scrubbed, and when it is next. */
+            scrub: components["schemas"]["SpaceScrub"];
             /**
              * Format: int64
              * @description Its size, as clients see it.
@@ -2652,6 +3280,16 @@ export interface components {
         };
         /** @description What a space has on a disk that would be evacuated. */
         SpaceEvacuation: {
+            /**
+             * Format: int64
+             * @description Bytes of data in these.
+             */
+            lost_bytes: number;
+            /**
+             * Format: int64
+             * @description Its rows that have a slab there and cannot be read now, those of its journal among them: without the disk they are lost for good.
+             */
+            lost_rows: number;
             /**
              * Format: int64
              * @description Bytes of data in the rows that they are of, at most: rows move as a whole.
@@ -2751,6 +3389,11 @@ export interface components {
             rebuild_reads?: number | null;
             /**
              * Format: int32
+             * @description Of these, disks for which the pool has enough others to rebuild on.
+             */
+            rebuildable_losses: number;
+            /**
+             * Format: int32
              * @description Reads from disks for one small random write.
              */
             small_write_reads: number;
@@ -2761,7 +3404,7 @@ export interface components {
             small_write_writes: number;
             /**
              * Format: int32
-             * @description Disks that may fail at once without loss.
+             * @description Disks that may fail at once without loss once it is made.
              */
             survives_disks: number;
             /**
@@ -2815,6 +3458,21 @@ export interface components {
             /** @description Its slabs. */
             slabs: components["schemas"]["Slab"][];
         };
+        /** @description When a space was scrubbed, and when it is next. */
+        SpaceScrub: {
+            /**
+             * Format: int64
+             * @description The job that scrubs it now.
+             */
+            job?: number | null;
+            /** @description When the last scrub ended, RFC 3339; none if there was none yet. */
+            last_at?: string | null;
+            /** @description What it found; none where it did not come to its end. */
+            last_result?: string | null;
+            last_state?: components["schemas"]["JobState"] | null;
+            /** @description When the next one is due, RFC 3339; none if none is scheduled, or one is under way. */
+            next_at?: string | null;
+        };
         /** @description What a comparison of a whole space found. */
         SpaceVerified: {
             /**
@@ -2846,14 +3504,33 @@ export interface components {
             cap_bytes_per_second?: number | null;
             priority?: components["schemas"]["JobPriority"] | null;
         };
-        /** @description Everything at a glance: the worst health, and each object's own. */
+        /** @description Everything at a glance: the worst health, what is wrong once each, and each object's own health. */
         Status: {
+            /** @description What is wrong, the worst first: what follows from one thing is told once. */
+            causes: components["schemas"]["Cause"][];
             /** @description The daemon. */
             daemon: components["schemas"]["Daemon"];
             /** @enum {string} */
             health: "healthy" | "warning" | "unhealthy";
-            /** @description Every pool, disk of a pool, and space. */
+            /** @description Every pool, disk of a pool, space and export. */
             objects: components["schemas"]["ObjectHealth"][];
+        };
+        /** @description A text. */
+        TextSetting: {
+            /** @description Where that comes from. */
+            origin: components["schemas"]["SettingOrigin"];
+            /** @description What it is. */
+            value: string;
+        };
+        /** @description A time. */
+        TimeSetting: {
+            /** @description Where that comes from. */
+            origin: components["schemas"]["SettingOrigin"];
+            /**
+             * Format: int64
+             * @description Whole seconds, rounded up; none for never.
+             */
+            seconds?: number | null;
         };
         /** @description A token: what a program shows instead of a password. */
         Token: {
@@ -2900,6 +3577,24 @@ export interface components {
          * @enum {string}
          */
         Via: "socket" | "session" | "token" | "setup";
+        /** @description The settings of a webhook. */
+        WebhookChannel: {
+            /** @description Whether the server's certificate is checked against an authority of its own instead of the system's. */
+            ca_certificate_set: boolean;
+            /** @description Whether requests are signed. */
+            secret_set: boolean;
+            /** @description Scheme, host and port of its URL. The rest is not shown: it often holds a token. */
+            server: string;
+            /** @description What the body looks like. */
+            template: components["schemas"]["WebhookTemplate"];
+            /** @description Whether requests carry a bearer token. */
+            token_set: boolean;
+        };
+        /**
+         * @description What the body of a webhook's request looks like.
+         * @enum {string}
+         */
+        WebhookTemplate: "generic" | "slack" | "teams" | "ntfy";
         /** @description Makes a disk blank. */
         WipeDisk: {
             /** @description Must be true: what the disk carries is lost. */
@@ -2974,7 +3669,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It was there already, with this role and password. */
+            /** @description It already existed, with this role and password. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3338,7 +4033,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It was there already. */
+            /** @description It already existed. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3501,11 +4196,11 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["StartJob"];
+                "application/json": components["schemas"]["EvacuateDisk"];
             };
         };
         responses: {
-            /** @description It was there already. */
+            /** @description It already existed. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3666,7 +4361,11 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RemoveDisk"];
+            };
+        };
         responses: {
             /** @description Removed, or it was in no pool. */
             200: {
@@ -3722,7 +4421,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It was there already. */
+            /** @description It already existed. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3750,6 +4449,60 @@ export interface operations {
                 };
             };
             /** @description The caller has not the role operator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    disk_replace_plan: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Path (percent-encoded), serial number or id. */
+                disk: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ReplaceDisk"];
+            };
+        };
+        responses: {
+            /** @description What it would do. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EvacuationPlan"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role viewer, or the token not this area. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4041,7 +4794,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It was there already, with these parameters. */
+            /** @description It already existed, with these parameters. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4752,6 +5505,625 @@ export interface operations {
             };
         };
     };
+    notify_channel_list: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All channels. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NotifyChannel"][];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role viewer, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    notify_channel_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CreateNotifyChannel"];
+            };
+        };
+        responses: {
+            /** @description It already existed, with these settings. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NotifyChannelChanged"];
+                };
+            };
+            /** @description Made. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NotifyChannelChanged"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role administrator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed; nothing was changed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    notify_channel_show: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the channel. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The channel. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NotifyChannel"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role viewer, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    notify_channel_delete: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the channel. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Removed, or it was not there. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Changed"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role administrator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed; nothing was changed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    notify_channel_set: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the channel. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SetNotifyChannel"];
+            };
+        };
+        responses: {
+            /** @description The channel as it is now. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NotifyChannelChanged"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role administrator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed; nothing was changed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    notify_channel_test: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the channel. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What became of it. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NotifyChannelTested"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role administrator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    notify_deliveries: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The messages. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NotifyDelivery"][];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role viewer, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    notify_rule_list: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All rules. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NotifyRule"][];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role viewer, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    notify_rule_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CreateNotifyRule"];
+            };
+        };
+        responses: {
+            /** @description It already existed, with these settings. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NotifyRuleChanged"];
+                };
+            };
+            /** @description Made. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NotifyRuleChanged"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role administrator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed; nothing was changed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    notify_rule_show: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the rule. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The rule. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NotifyRule"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role viewer, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    notify_rule_delete: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the rule. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Removed, or it was not there. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Changed"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role administrator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed; nothing was changed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    notify_rule_set: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the rule. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SetNotifyRule"];
+            };
+        };
+        responses: {
+            /** @description The rule as it is now. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NotifyRuleChanged"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role administrator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed; nothing was changed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     openapi: {
         parameters: {
             query?: never;
@@ -4859,7 +6231,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It was there already, with these disks. */
+            /** @description It already existed, with these disks. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5183,7 +6555,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It was there already. */
+            /** @description It already existed. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5296,7 +6668,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It was there already. */
+            /** @description It already existed. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5693,6 +7065,57 @@ export interface operations {
             };
         };
     };
+    settings_set: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SetSettings"];
+            };
+        };
+        responses: {
+            /** @description The settings as they are now. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SettingsChanged"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role administrator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed; nothing was changed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     setup_show: {
         parameters: {
             query?: never;
@@ -5817,7 +7240,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It was there already, with these parameters. */
+            /** @description It already existed, with these parameters. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6097,7 +7520,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It was there already. */
+            /** @description It already existed. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6326,7 +7749,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It was there already. */
+            /** @description It already existed. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6391,7 +7814,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It was there already. */
+            /** @description It already existed. */
             200: {
                 headers: {
                     [name: string]: unknown;

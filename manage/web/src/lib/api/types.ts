@@ -4,11 +4,15 @@ import type { components } from './schema';
 
 type Schemas = components['schemas'];
 
+export type Affected = Schemas['Affected'];
 export type ApiError = Schemas['ApiError'];
+export type Cause = Schemas['Cause'];
+export type CauseDisk = Schemas['CauseDisk'];
 export type Condition = Schemas['Condition'];
 export type ConversionPlan = Schemas['ConversionPlan'];
 export type Disk = Schemas['Disk'];
 export type DiskLatency = Schemas['DiskLatency'];
+export type EvacuationPlan = Schemas['EvacuationPlan'];
 export type Event = Schemas['Event'];
 export type Export = Schemas['Export'];
 export type Health = Schemas['Disk']['health'];

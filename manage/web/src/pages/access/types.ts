@@ -1,4 +1,4 @@
-// Who manages, and what was done by whom, as the API says it.
+// Accounts, tokens and the audit log, as the API has them.
 import type { components } from '../../lib/api/schema';
 import type { Role } from '../../lib/api/types';
 
@@ -11,7 +11,7 @@ export type TokenCreated = Schemas['TokenCreated'];
 
 export const ROLES: readonly { role: Role; text: string }[] = [
   { role: 'viewer', text: 'Viewer: sees everything but accounts and the audit log' },
-  { role: 'operator', text: 'Operator: daily work, such as jobs, spaces and exports' },
+  { role: 'operator', text: 'Operator: daily work such as jobs, spaces and exports' },
   { role: 'administrator', text: 'Administrator: everything' },
 ];
 

@@ -1,11 +1,13 @@
-//! Keeps writes of parts of a 4 KiB block apart from every other write of that block, over all connections of an export.
+//! Keeps writes of parts of a 4 KiB block apart from every other write of that block, by whatever front end it comes.
 //!
-//! A target is written in whole blocks. A request that covers a block in part is served by reading the block, changing
-//! it and writing it back; a write that landed in between would be lost. Such requests are rare, so the others pay one
-//! counter of their own connection and one look at a flag that nobody changes.
+//! A target is written in whole blocks. A front end serves a request that covers a block in part by reading the block,
+//! changing it and writing it back; a write that landed in between would be lost. So all targets of the same bytes share
+//! one exclusion ([`Target::exclusion`](crate::Target::exclusion)). Such requests are rare, so the others pay one counter
+//! of their own connection and one look at a flag that nobody changes.
 //!
 //! ```text
 //!   whole blocks, no partial write about    own lane += 1 ─▶ write ─▶ own lane -= 1
+//!   the same, and its turn is still to come leave the lane, hold the range ─▶ its turn ─▶ write ─▶ release
 //!   whole blocks, a partial write about     hold the range ─▶ write ─▶ release
 //!   partial                                 raise the flag ─▶ hold the range ─▶ wait for all lanes to be empty
 //!                                           ─▶ read, change, write ─▶ release ─▶ lower the flag
@@ -23,7 +25,7 @@ use std::task::{Poll, Waker};
 /// The writes of whole blocks that are under way on one connection. On a cache line of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(crate) struct Lane {
+pub struct Lane {
     writes: AtomicUsize,
 }
 
@@ -33,12 +35,23 @@ struct Table {
     waiting: Vec<Waker>,
 }
 
-/// The table of one export.
+/// What all connections to the same bytes share.
 #[derive(Default)]
-pub(crate) struct Exclusion {
+pub struct Exclusion {
     partial: AtomicUsize,
     lanes: Mutex<Vec<Arc<Lane>>>,
     table: Mutex<Table>,
+}
+
+impl Table {
+    /// Holds a range, unless some of it is held.
+    fn take(&mut self, range: &Range<u64>) -> bool {
+        let free = !self.held.iter().any(|other| other.start < range.end && range.start < other.end);
+        if free {
+            self.held.push(range.clone());
+        }
+        free
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -47,20 +60,20 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Exclusion {
     /// A lane for a new connection.
-    pub(crate) fn open_lane(&self) -> Arc<Lane> {
+    pub fn open_lane(&self) -> Arc<Lane> {
         let lane = Arc::new(Lane::default());
         lock(&self.lanes).push(lane.clone());
         lane
     }
 
     /// Gives a lane back, once no write of its connection is under way.
-    pub(crate) fn close_lane(&self, lane: &Arc<Lane>) {
+    pub fn close_lane(&self, lane: &Arc<Lane>) {
         lock(&self.lanes).retain(|other| !Arc::ptr_eq(other, lane));
         self.wake_all();
     }
 
     /// Starts a write of whole blocks. False: a partial write is about, and [`hold`](Self::hold) is the way.
-    pub(crate) fn enter(&self, lane: &Lane) -> bool {
+    pub fn enter(&self, lane: &Lane) -> bool {
         lane.writes.fetch_add(1, Ordering::SeqCst);
         if self.partial.load(Ordering::SeqCst) == 0 {
             return true;
@@ -70,30 +83,39 @@ impl Exclusion {
     }
 
     /// Ends a write that [`enter`](Self::enter) let in.
-    pub(crate) fn leave(&self, lane: &Lane) {
+    pub fn leave(&self, lane: &Lane) {
         lane.writes.fetch_sub(1, Ordering::SeqCst);
         if self.partial.load(Ordering::SeqCst) > 0 {
             self.wake_all();
         }
     }
 
+    /// Takes a write that [`enter`](Self::enter) let in out of its lane, as it has not begun and may not do so for long:
+    /// it holds its range instead. None where somebody else holds that; the write stays in its lane then.
+    pub fn move_out(self: &Arc<Self>, lane: &Lane, range: Range<u64>) -> Option<Held> {
+        if !lock(&self.table).take(&range) {
+            return None;
+        }
+        self.leave(lane);
+        Some(Held { exclusion: self.clone(), range, partial: false })
+    }
+
     /// Holds a range of bytes for a write of whole blocks.
-    pub(crate) async fn hold(&self, range: Range<u64>) -> Held<'_> {
+    pub async fn hold(self: &Arc<Self>, range: Range<u64>) -> Held {
         poll_fn(|cx| {
             let mut table = lock(&self.table);
-            if table.held.iter().any(|other| other.start < range.end && range.start < other.end) {
-                table.waiting.push(cx.waker().clone());
-                return Poll::Pending;
+            if table.take(&range) {
+                return Poll::Ready(());
             }
-            table.held.push(range.clone());
-            Poll::Ready(())
+            table.waiting.push(cx.waker().clone());
+            Poll::Pending
         })
         .await;
-        Held { exclusion: self, range, partial: false }
+        Held { exclusion: self.clone(), range, partial: false }
     }
 
     /// Holds a range of bytes, in whole blocks, for a write of parts of them.
-    pub(crate) async fn hold_partial(&self, range: Range<u64>) -> Held<'_> {
+    pub async fn hold_partial(self: &Arc<Self>, range: Range<u64>) -> Held {
         self.partial.fetch_add(1, Ordering::SeqCst);
         let flag = Flag(self);
         let mut held = self.hold(range).await;
@@ -124,13 +146,13 @@ impl Drop for Flag<'_> {
 }
 
 /// A range that is held until this is dropped.
-pub(crate) struct Held<'a> {
-    exclusion: &'a Exclusion,
+pub struct Held {
+    exclusion: Arc<Exclusion>,
     range: Range<u64>,
     partial: bool,
 }
 
-impl Drop for Held<'_> {
+impl Drop for Held {
     fn drop(&mut self) {
         if self.partial {
             self.exclusion.partial.fetch_sub(1, Ordering::SeqCst);
@@ -154,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_partial_write_waits_for_whole_ones_and_they_for_it() {
-        let exclusion = Exclusion::default();
+        let exclusion = Arc::new(Exclusion::default());
         let lane = exclusion.open_lane();
         assert!(exclusion.enter(&lane));
         let mut partial = Box::pin(exclusion.hold_partial(0..4096));
@@ -169,8 +191,30 @@ mod tests {
     }
 
     #[test]
+    fn a_partial_write_waits_for_no_turn_but_that_of_its_own_range() {
+        let exclusion = Arc::new(Exclusion::default());
+        let lane = exclusion.open_lane();
+        assert!(exclusion.enter(&lane));
+        let moved = exclusion.move_out(&lane, 0..4096).expect("nobody holds it");
+        assert!(exclusion.hold_partial(4096..8192).now_or_never().is_some(), "the lanes are empty");
+        let mut partial = Box::pin(exclusion.hold_partial(0..4096));
+        assert!(partial.as_mut().now_or_never().is_none(), "the range is held");
+        drop(moved);
+        assert!(partial.now_or_never().is_some());
+
+        // The lane is kept where the range cannot be had: the partial write has its turn first or waits for the lane.
+        assert!(exclusion.enter(&lane));
+        let mut partial = Box::pin(exclusion.hold_partial(0..4096));
+        assert!(partial.as_mut().now_or_never().is_none());
+        assert!(exclusion.move_out(&lane, 0..8192).is_none());
+        exclusion.leave(&lane);
+        assert!(partial.now_or_never().is_some());
+        assert!(lock(&exclusion.table).held.is_empty());
+    }
+
+    #[test]
     fn whoever_gives_up_waiting_leaves_nothing_behind() {
-        let exclusion = Exclusion::default();
+        let exclusion = Arc::new(Exclusion::default());
         let lane = exclusion.open_lane();
         let held = exclusion.hold(0..4096).now_or_never().unwrap();
         assert!(exclusion.hold_partial(0..4096).now_or_never().is_none());
@@ -184,7 +228,7 @@ mod tests {
 
     #[test]
     fn partial_writes_of_one_block_take_turns() {
-        let exclusion = Exclusion::default();
+        let exclusion = Arc::new(Exclusion::default());
         let order = RefCell::new(Vec::new());
         let one = async |number: u32| {
             let _held = exclusion.hold_partial(0..4096).await;

@@ -1,0 +1,143 @@
+//! Disks that tell of another time, or of nothing: set back to an older image of themselves, or overwritten together with what proves
+//! what they held.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use holdfast_device::sim::{SimImage, SimRandom};
+use holdfast_model::{DiskState, Uuid};
+use holdfast_pool::{RowRecord, UNIT_BYTES};
+
+use super::{Run, Up};
+
+/// Slabs larger than this are overwritten at their beginning only.
+const MOST_BYTES: u64 = 16 << 20;
+
+/// Disks set back to an older image, and such as were overwritten, over all seeds.
+static SET_BACK: AtomicU64 = AtomicU64::new(0);
+static OVERWRITTEN: AtomicU64 = AtomicU64::new(0);
+
+/// How often these happened.
+pub fn tell_counts() {
+    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    println!("{} disks set back, {} overwritten", count(&SET_BACK), count(&OVERWRITTEN));
+}
+
+/// What a disk held once, and as which member of the pool.
+pub struct Image {
+    member: Uuid,
+    content: SimImage,
+}
+
+/// Where a slab lies: the disk, its beginning, the bytes of its head, and all of them.
+pub struct SlabArea {
+    disk: usize,
+    start: u64,
+    head_bytes: u64,
+    bytes: u64,
+    summed: bool,
+}
+
+/// What it takes to know before a pool is closed, to lie about it afterwards.
+pub struct Lies {
+    /// Whether every copy was in step.
+    pub whole: bool,
+    /// The disks of the machine that are of the pool, and as which of its members.
+    pub members: Vec<usize>,
+    /// Whether it was closed in good order.
+    pub settled: bool,
+    pub ids: Vec<(usize, Uuid)>,
+    pub slabs: Vec<SlabArea>,
+}
+
+impl Lies {
+    pub fn of(run: &Run, up: &Up, settled: bool) -> Self {
+        let number = |serial: &str| serial.trim_start_matches('S').parse().expect("a number");
+        let ids: Vec<(usize, Uuid)> = up.pool.disks().iter().map(|disk| (number(&disk.record.serial), disk.record.id)).collect();
+        let mut slabs = Vec::new();
+        for space in &up.spaces {
+            let id = space.record().id;
+            let rows = up.pool.rows(id).into_iter().chain(up.pool.journal_rows(id)).map(|(_, row)| row);
+            for row in rows.filter(|row| row.begun) {
+                slabs.extend(areas(up, &ids, &row));
+            }
+        }
+        Self { whole: run.is_whole(up), members: run.members(up), settled, ids, slabs }
+    }
+}
+
+fn areas(up: &Up, ids: &[(usize, Uuid)], row: &RowRecord) -> Vec<SlabArea> {
+    let area = |place: &holdfast_pool::SlabPlace| {
+        let disk = up.pool.disk(place.disk())?;
+        let (number, _) = *ids.iter().find(|(_, id)| *id == disk.id)?;
+        Some(SlabArea {
+            disk: number,
+            start: disk.area.unit_at(place.unit()),
+            head_bytes: row.slab_head_bytes(),
+            bytes: u64::from(row.slab_units) * UNIT_BYTES,
+            summed: row.shape.has_sums(),
+        })
+    };
+    row.slabs.iter().filter_map(area).collect()
+}
+
+impl Run {
+    /// Keeps what a disk holds now. What it misses from here on it can be told by: by two changes at least.
+    pub(super) async fn take_image(&self, up: &Up, random: &SimRandom) {
+        let disks = up.pool.disks();
+        let record = &random.pick(&disks).expect("a pool has disks").record;
+        let index: usize = record.serial.trim_start_matches('S').parse().expect("a number");
+        if record.state != DiskState::Online
+            || self.bad.borrow().contains(&index)
+            || self.volumes.iter().any(|one| one.is_large())
+        {
+            return;
+        }
+        let content = self.world.disk(index).image();
+        for _ in 0..2 {
+            let now = up.pool.env().clock.now();
+            if up.pool.stamp(now).await.is_err() {
+                return;
+            }
+        }
+        self.images.borrow_mut().insert(index, Image { member: record.id, content });
+    }
+
+    /// Keeps what a disk holds while the pool is down: as soon as somebody imports it, the disk misses no more than that.
+    pub(super) fn keep_image(&self, lies: &Lies, random: &SimRandom) {
+        let (index, member) = *random.pick(&lies.ids).expect("a pool has disks");
+        let is_fine = self.world.disk(index).is_present() && !self.bad.borrow().contains(&index);
+        if random.chance(1, 3) && is_fine && !self.volumes.iter().any(|one| one.is_large()) {
+            self.images.borrow_mut().insert(index, Image { member, content: self.world.disk(index).image() });
+        }
+    }
+
+    /// Puts an older image of a disk on it; false where there is none.
+    pub(super) fn set_back(&self, index: usize, lies: &Lies) -> bool {
+        let images = self.images.borrow();
+        let image = images.get(&index).filter(|image| lies.ids.contains(&(index, image.member)));
+        if let Some(image) = image {
+            self.world.disk(index).set_back(&image.content);
+            SET_BACK.fetch_add(1, Ordering::Relaxed);
+        }
+        image.is_some()
+    }
+
+    /// Overwrites slabs of a disk with one byte: whole, or a part together with what proves it.
+    pub(super) fn overwrite(&self, index: usize, lies: &Lies, random: &SimRandom) {
+        let byte = if random.chance(1, 2) { 0 } else { 0xff };
+        self.spoiled.set(true);
+        for slab in lies.slabs.iter().filter(|slab| slab.disk == index) {
+            let bytes = slab.bytes.min(MOST_BYTES);
+            let (from, to) = match random.range(0..4u32) {
+                0 => (0, slab.head_bytes),
+                // Where a crash left regions marked, nothing but the head tells.
+                1 if lies.settled && slab.summed && bytes == slab.bytes => (slab.head_bytes, bytes),
+                _ => (0, bytes),
+            };
+            if from < to {
+                self.world.disk(index).poke(slab.start + from, &vec![byte; (to - from) as usize]);
+            }
+        }
+        OVERWRITTEN.fetch_add(1, Ordering::Relaxed);
+    }
+}

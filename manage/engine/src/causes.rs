@@ -1,0 +1,362 @@
+//! What is wrong, once each: conditions of many objects are brought together under the one thing that they follow from.
+//!
+//! ```text
+//!   disk S4NX missing ──┬─ pool tank degraded
+//!                       ├─ space tank/a: less protected      ──▶  one cause: disk S4NX, affects 2 spaces,
+//!                       └─ space tank/b: cannot be read            repair in 4 min, job 7
+//! ```
+//!
+//! Disks of one enclosure that went out together are one cause, and so are all lost disks of a pool that takes no changes for want of them.
+//! Invariant: every condition of every object is part of a cause, so that nothing is well here that is not well there.
+
+mod exposure;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, PoisonError};
+
+use holdfast_api::pool::PoolHealth;
+use holdfast_api::{Affected, Cause, CauseDisk, CauseKind, Condition, Export, ObjectHealth, Pool};
+use holdfast_model::{DiskState, Health, SpaceState, Usage, Uuid};
+use holdfast_pool::DiskStatus;
+
+use crate::engine::{Engine, OpenPool};
+use crate::protection::count;
+use exposure::Exposure;
+
+/// A cause of which nothing but its kind, object, and condition is known yet.
+fn cause(kind: CauseKind, id: &str, object: String, health: Health, condition: Condition) -> Cause {
+    Cause {
+        id: format!("{} {id}", holdfast_api::word(&kind)),
+        kind,
+        health,
+        object,
+        cause: condition.cause,
+        next_action: condition.next_action,
+        disks: Vec::new(),
+        affects: Vec::new(),
+        repair_at: None,
+        repair_in_seconds: None,
+        no_repair: None,
+        resync_slabs: 0,
+        resync_percent: None,
+        jobs: Vec::new(),
+    }
+}
+
+fn joined(conditions: &[holdfast_model::Condition]) -> Condition {
+    let causes: Vec<&str> = conditions.iter().map(|condition| condition.cause.as_str()).collect();
+    let next = conditions.first().map(|condition| condition.next_action.clone()).unwrap_or_default();
+    Condition { cause: causes.join("; "), next_action: next }
+}
+
+fn enclosure(disk: &DiskStatus) -> Option<&str> {
+    disk.record.place.as_ref().map(|place| place.enclosure.as_str())
+}
+
+/// Disks of one enclosure together, all others alone.
+fn by_enclosure<'a>(disks: &[&'a DiskStatus]) -> Vec<Vec<&'a DiskStatus>> {
+    let (mut groups, mut placed): (Vec<Vec<&DiskStatus>>, BTreeMap<&str, Vec<&DiskStatus>>) = Default::default();
+    for disk in disks {
+        match enclosure(disk) {
+            Some(enclosure) => placed.entry(enclosure).or_default().push(disk),
+            None => groups.push(vec![disk]),
+        }
+    }
+    groups.extend(placed.into_values());
+    groups
+}
+
+/// A pool in service, as causes are looked for in it.
+struct Site<'a> {
+    open: &'a OpenPool,
+    view: &'a Pool,
+    disks: Vec<DiskStatus>,
+    /// The spaces that miss slabs, by `POOL/SPACE`.
+    exposed: BTreeMap<String, Exposure>,
+    resyncing: bool,
+}
+
+impl Site<'_> {
+    fn disk(&self, disk: &DiskStatus) -> CauseDisk {
+        let record = &disk.record;
+        CauseDisk {
+            id: record.id,
+            pool: self.view.name.clone(),
+            path: record.path.clone(),
+            serial: record.serial.clone(),
+            enclosure: record.place.as_ref().map(|place| place.enclosure.clone()),
+            slot: record.place.as_ref().map(|place| place.slot),
+            size_bytes: record.disk_bytes,
+            used_bytes: disk.data_bytes.saturating_sub(disk.free_bytes),
+            usage: record.usage,
+            state: record.state,
+        }
+    }
+
+    /// The spaces that miss slabs on these disks.
+    fn exposed_by(&self, disks: &[&DiskStatus]) -> impl Iterator<Item = (&String, &Exposure)> {
+        let indexes: BTreeSet<u16> = disks.iter().map(|disk| disk.record.index).collect();
+        self.exposed.iter().filter(move |(_, exposure)| exposure.slabs.keys().any(|disk| indexes.contains(disk)))
+    }
+
+    /// Adds disks and the spaces that miss slabs on them.
+    fn about(&self, mut cause: Cause, disks: &[&DiskStatus]) -> Cause {
+        cause.disks = disks.iter().map(|disk| self.disk(disk)).collect();
+        cause.disks.sort_by(|a, b| (&a.enclosure, a.slot, &a.path).cmp(&(&b.enclosure, b.slot, &b.path)));
+        cause.affects.extend(self.exposed_by(disks).map(|(name, exposure)| exposure.affected(name)));
+        cause.affects.sort_by(|a, b| (b.health, &a.object).cmp(&(a.health, &b.object)));
+        cause
+    }
+
+    /// One lost disk, or several of one enclosure.
+    fn lost(&self, disks: &[&DiskStatus]) -> Cause {
+        let Some(first) = disks.first() else { unreachable!("a group has a disk") };
+        let health = disks.iter().map(|disk| disk.health).max().unwrap_or_default();
+        if disks.len() > 1 {
+            let name = enclosure(first).unwrap_or_default();
+            let all = self.disks.iter().filter(|disk| enclosure(disk) == Some(name)).count();
+            let slots: BTreeSet<u32> = disks.iter().filter_map(|disk| Some(disk.record.place.as_ref()?.slot)).collect();
+            let slots: Vec<String> = slots.iter().map(u32::to_string).collect();
+            let condition = Condition {
+                cause: format!(
+                    "{} of {all} disks of pool {} in enclosure {name} went out of service together: slots {}",
+                    disks.len(),
+                    self.view.name,
+                    slots.join(", ")
+                ),
+                next_action: "look at power and cables of the enclosure; replace the disks if they do not come back".into(),
+            };
+            let id = format!("{} {name} {}", self.view.name, first.record.id);
+            return self.about(cause(CauseKind::EnclosureLost, &id, format!("enclosure {name}"), health, condition), disks);
+        }
+        let mut condition = joined(&first.conditions);
+        if let Some(place) = &first.record.place {
+            condition.cause += &format!(", slot {} of enclosure {}", place.slot, place.enclosure);
+        }
+        if first.record.usage == Usage::Retired && first.free_bytes == first.data_bytes {
+            condition.next_action =
+                format!("nothing needs it any more: take it out of its pool with 'holdfast disk remove {}'", first.record.id);
+        }
+        let object = format!("disk {}", first.record.label());
+        self.about(cause(CauseKind::DiskLost, &first.record.id.to_string(), object, health, condition), disks)
+    }
+
+    fn failing(&self, disk: &DiskStatus) -> Cause {
+        let (object, condition) = (format!("disk {}", disk.record.label()), joined(&disk.conditions));
+        self.about(cause(CauseKind::DiskFailing, &disk.record.id.to_string(), object, disk.health, condition), &[disk])
+    }
+
+    /// Disks in service that are brought in step; `most` is how many slabs were to be at first.
+    fn resyncing(&self, disks: &[&DiskStatus], most: impl FnOnce(u64) -> u64) -> Option<Cause> {
+        let first = disks.first()?;
+        let indexes: BTreeSet<u16> = disks.iter().map(|disk| disk.record.index).collect();
+        let missed = self.exposed.values().flat_map(|exposure| &exposure.slabs);
+        let slabs: u64 = missed.filter(|(disk, _)| indexes.contains(disk)).map(|(_, slabs)| slabs).sum();
+        let object = match disks {
+            [disk] => format!("disk {}", disk.record.label()),
+            _ => format!("enclosure {}", enclosure(first).unwrap_or_default()),
+        };
+        let are = if slabs == 1 { "is" } else { "are" };
+        let (doing, next) = match self.resyncing {
+            true => ("being resynced", "wait; the resync continues by itself, and spaces have less redundancy until it is done"),
+            false => (
+                "not resynced yet",
+                "they are resynced automatically once the disks they need are present; see 'holdfast event list'",
+            ),
+        };
+        let who = if disks.len() == 1 { object.clone() } else { format!("{} of {object}", count(disks.len() as u64, "disk")) };
+        let serve = if disks.len() == 1 { "is" } else { "are" };
+        let condition = Condition {
+            cause: format!("{who} {serve} in service again; {} {are} {doing}", count(slabs, "slab")),
+            next_action: next.into(),
+        };
+        let id = first.record.id.to_string();
+        let mut told = self.about(cause(CauseKind::DiskResyncing, &id, object, Health::Warning, condition), disks);
+        let most = most(slabs).max(slabs).max(1);
+        told.resync_slabs = slabs;
+        told.resync_percent = Some(crate::view::percent(most - slabs, most));
+        Some(told)
+    }
+
+    /// What is wrong with the pool itself: conditions with the same way out are one cause.
+    fn of_pool(&self, refusal: Option<&Condition>) -> Vec<Cause> {
+        let labels: Vec<String> = self.disks.iter().map(|disk| format!("disk {} ", disk.record.label())).collect();
+        let of_disk = |condition: &&Condition| labels.iter().any(|label| condition.cause.starts_with(label));
+        let name = &self.view.name;
+        let mut ways: BTreeMap<&str, Vec<&Condition>> = BTreeMap::new();
+        for condition in self.view.conditions.iter().filter(|one| Some(*one) != refusal && !of_disk(one)) {
+            ways.entry(&condition.next_action).or_default().push(condition);
+        }
+        let own = |(next, conditions): (&str, Vec<&Condition>)| {
+            let (mut affects, mut causes) = (Vec::new(), Vec::new());
+            for condition in conditions {
+                let space = self.view.spaces.iter().find(|space| condition.cause.starts_with(&format!("space {space} ")));
+                match space {
+                    Some(space) => affects.push(Affected {
+                        object: format!("space {name}/{space}"),
+                        health: Health::Warning,
+                        effect: "finds no room to grow into".into(),
+                    }),
+                    None => causes.push(condition.cause.as_str()),
+                }
+            }
+            if causes.is_empty() && !affects.is_empty() {
+                causes.push("what needs new room is refused, all else goes on");
+            }
+            let condition = Condition { cause: format_pool(name, &causes.join("; ")), next_action: next.into() };
+            let mut told = cause(CauseKind::Pool, &format!("{name} {next}"), format!("pool {name}"), Health::Warning, condition);
+            told.affects = affects;
+            told
+        };
+        ways.into_iter().map(own).collect()
+    }
+}
+
+/// The sentence, naming its pool.
+fn format_pool(name: &str, text: &str) -> String {
+    let named = format!("pool {name}");
+    if text.contains(&named) { text.into() } else { format!("{named}: {text}") }
+}
+
+impl Engine {
+    /// Everything that is wrong, the worst first.
+    pub(crate) fn causes(&self, pools: &[Pool], exports: &[Export]) -> Vec<Cause> {
+        let open: Vec<Arc<OpenPool>> = self.live().pools.values().cloned().collect();
+        let mut causes: Vec<Cause> = pools.iter().filter_map(offline).collect();
+        let mut resyncing = BTreeSet::new();
+        for open in &open {
+            if let Some(view) = pools.iter().find(|pool| pool.id == open.pool.id()) {
+                causes.extend(self.causes_of(open, view, &mut resyncing));
+            }
+        }
+        self.resyncs.lock().unwrap_or_else(PoisonError::into_inner).retain(|disk, _| resyncing.contains(disk));
+        for export in exports.iter().filter(|export| export.health != Health::Healthy) {
+            let pool = format!("pool {}", export.space.split('/').next().unwrap_or_default());
+            let (object, space) = (format!("export {}", export.name), format!("space {}", export.space));
+            let effect = if export.served { "answers with errors where its space cannot be read" } else { "is not served" };
+            let affected = Affected { object: object.clone(), health: export.health, effect: effect.into() };
+            let explains = |cause: &&mut Cause| {
+                (cause.kind == CauseKind::PoolOffline && cause.object == pool)
+                    || cause.affects.iter().any(|one| one.object == space && one.health == Health::Unhealthy)
+            };
+            let mut explained = false;
+            for cause in causes.iter_mut().filter(explains) {
+                cause.affects.push(affected.clone());
+                explained = true;
+            }
+            if !explained {
+                let condition = export.conditions.first().cloned();
+                causes.extend(condition.map(|told| cause(CauseKind::Export, &export.name, object, export.health, told)));
+            }
+        }
+        causes.extend(self.store().trouble().map(|trouble| {
+            let condition = self.unwritable(&trouble);
+            cause(CauseKind::Daemon, "state folder", "state folder".into(), Health::Unhealthy, condition)
+        }));
+        causes.extend(self.notifications.troubles().into_iter().flat_map(|channel| {
+            let ObjectHealth { object, health, conditions } = channel;
+            conditions.into_iter().map(move |told| cause(CauseKind::Daemon, &object, object.clone(), health, told))
+        }));
+        causes.sort_by(|a, b| (b.health, a.kind, &a.object).cmp(&(a.health, b.kind, &b.object)));
+        causes
+    }
+
+    fn causes_of(&self, open: &Arc<OpenPool>, view: &Pool, resyncing: &mut BTreeSet<Uuid>) -> Vec<Cause> {
+        let mut causes = Vec::new();
+        let mut site = Site { open, view, disks: open.disk_statuses(), exposed: BTreeMap::new(), resyncing: false };
+        for disk in site.disks.iter_mut().filter(|disk| disk.record.state != DiskState::Online) {
+            if let Some(job) = self.jobs.replacing(disk.record.id) {
+                let told = crate::protection::replaced(disk, &job, Vec::new()).into_iter();
+                disk.conditions = told.map(|one| holdfast_model::Condition::new(one.cause, one.next_action)).collect();
+            }
+        }
+        let refusal = open.pool.refusal().and_then(|why| view.conditions.iter().find(|condition| condition.cause == why));
+        let of_pool = site.of_pool(refusal);
+        let is_told = |space: &str, condition: &Condition| {
+            let full = of_pool.iter().flat_map(|told| &told.affects).any(|one| one.object == format!("space {space}"));
+            full && condition.next_action.starts_with("add disks")
+        };
+        let spaces: Vec<_> = open.spaces().values().cloned().collect();
+        for space in &spaces {
+            let shown = self.space_view(open, space);
+            site.resyncing |= shown.state == SpaceState::Resyncing || space.is_resyncing();
+            let mut own = shown.conditions;
+            if shown.stale_slabs > 0 {
+                let exposure = exposure::of(open, space, &shown.protection);
+                // What a space says of its missing slabs is told by the disks that they are on.
+                own.drain(..exposure.conditions.min(own.len()));
+                site.exposed.insert(shown.name.clone(), exposure);
+            }
+            own.retain(|condition| !is_told(&shown.name, condition));
+            causes.extend(own.into_iter().map(|condition| {
+                let id = format!("{} {}", shown.name, condition.next_action);
+                cause(CauseKind::Space, &id, format!("space {}", shown.name), shown.health, condition)
+            }));
+        }
+        let (lost, online): (Vec<&DiskStatus>, Vec<&DiskStatus>) =
+            site.disks.iter().partition(|disk| disk.record.state != DiskState::Online);
+        let for_want_of_disks = !lost.is_empty() && open.pool.features().unknown_read_only() == 0;
+        if let Some(condition) = refusal {
+            let object = format!("pool {}", view.name);
+            let mut told = cause(CauseKind::PoolReadOnly, &view.name, object, Health::Unhealthy, condition.clone());
+            if for_want_of_disks {
+                told.cause += &format!("; {} of {} out of service", lost.len(), count(site.disks.len() as u64, "disk"));
+                told = site.about(told, &lost);
+            }
+            causes.push(told);
+        }
+        if refusal.is_none() || !for_want_of_disks {
+            causes.extend(self.lost_together(&lost).iter().map(|group| self.with_outlook(&site, site.lost(group), group)));
+        }
+        let (failing, well): (Vec<&DiskStatus>, Vec<&DiskStatus>) = online.iter().partition(|disk| !disk.conditions.is_empty());
+        causes.extend(failing.iter().map(|disk| self.with_outlook(&site, site.failing(disk), &[disk])));
+        let behind: Vec<&DiskStatus> = well.into_iter().filter(|disk| site.exposed_by(&[disk]).next().is_some()).collect();
+        for group in by_enclosure(&behind) {
+            let Some(first) = group.first().map(|disk| disk.record.id) else { continue };
+            resyncing.insert(first);
+            causes.extend(site.resyncing(&group, |slabs| {
+                let mut seen = self.resyncs.lock().unwrap_or_else(PoisonError::into_inner);
+                let most = seen.entry(first).or_insert(slabs);
+                *most = slabs.max(*most);
+                *most
+            }));
+        }
+        causes.extend(of_pool);
+        causes
+    }
+
+    /// Lost disks of one enclosure that went out together, all others alone.
+    fn lost_together<'a>(&self, lost: &[&'a DiskStatus]) -> Vec<Vec<&'a DiskStatus>> {
+        let mut groups = Vec::new();
+        for group in by_enclosure(lost) {
+            groups.extend(self.jobs.out_together(group, |disk| disk.record.id));
+        }
+        groups
+    }
+
+    /// Adds the jobs that mend it, and when lost disks are repaired by themselves.
+    fn with_outlook(&self, site: &Site<'_>, mut cause: Cause, disks: &[&DiskStatus]) -> Cause {
+        let ids: Vec<Uuid> = disks.iter().map(|disk| disk.record.id).collect();
+        let spaces: Vec<Uuid> = site.exposed_by(disks).map(|(_, exposure)| exposure.id).collect();
+        cause.jobs = self.jobs.mending(&ids, &spaces);
+        let is_lost = matches!(cause.kind, CauseKind::DiskLost | CauseKind::EnclosureLost);
+        let waits = is_lost && cause.jobs.is_empty() && cause.disks.iter().any(|disk| disk.used_bytes > 0);
+        if waits {
+            match self.repair_outlook(site.open, &ids) {
+                Ok(Some(left)) => {
+                    let now = jiff::Timestamp::now();
+                    cause.repair_in_seconds = Some(left.as_secs());
+                    cause.repair_at = now.checked_add(left).ok().map(|at| format!("{at:.0}"));
+                }
+                Ok(None) => {}
+                Err(why) => cause.no_repair = Some(why),
+            }
+        }
+        cause
+    }
+}
+
+fn offline(pool: &Pool) -> Option<Cause> {
+    let condition = pool.conditions.first().filter(|_| pool.state == PoolHealth::Offline)?.clone();
+    Some(cause(CauseKind::PoolOffline, &pool.name, format!("pool {}", pool.name), Health::Unhealthy, condition))
+}

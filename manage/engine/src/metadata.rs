@@ -1,0 +1,60 @@
+//! Looks at what disks in service say of their pool: whether another owner imported it, and whether labels and logs are whole.
+//!
+//! Invariant: each pool is looked at by itself, so that a disk that does not answer keeps no look at another pool from being made.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use holdfast_model::Uuid;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::engine::{Engine, OpenPool};
+
+/// The looks at a pool.
+struct Looks {
+    running: JoinHandle<()>,
+    audited: Instant,
+}
+
+/// Looks at all pools until `stop` says so or the engine is gone.
+pub(crate) async fn watch(engine: Weak<Engine>, mut stop: watch::Receiver<bool>) {
+    let settings = |engine: Arc<Engine>| (engine.settings.watch_interval, engine.settings.metadata_interval);
+    let Some((interval, metadata_interval)) = engine.upgrade().map(settings) else { return };
+    let mut looks: BTreeMap<Uuid, Looks> = BTreeMap::new();
+    loop {
+        tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => return,
+            () = tokio::time::sleep(interval) => {}
+        }
+        let Some(engine) = engine.upgrade() else { return };
+        let pools: Vec<Arc<OpenPool>> = engine.live().pools.values().cloned().collect();
+        looks.retain(|id, _| pools.iter().any(|open| open.pool.id() == *id));
+        for open in pools {
+            let id = open.pool.id();
+            let known = looks.get(&id);
+            if known.is_some_and(|looks| !looks.running.is_finished()) {
+                continue;
+            }
+            let last = known.map(|looks| looks.audited);
+            let due = last.is_none_or(|last| last.elapsed() >= metadata_interval);
+            let audited = last.filter(|_| !due).unwrap_or_else(Instant::now);
+            looks.insert(id, Looks { running: tokio::spawn(look(engine.clone(), open, due)), audited });
+        }
+    }
+}
+
+async fn look(engine: Arc<Engine>, open: Arc<OpenPool>, audits: bool) {
+    let pool = open.pool.clone();
+    let looked = engine.on_reactor(move || async move {
+        pool.look_for_another_owner().await;
+        match audits {
+            true => pool.audit_next().await.map(drop),
+            false => Ok(()),
+        }
+    });
+    if let Ok(Err(error)) = looked.await {
+        tracing::warn!("pool {}: its metadata could not be looked at: {error}", open.name());
+    }
+}
