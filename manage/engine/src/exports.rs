@@ -70,9 +70,6 @@ impl Engine {
     /// If there is none of this name.
     pub fn connections(&self, name: &str) -> Answer<Vec<Connection>> {
         self.export(name)?;
-        let server = self.server();
-        let all = server.as_ref().map(|server| server.connections()).unwrap_or_default();
-        let of_export = all.into_iter().filter(|connection| connection.export.as_deref() == Some(name));
         let shown = |connection: ConnectionStatus| Connection {
             client: connection.peer,
             tls: connection.tls,
@@ -83,7 +80,7 @@ impl Engine {
             written_bytes: connection.written_bytes,
             in_flight: connection.in_flight,
         };
-        Ok(of_export.map(shown).collect())
+        Ok(self.exports.connections(name).into_iter().map(shown).collect())
     }
 
     /// How clients write the export `name`, or the server where it is empty.

@@ -382,6 +382,44 @@ async fn consoles_are_told_of_every_change_and_of_traffic() {
     while let Some(Ok(_)) = one.frame().await {}
 }
 
+/// A client of NBD that does no more than to come and to go (the protocol's handshake, with the oldest of its options).
+fn come_and_go(socket: &Path, export: &str) {
+    use std::io::{Read, Write};
+    let mut stream = std::os::unix::net::UnixStream::connect(socket).unwrap();
+    let (mut greeting, mut told) = ([0; 18], [0; 10]);
+    stream.read_exact(&mut greeting).unwrap();
+    let choice =
+        [&3_u32.to_be_bytes()[..], b"IHAVEOPT", &1_u32.to_be_bytes(), &(export.len() as u32).to_be_bytes(), export.as_bytes()];
+    stream.write_all(&choice.concat()).unwrap();
+    stream.read_exact(&mut told).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn consoles_are_told_of_a_client_that_came_and_went_between_two_looks() {
+    let rig = Rig::start().await;
+    let disks: Vec<String> = (1..=2).map(|number| format!("{}/d{number}", rig.folder.path().display())).collect();
+    for path in &disks {
+        rig.ask("POST", "/disks", json!({ "path": path, "size_bytes": 128 << 20 })).await;
+    }
+    rig.ask("POST", "/pools", json!({ "name": "tank", "disks": disks })).await;
+    rig.ask("POST", "/spaces", json!({ "name": "tank/vm", "layout": "mirror", "size_bytes": 16 << 20 })).await;
+    rig.ask("POST", "/exports", json!({ "space": "tank/vm", "name": "x" })).await;
+    let mut live = rig.send("GET", "/api/v1/live", "").await.into_body();
+    hear(&mut live, |event, _| event == "changed").await;
+    for _ in 0..4 {
+        let (mut quiet, socket) = (0, rig.folder.path().join("nbd.sock"));
+        hear(&mut live, |event, _| {
+            quiet = if event == "changed" { 0 } else { quiet + u32::from(event == "sample") };
+            quiet == 2
+        })
+        .await;
+        tokio::task::spawn_blocking(move || come_and_go(&socket, "x")).await.unwrap();
+        hear(&mut live, |event, data| event == "changed" && data["kinds"].as_array().unwrap().contains(&json!("exports"))).await;
+    }
+    rig.stop().await;
+    while let Some(Ok(_)) = live.frame().await {}
+}
+
 #[test]
 fn the_committed_document_is_what_the_routes_say() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");

@@ -11,7 +11,7 @@ use crate::NbdError;
 use crate::negotiate::{Catalogue, Described};
 use crate::protocol::constants::{MAX_PAYLOAD_BYTES, MAX_TEXT_BYTES};
 use crate::signal::Signal;
-use crate::status::Tracked;
+use crate::status::{ConnectionStatus, Tracked};
 
 /// An export as [`Exports::list`] shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub struct ExportStatus {
     pub name: String,
     /// Connections that use it.
     pub connections: usize,
+    /// Connections that ever began to use it: one that came and went between two looks shows here.
+    pub attached: u64,
 }
 
 pub(crate) struct Export {
@@ -31,7 +33,9 @@ pub(crate) struct Export {
 
 #[derive(Default)]
 struct Users {
+    /// The longest first.
     connections: Vec<Arc<Tracked>>,
+    attached: u64,
     removed: bool,
 }
 
@@ -79,6 +83,7 @@ impl Chosen {
                 return None;
             }
             users.connections.push(connection.clone());
+            users.attached += 1;
         }
         connection.set_export(&export.name);
         let lane = export.exclusion().open_lane();
@@ -167,9 +172,18 @@ impl Exports {
     /// Every export, by name.
     pub fn list(&self) -> Vec<ExportStatus> {
         let by_name = self.by_name.read().unwrap_or_else(PoisonError::into_inner);
-        let status =
-            |export: &Arc<Export>| ExportStatus { name: export.name.clone(), connections: export.users().connections.len() };
+        let status = |export: &Arc<Export>| {
+            let users = export.users();
+            ExportStatus { name: export.name.clone(), connections: users.connections.len(), attached: users.attached }
+        };
         by_name.values().map(status).collect()
+    }
+
+    /// Who uses an export, the longest first: those that [`list`](Self::list) counts. Nobody, where there is no such export.
+    pub fn connections(&self, name: &str) -> Vec<ConnectionStatus> {
+        let export = self.by_name.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
+        let users = |export: Arc<Export>| export.users().connections.iter().map(|tracked| tracked.status()).collect();
+        export.map(users).unwrap_or_default()
     }
 }
 

@@ -115,7 +115,7 @@ impl Tracked {
         add(&self.bytes, count);
     }
 
-    fn status(&self) -> ConnectionStatus {
+    pub(crate) fn status(&self) -> ConnectionStatus {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         ConnectionStatus {
             peer: self.peer.clone(),

@@ -120,11 +120,15 @@ fn names_of_exports_are_checked_and_counted() {
     exports.add("pool/space äöü 'quoted'", target).unwrap();
     let (_client, told) = Client::enter(&fixture.tcp, "pool/space äöü 'quoted'", ReplyStyle::Simple);
     assert_eq!(told.size, 1 << 20);
-    let used = ExportStatus { name: "pool/space äöü 'quoted'".into(), connections: 1 };
+    let used = ExportStatus { name: "pool/space äöü 'quoted'".into(), connections: 1, attached: 1 };
     assert!(exports.list().contains(&used));
-    assert_eq!(fixture.server().connections()[0].export.as_deref(), Some("pool/space äöü 'quoted'"));
+    for seen in [fixture.server().connections(), exports.connections("pool/space äöü 'quoted'")] {
+        assert_eq!(seen[0].export.as_deref(), Some("pool/space äöü 'quoted'"));
+    }
     drop(_client);
     eventually("the client is gone", || fixture.server().connections().is_empty());
+    assert!(exports.list().contains(&ExportStatus { connections: 0, ..used }), "that it came is still counted");
+    assert!(exports.connections("pool/space äöü 'quoted'").is_empty());
     assert!(matches!(exports.remove("third"), Err(NbdError::Unknown(_))));
 }
 

@@ -1,6 +1,7 @@
 //! Whether the lists that consoles show are as they were, told without making them.
 //!
-//! Invariant: what a list shows and does not only count goes into its print; what only counts does not.
+//! Invariants: what a list shows and does not only count goes into its print; what only counts does not. A list that changed and changed
+//! back between two looks has another print than before, for a console may have fetched it in between.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -110,7 +111,7 @@ impl Engine {
             }
         }
         for status in self.exports.list() {
-            (status.name, status.connections).hash(&mut exports);
+            (status.name, status.connections, status.attached).hash(&mut exports);
         }
         for job in self.jobs(None, None) {
             (job.id, job.cap_bytes_per_second).hash(&mut jobs);

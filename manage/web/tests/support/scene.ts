@@ -1,5 +1,5 @@
 // What most tests begin with: a daemon with a pool, a space and an export, somebody who is logged in, and all of it gone at the end.
-import { after, before } from 'node:test';
+import { after, afterEach, before } from 'node:test';
 import { randomBytes } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -21,7 +21,7 @@ export interface Scene {
 /** Why tests of the console are left out. */
 export const skip = BINARY ? false : 'HOLDFAST_BIN names no binary';
 
-/** Makes the scene before the tests of a file: so many disks, all but `free` of them in the pool `tank`. */
+/** Makes the scene before the tests of a file: so many disks, all but `free` of them in the pool `tank`. A test that fails says what its pages showed. */
 export function scene(disks: number, free = 0, prepare: (server: Server) => Promise<void> = async () => {}): Scene {
   const made = { troubles: [] as string[] } as Scene;
   const known = new Set(['administrator-of-tests']);
@@ -41,6 +41,14 @@ export function scene(disks: number, free = 0, prepare: (server: Server) => Prom
     await prepare(made.server);
     made.browser = await launch();
     made.page = await made.as('administrator');
+  });
+  afterEach(async (context) => {
+    // Known to the runner, not to its types.
+    if ((context as unknown as { passed: boolean }).passed) return;
+    for (const page of made.browser?.contexts().flatMap((one) => one.pages()) ?? []) {
+      const shown = await page.evaluate(() => document.body.innerText).catch(String);
+      context.diagnostic(`${page.url()} showed:\n${shown}`);
+    }
   });
   after(async () => {
     await made.browser?.close();
