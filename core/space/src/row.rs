@@ -3,6 +3,7 @@
 //! A *provisional* row is not the pool's yet: it takes the place of its chunk's row once it holds all of that. A write that one
 //! of its slabs misses ends that attempt, so nothing of it is ever written down as stale.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -162,15 +163,24 @@ impl Row {
             // Before anybody finds them to count.
             self.doubt_returned(&returned);
         }
-        own.into_iter().for_each(|(_, online, slab, place, outages)| slab.refresh(place, online, outages));
+        let in_doubt = self.in_doubt();
+        let settled = own.into_iter().filter(|(index, _, _, place, _)| place.stale() || !in_doubt.contains(index));
+        settled.for_each(|(_, online, slab, place, outages)| slab.refresh(place, online, outages));
+    }
+
+    /// Slabs that do not count until a commit has told what they lost: nothing else would tell a block that is not there.
+    fn in_doubt(&self) -> BTreeSet<usize> {
+        let bands = self.parity.as_ref().filter(|_| self.sums.is_none());
+        bands.map(|bands| bands.lock().returned.clone()).unwrap_or_default()
     }
 
     /// Slabs count again that their disks may have lost something of, which was not durable.
     fn doubt_returned(&self, returned: &[usize]) {
         if let Some(bands) = &self.parity {
             let mut state = bands.lock();
-            if !state.is_all_durable() {
-                state.returned.extend(returned);
+            match state.is_all_durable() {
+                true => state.returned.clear(),
+                false => state.returned.extend(returned),
             }
         }
         for (index, column) in self.columns.iter().enumerate() {

@@ -77,8 +77,10 @@ impl Inner {
             state.end_doubts(self.backlog.journal.load().as_deref());
             let marked = !state.missed.is_empty() && row.whole();
             if !all && !marked && state.uncommitted.is_empty() {
-                if state.is_all_durable() {
-                    state.returned.clear();
+                let settled = state.is_all_durable() && !std::mem::take(&mut state.returned).is_empty();
+                drop(state);
+                if settled {
+                    row.refresh();
                 }
                 continue;
             }
@@ -202,20 +204,25 @@ impl Row {
 
     /// After the disks were flushed: makes sure that every slab has durably what was put in place, or is recorded to have missed it.
     async fn confirm_settled(&self) -> Result<(), IoError> {
+        let returned: Vec<usize> = self.bands().lock().returned.iter().copied().collect();
+        if !returned.is_empty() {
+            self.settle_returned(&returned).await?;
+        }
         let takes = |index: &usize| self.slabs.get(*index).takes_writes();
         let away: Vec<usize> = (0..self.slabs.len()).filter(|index| !takes(index)).collect();
         if !away.is_empty() {
             self.confirm_missed(&away).await?;
         }
-        let returned: Vec<usize> = self.bands().lock().returned.iter().copied().collect();
-        if returned.is_empty() {
-            return Ok(());
-        }
-        for index in &returned {
+        Ok(())
+    }
+
+    /// Has it recorded that slabs missed what their disks lost; where the others do not suffice then, the pool is opened anew.
+    async fn settle_returned(&self, returned: &[usize]) -> Result<(), IoError> {
+        for index in returned {
             self.pool.mark_stale(self.space, self.chunk, *index).await?;
         }
         self.refresh();
-        let confirmed = self.confirm_missed(&returned).await;
+        let confirmed = self.confirm_missed(returned).await;
         if confirmed.is_ok() {
             self.bands().lock().returned.retain(|index| !returned.contains(index));
         } else {

@@ -22,8 +22,10 @@ impl Inner {
             return Ok(());
         }
         let journal = self.journal().await?;
-        self.place_all().await?;
+        let placed = self.place_all().await;
+        // What is in place is made to last, and what a disk lost of it is told, whatever else has to wait.
         self.commit_all().await?;
+        placed?;
         self.trim_journal(&journal).await?;
         for row in self.open_rows() {
             if row.parity.is_some() {

@@ -181,16 +181,9 @@ impl Row {
         let geometry = self.bands().geometry;
         for piece in pieces.failed().into_iter().filter(|piece| wanted >> piece & 1 == 1) {
             let Known::Bytes(bytes) = &pieces.known[piece] else { continue };
-            match self.check_piece(rows, pieces, piece, bytes).await? {
-                Check::Right => continue,
-                // What it is computed from is proven, and nothing contradicts it.
-                Check::Unproven => {
-                    if mends {
-                        sums.note_data(geometry.column(rows.stripe, piece), geometry.first_block(rows), bytes);
-                    }
-                    continue;
-                }
-                Check::Wrong | Check::Unread => {}
+            let check = self.check_piece(rows, pieces, piece, bytes).await?;
+            if check == Check::Right {
+                continue;
             }
             let holes = self.unheld(&geometry, pieces, piece, rows.len);
             let alike = |held: &IoBuf| {
@@ -199,6 +192,14 @@ impl Row {
                 (0..rows.len).filter(counts).all(|at| held[block(at)] == bytes[block(at)])
             };
             let held = pieces.doubtful[piece].as_ref().is_some_and(alike);
+            if check == Check::Unproven {
+                // What it is computed from is proven, and nothing contradicts it.
+                if mends {
+                    sums.note_data(geometry.column(rows.stripe, piece), geometry.first_block(rows), bytes);
+                    pieces.failed &= !(u64::from(held) << piece);
+                }
+                continue;
+            }
             if !held {
                 return Err(self.not_as_summed(rows));
             }
