@@ -29,6 +29,7 @@ impl Row {
         for column in 0..row.columns.len() {
             headers &= row.load_column(column).await.unwrap_or(false);
         }
+        row.note_lost();
         if headers {
             row.set_headers_whole();
         }
@@ -37,7 +38,12 @@ impl Row {
 
     /// Sees to it that the state of a column is what its disks tell.
     pub async fn open_column(&self, column: usize) -> Result<(), IoError> {
-        if self.columns[column].is_open() { Ok(()) } else { seldom(self.load_column(column)).await.map(drop) }
+        if self.columns[column].is_open() {
+            return Ok(());
+        }
+        let loaded = seldom(self.load_column(column)).await;
+        self.note_lost();
+        loaded.map(drop)
     }
 
     /// The same of all columns.

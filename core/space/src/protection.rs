@@ -8,7 +8,8 @@
 //! Invariant: whichever so many disks go next, every row is served from those that are left. The layout alone promises nothing: rows
 //! of an earlier one, slabs that missed writes and disks that are out all count as they are.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Mutex, MutexGuard};
 
 use holdfast_model::Shape;
 use holdfast_pool::{JOURNAL_CHUNK, Pool, RowRecord, SlabPlace, SpaceRecord};
@@ -38,6 +39,37 @@ pub struct Protection {
     pub out_slabs: u64,
     /// Slabs that missed writes on disks in service, which are being brought in step.
     pub behind_slabs: u64,
+    /// Slabs on disks in service of which nothing tells any more what they hold.
+    pub lost_slabs: u64,
+}
+
+/// Slabs that do not count though the pool has nothing against them, by chunk: those of the row with that id, as it was opened last.
+#[derive(Default)]
+pub(crate) struct Lost(Mutex<BTreeMap<u32, (u64, BTreeSet<usize>)>>);
+
+impl Lost {
+    fn rows(&self) -> MutexGuard<'_, BTreeMap<u32, (u64, BTreeSet<usize>)>> {
+        self.0.lock().expect("no panic while held")
+    }
+
+    /// Notes which slabs of a row these are.
+    pub(crate) fn note(&self, chunk: u32, row: u64, slabs: BTreeSet<usize>) {
+        match slabs.is_empty() {
+            true => _ = self.rows().remove(&chunk),
+            false => _ = self.rows().insert(chunk, (row, slabs)),
+        }
+    }
+
+    /// Those of a row.
+    pub(crate) fn of(&self, chunk: u32, row: u64) -> BTreeSet<usize> {
+        let rows = self.rows();
+        rows.get(&chunk).filter(|(id, _)| *id == row).map(|(_, slabs)| slabs.clone()).unwrap_or_default()
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows().is_empty()
+    }
 }
 
 /// What counts of a disk.
@@ -84,13 +116,13 @@ impl Tally {
         }
     }
 
-    /// Whether a slab holds what was written, on a disk in service.
-    fn is_sound(&self, slab: &SlabPlace) -> bool {
-        !slab.stale() && self.disks.get(&slab.disk()).is_some_and(|disk| disk.in_service)
+    fn is_in_service(&self, slab: &SlabPlace) -> bool {
+        self.disks.get(&slab.disk()).is_some_and(|disk| disk.in_service)
     }
 
-    /// Counts a row; answers its slabs that are not sound.
-    pub(crate) fn add(&mut self, chunk: u32, row: &RowRecord) -> u64 {
+    /// Counts a row, some of whose slabs are lost; answers how many are not sound: they do not hold what was written, or their disks are
+    /// not in service.
+    pub(crate) fn add(&mut self, chunk: u32, row: &RowRecord, lost: &BTreeSet<usize>) -> u64 {
         let found = &mut self.found;
         found.rows += 1;
         if chunk < JOURNAL_CHUNK {
@@ -98,15 +130,21 @@ impl Tally {
             self.other_rows += u64::from(row.shape != self.wanted);
         }
         let (mut bad, mut spare, mut enclosures) = (0, usize::MAX, usize::MAX);
-        for slab in &*row.slabs {
-            let in_service = self.disks.get(&slab.disk()).is_some_and(|disk| disk.in_service);
-            self.found.out_slabs += u64::from(!in_service);
-            self.found.behind_slabs += u64::from(in_service && slab.stale());
-            bad += u64::from(!in_service || slab.stale());
-        }
+        let sound: Vec<bool> = (row.slabs.iter().enumerate())
+            .map(|(index, slab)| {
+                let (in_service, is_lost) = (self.is_in_service(slab), lost.contains(&index));
+                self.found.out_slabs += u64::from(!in_service);
+                self.found.behind_slabs += u64::from(in_service && slab.stale());
+                self.found.lost_slabs += u64::from(in_service && is_lost && !slab.stale());
+                let is_sound = in_service && !slab.stale() && !is_lost;
+                bad += u64::from(!is_sound);
+                is_sound
+            })
+            .collect();
         let mut is_readable = true;
-        for group in row.slabs.chunks(row.shape.group(0).len()) {
-            let sound: Vec<&SlabPlace> = group.iter().filter(|slab| self.is_sound(slab)).collect();
+        let group = row.shape.group(0).len();
+        for (slabs, sound) in row.slabs.chunks(group).zip(sound.chunks(group)) {
+            let sound: Vec<&SlabPlace> = slabs.iter().zip(sound).filter(|(_, sound)| **sound).map(|(slab, _)| slab).collect();
             let Some(more) = sound.len().checked_sub(row.shape.needed()) else {
                 is_readable = false;
                 break;

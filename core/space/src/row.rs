@@ -19,6 +19,7 @@ use crate::block_map::MapOwner;
 use crate::block_set::BlockSet;
 use crate::column::{Blocks, Column, MapOnDisk};
 use crate::parity::{Bands, Geometry};
+use crate::protection::Lost;
 use crate::seldom::seldom;
 use crate::slab::{Slab, Slabs};
 use crate::sums::{SumCache, Sums};
@@ -37,6 +38,8 @@ pub struct Home {
     pub sums: Arc<SumCache>,
     /// Blocks without a copy that is as its checksum says, which were taken as they are and are not reported yet.
     pub doubtful: Arc<AtomicU64>,
+    /// Slabs that do not count though the pool has nothing against them.
+    pub lost: Arc<Lost>,
 }
 
 /// An open row.
@@ -76,12 +79,13 @@ pub struct Row {
     freed: Mutex<Vec<FreedRow>>,
     /// See [`Home`].
     pub doubtful: Arc<AtomicU64>,
+    lost: Arc<Lost>,
 }
 
 impl Row {
     /// A row of the pool with nothing known of its blocks yet; `blank` where the disks have nothing of them either.
     pub fn new(home: &Home, chunk: u32, record: RowRecord, blank: bool) -> Result<Self, IoError> {
-        let Home { pool, space, chunk_bytes, sums, doubtful } = home;
+        let Home { pool, space, chunk_bytes, sums, doubtful, lost } = home;
         let copies = usize::from(record.shape.layout.copies());
         let slab_bytes = record.slab_data_bytes();
         let slabs = Slabs::new(pool, &record)?;
@@ -115,6 +119,7 @@ impl Row {
             changed: Mutex::default(),
             freed: Mutex::default(),
             doubtful: doubtful.clone(),
+            lost: lost.clone(),
         };
         row.refresh();
         Ok(row)
@@ -172,6 +177,14 @@ impl Row {
     fn in_doubt(&self) -> BTreeSet<usize> {
         let bands = self.parity.as_ref().filter(|_| self.sums.is_none());
         bands.map(|bands| bands.lock().returned.clone()).unwrap_or_default()
+    }
+
+    /// Notes which slabs do not count though the pool has nothing against them: nothing proves what they hold, or which of their blocks
+    /// hold anything.
+    pub fn note_lost(&self) {
+        let unopened = |index: usize| self.columns.get(index / self.copies()).is_some_and(|column| !column.is_open());
+        let is_lost = |index: &usize| self.slabs.get(*index).is_distrusted() || (self.serves(*index) && unopened(*index));
+        self.lost.note(self.chunk, self.record.id, (0..self.slabs.len()).filter(is_lost).collect());
     }
 
     /// Slabs count again that their disks may have lost something of, which was not durable.

@@ -100,6 +100,11 @@ impl Slab {
         self.set_behind();
     }
 
+    /// Whether it does not count, whatever the pool has written down.
+    pub fn is_distrusted(&self) -> bool {
+        self.distrusted.load(Ordering::Acquire)
+    }
+
     /// Whether the pool has it written down that it may have missed any write at all.
     pub fn outdated(&self) -> bool {
         self.outdated.load(Ordering::Acquire)
@@ -112,7 +117,7 @@ impl Slab {
     }
 
     fn counts(&self, place: &SlabPlace, online: bool, outages: u32) -> bool {
-        let may = !place.stale() && !self.distrusted.load(Ordering::Acquire);
+        let may = !place.stale() && !self.is_distrusted();
         may && online && outages.is_multiple_of(2)
     }
 
@@ -120,7 +125,7 @@ impl Slab {
     pub fn refresh(&self, place: &SlabPlace, online: bool, outages: u32) {
         self.stale_recorded.store(place.stale(), Ordering::Release);
         self.outdated.store(place.outdated(), Ordering::Release);
-        if place.stale() || self.distrusted.load(Ordering::Acquire) {
+        if place.stale() || self.is_distrusted() {
             self.set_behind();
         } else if self.counts(place, online, outages) {
             self.in_step_at.store(outages, Ordering::Release);

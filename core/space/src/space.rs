@@ -154,6 +154,7 @@ impl Space {
             chunk_bytes: record.chunk_bytes,
             sums: SumCache::new(settings.sums_bytes),
             doubtful: Arc::default(),
+            lost: Arc::default(),
         };
         let inner = Inner {
             home,
@@ -469,7 +470,14 @@ impl Inner {
             return Ok(Some(row));
         }
         let Some(record) = self.pool.row(self.record.id, chunk) else { return Ok(None) };
-        let row = Row::load(&self.home, chunk, record).await?;
+        let (id, slabs) = (record.id, record.slabs.len());
+        let row = match Row::load(&self.home, chunk, record).await {
+            Err(error) if error.kind == IoErrorKind::Media => {
+                self.home.lost.note(chunk, id, (0..slabs).collect());
+                return Err(error);
+            }
+            loaded => loaded?,
+        };
         if row.parity.is_some() {
             seldom(self.carry_out_aside(&row)).await?;
         }

@@ -124,6 +124,13 @@ impl Case<'_> {
     fn unreadable(&self) -> Option<Trouble> {
         let rows = Some(self.held.unreadable_rows).filter(|rows| *rows > 0)?;
         let it = if rows == 1 { "it" } else { "them" };
+        if self.held.lost_slabs > 0 {
+            let are = if self.held.lost_slabs == 1 { "was" } else { "were" };
+            let slabs = count(self.held.lost_slabs, "slab");
+            let cause = format!("{} cannot be read: {slabs} {are} overwritten on disks that are in service", count(rows, "row"));
+            let next = "find out what writes to the disks besides this pool; restore what cannot be read from a backup".into();
+            return Some(Trouble { cause, next, over: "it is restored".into() });
+        }
         let cause = format!("{} cannot be read: too few of the disks that hold {it} are in service", count(rows, "row"));
         let next = format!(
             "attach the missing disks again; if they are lost for good, 'holdfast space destroy {}' and restore it from a backup",

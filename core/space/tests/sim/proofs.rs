@@ -420,10 +420,20 @@ fn a_slab_without_its_head_does_not_count_where_there_are_no_checksums() {
         overwrite(&world, &kept, &known, index, 0, "all");
         drop((kept, known));
         let (_pool, space) = world.reopen();
+        let clock = world.sim.clock();
         run(&world, async move {
             let held = answers(&space).await;
             assert!(held.iter().all(|held| held.is_none_or(|byte| byte == 7)), "{shape}: something else was read");
-            assert_eq!(held.contains(&None), shape.layout.tolerates() == 0, "{shape}");
+            let lost = shape.layout.tolerates() == 0;
+            assert_eq!(held.contains(&None), lost, "{shape}");
+            // Nor does it count where the space tells how it is, whether the row is open or closed again.
+            for _ in 0..2 {
+                let status = space.status();
+                assert_eq!((status.protection.lost_slabs > 0, space.unreadable_rows() > 0), (lost, lost), "{shape}: {status:?}");
+                assert_eq!(status.state == SpaceState::Failed, lost, "{shape}: {status:?}");
+                clock.sleep(Duration::from_secs(3600)).await;
+                space.tidy().await.expect("housekeeping works");
+            }
         });
     }
 }

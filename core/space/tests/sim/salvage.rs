@@ -114,6 +114,9 @@ pub async fn byte_at(space: &Space, offset: u64) -> u8 {
     block[0]
 }
 
+/// A block that was discarded, and came back as a power cut had left it: of several pieces, none of which anybody may ask for.
+const TORN: u8 = 255;
+
 /// What each block of a space holds, or may hold while a write is not answered.
 #[derive(Clone)]
 struct Model(Rc<RefCell<Vec<(u8, u8)>>>);
@@ -144,8 +147,12 @@ impl Model {
         for (at, (old, new)) in blocks.into_iter().enumerate() {
             if salvaged && old == 0 {
                 if let Ok(block) = space.read(at as u64 * BLOCK_BYTES, IoBuf::new(BLOCK)).await {
-                    self.0.borrow_mut()[at] = (block[0], block[0]);
+                    let held = if block.iter().all(|byte| *byte == block[0]) { block[0] } else { TORN };
+                    self.0.borrow_mut()[at] = (held, held);
                 }
+                continue;
+            }
+            if old == TORN {
                 continue;
             }
             let read = byte_at(space, at as u64 * BLOCK_BYTES).await;

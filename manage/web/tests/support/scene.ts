@@ -1,5 +1,5 @@
 // What most tests begin with: a daemon with a pool, a space and an export, somebody who is logged in, and all of it gone at the end.
-import { after, afterEach, before } from 'node:test';
+import { after, afterEach, before, type TestContext } from 'node:test';
 import { randomBytes } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -42,9 +42,10 @@ export function scene(disks: number, free = 0, prepare: (server: Server) => Prom
     made.browser = await launch();
     made.page = await made.as('administrator');
   });
-  afterEach(async (context) => {
-    // Known to the runner, not to its types.
-    if ((context as unknown as { passed: boolean }).passed) return;
+  afterEach(async (hooked) => {
+    // That it tells whether the test passed is known to the runner, not to its types.
+    const context = hooked as TestContext & { passed: boolean };
+    if (context.passed) return;
     for (const page of made.browser?.contexts().flatMap((one) => one.pages()) ?? []) {
       const shown = await page.evaluate(() => document.body.innerText).catch(String);
       context.diagnostic(`${page.url()} showed:\n${shown}`);
