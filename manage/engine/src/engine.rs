@@ -341,6 +341,7 @@ impl Engine {
 
     /// Hears events and sends notifications until the engine stops.
     fn notify(&self) -> impl Future<Output = ()> + Send + 'static {
+        self.notifications.set_host_name(self.chosen().host_name);
         let host = crate::notify::host(self.events.clone(), self.consoles.clone());
         self.notifications.clone().run(host, self.stop.subscribe())
     }

@@ -81,7 +81,7 @@ fn checked_time(field: &str, what: &str, seconds: u64, range: (u64, u64), next: 
 }
 
 impl Engine {
-    fn chosen(&self) -> Chosen {
+    pub(crate) fn chosen(&self) -> Chosen {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).chosen.clone()
     }
 
@@ -201,6 +201,7 @@ impl Engine {
             }
         });
         changed.map_err(unwritten)?;
+        self.notifications.set_host_name(self.chosen().host_name);
         self.note(OBJECT, "changed");
         if other_alerts {
             let open: Vec<_> = self.live().pools.values().cloned().collect();

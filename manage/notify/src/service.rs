@@ -57,6 +57,8 @@ pub(crate) type Answer<T> = Result<T, ApiError>;
 pub struct Notifications {
     store: Arc<Store>,
     desk: Mutex<Desk>,
+    /// What somebody chose to call the server.
+    named: Mutex<Option<String>>,
     /// Held while a change of channels or rules is made.
     pub(crate) changing: tokio::sync::Mutex<()>,
     /// Held while what is under way is written.
@@ -75,7 +77,7 @@ pub(crate) fn time(ms: i64) -> String {
     Timestamp::from_millisecond(ms).map_or_else(|_| String::new(), |time| format!("{time:.3}"))
 }
 
-fn host_name() -> String {
+fn machine_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name: String = name.trim().chars().filter(|character| !character.is_control()).take(64).collect();
     if name.is_empty() { "localhost".into() } else { name }
@@ -104,6 +106,7 @@ impl Notifications {
         Ok(Arc::new(Self {
             store,
             desk: Mutex::new(desk),
+            named: Mutex::default(),
             changing: tokio::sync::Mutex::default(),
             writing: tokio::sync::Mutex::default(),
             woken: Notify::new(),
@@ -116,14 +119,20 @@ impl Notifications {
         self.desk().origin.console = url;
     }
 
+    /// Says what the server is called; the machine's own name stands for none.
+    pub fn set_host_name(&self, name: Option<String>) {
+        *self.named.lock().unwrap_or_else(PoisonError::into_inner) = name;
+    }
+
     pub(crate) fn desk(&self) -> MutexGuard<'_, Desk> {
         self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Where messages come from, as it is now.
     pub(crate) fn origin(&self) -> Origin {
+        let named = self.named.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut desk = self.desk();
-        desk.origin.host = host_name();
+        desk.origin.host = named.unwrap_or_else(machine_name);
         desk.origin.clone()
     }
 

@@ -24,6 +24,7 @@ const { disk, pool, settings, space } = commands;
 const shown = [
   disk.set("/dev/it's", { media: 'ssd', enclosure: 'shelf 1', slot: 4, usage: 'hot-spare' }),
   disk.evacuate('sda', pace),
+  disk.evacuate('sda', pace, true),
   disk.retire('sda', true, pace),
   disk.retire('sda', false, pace),
   disk.retire('sda', true, pace, true),
@@ -31,6 +32,7 @@ const shown = [
   disk.replace('sda', null, false),
   disk.replace('sda', null, true, pace, ['tank/vm', 'tank/db']),
   disk.remove('sda'),
+  disk.remove('sda', true),
   disk.locate('sda', true),
   disk.locate('sda', false),
   disk.wipe('sda'),

@@ -70,6 +70,10 @@ fn a_pulled_disk_is_told_by_mail_and_webhook_and_no_secret_shows() {
     assert!(daemon.please(&["notify", "test", "hook"]).contains("204"));
     daemon.please(&["notify", "test", "ops"]);
     assert!(mails.taken()[0].contains("this is a test") && is_signed(&scene, &hooks.taken()[0]));
+    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").expect("a machine has a name");
+    let subject = |mail: &str| mail.lines().find(|line| line.starts_with("Subject: ")).expect("a mail has a subject").to_owned();
+    assert!(subject(&mails.taken()[0]).contains(machine.trim()), "{:?}", mails.taken());
+    daemon.please(&["settings", "set", "--host-name", "nas-in-the-cellar"]);
 
     pull(&daemon, "tank", &disks[0]);
     wait_until("mail and webhook tell of it", 60, || mails.taken().len() > 1 && hooks.taken().len() > 1);
@@ -78,9 +82,8 @@ fn a_pulled_disk_is_told_by_mail_and_webhook_and_no_secret_shows() {
     assert!(objects(&told).iter().any(|object| object.starts_with("disk ")), "{told:?}");
     // Long lines are folded.
     let mail = mails.taken()[1].replace("=\r\n", "").replace("\r\n ", " ");
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").expect("a machine has a name");
-    let subject = mail.lines().find(|line| line.starts_with("Subject: ")).expect("a mail has a subject").to_owned();
-    assert!(subject.contains(host.trim()) && subject.contains("disk "), "{subject}");
+    let subject = subject(&mail);
+    assert!(subject.contains("nas-in-the-cellar") && subject.contains("disk "), "{subject}");
     assert!(mail.contains("Next: ") && mail.contains("disk0.img"), "{mail}");
     // What follows from it is a few messages, not one for each event.
     give(&disks[0]);

@@ -61,7 +61,7 @@ export const disk = {
       option('--slot', to.slot),
       option('--usage', to.usage),
     ),
-  evacuate: (disk: string, how: Pace = {}) => holdfast('disk', 'evacuate', disk, pace(how)),
+  evacuate: (disk: string, how: Pace = {}, force = false) => holdfast('disk', 'evacuate', disk, force && '--force', pace(how)),
   retire: (disk: string, evacuate: boolean, how: Pace = {}, force = false) =>
     holdfast('disk', 'retire', disk, evacuate && '--evacuate', force && '--force', evacuate ? pace(how) : null),
   replace: (disk: string, by: string | null, force: boolean, how: Pace = {}, giveUp: readonly string[] = []) =>
@@ -74,7 +74,7 @@ export const disk = {
       giveUp.flatMap((space) => ['--give-up', space]),
       pace(how),
     ),
-  remove: (disk: string) => holdfast('disk', 'remove', disk),
+  remove: (disk: string, force = false) => holdfast('disk', 'remove', disk, force && '--force'),
   locate: (disk: string, on: boolean) => holdfast('disk', 'locate', disk, !on && '--off'),
   wipe: (disk: string) => holdfast('disk', 'wipe', disk, '--force'),
 };

@@ -1,6 +1,6 @@
 // The lists that several pages show, each fetched once for all of them.
 import { call } from './api/client';
-import type { Job, Space } from './api/types';
+import type { EvacuationPlan, Job, Space } from './api/types';
 import { live, Resource } from './live.svelte';
 
 export const status = new Resource(['status'], (signal) => call('get', '/status', { signal }));
@@ -49,4 +49,9 @@ export function runningJobs(listed: readonly Job[]): Job[] {
     .filter((job) => !ENDED.includes(job.state))
     .map((job) => sampled.get(job.id) ?? job)
     .filter((job) => !ENDED.includes(job.state));
+}
+
+/** What emptying a disk would move, and which spaces would get no new rows without it. */
+export function planOfEvacuation(disk: string): Resource<EvacuationPlan> {
+  return new Resource([], (signal) => call('post', '/disks/{disk}/evacuate/plan', { path: { disk }, signal }));
 }
