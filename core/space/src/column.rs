@@ -24,6 +24,8 @@ pub struct Column {
     pub maps: tokio::sync::Mutex<Vec<MapOnDisk>>,
     /// Whether its state is what its disks tell.
     open: AtomicBool,
+    /// Whether its disks are there, and what they have could not be read when it was opened last.
+    damaged: AtomicBool,
 }
 
 /// Where a block map stands on the disks.
@@ -125,12 +127,27 @@ impl Column {
     pub fn new(bytes: u64, copies: usize) -> Self {
         let blocks = (bytes / BLOCK_BYTES) as u32;
         let maps = vec![MapOnDisk { sequence: 0, slots: vec![1; copies] }; blocks.div_ceil(MAP_BLOCKS) as usize];
-        Self { state: Mutex::new(ColumnState::new(blocks)), maps: tokio::sync::Mutex::new(maps), open: AtomicBool::new(false) }
+        Self {
+            state: Mutex::new(ColumnState::new(blocks)),
+            maps: tokio::sync::Mutex::new(maps),
+            open: AtomicBool::new(false),
+            damaged: AtomicBool::new(false),
+        }
     }
 
     /// Whether its state is what its disks tell; before that nothing is known of its blocks.
     pub fn is_open(&self) -> bool {
         self.open.load(Ordering::Acquire)
+    }
+
+    /// Whether its disks are there, and what they have could not be read when it was opened last.
+    pub fn is_damaged(&self) -> bool {
+        self.damaged.load(Ordering::Acquire)
+    }
+
+    /// Notes whether what its disks have could not be read.
+    pub fn set_damaged(&self, damaged: bool) {
+        self.damaged.store(damaged, Ordering::Release);
     }
 
     /// Notes that its state is what its disks tell.

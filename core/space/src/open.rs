@@ -25,11 +25,12 @@ impl Row {
     /// A row that was allotted earlier. Columns that cannot be read now are opened when somebody asks for them.
     pub async fn load(home: &Home, chunk: u32, record: RowRecord) -> Result<Arc<Self>, IoError> {
         let row = Self::new(home, chunk, record, false)?;
-        let mut headers = row.parity.is_none() || row.load_bands().await?;
-        for column in 0..row.columns.len() {
-            headers &= row.load_column(column).await.unwrap_or(false);
-        }
+        let bands = if row.parity.is_some() { row.load_bands().await } else { Ok(true) };
         row.note_lost();
+        let mut headers = bands?;
+        for column in 0..row.columns.len() {
+            headers &= row.try_column(column).await.unwrap_or(false);
+        }
         if headers {
             row.set_headers_whole();
         }
@@ -41,9 +42,7 @@ impl Row {
         if self.columns[column].is_open() {
             return Ok(());
         }
-        let loaded = seldom(self.load_column(column)).await;
-        self.note_lost();
-        loaded.map(drop)
+        seldom(self.try_column(column)).await.map(drop)
     }
 
     /// The same of all columns.
@@ -52,6 +51,15 @@ impl Row {
             self.open_column(column).await?;
         }
         Ok(())
+    }
+
+    /// As [`Row::load_column`]; notes whether what its disks have can be read.
+    async fn try_column(&self, column: usize) -> Result<bool, IoError> {
+        let loaded = self.load_column(column).await;
+        let damaged = matches!(&loaded, Err(error) if error.kind == IoErrorKind::Media);
+        self.columns[column].set_damaged(damaged);
+        self.note_lost();
+        loaded
     }
 
     /// Loads the maps of a column. Answers whether every copy has its header.

@@ -9,6 +9,7 @@
 //! of an earlier one, slabs that missed writes and disks that are out all count as they are.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use holdfast_model::Shape;
@@ -45,19 +46,32 @@ pub struct Protection {
 
 /// Slabs that do not count though the pool has nothing against them, by chunk: those of the row with that id, as it was opened last.
 #[derive(Default)]
-pub(crate) struct Lost(Mutex<BTreeMap<u32, (u64, BTreeSet<usize>)>>);
+pub(crate) struct Lost {
+    rows: Mutex<BTreeMap<u32, (u64, BTreeSet<usize>)>>,
+    changes: AtomicU64,
+}
 
 impl Lost {
     fn rows(&self) -> MutexGuard<'_, BTreeMap<u32, (u64, BTreeSet<usize>)>> {
-        self.0.lock().expect("no panic while held")
+        self.rows.lock().expect("no panic while held")
     }
 
-    /// Notes which slabs of a row these are.
-    pub(crate) fn note(&self, chunk: u32, row: u64, slabs: BTreeSet<usize>) {
-        match slabs.is_empty() {
-            true => _ = self.rows().remove(&chunk),
-            false => _ = self.rows().insert(chunk, (row, slabs)),
+    /// Notes which slabs of a row these are, as they are found to be while nobody else notes any.
+    pub(crate) fn note(&self, chunk: u32, row: u64, slabs: impl FnOnce() -> BTreeSet<usize>) {
+        let mut rows = self.rows();
+        let slabs = slabs();
+        let before = match slabs.is_empty() {
+            true => rows.remove(&chunk),
+            false => rows.insert(chunk, (row, slabs.clone())),
+        };
+        if before.map(|(_, slabs)| slabs).unwrap_or_default() != slabs {
+            self.changes.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// How often they changed.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Relaxed)
     }
 
     /// Those of a row.

@@ -174,7 +174,7 @@ impl Row {
     }
 
     /// Slabs that do not count until a commit has told what they lost: nothing else would tell a block that is not there.
-    fn in_doubt(&self) -> BTreeSet<usize> {
+    pub fn in_doubt(&self) -> BTreeSet<usize> {
         let bands = self.parity.as_ref().filter(|_| self.sums.is_none());
         bands.map(|bands| bands.lock().returned.clone()).unwrap_or_default()
     }
@@ -182,9 +182,9 @@ impl Row {
     /// Notes which slabs do not count though the pool has nothing against them: nothing proves what they hold, or which of their blocks
     /// hold anything.
     pub fn note_lost(&self) {
-        let unopened = |index: usize| self.columns.get(index / self.copies()).is_some_and(|column| !column.is_open());
-        let is_lost = |index: &usize| self.slabs.get(*index).is_distrusted() || (self.serves(*index) && unopened(*index));
-        self.lost.note(self.chunk, self.record.id, (0..self.slabs.len()).filter(is_lost).collect());
+        let damaged = |index: usize| self.columns.get(index / self.copies()).is_some_and(Column::is_damaged);
+        let is_lost = |index: &usize| self.slabs.get(*index).is_distrusted() || damaged(*index);
+        self.lost.note(self.chunk, self.record.id, || (0..self.slabs.len()).filter(is_lost).collect());
     }
 
     /// Slabs count again that their disks may have lost something of, which was not durable.

@@ -473,7 +473,7 @@ impl Inner {
         let (id, slabs) = (record.id, record.slabs.len());
         let row = match Row::load(&self.home, chunk, record).await {
             Err(error) if error.kind == IoErrorKind::Media => {
-                self.home.lost.note(chunk, id, (0..slabs).collect());
+                self.home.lost.note(chunk, id, || (0..slabs).collect());
                 return Err(error);
             }
             loaded => loaded?,

@@ -162,6 +162,11 @@ impl Space {
         }
     }
 
+    /// How often it changed which slabs count as lost.
+    pub fn losses_noted(&self) -> u64 {
+        self.inner.home.lost.changes()
+    }
+
     /// Rows that cannot be read now.
     pub fn unreadable_rows(&self) -> u64 {
         // Of slabs that back each other, as many as serve them are never stale.

@@ -248,7 +248,8 @@ fn trouble(live: &Live, export: &LiveExport) -> (Health, Vec<Condition>) {
                 count(rows, "row"),
                 known.path
             );
-            condition(cause, "attach the missing disks of its pool again")
+            let all_there = open.is_some_and(|open| open.pool.pool_disks().iter().all(|disk| disk.in_service()));
+            condition(cause, if all_there { "see the health of its space" } else { "attach the missing disks of its pool again" })
         }
     }
 }

@@ -124,7 +124,7 @@ impl Case<'_> {
     fn unreadable(&self) -> Option<Trouble> {
         let rows = Some(self.held.unreadable_rows).filter(|rows| *rows > 0)?;
         let it = if rows == 1 { "it" } else { "them" };
-        if self.held.lost_slabs > 0 {
+        if self.held.lost_slabs > 0 && self.held.out_slabs == 0 {
             let are = if self.held.lost_slabs == 1 { "was" } else { "were" };
             let slabs = count(self.held.lost_slabs, "slab");
             let cause = format!("{} cannot be read: {slabs} {are} overwritten on disks that are in service", count(rows, "row"));

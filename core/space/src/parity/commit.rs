@@ -77,12 +77,15 @@ impl Inner {
             state.end_doubts(self.backlog.journal.load().as_deref());
             let marked = !state.missed.is_empty() && row.whole();
             if !all && !marked && state.uncommitted.is_empty() {
-                let settled = state.is_all_durable() && !std::mem::take(&mut state.returned).is_empty();
-                drop(state);
-                if settled {
-                    row.refresh();
+                if state.returned.is_empty() {
+                    continue;
                 }
-                continue;
+                if state.is_all_durable() {
+                    state.returned.clear();
+                    drop(state);
+                    row.refresh();
+                    continue;
+                }
             }
             let work = std::mem::replace(&mut state.uncommitted, Uncommitted::new(row.bands().geometry.bands));
             state.committing = true;
@@ -216,6 +219,14 @@ impl Row {
         Ok(())
     }
 
+    /// Has the pool opened anew, which carries out again what the journal has.
+    pub(super) fn ask_to_reopen(&self) {
+        let path = self.path();
+        self.pool.refuse_until_reopened(&format!(
+            "disks went away and came back before what was written to space {path} was durable on them: its journal is carried out anew"
+        ));
+    }
+
     /// Has it recorded that slabs missed what their disks lost; where the others do not suffice then, the pool is opened anew.
     async fn settle_returned(&self, returned: &[usize]) -> Result<(), IoError> {
         for index in returned {
@@ -226,10 +237,7 @@ impl Row {
         if confirmed.is_ok() {
             self.bands().lock().returned.retain(|index| !returned.contains(index));
         } else {
-            let path = self.path();
-            self.pool.refuse_until_reopened(&format!(
-                "disks went away and came back before what was written to space {path} was durable on them: its journal is carried out anew"
-            ));
+            self.ask_to_reopen();
         }
         confirmed
     }

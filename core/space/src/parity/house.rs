@@ -21,7 +21,15 @@ impl Inner {
         if !self.journaled() {
             return Ok(());
         }
-        let journal = self.journal().await?;
+        let journal = match self.journal().await {
+            Ok(journal) => journal,
+            Err(error) => {
+                // Nothing is committed before the journal is carried out, and so nothing else would tell what these lost.
+                let rows = self.open_rows();
+                rows.iter().filter(|row| !row.in_doubt().is_empty()).for_each(|row| row.ask_to_reopen());
+                return Err(error);
+            }
+        };
         let placed = self.place_all().await;
         // What is in place is made to last, and what a disk lost of it is told, whatever else has to wait.
         self.commit_all().await?;

@@ -77,6 +77,8 @@ fn pool(open: &OpenPool, disks: &mut impl Hasher, pools: &mut impl Hasher, space
     for space in open.spaces().values() {
         let record = space.record();
         (&name, record.name.as_str(), record.size_bytes, sequence, space.is_resyncing(), space.is_read_only()).hash(spaces);
+        space.losses_noted().hash(spaces);
+        space.losses_noted().hash(exports);
     }
     open.pool.pool_disks().iter().filter(|disk| disk.in_service()).count().hash(exports);
 }
