@@ -206,7 +206,7 @@ async fn take_over(env: Env, mut found: FoundPool, force: bool) -> Result<Option
     let holders: BTreeSet<u16> = logs.keys().copied().collect();
     let absent: Vec<Absent> = (config.disks.values())
         .filter(|record| record.state == DiskState::Online && !holders.contains(&record.index))
-        .map(|record| Absent { disk: record.index, tip: set_back.get(&record.index).copied() })
+        .map(|record| Absent { disk: record.index, log: set_back.get(&record.index).copied() })
         .collect();
     let damaged_labels: Vec<u16> = holders.iter().copied().filter(|index| members[index].labels_whole != [true; 2]).collect();
     let damaged_logs: Vec<u16> = repaired.into_iter().filter(|index| holders.contains(index)).collect();
@@ -296,18 +296,28 @@ fn surplus(config: &Config) -> (Vec<Change>, Vec<RowRecord>) {
 /// A disk that the pool takes for in service and that cannot be.
 struct Absent {
     disk: u16,
-    /// Where its log ends, if it is here and was set back to an older state.
-    tip: Option<Position>,
+    /// What its log tells, if it is here and was set back to an older state.
+    log: Option<Outdated>,
 }
 
-/// Members that are taken for in service and whose disks were set back to an older state since, with the last change that they hold.
+/// What the log of a disk tells that is not believed.
+#[derive(Clone, Copy)]
+struct Outdated {
+    /// The last change that it holds.
+    tip: Position,
+    /// Whether it ends otherwise than any log is left, so that it may have held more.
+    damaged: bool,
+}
+
+/// Members that are taken for in service and whose disks were set back to an older state since.
 ///
 /// A change is written only when every disk in service has the one before, or has it written down that it is out; so a log that
-/// lacks more than the last one and ends in order was longer once. A damaged one is believed on its label's word, if that names
-/// the present generation.
-async fn set_back(found: &FoundPool, numbers: &BTreeMap<Uuid, u16>) -> BTreeMap<u16, Position> {
+/// lacks more than the last one and ends in order was longer once. One that ends otherwise is damaged, or an image that was taken while a
+/// record was on its way: it is believed on its label's word, if that names the present generation, only where something can be read from
+/// nowhere else.
+async fn set_back(found: &FoundPool, numbers: &BTreeMap<Uuid, u16>) -> BTreeMap<u16, Outdated> {
     let reaches = |position: Position| position.sequence + 1 >= found.position.sequence;
-    let mut set_back = BTreeMap::new();
+    let (mut set_back, mut doubtful) = (BTreeMap::new(), BTreeMap::new());
     for member in &found.members {
         let Some(record) = numbers.get(&member.id).and_then(|index| found.config.disks.get(index)) else { continue };
         // Every disk in service has the promise of a generation in its label before the first change of that is written.
@@ -317,32 +327,57 @@ async fn set_back(found: &FoundPool, numbers: &BTreeMap<Uuid, u16>) -> BTreeMap<
             continue;
         }
         let place = LogPlace { device: member.candidate.device.clone(), area: member.area, pool: found.id, disk: member.id };
-        let known = match (member.tip, place.furthest().await) {
-            (_, Some(furthest)) if promised && reaches(furthest) => continue,
-            (Some(tip), _) if place.ends_in_order(&tip).await => tip.position,
-            _ if member.promised >= found.position.generation => continue,
-            (_, furthest) => furthest.unwrap_or(Position { generation: member.promised, sequence: 0 }),
-        };
-        set_back.insert(record.index, known);
+        let furthest = place.furthest().await;
+        if promised && furthest.is_some_and(reaches) {
+            continue;
+        }
+        match member.tip {
+            Some(tip) if place.ends_in_order(&tip).await => {
+                set_back.insert(record.index, Outdated { tip: tip.position, damaged: false });
+            }
+            _ => {
+                let tip = furthest.unwrap_or(Position { generation: member.promised, sequence: 0 });
+                let log = Outdated { tip, damaged: true };
+                let into = if member.promised >= found.position.generation { &mut doubtful } else { &mut set_back };
+                into.insert(record.index, log);
+            }
+        }
+    }
+    if doubtful.is_empty() {
+        return set_back;
+    }
+    let is_here = |index: &u16| found.members.iter().any(|member| numbers.get(&member.id) == Some(index));
+    let away = found.config.disks.keys().copied().filter(|index| !is_here(index) || set_back.contains_key(index));
+    let mut without = found.config.clone();
+    let out = |disk| Change::DiskOut { disk, state: DiskState::Failed, holds: found.position };
+    away.for_each(|index| without.apply(&out(index)).expect("a disk of the pool can go out"));
+    for (index, log) in doubtful {
+        let mut less = without.clone();
+        less.apply(&out(index)).expect("a disk of the pool can go out");
+        if less.rows_that_need(index).next().is_none() {
+            set_back.insert(index, log);
+            without = less;
+        }
     }
     set_back
 }
 
 impl Pool {
     async fn open_generation(&self, absent: &[Absent], from: Position, force: bool) -> Result<(), PoolError> {
-        for Absent { disk: index, tip } in absent {
+        for Absent { disk: index, log } in absent {
             let path = self.state().config.disks.get(index).map(|record| record.path.clone()).unwrap_or_default();
             if let Some(disk) = self.disk(*index) {
                 disk.go_out();
             }
             let object = format!("disk {}", self.disk_label(*index));
-            match tip {
+            match log {
                 None => {
                     let cause = format!("missing at import, last seen at {path}");
                     self.emit(Severity::Warning, object, cause, "attach it again or replace it");
                 }
-                Some(tip) => {
-                    let cause = format!("was set back to an older state: it holds changes up to {tip}, and had all up to {from}");
+                Some(Outdated { tip, damaged }) => {
+                    let what = if *damaged { "has a damaged log, or was set back" } else { "was set back" };
+                    let cause = format!("{what} to an older state: it holds changes up to {tip}, and had all up to {from}");
                     let next = "find out why, for example a restored image or a swapped disk; its data is not used until it is copied again";
                     self.emit(Severity::Error, object, cause, next);
                 }
@@ -354,7 +389,7 @@ impl Pool {
         }
         let holds = Position { sequence: from.sequence.saturating_sub(1), ..from };
         let outs = absent.iter().map(|absent| {
-            let state = if absent.tip.is_some() { DiskState::Failed } else { DiskState::Missing };
+            let state = if absent.log.is_some() { DiskState::Failed } else { DiskState::Missing };
             Change::DiskOut { disk: absent.disk, state, holds }
         });
         let changes = std::iter::once(Change::Opened).chain(outs).collect();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use holdfast_device::sim::{Disappearance, ErrorPersistence};
 use holdfast_device::{Durability, IoBuf, IoSlice};
 use holdfast_model::{BLOCK_BYTES, ByteSize, DiskState, Integrity, Layout, Shape, SpaceState};
-use holdfast_pool::{Pool, Severity, UNIT_BYTES};
+use holdfast_pool::{Area, Pool, Severity, UNIT_BYTES};
 use holdfast_space::{Space, SpaceSettings, Unlimited};
 
 use crate::parity::{create, data, machine, slow_machine};
@@ -105,12 +105,23 @@ fn was_told(world: &World, what: &str) -> bool {
     events.iter().any(|event| event.severity != Severity::Info && event.cause.contains(what))
 }
 
+/// Leaves the log of a disk as an image does that is taken while a record is on its way.
+fn tear_log(world: &World, index: usize) {
+    let disk = world.disk(index);
+    let area = Area::of_disk("", disk.spec().size_bytes).expect("a good size");
+    let is_blank = |at: u64| disk.peek(at, BLOCK).iter().all(|byte| *byte == 0);
+    let half = (0..2).map(|half| area.log_half(half)).find(|half| !is_blank(*half)).expect("one half is in use");
+    let end = (half + BLOCK_BYTES..).step_by(BLOCK).find(|at| is_blank(*at)).expect("a log ends with zeros");
+    disk.poke(end, &[0x5a; BLOCK / 4]);
+}
+
+/// Also such whose images were taken while a record was on its way.
 #[test]
 fn disks_that_were_set_back_win_against_no_other() {
     for (seed, shape, losses) in
         [(0, mirror(2, 2), 1), (1, mirror(3, 1), 1), (2, mirror(3, 1), 2), (3, parity(1, 3), 1), (4, parity(2, 5), 2)]
     {
-        for clean in [true, false] {
+        for (clean, torn) in [(true, false), (false, false), (true, true), (false, true)] {
             let (world, pool, space) = begin(seed, shape);
             let (first, clock) = (space.clone(), world.sim.clock());
             run(&world, async move { fill(&first, 1).await });
@@ -133,8 +144,12 @@ fn disks_that_were_set_back_win_against_no_other() {
                 }
             }
             lost.iter().zip(&images).for_each(|(disk, image)| world.disk(*disk).set_back(image));
+            if torn {
+                lost.iter().for_each(|disk| tear_log(&world, *disk));
+            }
             let (pool, space) = world.reopen();
             assert!(was_told(&world, "set back to an older state"), "{shape}");
+            assert_eq!(was_told(&world, "has a damaged log"), torn, "{shape}");
             let done = space.clone();
             run(&world, async move {
                 assert!(done.status().stale_slabs > 0, "{shape}: they are not believed");

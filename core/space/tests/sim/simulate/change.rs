@@ -206,7 +206,7 @@ impl Run {
 /// what nobody can answer for, a block that rots while it is written and the power goes (15250).
 #[test]
 fn seeds_that_found_something_stay_good() {
-    for (seed, family) in [(21074, Family::Changing), (15250, Family::Copies)] {
+    for (seed, family) in [(21074, Family::Changing), (15250, Family::Copies), (4933, Family::Copies)] {
         super::simulate(seed, family);
     }
 }
