@@ -2,7 +2,8 @@
 //!
 //! - Of several rows of a chunk the one with the greatest id does: ids are never used twice. But a row that was only being filled
 //!   gives way to the one that it was to replace, while that can be read: it is never written to before its headers say that it counts.
-//!   A row counts no more as soon as one of its headers says that it was given back, nor does any before it.
+//!   A row counts no more as soon as one of its headers says that it was given back, nor does any before it; nor one whose room a row that
+//!   counts uses again, where the one that was to replace it can be read.
 //! - Of several slabs that say to be the same one, that with the newest maps does: a slab that got another disk left one behind. One that
 //!   was only to come there counts where there is no other.
 //! - Of slabs that lie in one another, that of the row with the greater id does: its units had been given back.
@@ -64,6 +65,8 @@ pub struct ChosenRow {
     replaces: u64,
     /// Whether one of its headers says that it was given back.
     written_off: bool,
+    /// The row that was to replace it, where that can be read.
+    heir: Option<Box<ChosenRow>>,
     /// Whether slabs of newer rows lie in its own.
     parted: bool,
     /// Whether other rows of the chunk were found, or slabs of others lie in its own.
@@ -159,8 +162,29 @@ pub fn choose(slabs: Vec<(u16, Slab)>) -> Chosen {
     Chosen { spaces, last_row, last_space, doubts }
 }
 
-/// Of slabs that lie in one another, keeps those of the newer rows.
+/// Of slabs that lie in one another, keeps those of the newer rows. A row whose room was used again had been given back: the one that was to
+/// replace it counts in its stead.
 fn part_overlaps(spaces: &mut [ChosenSpace]) {
+    loop {
+        let mut whole: Vec<_> = spaces.iter().map(|space| space.rows.clone()).collect();
+        part_once(spaces);
+        let mut replaced = false;
+        for (space, whole) in spaces.iter().zip(&mut whole) {
+            for (chunk, row) in space.rows.iter().filter(|(_, row)| row.parted) {
+                if let Some(heir) = row.heir.as_deref() {
+                    whole.insert(*chunk, ChosenRow { conflicting: true, ..heir.clone() });
+                    replaced = true;
+                }
+            }
+        }
+        if !replaced {
+            return;
+        }
+        spaces.iter_mut().zip(whole).for_each(|(space, whole)| space.rows = whole);
+    }
+}
+
+fn part_once(spaces: &mut [ChosenSpace]) {
     let mut order: Vec<(u64, usize, u32)> = Vec::new();
     for (at, space) in spaces.iter().enumerate() {
         order.extend(space.rows.iter().map(|(chunk, row)| (row.id, at, *chunk)));
@@ -229,6 +253,7 @@ impl ChosenSpace {
                 journal: None,
                 replaces: slab.replaces,
                 written_off: false,
+                heir: None,
                 parted: false,
                 conflicting: false,
                 uneven: false,
@@ -395,14 +420,14 @@ fn newest_shape(rows: &BTreeMap<u32, BTreeMap<u64, ChosenRow>>, journals: &BTree
 
 /// The row of a chunk that counts.
 fn newest_that_counts(rows: &BTreeMap<u64, ChosenRow>) -> ChosenRow {
-    let mut row = rows.values().next_back().expect("a chunk has rows");
+    let mut row = rows.values().next_back().expect("a chunk has rows").clone();
     while row.replaces != 0 {
         match rows.get(&row.replaces).filter(|replaced| replaced.id < row.id && replaced.served() != Served::Not) {
-            Some(replaced) => row = replaced,
+            Some(replaced) => row = ChosenRow { heir: Some(Box::new(row)), ..replaced.clone() },
             None => break,
         }
     }
-    row.clone()
+    row
 }
 
 /// The rows of the journal that counts, those that were allotted together, last; and all that it has, where headers tell.

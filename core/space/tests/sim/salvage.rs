@@ -386,6 +386,12 @@ fn a_row_counts_whose_first_commit_was_cut_short() {
     tell_moves_apart(208);
 }
 
+/// A row is replaced, its room used again, and the headers of the new one still say that it is only to replace it.
+#[test]
+fn a_row_counts_that_replaced_one_whose_room_was_used_again() {
+    tell_moves_apart(5877);
+}
+
 fn tell_moves_apart(seed: u64) {
     let world = machine(seed, 6, if seed.is_multiple_of(2) { Latency::None } else { Latency::Ssd });
     let shapes = [
