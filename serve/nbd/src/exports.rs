@@ -3,6 +3,7 @@
 //! Invariant: an export that was removed takes no new connection, and its target is let go when its last connection ends.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use holdfast_device::{Exclusion, Geometry, Lane, Target, TargetInfo};
@@ -20,7 +21,8 @@ pub struct ExportStatus {
     pub name: String,
     /// Connections that use it.
     pub connections: usize,
-    /// Connections that ever began to use it: one that came and went between two looks shows here.
+    /// Which of all attachments in this table was its last, 0 if there was none: a connection that came and went between two looks shows
+    /// here, also where the export itself was removed and offered anew meanwhile.
     pub attached: u64,
 }
 
@@ -29,6 +31,8 @@ pub(crate) struct Export {
     target: Arc<dyn Target>,
     users: Mutex<Users>,
     unused: Arc<Signal>,
+    /// Attachments to all exports of the table.
+    attachments: Arc<AtomicU64>,
 }
 
 #[derive(Default)]
@@ -83,7 +87,7 @@ impl Chosen {
                 return None;
             }
             users.connections.push(connection.clone());
-            users.attached += 1;
+            users.attached = export.attachments.fetch_add(1, Ordering::Relaxed) + 1;
         }
         connection.set_export(&export.name);
         let lane = export.exclusion().open_lane();
@@ -125,6 +129,7 @@ impl Drop for Attachment {
 #[derive(Default)]
 pub struct Exports {
     by_name: RwLock<BTreeMap<String, Arc<Export>>>,
+    attachments: Arc<AtomicU64>,
 }
 
 impl Exports {
@@ -145,7 +150,8 @@ impl Exports {
         if by_name.contains_key(name) {
             return Err(NbdError::Exists(name.to_owned()));
         }
-        let export = Export { name: name.to_owned(), target, users: Mutex::default(), unused: Arc::default() };
+        let attachments = self.attachments.clone();
+        let export = Export { name: name.to_owned(), target, users: Mutex::default(), unused: Arc::default(), attachments };
         by_name.insert(name.to_owned(), Arc::new(export));
         Ok(())
     }

@@ -127,8 +127,14 @@ fn names_of_exports_are_checked_and_counted() {
     }
     drop(_client);
     eventually("the client is gone", || fixture.server().connections().is_empty());
-    assert!(exports.list().contains(&ExportStatus { connections: 0, ..used }), "that it came is still counted");
+    assert!(exports.list().contains(&ExportStatus { connections: 0, ..used.clone() }), "that it came is still counted");
     assert!(exports.connections("pool/space äöü 'quoted'").is_empty());
+    drop(exports.remove("pool/space äöü 'quoted'").unwrap());
+    exports.add("pool/space äöü 'quoted'", Arc::new(Memory::new(1 << 20))).unwrap();
+    drop(Client::enter(&fixture.tcp, "pool/space äöü 'quoted'", ReplyStyle::Simple));
+    eventually("the second client is gone", || fixture.server().connections().is_empty());
+    let again = ExportStatus { connections: 0, attached: 2, ..used };
+    assert!(exports.list().contains(&again), "one of an export that was offered anew is none of the export before");
     assert!(matches!(exports.remove("third"), Err(NbdError::Unknown(_))));
 }
 
