@@ -182,11 +182,16 @@ impl Inner {
 
     /// Puts the bands in place that were written throughout by now.
     pub async fn place_all_whole(&self) -> Result<(), IoError> {
-        let mut left = self.backlog.helpers.whole().len();
-        while left > 0 && self.place_some_whole().await? {
+        let (mut left, mut result) = (self.backlog.helpers.whole().len(), Ok(()));
+        while left > 0 {
+            match self.place_some_whole().await {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => result = Err(error),
+            }
             left = left.saturating_sub(WHOLE_AT_ONCE);
         }
-        Ok(())
+        result
     }
 
     /// Puts the bands in place that wait longest of those that were written throughout; false if there are none.

@@ -194,7 +194,7 @@ impl Inner {
     pub(super) fn tell_aside(&self) {
         let Some(chunks) = self.chunks_aside() else { return };
         let cause = format!("its journal keeps writes to {chunks}");
-        let next = "attach the missing disks; everything else is served, but small writes stop when the journal is full";
+        let next = "attach the missing disks; everything else is served, small writes more slowly once the journal is full";
         self.pool.emit(Severity::Error, format!("space {}", self.path()), cause, next);
     }
 

@@ -235,9 +235,13 @@ impl Inner {
                 return Ok(());
             }
             let worked = match self.place_or_relieve().await {
+                Ok(worked) => worked,
                 // It is another row's, and told to whoever flushes.
                 Err(_) if bytes <= 2 * soft => return Ok(()),
-                worked => worked?,
+                Err(_) => {
+                    let placed = self.place_waiting().await;
+                    return if self.backlog.bytes() <= 2 * soft { Ok(()) } else { placed };
+                }
             };
             drop(turn);
             if !worked || (bytes <= 2 * soft && bands <= 2 * MOST_BANDS) {
@@ -301,10 +305,11 @@ impl Inner {
         self.place_batches(bands, true).await
     }
 
+    /// Bands that cannot be put in place stay in the line, and keep no others from it.
     async fn place_batches(&self, mut bands: Vec<(Arc<Row>, u32)>, drains: bool) -> Result<(), IoError> {
         bands.sort_by_key(|(row, band)| (row.chunk, row.record.id, *band));
         bands.dedup_by_key(|(row, band)| (row.record.id, *band));
-        let most = self.most_in_place();
+        let (most, mut result) = (self.most_in_place(), Ok(()));
         let mut bands = bands.into_iter().peekable();
         while bands.peek().is_some() {
             let (mut batch, mut bytes) = (Vec::new(), 0);
@@ -313,35 +318,40 @@ impl Inner {
                 bytes += u64::from(waiting) * BLOCK_BYTES;
                 batch.push((row, band));
             }
-            let drained = match drains {
-                true => {
-                    let journal = self.journal().await?;
-                    Box::pin(self.drain_log(&journal, journal.capacity() / HELD_SHARE)).await
-                }
-                false => Ok(()),
+            // What the journal has no room for moves to other places, and leaves the log.
+            let is_full = drains && self.drain_for_intents().await.is_err();
+            let placed = match self.place_batch(&batch, if is_full { 0 } else { most }).await {
+                Err(error) if error.kind == IoErrorKind::NoSpace && !is_full => self.place_batch(&batch, 0).await,
+                placed => placed,
             };
-            let result = match drained {
-                Ok(()) => match self.place_batch(&batch, most).await {
-                    // What the journal has no room for moves to other places, and leaves the log.
-                    Err(error) if error.kind == IoErrorKind::NoSpace => self.place_batch(&batch, 0).await,
-                    placed => placed,
-                },
-                error => error,
-            };
-            if let Err(error) = result {
-                for (row, band) in batch.into_iter().chain(bands) {
-                    let queued = {
-                        let mut state = row.bands().lock();
-                        state.dirty.get_mut(&band).is_none_or(|dirty| std::mem::replace(&mut dirty.queued, true))
-                    };
-                    if !queued {
-                        self.backlog.queue(&row, band);
-                    }
+            if placed.is_err() {
+                self.queue_again(batch);
+                result = result.and(placed);
+                if self.pool.refusal().is_some() {
+                    self.queue_again(bands.collect());
+                    break;
                 }
-                return Err(error);
             }
         }
-        Ok(())
+        result
+    }
+
+    fn queue_again(&self, bands: Vec<(Arc<Row>, u32)>) {
+        for (row, band) in bands {
+            let queued = {
+                let mut state = row.bands().lock();
+                state.dirty.get_mut(&band).is_none_or(|dirty| std::mem::replace(&mut dirty.queued, true))
+            };
+            if !queued {
+                self.backlog.queue(&row, band);
+            }
+        }
+    }
+
+    /// Sees to it that the journal has room for what is intended.
+    async fn drain_for_intents(&self) -> Result<(), IoError> {
+        let journal = self.journal().await?;
+        Box::pin(self.drain_log(&journal, journal.capacity() / HELD_SHARE)).await
     }
 
     /// Plans bands side by side, and carries the plans out together. Where disks answer at once, a few changes in place at a time, for
@@ -391,14 +401,19 @@ impl Inner {
 
     /// Puts everything in place that waits by now, for whoever has the turn.
     pub async fn place_waiting(&self) -> Result<(), IoError> {
-        self.place_all_whole().await?;
+        let mut result = self.place_all_whole().await;
         let spilled = std::mem::take(&mut *self.backlog.spilled());
-        self.place_taken(spilled).await?;
+        result = self.place_taken(spilled).await.and(result);
         let mut left = self.backlog.line().len();
-        while left > 0 && self.place_oldest().await? {
+        while left > 0 {
+            match self.place_oldest().await {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => result = Err(error),
+            }
             left = left.saturating_sub(BATCH_BANDS);
         }
-        Ok(())
+        result
     }
 
     /// Makes what was written to rows durable: in the journal, or in place with its maps. With `only`, of bands in a range.
@@ -410,11 +425,17 @@ impl Inner {
         }
         // What is written meanwhile is not waited for: under load that would have no end.
         let mut left: Vec<(Arc<Row>, u32)> = rows.iter().flat_map(|row| row.unlogged_bands(only)).collect();
+        let mut result = Ok(());
         while !left.is_empty() {
             let one = self.backlog.logging.lock().await;
             // None takes its place while this is held.
             let journal = self.journal().await?;
-            self.reserve_log(&journal).await?;
+            if let Err(error) = self.reserve_log(&journal).await {
+                tracing::debug!(space = %self.path(), %error, "what is only in memory goes to its place, as the journal has no room");
+                drop(one);
+                result = self.place_bands(left).await;
+                break;
+            }
             let (mut logging, mut later, mut waits, mut full) = (Logging::default(), Vec::new(), Vec::new(), None);
             for (row, band) in left {
                 match logging.collect(&row, band, journal.record_share()) {
@@ -437,7 +458,7 @@ impl Inner {
             }
             left = later;
         }
-        self.commit_direct(rows, only).await
+        self.commit_direct(rows, only).await.and(result)
     }
 
     /// Writes what was collected to the journal. Answers where the record ends, if there was anything.
@@ -474,10 +495,13 @@ impl Inner {
             let bands = oldest.iter().flat_map(|record| &record.bands);
             let bands = bands.flat_map(|(chunk, band)| self.rows_with(*chunk, *band)).collect();
             drop(oldest);
-            self.place_batches(bands, false).await?;
-            self.commit_all().await?;
+            let placed = self.place_batches(bands, false).await;
+            let committed = self.commit_all().await;
             // Whoever works on the same bands may hold the record until the next commit.
             let moved = before.is_none() || journal.oldest().map(|record| record.at) != before;
+            if !moved {
+                placed.and(committed)?;
+            }
             tries = if moved { 0 } else { tries + 1 };
             self.check_stuck(journal, tries).await?;
             if tries > 0 {
@@ -532,7 +556,12 @@ impl Inner {
                 // Whoever is about to put in place what it intends holds the room until the next commit.
                 self.pool.env().clock.sleep(MOMENT * tries).await;
             }
-            self.commit_all().await?;
+            // A row that cannot be committed keeps the room that its own records take, and no other from being looked for.
+            if let Err(error) = self.commit_all().await
+                && self.pool.refusal().is_some()
+            {
+                return Err(error);
+            }
             let journal = self.journal().await?;
             self.check_stuck(&journal, tries).await?;
         }
@@ -614,7 +643,7 @@ fn note_logged(extents: &[(Arc<Row>, u32, u32, u32, u64)], record: Option<&(Arc<
         let state = &mut *guard;
         state.end_logging(*band);
         let Some((record, end)) = record else { continue };
-        state.note_logged(*band, *end);
+        state.note_logged(*band, *end, *stamp);
         state.hold(record);
         let Some(dirty) = state.dirty.get_mut(band) else { continue };
         for (at, extent) in dirty.extents_mut() {

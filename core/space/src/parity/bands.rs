@@ -56,8 +56,8 @@ pub struct BandState {
     pub committing: bool,
     /// Slabs that count again after an outage: what was put in place there since the last commit may be lost.
     pub returned: BTreeSet<usize>,
-    /// By band, where in the journal its last record ends.
-    pub logged: BTreeMap<u32, u64>,
+    /// By band, the last of what the journal has for it and has not said to count no more.
+    pub logged: BTreeMap<u32, LastRecord>,
     /// By band, up to which stamp what was written since the row was opened is in place.
     pub in_place: BTreeMap<u32, u64>,
     /// Changes in place that were cut short: stripes may be half written, and nothing may be computed from them.
@@ -73,6 +73,15 @@ pub struct BandState {
     lines: RangeQueue,
     free: BTreeSet<u16>,
     readers: Vec<u32>,
+}
+
+/// The last of the records that tell of a band.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LastRecord {
+    /// Where it ends.
+    pub end: u64,
+    /// Up to which stamp they tell what was written.
+    pub stamp: u64,
 }
 
 /// A change in place that was cut short. It is done again before anything else happens to the band.
@@ -317,11 +326,18 @@ impl BandState {
         idle && !self.committing && self.uncommitted.is_empty()
     }
 
-    /// A record that ends there tells of a band. What is put in place while another record is on its way is noted after that one, though
-    /// its own comes before it in the log.
-    pub fn note_logged(&mut self, band: u32, end: u64) {
+    /// A record that ends there tells of a band, up to a stamp. What is put in place while another record is on its way is noted after that
+    /// one, though its own comes before it in the log.
+    pub fn note_logged(&mut self, band: u32, end: u64, stamp: u64) {
         let known = self.logged.entry(band).or_default();
-        *known = (*known).max(end);
+        *known = LastRecord { end: known.end.max(end), stamp: known.stamp.max(stamp) };
+    }
+
+    /// The journal says that what it has for a band up to a stamp does not count any more, and it had no more than `last`.
+    pub fn note_void(&mut self, band: u32, stamp: u64, last: LastRecord) {
+        if last.stamp <= stamp && self.logged.get(&band) == Some(&last) {
+            self.logged.remove(&band);
+        }
     }
 
     /// What the journal has for a band up to a stamp does not count any more.

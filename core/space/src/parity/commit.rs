@@ -161,15 +161,14 @@ impl Inner {
             return Ok(());
         }
         let journal = self.journal().await?;
-        let mut draft = Draft::default();
+        let (mut draft, mut said) = (Draft::default(), Vec::new());
         for (row, snapshot) in snapshots {
             for (band, stamp) in &snapshot.work.voids {
                 let logged = row.bands().lock().logged.get(band).copied();
-                if !logged.is_some_and(|end| journal.reaches(end)) {
-                    continue;
-                }
+                let Some(last) = logged.filter(|last| journal.reaches(last.end)) else { continue };
                 let void = Entry::Void { chunk: row.chunk, row: row.record.id, stamp: *stamp, band: *band };
                 draft.add(row.chunk, *band, void, []);
+                said.push((row, *band, *stamp, last));
                 if draft.entries.len() == MOST_ENTRIES {
                     self.append_void(&std::mem::take(&mut draft)).await?;
                 }
@@ -178,6 +177,7 @@ impl Inner {
         if !draft.entries.is_empty() {
             self.append_void(&draft).await?;
         }
+        said.into_iter().for_each(|(row, band, stamp, last)| row.bands().lock().note_void(band, stamp, last));
         Ok(())
     }
 }

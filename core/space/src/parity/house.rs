@@ -4,7 +4,7 @@ use holdfast_device::IoError;
 
 use crate::space::Inner;
 
-use super::bands::Bands;
+use super::bands::{Bands, LastRecord};
 
 impl Inner {
     /// Whether a row with these bands may be closed. What the log still has for them must be void when one moves, so they stay
@@ -12,7 +12,7 @@ impl Inner {
     pub fn may_forget(&self, bands: &Bands) -> bool {
         let state = bands.lock();
         let journal = self.backlog.journal.load();
-        let gone = |end: &u64| journal.as_ref().is_some_and(|journal| !journal.reaches(*end));
+        let gone = |last: &LastRecord| journal.as_ref().is_some_and(|journal| !journal.reaches(last.end));
         state.is_settled() && state.staging.is_idle() && state.logged.values().all(gone)
     }
 

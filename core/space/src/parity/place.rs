@@ -125,7 +125,7 @@ impl Inner {
                 let mut state = row.bands().lock();
                 state.placing.remove(&band);
                 if let Some(record) = record.filter(|_| goal == Goal::Same) {
-                    state.note_logged(band, record.1);
+                    state.note_logged(band, record.1, stamp);
                     state.torn.insert(band, Torn { stamp, writes, filled, emptied, loans, record });
                 }
                 drop(state);
@@ -239,7 +239,7 @@ impl Inner {
         }
         if let Some((record, end)) = record {
             state.hold(record);
-            state.note_logged(band, *end);
+            state.note_logged(band, *end, stamp);
         }
         for place in loans {
             state.void_until(band, stamp);

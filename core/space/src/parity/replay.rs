@@ -216,7 +216,7 @@ impl Inner {
         let extent = Extent { len: found.len, content, stamp: found.stamp, logged: true, held };
         let mut guard = row.bands().lock();
         let state = &mut *guard;
-        state.note_logged(band, record.end);
+        state.note_logged(band, record.end, found.stamp);
         self.backlog.put(row, state, band, found.start, extent);
         drop(guard);
         self.touch(row);
@@ -250,7 +250,7 @@ impl Inner {
             let mut guard = row.bands().lock();
             let state = &mut *guard;
             self.backlog.take_until(state, intent.band, intent.stamp);
-            state.note_logged(intent.band, record.end);
+            state.note_logged(intent.band, record.end, intent.stamp);
             state.keep_void(intent.band, intent.stamp, intent.place);
             drop(guard);
             self.touch(row);
@@ -302,7 +302,7 @@ impl Inner {
                 }
             }
         }
-        state.note_logged(intent.band, record.end);
+        state.note_logged(intent.band, record.end, intent.stamp);
         state.uncommitted.changed.insert(intent.band, intent.band + 1);
         state.uncommitted.behind.insert(row.bands().map_of(intent.band));
         state.hold(&record.record);

@@ -13,6 +13,7 @@ use holdfast_pool::{Area, Pool, Severity, UNIT_BYTES};
 use holdfast_space::{Space, SpaceSettings, Unlimited};
 
 use crate::parity::{create, data, machine, slow_machine};
+use crate::salvage::restart;
 use crate::world::World;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
@@ -504,6 +505,76 @@ fn a_dead_column_keeps_no_other_from_becoming_durable() {
                 let held = space.read(at(column), IoBuf::new(16 * BLOCK)).await.expect("everything is there");
                 assert!(held[..] == expect(byte)[..], "seed {seed}: column {column}");
             }
+        });
+    }
+}
+
+/// A row of parity whose disks are away, with much of it in the journal, and others that are written to: these go on.
+#[test]
+fn a_row_of_parity_that_is_away_keeps_no_other_from_becoming_durable() {
+    for seed in 0..6 {
+        let (world, shape) = (machine(seed, 10, 128 << 20), parity(1 + (seed % 2) as u8, 3 + (seed % 2) as u16 * 2));
+        let (pool, space) = create(&world, shape, 48 << 20, SpaceSettings { backlog_bytes: 1 << 20, ..SpaceSettings::default() });
+        let chunk_bytes = space.record().chunk_bytes;
+        let (chunks, per_chunk) = ((48 << 20) / chunk_bytes, chunk_bytes / BLOCK_BYTES);
+        let first = space.clone();
+        run(&world, async move {
+            for chunk in 0..chunks {
+                first.write(chunk * chunk_bytes, data(1, 16), Durability::Durable).await.expect("room is there");
+            }
+            first.tidy().await.expect("housekeeping works");
+        });
+        let disks = |row: &holdfast_pool::RowRecord| row.slabs.iter().map(|slab| slab.disk()).collect::<Vec<u16>>();
+        let rows: Vec<Vec<u16>> = pool.rows(space.record().id).iter().map(|(_, row)| disks(row)).collect();
+        let journal: Vec<Vec<u16>> = pool.journal_rows(space.record().id).iter().map(|(_, row)| disks(row)).collect();
+        let losses = usize::from(shape.layout.tolerates()) + 1;
+        let held = |row: &Vec<u16>, gone: &[u16]| gone.iter().filter(|disk| row.contains(disk)).count();
+        let stands = |gone: &[u16]| journal.iter().all(|row| held(row, gone) < row.len());
+        let is_other = |row: &Vec<u16>, gone: &[u16]| held(row, gone) < losses;
+        let found = (0..rows.len()).find_map(|dead| {
+            let gone = rows[dead][..losses].to_vec();
+            let other = (0..rows.len()).find(|other| is_other(&rows[*other], &gone))?;
+            stands(&gone).then_some((dead as u64, other as u64, gone))
+        });
+        let (dead, other, gone) = found.expect("ten disks are enough");
+        let numbers: Vec<usize> = gone.iter().map(|member| {
+            let path = pool.disk_record(pool.disk(*member).expect("a member").id).expect("a member").path;
+            path.trim_start_matches("/sim/").parse().expect("a number")
+        }).collect();
+        let (second, out) = (space.clone(), pool.clone());
+        let lost: Vec<_> = numbers.iter().map(|index| world.disk(*index).clone()).collect();
+        let at = move |chunk: u64, nth: u64| chunk * chunk_bytes + nth * 7 % per_chunk * BLOCK_BYTES;
+        run(&world, async move {
+            for nth in 0..900 {
+                second.write(at(dead, nth), data(2, 1), Durability::Durable).await.expect("room is there");
+            }
+            for (disk, member) in lost.iter().zip(&gone) {
+                disk.disappear(Disappearance::Cable);
+                out.disk_out(*member, DiskState::Missing, "pulled").await.expect("a quorum is there");
+            }
+            for round in 0..4 {
+                for nth in 0..per_chunk * 2 {
+                    let durability = if nth % 3 == 0 { Durability::Durable } else { Durability::Cached };
+                    let written = second.write(at(other, nth), data(3 + round, 1), durability).await;
+                    assert_eq!(written, Ok(()), "seed {seed}: write {nth} of round {round}, held by another row");
+                }
+                assert_eq!(second.flush().await, Ok(()), "seed {seed}: nothing of the row that is away waits in memory");
+            }
+            second.write(at(dead, 0), data(9, 1), Durability::Durable).await.expect_err("too many of its disks are away");
+        });
+        drop((pool, space));
+        restart(&world);
+        numbers.iter().for_each(|index| world.disk(*index).reappear());
+        let (_pool, space) = world.reopen();
+        run(&world, async move {
+            for _ in 0..3 {
+                space.tidy().await.expect("housekeeping works");
+            }
+            for nth in 0..900.min(per_chunk) {
+                assert_eq!(crate::parity::byte_at(&space, at(dead, nth)).await, 2, "seed {seed}: block {nth}");
+                assert_eq!(crate::parity::byte_at(&space, at(other, nth)).await, 6, "seed {seed}: block {nth}");
+            }
+            assert_eq!(space.verify().await.expect("it goes on").mismatched_blocks, 0, "seed {seed}");
         });
     }
 }
