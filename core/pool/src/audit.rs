@@ -37,6 +37,8 @@ impl Audit {
 enum Unmended {
     /// Another owner has the pool.
     Lost,
+    /// The disk was set back to an older state.
+    SetBack(String),
     /// The disk is of no use any more.
     Failed(DiskState, String),
 }
@@ -98,10 +100,13 @@ impl Pool {
                 self.tell_mended(&disk, found);
                 Ok(found)
             }
-            Err(Unmended::Lost) => Ok(Audit::default()),
-            Err(Unmended::Failed(state, why)) => {
+            Err(unmended) => {
+                match unmended {
+                    Unmended::Lost => return Ok(Audit::default()),
+                    Unmended::SetBack(why) => self.note_set_back(index, &why),
+                    Unmended::Failed(state, why) => self.note_out(index, state, &why),
+                }
                 committer.leave(index);
-                self.note_out(index, state, &why);
                 self.drain(&mut committer).await;
                 self.refusal().map_or(Ok(Audit::default()), |_| Err(self.refused("a disk's state")))
             }
@@ -117,15 +122,17 @@ impl Pool {
             None => true,
         };
         if doubtful && !is_whole(&log.place, log.tip()).await {
+            // What the others can do without is copied anew rather than believed where nothing tells damage from an older state.
+            let away = self.pool_disks().iter().filter(|disk| !disk.in_service()).map(|disk| disk.index).collect();
+            let spare = self.state().config.can_copy_anew(disk.index, &away);
             if let (Some(known), Some(shown)) = (log.tip(), log.place.find_tip().await)
-                && shown.position.sequence + 1 < known.position.sequence
-                && log.place.is_empty_between(&shown, &known).await
+                && log.place.ends_earlier(&shown, &known, spare).await
             {
                 let why = format!(
                     "was set back to an older state in use: its log ends with change {}, and had all up to {}",
                     shown.position, known.position
                 );
-                return Err(Unmended::Failed(DiskState::Failed, why));
+                return Err(Unmended::SetBack(why));
             }
             let checkpoint = Checkpoint::new(&self.state().config.checkpoint());
             log.checkpoint(position, &checkpoint).await.map_err(|error| Unmended::refused(&error))?;

@@ -334,9 +334,18 @@ impl Pool {
 
     /// Takes a disk out in memory at once, and queues the change that writes it down.
     pub(crate) fn note_out(&self, index: u16, state: DiskState, cause: &str) {
-        let changes = vec![Change::DiskOut { disk: index, state, holds: UNKNOWN }];
-        let batch = Batch { changes, guard: Guard::NotRecorded(index), reply: None };
-        self.pending().push_back(batch);
+        self.note_out_with(vec![Change::DiskOut { disk: index, state, holds: UNKNOWN }], index, state, cause);
+    }
+
+    /// The same of one that was set back: whatever its log tells when it returns, nothing on it counts that was not copied there since.
+    pub(crate) fn note_set_back(&self, index: u16, cause: &str) {
+        let state = DiskState::Failed;
+        let out = Change::DiskOut { disk: index, state, holds: UNKNOWN };
+        self.note_out_with(vec![out, Change::DiskOutdated(index)], index, state, cause);
+    }
+
+    fn note_out_with(&self, changes: Vec<Change>, index: u16, state: DiskState, cause: &str) {
+        self.pending().push_back(Batch { changes, guard: Guard::NotRecorded(index), reply: None });
         self.go_out(index, state, cause);
     }
 

@@ -529,6 +529,19 @@ impl Config {
         rows.filter(move |(_, _, row)| needs(row)).map(|(id, chunk, _)| (id, chunk))
     }
 
+    /// Whether something that was written is on a disk, and all of it can be copied there anew, where others are away.
+    pub(crate) fn can_copy_anew(&self, disk: u16, away: &BTreeSet<u16>) -> bool {
+        let is_here = |slab: &SlabPlace| !slab.stale() && slab.disk() != disk && !away.contains(&slab.disk());
+        let rows = self.spaces.values().flat_map(|space| space.rows.values()).filter(|row| row.begun);
+        let own = |row: &RowRecord| row.slabs.iter().position(|slab| slab.disk() == disk && !slab.stale());
+        let others = rows.filter_map(|row| {
+            let group = row.shape.group(own(row)?);
+            Some(group.filter(|other| is_here(&row.slabs[*other])).count() >= row.shape.needed())
+        });
+        let mut others = others.peekable();
+        others.peek().is_some() && others.all(|suffice| suffice)
+    }
+
     /// Whether a disk can leave: no slab is on it, and another one votes.
     fn may_go(&self, disk: u16) -> bool {
         let mut rows = self.spaces.values().flat_map(|space| space.rows.values());

@@ -343,20 +343,13 @@ async fn set_back(found: &FoundPool, numbers: &BTreeMap<Uuid, u16>) -> BTreeMap<
             }
         }
     }
-    if doubtful.is_empty() {
-        return set_back;
-    }
     let is_here = |index: &u16| found.members.iter().any(|member| numbers.get(&member.id) == Some(index));
-    let away = found.config.disks.keys().copied().filter(|index| !is_here(index) || set_back.contains_key(index));
-    let mut without = found.config.clone();
-    let out = |disk| Change::DiskOut { disk, state: DiskState::Failed, holds: found.position };
-    away.for_each(|index| without.apply(&out(index)).expect("a disk of the pool can go out"));
+    let mut away: BTreeSet<u16> =
+        found.config.disks.keys().copied().filter(|index| !is_here(index) || set_back.contains_key(index)).collect();
     for (index, log) in doubtful {
-        let mut less = without.clone();
-        less.apply(&out(index)).expect("a disk of the pool can go out");
-        if less.rows_that_need(index).next().is_none() {
+        if found.config.can_copy_anew(index, &away) {
             set_back.insert(index, log);
-            without = less;
+            away.insert(index);
         }
     }
     set_back

@@ -118,11 +118,19 @@ impl LogPlace {
         read(&self.device, tip.end, BLOCK_BYTES).await.is_some_and(|block| block.iter().all(|byte| *byte == 0))
     }
 
-    /// Whether nothing stands between the end of a log as it is and the end that it had: so it is where the disk was set back.
-    pub async fn is_empty_between(&self, shown: &Tip, known: &Tip) -> bool {
-        let end = known.end.max(shown.end + BLOCK_BYTES);
-        shown.half == known.half
-            && read(&self.device, shown.end, end - shown.end).await.is_some_and(|gap| gap.iter().all(|byte| *byte == 0))
+    /// Whether a log that is to end at `known` ends earlier as it was left there once, in either half, which a disk does that was set back.
+    /// With `appended` also where something stands behind that: what was written after it was set back, or what is behind damage.
+    pub async fn ends_earlier(&self, shown: &Tip, known: &Tip, appended: bool) -> bool {
+        if shown.position.sequence + 1 >= known.position.sequence {
+            return false;
+        }
+        if shown.half != known.half {
+            // A checkpoint is taken from the disk as soon as the next one is there.
+            return true;
+        }
+        let end = if appended { shown.end } else { known.end };
+        let end = end.max(shown.end + BLOCK_BYTES);
+        read(&self.device, shown.end, end - shown.end).await.is_some_and(|gap| gap.iter().all(|byte| *byte == 0))
     }
 
     /// The last change that any whole block of the two halves names: what the disk held once, be its log damaged before that or not.

@@ -216,6 +216,46 @@ fn a_disk_that_is_swapped_for_its_older_image_in_use_is_copied_anew() {
     }
 }
 
+/// Without anybody having seen it go, and also where the pool wrote to its log since.
+#[test]
+fn a_disk_that_is_set_back_under_its_pool_is_told_by_the_next_look_at_it() {
+    for (seed, appended) in [(0, false), (1, true)] {
+        let (world, pool, space) = begin(seed, mirror(2, 2));
+        let (first, clock) = (space.clone(), world.sim.clock());
+        run(&world, async move { fill(&first, 1).await });
+        let index = disks_of(&space)[0];
+        let image = world.disk(index).image();
+        let second = space.clone();
+        run(&world, async move {
+            fill(&second, 2).await;
+            for _ in 0..3 {
+                clock.sleep(Duration::from_secs(11)).await;
+                second.write(0, data(2, 1), Durability::Durable).await.expect("room is there");
+                second.tidy().await.expect("housekeeping works");
+            }
+        });
+        world.disk(index).set_back(&image);
+        let (looked, candidate) = (pool.clone(), world.candidate(index));
+        run(&world, async move {
+            if appended {
+                let now = looked.env().clock.now();
+                looked.stamp(now).await.expect("a quorum is there");
+            }
+            looked.audit().await.expect("a quorum is there");
+            assert!(space.status().stale_slabs > 0, "it is not believed");
+            assert!(answers(&space).await.iter().all(|held| *held == Some(2)), "old data was read");
+            looked.disk_back(candidate).await.expect("a member");
+            for _ in 0..4 {
+                space.tidy().await.expect("housekeeping works");
+            }
+            assert_eq!(space.status().stale_slabs, 0);
+            assert_eq!(space.verify().await.expect("everything can be read").mismatched_blocks, 0, "appended: {appended}");
+        });
+        assert!(was_told(&world, "set back to an older state in use"), "appended: {appended}");
+        drop(pool);
+    }
+}
+
 /// Beyond what the layout bears nothing old is served, and the disk as it was last makes it whole again.
 #[test]
 fn an_older_image_of_the_only_copy_is_refused() {
