@@ -13,6 +13,7 @@ use crate::log::{LogPlace, Tip};
 use crate::place::SlabPlace;
 use crate::pool::Pool;
 use crate::promise::promised;
+use crate::quorum::Votes;
 
 impl Pool {
     /// Writes down that a slab may have missed any write at all. Answers whether it is so: not for one that is needed.
@@ -42,13 +43,18 @@ impl Pool {
     }
 
     /// Sees to it that every disk in service has a record in its log that is younger than `since`. So a disk that is set back to what it
-    /// was before then is told by its log.
+    /// was before then is told by its log; where disks like it decide with the witness alone, by that.
     pub async fn stamp(&self, since: Duration) -> Result<(), PoolError> {
         if *self.recorded.lock().expect("no panic while held") > since {
             return Ok(());
         }
         let counters = self.state().config.counters();
-        self.commit(vec![counters], Guard::None).await.map(drop)
+        self.commit(vec![counters], Guard::None).await?;
+        let has_witness = Votes::of(&self.state().config).has_witness();
+        if has_witness {
+            self.inform_witness().await;
+        }
+        Ok(())
     }
 
     /// Whether any row of a space was written to.

@@ -151,6 +151,24 @@ fn half_a_pool_without_its_witness_is_refused() {
 }
 
 #[test]
+fn half_a_pool_that_was_set_back_does_not_go_on_with_the_witness_alone() {
+    let lab = Lab::small(9, 2);
+    let pool = lab.created(&[0, 1]);
+    lab.mirror(&pool, "first");
+    let image = lab.disks[0].image();
+    lab.mirror(&pool, "second");
+    let stamped = pool.clone();
+    lab.run(async move { stamped.stamp(stamped.env().clock.now()).await }).expect("a quorum is there");
+    lab.kill(pool);
+    let last = lab.disks[0].image();
+    lab.disks[0].set_back(&image);
+    let error = lab.import(&[0]).map(drop).expect_err("the witness knows of later changes");
+    assert!(error.context.contains("without the disks present"), "{error}");
+    lab.disks[0].set_back(&last);
+    assert_eq!(lab.imported(&[0]).spaces().len(), 2, "half a pool as it was last");
+}
+
+#[test]
 fn the_witness_of_an_earlier_host_has_no_vote() {
     let lab = Lab::small(6, 2);
     let pool = lab.created(&[0, 1]);
