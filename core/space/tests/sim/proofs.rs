@@ -577,10 +577,13 @@ fn a_row_of_parity_that_is_away_keeps_no_other_from_becoming_durable() {
             stands(&gone).then_some((dead as u64, other as u64, gone))
         });
         let (dead, other, gone) = found.expect("ten disks are enough");
-        let numbers: Vec<usize> = gone.iter().map(|member| {
-            let path = pool.disk_record(pool.disk(*member).expect("a member").id).expect("a member").path;
-            path.trim_start_matches("/sim/").parse().expect("a number")
-        }).collect();
+        let numbers: Vec<usize> = gone
+            .iter()
+            .map(|member| {
+                let path = pool.disk_record(pool.disk(*member).expect("a member").id).expect("a member").path;
+                path.trim_start_matches("/sim/").parse().expect("a number")
+            })
+            .collect();
         let (second, out) = (space.clone(), pool.clone());
         let lost: Vec<_> = numbers.iter().map(|index| world.disk(*index).clone()).collect();
         let at = move |chunk: u64, nth: u64| chunk * chunk_bytes + nth * 7 % per_chunk * BLOCK_BYTES;
