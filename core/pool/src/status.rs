@@ -194,25 +194,31 @@ impl Pool {
             && !(check_room(&state, 0, &[(1, record.shape)]).is_ok() && fits_a_row(&mut state.config, &record))
     }
 
-    /// How its disks are now.
+    /// How its disks are now. One that is out of service is missing, also before that is committed and where too few disks are
+    /// left to commit it.
     pub fn disks(&self) -> Vec<DiskStatus> {
         let state = self.state();
         let status = |record: &DiskRecord| {
-            let counts = state.disks.get(&record.index).map_or_else(DiskCounts::default, |disk| (&disk.counters).into());
+            let disk = state.disks.get(&record.index);
+            let mut record = record.clone();
+            if record.state == DiskState::Online && disk.is_some_and(|disk| !disk.in_service()) {
+                record.state = DiskState::Missing;
+            }
+            let counts = disk.map_or_else(DiskCounts::default, |disk| (&disk.counters).into());
             let units = Area::of_disk("", record.disk_bytes).map_or(0, |area| area.units());
             let Judgement { health, mut details, conditions } =
-                judge(record, &counts, state.judgements.get(&record.index), &|| slabs_on(&state.config, record.index));
+                judge(&record, &counts, state.judgements.get(&record.index), &|| slabs_on(&state.config, record.index));
             if record.usage == Usage::Retired {
                 details.push(DiskDetail::Retired);
             }
             DiskStatus {
-                record: record.clone(),
                 health,
                 conditions,
                 data_bytes: u64::from(units) * UNIT_BYTES,
                 free_bytes: state.config.free.get(&record.index).map_or(0, |free| u64::from(free.free())) * UNIT_BYTES,
                 details,
                 counts,
+                record,
             }
         };
         state.config.disks.values().map(status).collect()

@@ -5,6 +5,7 @@ mod common;
 use std::collections::BTreeSet;
 
 use common::*;
+use holdfast_device::sim::Disappearance;
 use holdfast_device::{Durability, IoBuf};
 use holdfast_model::{Condition, DiskDetail, DiskState, Health, Usage};
 use holdfast_pool::{DiskChange, Judgement, PoolErrorKind};
@@ -76,4 +77,23 @@ fn requests_are_counted_and_some_are_timed() {
     assert_eq!((status.counts.writes, status.counts.timed), (32, 2));
     assert!(status.counts.latency().expect("some were timed").as_nanos() > 0);
     assert_eq!(status.record.state, DiskState::Online);
+}
+
+#[test]
+fn a_disk_that_is_out_is_never_shown_as_online_also_where_that_cannot_be_recorded() {
+    let lab = Lab::small(6, 3);
+    let pool = lab.created(&lab.all());
+    for disk in [1, 2] {
+        lab.disks[disk].disappear(Disappearance::PowerLoss);
+    }
+    for disk in [1, 2] {
+        let out = pool.clone();
+        let recorded = lab.run(async move { out.disk_out(disk, DiskState::Missing, "it is gone").await });
+        recorded.expect_err("one disk of three is no majority");
+    }
+    let shown: Vec<_> = pool.disks().into_iter().map(|disk| (disk.record.state, disk.health, disk.details)).collect();
+    assert_eq!(shown[0], (DiskState::Online, Health::Healthy, vec![]));
+    for disk in &shown[1..] {
+        assert_eq!(*disk, (DiskState::Missing, Health::Unhealthy, vec![DiskDetail::LostCommunication]));
+    }
 }

@@ -263,7 +263,7 @@ impl Engine {
 
     fn causes_of(&self, open: &Arc<OpenPool>, view: &Pool, resyncing: &mut BTreeSet<Uuid>) -> Vec<Cause> {
         let mut causes = Vec::new();
-        let mut site = Site { open, view, disks: open.disk_statuses(), exposed: BTreeMap::new(), resyncing: false };
+        let mut site = Site { open, view, disks: open.pool.disks(), exposed: BTreeMap::new(), resyncing: false };
         for disk in site.disks.iter_mut().filter(|disk| disk.record.state != DiskState::Online) {
             if let Some(job) = self.jobs.replacing(disk.record.id) {
                 let told = crate::protection::replaced(disk, &job, Vec::new()).into_iter();

@@ -56,7 +56,7 @@ impl Engine {
         let (real, word) = (real_path(path), disk.as_str());
         let pools: Vec<Arc<OpenPool>> = self.live().pools.values().cloned().collect();
         let members: Vec<_> =
-            pools.iter().flat_map(|open| open.disk_statuses().into_iter().map(move |disk| (open, disk.record))).collect();
+            pools.iter().flat_map(|open| open.pool.disks().into_iter().map(move |disk| (open, disk.record))).collect();
         let named =
             members.iter().find(|(_, record)| record.id.to_string() == word || (!word.is_empty() && record.serial == word));
         let there = || {

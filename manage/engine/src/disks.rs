@@ -124,7 +124,7 @@ impl Engine {
         let live = self.live();
         let disks = live.pools.values().flat_map(|open| {
             let name = open.name();
-            let online = open.disk_statuses().into_iter().filter(|disk| disk.record.state == DiskState::Online);
+            let online = open.pool.disks().into_iter().filter(|disk| disk.record.state == DiskState::Online);
             online.map(move |disk| (real_path(&disk.record.path), name.clone()))
         });
         disks.collect()
@@ -135,10 +135,8 @@ impl Engine {
         let DiskRef::Word(word) = disk else { return Ok(disk.as_str().into()) };
         let mut found: BTreeSet<String> = BTreeSet::new();
         for open in self.live().pools.values() {
-            let named = open
-                .disk_statuses()
-                .into_iter()
-                .filter(|disk| disk.record.serial == *word || disk.record.id.to_string() == *word);
+            let named =
+                open.pool.disks().into_iter().filter(|disk| disk.record.serial == *word || disk.record.id.to_string() == *word);
             found.extend(named.map(|disk| disk.record.path));
         }
         if found.is_empty() {

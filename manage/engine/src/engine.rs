@@ -103,22 +103,6 @@ impl OpenPool {
         self.services.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How its disks are. A disk that is out of service is never shown as online, also where too few disks are left to
-    /// write that down.
-    pub(crate) fn disk_statuses(&self) -> Vec<DiskStatus> {
-        let mut statuses = self.pool.disks();
-        for status in &mut statuses {
-            let record = &mut status.record;
-            if record.state == DiskState::Online && self.pool.disk(record.index).is_some_and(|disk| !disk.in_service()) {
-                record.state = DiskState::Missing;
-                let cause = format!("disk {} at {} is out of service, which could not be recorded", record.label(), record.path);
-                status.health = Health::Unhealthy;
-                status.conditions.push(Condition::new(cause, "attach it again"));
-            }
-        }
-        statuses
-    }
-
     /// The space of this name, and its number in the pool.
     pub(crate) fn space(&self, name: &str) -> Option<(u32, Arc<Space>)> {
         self.spaces().iter().find(|(_, space)| space.record().name.as_str() == name).map(|(id, space)| (*id, space.clone()))

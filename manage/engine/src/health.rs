@@ -150,7 +150,7 @@ impl Engine {
         let mut there = BTreeSet::new();
         let mut leaving = Vec::new();
         for open in pools {
-            let disks = open.disk_statuses();
+            let disks = open.pool.disks();
             there.extend(disks.iter().map(|disk| disk.record.id));
             let online: Vec<DiskStatus> = disks.into_iter().filter(|disk| disk.record.state == DiskState::Online).collect();
             let latency = |(at, disk): (usize, &DiskStatus)| {
@@ -209,7 +209,7 @@ impl Engine {
         // What is on those that are being emptied already needs room as well.
         let is_leaving =
             |other: &DiskRecord| other.id == disk.record.id || other.usage == Usage::Retired || others.contains(&other.id);
-        let members = || open.disk_statuses().into_iter().map(|other| other.record);
+        let members = || open.pool.disks().into_iter().map(|other| other.record);
         let together = || members().filter(is_leaving).map(|other| other.index).collect();
         let fits = || open.pool.has_room_without(&together());
         match open.pool.loss_policy().retire {

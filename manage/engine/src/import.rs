@@ -293,7 +293,7 @@ impl Engine {
         if open.pool.is_to_reopen() {
             return Ok(Return::Reopen);
         }
-        let statuses = open.disk_statuses();
+        let statuses = open.pool.disks();
         let online = |id: Uuid| statuses.iter().any(|disk| disk.record.id == id && disk.record.state == DiskState::Online);
         let known = |id: Uuid| statuses.iter().any(|disk| disk.record.id == id);
         let members = search.pools.iter().filter(|found| found.id == open.pool.id()).flat_map(|found| &found.members);

@@ -138,7 +138,7 @@ impl Engine {
         let open: Vec<_> = self.live().pools.values().cloned().collect();
         for open in open {
             let pool = open.name();
-            let statuses = open.disk_statuses();
+            let statuses = open.pool.disks();
             for disk in open.pool.pool_disks() {
                 let Some(status) = statuses.iter().find(|status| status.record.id == disk.id) else { continue };
                 let (id, path, counters) = (disk.id.to_string(), status.record.path.as_str(), &disk.counters);

@@ -81,7 +81,7 @@ impl Engine {
         let paths = self.resolve_all(&object, &request.disks).await?;
         let existing = self.live().pools.get(name.as_str()).cloned();
         if let Some(open) = existing {
-            let has: BTreeSet<PathBuf> = open.disk_statuses().iter().map(|disk| real_path(&disk.record.path)).collect();
+            let has: BTreeSet<PathBuf> = open.pool.disks().iter().map(|disk| real_path(&disk.record.path)).collect();
             let wanted: BTreeSet<PathBuf> = paths.iter().map(|path| real_path(path)).collect();
             if has != wanted {
                 return Err(other_disks(&object, &has, &wanted).at("name"));
@@ -105,7 +105,7 @@ impl Engine {
         let open = Arc::new(OpenPool::new(pool, disks));
         self.live_mut().pools.insert(name.to_string(), open.clone());
         self.remember()?;
-        self.note(&object, &format!("created with {}", counted(open.disk_statuses().len() as u64, "disk", "disks")));
+        self.note(&object, &format!("created with {}", counted(open.pool.disks().len() as u64, "disk", "disks")));
         Ok(PoolChanged { changed: true, pool: self.pool_view(&open) })
     }
 
@@ -255,7 +255,7 @@ impl Engine {
         self.refuse_served(&open)?;
         self.cancel_jobs_of(open.pool.id(), None).await?;
         self.close_spaces(&open).await?;
-        let missing = open.disk_statuses().into_iter().filter(|disk| disk.record.state != DiskState::Online);
+        let missing = open.pool.disks().into_iter().filter(|disk| disk.record.state != DiskState::Online);
         let missing: Vec<String> = missing.map(|disk| disk.record.path).collect();
         let inner = open.pool.clone();
         let destroyed = self.on_reactor(move || async move { inner.destroy().await }).await?;

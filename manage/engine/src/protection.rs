@@ -36,7 +36,7 @@ fn losses(number: u8) -> String {
 /// Disks in service that rows may lie on once disks are lost: those for data, and hot spares.
 fn disks_to_rebuild_on(open: &OpenPool) -> usize {
     let takes = |usage: Usage| usage.takes_slabs() || usage == Usage::HotSpare;
-    let statuses = open.disk_statuses();
+    let statuses = open.pool.disks();
     statuses.iter().filter(|disk| disk.record.state == DiskState::Online && takes(disk.record.usage)).count()
 }
 
@@ -237,7 +237,7 @@ impl Engine {
         view.scrub = self.scrub_of(record.uuid);
         let (held, object) = (&status.protection, format!("space {}", view.name));
         let jobs = self.jobs.on_space(&SpaceRef::of(open, &record));
-        let away = open.disk_statuses().into_iter().filter(|disk| disk.record.state != DiskState::Online);
+        let away = open.pool.disks().into_iter().filter(|disk| disk.record.state != DiskState::Online);
         let repair = jobs.iter().find(|job| job.kind == JobKind::Repair).cloned();
         let rebuild = repair.or_else(|| away.map(|disk| disk.record.id).find_map(|disk| self.jobs.replacing(disk)));
         let in_step = open.in_step_percent(record.uuid, held.behind_slabs);

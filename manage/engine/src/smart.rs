@@ -64,7 +64,7 @@ pub(crate) async fn ask(engine: Weak<Engine>, mut stop: watch::Receiver<bool>) {
 impl Engine {
     fn disks_to_ask(&self) -> Vec<(Uuid, String)> {
         let pools: Vec<_> = self.live().pools.values().cloned().collect();
-        let disks = pools.iter().flat_map(|open| open.disk_statuses()).map(|disk| disk.record);
+        let disks = pools.iter().flat_map(|open| open.pool.disks()).map(|disk| disk.record);
         disks.filter(|record| record.state == DiskState::Online).map(|record| (record.id, record.path)).collect()
     }
 

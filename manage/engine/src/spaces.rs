@@ -230,7 +230,7 @@ impl Engine {
 /// Disks in service that may hold data.
 pub(crate) fn data_disks(open: &OpenPool) -> usize {
     let takes_slabs = |disk: &DiskStatus| disk.record.state == DiskState::Online && disk.record.usage.takes_slabs();
-    open.disk_statuses().iter().filter(|disk| takes_slabs(disk)).count()
+    open.pool.disks().iter().filter(|disk| takes_slabs(disk)).count()
 }
 
 /// A size in whole blocks: part of a block counts as one.

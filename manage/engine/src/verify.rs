@@ -20,8 +20,7 @@ impl Engine {
         let (open, _, space) = self.space_at(&path)?;
         let verified = self.on_reactor(move || async move { space.verify().await }).await?;
         let verified = verified.map_err(|error| from_io(&object, error))?;
-        let paths: HashMap<Uuid, String> =
-            open.disk_statuses().into_iter().map(|disk| (disk.record.id, disk.record.path)).collect();
+        let paths: HashMap<Uuid, String> = open.pool.disks().into_iter().map(|disk| (disk.record.id, disk.record.path)).collect();
         if verified.mismatched_blocks > 0 {
             let blocks = counted(verified.mismatched_blocks, "block does not match", "blocks do not match");
             let cause = format!("{blocks} their copies or parity");

@@ -38,7 +38,7 @@ impl Engine {
         let full = crate::alerts::condition(&open.name(), &alerts, &used);
         let health = if full.is_some() { status.health.max(Health::Warning) } else { status.health };
         let mut told = conditions(status.conditions);
-        for disk in open.disk_statuses() {
+        for disk in open.pool.disks() {
             if let Some(job) = self.jobs.replacing(disk.record.id) {
                 let own = conditions(disk.conditions.clone());
                 told.retain(|condition| !own.contains(condition));
@@ -51,7 +51,7 @@ impl Engine {
             serial: disk.record.serial,
             state: disk.record.state,
         };
-        let mut disks: Vec<PoolMember> = open.disk_statuses().into_iter().map(member).collect();
+        let mut disks: Vec<PoolMember> = open.pool.disks().into_iter().map(member).collect();
         disks.sort_by(|a, b| natural_order(&a.path, &b.path));
         let mut spaces: Vec<String> = open.pool.spaces().into_iter().map(|record| record.name.to_string()).collect();
         spaces.sort_by(|a, b| natural_order(a, b));
@@ -103,7 +103,7 @@ impl Engine {
             }
             disk
         };
-        open.disk_statuses().iter().map(view).collect()
+        open.pool.disks().iter().map(view).collect()
     }
 }
 
@@ -253,8 +253,7 @@ pub(crate) fn free_disk(found: Found) -> Disk {
 
 /// Where the slabs of a space's journal lie.
 pub(crate) fn journal_map(open: &OpenPool, space: u32) -> Vec<SpaceRow> {
-    let paths: BTreeMap<u16, String> =
-        open.disk_statuses().into_iter().map(|disk| (disk.record.index, disk.record.path)).collect();
+    let paths: BTreeMap<u16, String> = open.pool.disks().into_iter().map(|disk| (disk.record.index, disk.record.path)).collect();
     let mut offset_bytes = 0;
     let rows = open.pool.journal_rows(space).into_iter().map(|(chunk, row)| {
         let copies = usize::from(row.shape.layout.copies());

@@ -74,7 +74,7 @@ impl Engine {
             if let Err(error) = self.look_at_room(open) {
                 tracing::warn!("pool {}: its alert state could not be saved: {error}", open.name());
             }
-            let missing = open.disk_statuses().into_iter().filter(|disk| disk.record.state == DiskState::Missing);
+            let missing = open.pool.disks().into_iter().filter(|disk| disk.record.state == DiskState::Missing);
             wanted.extend(missing.map(|disk| disk.record.path));
         }
         if !wanted.is_empty() {
@@ -115,7 +115,7 @@ impl Engine {
             devices.into_iter().filter(|(_, device)| !device.still_there()).map(|(id, _)| id).collect::<BTreeSet<Uuid>>()
         });
         let gone = gone.await?;
-        let online = open.disk_statuses().into_iter().filter(|disk| disk.record.state == DiskState::Online);
+        let online = open.pool.disks().into_iter().filter(|disk| disk.record.state == DiskState::Online);
         for disk in online.filter(|disk| gone.contains(&disk.record.id)) {
             let (pool, index) = (open.pool.clone(), disk.record.index);
             let cause = format!("the disk is no longer at {}", disk.record.path);

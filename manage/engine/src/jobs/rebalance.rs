@@ -44,7 +44,7 @@ impl Engine {
 
 /// How full disks of a pool are and would be, as the API shows it.
 pub(super) fn disk_balances(open: &OpenPool, disks: &[DiskUse]) -> Vec<DiskBalance> {
-    let statuses = open.disk_statuses();
+    let statuses = open.pool.disks();
     let balance = |used: &DiskUse| {
         let record = &statuses.iter().find(|status| status.record.id == used.disk)?.record;
         Some(DiskBalance {

@@ -47,7 +47,7 @@ pub(super) async fn run(site: &Site, control: &Control) -> Result<Outcome, Ended
     }
     let counts = begun.after(u32::MAX, &found);
     let paths: HashMap<Uuid, String> =
-        site.open.disk_statuses().into_iter().map(|disk| (disk.record.id, disk.record.path)).collect();
+        site.open.pool.disks().into_iter().map(|disk| (disk.record.id, disk.record.path)).collect();
     let (severity, next_action) = match counts.unrepaired_blocks {
         0 => (Severity::Warning, "watch the disk; replace it if this continues"),
         _ => (Severity::Error, "where it was not repaired, compare the data with a backup"),

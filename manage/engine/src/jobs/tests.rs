@@ -309,7 +309,7 @@ async fn a_scrub_goes_on_where_it_was_when_the_daemon_is_killed() {
     engine.set_job(id, SetJob { cap_bytes_per_second: Some(0), ..SetJob::default() }).unwrap();
     let done = until_in(&engine, id, JobState::Done).await;
     assert_eq!(done.result.as_deref(), Some("32 MiB compared, all agree"), "each part once");
-    let read: u64 = engine.pool_named("tank").unwrap().disk_statuses().iter().map(|disk| disk.counts.read_bytes).sum();
+    let read: u64 = engine.pool_named("tank").unwrap().pool.disks().iter().map(|disk| disk.counts.read_bytes).sum();
     assert!(read < 32 * MIB - 4 * MIB, "{} MiB were read anew", read / MIB);
     let again = scrub(&engine, "tank/a", StartJob::default()).await.id;
     let done = until_in(&engine, again, JobState::Done).await;

@@ -68,7 +68,7 @@ impl Live {
 fn pool(open: &OpenPool, disks: &mut impl Hasher, pools: &mut impl Hasher, spaces: &mut impl Hasher, exports: &mut impl Hasher) {
     let (name, position) = (open.name(), open.pool.status().position);
     let sequence = (position.generation, position.sequence);
-    for disk in open.disk_statuses() {
+    for disk in open.pool.disks() {
         let record = &disk.record;
         (&name, record.id, &record.path, disk.free_bytes).hash(disks);
         format!("{:?}{:?}{:?}{:?}{:?}", record.state, record.usage, disk.health, disk.details, disk.conditions).hash(disks);
