@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use common::*;
 use holdfast_device::sim::{Disappearance, SimRandom};
 use holdfast_model::{DiskState, Layout, Provisioning, Uuid};
-use holdfast_pool::{Area, FreedRow, JOURNAL_CHUNK, Pool, PoolError, PoolErrorKind, RowRecord, SpaceRecord};
+use holdfast_pool::{Area, DiskRecord, FreedRow, JOURNAL_CHUNK, Pool, PoolError, PoolErrorKind, RowRecord, SpaceRecord};
 
 /// What a space must be like.
 #[derive(Clone, Debug)]
@@ -389,10 +389,10 @@ impl Life {
 
     /// Whether the pool would have a quorum with one voting disk less.
     fn can_spare_a_voter(&self, pool: &Pool) -> bool {
-        let voting = pool.disks().iter().filter(|disk| disk.record.voting && disk.record.state == DiskState::Online).count();
-        let unnoticed = self.bad.borrow().iter().any(|disk| {
-            pool.disks().iter().any(|member| member.record.serial == serial(*disk) && member.record.state == DiskState::Online)
-        });
+        let online: Vec<DiskRecord> =
+            committed_disks(pool).into_iter().filter(|record| record.state == DiskState::Online).collect();
+        let voting = online.iter().filter(|record| record.voting).count();
+        let unnoticed = self.bad.borrow().iter().any(|disk| online.iter().any(|record| record.serial == serial(*disk)));
         !unnoticed && voting >= if self.witness { 2 } else { 3 }
     }
 
@@ -513,7 +513,7 @@ impl Life {
                 self.closed.set(true);
             }
         }
-        let all_in_step = pool.disks().iter().all(|disk| disk.record.state == DiskState::Online);
+        let all_in_step = committed_disks(&pool).iter().all(|record| record.state == DiskState::Online);
         drop(pool);
         if sim.is_powered() && end >= 4 && self.random.chance(1, 2) {
             sim.kill();
@@ -629,6 +629,11 @@ impl Life {
             }
         }
     }
+}
+
+/// The disks as they are committed: one that went out since is online among them.
+fn committed_disks(pool: &Pool) -> Vec<DiskRecord> {
+    pool.disks().iter().filter_map(|disk| pool.disk_record(disk.record.id)).collect()
 }
 
 fn live(seed: u64) {
