@@ -17,7 +17,7 @@
 
 mod access;
 mod blocking;
-mod gate;
+mod disk_queue;
 mod guarded;
 mod helper;
 mod mapped;
@@ -37,12 +37,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 pub use access::AccessMode;
 use access::Opened;
-use gate::Gate;
+use disk_queue::DiskQueue;
 use mapped::Mapped;
 pub use probe::{Probe, create, list_block_devices, probe};
 pub use sysfs::EnclosureSlot;
 
-use crate::reactor::{Action, Owner, Ticket, with_core};
+use crate::reactor::{Action, Owner, OperationHandle, with_core};
 use crate::{Device, Durability, Geometry, Io, IoBuf, IoError, IoErrorKind, IoSlice};
 
 /// Offsets and lengths are multiples of this.
@@ -114,7 +114,7 @@ struct Inner {
     physical_sector_bytes: u32,
     rotational: bool,
     discard: AtomicBool,
-    gate: Gate,
+    queue: DiskQueue,
     /// Where the medium is memory.
     mapped: Option<Mapped>,
     counters: Counters,
@@ -148,7 +148,7 @@ impl FileDevice {
             physical_sector_bytes: traits.physical_sector_bytes,
             rotational: traits.rotational.unwrap_or(false),
             discard: AtomicBool::new(traits.discard),
-            gate: Gate::new(options.queue_depth),
+            queue: DiskQueue::new(options.queue_depth),
             counters: Counters::default(),
         };
         Ok(Arc::new(Self { inner: Arc::new(inner) }))
@@ -272,9 +272,9 @@ impl Inner {
         if self.mode != AccessMode::Memory {
             let started = with_core(|core| {
                 let action = action.take().expect("done once");
-                let enter = self.gate.enter();
+                let enter = self.queue.enter();
                 let ticket = core.start_operation(self.clone(), offset, action, !enter);
-                if !enter && self.gate.wait(core.shared(), ticket.key()) {
+                if !enter && self.queue.wait(core.shared(), ticket.key()) {
                     core.submit_operation(ticket.key());
                 }
                 ticket
@@ -295,7 +295,7 @@ impl Inner {
 
 enum Performed {
     Done(Action, Result<(), i32>),
-    Started(Ticket),
+    Started(OperationHandle),
 }
 
 impl Owner for Inner {
@@ -308,7 +308,7 @@ impl Owner for Inner {
     }
 
     fn finished(&self) {
-        self.gate.leave();
+        self.queue.leave();
     }
 }
 

@@ -13,21 +13,21 @@ pub enum Io<T> {
     /// Answered already; `None` once taken.
     Ready(Option<Result<T, IoError>>),
     /// Will be answered.
-    Pending(Answer<T>),
+    Pending(BoxedIo<T>),
     /// Will be answered, and somebody is told of its end.
-    Watched(Answer<T>, Watch),
+    Watched(BoxedIo<T>, Watch),
     /// Waits for its turn, and then begins. One that is dropped before has not begun and never will.
-    Queued(Turn<T>),
+    Queued(BoxedStart<T>),
 }
 
 /// The answer that will come.
-pub type Answer<T> = Pin<Box<dyn Future<Output = Result<T, IoError>>>>;
+pub type BoxedIo<T> = Pin<Box<dyn Future<Output = Result<T, IoError>>>>;
 /// The turn that will come.
-pub type Turn<T> = Pin<Box<dyn Future<Output = Io<T>>>>;
+pub type BoxedStart<T> = Pin<Box<dyn Future<Output = Io<T>>>>;
 
 /// What tells one request under way from another, to the one who watches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ticket {
+pub struct RequestTag {
     /// When it was asked for, by the watcher's clock.
     pub asked: Duration,
     /// What the watcher wants to know it by.
@@ -37,25 +37,25 @@ pub struct Ticket {
 /// Is told of the end of requests.
 pub trait Watcher: Send + Sync {
     /// A request was answered, or whoever waited for its answer gave it up.
-    fn ended(&self, ticket: Ticket);
+    fn ended(&self, tag: RequestTag);
 }
 
 /// Tells a watcher when it is dropped.
 pub struct Watch {
     watcher: Arc<dyn Watcher>,
-    ticket: Ticket,
+    tag: RequestTag,
 }
 
 impl Watch {
-    /// Tells `watcher` of the end of the request that it knows by `ticket`.
-    pub fn new(watcher: Arc<dyn Watcher>, ticket: Ticket) -> Self {
-        Self { watcher, ticket }
+    /// Tells `watcher` of the end of the request that it knows by `tag`.
+    pub fn new(watcher: Arc<dyn Watcher>, tag: RequestTag) -> Self {
+        Self { watcher, tag }
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.watcher.ended(self.ticket);
+        self.watcher.ended(self.tag);
     }
 }
 

@@ -28,6 +28,6 @@ pub use buffer::{IoBuf, IoSlice};
 pub use device::{Device, Durability, Geometry};
 pub use error::{IoError, IoErrorKind};
 pub use exclusion::{Exclusion, Held, Lane};
-pub use io::{Io, Ticket, Watch, Watcher};
+pub use io::{Io, RequestTag, Watch, Watcher};
 pub use target::{Extent, ExtentKind, Target, TargetInfo};
 pub use time::Clock;

@@ -179,7 +179,7 @@ impl Shape {
     }
 
     /// Whether it keeps checksums.
-    pub fn has_sums(&self) -> bool {
+    pub fn has_checksums(&self) -> bool {
         self.integrity == Integrity::Crc32c
     }
 

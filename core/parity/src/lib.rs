@@ -36,7 +36,7 @@ pub use encode::Agreement;
 pub use kernel::Kernel;
 pub use locate::Fault;
 pub use recover::{Column, Piece, Stripe};
-pub use update::Change;
+pub use update::ColumnUpdate;
 
 /// Data columns of a stripe, at most.
 pub const MAX_COLUMNS: usize = 32;

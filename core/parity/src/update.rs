@@ -10,7 +10,7 @@ use crate::{Kernel, MAX_COLUMNS};
 /// `None` stands for zeros, so a column that was never written has no `old`, and a caller that has the difference at hand
 /// gives it as `new` alone.
 #[derive(Clone, Copy, Debug)]
-pub struct Change<'a> {
+pub struct ColumnUpdate<'a> {
     /// Which data column.
     pub column: usize,
     /// What it held.
@@ -40,7 +40,7 @@ impl Kernel {
     /// # Panics
     /// If a column is [`MAX_COLUMNS`] or beyond, or if slices differ in length.
     #[track_caller]
-    pub fn update_p(self, changes: &[Change], p: &mut [u8]) {
+    pub fn update_p(self, changes: &[ColumnUpdate], p: &mut [u8]) {
         for some in changes.chunks(CHANGES_PER_PASS) {
             let mut pass = Pass::new(p.len());
             add_changes(&mut pass, some);
@@ -54,7 +54,7 @@ impl Kernel {
     /// # Panics
     /// As [`Kernel::update_p`].
     #[track_caller]
-    pub fn update_pq(self, changes: &[Change], p: &mut [u8], q: &mut [u8]) {
+    pub fn update_pq(self, changes: &[ColumnUpdate], p: &mut [u8], q: &mut [u8]) {
         for some in changes.chunks(CHANGES_PER_PASS) {
             let mut pass = Pass::new(p.len());
             add_changes(&mut pass, some);
@@ -67,7 +67,7 @@ impl Kernel {
 
 /// Old and new of each change as sources, from the highest column down.
 #[track_caller]
-fn add_changes<'a>(pass: &mut Pass<'a, '_>, changes: &[Change<'a>]) {
+fn add_changes<'a>(pass: &mut Pass<'a, '_>, changes: &[ColumnUpdate<'a>]) {
     let mut order: [usize; CHANGES_PER_PASS] = std::array::from_fn(|place| place);
     let order = &mut order[..changes.len()];
     order.sort_unstable_by_key(|place| std::cmp::Reverse(changes[*place].column));

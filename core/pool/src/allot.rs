@@ -10,7 +10,7 @@ use holdfast_model::{ByteSize, DiskState, Shape};
 use crate::area::{Area, UNIT_BYTES};
 use crate::config::{Config, DiskRecord, RowRecord, SlabPlace, SpaceRecord};
 use crate::enclosures::{self, Fitting};
-use crate::slab::{USUAL_MAPS, USUAL_SLAB_BYTES, bands, bands_of_chunk, can_hold, head_bytes, maps, spare_bands, sums_bytes};
+use crate::slab::{USUAL_MAPS, USUAL_SLAB_BYTES, bands, bands_of_chunk, can_hold, head_bytes, maps, spare_bands, checksum_cache_bytes};
 use crate::{PoolError, PoolErrorKind};
 
 /// The most data of a chunk of a new space, where the pool's map has room for its share of such rows.
@@ -68,8 +68,8 @@ pub fn slab_bytes(shape: &Shape, chunk_bytes: u64) -> u64 {
 pub fn slab_units(shape: &Shape, chunk_bytes: u64) -> u32 {
     let data = slab_bytes(shape, chunk_bytes);
     let mut after_head = data;
-    while after_head - sums_bytes(shape, after_head) < data {
-        after_head = data + sums_bytes(shape, after_head);
+    while after_head - checksum_cache_bytes(shape, after_head) < data {
+        after_head = data + checksum_cache_bytes(shape, after_head);
     }
     ((head_bytes(shape, data) + after_head) / UNIT_BYTES) as u32
 }

@@ -45,7 +45,7 @@ pub fn write_shape(writer: &mut Writer, shape: &Shape) {
         Layout::Mirror { copies } => (1, copies),
         Layout::Parity { parity } => (2, parity),
     };
-    let sums = if shape.has_sums() { WITH_SUMS } else { 0 };
+    let sums = if shape.has_checksums() { WITH_SUMS } else { 0 };
     writer.u8(kind).u8(redundancy).u16(shape.columns).u8(shape.interleave.bytes().trailing_zeros() as u8 | sums);
 }
 

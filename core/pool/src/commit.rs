@@ -59,7 +59,7 @@ impl std::fmt::Debug for OutageMark {
     }
 }
 
-type Answer = Result<bool, PoolError>;
+type CommitResult = Result<bool, PoolError>;
 
 /// Changes are gathered into one record up to this.
 const MOST_RECORD_BYTES: usize = 64 << 10;
@@ -68,7 +68,7 @@ const MOST_RECORD_BYTES: usize = 64 << 10;
 pub(crate) struct Batch {
     changes: Vec<Change>,
     guard: Guard,
-    reply: Option<oneshot::Sender<Answer>>,
+    reply: Option<oneshot::Sender<CommitResult>>,
 }
 
 /// What became of a record on a disk.
@@ -114,13 +114,13 @@ impl Committer {
 impl Pool {
     /// Writes `changes` as one. Answers whether they were made; false where the guard no longer held, or where the
     /// configuration does not take them: their space, row or disk is gone, or their row is there already.
-    pub(crate) async fn commit(&self, changes: Vec<Change>, guard: Guard) -> Answer {
+    pub(crate) async fn commit(&self, changes: Vec<Change>, guard: Guard) -> CommitResult {
         let answer = self.queue(changes, guard);
         self.answered(answer).await
     }
 
     /// Sees to it that queued changes are written, and gives their answer.
-    pub(crate) async fn answered(&self, mut answer: oneshot::Receiver<Answer>) -> Answer {
+    pub(crate) async fn answered(&self, mut answer: oneshot::Receiver<CommitResult>) -> CommitResult {
         let mut committer = self.committer.lock().await;
         if let Ok(answer) = answer.try_recv() {
             return answer;
@@ -141,7 +141,7 @@ impl Pool {
     }
 
     /// Puts changes into the queue.
-    pub(crate) fn queue(&self, changes: Vec<Change>, guard: Guard) -> oneshot::Receiver<Answer> {
+    pub(crate) fn queue(&self, changes: Vec<Change>, guard: Guard) -> oneshot::Receiver<CommitResult> {
         let (reply, answer) = oneshot::channel();
         self.pending().push_back(Batch { changes, guard, reply: Some(reply) });
         answer
@@ -537,7 +537,7 @@ impl Touched {
 }
 
 impl Batch {
-    fn answer(self, answer: Answer) {
+    fn answer(self, answer: CommitResult) {
         if let Some(reply) = self.reply {
             let _ = reply.send(answer);
         }

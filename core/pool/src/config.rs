@@ -16,7 +16,7 @@ use crate::features::Features;
 use crate::frame::Position;
 use crate::journal::{JOURNAL_CHUNK, is_journal_row};
 pub use crate::place::{MAX_DISKS, SlabPlace};
-use crate::slab::{HEAD_BYTES as LEAST_SLAB_HEAD_BYTES, can_hold, head_bytes, sums_bytes};
+use crate::slab::{HEAD_BYTES as LEAST_SLAB_HEAD_BYTES, can_hold, head_bytes, checksum_cache_bytes};
 
 /// A disk of the pool, as the pool remembers it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -640,6 +640,6 @@ impl RowRecord {
 
     fn data_after(&self, head_bytes: u64) -> u64 {
         let after_head = (u64::from(self.slab_units) * UNIT_BYTES).saturating_sub(head_bytes);
-        after_head - sums_bytes(&self.shape, after_head)
+        after_head - checksum_cache_bytes(&self.shape, after_head)
     }
 }

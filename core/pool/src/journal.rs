@@ -218,7 +218,7 @@ pub(crate) fn allot_journal(
 pub(crate) fn is_journal_row(row: &RowRecord) -> bool {
     let data = row.slab_data_bytes();
     matches!(row.shape.layout, Layout::Mirror { .. })
-        && !row.shape.has_sums()
+        && !row.shape.has_checksums()
         && (1..=USUAL_SLAB_BYTES).contains(&data)
         && data.is_multiple_of(row.shape.interleave.bytes())
 }

@@ -207,7 +207,7 @@ impl Pool {
         if is_large(&shape, shaped.chunk_bytes) {
             self.check_feature(&format!("space {path} cannot keep its chunks of {chunk} as {shape}"), Feature::LargeSlabs)?;
         }
-        if shape.has_sums() {
+        if shape.has_checksums() {
             self.check_feature(&format!("space {path} cannot keep checksums"), Feature::Checksums)?;
         }
         let has_journal = {

@@ -41,8 +41,8 @@ pub const SUMS_COVER_BYTES: u64 = 256 << 10;
 pub const SUMS_SECTOR_BYTES: u64 = 512;
 
 /// Of a slab's bytes after its head, those at its end that hold its checksums.
-pub fn sums_bytes(shape: &Shape, after_head: u64) -> u64 {
-    match shape.has_sums() {
+pub fn checksum_cache_bytes(shape: &Shape, after_head: u64) -> u64 {
+    match shape.has_checksums() {
         true => (after_head.div_ceil(SUMS_COVER_BYTES) * SUMS_SECTOR_BYTES).next_multiple_of(UNIT_BYTES),
         false => 0,
     }

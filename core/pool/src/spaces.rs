@@ -35,7 +35,7 @@ impl Pool {
         if spec.enclosure_aware {
             self.check_feature(&format!("space {path} cannot be spread over enclosures"), Feature::Enclosures)?;
         }
-        if spec.shape.has_sums() {
+        if spec.shape.has_checksums() {
             self.check_feature(&format!("space {path} cannot keep checksums"), Feature::Checksums)?;
         }
         let record = {

@@ -52,7 +52,7 @@ pub struct ColumnState {
     pub marked: BlockSet,
     /// Regions that somebody waits to have marked.
     pub wanted: BlockSet,
-    /// Regions written since the last look of the housekeeping.
+    /// Regions written since the last look of maintenance.
     pub recent: BlockSet,
     /// Regions whose copies may differ since a crash, or since a write that failed or was given up.
     pub unsynced: BlockSet,

@@ -98,7 +98,7 @@ impl Inner {
     /// Something that was answered could not be made durable.
     pub async fn close(&self) -> Result<bool, IoError> {
         let flushed = self.flush().await;
-        let placed = self.tidy_bands().await;
+        let placed = self.maintain_bands().await;
         let mut settled = self.write_all_sums().await.is_ok() && !self.unsettled.load(Ordering::Acquire);
         settled &= self.swept.load(Ordering::Acquire) == u64::MAX;
         settled &= self.pool.stamp(self.pool.env().clock.now()).await.is_ok();
@@ -140,7 +140,7 @@ impl Row {
                 .runs(0, state.marked.limit())
                 .flat_map(|(start, end)| start..end)
                 .filter(|region| !state.is_running(*region) && !state.unsynced.contains(*region) && may(&state, *region))
-                .filter(|region| self.sums.as_ref().is_none_or(|sums| !sums.is_region_behind(column, *region)))
+                .filter(|region| self.checksums.as_ref().is_none_or(|checksums| !checksums.is_region_behind(column, *region)))
                 .collect();
             clear.iter().for_each(|region| state.marked.remove(*region, *region + 1));
             clear

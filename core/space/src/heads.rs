@@ -192,7 +192,7 @@ impl Row {
     pub async fn distrust_odd(&self, odd: Vec<OddHead>) -> Result<Vec<OddHead>, IoError> {
         let mut staying = Vec::with_capacity(odd.len());
         for head in odd {
-            let is_copied = self.sums.is_none() && self.pool.mark_outdated(self.space, self.chunk, head.index).await?;
+            let is_copied = self.checksums.is_none() && self.pool.mark_outdated(self.space, self.chunk, head.index).await?;
             if is_copied {
                 self.refresh();
             } else {
@@ -227,7 +227,7 @@ impl Row {
                     format!("the header of a slab of space {path} was overwritten; the slab is copied again from the others");
                 self.pool.emit(Severity::Error, object, cause, "find out what writes to the disk besides this pool");
                 self.refresh();
-            } else if self.sums.is_none() && !mapped.contains(&index) {
+            } else if self.checksums.is_none() && !mapped.contains(&index) {
                 let cause = format!("the head of a slab of space {path} was overwritten, and no other has what it held");
                 self.pool.emit(Severity::Error, object, cause, "restore that data from a backup");
                 slab.distrust();

@@ -13,7 +13,7 @@
 //!  block_map.rs  the same on disk
 //!  read.rs  write.rs  discard.rs  flush.rs                    one file per kind of request
 //!  parity.rs     rows that keep parity instead of copies
-//!  resync.rs     copies brought back in step                  tidy.rs      housekeeping
+//!  resync.rs     copies brought back in step                  maintenance.rs      what a space does by itself
 //!  protection.rs how many losses its rows bear now
 //!  relocate.rs   a chunk moved to another row                 reshape.rs   another shape, other disks
 //!  rebuild.rs    lost slabs made anew on other disks          slab_move.rs a slab that gets another disk
@@ -35,7 +35,7 @@ mod discard;
 mod extents;
 mod flush;
 mod heads;
-mod heal;
+mod repair;
 mod open;
 mod pace;
 mod parity;
@@ -49,14 +49,14 @@ mod resize;
 mod resync;
 mod row;
 mod scrub;
-mod seldom;
+mod boxed_cold;
 mod slab;
 mod slab_move;
 mod space;
 mod status;
 mod stripe;
-mod sums;
-mod tidy;
+mod checksums;
+mod maintenance;
 mod write;
 
 pub use pace::{Ended, Pace, Stopped, Unlimited};

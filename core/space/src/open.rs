@@ -13,18 +13,18 @@ use holdfast_pool::{RowRecord, Severity};
 
 use crate::block_map::{MAP_REGIONS, MapBits};
 use crate::column::MapOnDisk;
-use crate::row::{Home, Row};
-use crate::seldom::seldom;
+use crate::row::{RowContext, Row};
+use crate::boxed_cold::boxed_cold;
 
 impl Row {
     /// A row that was allotted just now: none of its blocks was written.
-    pub fn fresh(home: &Home, chunk: u32, record: RowRecord) -> Result<Arc<Self>, IoError> {
-        Ok(Arc::new(Self::new(home, chunk, record, true)?))
+    pub fn fresh(context: &RowContext, chunk: u32, record: RowRecord) -> Result<Arc<Self>, IoError> {
+        Ok(Arc::new(Self::new(context, chunk, record, true)?))
     }
 
     /// A row that was allotted earlier. Columns that cannot be read now are opened when somebody asks for them.
-    pub async fn load(home: &Home, chunk: u32, record: RowRecord) -> Result<Arc<Self>, IoError> {
-        let row = Self::new(home, chunk, record, false)?;
+    pub async fn load(context: &RowContext, chunk: u32, record: RowRecord) -> Result<Arc<Self>, IoError> {
+        let row = Self::new(context, chunk, record, false)?;
         let bands = if row.parity.is_some() { row.load_bands().await } else { Ok(true) };
         row.note_lost();
         let mut headers = bands?;
@@ -42,7 +42,7 @@ impl Row {
         if self.columns[column].is_open() {
             return Ok(());
         }
-        seldom(self.try_column(column)).await.map(drop)
+        boxed_cold(self.try_column(column)).await.map(drop)
     }
 
     /// The same of all columns.
@@ -113,9 +113,9 @@ impl Row {
             self.chunk
         );
         let lost = IoError::new(IoErrorKind::Media, format!("space {path}: {cause}"));
-        let Some(sums) = &self.sums else { return Err(lost) };
+        let Some(checksums) = &self.checksums else { return Err(lost) };
         let blocks = self.columns[column].lock().lose_map(map);
-        sums.forget(column, blocks);
+        checksums.forget(column, blocks);
         self.pool.emit(Severity::Error, format!("space {path}"), cause, "restore that data from a backup");
         if self.pool.refusal().is_some() {
             return Ok(());

@@ -3,35 +3,35 @@
 //! ```text
 //!  geometry.rs  which block is in which column                 band_map.rs  where the bands are, on disk
 //!  bands.rs     the same in memory, and whose turn it is       open.rs      how it is found on disk
-//!  dirty.rs     what was written to a band                     backlog.rs   what waits, over all bands
+//!  dirty.rs     what was written to a band                     write_buffer.rs   what waits, over all bands
 //!  plan.rs      how it gets into its place                     place.rs     and gets there
 //!  commit.rs    maps brought up to what is in place            read.rs      reads
 //!  journal.rs   the log that goes round                        record.rs    its records as bytes
 //!  found.rs     the log as its copies on the disks have it     replay.rs    what a crash left in it
 //!  stripe.rs    pieces, read or computed                       rejoin.rs    a slab that was away
-//!  aside.rs     what waits for rows that cannot be opened
+//!  deferred_replay.rs     what waits for rows that cannot be opened
 //!  stage.rs     blocks kept beside their place                 recover.rs   what a crash left of these
 //!  spill.rs     a fast journal takes what memory does not      resize.rs    another journal
-//!  house.rs     what is done unasked                           ahead.rs     and ahead of need
+//!  maintenance.rs     what is done unasked                           background_destage.rs     and in the background
 //! ```
 //!
 //! Invariant: whatever a crash cuts short, together with the loss of as many disks as there is parity, each block is
 //! afterwards old or new. A whole band goes to a fresh place and is switched over; anything less is in the journal or in a place
 //! that the journal tells of, parity included, before a byte of its place changes.
 
-mod ahead;
-mod aside;
-pub mod backlog;
+mod background_destage;
+mod deferred_replay;
+pub mod write_buffer;
 mod band_map;
 pub mod bands;
 mod commit;
 mod dirty;
 mod found;
 mod geometry;
-mod house;
+mod maintenance;
 mod journal;
 mod open;
-mod place;
+mod destage;
 mod plan;
 mod prove;
 mod read;

@@ -13,11 +13,11 @@ use crate::block_map::REGION_BYTES;
 use crate::column::Blocks;
 use crate::parity::clear;
 use crate::row::Row;
-use crate::seldom::seldom;
+use crate::boxed_cold::boxed_cold;
 use crate::slab::Slab;
 use crate::space::Inner;
 use crate::stripe::{ChunkPart, Segment, chunk_parts, segments};
-use crate::sums::Check;
+use crate::checksums::Check;
 
 /// A rotating disk keeps a sequential stream until so many more requests wait there than elsewhere.
 const STREAM_PATIENCE: u32 = 32;
@@ -60,7 +60,7 @@ impl Row {
             let Some((index, slab)) = self.choose_copy(column, offset, &failed) else {
                 match first_error {
                     Some(error) => return Err(error),
-                    None => seldom(self.settle_column(column)).await?,
+                    None => boxed_cold(self.settle_column(column)).await?,
                 }
                 continue;
             };
@@ -70,12 +70,12 @@ impl Row {
             match result {
                 Ok(buf) => {
                     if !failed.is_empty() {
-                        seldom(self.repair(column, offset, len, &failed)).await;
+                        boxed_cold(self.repair(column, offset, len, &failed)).await;
                     }
                     return Ok(buf);
                 }
                 Err(error) => {
-                    seldom(self.read_failed(&slab, &error)).await;
+                    boxed_cold(self.read_failed(&slab, &error)).await;
                     failed.push(index);
                     first_error.get_or_insert(error);
                     buf = IoBuf::new(len);
@@ -97,7 +97,7 @@ impl Row {
     /// Rewrites a range that could not be read on some copies from one that could.
     async fn repair(&self, column: usize, offset: u64, len: usize, failed: &[usize]) {
         let turn = self.turn(column, Blocks::of(offset, len)).await;
-        if self.sums.is_some() {
+        if self.checksums.is_some() {
             let _ = self.right_blocks(column, Blocks::of(offset, len)).await;
             return;
         }
@@ -167,7 +167,7 @@ impl Inner {
         let len = buf.len();
         let mut pieces = Vec::new();
         for part in std::iter::once(first).chain(parts) {
-            pieces.push(seldom(self.read_part(&part, buf.split_to(part.len))).await?);
+            pieces.push(boxed_cold(self.read_part(&part, buf.split_to(part.len))).await?);
         }
         Ok(gather(pieces, len))
     }
@@ -183,7 +183,7 @@ impl Inner {
     /// Fills `buf` from a part of a row.
     pub async fn read_row(&self, row: &Arc<Row>, part: &ChunkPart, mut buf: IoBuf) -> Result<IoBuf, IoError> {
         if row.parity.is_some() {
-            return seldom(self.read_bands(row, part, buf)).await;
+            return boxed_cold(self.read_bands(row, part, buf)).await;
         }
         let mut cut = segments(row.shape(), part.offset, part.len);
         let first = cut.next().expect("a part is not empty");
@@ -193,7 +193,7 @@ impl Inner {
         let pieces: Vec<(Segment, IoBuf)> =
             std::iter::once(first).chain(cut).map(|segment| (segment, buf.split_to(segment.len))).collect();
         let reads = pieces.into_iter().map(|(segment, piece)| async move { self.read_segment(row, &segment, piece).await });
-        let pieces = seldom(join_all(reads)).await.into_iter().collect::<Result<Vec<IoBuf>, IoError>>()?;
+        let pieces = boxed_cold(join_all(reads)).await.into_iter().collect::<Result<Vec<IoBuf>, IoError>>()?;
         Ok(gather(pieces, part.len))
     }
 
@@ -212,7 +212,7 @@ impl Inner {
             return Ok(buf);
         }
         if unsynced {
-            seldom(row.resync(segment.column, blocks.regions())).await?;
+            boxed_cold(row.resync(segment.column, blocks.regions())).await?;
         }
         let holes: Vec<(u32, u32)> = if held == end - start {
             Vec::new()
@@ -223,7 +223,7 @@ impl Inner {
         let mut buf = row.read_column(segment.column, segment.offset, buf).await?;
         let slab = segment.column * row.copies();
         if row.check_sums(slab, start, &buf, &holes).await? != Check::Right {
-            return seldom(row.read_right(segment.column, blocks)).await;
+            return boxed_cold(row.read_right(segment.column, blocks)).await;
         }
         clear(&mut buf, &holes);
         Ok(buf)

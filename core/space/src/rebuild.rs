@@ -21,7 +21,7 @@ use crate::space::{Inner, Space};
 /// Slabs that are rebuilt at a time, at least and at most.
 const LEAST_AT_ONCE: usize = 4;
 const MOST_AT_ONCE: usize = 64;
-/// How often a slab is brought in step; then the housekeeping goes on with it.
+/// How often a slab is brought in step; then maintenance goes on with it.
 const TRIES: u32 = 50;
 /// While another task brings the slab in step.
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
@@ -82,8 +82,8 @@ impl Inner {
             let replaced = self.pool.replace_slab(self.record.id, chunk, index).await.map_err(IoError::from)?;
             let Some((record, freed)) = replaced else { return Ok(()) };
             row.slabs.replace(index, Slab::new(&self.pool, &record, &record.slabs[index])?);
-            if let (Some(sums), Some(_)) = (&row.sums, &row.parity) {
-                sums.clear(index);
+            if let (Some(checksums), Some(_)) = (&row.checksums, &row.parity) {
+                checksums.clear(index);
             }
             row.hold_freed([freed]);
             row.refresh();

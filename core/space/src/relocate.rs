@@ -157,7 +157,7 @@ impl Inner {
     async fn relocate_row(&self, old: &UsedRow, without: &[u16], pace: &dyn Pace) -> Result<bool, Ended> {
         let (record, units) = self.pool.reserve_row(self.record.id, without).await.map_err(IoError::from)?;
         old.open_columns().await?;
-        let new = Row::fresh(&self.home, old.chunk, record)?;
+        let new = Row::fresh(&self.context, old.chunk, record)?;
         new.hold_freed([units]);
         let outages: Vec<_> = new.slabs.iter().map(|slab| (slab.disk.clone(), slab.disk.outages())).collect();
         new.begin_provisional(old.record.id);
@@ -234,7 +234,7 @@ impl Inner {
         }
     }
 
-    /// Puts in place what waits of a parity row.
+    /// Destages what waits of a parity row.
     pub async fn place_row(&self, row: &Arc<Row>) -> Result<(), IoError> {
         let Some(bands) = &row.parity else { return Ok(()) };
         for _ in 0..PASSES {
@@ -254,7 +254,7 @@ impl Inner {
         let mut guard = bands.lock();
         let waiting: Vec<u32> = guard.dirty.keys().copied().collect();
         for band in waiting {
-            self.backlog.take_until(&mut guard, band, u64::MAX);
+            self.write_buffer.take_until(&mut guard, band, u64::MAX);
         }
     }
 }

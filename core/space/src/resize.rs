@@ -27,7 +27,7 @@ const STILL_PAUSE: Duration = Duration::from_millis(50);
 
 /// Counts requests under way, so that it can be waited for those that began before some moment.
 #[derive(Default)]
-pub struct Turnstile {
+pub struct InFlight {
     epoch: AtomicUsize,
     under_way: Arc<[AtomicU64; 2]>,
     /// Held while the size changes.
@@ -35,27 +35,27 @@ pub struct Turnstile {
 }
 
 /// A request under way.
-pub struct Passage {
+pub struct InFlightGuard {
     under_way: Arc<[AtomicU64; 2]>,
     side: usize,
 }
 
-impl Drop for Passage {
+impl Drop for InFlightGuard {
     fn drop(&mut self) {
         self.under_way[self.side].fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-impl Turnstile {
+impl InFlight {
     /// To be held during a request, from before it looks at the size.
-    pub fn enter(&self) -> Passage {
+    pub fn enter(&self) -> InFlightGuard {
         loop {
             let epoch = self.epoch.load(Ordering::SeqCst);
             let side = epoch % 2;
             self.under_way[side].fetch_add(1, Ordering::SeqCst);
-            let passage = Passage { under_way: self.under_way.clone(), side };
+            let in_flight_guard = InFlightGuard { under_way: self.under_way.clone(), side };
             if self.epoch.load(Ordering::SeqCst) == epoch {
-                return passage;
+                return in_flight_guard;
             }
         }
     }
@@ -68,7 +68,7 @@ impl Space {
     /// A smaller size, a salvage that nobody has accepted, or, for a fixed space, too little room.
     pub async fn grow(&self, size_bytes: u64) -> Result<bool, PoolError> {
         let inner = &self.inner;
-        let _one = inner.turnstile.resizing.lock().await;
+        let _one = inner.in_flight.resizing.lock().await;
         inner.check_accepted()?;
         if size_bytes > inner.size_bytes() {
             inner.empty_tail().await?;
@@ -94,7 +94,7 @@ impl Space {
     /// is paused; no quorum. It has its old size then.
     pub async fn shrink(&self, size_bytes: u64, discard_beyond: bool) -> Result<bool, PoolError> {
         let inner = &self.inner;
-        let _one = inner.turnstile.resizing.lock().await;
+        let _one = inner.in_flight.resizing.lock().await;
         inner.check_accepted()?;
         let _still = inner.keep_rows_still().await?;
         let before = inner.size_bytes();
@@ -163,8 +163,8 @@ impl Inner {
 
     /// Waits until all requests that are under way have ended.
     async fn requests_over(&self) {
-        let side = self.turnstile.epoch.fetch_add(1, Ordering::SeqCst) % 2;
-        while self.turnstile.under_way[side].load(Ordering::SeqCst) > 0 {
+        let side = self.in_flight.epoch.fetch_add(1, Ordering::SeqCst) % 2;
+        while self.in_flight.under_way[side].load(Ordering::SeqCst) > 0 {
             self.pool.env().clock.sleep(PAUSE).await;
         }
     }

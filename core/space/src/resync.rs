@@ -26,7 +26,7 @@ impl Row {
             let blocks = Blocks::of_region(region, self.columns[column].lock().blocks());
             let turn = self.turn(column, blocks).await;
             if self.columns[column].lock().unsynced.contains(region) {
-                if self.sums.is_some() {
+                if self.checksums.is_some() {
                     let torn = self.columns[column].lock().torn.contains(region);
                     self.agree(column, blocks, torn).await?;
                     self.columns[column].lock().end_unsynced(region);
@@ -44,7 +44,7 @@ impl Row {
 
     /// What blocks that hold data should be on every copy, and which copy has it. The turn of the blocks must be held.
     async fn source(&self, column: usize, blocks: Blocks, preferred: Option<usize>) -> Result<(Option<usize>, IoBuf), IoError> {
-        if self.sums.is_some() {
+        if self.checksums.is_some() {
             return Ok((None, self.right_blocks(column, blocks).await?));
         }
         let offset = u64::from(blocks.start) * BLOCK_BYTES;
@@ -157,8 +157,8 @@ impl Row {
     async fn mark_all(self: &Arc<Self>, space: &Inner, index: usize) -> Result<(), IoError> {
         match &self.parity {
             Some(_) => {
-                if let Some(sums) = &self.sums {
-                    sums.clear(index);
+                if let Some(checksums) = &self.checksums {
+                    checksums.clear(index);
                 }
                 space.miss_all(self).await?;
             }
@@ -181,7 +181,7 @@ impl Row {
         };
         let regions: Vec<u32> = marked.runs(0, marked.limit()).flat_map(|(start, end)| start..end).collect();
         // One region is read while another is written; those with checksums look at what they copy one by one.
-        let at_once = if self.sums.is_some() { 1 } else { JOINED_AT_ONCE };
+        let at_once = if self.checksums.is_some() { 1 } else { JOINED_AT_ONCE };
         for regions in regions.chunks(at_once) {
             if slab.disk.outages() != outages {
                 return Ok(false);
@@ -210,12 +210,12 @@ impl Row {
 
     /// Copies a region to a joining slab.
     async fn join_region(&self, column: usize, blocks: Blocks, index: usize) -> Result<(), IoError> {
-        if self.sums.is_some() {
+        if self.checksums.is_some() {
             self.resync(column, blocks.regions()).await?;
         }
         let turn = self.turn(column, blocks).await;
         match self.copy_region(column, blocks, &[index]).await {
-            Err(error) if error.kind == IoErrorKind::Media && self.sums.is_some() => {
+            Err(error) if error.kind == IoErrorKind::Media && self.checksums.is_some() => {
                 self.copy_blocks(column, blocks, index).await?;
             }
             copied => copied?,

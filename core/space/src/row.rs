@@ -20,14 +20,14 @@ use crate::block_set::BlockSet;
 use crate::column::{Blocks, Column, MapOnDisk};
 use crate::parity::{Bands, Geometry};
 use crate::protection::Lost;
-use crate::seldom::seldom;
+use crate::boxed_cold::boxed_cold;
 use crate::slab::{Slab, Slabs};
-use crate::sums::{SumCache, Sums};
+use crate::checksums::{ChecksumCache, Checksums};
 
 /// A disk that fails so many writes is taken out as a whole, but for the last copy: its other blocks can still be read.
 const WRITE_ERRORS_ALLOWED: u64 = 16;
 /// What the rows of a space share.
-pub struct Home {
+pub struct RowContext {
     /// The pool.
     pub pool: Arc<Pool>,
     /// The space's number.
@@ -35,7 +35,7 @@ pub struct Home {
     /// Bytes of a chunk.
     pub chunk_bytes: u64,
     /// The checksums of all rows.
-    pub sums: Arc<SumCache>,
+    pub checksums: Arc<ChecksumCache>,
     /// Blocks without a copy that is as its checksum says, which were taken as they are and are not reported yet.
     pub doubtful: Arc<AtomicU64>,
     /// Slabs that do not count though the pool has nothing against them.
@@ -59,7 +59,7 @@ pub struct Row {
     /// Its bands, where it has parity.
     pub parity: Option<Bands>,
     /// Its checksums, where it keeps them.
-    pub sums: Option<Arc<Sums>>,
+    pub checksums: Option<Arc<Checksums>>,
     /// Requests that may change it.
     pub users: AtomicU32,
     /// Whether it is on the list of rows to settle at the next flush.
@@ -77,22 +77,22 @@ pub struct Row {
     /// Blocks of the chunk that were changed since somebody began to copy it.
     changed: Mutex<Option<BlockSet>>,
     freed: Mutex<Vec<FreedRow>>,
-    /// See [`Home`].
+    /// See [`RowContext`].
     pub doubtful: Arc<AtomicU64>,
     lost: Arc<Lost>,
 }
 
 impl Row {
     /// A row of the pool with nothing known of its blocks yet; `blank` where the disks have nothing of them either.
-    pub fn new(home: &Home, chunk: u32, record: RowRecord, blank: bool) -> Result<Self, IoError> {
-        let Home { pool, space, chunk_bytes, sums, doubtful, lost } = home;
+    pub fn new(context: &RowContext, chunk: u32, record: RowRecord, blank: bool) -> Result<Self, IoError> {
+        let RowContext { pool, space, chunk_bytes, checksums, doubtful, lost } = context;
         let copies = usize::from(record.shape.layout.copies());
         let slab_bytes = record.slab_data_bytes();
         let slabs = Slabs::new(pool, &record)?;
         let banded = record.shape.layout.parity() > 0;
         let parity = banded.then(|| Bands::new(Geometry::new(&record.shape, *chunk_bytes, slab_bytes), slabs.len()));
         let blocks = (slab_bytes / BLOCK_BYTES) as u32;
-        let sums = record.shape.has_sums().then(|| Sums::new(slabs.len() / copies, blocks, blank, sums.clone()));
+        let checksums = record.shape.has_checksums().then(|| Checksums::new(slabs.len() / copies, blocks, blank, checksums.clone()));
         let columns = if banded { 0 } else { record.shape.columns };
         let columns: Box<[Column]> = (0..columns).map(|_| Column::new(slab_bytes, copies)).collect();
         if blank {
@@ -107,7 +107,7 @@ impl Row {
             slabs,
             columns,
             parity,
-            sums,
+            checksums,
             users: AtomicU32::new(0),
             touched: AtomicBool::new(false),
             headers_whole: AtomicBool::new(false),
@@ -137,7 +137,7 @@ impl Row {
 
     /// Whether regions are marked dirty before they are written: their copies, or a block and its checksum, may differ after a crash.
     pub fn marks(&self) -> bool {
-        self.mirrored() || (self.parity.is_none() && self.sums.is_some())
+        self.mirrored() || (self.parity.is_none() && self.checksums.is_some())
     }
 
     /// How many copies a column has.
@@ -175,7 +175,7 @@ impl Row {
 
     /// Slabs that do not count until a commit has told what they lost: nothing else would tell a block that is not there.
     pub fn in_doubt(&self) -> BTreeSet<usize> {
-        let bands = self.parity.as_ref().filter(|_| self.sums.is_none());
+        let bands = self.parity.as_ref().filter(|_| self.checksums.is_none());
         bands.map(|bands| bands.lock().returned.clone()).unwrap_or_default()
     }
 
@@ -208,7 +208,7 @@ impl Row {
             if self.copies_of(index).all(|(copy, slab)| returned.contains(&copy) || !slab.usable()) {
                 state.lose_cached();
             }
-            if self.sums.is_none() {
+            if self.checksums.is_none() {
                 // Nothing tells whether a block that was not durable is there: it reads as it did before it was written.
                 state.forget_pending();
             }
@@ -255,7 +255,7 @@ impl Row {
         if self.serves(slab) {
             return Ok(());
         }
-        seldom(self.pool.settled()).await;
+        boxed_cold(self.pool.settled()).await;
         self.refresh();
         if self.serves(slab) { Ok(()) } else { Err(self.unserved(slab)) }
     }
@@ -301,7 +301,7 @@ impl Row {
     pub async fn confirm(&self, column: usize, took: &[usize]) -> Result<(), IoError> {
         let recorded = |index: usize, slab: &Slab| took.contains(&index) || slab.stale_recorded();
         if !self.copies_of(column).all(|(index, slab)| recorded(index, &slab)) {
-            seldom(self.pool.settled()).await;
+            boxed_cold(self.pool.settled()).await;
             self.refresh();
         }
         let passed = self.copies_of(column).find(|(index, slab)| !recorded(*index, slab));
@@ -353,7 +353,7 @@ impl Row {
     pub async fn ensure_headers(&self) -> Result<(), IoError> {
         match self.headers_whole.load(Ordering::Acquire) && self.begun() {
             true => Ok(()),
-            false => seldom(self.write_headers()).await,
+            false => boxed_cold(self.write_headers()).await,
         }
     }
 
@@ -521,7 +521,7 @@ impl Row {
         std::mem::take(&mut *self.freed.lock().expect("no panic while held"))
     }
 
-    /// The result of housekeeping on the row, where a failure does not matter if the row was given back meanwhile.
+    /// The result of maintenance on the row, where a failure does not matter if the row was given back meanwhile.
     pub fn unless_gone(&self, result: Result<(), IoError>) -> Result<(), IoError> {
         if result.is_err() && self.is_gone() { Ok(()) } else { result }
     }

@@ -31,7 +31,7 @@ use crate::pace::{Ended, Pace, Unlimited};
 use crate::parity::{Geometry, Journal};
 use crate::row::Row;
 use crate::space::{Inner, Space, UsedRow};
-use crate::sums::Odd;
+use crate::checksums::Odd;
 
 pub use found::{Mismatch, Verified};
 
@@ -117,7 +117,7 @@ impl Scrub<'_> {
         let known = self.found.unrepaired_blocks;
         self.heads(row).await?;
         let looked = match row.shape().layout {
-            Layout::Simple if row.sums.is_none() => Ok(()),
+            Layout::Simple if row.checksums.is_none() => Ok(()),
             Layout::Simple | Layout::Mirror { .. } => self.copies(row).await,
             Layout::Parity { .. } => self.bands(row).await,
         };
@@ -183,8 +183,8 @@ impl Scrub<'_> {
     }
 
     /// Compares what the slabs of a set have of its checksums with one another, and rewrites what differs.
-    async fn sums(&mut self, row: &Arc<Row>, set: usize) -> Result<(), Ended> {
-        let pages = row.sums.as_ref().map_or(0, |sums| sums.pages(set));
+    async fn checksums(&mut self, row: &Arc<Row>, set: usize) -> Result<(), Ended> {
+        let pages = row.checksums.as_ref().map_or(0, |checksums| checksums.pages(set));
         for page in 0..pages {
             self.pace.step(0).await?;
             let Some(_used) = self.keep(row).await? else { return Ok(()) };
@@ -224,7 +224,7 @@ impl Scrub<'_> {
 fn row_bytes(row: &RowRecord, chunk_bytes: u64) -> u64 {
     let slab_bytes = row.slab_data_bytes();
     match row.shape.layout {
-        Layout::Simple if !row.shape.has_sums() => 0,
+        Layout::Simple if !row.shape.has_checksums() => 0,
         Layout::Simple | Layout::Mirror { .. } => slab_bytes * row.slabs.len() as u64,
         Layout::Parity { .. } => {
             let geometry = Geometry::new(&row.shape, chunk_bytes, slab_bytes);

@@ -111,7 +111,7 @@ impl Inner {
             return Ok(false);
         }
         // Nobody writes maps from here on until the row has its new slab: it would miss them.
-        let _committing = self.backlog.committing.lock().await;
+        let _committing = self.write_buffer.committing.lock().await;
         let mut maps = copy.maps().lock().await;
         copy.level_maps(&mut maps).await?;
         let told = copy.write_sums().await.is_ok() && copy.to.disk.flush().await.is_ok();
@@ -234,7 +234,7 @@ impl<'a> SlabCopy<'a> {
     /// wrong on another copy stays there.
     async fn copy_piece(&self, start: u32, end: u32) -> Result<(), IoError> {
         let (offset, len) = (u64::from(start) * BLOCK_BYTES, (end - start) as usize * BLOCK_BYTES as usize);
-        let data = if self.row.sums.is_some() {
+        let data = if self.row.checksums.is_some() {
             let segment = Segment { at: 0, len, column: self.column(), offset };
             self.space.read_segment(self.row, &segment, IoBuf::new(len)).await?
         } else {
@@ -243,7 +243,7 @@ impl<'a> SlabCopy<'a> {
         self.to.disk.write(self.to.at(offset), data.freeze(), Durability::Cached).await
     }
 
-    /// Puts in place, makes durable and writes into the maps what the row was given. The gate must be shut. Answers whether nothing
+    /// Destages, makes durable and writes into the maps what the row was given. The gate must be shut. Answers whether nothing
     /// is left.
     async fn settle_source(&self) -> Result<bool, IoError> {
         self.space.place_row(self.row).await?;
@@ -273,7 +273,7 @@ impl<'a> SlabCopy<'a> {
     /// Writes the checksums of all that was copied.
     async fn write_sums(&self) -> Result<(), IoError> {
         let set = self.row.sums_set(self.index);
-        let pages = self.row.sums.as_ref().map_or(0, |sums| sums.pages(set));
+        let pages = self.row.checksums.as_ref().map_or(0, |checksums| checksums.pages(set));
         for page in 0..pages {
             if let Some((offset, sealed)) = self.row.sums_page_for(set, page, &self.to).await? {
                 self.to.disk.write(offset, sealed.freeze(), Durability::Cached).await?;

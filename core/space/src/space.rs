@@ -13,42 +13,42 @@ use holdfast_model::{BLOCK_BYTES, ByteSize, Provisioning};
 use holdfast_pool::{Pool, PoolError, PoolErrorKind, SpaceRecord};
 
 use crate::column::Column;
-use crate::parity::backlog::Backlog;
-use crate::resize::{Passage, Turnstile};
-use crate::row::{Home, Row};
-use crate::seldom::{seldom, small};
+use crate::parity::write_buffer::WriteBuffer;
+use crate::resize::{InFlightGuard, InFlight};
+use crate::row::{RowContext, Row};
+use crate::boxed_cold::{boxed_cold, small};
 use crate::status::SpaceCounters;
-use crate::sums::SumCache;
+use crate::checksums::ChecksumCache;
 
 const SHARDS: usize = 16;
 /// How long a gate waits for those who change the row to end.
 const GATE_TRIES: u32 = 100;
 const GATE_PAUSE: std::time::Duration = std::time::Duration::from_micros(500);
 
-/// What a space may take and how it keeps house.
+/// What a space may take and how it maintains it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpaceSettings {
     /// Rows that stay open at most; beyond that idle ones are closed.
     pub open_rows: usize,
-    /// How often the housekeeping looks.
-    pub tidy_every: std::time::Duration,
-    /// Bytes written to a parity space that may be in memory before the oldest are put in place; twice as much at most.
-    pub backlog_bytes: usize,
+    /// How often maintenance looks.
+    pub maintenance_interval: std::time::Duration,
+    /// Bytes written to a parity space that may be in memory before the oldest are destaged; twice as much at most.
+    pub write_buffer_bytes: usize,
     /// Bytes that change in place of a parity space together, from which on they are staged beside their place on disks that do
     /// not rotate, instead of in every copy of the journal.
     pub staged_bytes: usize,
     /// Bytes of memory for block checksums: a megabyte for those of about 800 MiB on the disks.
-    pub sums_bytes: usize,
+    pub checksum_cache_bytes: usize,
 }
 
 impl Default for SpaceSettings {
     fn default() -> Self {
         Self {
             open_rows: 4096,
-            tidy_every: std::time::Duration::from_secs(5),
-            backlog_bytes: 16 << 20,
+            maintenance_interval: std::time::Duration::from_secs(5),
+            write_buffer_bytes: 16 << 20,
             staged_bytes: 64 << 10,
-            sums_bytes: 64 << 20,
+            checksum_cache_bytes: 64 << 20,
         }
     }
 }
@@ -61,13 +61,13 @@ pub struct Space {
 pub(crate) struct Inner {
     pub pool: Arc<Pool>,
     pub record: SpaceRecord,
-    pub home: Home,
+    pub context: RowContext,
     pub settings: SpaceSettings,
     pub counters: SpaceCounters,
     pub flushing: tokio::sync::Mutex<()>,
     /// By their ids, the rows that the next flush settles.
     pub touched: Mutex<BTreeMap<u64, Arc<Row>>>,
-    pub tidying: tokio::sync::Mutex<()>,
+    pub maintaining: tokio::sync::Mutex<()>,
     /// Held while checksums are written because they take too much memory.
     pub relieving: tokio::sync::Mutex<()>,
     /// Held while a chunk moves to another row.
@@ -85,8 +85,8 @@ pub(crate) struct Inner {
     pub stamped: AtomicU64,
     /// When the last look for idle regions began.
     pub looked: Mutex<std::time::Duration>,
-    pub backlog: Backlog,
-    pub turnstile: Turnstile,
+    pub write_buffer: WriteBuffer,
+    pub in_flight: InFlight,
     pub size_bytes: AtomicU64,
     shards: [RwLock<Shard>; SHARDS],
     chunk_locks: [tokio::sync::Mutex<()>; SHARDS + 1],
@@ -148,16 +148,16 @@ impl Space {
         let (thin, journaled) = (record.provisioning == Provisioning::Thin, !pool.journal_rows(id).is_empty());
         let read_only = record.read_only;
         let swept = if pool.was_closed() || !pool.has_begun_rows(id) { u64::MAX } else { 0 };
-        let home = Home {
+        let context = RowContext {
             pool: pool.clone(),
             space: id,
             chunk_bytes: record.chunk_bytes,
-            sums: SumCache::new(settings.sums_bytes),
+            checksums: ChecksumCache::new(settings.checksum_cache_bytes),
             doubtful: Arc::default(),
             lost: Arc::default(),
         };
         let inner = Inner {
-            home,
+            context,
             size_bytes: AtomicU64::new(record.size_bytes),
             pool,
             record,
@@ -170,7 +170,7 @@ impl Space {
             thin: AtomicBool::new(thin),
             read_only: AtomicBool::new(read_only),
             journaled: AtomicBool::new(journaled),
-            tidying: tokio::sync::Mutex::default(),
+            maintaining: tokio::sync::Mutex::default(),
             relieving: tokio::sync::Mutex::default(),
             closed: AtomicBool::new(false),
             closing: tokio::sync::Notify::new(),
@@ -178,8 +178,8 @@ impl Space {
             unsettled: AtomicBool::new(false),
             stamped: AtomicU64::new(0),
             looked: Mutex::default(),
-            backlog: Backlog::default(),
-            turnstile: Turnstile::default(),
+            write_buffer: WriteBuffer::default(),
+            in_flight: InFlight::default(),
             shards: Default::default(),
             chunk_locks: Default::default(),
         };
@@ -212,7 +212,7 @@ impl Space {
         Ok(accepted)
     }
 
-    /// Ends its housekeeping, makes everything durable and cleans all dirty marks. No request may be under way. Answers whether it was
+    /// Ends its maintenance, makes everything durable and cleans all dirty marks. No request may be under way. Answers whether it was
     /// closed in good order: otherwise its pool must not be, so that what is left is looked at as after a crash.
     ///
     /// # Errors
@@ -220,9 +220,9 @@ impl Space {
     pub async fn close(&self) -> Result<bool, IoError> {
         self.inner.closed.store(true, Ordering::Release);
         self.inner.closing.notify_one();
-        self.inner.backlog.helpers.ring_all();
-        let _none_helps = self.inner.backlog.helpers.busy.lock().await;
-        let _last = self.inner.tidying.lock().await;
+        self.inner.write_buffer.helpers.ring_all();
+        let _none_helps = self.inner.write_buffer.helpers.busy.lock().await;
+        let _last = self.inner.maintaining.lock().await;
         self.inner.close().await
     }
 
@@ -234,22 +234,22 @@ impl Space {
 
     /// Fills `buf` from `offset`.
     pub fn read(&self, offset: u64, buf: IoBuf) -> Io<IoBuf> {
-        let passage = self.inner.turnstile.enter();
+        let in_flight_guard = self.inner.in_flight.enter();
         if let Err(error) = self.inner.check(offset, buf.len() as u64) {
             return Io::ready(Err(error));
         }
         self.inner.counters.reads.add(buf.len());
-        self.begin(passage, async move |inner| inner.read(offset, buf).await)
+        self.begin(in_flight_guard, async move |inner| inner.read(offset, buf).await)
     }
 
     /// Writes `data` at `offset`.
     pub fn write(&self, offset: u64, data: IoSlice, durability: Durability) -> Io<()> {
-        let passage = self.inner.turnstile.enter();
+        let in_flight_guard = self.inner.in_flight.enter();
         if let Err(error) = self.inner.check(offset, data.len() as u64).and_then(|()| self.inner.check_writable()) {
             return Io::ready(Err(error));
         }
         self.inner.counters.writes.add(data.len());
-        self.begin(passage, async move |inner| inner.write(offset, data, durability).await)
+        self.begin(in_flight_guard, async move |inner| inner.write(offset, data, durability).await)
     }
 
     /// Gives a range back; it reads as zeros afterwards.
@@ -263,24 +263,24 @@ impl Space {
     }
 
     fn zero(&self, offset: u64, len: u64, durability: Durability, keep_room: bool) -> Io<()> {
-        let passage = self.inner.turnstile.enter();
+        let in_flight_guard = self.inner.in_flight.enter();
         if let Err(error) = self.inner.check(offset, len).and_then(|()| self.inner.check_writable()) {
             return Io::ready(Err(error));
         }
         self.inner.counters.discards.add(len as usize);
-        self.begin(passage, async move |inner| seldom(inner.zero(offset, len, durability, keep_room)).await)
+        self.begin(in_flight_guard, async move |inner| boxed_cold(inner.zero(offset, len, durability, keep_room)).await)
     }
 
     /// Begins a request, and counts it if it fails.
     fn begin<T: Unpin + 'static>(
         &self,
-        passage: Passage,
+        in_flight_guard: InFlightGuard,
         request: impl AsyncFnOnce(&Inner) -> Result<T, IoError> + 'static,
     ) -> Io<T> {
         let inner = self.inner.clone();
         Io::eager(small(async move {
             let result = request(&inner).await;
-            drop(passage);
+            drop(in_flight_guard);
             if result.is_err() {
                 inner.counters.errors.fetch_add(1, Ordering::Relaxed);
             }
@@ -420,7 +420,7 @@ impl Inner {
         if self.is_freeing(chunk) || self.pool.row(self.record.id, chunk).is_none() {
             return Ok(None);
         }
-        seldom(async {
+        boxed_cold(async {
             let _one = self.chunk_lock(chunk).lock().await;
             self.load_row(chunk).await
         })
@@ -446,7 +446,7 @@ impl Inner {
             if let Some(row) = self.used_row(chunk) {
                 return Ok(row);
             }
-            seldom(self.load_or_allot_row(chunk)).await?;
+            boxed_cold(self.load_or_allot_row(chunk)).await?;
         }
     }
 
@@ -454,7 +454,7 @@ impl Inner {
         let _one = self.chunk_lock(chunk).lock().await;
         if self.load_row(chunk).await?.is_none() {
             let record = self.pool.allot_row(self.record.id, chunk).await?;
-            self.keep(Row::fresh(&self.home, chunk, record)?);
+            self.keep(Row::fresh(&self.context, chunk, record)?);
         }
         Ok(())
     }
@@ -471,15 +471,15 @@ impl Inner {
         }
         let Some(record) = self.pool.row(self.record.id, chunk) else { return Ok(None) };
         let (id, slabs) = (record.id, record.slabs.len());
-        let row = match Row::load(&self.home, chunk, record).await {
+        let row = match Row::load(&self.context, chunk, record).await {
             Err(error) if error.kind == IoErrorKind::Media => {
-                self.home.lost.note(chunk, id, || (0..slabs).collect());
+                self.context.lost.note(chunk, id, || (0..slabs).collect());
                 return Err(error);
             }
             loaded => loaded?,
         };
         if row.parity.is_some() {
-            seldom(self.carry_out_aside(&row)).await?;
+            boxed_cold(self.replay_deferred(&row)).await?;
         }
         self.keep(row.clone());
         Ok(Some(row))
@@ -501,7 +501,7 @@ impl Inner {
     /// Closes a row that the space gave up, with what waits of it. Its units stay taken as long as anybody knows it.
     pub fn let_go(&self, chunk: u32, freed: holdfast_pool::FreedRow) {
         let row = self.shard(chunk).write().expect("no panic while held").open.remove(&chunk);
-        self.forget_aside(chunk);
+        self.forget_deferred(chunk);
         if let Some(row) = row {
             self.forget_touched(&row);
             self.forget_waiting(&row);
@@ -626,7 +626,7 @@ impl Inner {
                     && row.users.load(Ordering::Acquire) == 0
                     && row.parity.as_ref().is_none_or(|bands| self.may_forget(bands))
                     && row.columns.iter().all(|column| column.lock().is_settled())
-                    && row.sums.as_ref().is_none_or(|sums| sums.is_settled());
+                    && row.checksums.as_ref().is_none_or(|checksums| checksums.is_settled());
                 excess -= usize::from(idle);
                 if idle && !row.columns.iter().all(Column::is_open) {
                     self.unsettled.store(true, Ordering::Release);

@@ -122,7 +122,7 @@ impl Space {
             slabs += row.slabs.len() as u64;
             raw += row.slabs.len() as u64 * u64::from(row.slab_units) * UNIT_BYTES;
             allocated += if journal { 0 } else { record.chunk_bytes };
-            stale += tally.add(chunk, &row, &inner.home.lost.of(chunk, row.id));
+            stale += tally.add(chunk, &row, &inner.context.lost.of(chunk, row.id));
         }
         let protection = tally.end();
         let marked = |row: &Arc<Row>| row.columns.iter().map(|column| u64::from(column.lock().marked.count())).sum::<u64>();
@@ -164,14 +164,14 @@ impl Space {
 
     /// How often it changed which slabs count as lost.
     pub fn losses_noted(&self) -> u64 {
-        self.inner.home.lost.changes()
+        self.inner.context.lost.changes()
     }
 
     /// Rows that cannot be read now.
     pub fn unreadable_rows(&self) -> u64 {
         // Of slabs that back each other, as many as serve them are never stale.
         let all_there = self.inner.pool.pool_disks().iter().all(|disk| disk.in_service());
-        match all_there && self.inner.home.lost.is_empty() {
+        match all_there && self.inner.context.lost.is_empty() {
             true => 0,
             false => self.status().protection.unreadable_rows,
         }

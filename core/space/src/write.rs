@@ -10,11 +10,11 @@ use smallvec::SmallVec;
 
 use crate::column::Blocks;
 use crate::row::Row;
-use crate::seldom::seldom;
+use crate::boxed_cold::boxed_cold;
 use crate::slab::Slab;
 use crate::space::Inner;
 use crate::stripe::{ChunkPart, Segment, chunk_parts, only_segment, segments};
-use crate::sums::sums_of;
+use crate::checksums::sums_of;
 
 /// The slabs of one column, by their index in the row, that took a write.
 type Took = SmallVec<[usize; 3]>;
@@ -46,8 +46,8 @@ impl WriteTurn<'_> {
 
 impl Drop for WriteTurn<'_> {
     fn drop(&mut self) {
-        if let (true, Some(sums)) = (self.unsure, &self.row.sums) {
-            sums.forget(self.column, self.blocks);
+        if let (true, Some(checksums)) = (self.unsure, &self.row.checksums) {
+            checksums.forget(self.column, self.blocks);
         }
         let mut state = self.row.columns[self.column].lock();
         if let Some(regions) = self.regions {
@@ -85,7 +85,7 @@ impl Row {
                     return Ok(turn);
                 }
             }
-            seldom(self.mark_dirty(column, regions)).await?;
+            boxed_cold(self.mark_dirty(column, regions)).await?;
         }
     }
 
@@ -93,7 +93,7 @@ impl Row {
     async fn write_copies(&self, column: usize, offset: u64, data: &IoSlice, durability: Durability) -> Result<(), IoError> {
         let took = match self.begin_copies(column, offset, data, durability) {
             Ok(took) => took,
-            Err(begun) => seldom(self.await_copies(begun, durability)).await?,
+            Err(begun) => boxed_cold(self.await_copies(begun, durability)).await?,
         };
         self.confirm(column, &took).await
     }
@@ -151,10 +151,10 @@ impl Inner {
             let _changing = row.changing(&part);
             self.write_row(&row, &part, &data, durability).await?;
         }
-        if self.home.sums.is_pressed()
-            && let Err(error) = seldom(self.relieve_sums()).await
+        if self.context.checksums.is_pressed()
+            && let Err(error) = boxed_cold(self.relieve_sums()).await
         {
-            // It is another row's, and told to whoever flushes or keeps house.
+            // It is another row's, and told to whoever flushes or maintains it.
             tracing::warn!(space = %self.path(), %error, "checksums cannot be written");
         }
         Ok(())
@@ -170,7 +170,7 @@ impl Inner {
     ) -> Result<(), IoError> {
         row.ensure_headers().await?;
         if row.parity.is_some() {
-            return seldom(self.enter(row, part, Some(data.slice(part.at, part.len)), durability)).await;
+            return boxed_cold(self.enter(row, part, Some(data.slice(part.at, part.len)), durability)).await;
         }
         let payload = |segment: &Segment| data.slice(part.at + segment.at, segment.len);
         if let Some(segment) = only_segment(row.shape(), part) {
@@ -178,7 +178,7 @@ impl Inner {
         }
         let cut: Vec<Segment> = segments(row.shape(), part.offset, part.len).collect();
         let writes = cut.iter().map(|segment| self.write_segment(row, segment, payload(segment), durability));
-        seldom(join_all(writes)).await.into_iter().collect()
+        boxed_cold(join_all(writes)).await.into_iter().collect()
     }
 
     /// Writes `data` to a segment of a row without parity.
@@ -192,7 +192,7 @@ impl Inner {
         let blocks = Blocks::of(segment.offset, segment.len);
         let mut turn = row.write_turn(segment.column, blocks).await?;
         let durable = durability == Durability::Durable;
-        let sums = row.sums.as_ref().map(|sums| (sums, sums_of(&data).collect::<SmallVec<[u32; 4]>>()));
+        let checksums = row.checksums.as_ref().map(|checksums| (checksums, sums_of(&data).collect::<SmallVec<[u32; 4]>>()));
         let mut tries = 0;
         // What no disk is there to take leaves everything as it is.
         row.settle_column(segment.column).await?;
@@ -200,12 +200,12 @@ impl Inner {
         while let Err(error) = row.write_copies(segment.column, segment.offset, &data, durability).await {
             tries += 1;
             let hopeless = error.kind != IoErrorKind::Media || tries > 2;
-            if hopeless || seldom(row.settle_column(segment.column)).await.is_err() {
+            if hopeless || boxed_cold(row.settle_column(segment.column)).await.is_err() {
                 return Err(error);
             }
         }
-        if let Some((sums, known)) = &sums {
-            sums.note(segment.column, blocks.start, known);
+        if let Some((checksums, known)) = &checksums {
+            checksums.note(segment.column, blocks.start, known);
         }
         turn.end();
         let maps_behind = row.columns[segment.column].lock().note_written(blocks, durable);
@@ -214,7 +214,7 @@ impl Inner {
         }
         drop(turn);
         if maps_behind {
-            seldom(row.write_maps(segment.column)).await?;
+            boxed_cold(row.write_maps(segment.column)).await?;
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use holdfast_api::{Account, AccountChanged, ApiError, Changed, Code, CreateAccou
 use holdfast_model::natural_order;
 use holdfast_store::AccountRow;
 
-use crate::{Access, Answer, Tables, password, role, time};
+use crate::{Access, ApiResult, Tables, password, role, time};
 
 /// Accounts at most.
 const ACCOUNTS: usize = 1000;
@@ -14,7 +14,7 @@ const ACCOUNTS: usize = 1000;
 const SOCKET_ACCOUNT: &str = "root";
 
 /// Whether `name` can be an account's.
-pub(crate) fn named(name: &str) -> Answer<()> {
+pub(crate) fn named(name: &str) -> ApiResult<()> {
     let object = format!("account {name}");
     let shaped = (1..=64).contains(&name.len())
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.@".contains(&byte))
@@ -74,7 +74,7 @@ impl Access {
     ///
     /// # Errors
     /// If it is not there.
-    pub fn account(&self, name: &str) -> Answer<Account> {
+    pub fn account(&self, name: &str) -> ApiResult<Account> {
         self.tables().accounts.get(name).map(shown).ok_or_else(|| missing(name))
     }
 
@@ -82,7 +82,7 @@ impl Access {
     ///
     /// # Errors
     /// If it is there with another role or password, or name or password cannot be.
-    pub async fn create_account(&self, request: CreateAccount) -> Answer<AccountChanged> {
+    pub async fn create_account(&self, request: CreateAccount) -> ApiResult<AccountChanged> {
         named(&request.name)?;
         password::acceptable(&request.name, &request.password)?;
         let object = format!("account {}", request.name);
@@ -133,7 +133,7 @@ impl Access {
     ///
     /// # Errors
     /// If it is not there, would leave no administrator, or the password cannot be.
-    pub async fn set_account(&self, name: &str, request: SetAccount) -> Answer<AccountChanged> {
+    pub async fn set_account(&self, name: &str, request: SetAccount) -> ApiResult<AccountChanged> {
         let before = self.tables().accounts.get(name).cloned().ok_or_else(|| missing(name))?;
         let asks_for_password = request.password.is_some();
         let password_hash = match request.password {
@@ -175,7 +175,7 @@ impl Access {
         name: &str,
         session: Option<[u8; 32]>,
         change: impl FnOnce(&mut AccountRow),
-    ) -> Answer<AccountRow> {
+    ) -> ApiResult<AccountRow> {
         let before = self.tables().accounts.get(name).cloned().ok_or_else(|| missing(name))?;
         let mut row = before.clone();
         change(&mut row);
@@ -198,7 +198,7 @@ impl Access {
     ///
     /// # Errors
     /// If it is the last administrator.
-    pub async fn delete_account(&self, name: &str) -> Answer<Changed> {
+    pub async fn delete_account(&self, name: &str) -> ApiResult<Changed> {
         let _changing = self.changing.lock().await;
         if !self.tables().accounts.contains_key(name) {
             return Ok(Changed { changed: false, message: format!("there is no account {name}") });

@@ -7,7 +7,7 @@ use holdfast_api::{AuditRecord, Role, Via, word};
 use holdfast_store::{AuditRow, AuditShare, AuditWhich};
 use serde_json::{Map, Value, json};
 
-use crate::{Access, Answer, time};
+use crate::{Access, ApiResult, time};
 
 /// The longest JSON of an object that is kept.
 const OBJECT_BYTES: usize = 16 << 10;
@@ -121,7 +121,7 @@ impl Access {
     ///
     /// # Errors
     /// If the store cannot be written.
-    pub async fn record(&self, change: Change) -> Answer<()> {
+    pub async fn record(&self, change: Change) -> ApiResult<()> {
         let (mut before, mut after) = (change.before, change.after);
         before.iter_mut().chain(&mut after).for_each(redact);
         let (before, after) = bounded(before, after);
@@ -149,7 +149,7 @@ impl Access {
     ///
     /// # Errors
     /// If the store cannot be read.
-    pub async fn audit(&self, which: AuditWhich) -> Answer<Vec<AuditRecord>> {
+    pub async fn audit(&self, which: AuditWhich) -> ApiResult<Vec<AuditRecord>> {
         let rows = self.stored(move |store| store.audit(&which)).await?;
         Ok(rows.into_iter().map(record).collect())
     }

@@ -53,7 +53,7 @@ impl From<ApiError> for Denied {
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 /// What callers are answered.
-pub type Answer<T> = Result<T, ApiError>;
+pub type ApiResult<T> = Result<T, ApiError>;
 
 /// Milliseconds since 1970.
 pub type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
@@ -189,7 +189,7 @@ impl Access {
     }
 
     /// Gives the store work on a thread that may wait for the disk.
-    async fn stored<T: Send + 'static>(&self, act: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static) -> Answer<T> {
+    async fn stored<T: Send + 'static>(&self, act: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static) -> ApiResult<T> {
         let store = self.store.clone();
         let done = tokio::task::spawn_blocking(move || act(&store)).await;
         let failed = |message: String| {
@@ -207,7 +207,7 @@ impl Access {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub async fn backup(&self) -> Answer<std::fs::File> {
+    pub async fn backup(&self) -> ApiResult<std::fs::File> {
         self.stored(Store::passing_copy).await
     }
 

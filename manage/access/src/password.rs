@@ -12,7 +12,7 @@ use argon2::password_hash::{PasswordHasher, PasswordVerifier};
 use holdfast_api::{ApiError, Code};
 use tokio::sync::Semaphore;
 
-use crate::Answer;
+use crate::ApiResult;
 
 const AT_ONCE: usize = 2;
 const WAITING: usize = 16;
@@ -28,7 +28,7 @@ pub(crate) struct Passwords {
 }
 
 /// Whether `password` may be the one of `account`.
-pub(crate) fn acceptable(account: &str, password: &str) -> Answer<()> {
+pub(crate) fn acceptable(account: &str, password: &str) -> ApiResult<()> {
     let object = format!("account {account}");
     let next = format!("choose one of {SHORTEST} to {LONGEST} bytes");
     if !(SHORTEST..=LONGEST).contains(&password.len()) {
@@ -53,7 +53,7 @@ impl Passwords {
         Self { turns: Arc::new(Semaphore::new(AT_ONCE)), waiting: AtomicUsize::new(0), nobody: Default::default() }
     }
 
-    async fn compute<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Answer<T> {
+    async fn compute<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> ApiResult<T> {
         let busy = || ApiError::new(Code::Throttled, "login", "too many logins at once", "try again in a moment");
         let counted = self.waiting.fetch_add(1, Ordering::Relaxed);
         let _waiting = Waiting(&self.waiting);
@@ -69,7 +69,7 @@ impl Passwords {
     }
 
     /// The hash of `password`, with its salt and cost.
-    pub(crate) async fn hash(&self, password: String) -> Answer<String> {
+    pub(crate) async fn hash(&self, password: String) -> ApiResult<String> {
         let hashed = self.compute(move || Argon2::default().hash_password(password.as_bytes()).map(|hash| hash.to_string()));
         let failed = |error: argon2::password_hash::Error| {
             ApiError::new(Code::Failed, "password", format!("it cannot be hashed: {error}"), "try again")
@@ -78,7 +78,7 @@ impl Passwords {
     }
 
     /// Whether `password` is the one that `hash` is of; takes as long where there is no hash.
-    pub(crate) async fn matches(&self, password: String, hash: Option<String>) -> Answer<bool> {
+    pub(crate) async fn matches(&self, password: String, hash: Option<String>) -> ApiResult<bool> {
         let there = hash.is_some();
         let hash = match hash {
             Some(hash) => hash,

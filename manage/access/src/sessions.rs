@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use holdfast_api::{ApiError, ChangePassword, Code, Login, Session, Via};
 use holdfast_store::{SessionRow, Store, StoreError};
 
-use crate::{Access, Answer, Denied, Identity, hex, network, password, random_secret, role, sha256, time};
+use crate::{Access, ApiResult, Denied, Identity, hex, network, password, random_secret, role, sha256, time};
 
 /// Sessions of one account at most; the oldest makes way.
 const PER_ACCOUNT: usize = 64;
@@ -72,7 +72,7 @@ impl Access {
         Ok(self.begin_session(&request.name, Via::Session).await?)
     }
 
-    pub(crate) async fn begin_session(&self, account: &str, via: Via) -> Answer<LoggedIn> {
+    pub(crate) async fn begin_session(&self, account: &str, via: Via) -> ApiResult<LoggedIn> {
         let no_luck = || ApiError::new(Code::Failed, "login", "the system gives no random numbers", "try again");
         let secret = random_secret().ok_or_else(no_luck)?;
         let now = self.now_ms();
@@ -168,7 +168,7 @@ impl Access {
     ///
     /// # Errors
     /// If the store cannot be written.
-    pub async fn logout(&self, identity: &Identity) -> Answer<bool> {
+    pub async fn logout(&self, identity: &Identity) -> ApiResult<bool> {
         let Some(hash) = identity.session else { return Ok(false) };
         let _changing = self.changing.lock().await;
         self.stored(move |store| store.delete_session(&hash)).await?;

@@ -6,7 +6,7 @@
 use holdfast_api::{ApiError, Changed, Code, CreateToken, Token, TokenCreated, Via};
 use holdfast_store::TokenRow;
 
-use crate::{Access, Answer, Identity, random_secret, role, sha256, time};
+use crate::{Access, ApiResult, Identity, random_secret, role, sha256, time};
 
 /// What the secret of a token begins with, so that scanners of leaked secrets know it.
 pub const TOKEN_PREFIX: &str = "hf_";
@@ -42,7 +42,7 @@ fn sees(identity: &Identity, row: &TokenRow) -> bool {
         || identity.token.as_ref() == Some(&row.id)
 }
 
-fn check(identity: &Identity, request: &CreateToken) -> Answer<()> {
+fn check(identity: &Identity, request: &CreateToken) -> ApiResult<()> {
     let object = "token";
     if !(1..=64).contains(&request.name.len()) || request.name.chars().any(char::is_control) {
         return Err(ApiError::invalid(
@@ -83,7 +83,7 @@ impl Access {
     ///
     /// # Errors
     /// If `identity` may not, or the token cannot be.
-    pub async fn create_token(&self, identity: &Identity, request: CreateToken) -> Answer<TokenCreated> {
+    pub async fn create_token(&self, identity: &Identity, request: CreateToken) -> ApiResult<TokenCreated> {
         if identity.via == Via::Token && !identity.is_unlimited() {
             let next = "log in with name and password to create a token";
             return Err(ApiError::new(Code::Forbidden, "token", "this token cannot create tokens", next));
@@ -127,7 +127,7 @@ impl Access {
         Ok(TokenCreated { token, secret })
     }
 
-    async fn drop_long_ended(&self, now: i64) -> Answer<()> {
+    async fn drop_long_ended(&self, now: i64) -> ApiResult<()> {
         let ended = |row: &&TokenRow| now - row.expires_ms > LISTED_MS;
         let ended: Vec<TokenRow> = self.tables().tokens.values().filter(ended).cloned().collect();
         for row in ended {
@@ -141,7 +141,7 @@ impl Access {
     ///
     /// # Errors
     /// If `identity` may not.
-    pub async fn delete_token(&self, identity: &Identity, id: &str) -> Answer<Changed> {
+    pub async fn delete_token(&self, identity: &Identity, id: &str) -> ApiResult<Changed> {
         let _changing = self.changing.lock().await;
         if identity.via == Via::Token && !identity.is_unlimited() && identity.token.as_deref() != Some(id) {
             let next = "log in with name and password to delete tokens";

@@ -16,13 +16,13 @@ use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
 
-use crate::servers::Place;
+use crate::servers::ServerAddress;
 use crate::trust;
 
 /// How a daemon is reached.
 enum Reach {
     Socket(PathBuf),
-    Server { place: Place, fingerprint: Option<String>, proof: Proof },
+    Server { place: ServerAddress, fingerprint: Option<String>, proof: Proof },
 }
 
 /// How a client proves who it is.
@@ -61,7 +61,7 @@ impl Client {
     }
 
     /// A client of the server at `place`, with the certificate of this SHA-256.
-    pub fn of_server(place: Place, fingerprint: Option<String>, proof: Proof) -> Self {
+    pub fn of_server(place: ServerAddress, fingerprint: Option<String>, proof: Proof) -> Self {
         Self { reach: Reach::Server { place, fingerprint, proof } }
     }
 

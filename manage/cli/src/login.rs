@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::arguments::Login;
 use crate::client::{Client, Proof, segment};
 use crate::output::{print_json, print_line};
-use crate::servers::{self, Place, Server};
+use crate::servers::{self, ServerAddress, Server};
 use crate::trust::fingerprint;
 
 /// Asks for a password on the terminal, without showing it; reads it from standard input where that is none.
@@ -30,11 +30,11 @@ pub fn password(prompt: &str) -> Result<String> {
 /// A client of the server at `url`, with the token that is kept for it.
 pub fn client(url: &str) -> Result<Client> {
     let server = servers::find(url)?;
-    Ok(Client::of_server(Place::parse(&server.url)?, server.fingerprint, Proof::Token(server.token)))
+    Ok(Client::of_server(ServerAddress::parse(&server.url)?, server.fingerprint, Proof::Token(server.token)))
 }
 
 /// Logs in, and gives the session with its cookie.
-async fn begin(place: &Place, pinned: Option<&str>, name: &str, password: String) -> Result<(Session, Client)> {
+async fn begin(place: &ServerAddress, pinned: Option<&str>, name: &str, password: String) -> Result<(Session, Client)> {
     let client = Client::of_server(place.clone(), pinned.map(str::to_owned), Proof::None);
     let body = serde_json::to_vec(&holdfast_api::Login { name: name.into(), password })?;
     let response = client.send(Method::POST, "/session", body.into()).await?;
@@ -58,7 +58,7 @@ fn here() -> String {
 
 /// Logs in to a server, and keeps a token for it.
 pub async fn login(options: Login, json: bool) -> Result<()> {
-    let place = Place::parse(&options.url)?;
+    let place = ServerAddress::parse(&options.url)?;
     let pinned = options.fingerprint.as_deref().map(fingerprint).transpose()?;
     // Who the server is stands before the password is asked for.
     crate::trust::connect(&place, pinned.as_deref()).await?;
@@ -103,7 +103,7 @@ pub async fn change_password(url: Option<&str>, json: bool) -> Result<()> {
          'holdfast account set NAME --password' on the server itself",
     )?;
     let server = servers::find(url)?;
-    let (place, pinned, account) = (Place::parse(&server.url)?, server.fingerprint, server.account);
+    let (place, pinned, account) = (ServerAddress::parse(&server.url)?, server.fingerprint, server.account);
     crate::trust::connect(&place, pinned.as_deref()).await?;
     let current = password(&format!("Password of {account} at {}: ", place.url()))?;
     let new = password(&format!("New password of {account}: "))?;

@@ -31,14 +31,14 @@ pub struct Server {
 
 /// Host and port of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ServerAddress {
     /// The host, an IPv6 address without its brackets.
     pub host: String,
     /// The port.
     pub port: u16,
 }
 
-impl Place {
+impl ServerAddress {
     /// Reads `https://HOST[:PORT]`.
     pub fn parse(url: &str) -> Result<Self> {
         let wrong = || anyhow!("server {url}: it is not a server address; next: write for example https://HOST:{DEFAULT_PORT}");
@@ -96,7 +96,7 @@ fn write(servers: &[Server]) -> Result<()> {
 
 /// The server at `url`, where somebody logged in.
 pub fn find(url: &str) -> Result<Server> {
-    let url = Place::parse(url)?.url();
+    let url = ServerAddress::parse(url)?.url();
     let found = all()?.into_iter().find(|server| server.url == url);
     match found {
         Some(server) => Ok(server),
@@ -129,10 +129,10 @@ mod tests {
             ("https://NAS:9000/", "https://nas:9000"),
             ("https://[fd00::1]:8443", "https://[fd00::1]:8443"),
         ] {
-            assert_eq!(Place::parse(text).unwrap().url(), url);
+            assert_eq!(ServerAddress::parse(text).unwrap().url(), url);
         }
         for text in ["nas", "http://nas", "https://", "https://ann@nas", "https://nas/pools", "https://nas?x=1"] {
-            assert!(Place::parse(text).is_err(), "{text}");
+            assert!(ServerAddress::parse(text).is_err(), "{text}");
         }
     }
 }

@@ -16,7 +16,7 @@ use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls12_signature,
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-use crate::servers::Place;
+use crate::servers::ServerAddress;
 
 /// A SHA-256 as 64 hexadecimal digits, however it was written.
 pub fn fingerprint(text: &str) -> Result<String> {
@@ -92,7 +92,7 @@ fn authorities(provider: &Arc<CryptoProvider>) -> Option<Arc<WebPkiServerVerifie
 
 /// Connects to the server at `place`, which must have the certificate with the SHA-256 `pinned`, or one that an authority
 /// of this machine vouches for.
-pub async fn connect(place: &Place, pinned: Option<&str>) -> Result<TlsStream<TcpStream>> {
+pub async fn connect(place: &ServerAddress, pinned: Option<&str>) -> Result<TlsStream<TcpStream>> {
     let url = place.url();
     let stream = TcpStream::connect((place.host.as_str(), place.port)).await.map_err(|error| {
         anyhow!("server {url}: it cannot be reached ({error}); next: check the address, and that the daemon runs with --https")

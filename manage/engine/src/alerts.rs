@@ -17,7 +17,7 @@ use holdfast_pool::RoomUse;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{Engine, OpenPool};
-use crate::error::{Answer, unwritten};
+use crate::error::{ApiResult, unwritten};
 use crate::view::percent;
 
 /// Thresholds of a pool for which none were set.
@@ -98,7 +98,7 @@ impl Engine {
     }
 
     /// Remembers the alerts of a pool.
-    fn set_alerts(&self, pool: Uuid, alerts: Alerts) -> Answer<()> {
+    fn set_alerts(&self, pool: Uuid, alerts: Alerts) -> ApiResult<()> {
         let changed = self.change_state(|state| {
             _ = match alerts == Alerts::default() {
                 true => state.alerts.remove(&pool),
@@ -109,7 +109,7 @@ impl Engine {
     }
 
     /// Sets the thresholds of a pool; none leaves them to the server. Answers whether they were others.
-    pub(crate) fn set_thresholds(&self, open: &OpenPool, percents: Option<Vec<u8>>) -> Answer<bool> {
+    pub(crate) fn set_thresholds(&self, open: &OpenPool, percents: Option<Vec<u8>>) -> ApiResult<bool> {
         let known = self.alerts_of(open.pool.id());
         let changed = percents != Some(known.percents).filter(|_| !known.default);
         if changed {
@@ -121,7 +121,7 @@ impl Engine {
     }
 
     /// Tells of a pool that reached a threshold, or is below it again.
-    pub(crate) fn look_at_room(&self, open: &OpenPool) -> Answer<()> {
+    pub(crate) fn look_at_room(&self, open: &OpenPool) -> ApiResult<()> {
         let (id, name, room) = (open.pool.id(), open.name(), open.pool.room_use());
         let known = self.alerts_of(id);
         let now = HeldAlerts { level: known.level_at(used_percent(&room)), ..known.clone() };
@@ -151,7 +151,7 @@ impl Engine {
 }
 
 /// Thresholds in order, if they can be; `object` is what they are for.
-pub(crate) fn checked(object: &str, mut percents: Vec<u8>) -> Answer<Vec<u8>> {
+pub(crate) fn checked(object: &str, mut percents: Vec<u8>) -> ApiResult<Vec<u8>> {
     percents.sort_unstable();
     percents.dedup();
     if percents.len() > MOST || percents.iter().any(|percent| !(1..=100).contains(percent)) {

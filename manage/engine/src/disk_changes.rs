@@ -10,7 +10,7 @@ use holdfast_pool::{DiskChange, LARGEST_DISK_BYTES, SMALLEST_DISK_BYTES};
 
 use crate::disks::{Carries, Taken, real_path};
 use crate::engine::{Engine, OpenPool};
-use crate::error::{Answer, conflict, exists_with, from_io, from_pool, not_confirmed, not_found, system, unwritten};
+use crate::error::{ApiResult, conflict, exists_with, from_io, from_pool, not_confirmed, not_found, system, unwritten};
 use crate::spaces::whole_blocks;
 
 /// At both ends of a disk, what a wipe overwrites: every file system, table and array that `blkid` knows begins there.
@@ -21,7 +21,7 @@ const LAST_SLOT: u32 = 9999;
 
 impl Engine {
     /// All disks: those of pools, and those that belong to none.
-    pub async fn disks(&self) -> Answer<Vec<Disk>> {
+    pub async fn disks(&self) -> ApiResult<Vec<Disk>> {
         let mut disks: Vec<Disk> = Vec::new();
         let open: Vec<Arc<OpenPool>> = self.live().pools.values().cloned().collect();
         for open in &open {
@@ -39,7 +39,7 @@ impl Engine {
     ///
     /// # Errors
     /// If there is none.
-    pub async fn disk(&self, disk: &DiskRef) -> Answer<Disk> {
+    pub async fn disk(&self, disk: &DiskRef) -> ApiResult<Disk> {
         let path = self.resolve(disk).await?;
         if let Some((open, id)) = self.member(disk, &path) {
             let shown = self.member_views(&open).into_iter().find(|shown| shown.id == Some(id));
@@ -70,11 +70,11 @@ impl Engine {
     ///
     /// # Errors
     /// If the size cannot be, or something else is at the path.
-    pub async fn create_file_disk(self: &Arc<Self>, request: CreateFileDisk) -> Answer<DiskChanged> {
+    pub async fn create_file_disk(self: &Arc<Self>, request: CreateFileDisk) -> ApiResult<DiskChanged> {
         self.change(move |engine| async move { engine.make_file(request).await }).await
     }
 
-    async fn make_file(&self, request: CreateFileDisk) -> Answer<DiskChanged> {
+    async fn make_file(&self, request: CreateFileDisk) -> ApiResult<DiskChanged> {
         let CreateFileDisk { path, size_bytes } = request;
         let object = format!("disk {path}");
         if !path.starts_with('/') {
@@ -107,7 +107,7 @@ impl Engine {
     }
 
     /// Remembers files that serve as disks, so that an import looks at them.
-    pub(crate) fn remember_files(&self, files: &[String]) -> Answer<()> {
+    pub(crate) fn remember_files(&self, files: &[String]) -> ApiResult<()> {
         let noted = self.change_state(|state| {
             let new: Vec<&String> = files.iter().filter(|file| !state.file_disks.contains(file)).collect();
             if !new.is_empty() {
@@ -122,11 +122,11 @@ impl Engine {
     ///
     /// # Errors
     /// If there is no such disk, or its pool refuses.
-    pub async fn set_disk(self: &Arc<Self>, disk: String, request: SetDisk) -> Answer<DiskChanged> {
+    pub async fn set_disk(self: &Arc<Self>, disk: String, request: SetDisk) -> ApiResult<DiskChanged> {
         self.change(move |engine| async move { engine.set(&DiskRef::new(&disk), request).await }).await
     }
 
-    async fn set(&self, disk: &DiskRef, request: SetDisk) -> Answer<DiskChanged> {
+    async fn set(&self, disk: &DiskRef, request: SetDisk) -> ApiResult<DiskChanged> {
         let path = self.resolve(disk).await?;
         let object = format!("disk {disk}");
         let place = place_of(&object, request.enclosure, request.slot)?;
@@ -165,11 +165,11 @@ impl Engine {
     ///
     /// # Errors
     /// If it is in use or belongs to a pool, or nobody said that its content may be lost.
-    pub async fn wipe_disk(self: &Arc<Self>, disk: String, force: bool) -> Answer<DiskChanged> {
+    pub async fn wipe_disk(self: &Arc<Self>, disk: String, force: bool) -> ApiResult<DiskChanged> {
         self.change(move |engine| async move { engine.wipe(&DiskRef::new(&disk), force).await }).await
     }
 
-    async fn wipe(&self, disk: &DiskRef, force: bool) -> Answer<DiskChanged> {
+    async fn wipe(&self, disk: &DiskRef, force: bool) -> ApiResult<DiskChanged> {
         let path = self.resolve(disk).await?;
         let object = format!("disk {disk}");
         if let Some((open, _)) = self.member(disk, &path) {
@@ -195,7 +195,7 @@ impl Engine {
     }
 
     /// Wipes what forced disks carry, so that no old signature is found beside the pool's labels.
-    pub(crate) async fn wipe_foreign(&self, taken: &[Taken], force: bool) -> Answer<()> {
+    pub(crate) async fn wipe_foreign(&self, taken: &[Taken], force: bool) -> ApiResult<()> {
         if force {
             for taken in taken {
                 self.zero_ends(taken).await?;
@@ -204,7 +204,7 @@ impl Engine {
         Ok(())
     }
 
-    async fn zero_ends(&self, taken: &Taken) -> Answer<()> {
+    async fn zero_ends(&self, taken: &Taken) -> ApiResult<()> {
         let device = taken.device.clone();
         let object = format!("disk {}", taken.candidate.info.path);
         let wiped = self.on_reactor(move || async move {
@@ -231,7 +231,7 @@ impl Engine {
 }
 
 /// A checked place; `None` where none is given.
-fn place_of(object: &str, enclosure: Option<String>, slot: Option<u32>) -> Answer<Option<Place>> {
+fn place_of(object: &str, enclosure: Option<String>, slot: Option<u32>) -> ApiResult<Option<Place>> {
     let refuse = |field: &str, message: String, next: &str| Err(ApiError::invalid(object, message, next).at(field));
     match (enclosure, slot) {
         (None, None) => Ok(None),

@@ -16,7 +16,7 @@ use holdfast_model::{DiskState, Media, Place};
 use holdfast_pool::{Candidate, DiskInfo};
 
 use crate::engine::{Engine, OpenPool};
-use crate::error::{Answer, conflict, not_confirmed, not_found, stopping, system};
+use crate::error::{ApiResult, conflict, not_confirmed, not_found, stopping, system};
 use crate::foreign;
 
 /// How long a file that is in use is asked again whether it still is.
@@ -64,7 +64,7 @@ fn told_place(facts: &Probe) -> Option<Place> {
 
 impl Engine {
     /// Runs what may wait for the operating system.
-    pub(crate) async fn blocking<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Answer<T> {
+    pub(crate) async fn blocking<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> ApiResult<T> {
         tokio::task::spawn_blocking(work).await.map_err(|_| stopping())
     }
 
@@ -91,7 +91,7 @@ impl Engine {
     }
 
     /// Paths of all disks that are known, members of pools or not: block devices, and files made or used as disks.
-    pub(crate) async fn known_paths(&self) -> Answer<BTreeSet<String>> {
+    pub(crate) async fn known_paths(&self) -> ApiResult<BTreeSet<String>> {
         let mut paths: BTreeSet<String> = {
             let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             let offline = state.pools.iter().flat_map(|pool| pool.disks.iter().map(|disk| disk.path.clone()));
@@ -108,7 +108,7 @@ impl Engine {
     ///
     /// # Errors
     /// If the daemon is stopping.
-    pub async fn knows_disk(&self, disk: &DiskRef) -> Answer<bool> {
+    pub async fn knows_disk(&self, disk: &DiskRef) -> ApiResult<bool> {
         let DiskRef::Path(path) = disk else { return Ok(true) };
         let known = self.known_paths().await?;
         let (path, real) = (path.clone(), known.clone());
@@ -131,7 +131,7 @@ impl Engine {
     }
 
     /// The path of the disk that a person names.
-    pub(crate) async fn resolve(&self, disk: &DiskRef) -> Answer<String> {
+    pub(crate) async fn resolve(&self, disk: &DiskRef) -> ApiResult<String> {
         let DiskRef::Word(word) = disk else { return Ok(disk.as_str().into()) };
         let mut found: BTreeSet<String> = BTreeSet::new();
         for open in self.live().pools.values() {
@@ -163,7 +163,7 @@ impl Engine {
     }
 
     /// What the disk at `path` is, without reading it.
-    pub(crate) async fn probe(&self, path: &str) -> Answer<Probe> {
+    pub(crate) async fn probe(&self, path: &str) -> ApiResult<Probe> {
         let object = format!("disk {path}");
         if !path.starts_with('/') {
             return Err(ApiError::invalid(object, "its path is not absolute", "write the full path, beginning with /"));
@@ -182,7 +182,7 @@ impl Engine {
     }
 
     /// Opens the disk at `path`; for writing only if nobody else does.
-    pub(crate) async fn open_disk(&self, path: &str, read_only: bool) -> Answer<Taken> {
+    pub(crate) async fn open_disk(&self, path: &str, read_only: bool) -> ApiResult<Taken> {
         let facts = self.probe(path).await?;
         let owned = path.to_string();
         let opened = self.blocking(move || FileDevice::open(owned, FileOptions { read_only, ..FileOptions::default() }));
@@ -205,7 +205,7 @@ impl Engine {
     }
 
     /// Looks at disks of no pool. Those that cannot be opened are shown as unknown.
-    pub(crate) async fn look_at(&self, paths: Vec<String>) -> Answer<Vec<Found>> {
+    pub(crate) async fn look_at(&self, paths: Vec<String>) -> ApiResult<Vec<Found>> {
         let mut found: BTreeMap<String, Found> = BTreeMap::new();
         let mut candidates = Vec::new();
         for path in paths {
@@ -259,7 +259,7 @@ impl Engine {
     }
 
     /// Opens disks for a pool that is made or grows. With `force`, what they carry is wiped, unless it is in use.
-    pub(crate) async fn take(&self, paths: &[String], force: bool) -> Answer<Vec<Taken>> {
+    pub(crate) async fn take(&self, paths: &[String], force: bool) -> ApiResult<Vec<Taken>> {
         let pooled = self.pooled_paths();
         let mut seen = BTreeSet::new();
         for path in paths {
@@ -293,7 +293,7 @@ fn refused(object: String, error: &std::io::Error) -> ApiError {
     }
 }
 
-fn refuse(found: &Found, force: bool) -> Answer<()> {
+fn refuse(found: &Found, force: bool) -> ApiResult<()> {
     let object = format!("disk {}", found.info.path);
     let forcing = "if its data may be lost, repeat with --force; otherwise name another disk";
     match &found.carries {

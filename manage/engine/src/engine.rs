@@ -27,7 +27,7 @@ use holdfast_store::{AuditLimits, Store, StoreError};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::error::{Answer, from_pool, stopping, unwritten};
+use crate::error::{ApiResult, from_pool, stopping, unwritten};
 use crate::events::{EventLog, now};
 use crate::history::History;
 use crate::jobs::Jobs;
@@ -377,11 +377,11 @@ impl Engine {
     }
 
     /// Runs a change to its end, one at a time, even where the one who asked goes away.
-    pub(crate) async fn change<T, F, Fut>(self: &Arc<Self>, make: F) -> Answer<T>
+    pub(crate) async fn change<T, F, Fut>(self: &Arc<Self>, make: F) -> ApiResult<T>
     where
         T: Send + 'static,
         F: FnOnce(Arc<Self>) -> Fut + Send + 'static,
-        Fut: Future<Output = Answer<T>> + Send + 'static,
+        Fut: Future<Output = ApiResult<T>> + Send + 'static,
     {
         let engine = self.clone();
         let task = tokio::spawn(async move {
@@ -397,7 +397,7 @@ impl Engine {
     }
 
     /// Runs a future of the storage floors on a reactor.
-    pub(crate) async fn on_reactor<T, F, Fut>(&self, make: F) -> Answer<T>
+    pub(crate) async fn on_reactor<T, F, Fut>(&self, make: F) -> ApiResult<T>
     where
         T: Send + 'static,
         F: FnOnce() -> Fut + Send + 'static,
@@ -429,7 +429,7 @@ impl Engine {
     }
 
     /// Writes down what is open.
-    pub(crate) fn remember(&self) -> Answer<()> {
+    pub(crate) fn remember(&self) -> ApiResult<()> {
         let changed = self.change_state(|state| {
             let live = self.live();
             state.pools = live.pools.values().map(|open| open.known()).collect();
@@ -451,8 +451,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Opens one space of a pool and starts its housekeeping.
-    pub(crate) async fn open_space(&self, open: &OpenPool, id: u32) -> Answer<Arc<Space>> {
+    /// Opens one space of a pool and starts its maintenance.
+    pub(crate) async fn open_space(&self, open: &OpenPool, id: u32) -> ApiResult<Arc<Space>> {
         let pool = open.pool.clone();
         let name = pool.space(id).map(|record| format!("space {}/{}", pool.name(), record.name)).unwrap_or_default();
         let opened = self.on_reactor(move || async move {
@@ -463,7 +463,7 @@ impl Engine {
         let space = opened.await?.map_err(|error| from_pool(name, error))?;
         for reactor in &self.reactors {
             let space = space.clone();
-            reactor.spawn(move || space.place_ahead());
+            reactor.spawn(move || space.background_destage());
         }
         let service = Arc::new(SpaceService::new(space.clone(), open.balancer.clone()));
         open.services().insert(space.record().uuid, service.clone());
@@ -473,7 +473,7 @@ impl Engine {
     }
 
     /// Closes one space.
-    pub(crate) async fn close_space(&self, open: &OpenPool, id: u32) -> Answer<()> {
+    pub(crate) async fn close_space(&self, open: &OpenPool, id: u32) -> ApiResult<()> {
         let Some(space) = open.spaces().get(&id).cloned() else { return Ok(()) };
         let name = format!("space {}/{}", open.pool.name(), space.record().name);
         let closing = self.on_reactor(move || async move { space.close().await });
@@ -504,7 +504,7 @@ impl Engine {
     }
 
     /// Closes all spaces of a pool.
-    pub(crate) async fn close_spaces(&self, open: &OpenPool) -> Answer<()> {
+    pub(crate) async fn close_spaces(&self, open: &OpenPool) -> ApiResult<()> {
         let ids: Vec<u32> = open.spaces().keys().copied().collect();
         let mut closed = Ok(());
         for id in ids {

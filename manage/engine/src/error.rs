@@ -11,7 +11,7 @@ use holdfast_pool::{PoolError, PoolErrorKind};
 use crate::state::StateError;
 
 /// What every operation of the engine answers.
-pub type Answer<T> = Result<T, ApiError>;
+pub type ApiResult<T> = Result<T, ApiError>;
 
 /// There is no such object.
 pub fn not_found(object: impl Into<String>, next_action: impl Into<String>) -> ApiError {

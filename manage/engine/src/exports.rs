@@ -11,7 +11,7 @@ use holdfast_model::{Health, natural_order};
 use holdfast_nbd::{Address, ConnectionStatus, TlsRequired, TlsSettings};
 
 use crate::engine::{Engine, Live, LiveExport, OpenPool};
-use crate::error::{Answer, conflict, exists_with, not_found};
+use crate::error::{ApiResult, conflict, exists_with, not_found};
 use crate::events::rfc3339;
 use crate::pools::parse_name;
 use crate::protection::count;
@@ -35,7 +35,7 @@ impl Engine {
     ///
     /// # Errors
     /// If there is none.
-    pub fn export(&self, name: &str) -> Answer<Export> {
+    pub fn export(&self, name: &str) -> ApiResult<Export> {
         let live = self.live();
         let export = live.exports.get(name).map(|export| self.export_view(&live, export));
         export.ok_or_else(|| not_found(format!("export {name}"), "'holdfast nbd list' lists the exports"))
@@ -68,7 +68,7 @@ impl Engine {
     ///
     /// # Errors
     /// If there is none of this name.
-    pub fn connections(&self, name: &str) -> Answer<Vec<Connection>> {
+    pub fn connections(&self, name: &str) -> ApiResult<Vec<Connection>> {
         self.export(name)?;
         let shown = |connection: ConnectionStatus| Connection {
             client: connection.peer,
@@ -93,11 +93,11 @@ impl Engine {
     ///
     /// # Errors
     /// If the name is taken by another export, or there is no such space.
-    pub async fn create_export(self: &Arc<Self>, request: CreateExport) -> Answer<ExportChanged> {
+    pub async fn create_export(self: &Arc<Self>, request: CreateExport) -> ApiResult<ExportChanged> {
         self.change(move |engine| async move { engine.make_export(request) }).await
     }
 
-    fn make_export(&self, request: CreateExport) -> Answer<ExportChanged> {
+    fn make_export(&self, request: CreateExport) -> ApiResult<ExportChanged> {
         let path = parse_path(&request.space).map_err(|error| error.at("space"))?;
         let name = parse_name("export", request.name.as_deref().unwrap_or(path.space.as_str()));
         let name = name.map_err(|error| error.at("name"))?.to_string();
@@ -148,7 +148,7 @@ impl Engine {
     ///
     /// # Errors
     /// If there is none of this name, or its limits make no sense; nothing is changed then.
-    pub async fn set_export(self: &Arc<Self>, name: String, request: SetExport) -> Answer<ExportChanged> {
+    pub async fn set_export(self: &Arc<Self>, name: String, request: SetExport) -> ApiResult<ExportChanged> {
         self.change(move |engine| async move { engine.change_export(&name, request).await }).await
     }
 
@@ -170,7 +170,7 @@ impl Engine {
     ///
     /// # Errors
     /// If the state folder cannot be written.
-    pub async fn remove_export(self: &Arc<Self>, name: String) -> Answer<Changed> {
+    pub async fn remove_export(self: &Arc<Self>, name: String) -> ApiResult<Changed> {
         self.change(move |engine| async move {
             parse_name("export", &name)?;
             let Some(export) = engine.live_mut().exports.remove(&name) else {

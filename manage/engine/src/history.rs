@@ -22,7 +22,7 @@ use holdfast_api::{ApiError, Code, DiskRef, History as Series, HistoryKind, Rate
 use holdfast_model::Latencies;
 
 use crate::engine::Engine;
-use crate::error::{Answer, not_found, stopping};
+use crate::error::{ApiResult, not_found, stopping};
 use crate::events::EventLog;
 use crate::spaces::parse_path;
 use crate::traffic::Totals;
@@ -101,7 +101,7 @@ impl History {
     }
 
     /// The last `seconds` of an object as at most `points` values.
-    async fn series(&self, key: Key, name: String, seconds: u64, points: u64) -> Answer<Series> {
+    async fn series(&self, key: Key, name: String, seconds: u64, points: u64) -> ApiResult<Series> {
         let (window, mut drawn, from_memory) = {
             let table = self.table();
             let window = Window::new(table.now(), seconds as i64, points as i64);
@@ -141,7 +141,7 @@ impl Engine {
     ///
     /// # Errors
     /// If there is no such object, or more is asked for than is kept.
-    pub async fn history(&self, kind: HistoryKind, name: &str, seconds: u64, points: Option<u64>) -> Answer<Series> {
+    pub async fn history(&self, kind: HistoryKind, name: &str, seconds: u64, points: Option<u64>) -> ApiResult<Series> {
         let points = points.unwrap_or(POINTS);
         let range = |field: &str, value: u64, most: u64| match value {
             value if (1..=most).contains(&value) => Ok(()),

@@ -17,7 +17,7 @@ use holdfast_pool::{Candidate, FoundPool, Member, Pool, PoolErrorKind, Scan};
 
 use crate::disks::real_path;
 use crate::engine::{Engine, OfflinePool, OpenPool};
-use crate::error::{Answer, conflict, from_pool, not_found, system};
+use crate::error::{ApiResult, conflict, from_pool, not_found, system};
 use crate::pools::release;
 use crate::state::KnownPool;
 
@@ -54,7 +54,7 @@ fn named(word: Option<&String>, name: &str, id: Uuid) -> bool {
 impl Engine {
     /// Opens the disks at `paths` and looks for pools on them, and for what these miss where it was last. Disks of pools in service are left
     /// out.
-    pub(crate) async fn search(&self, mut paths: BTreeSet<String>) -> Answer<Search> {
+    pub(crate) async fn search(&self, mut paths: BTreeSet<String>) -> ApiResult<Search> {
         let search = self.search_at(paths.clone()).await?;
         let missing = search.pools.iter().flat_map(|pool| pool.missing()).map(|disk| disk.path.clone());
         let more: Vec<String> = missing.filter(|path| is_disk(Path::new(path)) && !paths.contains(path)).collect();
@@ -66,7 +66,7 @@ impl Engine {
         self.search_at(paths).await
     }
 
-    async fn search_at(&self, paths: BTreeSet<String>) -> Answer<Search> {
+    async fn search_at(&self, paths: BTreeSet<String>) -> ApiResult<Search> {
         let pooled = self.pooled_paths();
         let mut seen: BTreeSet<PathBuf> = BTreeSet::new();
         let mut search = Search { pools: vec![], strays: vec![], devices: BTreeMap::new(), refused: vec![], busy: false };
@@ -117,7 +117,7 @@ impl Engine {
     }
 
     /// Looks for pools on disks that a killed daemon may hold for a moment longer.
-    async fn search_patiently(&self, paths: BTreeSet<String>) -> Answer<Search> {
+    async fn search_patiently(&self, paths: BTreeSet<String>) -> ApiResult<Search> {
         let deadline = Instant::now() + self.settings.patience;
         loop {
             let search = self.search(paths.clone()).await?;
@@ -135,7 +135,7 @@ impl Engine {
         found: FoundPool,
         devices: &BTreeMap<String, Arc<FileDevice>>,
         force: bool,
-    ) -> Answer<Arc<OpenPool>> {
+    ) -> ApiResult<Arc<OpenPool>> {
         let (name, id) = (found.name(), found.id);
         let object = format!("pool {name}");
         if let Some(other) = self.live().pools.get(&name).filter(|other| other.pool.id() != id) {
@@ -226,11 +226,11 @@ impl Engine {
     ///
     /// # Errors
     /// If a folder cannot be read, or the pool that is asked for is not found or cannot be brought in.
-    pub async fn import_pools(self: &Arc<Self>, request: ImportPools) -> Answer<PoolsImported> {
+    pub async fn import_pools(self: &Arc<Self>, request: ImportPools) -> ApiResult<PoolsImported> {
         self.change(move |engine| async move { engine.import(request).await }).await
     }
 
-    async fn import(&self, request: ImportPools) -> Answer<PoolsImported> {
+    async fn import(&self, request: ImportPools) -> ApiResult<PoolsImported> {
         let mut paths = self.known_paths().await?;
         for folder in request.disk_dirs {
             paths.extend(self.blocking(move || disks_in(&folder)).await??);
@@ -286,7 +286,7 @@ impl Engine {
     }
 
     /// Brings members of a pool in service back that were found and are out of it. Of one that another owner has none is.
-    pub(crate) async fn take_back(&self, open: &OpenPool, search: &Search) -> Answer<Return> {
+    pub(crate) async fn take_back(&self, open: &OpenPool, search: &Search) -> ApiResult<Return> {
         if open.pool.is_lost() {
             return Ok(Return::Nothing);
         }
@@ -362,7 +362,7 @@ fn is_disk(path: &Path) -> bool {
 }
 
 /// Files and block devices in a folder, which may be disks.
-fn disks_in(folder: &str) -> Answer<Vec<String>> {
+fn disks_in(folder: &str) -> ApiResult<Vec<String>> {
     let object = format!("folder {folder}");
     if !folder.starts_with('/') {
         return Err(

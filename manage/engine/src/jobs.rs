@@ -39,7 +39,7 @@ use holdfast_api::{ApiError, Code, Condition, Job, JobState};
 use holdfast_model::Uuid;
 use tokio::sync::{Notify, watch};
 
-use crate::error::Answer;
+use crate::error::ApiResult;
 use crate::events::EventLog;
 use crate::state::{StateError, read_versioned, write_json};
 use control::Control;
@@ -131,7 +131,7 @@ impl Jobs {
     }
 
     /// Changes the table and writes it down; where that fails, nothing is changed.
-    fn change<T>(&self, inner: &mut Inner, change: impl FnOnce(&mut Table) -> T) -> Answer<T> {
+    fn change<T>(&self, inner: &mut Inner, change: impl FnOnce(&mut Table) -> T) -> ApiResult<T> {
         let mut next = inner.table.clone();
         let answer = change(&mut next);
         if next != inner.table {

@@ -11,7 +11,7 @@ use holdfast_pool::{DiskChange, NewDisk, SpaceLeaving};
 
 use crate::disks::Carries;
 use crate::engine::{Engine, OpenPool};
-use crate::error::{Answer, conflict, from_pool};
+use crate::error::{ApiResult, conflict, from_pool};
 use crate::jobs::JobSpec;
 use crate::protection::count;
 
@@ -33,7 +33,7 @@ impl NamedMember {
 
 impl Engine {
     /// The disk of a pool in service that a person names.
-    pub(crate) async fn named_member(&self, disk: &DiskRef) -> Answer<NamedMember> {
+    pub(crate) async fn named_member(&self, disk: &DiskRef) -> ApiResult<NamedMember> {
         let path = self.resolve(disk).await?;
         match self.member(disk, &path) {
             Some((open, id)) => Ok(NamedMember { open, id, path }),
@@ -46,7 +46,7 @@ impl Engine {
     }
 
     /// Lets a disk of a pool get no new slabs; false if it was so already.
-    pub(crate) async fn retire_member(&self, open: &OpenPool, id: Uuid, object: &str) -> Answer<bool> {
+    pub(crate) async fn retire_member(&self, open: &OpenPool, id: Uuid, object: &str) -> ApiResult<bool> {
         let (pool, change) = (open.pool.clone(), DiskChange { usage: Some(Usage::Retired), ..DiskChange::default() });
         let retired = self.on_reactor(move || async move { pool.set_disk(id, change).await }).await?;
         let retired = retired.map_err(|error| from_pool(object, error))?;
@@ -63,7 +63,7 @@ impl Engine {
         object: &str,
         spaces: &[SpaceLeaving],
         given_up: &[String],
-    ) -> Answer<()> {
+    ) -> ApiResult<()> {
         let path = |space: &SpaceLeaving| format!("{}/{}", member.open.name(), space.name);
         let loses = |name: &String| spaces.iter().any(|space| space.lost_rows > 0 && path(space) == *name);
         let is_there = |name: &String| {
@@ -101,7 +101,7 @@ impl Engine {
         work: &JobSpec,
         new: Option<(String, NewDisk)>,
         given_up: &[String],
-    ) -> Answer<()> {
+    ) -> ApiResult<()> {
         if self.jobs.like(work).is_some() {
             return Ok(());
         }
@@ -145,7 +145,7 @@ impl Engine {
         object: &str,
         new: Option<&NewDisk>,
         force: bool,
-    ) -> Answer<()> {
+    ) -> ApiResult<()> {
         let left = open.pool.spaces_without_new_rows(disk, new).map_err(|error| from_pool(object, error))?;
         if left.is_empty() || force {
             return Ok(());
@@ -170,7 +170,7 @@ impl Engine {
     /// # Errors
     /// If it belongs to no pool in service, its data is asked to be moved and has no room elsewhere or is lost with it, spaces get no new
     /// rows then and nobody forces it, or the pool refuses.
-    pub async fn retire_disk(self: &Arc<Self>, disk: String, request: RetireDisk) -> Answer<DiskRetired> {
+    pub async fn retire_disk(self: &Arc<Self>, disk: String, request: RetireDisk) -> ApiResult<DiskRetired> {
         self.change(move |engine| async move {
             let disk = DiskRef::new(&disk);
             let member = engine.named_member(&disk).await?;
@@ -198,11 +198,11 @@ impl Engine {
     ///
     /// # Errors
     /// If it holds slabs, the pool cannot do without its vote, or spaces get no new rows then and nobody forces it.
-    pub async fn remove_disk(self: &Arc<Self>, disk: String, request: RemoveDisk) -> Answer<Changed> {
+    pub async fn remove_disk(self: &Arc<Self>, disk: String, request: RemoveDisk) -> ApiResult<Changed> {
         self.change(move |engine| async move { engine.remove(&DiskRef::new(&disk), request.force).await }).await
     }
 
-    async fn remove(&self, disk: &DiskRef, force: bool) -> Answer<Changed> {
+    async fn remove(&self, disk: &DiskRef, force: bool) -> ApiResult<Changed> {
         let absent = || Changed { changed: false, message: format!("no imported pool has a disk {disk}") };
         let path = match self.resolve(disk).await {
             Err(ApiError { code: Code::NotFound, .. }) => return Ok(absent()),
@@ -227,7 +227,7 @@ impl Engine {
     }
 
     /// Wipes the labels of a disk that left its pool while it was away, or just before a crash.
-    async fn finish_removal(&self, path: &str, object: &str) -> Answer<Option<Changed>> {
+    async fn finish_removal(&self, path: &str, object: &str) -> ApiResult<Option<Changed>> {
         if self.probe(path).await.is_err() {
             return Ok(None);
         }

@@ -66,7 +66,7 @@ mod watch;
 mod witness;
 
 pub use engine::{Engine, StartError};
-pub use error::Answer;
+pub use error::ApiResult;
 pub use events::EventLog;
 pub use holdfast_nbd::{Address, NbdSettings, TlsRequired, TlsSettings};
 pub use live::Message;

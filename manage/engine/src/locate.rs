@@ -8,7 +8,7 @@ use holdfast_api::{Changed, DiskRef};
 use holdfast_model::DiskState;
 
 use crate::engine::Engine;
-use crate::error::{Answer, conflict, not_found, system};
+use crate::error::{ApiResult, conflict, not_found, system};
 use crate::tools;
 
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -19,7 +19,7 @@ impl Engine {
     ///
     /// # Errors
     /// If there is no such disk, or `ledctl` is missing or refuses.
-    pub async fn locate_disk(&self, disk: &str, on: bool) -> Answer<Changed> {
+    pub async fn locate_disk(&self, disk: &str, on: bool) -> ApiResult<Changed> {
         let disk = DiskRef::new(disk);
         let path = self.resolve(&disk).await?;
         let object = format!("disk {disk}");
@@ -46,7 +46,7 @@ impl Engine {
 
     /// Refuses the path where a member of a pool that is out of service was seen last, unless it is still there: the light of the
     /// slot could be another disk's by now.
-    async fn check_still_at(&self, disk: &DiskRef, path: &str) -> Answer<()> {
+    async fn check_still_at(&self, disk: &DiskRef, path: &str) -> ApiResult<()> {
         let Some((open, id)) = self.member(disk, path) else { return Ok(()) };
         let Some(record) = open.pool.disk_record(id).filter(|record| record.state != DiskState::Online) else { return Ok(()) };
         let held = open.disks().get(&id).cloned();

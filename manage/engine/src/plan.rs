@@ -9,7 +9,7 @@ use holdfast_pool::Capacity;
 
 use crate::capacity::LAYOUTS;
 use crate::engine::Engine;
-use crate::error::{Answer, from_pool};
+use crate::error::{ApiResult, from_pool};
 use crate::protection::{rebuildable_losses, too_few_to_rebuild};
 use crate::spaces::{data_disks, integrity_of, layout_of, no_shape, parse_path, same_parameters, space_size};
 use crate::view::layout_kind;
@@ -24,7 +24,7 @@ impl Engine {
     ///
     /// # Errors
     /// As for making it, but for room.
-    pub fn plan_space(&self, request: &CreateSpace) -> Answer<SpacePlan> {
+    pub fn plan_space(&self, request: &CreateSpace) -> ApiResult<SpacePlan> {
         let path = parse_path(&request.name).map_err(|error| error.at("name"))?;
         let request = &CreateSpace { size_bytes: space_size(&path, request.size_bytes)?, ..request.clone() };
         let object = format!("space {path}");

@@ -14,13 +14,13 @@ use holdfast_pool::{LossPolicy, Pool, PoolErrorKind};
 use crate::alerts::checked;
 use crate::disks::{Taken, real_path};
 use crate::engine::{Engine, OpenPool};
-use crate::error::{Answer, conflict, from_pool, not_confirmed, not_found};
+use crate::error::{ApiResult, conflict, from_pool, not_confirmed, not_found};
 
 /// How long a pool that was closed may still be looked at by others before it is left to them.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A checked name of an object of this kind.
-pub(crate) fn parse_name(kind: &str, name: &str) -> Answer<Name> {
+pub(crate) fn parse_name(kind: &str, name: &str) -> ApiResult<Name> {
     let shown: String = name.chars().take(80).collect();
     name.parse().map_err(|error: holdfast_model::NameError| {
         ApiError::invalid(format!("{kind} {shown:?}"), error.to_string(), "choose another name")
@@ -29,7 +29,7 @@ pub(crate) fn parse_name(kind: &str, name: &str) -> Answer<Name> {
 
 impl Engine {
     /// The pool in service of this name.
-    pub(crate) fn pool_named(&self, name: &str) -> Answer<Arc<OpenPool>> {
+    pub(crate) fn pool_named(&self, name: &str) -> ApiResult<Arc<OpenPool>> {
         let live = self.live();
         if let Some(open) = live.pools.get(name) {
             return Ok(open.clone());
@@ -58,7 +58,7 @@ impl Engine {
     ///
     /// # Errors
     /// If there is none.
-    pub fn pool(&self, name: &str) -> Answer<PoolView> {
+    pub fn pool(&self, name: &str) -> ApiResult<PoolView> {
         let open: Vec<Arc<OpenPool>> = self.live().pools.values().cloned().collect();
         if let Some(open) = open.iter().find(|open| open.name() == name || name.parse() == Ok(open.pool.id())) {
             return Ok(PoolView { usable: crate::capacity::by_layout(open), ..self.pool_view(open) });
@@ -71,11 +71,11 @@ impl Engine {
     ///
     /// # Errors
     /// If the name or a disk cannot be used; nothing is changed then.
-    pub async fn create_pool(self: &Arc<Self>, request: CreatePool) -> Answer<PoolChanged> {
+    pub async fn create_pool(self: &Arc<Self>, request: CreatePool) -> ApiResult<PoolChanged> {
         self.change(move |engine| async move { engine.make_pool(request).await }).await
     }
 
-    async fn make_pool(&self, request: CreatePool) -> Answer<PoolChanged> {
+    async fn make_pool(&self, request: CreatePool) -> ApiResult<PoolChanged> {
         let name = parse_name("pool", &request.name).map_err(|error| error.at("name"))?;
         let object = format!("pool {name}");
         let paths = self.resolve_all(&object, &request.disks).await?;
@@ -109,7 +109,7 @@ impl Engine {
         Ok(PoolChanged { changed: true, pool: self.pool_view(&open) })
     }
 
-    pub(crate) async fn resolve_all(&self, object: &str, disks: &[String]) -> Answer<Vec<String>> {
+    pub(crate) async fn resolve_all(&self, object: &str, disks: &[String]) -> ApiResult<Vec<String>> {
         if disks.is_empty() {
             return Err(ApiError::invalid(object, "no disk is named", "name at least one with --disk").at("disks"));
         }
@@ -124,7 +124,7 @@ impl Engine {
     ///
     /// # Errors
     /// If it is not in service or cannot be changed, or thresholds cannot be; nothing is changed then.
-    pub async fn set_pool(self: &Arc<Self>, pool: String, request: SetPool) -> Answer<PoolChanged> {
+    pub async fn set_pool(self: &Arc<Self>, pool: String, request: SetPool) -> ApiResult<PoolChanged> {
         self.change(move |engine| async move {
             let open = engine.pool_named(&pool)?;
             let object = format!("pool {pool}");
@@ -166,11 +166,11 @@ impl Engine {
     ///
     /// # Errors
     /// If a disk cannot be used; none is added then.
-    pub async fn add_disks(self: &Arc<Self>, pool: String, request: AddDisks) -> Answer<PoolChanged> {
+    pub async fn add_disks(self: &Arc<Self>, pool: String, request: AddDisks) -> ApiResult<PoolChanged> {
         self.change(move |engine| async move { engine.grow_pool(&pool, request).await }).await
     }
 
-    pub(crate) async fn grow_pool(&self, pool: &str, request: AddDisks) -> Answer<PoolChanged> {
+    pub(crate) async fn grow_pool(&self, pool: &str, request: AddDisks) -> ApiResult<PoolChanged> {
         let open = self.pool_named(pool)?;
         let object = format!("pool {pool}");
         let mut paths = self.resolve_all(&object, &request.disks).await?;
@@ -197,11 +197,11 @@ impl Engine {
     ///
     /// # Errors
     /// If spaces of it are exported to clients.
-    pub async fn export_pool(self: &Arc<Self>, pool: String) -> Answer<Changed> {
+    pub async fn export_pool(self: &Arc<Self>, pool: String) -> ApiResult<Changed> {
         self.change(move |engine| async move { engine.let_go(&pool).await }).await
     }
 
-    async fn let_go(&self, pool: &str) -> Answer<Changed> {
+    async fn let_go(&self, pool: &str) -> ApiResult<Changed> {
         parse_name("pool", pool)?;
         if self.forget_offline(pool).await? {
             return Ok(Changed { changed: true, message: format!("pool {pool} was not imported; the daemon has forgotten it") });
@@ -235,11 +235,11 @@ impl Engine {
     ///
     /// # Errors
     /// If it is not confirmed, or spaces of it are exported to clients.
-    pub async fn destroy_pool(self: &Arc<Self>, pool: String, confirmed: bool) -> Answer<Changed> {
+    pub async fn destroy_pool(self: &Arc<Self>, pool: String, confirmed: bool) -> ApiResult<Changed> {
         self.change(move |engine| async move { engine.end_pool(&pool, confirmed).await }).await
     }
 
-    async fn end_pool(&self, pool: &str, confirmed: bool) -> Answer<Changed> {
+    async fn end_pool(&self, pool: &str, confirmed: bool) -> ApiResult<Changed> {
         parse_name("pool", pool)?;
         let object = format!("pool {pool}");
         let absent =
@@ -269,7 +269,7 @@ impl Engine {
         Ok(Changed { changed: true, message: format!("pool {pool} is destroyed{left}") })
     }
 
-    async fn forget_offline(&self, pool: &str) -> Answer<bool> {
+    async fn forget_offline(&self, pool: &str) -> ApiResult<bool> {
         let id = self.live().offline.values().find(|offline| offline.known.name == pool).map(|offline| offline.known.id);
         let Some(id) = id else { return Ok(false) };
         self.cancel_jobs_of(id, None).await?;
@@ -282,7 +282,7 @@ impl Engine {
         Ok(true)
     }
 
-    fn refuse_served(&self, open: &OpenPool) -> Answer<()> {
+    fn refuse_served(&self, open: &OpenPool) -> ApiResult<()> {
         let name = open.name();
         let live = self.live();
         let served: Vec<&str> = live
@@ -299,7 +299,7 @@ impl Engine {
         Err(conflict(format!("pool {name}"), message, format!("{next} first")))
     }
 
-    async fn drop_pool(&self, open: Arc<OpenPool>) -> Answer<()> {
+    async fn drop_pool(&self, open: Arc<OpenPool>) -> ApiResult<()> {
         let id = open.pool.id();
         self.live_mut().pools.remove(&open.name());
         self.remember()?;
@@ -309,7 +309,7 @@ impl Engine {
     }
 }
 
-/// Waits until nothing holds the disks of a pool any more: readers of its state, and the end of its housekeeping.
+/// Waits until nothing holds the disks of a pool any more: readers of its state, and the end of its maintenance.
 pub(crate) async fn release(open: Arc<OpenPool>) {
     open.disks().clear();
     open.spaces().clear();
@@ -321,7 +321,7 @@ pub(crate) async fn release(open: Arc<OpenPool>) {
     }
 }
 
-fn check_sizes(taken: &[Taken]) -> Answer<()> {
+fn check_sizes(taken: &[Taken]) -> ApiResult<()> {
     for taken in taken {
         let size_bytes = holdfast_device::Device::geometry(&*taken.device).size_bytes;
         let path = &taken.candidate.info.path;

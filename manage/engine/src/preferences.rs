@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::alerts;
 use crate::engine::Engine;
-use crate::error::{Answer, conflict, unwritten};
+use crate::error::{ApiResult, conflict, unwritten};
 
 const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
@@ -64,7 +64,7 @@ fn invalid(field: &str, message: String, next_action: &str) -> ApiError {
     ApiError::invalid(OBJECT, message, next_action).at(field)
 }
 
-fn checked_name(name: String) -> Answer<String> {
+fn checked_name(name: String) -> ApiResult<String> {
     let shaped = (1..=MOST_NAME_BYTES).contains(&name.len())
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
         && name.as_bytes()[0].is_ascii_alphanumeric();
@@ -73,7 +73,7 @@ fn checked_name(name: String) -> Answer<String> {
     if shaped { Ok(name) } else { Err(invalid("host_name", format!("{shown:?} is not a valid host name"), next)) }
 }
 
-fn checked_time(field: &str, what: &str, seconds: u64, range: (u64, u64), next: &str) -> Answer<u64> {
+fn checked_time(field: &str, what: &str, seconds: u64, range: (u64, u64), next: &str) -> ApiResult<u64> {
     if seconds == 0 || (range.0..=range.1).contains(&seconds) {
         return Ok(seconds);
     }
@@ -126,12 +126,12 @@ impl Engine {
     ///
     /// # Errors
     /// If a value cannot be, or the command line gives the setting; nothing is changed then.
-    pub async fn set_preferences(self: &Arc<Self>, request: SetSettings) -> Answer<bool> {
+    pub async fn set_preferences(self: &Arc<Self>, request: SetSettings) -> ApiResult<bool> {
         self.change(move |engine| async move { engine.choose(request) }).await
     }
 
     /// Refuses what the command line gives.
-    fn check_free(&self, name: SettingName) -> Answer<()> {
+    fn check_free(&self, name: SettingName) -> ApiResult<()> {
         let (given, option, field) = match name {
             SettingName::ScrubEvery => (self.settings.given.scrub_every.is_some(), "--scrub-every", "scrub_every_seconds"),
             SettingName::RepairAfter => (self.settings.given.repair_after.is_some(), "--repair-after", "repair_after_seconds"),
@@ -144,7 +144,7 @@ impl Engine {
         Err(conflict(OBJECT, message, format!("start the daemon without {option}, then set it")).at(field))
     }
 
-    fn choose(&self, request: SetSettings) -> Answer<bool> {
+    fn choose(&self, request: SetSettings) -> ApiResult<bool> {
         let SetSettings { host_name, scrub_every_seconds, repair_after_seconds, alert_percents, reset } = request;
         let named = [
             (SettingName::HostName, host_name.is_some()),

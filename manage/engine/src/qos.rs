@@ -16,10 +16,10 @@ mod settings;
 use holdfast_api::{ApiError, Qos};
 use holdfast_model::ByteSize;
 
-use crate::error::Answer;
+use crate::error::ApiResult;
 use crate::traffic::Kind;
 
-pub(crate) use balancer::{Balancer, Entry, Place, Turn};
+pub(crate) use balancer::{Balancer, Entry, FlowId, QueuedEntry};
 pub(crate) use limiter::Limiter;
 
 /// What a request counts as one I/O for.
@@ -43,7 +43,7 @@ impl Cost {
 }
 
 /// Refuses what makes no sense.
-pub(crate) fn check(object: &str, qos: &Qos) -> Answer<()> {
+pub(crate) fn check(object: &str, qos: &Qos) -> ApiResult<()> {
     let refuse = |field: &str, message: String, next: &str| Err(ApiError::invalid(object, message, next).at(field));
     if let (Some(burst), None) = (qos.burst_iops, qos.max_iops) {
         return refuse("burst_iops", format!("a burst of {burst} I/Os needs a maximum, and none is set"), "set max_iops as well");

@@ -11,7 +11,7 @@ use holdfast_pool::{Candidate, JournalFound, Salvage};
 
 use crate::disks::real_path;
 use crate::engine::Engine;
-use crate::error::{Answer, conflict, from_pool};
+use crate::error::{ApiResult, conflict, from_pool};
 use crate::pools::parse_name;
 use crate::spaces::parse_path;
 
@@ -20,14 +20,14 @@ impl Engine {
     ///
     /// # Errors
     /// If a disk cannot be used, nothing is found, or what is found must not be written; nothing is changed then.
-    pub async fn salvage_pool(self: &Arc<Self>, request: SalvagePool) -> Answer<Salvaged> {
+    pub async fn salvage_pool(self: &Arc<Self>, request: SalvagePool) -> ApiResult<Salvaged> {
         match request.write {
             true => self.change(move |engine| async move { engine.salvage(request).await }).await,
             false => self.salvage(request).await,
         }
     }
 
-    async fn salvage(&self, request: SalvagePool) -> Answer<Salvaged> {
+    async fn salvage(&self, request: SalvagePool) -> ApiResult<Salvaged> {
         let object = "salvage".to_string();
         let wanted =
             request.name.as_deref().map(|name| parse_name("pool", name).map_err(|error| error.at("name"))).transpose()?;
@@ -54,7 +54,7 @@ impl Engine {
         Ok(view(&found, &name, request.write))
     }
 
-    async fn write_salvaged(&self, found: &Arc<Salvage>, name: &Name) -> Answer<()> {
+    async fn write_salvaged(&self, found: &Arc<Salvage>, name: &Name) -> ApiResult<()> {
         let object = format!("pool {name}");
         let taken = {
             let live = self.live();
@@ -80,7 +80,7 @@ impl Engine {
     ///
     /// # Errors
     /// If there is no such space, or the pool cannot be changed.
-    pub async fn accept_space(self: &Arc<Self>, path: String) -> Answer<SpaceChanged> {
+    pub async fn accept_space(self: &Arc<Self>, path: String) -> ApiResult<SpaceChanged> {
         self.change(move |engine| async move {
             let path = parse_path(&path)?;
             let object = format!("space {path}");

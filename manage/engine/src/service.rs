@@ -9,7 +9,7 @@ use holdfast_api::Qos;
 use holdfast_device::Exclusion;
 use holdfast_space::Space;
 
-use crate::qos::{Balancer, Limiter, Place};
+use crate::qos::{Balancer, Limiter, FlowId};
 use crate::traffic::Traffic;
 
 /// A space as clients of all its exports use it.
@@ -18,7 +18,7 @@ pub(crate) struct SpaceService {
     pub(crate) traffic: Traffic,
     pub(crate) limiter: Limiter,
     pub(crate) balancer: Arc<Balancer>,
-    pub(crate) place: Place,
+    pub(crate) place: FlowId,
     /// What keeps writes of parts of a block apart, whichever export they come by.
     pub(crate) exclusion: Arc<Exclusion>,
     qos: Mutex<Qos>,

@@ -15,10 +15,10 @@ use holdfast_pool::{DiskStatus, Feature, Pool, SpaceRecord, SpaceSpec, check_spa
 use holdfast_space::Space;
 
 use crate::engine::{Engine, OpenPool};
-use crate::error::{Answer, conflict, exists_with, from_pool, from_space, not_confirmed, not_found};
+use crate::error::{ApiResult, conflict, exists_with, from_pool, from_space, not_confirmed, not_found};
 
 /// A checked `POOL/SPACE`.
-pub(crate) fn parse_path(path: &str) -> Answer<SpacePath> {
+pub(crate) fn parse_path(path: &str) -> ApiResult<SpacePath> {
     let shown: String = path.chars().take(160).collect();
     path.parse().map_err(|error: holdfast_model::NameError| {
         ApiError::invalid(format!("space {shown:?}"), error.to_string(), "write POOL/SPACE")
@@ -27,7 +27,7 @@ pub(crate) fn parse_path(path: &str) -> Answer<SpacePath> {
 
 impl Engine {
     /// The pool and space of this path, with the space's number in the pool.
-    pub(crate) fn space_at(&self, path: &SpacePath) -> Answer<(Arc<OpenPool>, u32, Arc<Space>)> {
+    pub(crate) fn space_at(&self, path: &SpacePath) -> ApiResult<(Arc<OpenPool>, u32, Arc<Space>)> {
         let open = self.pool_named(path.pool.as_str())?;
         if let Some((id, space)) = open.space(path.space.as_str()) {
             return Ok((open, id, space));
@@ -55,7 +55,7 @@ impl Engine {
     ///
     /// # Errors
     /// If there is none.
-    pub fn space(&self, path: &str) -> Answer<SpaceView> {
+    pub fn space(&self, path: &str) -> ApiResult<SpaceView> {
         let path = parse_path(path)?;
         let (open, _, space) = self.space_at(&path)?;
         Ok(self.space_view(&open, &space))
@@ -65,7 +65,7 @@ impl Engine {
     ///
     /// # Errors
     /// If there is no such space.
-    pub async fn space_map(&self, path: &str) -> Answer<Vec<SpaceRow>> {
+    pub async fn space_map(&self, path: &str) -> ApiResult<Vec<SpaceRow>> {
         let (open, id, space) = self.space_at(&parse_path(path)?)?;
         let rows = self.on_reactor(move || async move { space.map() }).await?;
         let data = rows.into_iter().map(|row| SpaceRow {
@@ -94,11 +94,11 @@ impl Engine {
     ///
     /// # Errors
     /// If its shape or size cannot be, or there is no room; nothing is changed then.
-    pub async fn create_space(self: &Arc<Self>, request: CreateSpace) -> Answer<SpaceChanged> {
+    pub async fn create_space(self: &Arc<Self>, request: CreateSpace) -> ApiResult<SpaceChanged> {
         self.change(move |engine| async move { engine.make_space(request).await }).await
     }
 
-    async fn make_space(&self, mut request: CreateSpace) -> Answer<SpaceChanged> {
+    async fn make_space(&self, mut request: CreateSpace) -> ApiResult<SpaceChanged> {
         let path = parse_path(&request.name).map_err(|error| error.at("name"))?;
         request.size_bytes = space_size(&path, request.size_bytes)?;
         let object = format!("space {path}");
@@ -129,7 +129,7 @@ impl Engine {
     ///
     /// # Errors
     /// If it would become smaller, or there is no room.
-    pub async fn grow_space(self: &Arc<Self>, path: String, request: GrowSpace) -> Answer<SpaceChanged> {
+    pub async fn grow_space(self: &Arc<Self>, path: String, request: GrowSpace) -> ApiResult<SpaceChanged> {
         self.change(move |engine| async move {
             let path = parse_path(&path)?;
             let (open, _, space) = engine.space_at(&path)?;
@@ -148,7 +148,7 @@ impl Engine {
     ///
     /// # Errors
     /// If it has no journal, or the journal cannot have that size, or the limits make no sense; nothing is changed then.
-    pub async fn set_space(self: &Arc<Self>, path: String, request: SetSpace) -> Answer<SpaceChanged> {
+    pub async fn set_space(self: &Arc<Self>, path: String, request: SetSpace) -> ApiResult<SpaceChanged> {
         self.change(move |engine| async move {
             let path = parse_path(&path)?;
             let object = format!("space {path}");
@@ -179,12 +179,12 @@ impl Engine {
     ///
     /// # Errors
     /// If it is not confirmed, or the space is exported to clients.
-    pub async fn destroy_space(self: &Arc<Self>, path: String, confirmed: bool) -> Answer<Changed> {
+    pub async fn destroy_space(self: &Arc<Self>, path: String, confirmed: bool) -> ApiResult<Changed> {
         self.change(move |engine| async move { engine.end_space(&path, confirmed).await }).await
     }
 
     /// Refuses to destroy what clients can reach.
-    pub(crate) fn refuse_exported(&self, object: &str, space: Uuid) -> Answer<()> {
+    pub(crate) fn refuse_exported(&self, object: &str, space: Uuid) -> ApiResult<()> {
         let live = self.live();
         let of_space = live.exports.values().filter(|export| export.known.space == space);
         let served: Vec<&str> = of_space.map(|export| export.known.name.as_str()).collect();
@@ -195,7 +195,7 @@ impl Engine {
         Err(conflict(object, format!("it is exported to clients as {}", served.join(", ")), format!("{next} first")))
     }
 
-    pub(crate) async fn end_space(&self, path: &str, confirmed: bool) -> Answer<Changed> {
+    pub(crate) async fn end_space(&self, path: &str, confirmed: bool) -> ApiResult<Changed> {
         let path = parse_path(path)?;
         let object = format!("space {path}");
         let open = self.pool_named(path.pool.as_str())?;
@@ -239,7 +239,7 @@ pub(crate) fn whole_blocks(size_bytes: u64) -> u64 {
 }
 
 /// The size that a space of a request gets, in whole blocks.
-pub(crate) fn space_size(path: &SpacePath, size_bytes: u64) -> Answer<u64> {
+pub(crate) fn space_size(path: &SpacePath, size_bytes: u64) -> ApiResult<u64> {
     let size_bytes = whole_blocks(size_bytes);
     let checked = check_space_size(&path.to_string(), size_bytes);
     checked.map(|()| size_bytes).map_err(|error| from_pool(format!("space {path}"), error))
@@ -252,7 +252,7 @@ pub(crate) fn no_shape(object: &str, error: &ShapeError, columns: Option<u16>, n
 }
 
 /// The layout that a request asks for.
-pub(crate) fn layout_of(object: &str, request: &CreateSpace) -> Answer<Layout> {
+pub(crate) fn layout_of(object: &str, request: &CreateSpace) -> ApiResult<Layout> {
     let refuse = |field: &str, message: String, next: &str| Err(ApiError::invalid(object, message, next).at(field));
     if request.layout != LayoutKind::Parity {
         let layout = holdfast_api::word(&request.layout);
@@ -303,7 +303,7 @@ pub(crate) fn default_integrity(pool: &Pool) -> Integrity {
 }
 
 /// Refuses a request for a space that is there with other parameters.
-pub(crate) fn same_parameters(object: &str, open: &OpenPool, record: &SpaceRecord, request: &CreateSpace) -> Answer<()> {
+pub(crate) fn same_parameters(object: &str, open: &OpenPool, record: &SpaceRecord, request: &CreateSpace) -> ApiResult<()> {
     let (layout, provisioning) = (layout_of(object, request)?, provisioning_of(request));
     let shape = record.shape;
     let word = |provisioning: Provisioning| holdfast_api::word(&provisioning);

@@ -13,12 +13,12 @@ use std::time::Duration;
 use holdfast_api::{ExportCounters, Qos};
 use holdfast_device::reactor::clock;
 use holdfast_device::{
-    Clock, Device, Durability, Exclusion, Extent, Io, IoBuf, IoError, IoErrorKind, IoSlice, Target, TargetInfo, Ticket, Watch,
+    Clock, Device, Durability, Exclusion, Extent, Io, IoBuf, IoError, IoErrorKind, IoSlice, Target, TargetInfo, RequestTag, Watch,
     Watcher,
 };
 use holdfast_space::Space;
 
-use crate::qos::{Cost, Entry, Limiter, Turn};
+use crate::qos::{Cost, Entry, Limiter, QueuedEntry};
 use crate::service::SpaceService;
 use crate::traffic::{Kind, Traffic};
 
@@ -41,7 +41,7 @@ struct Request {
 enum Before {
     Export,
     Space,
-    Others(Turn),
+    Others(QueuedEntry),
 }
 
 impl ExportService {
@@ -82,7 +82,7 @@ impl ExportService {
     /// Begins a request that may.
     fn begin<T>(self: &Arc<Self>, request: &Request, counted: u64, begin: impl FnOnce(&Space) -> Io<T>) -> Io<T> {
         let io = begin(&self.space.space);
-        let ticket = Ticket { asked: request.asked, tag: (counted << 2) | request.kind as u64 };
+        let ticket = RequestTag { asked: request.asked, tag: (counted << 2) | request.kind as u64 };
         if matches!(io, Io::Ready(_)) {
             self.ended(ticket);
             return io;
@@ -92,7 +92,7 @@ impl ExportService {
 }
 
 impl Watcher for ExportService {
-    fn ended(&self, ticket: Ticket) {
+    fn ended(&self, ticket: RequestTag) {
         let (kind, counted, now) = (Kind::of(ticket.tag & 3), ticket.tag >> 2, self.clock.now());
         let took = now.saturating_sub(ticket.asked);
         self.traffic.answer(kind, took);

@@ -6,7 +6,7 @@ use holdfast_api::{Mismatch, Severity, SpaceVerified};
 use holdfast_model::{ByteSize, Uuid, counted};
 
 use crate::engine::Engine;
-use crate::error::{Answer, from_io};
+use crate::error::{ApiResult, from_io};
 use crate::spaces::parse_path;
 
 impl Engine {
@@ -14,7 +14,7 @@ impl Engine {
     ///
     /// # Errors
     /// If there is no such space, or a row of it cannot be looked at.
-    pub async fn verify_space(&self, path: &str) -> Answer<SpaceVerified> {
+    pub async fn verify_space(&self, path: &str) -> ApiResult<SpaceVerified> {
         let path = parse_path(path)?;
         let object = format!("space {path}");
         let (open, _, space) = self.space_at(&path)?;

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 use crate::disks::real_path;
 use crate::engine::{Engine, OpenPool};
-use crate::error::Answer;
+use crate::error::ApiResult;
 use crate::import::Return;
 
 /// What tells one object at a path from the next: device, inode and last change.
@@ -66,7 +66,7 @@ fn mark(path: &str) -> Option<Mark> {
 }
 
 impl Engine {
-    async fn look_round(self: &Arc<Self>, seen: &mut Seen) -> Answer<()> {
+    async fn look_round(self: &Arc<Self>, seen: &mut Seen) -> ApiResult<()> {
         let pools: Vec<Arc<OpenPool>> = self.live().pools.values().cloned().collect();
         let (mut wanted, mut returned) = (BTreeSet::new(), BTreeSet::new());
         for open in &pools {
@@ -102,14 +102,14 @@ impl Engine {
         Ok(())
     }
 
-    fn remember_again(&self) -> Answer<()> {
+    fn remember_again(&self) -> ApiResult<()> {
         self.remember()?;
         self.unremembered.store(false, Ordering::Relaxed);
         self.events.emit(Severity::Info, "state folder", "can be written again and lists all imported pools", "");
         Ok(())
     }
 
-    async fn notice_gone(self: &Arc<Self>, open: &Arc<OpenPool>) -> Answer<()> {
+    async fn notice_gone(self: &Arc<Self>, open: &Arc<OpenPool>) -> ApiResult<()> {
         let devices: Vec<(Uuid, Arc<FileDevice>)> = open.disks().iter().map(|(id, device)| (*id, device.clone())).collect();
         let gone = self.blocking(move || {
             devices.into_iter().filter(|(_, device)| !device.still_there()).map(|(id, _)| id).collect::<BTreeSet<Uuid>>()
@@ -136,7 +136,7 @@ impl Engine {
         Ok(())
     }
 
-    async fn bring_back(&self, paths: BTreeSet<String>) -> Answer<()> {
+    async fn bring_back(&self, paths: BTreeSet<String>) -> ApiResult<()> {
         let mut search = self.search(paths).await?;
         let pools: Vec<Arc<OpenPool>> = self.live().pools.values().cloned().collect();
         let mut reopen = Vec::new();

@@ -72,12 +72,12 @@ impl Desk {
         work.waiting.iter_mut().for_each(|waiting| waiting.next_ms = now);
         let (buckets, sent, under_way) = (HashMap::new(), HashMap::new(), BTreeSet::new());
         let mut desk = Self { plan, work, origin: Origin::default(), pace, buckets, sent, under_way };
-        desk.tidy();
+        desk.maintain();
         desk
     }
 
     /// Drops what belongs to channels and rules that are not there.
-    pub(crate) fn tidy(&mut self) {
+    pub(crate) fn maintain(&mut self) {
         let Plan { channels, rules } = &self.plan;
         self.work.waiting.retain(|waiting| channels.contains_key(&waiting.channel));
         self.work.troubles.retain(|channel, _| channels.contains_key(channel));

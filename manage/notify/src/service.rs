@@ -51,7 +51,7 @@ pub trait Host: Send + Sync {
 }
 
 /// What callers are answered.
-pub(crate) type Answer<T> = Result<T, ApiError>;
+pub(crate) type ApiResult<T> = Result<T, ApiError>;
 
 /// Channels, rules, and what is under way.
 pub struct Notifications {
@@ -140,7 +140,7 @@ impl Notifications {
     pub(crate) async fn stored<T: Send + 'static>(
         &self,
         act: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static,
-    ) -> Answer<T> {
+    ) -> ApiResult<T> {
         let store = self.store.clone();
         let failed = |message: String| {
             ApiError::new(

@@ -16,7 +16,7 @@ use crate::desk::{Desk, Plan};
 use crate::message::Message;
 use crate::rule::{self, Rule};
 use crate::send::{Identity, send};
-use crate::service::{Answer, Notifications, PLAN, now_ms, time};
+use crate::service::{ApiResult, Notifications, PLAN, now_ms, time};
 use crate::work::{Ended, Waiting};
 
 /// Channels at most.
@@ -35,7 +35,7 @@ fn not_found(object: String, list: &str) -> ApiError {
     )
 }
 
-fn check_name(object: String, name: &str) -> Answer<()> {
+fn check_name(object: String, name: &str) -> ApiResult<()> {
     let checked = name.parse::<Name>();
     checked.map(drop).map_err(|error| ApiError::invalid(object, error.to_string(), "choose another name").at("name"))
 }
@@ -94,7 +94,7 @@ fn shown_ended(ended: &Ended) -> NotifyDelivery {
 
 impl Notifications {
     /// Writes the plan that `change` makes of the present one, and works by it from then on. The caller holds `changing`.
-    async fn replan(&self, change: impl FnOnce(&mut Plan)) -> Answer<()> {
+    async fn replan(&self, change: impl FnOnce(&mut Plan)) -> ApiResult<()> {
         let mut next = self.desk().plan.clone();
         change(&mut next);
         let text = serde_json::to_string(&next)
@@ -102,7 +102,7 @@ impl Notifications {
         self.stored(move |store| store.set_document(PLAN, &text)).await?;
         let mut desk = self.desk();
         desk.plan = next;
-        desk.tidy();
+        desk.maintain();
         Ok(())
     }
 
@@ -117,7 +117,7 @@ impl Notifications {
         desk.plan.channels.values().map(|channel| shown_channel(&desk, channel)).collect()
     }
 
-    fn find_channel(&self, name: &str) -> Answer<Channel> {
+    fn find_channel(&self, name: &str) -> ApiResult<Channel> {
         let found = self.desk().plan.channels.get(name).cloned();
         found.ok_or_else(|| not_found(channel::object(name), "channel"))
     }
@@ -126,7 +126,7 @@ impl Notifications {
     ///
     /// # Errors
     /// If there is none of this name.
-    pub fn channel(&self, name: &str) -> Answer<NotifyChannel> {
+    pub fn channel(&self, name: &str) -> ApiResult<NotifyChannel> {
         let channel = self.find_channel(name)?;
         Ok(shown_channel(&self.desk(), &channel))
     }
@@ -135,7 +135,7 @@ impl Notifications {
     ///
     /// # Errors
     /// If it cannot be, or already exists with other settings.
-    pub async fn create_channel(&self, request: CreateNotifyChannel) -> Answer<NotifyChannelChanged> {
+    pub async fn create_channel(&self, request: CreateNotifyChannel) -> ApiResult<NotifyChannelChanged> {
         let CreateNotifyChannel { name, mail, webhook } = request;
         let object = channel::object(&name);
         check_name("channel".into(), &name)?;
@@ -169,7 +169,7 @@ impl Notifications {
     ///
     /// # Errors
     /// If there is none of this name, or it cannot be so.
-    pub async fn set_channel(&self, name: &str, request: SetNotifyChannel) -> Answer<NotifyChannelChanged> {
+    pub async fn set_channel(&self, name: &str, request: SetNotifyChannel) -> ApiResult<NotifyChannelChanged> {
         let _changing = self.changing.lock().await;
         let there = self.find_channel(name)?;
         let next = there.with(request)?;
@@ -186,7 +186,7 @@ impl Notifications {
     ///
     /// # Errors
     /// If a rule names it.
-    pub async fn remove_channel(&self, name: &str) -> Answer<Changed> {
+    pub async fn remove_channel(&self, name: &str) -> ApiResult<Changed> {
         let _changing = self.changing.lock().await;
         let object = channel::object(name);
         let (there, rules) = {
@@ -211,7 +211,7 @@ impl Notifications {
     ///
     /// # Errors
     /// If there is no channel of this name, or several tests are under way.
-    pub async fn test_channel(&self, name: &str) -> Answer<NotifyChannelTested> {
+    pub async fn test_channel(&self, name: &str) -> ApiResult<NotifyChannelTested> {
         let channel = self.find_channel(name)?;
         let busy =
             |_| ApiError::new(Code::Conflict, channel::object(name), "other tests are under way", "try again in a few seconds");
@@ -253,7 +253,7 @@ impl Notifications {
         desk.plan.rules.values().map(|rule| shown_rule(&desk, rule)).collect()
     }
 
-    fn find_rule(&self, name: &str) -> Answer<Rule> {
+    fn find_rule(&self, name: &str) -> ApiResult<Rule> {
         let found = self.desk().plan.rules.get(name).cloned();
         found.ok_or_else(|| not_found(rule::object(name), "rule"))
     }
@@ -262,12 +262,12 @@ impl Notifications {
     ///
     /// # Errors
     /// If there is none of this name.
-    pub fn rule(&self, name: &str) -> Answer<NotifyRule> {
+    pub fn rule(&self, name: &str) -> ApiResult<NotifyRule> {
         let rule = self.find_rule(name)?;
         Ok(shown_rule(&self.desk(), &rule))
     }
 
-    fn check_channel_of(&self, rule: &Rule) -> Answer<()> {
+    fn check_channel_of(&self, rule: &Rule) -> ApiResult<()> {
         if self.desk().plan.channels.contains_key(&rule.channel) {
             return Ok(());
         }
@@ -280,7 +280,7 @@ impl Notifications {
     ///
     /// # Errors
     /// If it cannot be, or already exists with other settings.
-    pub async fn create_rule(&self, request: CreateNotifyRule) -> Answer<NotifyRuleChanged> {
+    pub async fn create_rule(&self, request: CreateNotifyRule) -> ApiResult<NotifyRuleChanged> {
         check_name("rule".into(), &request.name)?;
         let made = Rule::new(request)?;
         let name = made.name.clone();
@@ -315,7 +315,7 @@ impl Notifications {
     ///
     /// # Errors
     /// If there is none of this name, or it cannot be so.
-    pub async fn set_rule(&self, name: &str, request: SetNotifyRule) -> Answer<NotifyRuleChanged> {
+    pub async fn set_rule(&self, name: &str, request: SetNotifyRule) -> ApiResult<NotifyRuleChanged> {
         let _changing = self.changing.lock().await;
         let there = self.find_rule(name)?;
         let next = there.with(request)?;
@@ -333,7 +333,7 @@ impl Notifications {
     ///
     /// # Errors
     /// If that cannot be written down.
-    pub async fn remove_rule(&self, name: &str) -> Answer<Changed> {
+    pub async fn remove_rule(&self, name: &str) -> ApiResult<Changed> {
         let _changing = self.changing.lock().await;
         let object = rule::object(name);
         if self.find_rule(name).is_err() {

@@ -13,8 +13,8 @@
 //! limits of requests and payload bytes are reached. So what a client can make the server hold is bounded even when it
 //! never takes a reply. A request that still waits for its turn when the client leaves never begins.
 
-mod ahead;
-mod bell;
+mod write_batch;
+mod local_notify;
 mod send;
 mod serve;
 
@@ -40,8 +40,8 @@ use crate::settings::NbdSettings;
 use crate::signal::Signal;
 use crate::status::Tracked;
 use crate::transport::{Receiver, Sender};
-use ahead::Ahead;
-use bell::Bell;
+use write_batch::WriteBatch;
+use local_notify::LocalNotify;
 use serve::Refusal;
 
 /// No more requests are taken up while so many bytes wait behind a full socket: a read that is served now would only push
@@ -138,7 +138,7 @@ pub(crate) struct Connection {
     unanswered: Cell<u32>,
     /// The request whose payload is being received, and why it will be refused.
     receiving: Cell<Option<(Ticket, Option<Refusal>)>>,
-    ahead: Ahead,
+    write_batch: WriteBatch,
     /// The reader is serving a batch, and will send.
     serving: Cell<bool>,
 
@@ -148,10 +148,10 @@ pub(crate) struct Connection {
     sender: Cell<Option<Sender>>,
     writer_busy: Cell<bool>,
     failed: Cell<bool>,
-    writer_bell: Bell,
-    room_bell: Bell,
-    answered_bell: Bell,
-    sent_bell: Bell,
+    writer_bell: LocalNotify,
+    room_bell: LocalNotify,
+    answered_bell: LocalNotify,
+    sent_bell: LocalNotify,
     /// Nothing more is to begin: the client has left, or is told to.
     ending: Arc<Signal>,
 }
@@ -182,7 +182,7 @@ pub(crate) async fn run(
         held_bytes: Cell::new(0),
         unanswered: Cell::new(0),
         receiving: Cell::new(None),
-        ahead: Ahead::default(),
+        write_batch: WriteBatch::default(),
         serving: Cell::new(false),
         out: RefCell::default(),
         spare: Cell::default(),
@@ -190,10 +190,10 @@ pub(crate) async fn run(
         sender: Cell::new(Some(sender)),
         writer_busy: Cell::new(false),
         failed: Cell::new(false),
-        writer_bell: Bell::default(),
-        room_bell: Bell::default(),
-        answered_bell: Bell::default(),
-        sent_bell: Bell::default(),
+        writer_bell: LocalNotify::default(),
+        room_bell: LocalNotify::default(),
+        answered_bell: LocalNotify::default(),
+        sent_bell: LocalNotify::default(),
         ending: Arc::default(),
     });
     let clock = clock();
@@ -207,7 +207,7 @@ pub(crate) async fn run(
         })
         .await
     };
-    connection.serve_ahead();
+    connection.serve_write_batch();
     connection.ending.raise();
     connection.serving.set(false);
     if let Some((ticket, _)) = connection.receiving.take() {
@@ -252,8 +252,8 @@ impl Connection {
                     Incoming::Header(request) if request.command == Command::Disconnect => return Ok(()),
                     Incoming::Header(request) => {
                         turn += 1 + (request.length >> 16).min(TURN);
-                        if !self.ahead.takes(&request) {
-                            self.serve_ahead();
+                        if !self.write_batch.takes(&request) {
+                            self.serve_write_batch();
                         }
                         self.header(request, &mut inbound).await?;
                     }
@@ -263,7 +263,7 @@ impl Connection {
                 self.flush_if_due();
                 if turn >= Here::turn() {
                     turn = 0;
-                    self.serve_ahead();
+                    self.serve_write_batch();
                     self.flush();
                     yield_now().await;
                 }
@@ -286,12 +286,12 @@ impl Connection {
         }
         let mut spaces = inbound.spaces().map(IoSliceMut::new);
         let room: usize = spaces.iter().map(|space| space.len()).sum();
-        let meanwhile = self.waiting_bytes() > 0 || !self.ahead.is_empty();
+        let meanwhile = self.waiting_bytes() > 0 || !self.write_batch.is_empty();
         let count = match meanwhile.then(|| receiver.try_recv_vectored(usable(&mut spaces))) {
             Some(Ok(count)) => count,
             Some(Err(error)) if error.kind() != io::ErrorKind::WouldBlock => return Err(error.into()),
             _ => {
-                self.serve_ahead();
+                self.serve_write_batch();
                 self.flush();
                 self.serving.set(false);
                 receiver.recv_vectored(usable(&mut spaces)).await?
@@ -311,7 +311,7 @@ impl Connection {
         let refusal = self.check(&request).err();
         let held_bytes = if refusal.is_some() { 0 } else { self.memory_for(&request) };
         if !self.has_room(held_bytes) {
-            self.serve_ahead();
+            self.serve_write_batch();
             self.room(held_bytes).await;
         }
         let ticket = self.begin(request, held_bytes);

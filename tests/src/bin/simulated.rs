@@ -101,7 +101,7 @@ impl Machine {
                 space.write(offset, chunk.clone(), Durability::Cached).await.expect("written");
             }
             space.flush().await.expect("flushed");
-            space.tidy().await.expect("tidied");
+            space.maintain_once().await.expect("tidied");
             space
         });
         made.expect("the power stays on")

@@ -120,7 +120,7 @@ async fn stripes(space: &Arc<Space>, case: Case, depth: u64, turn: Duration) -> 
         reactor::yield_now().await;
     }
     let rate = (written * stripe) as f64 / begun.elapsed().as_secs_f64() / 1e9;
-    space.tidy().await.expect("comes to rest");
+    space.maintain_once().await.expect("comes to rest");
     rate
 }
 

@@ -21,7 +21,7 @@ fn keep(scene: &Scene, daemon: &Daemon, options: &[&str]) -> Kept {
     let kept = Kept { image: scene.path("image"), out: scene.path("out"), uri };
     std::fs::write(&kept.image, bytes(5, IMAGE_BYTES)).expect("an image can be written");
     run("nbdcopy", &["--flush", &kept.image, &kept.uri]).succeeded();
-    // What is written to copies is clean once the housekeeping has seen it at rest.
+    // What is written to copies is clean once maintenance has seen it at rest.
     wait_until("nothing is dirty", 60, || daemon.json(&["space", "show", "tank/vm"])["dirty_bytes"] == 0);
     kept
 }

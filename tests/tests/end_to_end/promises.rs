@@ -15,7 +15,7 @@ use serde_json::Value;
 const MIB: usize = 1 << 20;
 const NO_SPACE: u32 = 28;
 const DISK: &str = "128MiB";
-/// Longest until housekeeping and the judges of disks have come round.
+/// Longest until maintenance and the judges of disks have come round.
 const ROUND_SECONDS: u64 = 40;
 
 /// The first column of the table, and the test of each row.

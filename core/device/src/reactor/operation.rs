@@ -4,8 +4,8 @@
 //! writes and interrupted calls never reach the task that asked.
 //!
 //! ```text
-//!   start ──▶ submitted ──▶ completed ──▶ taken by its Ticket
-//!     │          ▲              └──▶ dropped, where the Ticket was
+//!   start ──▶ submitted ──▶ completed ──▶ taken by its OperationHandle
+//!     │          ▲              └──▶ dropped, where the OperationHandle was
 //!     └─ parked ─┘  while the ring, or its device, is full
 //! ```
 //!
@@ -141,7 +141,7 @@ impl Operations {
 
 impl Core {
     /// Starts an operation; a parked one waits for [`submit_operation`](Self::submit_operation).
-    pub(crate) fn start_operation(&self, owner: Arc<dyn Owner>, offset: u64, action: Action, parked: bool) -> Ticket {
+    pub(crate) fn start_operation(&self, owner: Arc<dyn Owner>, offset: u64, action: Action, parked: bool) -> OperationHandle {
         let operation =
             Operation { owner: Some(owner), action, offset, done: 0, stage: Stage::Parked, waker: None, abandoned: false };
         let operations = self.operations();
@@ -150,7 +150,7 @@ impl Core {
         if !parked {
             self.submit_operation(key);
         }
-        Ticket { serial: self.serial(), key, taken: false }
+        OperationHandle { serial: self.serial(), key, taken: false }
     }
 
     /// Gives an operation to the ring, or puts it behind those that wait for room in it.
@@ -207,20 +207,20 @@ impl Core {
 }
 
 /// The right to the outcome of an operation. The operation goes on when this is dropped.
-pub(crate) struct Ticket {
+pub(crate) struct OperationHandle {
     serial: u64,
     key: u32,
     taken: bool,
 }
 
-impl Ticket {
+impl OperationHandle {
     /// The operation's place in its reactor's table.
     pub(crate) fn key(&self) -> u32 {
         self.key
     }
 }
 
-impl Future for Ticket {
+impl Future for OperationHandle {
     /// The memory, and what the kernel said: an error number.
     type Output = (Action, Result<(), i32>);
 
@@ -245,7 +245,7 @@ impl Future for Ticket {
     }
 }
 
-impl Drop for Ticket {
+impl Drop for OperationHandle {
     fn drop(&mut self) {
         let removed = with_core(|core| {
             if self.taken || self.serial != core.serial() {

@@ -37,7 +37,7 @@ enum Payload {
     Discard { len: u64, salt: u64 },
 }
 
-struct Change {
+struct CachedWrite {
     offset: u64,
     payload: Payload,
     sure: bool,
@@ -96,7 +96,7 @@ pub(super) enum Unfinished {
 pub(super) struct Content {
     durable: BTreeMap<u64, Block>,
     view: BTreeMap<u64, Block>,
-    changes: VecDeque<Change>,
+    changes: VecDeque<CachedWrite>,
     first_change: u64,
     unsure: usize,
     cached_bytes: u64,
@@ -150,13 +150,13 @@ impl Content {
         if sure && self.changes.is_empty() {
             self.write_durable(offset, &data);
         } else {
-            self.push(Change { offset, payload: Payload::Data(data), sure, answered });
+            self.push(CachedWrite { offset, payload: Payload::Data(data), sure, answered });
         }
     }
 
     /// Carries out a discard: some of the blocks keep what they hold, the others read as if never written.
     pub(super) fn discard(&mut self, offset: u64, len: u64, sure: bool, answered: u64, random: &mut Stream) {
-        self.push(Change { offset, payload: Payload::Discard { len, salt: random.next() }, sure, answered });
+        self.push(CachedWrite { offset, payload: Payload::Discard { len, salt: random.next() }, sure, answered });
         self.retire();
     }
 
@@ -165,7 +165,7 @@ impl Content {
         let first = self.first_change + self.changes.len() as u64;
         for run in torn_runs(data.len(), self.tear_bytes, random) {
             let payload = Payload::Data(data.slice(run.start, run.len()));
-            self.push(Change { offset: offset + run.start as u64, payload, sure: false, answered: u64::MAX });
+            self.push(CachedWrite { offset: offset + run.start as u64, payload, sure: false, answered: u64::MAX });
         }
         first..self.first_change + self.changes.len() as u64
     }
@@ -306,7 +306,7 @@ impl Content {
         taken + self.cached_bytes
     }
 
-    fn push(&mut self, change: Change) {
+    fn push(&mut self, change: CachedWrite) {
         match &change.payload {
             Payload::Data(data) => {
                 for (block, within, part) in blocks_of(change.offset, data.len()) {
@@ -401,7 +401,7 @@ impl Content {
         }
     }
 
-    fn apply_durable(&mut self, change: &Change) {
+    fn apply_durable(&mut self, change: &CachedWrite) {
         match &change.payload {
             Payload::Data(data) => self.write_durable(change.offset, data),
             Payload::Discard { len, salt } => {

@@ -263,7 +263,7 @@ impl SimDisk {
         self.with(|engine, _| engine.content.allocated_bytes())
     }
 
-    fn submit(&self, offset: u64, len: u64, operation: Operation) -> Result<super::request::Answer, IoError> {
+    fn submit(&self, offset: u64, len: u64, operation: Operation) -> Result<super::request::ReplySlot, IoError> {
         let mut state = self.world.lock();
         let size_bytes = state.disks[self.index as usize].spec.size_bytes;
         let fits = offset.checked_add(len).is_some_and(|end| end <= size_bytes);

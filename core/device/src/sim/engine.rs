@@ -11,7 +11,7 @@ use super::disk::{SimCounters, SimDiskSpec};
 use super::faults::{Faults, Stray};
 use super::latency::{Mechanics, Served};
 use super::random::{Stream, mix};
-use super::request::{Answer, Operation, Reply, Request};
+use super::request::{ReplySlot, Operation, Reply, Request};
 use crate::{Durability, IoError, IoErrorKind};
 
 /// How far a request came.
@@ -19,7 +19,7 @@ pub(super) enum Progress {
     /// A part is done, the rest follows.
     Later,
     /// It is over.
-    Answered(Answer, Reply),
+    Answered(ReplySlot, Reply),
 }
 
 pub(super) struct Engine {

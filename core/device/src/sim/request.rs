@@ -21,9 +21,9 @@ struct Waiting {
 
 /// Where the reply is left and picked up.
 #[derive(Clone, Default)]
-pub(super) struct Answer(Arc<Mutex<Waiting>>);
+pub(super) struct ReplySlot(Arc<Mutex<Waiting>>);
 
-impl Answer {
+impl ReplySlot {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
@@ -36,7 +36,7 @@ impl Answer {
     }
 }
 
-impl Future for Answer {
+impl Future for ReplySlot {
     type Output = Reply;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Reply> {
@@ -112,7 +112,7 @@ impl Operation {
 /// A request under way.
 pub(super) struct Request {
     pub(super) operation: Operation,
-    pub(super) answer: Answer,
+    pub(super) answer: ReplySlot,
     /// Changes that a part of it has made already.
     pub(super) parts: Option<Range<u64>>,
     /// Whether it stands in the world's count of device writes.
@@ -123,6 +123,6 @@ pub(super) struct Request {
 
 impl Request {
     pub(super) fn new(operation: Operation) -> Self {
-        Self { operation, answer: Answer::default(), parts: None, counted: false, gone: false }
+        Self { operation, answer: ReplySlot::default(), parts: None, counted: false, gone: false }
     }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::engine::{Engine, Progress};
 use super::latency::{INSTANT_MAX, Served, nanos};
 use super::random::{Stream, mix};
-use super::request::{Answer, Operation, Request};
+use super::request::{ReplySlot, Operation, Request};
 use crate::Clock;
 
 /// A request that may be carried out at any moment.
@@ -88,7 +88,7 @@ impl WorldState {
         self.sequence
     }
 
-    pub(super) fn submit(&mut self, disk: u32, operation: Operation) -> Answer {
+    pub(super) fn submit(&mut self, disk: u32, operation: Operation) -> ReplySlot {
         let request = Request::new(operation);
         let answer = request.answer.clone();
         if !self.accepting {

@@ -1,6 +1,6 @@
 //! Mistakes of callers, which are refused before a byte is touched.
 
-use holdfast_parity::{Change, Column, Kernel, MAX_COLUMNS, Piece, Stripe};
+use holdfast_parity::{ColumnUpdate, Column, Kernel, MAX_COLUMNS, Piece, Stripe};
 
 const KERNEL: Kernel = Kernel::PORTABLE;
 
@@ -37,7 +37,7 @@ fn too_many_columns() {
 #[test]
 #[should_panic(expected = "data column 32")]
 fn a_change_beyond_the_last_column() {
-    KERNEL.update_p(&[Change { column: MAX_COLUMNS, old: None, new: None }], &mut [0; 64]);
+    KERNEL.update_p(&[ColumnUpdate { column: MAX_COLUMNS, old: None, new: None }], &mut [0; 64]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Every shape: column counts, lengths, columns of zeros, and every loss of one or two pieces.
 
-use holdfast_parity::{Change, Column, Kernel, MAX_COLUMNS, Piece, Stripe as Left};
+use holdfast_parity::{ColumnUpdate, Column, Kernel, MAX_COLUMNS, Piece, Stripe as Left};
 use proptest::prelude::*;
 use rand::Rng;
 
@@ -146,7 +146,7 @@ fn updates(kernel: Kernel, stripe: &Stripe, seed: u64, changed: usize) {
     (0..order.len()).for_each(|place| order.swap(place, random.random_range(place..stripe.data.len())));
     order.truncate(changed);
     let (old, new) = (stripe.columns(), fresh.columns());
-    let changes: Vec<_> = order.iter().map(|&column| Change { column, old: old[column], new: new[column] }).collect();
+    let changes: Vec<_> = order.iter().map(|&column| ColumnUpdate { column, old: old[column], new: new[column] }).collect();
     let (mut p, mut q, mut p_alone) = (stripe.p.clone(), stripe.q.clone(), stripe.p.clone());
     kernel.update_pq(&changes, &mut p, &mut q);
     kernel.update_p(&changes, &mut p_alone);
@@ -178,8 +178,8 @@ fn a_difference_is_an_update_too() {
         let fresh = Bytes::random(&mut random, 500);
         let mut difference = stripe.bytes(3);
         kernel.xor_into(&mut difference, &fresh);
-        let both = Change { column: 3, old: stripe.columns()[3], new: Some(&fresh) };
-        let alone = Change { column: 3, old: None, new: Some(&difference) };
+        let both = ColumnUpdate { column: 3, old: stripe.columns()[3], new: Some(&fresh) };
+        let alone = ColumnUpdate { column: 3, old: None, new: Some(&difference) };
         let made = [both, alone].map(|change| {
             let (mut p, mut q) = (stripe.p.clone(), stripe.q.clone());
             kernel.update_pq(&[change], &mut p, &mut q);

@@ -42,11 +42,11 @@ pub struct BandState {
     pub dirty: BTreeMap<u32, Dirty>,
     /// Bands with extents that are only in memory, and perhaps others.
     pub unlogged: BTreeSet<u32>,
-    /// By band, up to which stamp the extents are being put in place.
+    /// By band, up to which stamp the extents are being destaged.
     pub placing: BTreeMap<u32, u64>,
     /// Bands that a slab which is not in step missed; on disk as well.
     pub missed: BlockSet,
-    /// Bands of which something is on its way into the journal: what is put in place must come after it there.
+    /// Bands of which something is on its way into the journal: what is destaged must come after it there.
     pub logging: BTreeSet<u32>,
     /// Bands that moved, and no map on disk says so yet.
     pub moved: BlockSet,
@@ -54,7 +54,7 @@ pub struct BandState {
     pub uncommitted: Uncommitted,
     /// Whether a commit works on what it found uncommitted.
     pub committing: bool,
-    /// Slabs that count again after an outage: what was put in place there since the last commit may be lost.
+    /// Slabs that count again after an outage: what was destaged there since the last commit may be lost.
     pub returned: BTreeSet<usize>,
     /// By band, the last of what the journal has for it and has not said to count no more.
     pub logged: BTreeMap<u32, LastRecord>,
@@ -66,7 +66,7 @@ pub struct BandState {
     pub changed: Option<BlockSet>,
     /// Places that what is about to change in place is staged in.
     pub staging: Staging,
-    /// What the journal has for the row is being carried out: nothing is put in place until all of it is.
+    /// What the journal has for the row is being carried out: nothing is destaged until all of it is.
     pub recovering: bool,
     given_back: bool,
     log_waiters: Vec<Waker>,
@@ -320,13 +320,13 @@ impl BandState {
         }
     }
 
-    /// Whether all that was put in place is durable, and nothing is on its way there.
+    /// Whether all that was destaged is durable, and nothing is on its way there.
     pub fn is_all_durable(&self) -> bool {
         let idle = self.placing.is_empty() && self.torn.is_empty() && !self.recovering;
         idle && !self.committing && self.uncommitted.is_empty()
     }
 
-    /// A record that ends there tells of a band, up to a stamp. What is put in place while another record is on its way is noted after that
+    /// A record that ends there tells of a band, up to a stamp. What is destaged while another record is on its way is noted after that
     /// one, though its own comes before it in the log.
     pub fn note_logged(&mut self, band: u32, end: u64, stamp: u64) {
         let known = self.logged.entry(band).or_default();

@@ -32,7 +32,7 @@ struct Snapshot {
 impl Inner {
     /// Commits rows that have a band, of those in a range, whose change is nowhere but in its place.
     pub async fn commit_direct(&self, rows: &[Arc<Row>], only: Option<(u32, u32)>) -> Result<(), IoError> {
-        let _one = self.backlog.committing.lock().await;
+        let _one = self.write_buffer.committing.lock().await;
         let direct = |row: &&Arc<Row>| {
             let (first, last) = only.unwrap_or((0, row.bands().geometry.bands - 1));
             row.bands().lock().uncommitted.direct.contains_any(first, last + 1)
@@ -43,26 +43,26 @@ impl Inner {
 
     /// Commits a row.
     pub async fn commit_row(&self, row: &Arc<Row>) -> Result<(), IoError> {
-        let _one = self.backlog.committing.lock().await;
+        let _one = self.write_buffer.committing.lock().await;
         self.commit_held(std::slice::from_ref(row), false).await
     }
 
     /// Commits a row with all its maps, so that a slab that joins gets them too.
     pub async fn commit_whole(&self, row: &Arc<Row>) -> Result<(), IoError> {
-        let _one = self.backlog.committing.lock().await;
+        let _one = self.write_buffer.committing.lock().await;
         self.commit_held(std::slice::from_ref(row), true).await
     }
 
     /// Writes down that a slab of a row that is not in step missed every band.
     pub async fn miss_all(&self, row: &Arc<Row>) -> Result<(), IoError> {
-        let _one = self.backlog.committing.lock().await;
+        let _one = self.write_buffer.committing.lock().await;
         row.bands().lock().missed.insert(0, row.bands().geometry.bands);
         self.commit_held(std::slice::from_ref(row), true).await
     }
 
     /// Commits every open row.
     pub async fn commit_all(&self) -> Result<(), IoError> {
-        let _one = self.backlog.committing.lock().await;
+        let _one = self.write_buffer.committing.lock().await;
         let moving = self.moving().clone();
         let rows: Vec<Arc<Row>> = self.open_rows().into_iter().chain(moving).filter(|row| row.parity.is_some()).collect();
         self.commit_held(&rows, false).await
@@ -74,7 +74,7 @@ impl Inner {
         for row in rows {
             let mut state = row.bands().lock();
             state.close_stage();
-            state.end_doubts(self.backlog.journal.load().as_deref());
+            state.end_doubts(self.write_buffer.journal.load().as_deref());
             let marked = !state.missed.is_empty() && row.whole();
             if !all && !marked && state.uncommitted.is_empty() {
                 if state.returned.is_empty() {
@@ -126,10 +126,10 @@ impl Inner {
         if snapshots.is_empty() {
             return results;
         }
-        let mut sums = Vec::with_capacity(snapshots.len());
+        let mut checksums = Vec::with_capacity(snapshots.len());
         for ((row, _), result) in snapshots.iter().zip(&mut results) {
             match row.write_sums(&|_, _| true).await {
-                Ok(written) => sums.push((row, written)),
+                Ok(written) => checksums.push((row, written)),
                 Err(error) => *result = row.unless_gone(Err(error)),
             }
         }
@@ -138,7 +138,7 @@ impl Inner {
             results.fill(Err(error));
             return results;
         }
-        sums.into_iter().for_each(|(row, written)| row.end_sums(written));
+        checksums.into_iter().for_each(|(row, written)| row.end_sums(written));
         for ((row, snapshot), result) in snapshots.iter().zip(&mut results) {
             if result.is_ok() {
                 *result = row.unless_gone(row.confirm_settled().await);
@@ -205,7 +205,7 @@ impl Row {
         BandMap::open(block, &self.band_map_owner(map), disk, offset).map(|(sequence, _)| sequence)
     }
 
-    /// After the disks were flushed: makes sure that every slab has durably what was put in place, or is recorded to have missed it.
+    /// After the disks were flushed: makes sure that every slab has durably what was destaged, or is recorded to have missed it.
     async fn confirm_settled(&self) -> Result<(), IoError> {
         let returned: Vec<usize> = self.bands().lock().returned.iter().copied().collect();
         if !returned.is_empty() {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use holdfast_device::IoSlice;
 
-use crate::sums::sums_of;
+use crate::checksums::sums_of;
 
 use super::geometry::bytes_of;
 use super::journal::Record;
@@ -30,23 +30,23 @@ pub struct Logged {
     /// Where they begin in the log.
     pub at: u64,
     /// The checksums of blocks, and which of these is the first.
-    sums: Arc<[u32]>,
+    checksums: Arc<[u32]>,
     first: usize,
 }
 
 impl Logged {
     /// These blocks, which begin in the log at `at`.
     pub fn new(at: u64, bytes: &[u8]) -> Self {
-        Self { at, sums: sums_of(bytes).collect(), first: 0 }
+        Self { at, checksums: sums_of(bytes).collect(), first: 0 }
     }
 
     fn after(&self, skip: u32) -> Self {
-        Self { at: self.at + bytes_of(skip) as u64, sums: self.sums.clone(), first: self.first + skip as usize }
+        Self { at: self.at + bytes_of(skip) as u64, checksums: self.checksums.clone(), first: self.first + skip as usize }
     }
 
     /// Whether these are the blocks, or the first of them.
     pub fn are(&self, bytes: &[u8]) -> bool {
-        sums_of(bytes).zip(&self.sums[self.first..]).all(|(found, known)| found == *known)
+        sums_of(bytes).zip(&self.checksums[self.first..]).all(|(found, known)| found == *known)
     }
 }
 
@@ -81,7 +81,7 @@ pub struct Extent {
 pub struct Dirty {
     extents: BTreeMap<u32, Extent>,
     blocks: u32,
-    /// Whether the band waits in the line of those to be put in place.
+    /// Whether the band waits in the line of those to be destaged.
     pub queued: bool,
     /// Whether a helper is to put it in place, as it was written throughout.
     pub handed: bool,

@@ -22,7 +22,7 @@ use crate::stripe::{Segment, segments};
 
 use super::geometry::bytes_of;
 use super::journal::{Journal, Record, Stretch};
-use super::record::{Entry, Place};
+use super::record::{Entry, RecordPlace};
 
 /// Ways of putting a stretch together from copies that differ which are tried, at most.
 const MOST_TRIES: usize = 256;
@@ -232,11 +232,11 @@ impl Inner {
     }
 
     /// The newest anchor that any copy has: its number, and where the log begins.
-    async fn find_anchor(&self, journal: &Journal) -> Result<Option<(u64, Place)>, IoError> {
-        let mut newest: Option<(u64, Place)> = None;
+    async fn find_anchor(&self, journal: &Journal) -> Result<Option<(u64, RecordPlace)>, IoError> {
+        let mut newest: Option<(u64, RecordPlace)> = None;
         for slot in 0..2 {
             let stretch = journal.anchor(slot);
-            let open = |block: &[u8]| Place::open_anchor(journal.pool, journal.space, journal.id, block);
+            let open = |block: &[u8]| RecordPlace::open_anchor(journal.pool, journal.space, journal.id, block);
             let parts = self.read_parts(std::slice::from_ref(&stretch)).await?;
             let found = parts.iter().flat_map(Part::contents).filter_map(|block| open(block)).max_by_key(|(number, _)| *number);
             let Some(anchor) = found else { continue };
@@ -285,7 +285,7 @@ impl Inner {
             }
             let Some(data) = self.read_log(journal, blocks_at, data_bytes, |data| crc32c(data) == head.crc).await? else { break };
             kept += data_bytes;
-            let blocks = (kept <= self.settings.backlog_bytes).then(|| data.freeze());
+            let blocks = (kept <= self.settings.write_buffer_bytes).then(|| data.freeze());
             let bands = head.entries.iter().map(&band_of).collect();
             let record = Arc::new(Record::new(at, chain.sequence, chain.previous, bands));
             journal.lock().records.push_back(record.clone());

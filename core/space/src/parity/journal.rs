@@ -22,7 +22,7 @@ use crate::row::Row;
 use crate::space::Inner;
 use crate::stripe::{joined, segments};
 
-use super::record::{Entry, Head, MOST_ENTRIES, MOST_ENTRIES_BYTES, MOST_RECORD_BYTES, Place};
+use super::record::{Entry, Head, MOST_ENTRIES, MOST_ENTRIES_BYTES, MOST_RECORD_BYTES, RecordPlace};
 
 /// Bytes before the log: two anchors.
 const ANCHOR_BYTES: u64 = 2 * BLOCK_BYTES;
@@ -213,8 +213,8 @@ impl Journal {
     }
 
     /// The place of a record.
-    pub(super) fn place(&self, at: u64, sequence: u64, previous: u32) -> Place {
-        Place { pool: self.pool, space: self.space, journal: self.id, at, sequence, previous }
+    pub(super) fn place(&self, at: u64, sequence: u64, previous: u32) -> RecordPlace {
+        RecordPlace { pool: self.pool, space: self.space, journal: self.id, at, sequence, previous }
     }
 
     /// Where a part of the log is.
@@ -253,7 +253,7 @@ impl Log {
 
 impl Inner {
     /// Appends a record, durably. Answers it, held by the caller; `None` where the log has no room for it, and for what commits
-    /// need unless it is one of theirs: what the oldest records tell must be put in place and committed first.
+    /// need unless it is one of theirs: what the oldest records tell must be destaged and committed first.
     pub async fn append(&self, draft: &Draft, commits: bool) -> Result<Option<(Arc<Record>, u64)>, IoError> {
         let mut journal = self.journal().await?;
         let mut chain = journal.appending.lock().await;

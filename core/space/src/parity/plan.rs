@@ -26,7 +26,7 @@ use super::stripe::Rows;
 /// A block for a slab: its column, where in it, and what.
 pub type Write = (usize, u64, IoSlice);
 
-/// Where a band is when it is put in place.
+/// Where a band is when it is destaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
     /// It holds nothing, and needs no place.
@@ -392,7 +392,7 @@ impl Row {
 impl Planned {
     fn staged_sums(&self) -> Vec<&[u32]> {
         match &self.staged {
-            Some((_, pieces)) => pieces.iter().map(|piece| &piece.sums[..]).collect(),
+            Some((_, pieces)) => pieces.iter().map(|piece| &piece.checksums[..]).collect(),
             None => vec![&[]; self.blocks.len()],
         }
     }

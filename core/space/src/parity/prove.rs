@@ -8,7 +8,7 @@ use holdfast_device::IoError;
 use crate::column::Blocks;
 use crate::row::Row;
 use crate::space::Inner;
-use crate::sums::PAGE_BLOCKS;
+use crate::checksums::PAGE_BLOCKS;
 
 use super::band_map::NOWHERE;
 use super::stripe::Rows;

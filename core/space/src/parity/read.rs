@@ -8,10 +8,10 @@ use holdfast_model::BLOCK_BYTES;
 
 use crate::read::gather;
 use crate::row::Row;
-use crate::seldom::seldom;
+use crate::boxed_cold::boxed_cold;
 use crate::space::Inner;
 use crate::stripe::ChunkPart;
-use crate::sums::Check;
+use crate::checksums::Check;
 
 use super::band_map::NOWHERE;
 use super::bands::PlaceInUse;
@@ -46,7 +46,7 @@ impl Inner {
             gather(pieces, len)
         };
         if !waiting.is_empty() {
-            seldom(self.fetch(&mut waiting)).await?;
+            boxed_cold(self.fetch(&mut waiting)).await?;
         }
         for (at, extent) in waiting {
             let target = &mut whole[bytes_of(at - start)..bytes_of(at - start + extent.len)];
@@ -133,12 +133,12 @@ impl Row {
                         return Ok(buf);
                     }
                 }
-                Err(error) => seldom(self.read_failed(&slab, &error)).await,
+                Err(error) => boxed_cold(self.read_failed(&slab, &error)).await,
             }
         }
         // Who changes the band may wait for a place that nobody reads.
         drop(in_use);
-        seldom(self.read_lost(space, run)).await
+        boxed_cold(self.read_lost(space, run)).await
     }
 
     /// What a run holds now that cannot be read where it is.

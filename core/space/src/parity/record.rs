@@ -73,7 +73,7 @@ pub struct StagedPiece {
     /// The first block, counted from the start of the slab's data.
     pub at: u32,
     /// The checksum of each.
-    pub sums: Vec<u32>,
+    pub checksums: Vec<u32>,
 }
 
 /// What a record tells.
@@ -152,9 +152,9 @@ impl Entry {
             Self::Intent(intent) => intent.write(3, writer),
             Self::Staged(intent, pieces) => {
                 intent.write(5, writer);
-                for StagedPiece { at, sums } in pieces {
+                for StagedPiece { at, checksums } in pieces {
                     writer.u32(*at);
-                    for sum in sums {
+                    for sum in checksums {
                         writer.u32(*sum);
                     }
                 }
@@ -185,8 +185,8 @@ impl Entry {
                 let intent = Intent::read(reader, (chunk, row, stamp))?;
                 let mut piece = |_| {
                     let at = reader.u32()?;
-                    let sums = (0..intent.len).map(|_| reader.u32()).collect::<Result<_, WireError>>()?;
-                    Ok(StagedPiece { at, sums })
+                    let checksums = (0..intent.len).map(|_| reader.u32()).collect::<Result<_, WireError>>()?;
+                    Ok(StagedPiece { at, checksums })
                 };
                 Ok(Self::Staged(intent, (0..intent.pieces()).map(&mut piece).collect::<Result<_, WireError>>()?))
             }
@@ -197,7 +197,7 @@ impl Entry {
 
 /// Which record of which journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct RecordPlace {
     /// The pool.
     pub pool: Uuid,
     /// The space.
@@ -225,7 +225,7 @@ pub struct Head {
     pub entries: Vec<Entry>,
 }
 
-impl Place {
+impl RecordPlace {
     fn frame(&self, kind: Kind) -> Frame {
         let position = Position { generation: self.journal, sequence: self.sequence };
         Frame { kind, pool: self.pool, disk: self.space, offset: self.at, position, previous: self.previous }
@@ -288,8 +288,8 @@ impl Place {
 mod tests {
     use super::*;
 
-    fn place() -> Place {
-        Place { pool: Uuid::from_u128(1), space: Uuid::from_u128(2), journal: 3, at: 8192, sequence: 4, previous: 5 }
+    fn place() -> RecordPlace {
+        RecordPlace { pool: Uuid::from_u128(1), space: Uuid::from_u128(2), journal: 3, at: 8192, sequence: 4, previous: 5 }
     }
 
     fn head() -> Head {
@@ -309,7 +309,7 @@ mod tests {
         };
         let void = Entry::Void { chunk: 1, row: 2, stamp: 3, band: 4 };
         let pieces = (0..intent.pieces())
-            .map(|piece| StagedPiece { at: 9 + piece, sums: (0..intent.len).map(|at| !piece - at).collect() })
+            .map(|piece| StagedPiece { at: 9 + piece, checksums: (0..intent.len).map(|at| !piece - at).collect() })
             .collect();
         let entries =
             vec![Entry::Written(blocks), Entry::Emptied(blocks), Entry::Intent(intent), void, Entry::Staged(intent, pieces)];
@@ -322,11 +322,11 @@ mod tests {
         assert_eq!(place().head_bytes(&block), Some(block.len()));
         assert_eq!(place().open(&block), Some((head(), crc)));
         let other = [
-            Place { at: 4096, ..place() },
-            Place { sequence: 5, ..place() },
-            Place { previous: 6, ..place() },
-            Place { journal: 4, ..place() },
-            Place { space: Uuid::nil(), ..place() },
+            RecordPlace { at: 4096, ..place() },
+            RecordPlace { sequence: 5, ..place() },
+            RecordPlace { previous: 6, ..place() },
+            RecordPlace { journal: 4, ..place() },
+            RecordPlace { space: Uuid::nil(), ..place() },
         ];
         assert!(other.iter().all(|place| place.open(&block).is_none()));
     }
@@ -349,7 +349,7 @@ mod tests {
     #[test]
     fn an_anchor_leads_to_the_first_record() {
         let block = place().seal_anchor(7);
-        let read = |journal| Place::open_anchor(place().pool, place().space, journal, &block);
+        let read = |journal| RecordPlace::open_anchor(place().pool, place().space, journal, &block);
         assert_eq!(read(3), Some((7, place())));
         assert_eq!(read(4), None);
     }

@@ -15,7 +15,7 @@ use holdfast_model::wire::crc32c;
 use holdfast_pool::Severity;
 
 use crate::row::Row;
-use crate::sums::sums_of;
+use crate::checksums::sums_of;
 
 use super::bands::BandState;
 use super::geometry::bytes_of;
@@ -146,7 +146,7 @@ impl Row {
         let in_place = geometry.offset(intent.stripe, intent.within, intent.place);
         let wrong: Vec<u32> = (0..)
             .zip(sums_of(&data))
-            .zip(&staged.sums)
+            .zip(&staged.checksums)
             .filter(|((_, found), sum)| found != *sum)
             .map(|((at, _), _)| at)
             .collect();
@@ -154,7 +154,7 @@ impl Row {
         for at in wrong {
             slab.disk.counters.checksum_errors.fetch_add(1, Ordering::Relaxed);
             let read = slab.disk.read(slab.at(in_place + bytes_of(at) as u64), IoBuf::new(bytes_of(1))).await;
-            match read.ok().filter(|block| crc32c(block) == staged.sums[at as usize]) {
+            match read.ok().filter(|block| crc32c(block) == staged.checksums[at as usize]) {
                 Some(block) => data[bytes_of(at)..bytes_of(at + 1)].copy_from_slice(&block),
                 None => lost.push(at),
             }
@@ -202,7 +202,7 @@ impl Row {
     /// Gives blocks that are lost checksums that they do not have, so that they are not served. Without checksums they stay as the
     /// crash left them.
     async fn give_up_lost(&self, rows: &Rows, lost: u64) -> Result<(), IoError> {
-        let Some(sums) = &self.sums else { return Ok(()) };
+        let Some(checksums) = &self.checksums else { return Ok(()) };
         let geometry = self.bands().geometry;
         let zeros = IoBuf::zeroed(bytes_of(1)).freeze();
         for column in
@@ -212,7 +212,7 @@ impl Row {
             if !self.write_durably(column, offset, zeros.clone()).await? {
                 self.confirm_missed(&[column]).await?;
             }
-            sums.note(column, geometry.first_block(rows), &[!crc32c(&zeros)]);
+            checksums.note(column, geometry.first_block(rows), &[!crc32c(&zeros)]);
         }
         Ok(())
     }

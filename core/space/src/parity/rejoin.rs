@@ -28,7 +28,7 @@ impl Inner {
         row.write_header(index).await?;
         // A commit under way has taken what it works on: it is over before anything is looked at.
         let bands: BTreeSet<u32> = {
-            let _one = self.backlog.committing.lock().await;
+            let _one = self.write_buffer.committing.lock().await;
             let state = row.bands().lock();
             let changed = [&state.missed, &state.uncommitted.changed];
             let runs = changed.into_iter().flat_map(|set| set.runs(0, set.limit())).flat_map(|(start, end)| start..end);
@@ -65,7 +65,7 @@ impl Row {
         for (rows, piece) in self.pieces_of(index, band) {
             let bytes = match self.load_pieces(rows, 1 << piece).await {
                 Ok(mut pieces) => pieces.take(piece).freeze(),
-                Err(error) if error.kind == IoErrorKind::Media && self.sums.is_some() => {
+                Err(error) if error.kind == IoErrorKind::Media && self.checksums.is_some() => {
                     self.join_blocks(index, rows, piece).await?;
                     continue;
                 }
@@ -75,8 +75,8 @@ impl Row {
             if !self.write_durably(index, offset, bytes.clone()).await? {
                 return Ok(());
             }
-            if let Some(sums) = &self.sums {
-                sums.note_data(index, geometry.first_block(&rows), &bytes);
+            if let Some(checksums) = &self.checksums {
+                checksums.note_data(index, geometry.first_block(&rows), &bytes);
             }
         }
         Ok(())
@@ -84,7 +84,7 @@ impl Row {
 
     /// As [`Row::join_band`], block by block. One that cannot be computed gets a checksum that it does not have, so that it is not served.
     async fn join_blocks(&self, index: usize, rows: Rows, piece: usize) -> Result<(), IoError> {
-        let Some(sums) = &self.sums else { return Ok(()) };
+        let Some(checksums) = &self.checksums else { return Ok(()) };
         let geometry = self.bands().geometry;
         for at in 0..rows.len {
             let one = Rows { within: rows.within + at, len: 1, ..rows };
@@ -101,7 +101,7 @@ impl Row {
                 self.tell_unproven(one.stripe);
             }
             let sum = crc32c(&bytes);
-            sums.note(index, geometry.first_block(&one), &[if lost { !sum } else { sum }]);
+            checksums.note(index, geometry.first_block(&one), &[if lost { !sum } else { sum }]);
         }
         Ok(())
     }

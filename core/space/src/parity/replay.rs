@@ -2,7 +2,7 @@
 //! in memory as before.
 //!
 //! Records are carried out in their order. An intent that was done already does no harm: whatever changed the same blocks
-//! later stands in the log behind it, or voids it. What is for a row that cannot be opened is set aside.
+//! later stands in the log behind it, or voids it. What is for a row that cannot be opened is deferred.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use holdfast_device::{Durability, IoError, IoErrorKind, IoSlice};
 
 use crate::row::Row;
-use crate::seldom::seldom;
+use crate::boxed_cold::boxed_cold;
 use crate::space::Inner;
 
 use super::dirty::{Content, Extent, Logged};
@@ -60,25 +60,25 @@ impl Brought<'_> {
 impl Inner {
     /// The journal, read and carried out if that was not done yet.
     pub async fn journal(&self) -> Result<Arc<Journal>, IoError> {
-        if let Some(journal) = self.backlog.journal.load_full() {
+        if let Some(journal) = self.write_buffer.journal.load_full() {
             return Ok(journal);
         }
-        let _one = self.backlog.opening.lock().await;
-        if let Some(journal) = self.backlog.journal.load_full() {
+        let _one = self.write_buffer.opening.lock().await;
+        if let Some(journal) = self.write_buffer.journal.load_full() {
             return Ok(journal);
         }
         let journal = self.open_journal().await?;
         self.replay(&journal).await?;
-        self.backlog.journal.store(Some(journal.clone()));
+        self.write_buffer.journal.store(Some(journal.clone()));
         Ok(journal)
     }
 
     /// Whether requests may go on: a parity space serves nothing before its journal is carried out.
     pub async fn ready(&self) -> Result<(), IoError> {
-        if !self.journaled() || self.backlog.journal.load().is_some() {
+        if !self.journaled() || self.write_buffer.journal.load().is_some() {
             return Ok(());
         }
-        match seldom(self.journal()).await {
+        match boxed_cold(self.journal()).await {
             // It was given up meanwhile: no row keeps parity any more.
             Err(_) if !self.journaled() => Ok(()),
             opened => opened.map(drop),
@@ -88,7 +88,7 @@ impl Inner {
     /// The journal, where it has one.
     pub async fn journal_if_any(&self) -> Result<Option<Arc<Journal>>, IoError> {
         self.ready().await?;
-        Ok(self.backlog.journal.load_full())
+        Ok(self.write_buffer.journal.load_full())
     }
 
     pub(super) async fn open_journal(&self) -> Result<Arc<Journal>, IoError> {
@@ -121,8 +121,8 @@ impl Inner {
             Entry::Intent(intent) | Entry::Staged(intent, _) => (intent.chunk, intent.band),
             Entry::Void { chunk, band, .. } => (*chunk, *band),
         };
-        // Whatever an attempt that failed set aside is found again.
-        self.forget_all_aside();
+        // Whatever an attempt that failed deferred is found again.
+        self.forget_all_deferred();
         let records = self.read_journal(journal, band_of).await?;
         let mut voids = Stamps::new();
         for entry in records.iter().flat_map(|record| &record.entries) {
@@ -142,7 +142,7 @@ impl Inner {
             }
         }
         recovery.finish().await?;
-        self.tell_aside();
+        self.report_deferred();
         Ok(())
     }
 
@@ -159,7 +159,7 @@ impl Inner {
                 Entry::Intent(intent) | Entry::Staged(intent, _) => (intent.chunk, intent.row, intent.stamp),
                 Entry::Void { chunk, row, stamp, .. } => (*chunk, *row, *stamp),
             };
-            self.backlog.pass_stamp(stamp);
+            self.write_buffer.pass_stamp(stamp);
             let done = matches!(entry, Entry::Void { .. }) || voids.get(&(row, *band)).is_some_and(|void| stamp <= *void);
             if !done && self.pool.row(self.record.id, chunk).is_some_and(|known| known.id == row) {
                 told.push(Told { entry, chunk, band: *band, blocks, log_at });
@@ -191,7 +191,7 @@ impl Inner {
         }
     }
 
-    /// Blocks that wait again to be put in place.
+    /// Blocks that wait again to be destaged.
     fn replay_blocks(
         &self,
         row: &Arc<Row>,
@@ -207,7 +207,7 @@ impl Inner {
             return Err(self.bad_record(record));
         }
         let content = match content {
-            Content::Bytes(bytes) if self.backlog.bytes() > self.settings.backlog_bytes => {
+            Content::Bytes(bytes) if self.write_buffer.bytes() > self.settings.write_buffer_bytes => {
                 Content::Logged(Logged::new(at, &bytes))
             }
             content => content,
@@ -217,7 +217,7 @@ impl Inner {
         let mut guard = row.bands().lock();
         let state = &mut *guard;
         state.note_logged(band, record.end, found.stamp);
-        self.backlog.put(row, state, band, found.start, extent);
+        self.write_buffer.put(row, state, band, found.start, extent);
         drop(guard);
         self.touch(row);
         Ok(())
@@ -249,7 +249,7 @@ impl Inner {
             // the journal: until that is made good nothing may be put in the place that the intent is for.
             let mut guard = row.bands().lock();
             let state = &mut *guard;
-            self.backlog.take_until(state, intent.band, intent.stamp);
+            self.write_buffer.take_until(state, intent.band, intent.stamp);
             state.note_logged(intent.band, record.end, intent.stamp);
             state.keep_void(intent.band, intent.stamp, intent.place);
             drop(guard);
@@ -291,9 +291,9 @@ impl Inner {
             {
                 // What was written after the plan was made stands.
                 for (at, extent) in dirty.take(first, first + intent.len) {
-                    self.backlog.take(extent.bytes());
+                    self.write_buffer.take(extent.bytes());
                     if extent.stamp > intent.stamp {
-                        self.backlog.add(extent.bytes());
+                        self.write_buffer.add(extent.bytes());
                         dirty.insert(at, extent);
                     }
                 }

@@ -8,7 +8,7 @@ use holdfast_pool::RowRecord;
 
 use crate::space::{Inner, Space};
 
-use super::backlog::MOMENT;
+use super::write_buffer::MOMENT;
 use super::journal::{Chain, Journal};
 
 /// How full a journal is.
@@ -25,11 +25,11 @@ pub struct JournalStatus {
 impl Space {
     /// How full its journal is; `None` where it has none, or was not used since it was opened.
     pub fn journal_status(&self) -> Option<JournalStatus> {
-        let journal = self.inner.backlog.journal.load_full()?;
+        let journal = self.inner.write_buffer.journal.load_full()?;
         Some(JournalStatus {
             size_bytes: journal.size_bytes(),
             used_bytes: journal.held(),
-            waiting_bytes: self.inner.backlog.bytes() as u64,
+            waiting_bytes: self.inner.write_buffer.bytes() as u64,
         })
     }
 
@@ -53,10 +53,10 @@ impl Inner {
             return Ok(false);
         }
         let old = self.journal().await?;
-        self.check_none_aside()?;
+        self.check_none_deferred()?;
         // Nobody writes down anything new meanwhile, so what the journal holds comes to an end.
-        let _one = self.backlog.logging.lock().await;
-        let _turn = self.backlog.placing.lock().await;
+        let _one = self.write_buffer.logging.lock().await;
+        let _turn = self.write_buffer.placing.lock().await;
         let mut chain = self.emptied(&old).await?;
         if chain.replaced {
             return Ok(false);
@@ -68,7 +68,7 @@ impl Inner {
         }
         let opened = self.open_journal().await;
         // Where it could not be opened, the next request opens it.
-        self.backlog.journal.store(opened.as_ref().ok().cloned());
+        self.write_buffer.journal.store(opened.as_ref().ok().cloned());
         drop(chain);
         self.forget_rows(&old.chunks());
         drop(freed);
@@ -101,16 +101,16 @@ impl Inner {
         if wanted || self.pool.rows(self.record.id).iter().any(|(_, row)| keeps_parity(row)) {
             return self.renew_journal(None).await.map(drop);
         }
-        let _tidying = self.tidying.lock().await;
-        let _one = self.backlog.logging.lock().await;
-        let _turn = self.backlog.placing.lock().await;
+        let _maintaining = self.maintaining.lock().await;
+        let _one = self.write_buffer.logging.lock().await;
+        let _turn = self.write_buffer.placing.lock().await;
         // None takes its place while these are held.
         let journal = self.journal().await?;
         let mut chain = self.emptied(&journal).await?;
         let freed = self.pool.drop_journal(self.record.id).await?;
         chain.replaced = true;
         self.refresh_record();
-        self.backlog.journal.store(None);
+        self.write_buffer.journal.store(None);
         drop(chain);
         self.forget_rows(&journal.chunks());
         drop(freed);

@@ -1,5 +1,5 @@
 //! A journal on faster disks than the data takes what memory has no room for: what waits is written down and forgotten, and
-//! read from there when it is asked for or put in place.
+//! read from there when it is asked for or destaged.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use holdfast_model::BLOCK_BYTES;
 use crate::row::Row;
 use crate::space::Inner;
 
-use super::backlog::Logging;
+use super::write_buffer::Logging;
 use super::dirty::{Content, Extent, Logged};
 use super::geometry::bytes_of;
 use super::journal::Journal;
@@ -37,7 +37,7 @@ impl Inner {
             for (first, extent) in waiting {
                 let within = first >= *start && first + extent.len <= start + len && extent.stamp == *stamp;
                 if within && let Content::Bytes(bytes) = &extent.content {
-                    self.backlog.take(bytes.len());
+                    self.write_buffer.take(bytes.len());
                     extent.content = Content::Logged(Logged::new(at + u64::from(first - start) * BLOCK_BYTES, bytes));
                 }
             }

@@ -21,7 +21,7 @@ use holdfast_pool::Feature;
 use crate::row::Row;
 use crate::space::Inner;
 use crate::stripe::joined;
-use crate::sums::sums_of;
+use crate::checksums::sums_of;
 
 use super::bands::BandState;
 use super::geometry::{Geometry, bytes_of};
@@ -174,7 +174,7 @@ impl Row {
             let Some((place, firsts)) = state.lend(&geometry, &columns, planned.intent.len) else { return false };
             let start = u32::from(place) * geometry.depth;
             let pieces = firsts.iter().zip(&planned.blocks);
-            let pieces = pieces.map(|(first, bytes)| StagedPiece { at: start + first, sums: sums_of(bytes).collect() });
+            let pieces = pieces.map(|(first, bytes)| StagedPiece { at: start + first, checksums: sums_of(bytes).collect() });
             planned.staged = Some((place, pieces.collect()));
         }
         true

@@ -13,7 +13,7 @@ use holdfast_pool::Severity;
 
 use crate::block_set::BlockSet;
 use crate::row::Row;
-use crate::sums::Check;
+use crate::checksums::Check;
 
 use super::geometry::{Geometry, bytes_of, clear};
 
@@ -163,7 +163,7 @@ impl Row {
 
     /// Compares what a piece holds, or is computed to hold, with its checksums.
     async fn check_piece(&self, rows: &Rows, pieces: &Pieces, piece: usize, bytes: &[u8]) -> Result<Check, IoError> {
-        if self.sums.is_none() {
+        if self.checksums.is_none() {
             return Ok(Check::Right);
         }
         let geometry = self.bands().geometry;
@@ -177,7 +177,7 @@ impl Row {
     /// # Errors
     /// Neither is: other pieces are wrong too.
     pub async fn check_computed(&self, rows: &Rows, pieces: &mut Pieces, wanted: u64, mends: bool) -> Result<(), IoError> {
-        let Some(sums) = &self.sums else { return Ok(()) };
+        let Some(checksums) = &self.checksums else { return Ok(()) };
         let geometry = self.bands().geometry;
         for piece in pieces.failed().into_iter().filter(|piece| wanted >> piece & 1 == 1) {
             let Known::Bytes(bytes) = &pieces.known[piece] else { continue };
@@ -195,7 +195,7 @@ impl Row {
             if check == Check::Unproven {
                 // What it is computed from is proven, and nothing contradicts it.
                 if mends {
-                    sums.note_data(geometry.column(rows.stripe, piece), geometry.first_block(rows), bytes);
+                    checksums.note_data(geometry.column(rows.stripe, piece), geometry.first_block(rows), bytes);
                     pieces.failed &= !(u64::from(held) << piece);
                 }
                 continue;
@@ -206,7 +206,7 @@ impl Row {
             if mends {
                 let index = geometry.column(rows.stripe, piece);
                 self.slabs.get(index).disk.counters.repaired.fetch_add(1, Ordering::Relaxed);
-                sums.note_data(index, geometry.first_block(rows), bytes);
+                checksums.note_data(index, geometry.first_block(rows), bytes);
                 pieces.failed &= !(1 << piece);
             }
         }

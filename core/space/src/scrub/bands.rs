@@ -42,7 +42,7 @@ impl Scrub<'_> {
             }
         }
         for slab in 0..geometry.columns {
-            self.sums(row, slab).await?;
+            self.checksums(row, slab).await?;
         }
         Ok(())
     }

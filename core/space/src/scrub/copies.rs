@@ -24,7 +24,7 @@ struct Copies {
     /// Slabs in step that could not.
     failed: Vec<usize>,
     /// For each block its checksum, where it is known.
-    sums: Vec<Option<u32>>,
+    checksums: Vec<Option<u32>>,
     /// Whether they have no checksums at all.
     plain: bool,
 }
@@ -44,8 +44,8 @@ impl Copies {
     fn right(&self, block: u32, copies: usize) -> Option<usize> {
         let alike =
             |copy: &usize| (0..self.read.len()).filter(|other| self.block(*other, block) == self.block(*copy, block)).count();
-        let summed = |copy: &usize| self.sums[block as usize] == Some(crc32c(self.block(*copy, block)));
-        let proven = self.sums[block as usize].is_some() || self.plain;
+        let summed = |copy: &usize| self.checksums[block as usize] == Some(crc32c(self.block(*copy, block)));
+        let proven = self.checksums[block as usize].is_some() || self.plain;
         let most = |copy: &usize| alike(copy) > 1 && alike(copy) * 2 > copies && (proven || !self.is_uniform(*copy, block));
         (0..self.read.len()).find(summed).or_else(|| (0..self.read.len()).find(most))
     }
@@ -54,7 +54,7 @@ impl Copies {
         let Some((_, first)) = self.read.first() else { return true };
         self.read.iter().all(|(_, data)| data[..] == first[..])
             && self
-                .sums
+                .checksums
                 .iter()
                 .zip(first.chunks(BLOCK_BYTES as usize))
                 .all(|(sum, block)| sum.map_or(self.plain, |sum| sum == crc32c(block)))
@@ -62,7 +62,7 @@ impl Copies {
 
     /// Whether the checksums of all blocks are known.
     fn summed(&self) -> bool {
-        self.sums.iter().all(Option::is_some)
+        self.checksums.iter().all(Option::is_some)
     }
 }
 
@@ -86,7 +86,7 @@ impl Scrub<'_> {
                 }
                 self.pace.done(bytes_of(end - start) as u64 * copies);
             }
-            self.sums(row, column).await?;
+            self.checksums(row, column).await?;
         }
         Ok(())
     }
@@ -120,8 +120,8 @@ impl Scrub<'_> {
         let (offset, len) = (u64::from(start) * BLOCK_BYTES, bytes_of(end - start));
         let usable: Vec<_> = row.copies_of(column).filter(|(_, slab)| slab.usable()).collect();
         let reads = usable.iter().map(|(_, slab)| slab.disk.read(slab.at(offset), IoBuf::new(len)));
-        let sums = row.known_sums(column, Blocks { start, end }).await?;
-        let mut copies = Copies { read: Vec::new(), failed: Vec::new(), sums, plain: row.sums.is_none() };
+        let checksums = row.known_sums(column, Blocks { start, end }).await?;
+        let mut copies = Copies { read: Vec::new(), failed: Vec::new(), checksums, plain: row.checksums.is_none() };
         let reads = join_all(reads).await;
         for ((index, slab), read) in usable.into_iter().zip(reads) {
             match read {
@@ -162,11 +162,11 @@ impl Scrub<'_> {
         for block in 0..blocks.end - blocks.start {
             let right = copies.right(block, row.copies()).or_else(|| self.right_of_empty_journal(block, copies));
             let told = right.map(|right| copies.block(right, block));
-            if let (true, Some(sums), Some(told)) = (self.mends, &row.sums, told) {
-                sums.note_data(column, blocks.start + block, told);
+            if let (true, Some(checksums), Some(told)) = (self.mends, &row.checksums, told) {
+                checksums.note_data(column, blocks.start + block, told);
             }
             let first_differs = |copy: &usize| copies.block(*copy, block) != copies.block(0, block);
-            let sum = copies.sums[block as usize];
+            let sum = copies.checksums[block as usize];
             let odd = |copy: &usize| match (told, sum) {
                 (Some(told), _) => copies.block(*copy, block) != told,
                 (None, Some(sum)) => crc32c(copies.block(*copy, block)) != sum,

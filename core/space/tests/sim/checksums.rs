@@ -54,7 +54,7 @@ fn looking_while_a_disk_is_out_loses_no_checksum() {
         space.verify().await.expect("the others suffice");
         world.disk(2).reappear();
         pool.disk_back(world.candidate(2)).await.expect("a member");
-        space.tidy().await.expect("it joins");
+        space.maintain_once().await.expect("it joins");
         assert_eq!(space.status().stale_slabs, 0);
         (0..held(&space)).for_each(|block| drop(spoil(&world, &space, slab, block)));
         for block in 0..BLOCKS {
@@ -68,11 +68,11 @@ fn a_checksum_that_cannot_be_written_withholds_nothing() {
     for seed in 0..6 {
         story(seed, simple(), |world, pool, space| async move {
             let (disk, at) = place(&space, 0, 0);
-            let sums = at + pool.row(space.record().id, 0).expect("a row").slab_data_bytes();
-            world.disk(disk).fail_writes(sums..sums + BLOCK_BYTES, ErrorPersistence::UntilCleared);
+            let checksums = at + pool.row(space.record().id, 0).expect("a row").slab_data_bytes();
+            world.disk(disk).fail_writes(checksums..checksums + BLOCK_BYTES, ErrorPersistence::UntilCleared);
             assert!(put(&space, 0, 0x77).await);
             for _ in 0..3 {
-                let _ = space.tidy().await;
+                let _ = space.maintain_once().await;
             }
             world.disk(disk).clear_faults();
             let (_pool, space) = again(&world, pool, space).await;
@@ -85,8 +85,8 @@ fn a_checksum_that_cannot_be_written_withholds_nothing() {
 fn checksums_that_cannot_be_read_are_written_anew_and_are_no_corruption() {
     story(0, summed(mirror(2)), |world, pool, space| async move {
         let (disk, at) = place(&space, 1, 0);
-        let sums = at + pool.row(space.record().id, 0).expect("a row").slab_data_bytes();
-        world.disk(disk).fail_reads(sums..sums + BLOCK_BYTES, ErrorPersistence::UntilRewritten);
+        let checksums = at + pool.row(space.record().id, 0).expect("a row").slab_data_bytes();
+        world.disk(disk).fail_reads(checksums..checksums + BLOCK_BYTES, ErrorPersistence::UntilRewritten);
         for (repaired, told) in [(1, "scrubbed"), (0, "and again")] {
             let found = space.scrub(&Unlimited).await.expect("all else can be read");
             assert_eq!((found.mismatched_blocks, found.repaired_blocks, found.unrepaired_blocks), (0, repaired, 0), "{told}");
@@ -115,7 +115,7 @@ fn what_was_closed_in_good_order_keeps_its_checksums_though_a_disk_is_out() {
         pull(&world, &pool, place(&space, 1, 0).0).await;
         assert!(put(&space, 0, byte_of(0)).await, "the other copy takes it");
         for _ in 0..3 {
-            let _ = space.tidy().await;
+            let _ = space.maintain_once().await;
         }
         let (_pool, space) = again(&world, pool, space).await;
         spoil(&world, &space, 0, 5);
@@ -136,7 +136,7 @@ fn rejoins(both: bool) {
         world.disk(disk).reappear();
         pool.disk_back(world.candidate(disk)).await.expect("a member");
         for _ in 0..3 {
-            let _ = space.tidy().await;
+            let _ = space.maintain_once().await;
         }
         assert_eq!(space.status().stale_slabs, 0, "one bad block keeps no copy out of step");
         assert_eq!(answer(&space, 5).await, (!both).then_some(byte_of(5)));
@@ -170,7 +170,7 @@ fn blocks_that_a_crash_left_without_their_checksums_are_one_event() {
         let pool = world.import().await.expect("imports");
         let space = Space::open(pool, id, SpaceSettings::default()).expect("opens");
         for _ in 0..4 {
-            space.tidy().await.expect("housekeeping works");
+            space.maintain_once().await.expect("maintenance works");
         }
         let events = std::mem::take(&mut *world.events.0.lock().expect("one thread"));
         let causes: Vec<String> = events.into_iter().map(|event| event.cause).filter(|it| it.contains("kept as found")).collect();

@@ -107,7 +107,7 @@ fn mirrors_and_parity_go_on_without_an_enclosure_and_are_whole_when_it_is_back()
                 pool.disk_back(told.candidate(index)).await.expect("a member");
             }
             for _ in 0..3 {
-                space.tidy().await.expect("housekeeping works");
+                space.maintain_once().await.expect("maintenance works");
             }
             assert_eq!(space.status().stale_slabs, 0);
             let found = space.scrub(&Unlimited).await.expect("nobody stops it");

@@ -58,7 +58,7 @@ fn run(seed: u64) {
                 }
                 _ => {
                     space.flush().await.expect("flushes");
-                    space.tidy().await.expect("housekeeping works");
+                    space.maintain_once().await.expect("maintenance works");
                 }
             }
         });

@@ -108,7 +108,7 @@ fn a_record_is_taken_from_the_copies_that_are_whole() {
         let clock = world.sim.clock();
         let done = world.sim.run(async move {
             check(&space, &held, seed).await;
-            space.tidy().await.expect("housekeeping works");
+            space.maintain_once().await.expect("maintenance works");
             clock.sleep(std::time::Duration::from_secs(1)).await;
             check(&space, &held, seed).await;
             assert_eq!(space.verify().await.expect("it can be read").mismatched_blocks, 0, "seed {seed}");
@@ -124,7 +124,7 @@ fn a_record_is_taken_from_the_copies_that_are_whole() {
 fn what_only_the_journal_holds_is_checked_when_it_is_read() {
     for seed in 0..20 {
         let world = machine(seed, 5, 64 << 20);
-        let settings = SpaceSettings { backlog_bytes: 64 << 10, ..SpaceSettings::default() };
+        let settings = SpaceSettings { write_buffer_bytes: 64 << 10, ..SpaceSettings::default() };
         let (pool, space) = create(&world, parity(1, 5, ByteSize::kib(64)), 8 << 20, settings);
         let id = space.record().id;
         let random = world.sim.random();
@@ -174,17 +174,17 @@ fn rows_that_cannot_be_opened_keep_no_other_from_being_served() {
     let mut refused = 0;
     for seed in 0..20 {
         let world = machine(seed, 6, 256 << 20);
-        let settings = SpaceSettings { backlog_bytes: 256 << 10, staged_bytes: 0, ..SpaceSettings::default() };
+        let settings = SpaceSettings { write_buffer_bytes: 256 << 10, staged_bytes: 0, ..SpaceSettings::default() };
         let (pool, space) = create(&world, parity(1, 3, ByteSize::kib(64)), 8 << 20, settings);
         let random = world.sim.random();
         let chunk_blocks = space.record().chunk_bytes / BLOCK_BYTES;
         let writing = space.clone();
         let held = world.sim.run(async move {
-            // Large enough that what is written need not be put in place to make room.
+            // Large enough that what is written need not be destaged to make room.
             writing.resize_journal(32 << 20).await.expect("there is room");
             let mut held = load(&writing, &random).await;
             if seed % 3 == 0 {
-                writing.tidy().await.expect("housekeeping works");
+                writing.maintain_once().await.expect("maintenance works");
                 held.extend(load(&writing, &random).await);
             }
             held
@@ -241,10 +241,10 @@ fn rows_that_cannot_be_opened_keep_no_other_from_being_served() {
                 pool.disk_back(candidate).await.expect("a member");
             }
             if seed % 4 < 2 {
-                space.tidy().await.expect("housekeeping works");
+                space.maintain_once().await.expect("maintenance works");
             }
             check(&space, &expected, seed).await;
-            space.tidy().await.expect("housekeeping works");
+            space.maintain_once().await.expect("maintenance works");
             check(&space, &expected, seed).await;
             assert_eq!(space.verify().await.expect("it can be read").mismatched_blocks, 0, "seed {seed}");
             space.resize_journal(33 << 20).await.expect("nothing stands in the way");

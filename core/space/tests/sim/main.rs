@@ -1,7 +1,7 @@
 //! Pools and spaces on simulated disks: a world with disks that fail, a model of what every read may return, and what is
 //! done with them. What threads alone can break is tried on real reactors.
 
-mod ahead;
+mod background_destage;
 mod checksums;
 mod enclosures;
 mod extents;

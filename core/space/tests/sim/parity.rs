@@ -1,4 +1,4 @@
-//! Parity spaces at their limits and against hostile bytes: single stories that the simulation meets too seldom.
+//! Parity spaces at their limits and against hostile bytes: single stories that the simulation meets too boxed_cold.
 
 use std::sync::Arc;
 
@@ -66,11 +66,11 @@ pub async fn byte_at(space: &Space, offset: u64) -> u8 {
     block[0]
 }
 
-/// What the journal tells in one record is bounded, however many single blocks are put in place together.
+/// What the journal tells in one record is bounded, however many single blocks are destaged together.
 #[test]
 fn single_blocks_of_many_bands_outlast_a_crash() {
     let world = machine(1, 4, 8 << 30);
-    let settings = SpaceSettings { backlog_bytes: 21 << 20, ..SpaceSettings::default() };
+    let settings = SpaceSettings { write_buffer_bytes: 21 << 20, ..SpaceSettings::default() };
     let (_pool, space) = create(&world, parity(1, 4, ByteSize::mib(1)), 256 << 20, settings);
     let band = 3u64 << 20;
     let bands = 40u64;
@@ -126,17 +126,17 @@ fn a_change_in_place_that_was_cut_short_is_finished_first() {
             for block in 0..48u64 {
                 space.write(block * BLOCK_BYTES, data(block as u8 + 1, 1), Durability::Cached).await.expect("room is there");
             }
-            space.tidy().await.expect("housekeeping works");
+            space.maintain_once().await.expect("maintenance works");
             out(&pool, &first).await;
             for block in [3u64, 20] {
                 space.write(block * BLOCK_BYTES, data(100 + block as u8, 1), Durability::Cached).await.expect("one may be out");
             }
             space.flush().await.expect("one may be out");
-            let tidied = space.clone();
-            let tidy = sim.spawn_handle(async move { tidied.tidy().await });
+            let maintained = space.clone();
+            let maintain_once = sim.spawn_handle(async move { maintained.maintain_once().await });
             clock.sleep(std::time::Duration::from_micros(random.range(0..1500))).await;
             second.disappear(Disappearance::Cable);
-            let _ = tidy.await;
+            let _ = maintain_once.await;
             second.reappear();
             let member = pool.disks().into_iter().find(|disk| disk.record.serial == "S1").expect("a member");
             if member.record.state != DiskState::Online {
@@ -150,8 +150,8 @@ fn a_change_in_place_that_was_cut_short_is_finished_first() {
                     Err(_) => refused = true,
                 }
             }
-            let tidied = space.tidy().await;
-            assert!(pool.is_to_reopen() || (tidied.is_ok() && !refused), "seed {seed}: {tidied:?}, reads refused: {refused}");
+            let maintained = space.maintain_once().await;
+            assert!(pool.is_to_reopen() || (maintained.is_ok() && !refused), "seed {seed}: {maintained:?}, reads refused: {refused}");
             first.reappear();
             if pool.is_to_reopen() {
                 return true;
@@ -175,7 +175,7 @@ fn expected(block: u64) -> u8 {
 }
 
 async fn in_step(space: &Space, seed: u64) {
-    space.tidy().await.expect("housekeeping works");
+    space.maintain_once().await.expect("maintenance works");
     for block in 0..48u64 {
         assert_eq!(byte_at(space, block * BLOCK_BYTES).await, expected(block), "seed {seed} block {block}");
     }
@@ -194,7 +194,7 @@ async fn out(pool: &Pool, disk: &SimDisk) {
 fn hostile_maps_and_journals_are_survived() {
     for seed in 0..80 {
         let world = machine(seed, 5, 64 << 20);
-        let settings = SpaceSettings { backlog_bytes: 64 << 10, ..SpaceSettings::default() };
+        let settings = SpaceSettings { write_buffer_bytes: 64 << 10, ..SpaceSettings::default() };
         let shape = parity(1 + (seed % 2) as u8, 5, ByteSize::kib(16 << (seed % 3)));
         let (_pool, space) = create(&world, shape, 8 << 20, settings);
         let random = world.sim.random();
@@ -224,7 +224,7 @@ fn hostile_maps_and_journals_are_survived() {
                     let _ = space.write(block * 53 * BLOCK_BYTES, data(9, 3), Durability::Durable).await;
                 }
                 let _ = space.discard(1 << 20, 3 << 20, Durability::Durable).await;
-                let _ = space.tidy().await;
+                let _ = space.maintain_once().await;
             }
             let _ = space.verify().await;
             let _ = space.close().await;

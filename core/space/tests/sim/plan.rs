@@ -30,7 +30,7 @@ pub struct Plan {
     /// Most of the room is taken, so that writes may find none.
     pub tight: bool,
     /// Bytes of a parity space that may wait in memory.
-    pub backlog_bytes: usize,
+    pub write_buffer_bytes: usize,
     /// Where spaces change their shape: how many losses each shape bears at least.
     pub promise: Option<u8>,
 }
@@ -44,7 +44,7 @@ pub struct SpacePlan {
 }
 
 impl Plan {
-    /// Whether what was written is put in place ahead of need.
+    /// Whether what was written is destaged in the background.
     pub fn is_helped(&self) -> bool {
         self.requests.is_multiple_of(2)
     }
@@ -84,7 +84,7 @@ impl Plan {
             clients: random.range(1..=4),
             requests: random.range(5..=40),
             tight: !large && random.chance(1, 6),
-            backlog_bytes: if parity { 4096 << random.range(0..12u32) } else { 0 },
+            write_buffer_bytes: if parity { 4096 << random.range(0..12u32) } else { 0 },
             promise: None,
         }
     }
@@ -112,7 +112,7 @@ impl Plan {
             clients: random.range(1..=4),
             requests: random.range(5..=60),
             tight: random.chance(1, 8),
-            backlog_bytes: 4096 << random.range(0..12u32),
+            write_buffer_bytes: 4096 << random.range(0..12u32),
             promise: Some(promise),
         }
     }

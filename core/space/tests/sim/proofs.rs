@@ -134,7 +134,7 @@ fn disks_that_were_set_back_win_against_no_other() {
                 for _ in 0..4 {
                     clock.sleep(std::time::Duration::from_secs(11)).await;
                     second.write(0, data(2, 1), Durability::Durable).await.expect("room is there");
-                    second.tidy().await.expect("housekeeping works");
+                    second.maintain_once().await.expect("maintenance works");
                 }
             });
             match clean {
@@ -156,7 +156,7 @@ fn disks_that_were_set_back_win_against_no_other() {
                 assert!(done.status().stale_slabs > 0, "{shape}: they are not believed");
                 assert!(answers(&done).await.iter().all(|held| *held == Some(2)), "{shape}: old data was read");
                 for _ in 0..4 {
-                    done.tidy().await.expect("housekeeping works");
+                    done.maintain_once().await.expect("maintenance works");
                 }
                 assert_eq!(done.status().stale_slabs, 0, "{shape}: they are copied anew");
                 let found = done.scrub(&Unlimited).await.expect("everything can be read");
@@ -192,7 +192,7 @@ fn a_disk_that_is_swapped_for_its_older_image_in_use_is_copied_anew() {
             fill(&second, 2).await;
             for _ in 0..3 {
                 clock.sleep(std::time::Duration::from_secs(11)).await;
-                second.tidy().await.expect("housekeeping works");
+                second.maintain_once().await.expect("maintenance works");
             }
         });
         let member = member_on(&pool, index);
@@ -206,7 +206,7 @@ fn a_disk_that_is_swapped_for_its_older_image_in_use_is_copied_anew() {
             pool.disk_back(candidate).await.expect("a member");
             assert!(answers(&space).await.iter().all(|held| *held == Some(2)), "{shape}: old data was read");
             for _ in 0..4 {
-                space.tidy().await.expect("housekeeping works");
+                space.maintain_once().await.expect("maintenance works");
             }
             assert_eq!(space.status().stale_slabs, 0, "{shape}");
             let found = space.verify().await.expect("everything can be read");
@@ -231,7 +231,7 @@ fn a_disk_that_is_set_back_under_its_pool_is_told_by_the_next_look_at_it() {
             for _ in 0..3 {
                 clock.sleep(Duration::from_secs(11)).await;
                 second.write(0, data(2, 1), Durability::Durable).await.expect("room is there");
-                second.tidy().await.expect("housekeeping works");
+                second.maintain_once().await.expect("maintenance works");
             }
         });
         world.disk(index).set_back(&image);
@@ -246,7 +246,7 @@ fn a_disk_that_is_set_back_under_its_pool_is_told_by_the_next_look_at_it() {
             assert!(answers(&space).await.iter().all(|held| *held == Some(2)), "old data was read");
             looked.disk_back(candidate).await.expect("a member");
             for _ in 0..4 {
-                space.tidy().await.expect("housekeeping works");
+                space.maintain_once().await.expect("maintenance works");
             }
             assert_eq!(space.status().stale_slabs, 0);
             assert_eq!(space.verify().await.expect("everything can be read").mismatched_blocks, 0, "appended: {appended}");
@@ -291,7 +291,7 @@ fn an_older_image_of_the_only_copy_is_refused() {
 struct Parts {
     start: u64,
     data: u64,
-    sums: u64,
+    checksums: u64,
     end: u64,
 }
 
@@ -304,8 +304,8 @@ fn slabs_on(pool: &Pool, space: &Space, index: usize) -> Vec<Parts> {
             if pool.disk_record(disk.id).expect("a member").path == format!("/sim/{index}") {
                 let start = disk.area.unit_at(place.unit());
                 let data = start + row.slab_head_bytes();
-                let (sums, end) = (data + row.slab_data_bytes(), start + u64::from(row.slab_units) * UNIT_BYTES);
-                found.push(Parts { start, data, sums, end });
+                let (checksums, end) = (data + row.slab_data_bytes(), start + u64::from(row.slab_units) * UNIT_BYTES);
+                found.push(Parts { start, data, checksums, end });
             }
         }
     }
@@ -348,7 +348,7 @@ fn what_was_overwritten_with_its_checksums_is_never_served() {
                     assert!(held.iter().all(|held| held.is_none_or(|byte| byte == 7)), "{told}: something else was read");
                     assert_eq!(held.contains(&None), !redundant, "{told}");
                     for _ in 0..3 {
-                        seen.tidy().await.expect("housekeeping works");
+                        seen.maintain_once().await.expect("maintenance works");
                     }
                     let found = seen.scrub(&Unlimited).await.expect("it goes on");
                     assert_eq!(found.unrepaired_blocks > 0, !redundant, "{told}: {found:?}");
@@ -383,11 +383,11 @@ fn a_page_of_checksums_that_cannot_be_read_costs_nothing_beyond_it() {
         let first = space.clone();
         run(&world, async move { fill(&first, 7).await });
         let index = disks_of(&space)[0];
-        let sums: Vec<Range<u64>> = slabs_on(&pool, &space, index).into_iter().map(|slab| slab.sums..slab.end).collect();
+        let checksums: Vec<Range<u64>> = slabs_on(&pool, &space, index).into_iter().map(|slab| slab.checksums..slab.end).collect();
         assert!(close(&world, pool, space));
         let redundant = shape.layout.tolerates() > 0;
         let lasts = if redundant { ErrorPersistence::UntilRewritten } else { ErrorPersistence::Times(1) };
-        sums.into_iter().for_each(|range| world.disk(index).fail_reads(range, lasts));
+        checksums.into_iter().for_each(|range| world.disk(index).fail_reads(range, lasts));
         let (pool, space) = world.reopen();
         let seen = space.clone();
         run(&world, async move {
@@ -397,7 +397,7 @@ fn a_page_of_checksums_that_cannot_be_read_costs_nothing_beyond_it() {
             // The page is written with what is noted now, and with all that it held before.
             seen.write(0, data(7, 1), Durability::Durable).await.expect("it takes writes");
             for _ in 0..3 {
-                seen.tidy().await.expect("housekeeping works");
+                seen.maintain_once().await.expect("maintenance works");
             }
             assert!(answers(&seen).await.iter().all(|held| *held == Some(7)), "{shape}: all is proven again");
             let found = seen.verify().await.expect("it goes on");
@@ -445,7 +445,7 @@ fn heads_that_are_damaged_in_use_are_whole_again_before_a_crash_asks_for_them() 
                 let found = seen.scrub(&Unlimited).await.expect("it goes on");
                 assert!(found.repaired_blocks >= 2 * damaged.len() as u64 && found.unrepaired_blocks == 0, "{shape}: {found:?}");
                 for _ in 0..3 {
-                    seen.tidy().await.expect("housekeeping works");
+                    seen.maintain_once().await.expect("maintenance works");
                 }
                 assert_eq!(seen.status().stale_slabs, 0, "{shape}");
                 let found = seen.verify().await.expect("it goes on");
@@ -538,7 +538,7 @@ fn a_dead_column_keeps_no_other_from_becoming_durable() {
         }
         run(&world, async move {
             for _ in 0..3 {
-                space.tidy().await.expect("housekeeping works");
+                space.maintain_once().await.expect("maintenance works");
             }
             assert_eq!(space.status().stale_slabs, 0, "seed {seed}");
             for (column, byte) in [(0, 6), (1, 0), (2, 6)] {
@@ -554,7 +554,7 @@ fn a_dead_column_keeps_no_other_from_becoming_durable() {
 fn a_row_of_parity_that_is_away_keeps_no_other_from_becoming_durable() {
     for seed in 0..6 {
         let (world, shape) = (machine(seed, 10, 128 << 20), parity(1 + (seed % 2) as u8, 3 + (seed % 2) as u16 * 2));
-        let (pool, space) = create(&world, shape, 48 << 20, SpaceSettings { backlog_bytes: 1 << 20, ..SpaceSettings::default() });
+        let (pool, space) = create(&world, shape, 48 << 20, SpaceSettings { write_buffer_bytes: 1 << 20, ..SpaceSettings::default() });
         let chunk_bytes = space.record().chunk_bytes;
         let (chunks, per_chunk) = ((48 << 20) / chunk_bytes, chunk_bytes / BLOCK_BYTES);
         let first = space.clone();
@@ -562,7 +562,7 @@ fn a_row_of_parity_that_is_away_keeps_no_other_from_becoming_durable() {
             for chunk in 0..chunks {
                 first.write(chunk * chunk_bytes, data(1, 16), Durability::Durable).await.expect("room is there");
             }
-            first.tidy().await.expect("housekeeping works");
+            first.maintain_once().await.expect("maintenance works");
         });
         let disks = |row: &holdfast_pool::RowRecord| row.slabs.iter().map(|slab| slab.disk()).collect::<Vec<u16>>();
         let rows: Vec<Vec<u16>> = pool.rows(space.record().id).iter().map(|(_, row)| disks(row)).collect();
@@ -611,7 +611,7 @@ fn a_row_of_parity_that_is_away_keeps_no_other_from_becoming_durable() {
         let (_pool, space) = world.reopen();
         run(&world, async move {
             for _ in 0..3 {
-                space.tidy().await.expect("housekeeping works");
+                space.maintain_once().await.expect("maintenance works");
             }
             for nth in 0..900.min(per_chunk) {
                 assert_eq!(crate::parity::byte_at(&space, at(dead, nth)).await, 2, "seed {seed}: block {nth}");
@@ -709,8 +709,8 @@ fn what_cannot_be_written_is_refused_soon() {
             }
             ending.sleep(std::time::Duration::from_millis(500)).await;
             let began = ending.now();
-            let _ = busy.tidy().await;
-            soon(began, "housekeeping", ending.now());
+            let _ = busy.maintain_once().await;
+            soon(began, "maintenance", ending.now());
             stop.set(true);
             for writer in writers {
                 writer.await;
@@ -759,7 +759,7 @@ fn writes_that_are_refused_while_all_copies_are_away_take_nothing_with_them() {
                 }
                 if seed & 8 != 0 || !is_last {
                     let _ = space.flush().await;
-                    let _ = space.tidy().await;
+                    let _ = space.maintain_once().await;
                 }
             });
         }
@@ -778,7 +778,7 @@ fn writes_that_are_refused_while_all_copies_are_away_take_nothing_with_them() {
     }
 }
 
-/// More disks than parity go while small writes are put in place, and with them what their caches held. The journal keeps every write that was
+/// More disks than parity go while small writes are destaged, and with them what their caches held. The journal keeps every write that was
 /// flushed until it is durable where it belongs, whether the disks come back to the same process or to the next one.
 #[test]
 fn what_a_journal_keeps_outlasts_disks_that_go_while_it_is_put_in_place() {
@@ -795,7 +795,7 @@ fn what_a_journal_keeps_outlasts_disks_that_go_while_it_is_put_in_place() {
         run(&world, async move {
             fill(&first, 1).await;
             for _ in 0..3 {
-                first.tidy().await.expect("housekeeping works");
+                first.maintain_once().await.expect("maintenance works");
             }
             for block in written {
                 first.write(block * BLOCK_BYTES, data(2, 1), Durability::Cached).await.expect("room is there");
@@ -809,8 +809,8 @@ fn what_a_journal_keeps_outlasts_disks_that_go_while_it_is_put_in_place() {
         let (kept, seen, clock) = (pool.clone(), space.clone(), world.sim.clock());
         let wanted = (0..BLOCKS).map(|block| 1 + u8::from(small.contains(&block))).collect::<Vec<_>>();
         let at_last = wanted.clone();
-        let tidying = space.clone();
-        let tidied = world.sim.spawn_handle(async move { tidying.tidy().await });
+        let maintaining = space.clone();
+        let maintained = world.sim.spawn_handle(async move { maintaining.maintain_once().await });
         let way = if seed % 4 < 2 { Disappearance::PowerLoss } else { Disappearance::Cable };
         run(&world, async move {
             clock.sleep(Duration::from_micros(step * 25)).await;
@@ -820,7 +820,7 @@ fn what_a_journal_keeps_outlasts_disks_that_go_while_it_is_put_in_place() {
                     kept.disk_out(*member, DiskState::Missing, "pulled").await.expect("a quorum is there");
                 }
             }
-            let _ = tidied.await;
+            let _ = maintained.await;
             if !stays {
                 return;
             }
@@ -832,7 +832,7 @@ fn what_a_journal_keeps_outlasts_disks_that_go_while_it_is_put_in_place() {
             let right = |(block, held): (usize, Option<u8>)| held.is_none_or(|held| held == wanted[block]);
             assert!(answers(&seen).await.into_iter().enumerate().all(right), "seed {seed}, {shape}: what was lost is served");
             for _ in 0..3 {
-                let _ = seen.tidy().await;
+                let _ = seen.maintain_once().await;
             }
             assert!(kept.refusal().is_none() || kept.is_to_reopen(), "{:?}", kept.refusal());
             let is_read = kept.is_to_reopen() || answers(&seen).await.iter().all(Option::is_some);
@@ -844,7 +844,7 @@ fn what_a_journal_keeps_outlasts_disks_that_go_while_it_is_put_in_place() {
         let (_pool, space) = world.reopen();
         run(&world, async move {
             for _ in 0..3 {
-                space.tidy().await.expect("housekeeping works");
+                space.maintain_once().await.expect("maintenance works");
             }
             let held = answers(&space).await;
             let wrong = (0..BLOCKS as usize).filter(|block| held[*block] != Some(at_last[*block])).collect::<Vec<_>>();
@@ -879,9 +879,9 @@ fn writes_that_a_lost_cache_took_along_fail_the_flush() {
                 }
                 disk.reappear();
                 pool.disk_back(candidate.clone()).await.expect("a member");
-                // However long housekeeping goes on before anybody asks.
+                // However long maintenance goes on before anybody asks.
                 for _ in 0..3 {
-                    let _ = seen.tidy().await;
+                    let _ = seen.maintain_once().await;
                     clock.sleep(Duration::from_secs(600)).await;
                 }
                 assert_eq!(seen.flush().await.is_err(), lonely && cached, "{shape}, after a write: {cached}");

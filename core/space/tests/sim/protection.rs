@@ -132,7 +132,7 @@ async fn step(world: &World, pool: &Arc<Pool>, space: &Arc<Space>, content: &Con
             }
         }
         9 => bring_back(world, pool).await,
-        10 => drop(space.tidy().await),
+        10 => drop(space.maintain_once().await),
         11..=12 => bear(space.rebuild(&steps(random.range(0..12))).await),
         _ => {
             let disks = pool.disks();
@@ -296,7 +296,7 @@ fn a_conversion_that_is_cut_short_promises_no_more_than_its_oldest_row() {
         assert_eq!(space.unreadable_rows(), status.protection.unreadable_rows);
         bring_back(&machine, &pool).await;
         for _ in 0..3 {
-            space.tidy().await.expect("all is there");
+            space.maintain_once().await.expect("all is there");
         }
         space.convert(Provisioning::Thin, &Unlimited).await.expect("there is room");
         let status = space.status();
@@ -328,7 +328,7 @@ fn what_is_out_or_behind_is_not_counted_until_it_is_in_step() {
             assert_eq!(behind.held_losses, all - 1, "{shape}: back, and not in step: {behind:?}");
             assert!(behind.out_slabs == 0 && behind.behind_slabs > 0, "{behind:?}");
             for _ in 0..5 {
-                space.tidy().await.expect("all is there");
+                space.maintain_once().await.expect("all is there");
             }
             assert_eq!((space.status().protection.held_losses, space.status().health), (all, Health::Healthy), "{shape}");
 

@@ -184,7 +184,7 @@ fn a_power_cut_at_any_moment_of_a_move_loses_nothing() {
             .await;
             rebalance(&pool, &space).await;
             assert!(pool.balance().moves.is_empty(), "it goes on from what it finds, and ends");
-            space.tidy().await.expect("all disks are there");
+            space.maintain_once().await.expect("all disks are there");
             let found = space.verify().await.expect("all rows can be opened");
             assert_eq!((found.mismatched_blocks, found.unrepaired_blocks), (0, 0), "seed {seed}, {shape}");
         });

@@ -108,7 +108,7 @@ fn a_space_shrinks_to_its_data_and_no_further() {
                 }
                 space.write(last, data(7), Durability::Durable).await.expect("there is room");
                 assert_eq!(byte_at(&space, last).await, 7);
-                space.tidy().await.expect("all disks are there");
+                space.maintain_once().await.expect("all disks are there");
                 assert_eq!(space.verify().await.expect("all rows can be opened").mismatched_blocks, 0, "{shape}");
                 space.close().await.expect("closes");
             });
@@ -149,7 +149,7 @@ fn requests_that_began_before_end_before_anything_is_given_up() {
             let chunks = pool.spaces()[0].chunks();
             assert!(pool.rows(pool.spaces()[0].id).iter().all(|(chunk, _)| *chunk < chunks), "{shape}: no row is left beyond");
             space.flush().await.expect("all disks are there");
-            space.tidy().await.expect("all disks are there");
+            space.maintain_once().await.expect("all disks are there");
             assert_eq!(space.verify().await.expect("all rows can be opened").mismatched_blocks, 0, "{shape}");
         });
         done.expect("no power cut is planned");

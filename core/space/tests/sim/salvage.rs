@@ -174,7 +174,7 @@ impl Model {
             };
             self.write(space, first, len, byte).await;
             if random.range(0..10) == 0 {
-                space.tidy().await.expect("nothing is wrong");
+                space.maintain_once().await.expect("nothing is wrong");
             }
         }
     }
@@ -313,7 +313,7 @@ fn a_copy_that_missed_writes_is_not_believed() {
         let (pulled, churned) = (world.disk(0), model.clone());
         let done = world.sim.run(async move {
             churned.churn(&space, &random, 20).await;
-            space.tidy().await.expect("nothing is wrong");
+            space.maintain_once().await.expect("nothing is wrong");
             let member = pool.disks().into_iter().find(|disk| disk.record.path == "/sim/0").expect("a member");
             pulled.disappear(Disappearance::Cable);
             pool.disk_out(member.record.index, DiskState::Missing, "pulled").await.expect("a quorum is there");
@@ -331,7 +331,7 @@ fn a_copy_that_missed_writes_is_not_believed() {
                 slabs.filter(|slab| slab.stale() && pool.disk_state(slab.disk()) == Some(DiskState::Online)).count()
             };
             let before = behind();
-            space.tidy().await.expect("it does nothing");
+            space.maintain_once().await.expect("it does nothing");
             assert_eq!(behind(), before, "nothing is brought in step before it is accepted");
             let disk = pool.row(id, pool.chunks_from(id, 0, 1)[0]).expect("it has a row").slabs[0].disk();
             for refused in [space.leave(disk, &Unlimited).await, space.convert(Provisioning::Thin, &Unlimited).await] {
@@ -339,7 +339,7 @@ fn a_copy_that_missed_writes_is_not_believed() {
             }
             assert!(pool.balance().moves.is_empty(), "{shape}");
             space.accept().await.expect("a quorum is there");
-            space.tidy().await.expect("nothing is wrong");
+            space.maintain_once().await.expect("nothing is wrong");
             assert_eq!(behind(), 0, "{shape}");
             model.check(&space).await;
             before

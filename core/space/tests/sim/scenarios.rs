@@ -88,7 +88,7 @@ fn a_pool_with_a_disk_out_goes_on_taking_new_rows() {
                 disk.reappear();
                 pool.disk_back(back).await.expect("a member");
             }
-            served.tidy().await.expect("copies come in step");
+            served.maintain_once().await.expect("copies come in step");
             assert_eq!(served.status().stale_slabs, 0);
             served.close().await.expect("closes");
         });
@@ -196,7 +196,7 @@ fn a_map_that_a_crash_left_on_one_disk_alone_is_never_believed() {
         let served = world.sim.run(async move {
             let served = byte_at(&space, 0).await;
             assert_eq!(served, 7, "the copy that is there knows nothing of the discard");
-            assert_eq!(space.tidy().await, Ok(()), "nothing is there to join yet");
+            assert_eq!(space.maintain_once().await, Ok(()), "nothing is there to join yet");
             (pool, space)
         });
         let (pool, space) = served.expect("no power cut is planned");
@@ -204,7 +204,7 @@ fn a_map_that_a_crash_left_on_one_disk_alone_is_never_believed() {
         world.sim.cut_power_after(seed / 4);
         let joined = world.sim.run(async move {
             pool.disk_back(candidate).await.expect("a member");
-            space.tidy().await.expect("copies come in step");
+            space.maintain_once().await.expect("copies come in step");
         });
         assert!(joined.is_ok() || seed < 160, "the last seeds come to the end");
         world.sim.cut_power();
@@ -407,7 +407,7 @@ fn slabs_with_several_maps_keep_what_lies_on_their_seams() {
         let extents = space.extents(0, 1 << 30, usize::MAX).await.expect("maps can be read");
         let held: u64 = extents.iter().filter(|extent| extent.kind == ExtentKind::Data).map(|extent| extent.len).sum();
         assert_eq!(held, 15 * 6 * BLOCK_BYTES);
-        space.tidy().await.expect("housekeeping works");
+        space.maintain_once().await.expect("maintenance works");
         space.close().await.expect("closes");
     });
     done.expect("no power cut is planned");
@@ -519,7 +519,7 @@ fn a_row_that_cannot_be_served_keeps_no_other_from_its_housekeeping() {
         let pair = |row: &holdfast_space::RowMap| row.slabs.iter().all(|slab| lost.contains(&number(&slab.path)));
         disks[lost[0]].reappear();
         pool.disk_back(candidates[lost[0]].clone()).await.expect("a member");
-        space.tidy().await.expect_err("a row has no copy left");
+        space.maintain_once().await.expect_err("a row has no copy left");
         let mended =
             |row: &holdfast_space::RowMap| pair(row) || row.slabs.iter().all(|slab| number(&slab.path) == lost[1] || !slab.stale);
         assert!(space.map().iter().all(mended), "every other row has come in step");
@@ -599,7 +599,7 @@ fn spaces_of_a_pool_that_may_only_be_read_are_read() {
             }
             let refused = space.write(0, data(9, 1), Durability::Cached).await.expect_err("it may only be read");
             assert_eq!(refused.kind, IoErrorKind::ReadOnly);
-            space.tidy().await.expect("nothing to do");
+            space.maintain_once().await.expect("nothing to do");
             drop(pool);
         });
         read.expect("no power cut is planned");

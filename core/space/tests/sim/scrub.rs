@@ -60,9 +60,9 @@ pub fn story<F: Future<Output = ()> + 'static>(
             let data = IoSlice::padded(&vec![byte_of(block); BLOCK]);
             space.write(block * BLOCK_BYTES, data, Durability::Cached).await.expect("room is there");
         }
-        space.tidy().await.expect("housekeeping works");
+        space.maintain_once().await.expect("maintenance works");
         space.flush().await.expect("flushes");
-        space.tidy().await.expect("housekeeping works");
+        space.maintain_once().await.expect("maintenance works");
         tell(told, pool, space).await;
     });
     done.expect("no power cut is planned");
@@ -246,7 +246,7 @@ fn a_slab_that_does_not_take_its_repair_is_stale() {
             check(&space).await;
             world.disk(disk).clear_faults();
             space.write(0, IoSlice::padded(&[byte_of(0); BLOCK]), Durability::Durable).await.expect("it goes on");
-            space.tidy().await.expect("housekeeping works");
+            space.maintain_once().await.expect("maintenance works");
             assert_eq!(space.status().stale_slabs, 0);
             let found = space.scrub(&Unlimited).await.expect("nobody stops it");
             assert_eq!((found.mismatched_blocks, found.unchecked_bytes), (0, 0));

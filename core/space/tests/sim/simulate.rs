@@ -255,7 +255,7 @@ impl Run {
             self.world.sim.cut_power_after(random.range(0..most));
         }
         if self.plan.is_helped() {
-            up.spaces.iter().for_each(|space| self.world.sim.spawn(space.clone().place_ahead()));
+            up.spaces.iter().for_each(|space| self.world.sim.spawn(space.clone().background_destage()));
         }
         let mut tasks = Vec::new();
         for _ in 0..self.plan.clients {
@@ -466,7 +466,7 @@ impl Run {
         }
     }
 
-    /// Faults only up to what the layout bears, housekeeping, growth, more disks.
+    /// Faults only up to what the layout bears, maintenance, growth, more disks.
     async fn operator(self: Rc<Self>, up: Up) {
         let random = self.world.sim.random();
         let clock = self.world.sim.clock();
@@ -480,7 +480,7 @@ impl Run {
                 0..=5 => self.break_something(&up, &random).await,
                 20..=21 => self.spoil_running(&up, &random).await,
                 6..=9 => self.mend(&up, &random).await,
-                10..=15 => self.tidy(&up).await,
+                10..=15 => self.maintain_once(&up).await,
                 16 => self.grow(&up, &random).await,
                 17 => self.resize_journal(&up, &random).await,
                 18 => self.add_disk(&up, &random).await,
@@ -496,9 +496,9 @@ impl Run {
 
     fn settings(&self) -> SpaceSettings {
         // A few pages of checksums, so that most are read and written all the time.
-        let (backlog_bytes, sums_bytes) = (self.plan.backlog_bytes, 10 << 10);
-        let staged_bytes = [0, 24 << 10, usize::MAX][(backlog_bytes >> 12).trailing_zeros() as usize % 3];
-        SpaceSettings { open_rows: 2, backlog_bytes, staged_bytes, sums_bytes, ..SpaceSettings::default() }
+        let (write_buffer_bytes, checksum_cache_bytes) = (self.plan.write_buffer_bytes, 10 << 10);
+        let staged_bytes = [0, 24 << 10, usize::MAX][(write_buffer_bytes >> 12).trailing_zeros() as usize % 3];
+        SpaceSettings { open_rows: 2, write_buffer_bytes, staged_bytes, checksum_cache_bytes, ..SpaceSettings::default() }
     }
 
     /// Copies agree, and so do data and parity, whatever else is going on.
@@ -539,7 +539,7 @@ impl Run {
         }
         let spoiled = spoil(&self.world, space, random);
         let shape = space.record().shape;
-        if shape.has_sums() && shape.layout.tolerates() > 0 && random.chance(1, 2) {
+        if shape.has_checksums() && shape.layout.tolerates() > 0 && random.chance(1, 2) {
             // Reads tell before anybody looks.
             for range in volume.known() {
                 self.read(volume, space, range.start, (range.end - range.start) as usize).await;
@@ -560,9 +560,9 @@ impl Run {
         }
     }
 
-    async fn tidy(&self, up: &Up) {
+    async fn maintain_once(&self, up: &Up) {
         for space in &up.spaces {
-            space.tidy().await.expect("housekeeping works");
+            space.maintain_once().await.expect("maintenance works");
         }
     }
 
@@ -680,7 +680,7 @@ impl Run {
         if random.chance(1, 2) {
             self.world.sim.clock().sleep(Duration::from_micros(random.range(0..400))).await;
         }
-        self.tidy(up).await;
+        self.maintain_once(up).await;
         if self.is_whole(up) {
             if self.spoiled.get() {
                 for space in &up.spaces {

@@ -105,7 +105,7 @@ pub async fn spoil_settled(world: &World, disk: usize, space: &Space, random: &S
     let (mut rotten, path) = (Vec::new(), format!("/sim/{disk}"));
     for row in space.map() {
         let Some(index) = row.slabs.iter().position(|slab| slab.path == path) else { continue };
-        let Some(record) = space.pool().row(space.record().id, row.chunk).filter(|record| record.shape.has_sums()) else {
+        let Some(record) = space.pool().row(space.record().id, row.chunk).filter(|record| record.shape.has_checksums()) else {
             continue;
         };
         let runs: Vec<(u32, u32)> = match record.shape.layout {
@@ -138,5 +138,5 @@ pub async fn spoil_settled(world: &World, disk: usize, space: &Space, random: &S
 /// Whether a scrub tells what is wrong where one piece or copy is.
 pub fn is_told(shape: &Shape) -> bool {
     let voted = matches!(shape.layout, Layout::Mirror { copies: 3 } | Layout::Parity { parity: 2 });
-    voted || (shape.has_sums() && shape.layout.tolerates() > 0)
+    voted || (shape.has_checksums() && shape.layout.tolerates() > 0)
 }

@@ -91,7 +91,7 @@ fn staged_blocks_that_rot_beyond_parity_cost_no_more_than_themselves() {
 fn crash_and_spoil(seed: u64, more: usize) -> (u64, u64) {
     let world = slow_machine(seed, 5, 64 << 20);
     let losses = 1 + (seed % 2) as u8;
-    let settings = SpaceSettings { backlog_bytes: 128 << 10, staged_bytes: 0, ..SpaceSettings::default() };
+    let settings = SpaceSettings { write_buffer_bytes: 128 << 10, staged_bytes: 0, ..SpaceSettings::default() };
     let shape = parity(losses, 5, ByteSize::kib(64)).with_integrity(Integrity::Crc32c);
     let (pool, space) = create(&world, shape, BLOCKS * BLOCK_BYTES, settings);
     let id = space.record().id;
@@ -126,7 +126,7 @@ fn crash_and_spoil(seed: u64, more: usize) -> (u64, u64) {
             assert!(known, "seed {seed}: block {block} holds {}", held[0]);
         }
         // A write that waits for a stripe of which more is lost than parity covers stays in the journal.
-        for kept in [space.tidy().await.err(), space.close().await.err()].into_iter().flatten() {
+        for kept in [space.maintain_once().await.err(), space.close().await.err()].into_iter().flatten() {
             assert!(refused > 0 && kept.kind == IoErrorKind::Media, "seed {seed}: {kept}");
         }
         refused

@@ -1,5 +1,5 @@
 //! One space used from two reactors at once, on files: what only real threads can break. Each client owns the blocks that
-//! it writes and knows what they hold; all of them share rows, regions, block maps, flushes and housekeeping.
+//! it writes and knows what they hold; all of them share rows, regions, block maps, flushes and maintenance.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -134,14 +134,14 @@ fn stress(name: &str, options: &FileOptions, layout: Layout) {
         let record = pool.create_space(spec).await.expect("a space");
         let settings = SpaceSettings {
             open_rows: 4,
-            tidy_every: Duration::from_millis(5),
-            backlog_bytes: 1 << 20,
+            maintenance_interval: Duration::from_millis(5),
+            write_buffer_bytes: 1 << 20,
             staged_bytes: 0,
-            sums_bytes: 16 << 10,
+            checksum_cache_bytes: 16 << 10,
         };
         let space = Space::open(pool.clone(), record.id, settings).expect("it opens");
         reactor::spawn_local(space.clone().maintain());
-        reactor::spawn_local(space.clone().place_ahead());
+        reactor::spawn_local(space.clone().background_destage());
         (pool, space)
     });
     let (pool, space) = made.wait().expect("the reactor runs");
@@ -174,7 +174,7 @@ fn stress(name: &str, options: &FileOptions, layout: Layout) {
     let closed = second.call({
         let pool = pool.clone();
         move || async move {
-            space.tidy().await.expect("copies come in step");
+            space.maintain_once().await.expect("copies come in step");
             space.close().await.expect("closes");
             pool.export().await.expect("exports");
             drop((pool, space));

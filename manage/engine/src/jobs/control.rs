@@ -33,7 +33,7 @@ const PAUSE: Duration = Duration::from_secs(5);
 
 /// Whether the work may go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Gate {
+pub(super) enum JobGate {
     Open,
     Held,
     Shut,
@@ -41,7 +41,7 @@ pub(super) enum Gate {
 
 #[derive(Clone, Copy)]
 struct Orders {
-    gate: Gate,
+    gate: JobGate,
     priority: JobPriority,
     cap: Option<u64>,
 }
@@ -65,7 +65,7 @@ impl Debt {
 }
 
 #[derive(Default)]
-struct Turn {
+struct Step {
     begun: Option<Duration>,
     requests: u64,
     debt: Debt,
@@ -76,7 +76,7 @@ pub(super) struct Control {
     orders: watch::Sender<Orders>,
     clock: Arc<dyn Clock>,
     requests: Box<dyn Fn() -> u64 + Send + Sync>,
-    turn: Mutex<Turn>,
+    turn: Mutex<Step>,
     pub(super) progress: Progress,
     resume: Mutex<Option<ResumePoint>>,
     waits: AtomicBool,
@@ -112,9 +112,9 @@ impl Control {
     ) -> Self {
         let progress = Progress::new(total_bytes);
         progress.begin(clock.now());
-        let turn = Turn { requests: requests(), ..Turn::default() };
+        let turn = Step { requests: requests(), ..Step::default() };
         Self {
-            orders: watch::channel(Orders { gate: Gate::Open, priority, cap }).0,
+            orders: watch::channel(Orders { gate: JobGate::Open, priority, cap }).0,
             clock,
             requests: Box::new(requests),
             turn: Mutex::new(turn),
@@ -139,17 +139,17 @@ impl Control {
         *self.resume.lock().unwrap_or_else(PoisonError::into_inner) = point;
     }
 
-    fn turn(&self) -> MutexGuard<'_, Turn> {
+    fn turn(&self) -> MutexGuard<'_, Step> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Opens, holds or shuts the gate. A gate that is shut stays so.
-    pub(super) fn set_gate(&self, gate: Gate) {
-        if gate == Gate::Open {
+    pub(super) fn set_gate(&self, gate: JobGate) {
+        if gate == JobGate::Open {
             self.progress.begin(self.clock.now());
         }
         self.orders.send_modify(|orders| {
-            if orders.gate != Gate::Shut {
+            if orders.gate != JobGate::Shut {
                 orders.gate = gate;
             }
         });
@@ -184,9 +184,9 @@ impl Control {
             let Orders { gate, priority, cap } = *orders.borrow_and_update();
             let now = self.clock.now();
             let left = match gate {
-                Gate::Shut => return Err(Stopped),
-                Gate::Held => None,
-                Gate::Open => {
+                JobGate::Shut => return Err(Stopped),
+                JobGate::Held => None,
+                JobGate::Open => {
                     let pause = (took * factor(priority)).min(PAUSE);
                     Some((asked + pause).saturating_sub(now).max(self.turn().debt.left(cap, now)))
                 }

@@ -9,7 +9,7 @@ use holdfast_space::{Ended, Pace, Space};
 
 use super::spec::{JobSpec, Outcome, Site, SpaceRef};
 use crate::engine::{Engine, OpenPool};
-use crate::error::{Answer, conflict, from_pool, from_space};
+use crate::error::{ApiResult, conflict, from_pool, from_space};
 use crate::protection::too_few_to_rebuild;
 use crate::spaces::{data_disks, layout_of, no_shape, parse_path, space_size};
 
@@ -18,11 +18,11 @@ impl Engine {
     ///
     /// # Errors
     /// If the pool cannot bear the shape, or a conversion to another one is under way; nothing is changed then.
-    pub async fn convert_space(self: &Arc<Self>, path: String, request: ConvertSpace) -> Answer<JobChanged> {
+    pub async fn convert_space(self: &Arc<Self>, path: String, request: ConvertSpace) -> ApiResult<JobChanged> {
         self.change(move |engine| async move { engine.convert(&path, request).await }).await
     }
 
-    async fn convert(&self, path: &str, request: ConvertSpace) -> Answer<JobChanged> {
+    async fn convert(&self, path: &str, request: ConvertSpace) -> ApiResult<JobChanged> {
         let path = parse_path(path)?;
         let object = format!("space {path}");
         let asked_size = request.size_bytes.map(|size_bytes| space_size(&path, size_bytes)).transpose()?;
@@ -66,7 +66,7 @@ impl Engine {
     ///
     /// # Errors
     /// If there is no such space, or it cannot have that shape.
-    pub async fn plan_conversion(&self, path: &str, request: &ConvertSpace) -> Answer<ConversionPlan> {
+    pub async fn plan_conversion(&self, path: &str, request: &ConvertSpace) -> ApiResult<ConversionPlan> {
         let path = parse_path(path)?;
         let object = format!("space {path}");
         let (open, _, space) = self.space_at(&path)?;
@@ -116,7 +116,7 @@ impl Engine {
 }
 
 impl Engine {
-    async fn least_size(&self, object: &str, space: &Arc<Space>) -> Answer<u64> {
+    async fn least_size(&self, object: &str, space: &Arc<Space>) -> ApiResult<u64> {
         let looking = space.clone();
         let least = self.on_reactor(move || async move { looking.least_size().await }).await?;
         least.map_err(|error| from_space(object, error))
@@ -130,7 +130,7 @@ impl Engine {
         shape: Shape,
         provisioning: Provisioning,
         journal_bytes: Option<u64>,
-    ) -> Answer<bool> {
+    ) -> ApiResult<bool> {
         let shaping = space.clone();
         let shaped = self.on_reactor(move || async move { shaping.reshape(shape, provisioning, journal_bytes).await });
         let reshaped = shaped.await?.map_err(|error| from_pool(object, error))?;
@@ -141,7 +141,7 @@ impl Engine {
     }
 
     /// Refuses a size beyond which data lies, before anything else is changed.
-    async fn refuse_loss(&self, object: &str, space: &Arc<Space>, size_bytes: u64) -> Answer<()> {
+    async fn refuse_loss(&self, object: &str, space: &Arc<Space>, size_bytes: u64) -> ApiResult<()> {
         let least = self.least_size(object, space).await?;
         if least <= size_bytes {
             return Ok(());
@@ -160,7 +160,7 @@ impl Engine {
         (space, space_ref): (&Arc<Space>, &SpaceRef),
         size_bytes: u64,
         discard_beyond: bool,
-    ) -> Answer<()> {
+    ) -> ApiResult<()> {
         let (resizing, before) = (space.clone(), space.record().size_bytes);
         if size_bytes == before {
             return Ok(());
@@ -194,7 +194,7 @@ fn is_whole(open: &OpenPool, space: &Space, record: &SpaceRecord) -> bool {
 }
 
 /// What a space shall be: what is not asked for stays as it is.
-fn wanted(object: &str, open: &OpenPool, record: &SpaceRecord, request: &ConvertSpace) -> Answer<(Shape, Provisioning)> {
+fn wanted(object: &str, open: &OpenPool, record: &SpaceRecord, request: &ConvertSpace) -> ApiResult<(Shape, Provisioning)> {
     let now = record.shape.layout;
     let kind_now = match now {
         Layout::Simple => LayoutKind::Simple,

@@ -10,7 +10,7 @@ use holdfast_space::{Ended, Pace};
 use super::rebalance::disk_balances;
 use super::spec::{JobSpec, Outcome, Site};
 use crate::engine::{Engine, OpenPool};
-use crate::error::{Answer, from_pool};
+use crate::error::{ApiResult, from_pool};
 use crate::leaving::NamedMember;
 
 impl Engine {
@@ -20,7 +20,7 @@ impl Engine {
     /// # Errors
     /// If it belongs to no pool in service, what it holds has no room elsewhere or cannot be read, spaces get no new rows then and
     /// nobody forces it, or the pool refuses.
-    pub async fn evacuate_disk(self: &Arc<Self>, disk: String, request: EvacuateDisk) -> Answer<JobChanged> {
+    pub async fn evacuate_disk(self: &Arc<Self>, disk: String, request: EvacuateDisk) -> ApiResult<JobChanged> {
         self.change(move |engine| async move {
             let disk = DiskRef::new(&disk);
             let member = engine.named_member(&disk).await?;
@@ -38,14 +38,14 @@ impl Engine {
     ///
     /// # Errors
     /// If it belongs to no pool in service.
-    pub async fn plan_evacuation(&self, disk: &str) -> Answer<EvacuationPlan> {
+    pub async fn plan_evacuation(&self, disk: &str) -> ApiResult<EvacuationPlan> {
         let disk = DiskRef::new(disk);
         let member = self.named_member(&disk).await?;
         self.plan_leaving(&member, &format!("disk {disk}"), None).await
     }
 
     /// What it takes that a disk leaves, with another one in its place if that comes into the pool.
-    pub(super) async fn plan_leaving(&self, member: &NamedMember, object: &str, new: Option<NewDisk>) -> Answer<EvacuationPlan> {
+    pub(super) async fn plan_leaving(&self, member: &NamedMember, object: &str, new: Option<NewDisk>) -> ApiResult<EvacuationPlan> {
         let (open, id) = (member.open.clone(), member.id);
         let without = open.pool.spaces_without_new_rows(id, new.as_ref()).map_err(|error| from_pool(object, error))?;
         let planned = self.blocking(move || open.pool.evacuation_with(id, new.as_ref())).await?;
@@ -83,7 +83,7 @@ impl Engine {
     }
 
     /// Queues the job that moves all data off a disk. No other change may be under way.
-    pub(crate) fn evacuate_member(&self, member: &NamedMember, request: StartJob) -> Answer<JobChanged> {
+    pub(crate) fn evacuate_member(&self, member: &NamedMember, request: StartJob) -> ApiResult<JobChanged> {
         self.add_job(JobSpec::Evacuate(member.job_object()), request)
     }
 }

@@ -13,7 +13,7 @@ use holdfast_space::Ended;
 use super::control::Control;
 use super::spec::{JobSpec, Outcome, Site};
 use crate::engine::{Engine, OpenPool};
-use crate::error::Answer;
+use crate::error::ApiResult;
 use crate::view::percent;
 
 impl Engine {
@@ -21,7 +21,7 @@ impl Engine {
     ///
     /// # Errors
     /// If there is no such pool, or the job cannot be written down.
-    pub async fn rebalance_pool(self: &Arc<Self>, pool: String, request: StartJob) -> Answer<JobChanged> {
+    pub async fn rebalance_pool(self: &Arc<Self>, pool: String, request: StartJob) -> ApiResult<JobChanged> {
         self.add_pool_job(pool, JobSpec::Rebalance, request).await
     }
 
@@ -29,7 +29,7 @@ impl Engine {
     ///
     /// # Errors
     /// If there is no such pool.
-    pub async fn plan_rebalance(&self, pool: &str) -> Answer<RebalancePlan> {
+    pub async fn plan_rebalance(&self, pool: &str) -> ApiResult<RebalancePlan> {
         let open = self.pool_named(pool)?;
         let planning = open.pool.clone();
         let balance = self.blocking(move || planning.balance()).await?;

@@ -8,14 +8,14 @@ use holdfast_space::{Ended, Pace};
 
 use super::spec::{JobSpec, Outcome, Site};
 use crate::engine::Engine;
-use crate::error::Answer;
+use crate::error::ApiResult;
 
 impl Engine {
     /// Rebuilds what a space lost: answers with the job that does it, the one that is there already if there is one.
     ///
     /// # Errors
     /// If there is no such space, or the job cannot be written down.
-    pub async fn repair_space(self: &Arc<Self>, path: String, request: StartJob) -> Answer<JobChanged> {
+    pub async fn repair_space(self: &Arc<Self>, path: String, request: StartJob) -> ApiResult<JobChanged> {
         self.add_space_job(path, JobSpec::Repair, request).await
     }
 }

@@ -14,7 +14,7 @@ use holdfast_space::{Ended, Pace};
 
 use super::spec::{JobSpec, Outcome, Site};
 use crate::engine::Engine;
-use crate::error::{Answer, conflict};
+use crate::error::{ApiResult, conflict};
 use crate::leaving::NamedMember;
 use crate::spaces::parse_path;
 
@@ -51,7 +51,7 @@ impl Engine {
     /// # Errors
     /// If it belongs to no pool in service, the new one cannot be had, there is no room for what it holds, rows would be lost with it
     /// whose spaces are not given up, or spaces get no new rows then and nobody forces it; nothing is changed then.
-    pub async fn replace_disk(self: &Arc<Self>, disk: String, request: ReplaceDisk) -> Answer<JobChanged> {
+    pub async fn replace_disk(self: &Arc<Self>, disk: String, request: ReplaceDisk) -> ApiResult<JobChanged> {
         self.change(move |engine| async move {
             let disk = DiskRef::new(&disk);
             let old = match engine.named_member(&disk).await {
@@ -87,7 +87,7 @@ impl Engine {
     ///
     /// # Errors
     /// If the disk belongs to no pool in service, or the new one cannot be had.
-    pub async fn plan_replacement(&self, disk: &str, request: &ReplaceDisk) -> Answer<EvacuationPlan> {
+    pub async fn plan_replacement(&self, disk: &str, request: &ReplaceDisk) -> ApiResult<EvacuationPlan> {
         let disk = DiskRef::new(disk);
         let old = self.named_member(&disk).await?;
         let object = format!("disk {disk}");
@@ -96,7 +96,7 @@ impl Engine {
     }
 
     /// Refuses to give up what is no space of the disk's pool, or is served to clients.
-    fn check_given_up(&self, old: &NamedMember, object: &str, spaces: &[String]) -> Answer<()> {
+    fn check_given_up(&self, old: &NamedMember, object: &str, spaces: &[String]) -> ApiResult<()> {
         for space in spaces {
             let path = parse_path(space)?;
             if path.pool.as_str() != old.open.name() {
@@ -112,7 +112,7 @@ impl Engine {
     }
 
     /// The disk that is to take the place of another one, if one is named.
-    async fn newcomer(&self, old: &NamedMember, object: &str, request: &ReplaceDisk) -> Answer<Newcomer> {
+    async fn newcomer(&self, old: &NamedMember, object: &str, request: &ReplaceDisk) -> ApiResult<Newcomer> {
         let Some(named) = &request.new else { return Ok(Newcomer::None) };
         let new = &DiskRef::new(named);
         let path = self.resolve(new).await?;

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use holdfast_api::{ApiError, Job, JobChanged, JobState, SetJob, StartJob};
 use holdfast_model::Uuid;
 
-use super::control::Gate;
+use super::control::JobGate;
 use super::spec::{JobSpec, PoolRef, SpaceRef};
 use super::table::{Record, Table};
 use crate::engine::Engine;
-use crate::error::{Answer, conflict, not_found};
+use crate::error::{ApiResult, conflict, not_found};
 use crate::spaces::parse_path;
 
 fn name(id: u64) -> String {
@@ -28,7 +28,7 @@ fn cap(bytes_per_second: u64) -> Option<u64> {
 }
 
 /// The job of this number, if something can be changed about it.
-fn unended(table: &mut Table, id: u64) -> Answer<&mut Record> {
+fn unended(table: &mut Table, id: u64) -> ApiResult<&mut Record> {
     let ended = table.any(id).ok_or_else(|| absent(id))?.state;
     let message = format!("it has ended: {}", holdfast_api::word(&ended));
     table.job(id).ok_or_else(|| conflict(name(id), message, "start a new job"))
@@ -50,7 +50,7 @@ impl Engine {
     ///
     /// # Errors
     /// If there is none, or it ended long ago.
-    pub fn job(&self, id: u64) -> Answer<Job> {
+    pub fn job(&self, id: u64) -> ApiResult<Job> {
         self.jobs.inner().view(id).ok_or_else(|| absent(id))
     }
 
@@ -60,7 +60,7 @@ impl Engine {
         path: String,
         spec: fn(SpaceRef) -> JobSpec,
         request: StartJob,
-    ) -> Answer<JobChanged> {
+    ) -> ApiResult<JobChanged> {
         self.change(move |engine| async move {
             let (open, _, space) = engine.space_at(&parse_path(&path)?)?;
             engine.add_job(spec(SpaceRef::of(&open, &space.record())), request)
@@ -74,7 +74,7 @@ impl Engine {
         pool: String,
         spec: fn(PoolRef) -> JobSpec,
         request: StartJob,
-    ) -> Answer<JobChanged> {
+    ) -> ApiResult<JobChanged> {
         self.change(move |engine| async move {
             let open = engine.pool_named(&pool)?;
             engine.add_job(spec(PoolRef::of(&open)), request)
@@ -83,7 +83,7 @@ impl Engine {
     }
 
     /// Queues a job, unless the same has not ended yet. No other change may be under way.
-    pub(super) fn add_job(&self, spec: JobSpec, request: StartJob) -> Answer<JobChanged> {
+    pub(super) fn add_job(&self, spec: JobSpec, request: StartJob) -> ApiResult<JobChanged> {
         if let Some(id) = self.jobs.like(&spec) {
             return Ok(JobChanged { changed: false, job: self.job(id)? });
         }
@@ -94,7 +94,7 @@ impl Engine {
     }
 
     /// Changes a job that has not ended. `change` says whether it changed anything.
-    fn change_job(&self, id: u64, change: impl FnOnce(&mut Record) -> bool) -> Answer<JobChanged> {
+    fn change_job(&self, id: u64, change: impl FnOnce(&mut Record) -> bool) -> ApiResult<JobChanged> {
         let mut inner = self.jobs.inner();
         let progress = inner.tasks.get(&id).map(|task| task.control.clone());
         let changed = self.jobs.change(&mut inner, |table| {
@@ -108,7 +108,7 @@ impl Engine {
         if let Some(control) = &progress {
             control.set_pace(job.priority, job.cap_bytes_per_second);
             if inner.table.any(id).is_some_and(|record| record.state != JobState::Running) {
-                control.set_gate(Gate::Held);
+                control.set_gate(JobGate::Held);
             }
         }
         Ok(JobChanged { changed, job })
@@ -118,7 +118,7 @@ impl Engine {
     ///
     /// # Errors
     /// If there is none, or it has ended.
-    pub fn pause_job(&self, id: u64) -> Answer<JobChanged> {
+    pub fn pause_job(&self, id: u64) -> ApiResult<JobChanged> {
         let answer = self.change_job(id, |record| std::mem::replace(&mut record.state, JobState::Paused) != JobState::Paused)?;
         if answer.changed {
             self.note(&name(id), "paused");
@@ -131,7 +131,7 @@ impl Engine {
     ///
     /// # Errors
     /// If there is none, or it has ended.
-    pub fn resume_job(&self, id: u64) -> Answer<JobChanged> {
+    pub fn resume_job(&self, id: u64) -> ApiResult<JobChanged> {
         let resume = |record: &mut Record| {
             let paused = record.state == JobState::Paused;
             if paused {
@@ -151,7 +151,7 @@ impl Engine {
     ///
     /// # Errors
     /// If there is none, or it has ended.
-    pub fn set_job(&self, id: u64, request: SetJob) -> Answer<JobChanged> {
+    pub fn set_job(&self, id: u64, request: SetJob) -> ApiResult<JobChanged> {
         let set = |record: &mut Record| {
             let before = (record.priority, record.cap_bytes_per_second);
             record.priority = request.priority.unwrap_or(record.priority);
@@ -171,7 +171,7 @@ impl Engine {
     ///
     /// # Errors
     /// If there is none, it came to another end, or its step does not end.
-    pub async fn cancel_job(&self, id: u64) -> Answer<JobChanged> {
+    pub async fn cancel_job(&self, id: u64) -> ApiResult<JobChanged> {
         let before = self.job(id)?;
         if before.state == JobState::Cancelled {
             return Ok(JobChanged { changed: false, job: before });
@@ -187,14 +187,14 @@ impl Engine {
     }
 
     /// Cancels all jobs of a pool, or those of one space of it.
-    pub(crate) async fn cancel_jobs_of(&self, pool: Uuid, space: Option<Uuid>) -> Answer<()> {
+    pub(crate) async fn cancel_jobs_of(&self, pool: Uuid, space: Option<Uuid>) -> ApiResult<()> {
         let of =
             |spec: &JobSpec| spec.pool() == pool && space.is_none_or(|space| spec.space().is_some_and(|of| of.space == space));
         self.cancel_jobs(|record| of(&record.spec)).await
     }
 
     /// Cancels jobs, and waits until nothing works on them any more.
-    async fn cancel_jobs(&self, which: impl Fn(&Record) -> bool) -> Answer<()> {
+    async fn cancel_jobs(&self, which: impl Fn(&Record) -> bool) -> ApiResult<()> {
         let mut cancelled = Vec::new();
         {
             let mut inner = self.jobs.inner();

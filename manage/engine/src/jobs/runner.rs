@@ -13,12 +13,12 @@ use holdfast_device::reactor::{self, ReactorGone};
 use holdfast_space::Ended;
 use tokio::sync::watch;
 
-use super::control::{Control, Gate};
+use super::control::{Control, JobGate};
 use super::spec::{JobSpec, Outcome, Site};
 use super::table::Record;
 use super::{Inner, Jobs, RUNNING_PER_POOL, Task};
 use crate::engine::{Engine, OpenPool};
-use crate::error::{Answer, from_space, not_found};
+use crate::error::{ApiResult, from_space, not_found};
 use crate::events::now;
 
 /// How long the end of a step is waited for.
@@ -28,7 +28,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 type Brought = Result<Result<Outcome, Ended>, ReactorGone>;
 
 /// Where the work of a job can be done now.
-enum Place {
+enum Whereabouts {
     At(Site),
     /// Not now: its pool is away, or a space is not open.
     Nowhere,
@@ -89,12 +89,12 @@ impl Engine {
         let mut changed = false;
         for record in queued {
             match self.place(&record.spec) {
-                Place::At(site) if inner.has_turn(&record) => {
+                Whereabouts::At(site) if inner.has_turn(&record) => {
                     self.start_job(&mut inner, &record, site);
                     changed = true;
                 }
-                Place::At(_) | Place::Nowhere => {}
-                Place::Gone(error) => {
+                Whereabouts::At(_) | Whereabouts::Nowhere => {}
+                Whereabouts::Gone(error) => {
                     self.jobs.fail(&mut inner, record.id, error);
                     changed = true;
                 }
@@ -106,7 +106,7 @@ impl Engine {
     }
 
     fn start_job(&self, inner: &mut Inner, queued: &Record, site: Site) {
-        let resumed = inner.control(queued.id).map(|control| control.set_gate(Gate::Open)).is_some();
+        let resumed = inner.control(queued.id).map(|control| control.set_gate(JobGate::Open)).is_some();
         if !resumed {
             inner.tasks.insert(queued.id, self.spawn_job(queued, site));
         }
@@ -118,19 +118,19 @@ impl Engine {
         }
     }
 
-    fn place(&self, spec: &JobSpec) -> Place {
+    fn place(&self, spec: &JobSpec) -> Whereabouts {
         let live = self.live();
-        let Some(open) = live.pools.values().find(|open| open.pool.id() == spec.pool()) else { return Place::Nowhere };
+        let Some(open) = live.pools.values().find(|open| open.pool.id() == spec.pool()) else { return Whereabouts::Nowhere };
         let wanted = |record: &holdfast_pool::SpaceRecord| spec.space().is_none_or(|space| space.space == record.uuid);
         let spaces: Vec<_> = open.spaces().values().filter(|space| wanted(&space.record())).cloned().collect();
         let there = open.pool.spaces().iter().filter(|record| wanted(record)).count();
         if there == 0 && spec.space().is_some() {
-            return Place::Gone(not_found(spec.subject(), "ask for the work on what is there"));
+            return Whereabouts::Gone(not_found(spec.subject(), "ask for the work on what is there"));
         }
         if spaces.len() < there {
-            Place::Nowhere
+            Whereabouts::Nowhere
         } else {
-            Place::At(Site { open: open.clone(), spaces, runtime: tokio::runtime::Handle::current() })
+            Whereabouts::At(Site { open: open.clone(), spaces, runtime: tokio::runtime::Handle::current() })
         }
     }
 
@@ -165,7 +165,7 @@ impl Engine {
     }
 
     /// Stops the work of jobs that are about all spaces of a pool, without ending these: they go on with the spaces that are there then.
-    pub(crate) async fn interrupt_wide_jobs_of(&self, pool: holdfast_model::Uuid) -> Answer<()> {
+    pub(crate) async fn interrupt_wide_jobs_of(&self, pool: holdfast_model::Uuid) -> ApiResult<()> {
         self.jobs.stop_tasks(|record| record.spec.pool() == pool && record.spec.space().is_none()).await
     }
 
@@ -246,13 +246,13 @@ impl Jobs {
     }
 
     /// Shuts the gates of the tasks whose jobs `which` names, and waits for their ends.
-    pub(super) async fn stop_tasks(&self, which: impl Fn(&Record) -> bool) -> Answer<()> {
+    pub(super) async fn stop_tasks(&self, which: impl Fn(&Record) -> bool) -> ApiResult<()> {
         let mut waiting = Vec::new();
         {
             let inner = self.inner();
             for (id, task) in &inner.tasks {
                 if let Some(record) = inner.table.any(*id).filter(|record| which(record)) {
-                    task.control.set_gate(Gate::Shut);
+                    task.control.set_gate(JobGate::Shut);
                     waiting.push((format!("job {id}: {}", record.title()), task.over.clone()));
                 }
             }

@@ -14,7 +14,7 @@ use holdfast_space::{Ended, Mismatch, Verified};
 use super::control::{Control, ResumePoint};
 use super::spec::{Finding, JobSpec, Outcome, Site};
 use crate::engine::Engine;
-use crate::error::Answer;
+use crate::error::ApiResult;
 
 /// Findings of one scrub that are told one by one.
 const TOLD: usize = 100;
@@ -24,7 +24,7 @@ impl Engine {
     ///
     /// # Errors
     /// If there is no such space, or the job cannot be written down.
-    pub async fn scrub_space(self: &Arc<Self>, path: String, request: StartJob) -> Answer<JobChanged> {
+    pub async fn scrub_space(self: &Arc<Self>, path: String, request: StartJob) -> ApiResult<JobChanged> {
         self.add_space_job(path, JobSpec::Scrub, request).await
     }
 }

@@ -10,7 +10,7 @@ use holdfast_space::{Ended, Pace};
 
 use super::spec::{JobSpec, Outcome, Site};
 use crate::engine::{Engine, OpenPool};
-use crate::error::Answer;
+use crate::error::ApiResult;
 use crate::view::names;
 
 /// Both labels of a disk.
@@ -22,7 +22,7 @@ impl Engine {
     ///
     /// # Errors
     /// If there is no such pool, or the job cannot be written down.
-    pub async fn upgrade_pool(self: &Arc<Self>, pool: String, request: StartJob) -> Answer<JobChanged> {
+    pub async fn upgrade_pool(self: &Arc<Self>, pool: String, request: StartJob) -> ApiResult<JobChanged> {
         self.add_pool_job(pool, JobSpec::Upgrade, request).await
     }
 
@@ -30,7 +30,7 @@ impl Engine {
     ///
     /// # Errors
     /// If there is no such pool.
-    pub fn plan_upgrade(&self, pool: &str) -> Answer<UpgradePlan> {
+    pub fn plan_upgrade(&self, pool: &str) -> ApiResult<UpgradePlan> {
         let open = self.pool_named(pool)?;
         let features = open.pool.features();
         Ok(UpgradePlan {

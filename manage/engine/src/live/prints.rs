@@ -13,7 +13,7 @@ use holdfast_api::{Event, JobState, ListKind};
 
 use super::Live;
 use crate::engine::{Engine, OpenPool};
-use crate::error::Answer;
+use crate::error::ApiResult;
 
 /// One print for each list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,7 +85,7 @@ fn pool(open: &OpenPool, disks: &mut impl Hasher, pools: &mut impl Hasher, space
 
 impl Engine {
     /// The prints of all lists as they are now.
-    pub(super) async fn prints(&self) -> Answer<Prints> {
+    pub(super) async fn prints(&self) -> ApiResult<Prints> {
         let [mut disks, mut pools, mut spaces, mut exports, mut jobs] = std::array::from_fn(|_| DefaultHasher::new());
         let open: Vec<_> = self.live().pools.values().cloned().collect();
         open.iter().for_each(|open| pool(open, &mut disks, &mut pools, &mut spaces, &mut exports));

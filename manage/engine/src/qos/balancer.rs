@@ -75,14 +75,14 @@ struct Inner {
 
 /// Who takes part: a space that is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place(u64);
+pub(crate) struct FlowId(u64);
 
 /// Whether a request may begin.
 pub(crate) enum Entry {
     /// At once, with what is to be given back at its end.
     Now(u64),
     /// When this ends.
-    Wait(Turn),
+    Wait(QueuedEntry),
 }
 
 /// The balancer of a pool.
@@ -111,7 +111,7 @@ fn places_of(cost: u64) -> u64 {
 
 impl Inner {
     /// Whether a request with this tag may begin now.
-    fn may(&mut self, place: Place, tag: f64, cost: u64, now: Duration) -> bool {
+    fn may(&mut self, place: FlowId, tag: f64, cost: u64, now: Duration) -> bool {
         let Some(flow) = self.flows.get_mut(&place.0) else { return true };
         self.in_service < self.window
             || (flow.in_service == 0 && tag <= self.virtual_time)
@@ -119,7 +119,7 @@ impl Inner {
     }
 
     /// Counts a request as under way. Answers what is to be given back at its end.
-    fn begin(&mut self, place: Place, cost: u64, tag: f64) -> u64 {
+    fn begin(&mut self, place: FlowId, cost: u64, tag: f64) -> u64 {
         let places = places_of(cost);
         self.virtual_time = self.virtual_time.max(tag);
         self.in_service += places;
@@ -138,11 +138,11 @@ impl Inner {
                 .filter_map(|(place, flow)| flow.waiting.front().map(|first| (first.tag, *place, first.cost)))
                 .collect();
             heads.sort_by(|a, b| a.0.total_cmp(&b.0));
-            let Some((tag, place, cost)) = heads.into_iter().find(|(tag, place, cost)| self.may(Place(*place), *tag, *cost, now))
+            let Some((tag, place, cost)) = heads.into_iter().find(|(tag, place, cost)| self.may(FlowId(*place), *tag, *cost, now))
             else {
                 return;
             };
-            self.begin(Place(place), cost, tag);
+            self.begin(FlowId(place), cost, tag);
             let Some(flow) = self.flows.get_mut(&place) else { return };
             if let Some(first) = flow.waiting.pop_front() {
                 flow.granted.push(first.number);
@@ -151,7 +151,7 @@ impl Inner {
         }
     }
 
-    fn end(&mut self, place: Place, places: u64, now: Duration, wake: &mut Vec<Waker>) {
+    fn end(&mut self, place: FlowId, places: u64, now: Duration, wake: &mut Vec<Waker>) {
         self.in_service = self.in_service.saturating_sub(places);
         if let Some(flow) = self.flows.get_mut(&place.0) {
             flow.in_service = flow.in_service.saturating_sub(places);
@@ -182,22 +182,22 @@ impl Balancer {
     }
 
     /// Takes part from now on.
-    pub(crate) fn join(&self) -> Place {
+    pub(crate) fn join(&self) -> FlowId {
         let mut inner = self.inner();
         let place = inner.next;
         inner.next += 1;
         inner.flows.insert(place, Flow::new(None, Duration::ZERO));
-        Place(place)
+        FlowId(place)
     }
 
     /// Takes part no more; what waits begins.
-    pub(crate) fn leave(&self, place: Place) {
+    pub(crate) fn leave(&self, place: FlowId) {
         let left = self.inner().flows.remove(&place.0);
         left.into_iter().flat_map(|flow| flow.waiting).filter_map(|waiting| waiting.waker).for_each(Waker::wake);
     }
 
     /// What a space is to get before others.
-    pub(crate) fn set_min(&self, place: Place, min_iops: Option<u64>, now: Duration) {
+    pub(crate) fn set_min(&self, place: FlowId, min_iops: Option<u64>, now: Duration) {
         if let Some(flow) = self.inner().flows.get_mut(&place.0) {
             let Flow { weight, reserve, .. } = Flow::new(min_iops, now);
             (flow.weight, flow.reserve) = (weight, reserve);
@@ -210,7 +210,7 @@ impl Balancer {
     }
 
     /// Whether others than this one use the disks as well.
-    fn is_shared(&self, place: Place, now: Duration) -> bool {
+    fn is_shared(&self, place: FlowId, now: Duration) -> bool {
         if self.last.load(Ordering::Relaxed) != place.0 && self.last.swap(place.0, Ordering::Relaxed) != 0 {
             self.shared_until.store(nanos(now + HOLD), Ordering::Relaxed);
         }
@@ -218,7 +218,7 @@ impl Balancer {
     }
 
     /// Asks for a request to begin.
-    pub(crate) fn enter(self: &Arc<Self>, place: Place, cost: u64, now: Duration) -> Entry {
+    pub(crate) fn enter(self: &Arc<Self>, place: FlowId, cost: u64, now: Duration) -> Entry {
         if !self.is_shared(place, now) {
             return Entry::Now(0);
         }
@@ -236,11 +236,11 @@ impl Balancer {
             flow.waiting.push_back(Waiting { number, tag, cost, waker: None });
         }
         self.waited.fetch_add(1, Ordering::Relaxed);
-        Entry::Wait(Turn { balancer: self.clone(), place, places: places_of(cost), number, over: false })
+        Entry::Wait(QueuedEntry { balancer: self.clone(), place, places: places_of(cost), number, over: false })
     }
 
     /// A request that was counted as so many places is over.
-    pub(crate) fn end(&self, place: Place, places: u64, now: Duration) {
+    pub(crate) fn end(&self, place: FlowId, places: u64, now: Duration) {
         let mut wake = Vec::new();
         self.inner().end(place, places, now, &mut wake);
         wake.into_iter().for_each(Waker::wake);
@@ -248,15 +248,15 @@ impl Balancer {
 }
 
 /// The wait of a request for its turn; it brings what is to be given back at the end.
-pub(crate) struct Turn {
+pub(crate) struct QueuedEntry {
     balancer: Arc<Balancer>,
-    place: Place,
+    place: FlowId,
     places: u64,
     number: u64,
     over: bool,
 }
 
-impl Future for Turn {
+impl Future for QueuedEntry {
     type Output = u64;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<u64> {
@@ -280,7 +280,7 @@ impl Future for Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for QueuedEntry {
     fn drop(&mut self) {
         if self.over {
             return;

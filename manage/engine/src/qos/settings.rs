@@ -9,7 +9,7 @@ use holdfast_device::reactor::clock;
 use holdfast_model::Uuid;
 
 use crate::engine::Engine;
-use crate::error::{Answer, not_found, unwritten};
+use crate::error::{ApiResult, not_found, unwritten};
 use crate::service::SpaceService;
 
 impl Engine {
@@ -20,7 +20,7 @@ impl Engine {
     }
 
     /// Remembers what was set for a space.
-    pub(crate) fn remember_qos(&self, space: Uuid, qos: Qos) -> Answer<()> {
+    pub(crate) fn remember_qos(&self, space: Uuid, qos: Qos) -> ApiResult<()> {
         let changed = self.change_state(|state| {
             _ = match qos == Qos::default() {
                 true => state.qos.remove(&space),
@@ -41,7 +41,7 @@ impl Engine {
     }
 
     /// Sets the quality of service of a space. Answers whether it was another.
-    pub(crate) fn set_space_qos(&self, object: &str, service: &SpaceService, set: &SetQos) -> Answer<bool> {
+    pub(crate) fn set_space_qos(&self, object: &str, service: &SpaceService, set: &SetQos) -> ApiResult<bool> {
         let before = service.qos();
         let qos = before.with(set);
         super::check(object, &qos).map_err(|error| error.inside("qos"))?;
@@ -55,7 +55,7 @@ impl Engine {
     }
 
     /// Changes an export in use.
-    pub(crate) async fn change_export(&self, name: &str, request: SetExport) -> Answer<ExportChanged> {
+    pub(crate) async fn change_export(&self, name: &str, request: SetExport) -> ApiResult<ExportChanged> {
         let object = format!("export {name}");
         let mut known = {
             let live = self.live();

@@ -278,7 +278,7 @@ fn what_was_removed_is_not_sent() {
     let attempt = office.desk.start(20 * SECOND, 4).remove(0);
     office.desk.plan.channels.remove(&attempt.waiting.channel);
     office.desk.plan.rules.remove(&attempt.waiting.rule);
-    office.desk.tidy();
+    office.desk.maintain();
     assert_eq!(office.desk.work.waiting.len(), 1);
     assert_eq!(office.desk.finish(attempt.waiting.id, Ok(String::new()), 20 * SECOND), Outcome::default());
 }

@@ -46,7 +46,7 @@ impl From<IoError> for Refusal {
 }
 
 /// A change of whole blocks.
-enum Change {
+enum BlockWrite {
     Write(IoSlice),
     Discard,
     Zero { keep_room: bool },
@@ -163,7 +163,7 @@ impl Connection {
             Command::Read => self.read_range(ticket),
             Command::Write => match payload {
                 Some(buf) if aligned(&request) => {
-                    self.change(ticket, request.offset, request.length, Change::Write(buf.freeze()));
+                    self.change(ticket, request.offset, request.length, BlockWrite::Write(buf.freeze()));
                 }
                 Some(buf) => self.spawn(ticket, async move |connection| connection.write_parts(&request, buf).await),
                 None => self.done(ticket),
@@ -173,13 +173,13 @@ impl Connection {
                 let start = request.offset.next_multiple_of(BLOCK);
                 let end = (request.offset + request.length) / BLOCK * BLOCK;
                 match end.checked_sub(start) {
-                    Some(len) if len > 0 => self.change(ticket, start, len, Change::Discard),
+                    Some(len) if len > 0 => self.change(ticket, start, len, BlockWrite::Discard),
                     _ => self.done(ticket),
                 }
             }
             Command::WriteZeroes if aligned(&request) => {
                 let keep_room = request.has(CMD_FLAG_NO_HOLE);
-                self.change(ticket, request.offset, request.length, Change::Zero { keep_room });
+                self.change(ticket, request.offset, request.length, BlockWrite::Zero { keep_room });
             }
             Command::WriteZeroes => {
                 self.spawn(ticket, async move |connection| connection.zero_parts(&request).await);
@@ -229,17 +229,17 @@ impl Connection {
         });
     }
 
-    fn start(&self, request: &Request, start: u64, len: u64, change: Change) -> Io<()> {
+    fn start(&self, request: &Request, start: u64, len: u64, change: BlockWrite) -> Io<()> {
         let durability = durability(request);
         match change {
-            Change::Write(data) => self.target().write(start, data, durability),
-            Change::Discard => self.target().discard(start, len, durability),
-            Change::Zero { keep_room } => self.target().write_zeroes(start, len, durability, keep_room),
+            BlockWrite::Write(data) => self.target().write(start, data, durability),
+            BlockWrite::Discard => self.target().discard(start, len, durability),
+            BlockWrite::Zero { keep_room } => self.target().write_zeroes(start, len, durability, keep_room),
         }
     }
 
     /// Changes whole blocks, next to every other change of whole blocks.
-    fn change(self: &Rc<Self>, ticket: Ticket, start: u64, len: u64, change: Change) {
+    fn change(self: &Rc<Self>, ticket: Ticket, start: u64, len: u64, change: BlockWrite) {
         let exclusion = self.attachment.export().exclusion();
         if !exclusion.enter(self.attachment.lane()) {
             return self.spawn(ticket, async move |connection| {
@@ -293,7 +293,7 @@ impl Connection {
             let in_block = behind - (last - start) as usize;
             buf[behind..].copy_from_slice(&block[in_block..]);
         }
-        self.finish(self.start(request, start, end - start, Change::Write(buf.freeze()))).await
+        self.finish(self.start(request, start, end - start, BlockWrite::Write(buf.freeze()))).await
     }
 
     /// Zeroes a range of which the first and the last block are covered in part.
@@ -310,13 +310,13 @@ impl Connection {
             let mut buf = self.read_block(block).await?;
             let cut = (from.max(block) - block) as usize..(to.min(block + BLOCK) - block) as usize;
             buf[cut].fill(0);
-            self.finish(self.start(request, block, BLOCK, Change::Write(buf.freeze()))).await?;
+            self.finish(self.start(request, block, BLOCK, BlockWrite::Write(buf.freeze()))).await?;
         }
         if whole.is_empty() {
             return Ok(());
         }
         let keep_room = request.has(CMD_FLAG_NO_HOLE);
-        self.finish(self.start(request, whole.start, whole.end - whole.start, Change::Zero { keep_room })).await
+        self.finish(self.start(request, whole.start, whole.end - whole.start, BlockWrite::Zero { keep_room })).await
     }
 
     fn read_range(self: &Rc<Self>, ticket: Ticket) {

@@ -13,7 +13,7 @@ use crate::settings::Settings;
 use crate::spaces::Space;
 use crate::subjects::{Server, Subject};
 
-/// Longer than the housekeeping of a space waits.
+/// Longer than maintenance of a space waits.
 const REST: Duration = Duration::from_millis(5500);
 /// The longest that is waited for rest.
 const PATIENCE: Duration = Duration::from_secs(40);

@@ -74,7 +74,7 @@ fn areas(up: &Up, ids: &[(usize, Uuid)], row: &RowRecord) -> Vec<SlabArea> {
             start: disk.area.unit_at(place.unit()),
             head_bytes: row.slab_head_bytes(),
             bytes: u64::from(row.slab_units) * UNIT_BYTES,
-            summed: row.shape.has_sums(),
+            summed: row.shape.has_checksums(),
         })
     };
     row.slabs.iter().filter_map(area).collect()

@@ -91,13 +91,13 @@ fn time_that_passes_pays_the_debt() {
 #[tokio::test]
 async fn a_held_gate_waits_and_a_shut_one_ends() {
     let rig = Rig::new(JobPriority::Normal, None);
-    rig.control.set_gate(Gate::Held);
+    rig.control.set_gate(JobGate::Held);
     assert!(rig.control.step(1).now_or_never().is_none());
-    let (stepped, ()) = tokio::join!(rig.control.step(1), async { rig.control.set_gate(Gate::Open) });
+    let (stepped, ()) = tokio::join!(rig.control.step(1), async { rig.control.set_gate(JobGate::Open) });
     assert_eq!(stepped, Ok(()));
-    rig.control.set_gate(Gate::Held);
-    let (stepped, ()) = tokio::join!(rig.control.step(1), async { rig.control.set_gate(Gate::Shut) });
+    rig.control.set_gate(JobGate::Held);
+    let (stepped, ()) = tokio::join!(rig.control.step(1), async { rig.control.set_gate(JobGate::Shut) });
     assert_eq!(stepped, Err(Stopped));
-    rig.control.set_gate(Gate::Open);
+    rig.control.set_gate(JobGate::Open);
     assert_eq!(rig.control.step(1).now_or_never(), Some(Err(Stopped)), "it stays shut");
 }

@@ -12,10 +12,10 @@ const UNIT: Duration = Duration::from_micros(50);
 
 /// Clients of one space that always have so many requests of one size under way.
 struct Client {
-    place: Place,
+    place: FlowId,
     depth: usize,
     cost: u64,
-    waiting: Vec<(Duration, Turn)>,
+    waiting: Vec<(Duration, QueuedEntry)>,
     out: usize,
     done: u64,
     longest: Duration,

@@ -1,4 +1,4 @@
-//! What a parity space does by itself: puts in place what waits, commits, and lets the journal start anew.
+//! What a parity space does by itself: destages what waits, commits, and lets the journal start anew.
 
 use holdfast_device::IoError;
 
@@ -11,13 +11,13 @@ impl Inner {
     /// known until the log has gone past it.
     pub fn may_forget(&self, bands: &Bands) -> bool {
         let state = bands.lock();
-        let journal = self.backlog.journal.load();
+        let journal = self.write_buffer.journal.load();
         let gone = |last: &LastRecord| journal.as_ref().is_some_and(|journal| !journal.reaches(last.end));
         state.is_settled() && state.staging.is_idle() && state.logged.values().all(gone)
     }
 
-    /// One pass of the housekeeping.
-    pub async fn tidy_bands(&self) -> Result<(), IoError> {
+    /// One pass of maintenance.
+    pub async fn maintain_bands(&self) -> Result<(), IoError> {
         if !self.journaled() {
             return Ok(());
         }

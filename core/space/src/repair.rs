@@ -15,7 +15,7 @@ use crate::column::Blocks;
 use crate::parity::bytes_of;
 use crate::row::Row;
 use crate::stripe::joined;
-use crate::sums::{PAGE_BLOCKS, PAGE_REGIONS};
+use crate::checksums::{PAGE_BLOCKS, PAGE_REGIONS};
 
 /// What a copy holds of some blocks; `None` where it could not be read.
 struct Held {
@@ -108,8 +108,8 @@ impl Row {
             if !told || !readable.all(|data| data[..] == first[..]) {
                 return None;
             }
-            if let Some(sums) = &self.sums {
-                sums.note(column, block, &[crc32c(&right)]);
+            if let Some(checksums) = &self.checksums {
+                checksums.note(column, block, &[crc32c(&right)]);
             }
             return Some((right, true));
         };
@@ -121,8 +121,8 @@ impl Row {
             true => first.clone(),
             false => self.told_by_another(column, block, at, copies).await?,
         };
-        if let Some(sums) = &self.sums {
-            sums.note(column, block, &[crc32c(&right)]);
+        if let Some(checksums) = &self.checksums {
+            checksums.note(column, block, &[crc32c(&right)]);
         }
         Some((right, true))
     }
@@ -135,7 +135,7 @@ impl Row {
             let Ok(regions) = self.read_slab_sums(index, page).await else { continue };
             let Some(region) = regions[(in_page / region_blocks) as usize] else { continue };
             let bit = in_page % region_blocks;
-            let told = |data: &&IoSlice| region.known >> bit & 1 == 1 && crc32c(data) == region.sums[bit as usize];
+            let told = |data: &&IoSlice| region.known >> bit & 1 == 1 && crc32c(data) == region.checksums[bit as usize];
             if let Some(right) = copies.iter().filter_map(|copy| copy.block(at)).find(told) {
                 return Some(right.clone());
             }
@@ -159,7 +159,7 @@ impl Row {
     /// process was `torn`, a block without such a copy stays lost. The turn of the blocks must be held.
     pub async fn agree(&self, column: usize, blocks: Blocks, torn: bool) -> Result<(), IoError> {
         let mut doubtful = 0;
-        let Some(sums) = &self.sums else { return Ok(()) };
+        let Some(checksums) = &self.checksums else { return Ok(()) };
         let runs: Vec<(u32, u32)> = self.columns[column].lock().written.runs(blocks.start, blocks.end).collect();
         for (start, end) in runs {
             let hints = self.known_sums(column, Blocks { start, end }).await?;
@@ -177,11 +177,11 @@ impl Row {
                 doubtful += u64::from(hinted.is_none() && hint.is_some() && readable().count() == 1);
                 let Some(right) = hinted.or_else(|| readable().next()) else {
                     if !torn {
-                        sums.forget(column, Blocks { start: start + at, end: start + at + 1 });
+                        checksums.forget(column, Blocks { start: start + at, end: start + at + 1 });
                     }
                     continue;
                 };
-                sums.note(column, start + at, &[crc32c(right)]);
+                checksums.note(column, start + at, &[crc32c(right)]);
                 let other = |copy: &&Held| copy.block(at).is_none_or(|data| data[..] != right[..]);
                 copies.iter().filter(other).for_each(|copy| add_mend(&mut mends, copy.index, start + at, right));
             }

@@ -1,5 +1,5 @@
-//! Housekeeping: stale slabs rejoin, dirty regions left by a crash are brought in step, idle regions are unmarked, idle rows
-//! are closed. One pass is [`Space::tidy`]; [`Space::maintain`] repeats it.
+//! Maintenance: stale slabs rejoin, dirty regions left by a crash are brought in step, idle regions are unmarked, idle rows
+//! are closed. One pass is [`Space::maintain_once`]; [`Space::maintain`] repeats it.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -21,28 +21,28 @@ const SWEEP_CHUNKS: usize = 64;
 const STAMP_EVERY: Duration = Duration::from_secs(10);
 
 impl Space {
-    /// Keeps house until the space is closed.
+    /// Maintains it until the space is closed.
     pub async fn maintain(self: Arc<Self>) {
         let clock = self.inner.pool.env().clock.clone();
         while !self.inner.is_closed() {
-            if let Err(error) = self.tidy().await {
-                tracing::warn!(space = %self.inner.path(), %error, "housekeeping");
+            if let Err(error) = self.maintain_once().await {
+                tracing::warn!(space = %self.inner.path(), %error, "maintenance");
             }
             let swept = self.inner.swept.load(Ordering::Acquire) == u64::MAX;
-            let pause = if swept { self.inner.settings.tidy_every } else { self.inner.settings.tidy_every / 50 };
+            let pause = if swept { self.inner.settings.maintenance_interval } else { self.inner.settings.maintenance_interval / 50 };
             select(clock.sleep(pause), pin!(self.inner.closing.notified())).await;
         }
     }
 
-    /// One pass of the housekeeping. A row that cannot be served does not keep the others from theirs; the last error is told.
-    pub async fn tidy(&self) -> Result<(), IoError> {
+    /// One pass of maintenance. A row that cannot be served does not keep the others from theirs; the last error is told.
+    pub async fn maintain_once(&self) -> Result<(), IoError> {
         let inner = &self.inner;
-        let _one = inner.tidying.lock().await;
+        let _one = inner.maintaining.lock().await;
         if inner.is_over() {
             return Ok(());
         }
         let swept = inner.sweep().await;
-        let placed = inner.tidy_bands().await;
+        let placed = inner.maintain_bands().await;
         let rejoined = inner.rejoin_stale().await;
         let mut resynced = Ok(());
         for row in inner.open_rows() {
@@ -62,7 +62,7 @@ impl Space {
 }
 
 impl Inner {
-    /// Whether there is nothing to keep house for any more.
+    /// Whether there is nothing to maintain for any more.
     pub fn is_over(&self) -> bool {
         self.is_closed() || self.pool.refusal().is_some()
     }
@@ -83,7 +83,7 @@ impl Inner {
         if self.swept.load(Ordering::Acquire) != u64::MAX {
             return;
         }
-        let blocks = self.home.doubtful.swap(0, Ordering::Relaxed);
+        let blocks = self.context.doubtful.swap(0, Ordering::Relaxed);
         if blocks > 0 {
             let (were, s) = if blocks == 1 { ("was", "") } else { ("were", "s") };
             let cause = format!(
@@ -165,18 +165,18 @@ impl Inner {
 
     /// Sees to it that pages of checksums which were found to lack something lack it no longer: read again, or told by parity.
     async fn prove(&self, row: &Arc<Row>) -> Result<(), IoError> {
-        let Some(sums) = &row.sums else { return Ok(()) };
+        let Some(checksums) = &row.checksums else { return Ok(()) };
         let mut proven = Ok(());
-        for (set, page) in sums.take_lacking() {
-            if !sums.has_read(set, page) {
+        for (set, page) in checksums.take_lacking() {
+            if !checksums.has_read(set, page) {
                 // It made way for others, and is looked at when it is read again.
                 continue;
             }
-            row.complete_sums_page(sums, set, page).await;
+            row.complete_sums_page(checksums, set, page).await;
             if row.parity.is_some() {
                 let whole = self.prove_bands(row, set, page).await;
                 if !matches!(whole, Ok(true)) {
-                    sums.note_lacking(set, page);
+                    checksums.note_lacking(set, page);
                 }
                 proven = whole.map(drop).and(proven);
             }
@@ -187,7 +187,7 @@ impl Inner {
     /// Writes all checksums that the disks do not have, where they take too much memory.
     pub async fn relieve_sums(&self) -> Result<(), IoError> {
         let _one = self.relieving.lock().await;
-        if self.home.sums.is_pressed() { self.write_all_sums().await } else { Ok(()) }
+        if self.context.checksums.is_pressed() { self.write_all_sums().await } else { Ok(()) }
     }
 
     /// Writes all checksums that the disks do not have, durably.
@@ -219,7 +219,7 @@ impl Inner {
 
     /// Writes checksums of a row that were made good while nothing was written: no mark and no commit waits for them.
     pub async fn settle_clean_sums(&self, row: &Row) -> Result<(), IoError> {
-        if row.sums.as_ref().is_none_or(|sums| sums.is_settled()) {
+        if row.checksums.as_ref().is_none_or(|checksums| checksums.is_settled()) {
             return Ok(());
         }
         let marked: Vec<BlockSet> = row.columns.iter().map(|column| column.lock().marked.clone()).collect();

@@ -86,7 +86,7 @@ fn lacking(found: &[Option<RegionSums>]) -> u8 {
 
 impl Page {
     fn new(blank: bool) -> Self {
-        let region = RegionSums { known: 0, sums: [0; REGION_BLOCKS as usize] };
+        let region = RegionSums { known: 0, checksums: [0; REGION_BLOCKS as usize] };
         Self {
             regions: [region; REGIONS],
             newer: [0; REGIONS],
@@ -104,8 +104,8 @@ impl Page {
             let Some(found) = found else { continue };
             let (known, newer) = (&mut self.regions[index], std::mem::take(&mut self.newer[index]));
             known.known = (known.known & newer) | (found.known & !newer);
-            for (bit, sum) in found.sums.iter().enumerate().filter(|(bit, _)| newer >> bit & 1 == 0) {
-                known.sums[bit] = *sum;
+            for (bit, sum) in found.checksums.iter().enumerate().filter(|(bit, _)| newer >> bit & 1 == 0) {
+                known.checksums[bit] = *sum;
             }
         }
     }
@@ -134,12 +134,12 @@ impl Pages {
     }
 
     /// Takes the checksums of blocks from `first` on; `None` where one is not known. Answers which pages were added.
-    pub fn note(&mut self, first: u32, sums: impl Iterator<Item = Option<u32>>) -> Vec<u32> {
+    pub fn note(&mut self, first: u32, checksums: impl Iterator<Item = Option<u32>>) -> Vec<u32> {
         let mut added = Vec::new();
         let mut last = None;
         self.changes += 1;
         let age = self.changes;
-        for (block, sum) in (first..).zip(sums) {
+        for (block, sum) in (first..).zip(checksums) {
             let (at, region, bit) = place(block);
             let (page, new) = self.open(at);
             if new {
@@ -148,7 +148,7 @@ impl Pages {
             let known = &mut page.regions[region];
             match sum {
                 Some(sum) => {
-                    known.sums[(block % REGION_BLOCKS) as usize] = sum;
+                    known.checksums[(block % REGION_BLOCKS) as usize] = sum;
                     known.known |= bit;
                 }
                 None => known.known &= !bit,
@@ -182,13 +182,13 @@ impl Pages {
             return Err(());
         }
         let known = &page.regions[region];
-        Ok((known.known & bit != 0).then(|| known.sums[(block % REGION_BLOCKS) as usize]))
+        Ok((known.known & bit != 0).then(|| known.checksums[(block % REGION_BLOCKS) as usize]))
     }
 
     /// Compares the checksums of blocks from `first` on, but for those in `holes`, which are counted from there.
-    pub fn check(&mut self, first: u32, sums: &[u32], holes: &[(u32, u32)], offset: u32) -> Check {
+    pub fn check(&mut self, first: u32, checksums: &[u32], holes: &[(u32, u32)], offset: u32) -> Check {
         let mut check = Check::Right;
-        for (at, sum) in (offset..).zip(sums) {
+        for (at, sum) in (offset..).zip(checksums) {
             if holes.iter().any(|(from, to)| (*from..*to).contains(&at)) {
                 continue;
             }
@@ -199,7 +199,7 @@ impl Pages {
                 Ok(Some(_)) => {}
             }
         }
-        for page in pages_of(Blocks { start: first + offset, end: first + offset + sums.len() as u32 }) {
+        for page in pages_of(Blocks { start: first + offset, end: first + offset + checksums.len() as u32 }) {
             if let Some(page) = &mut self.pages[page as usize] {
                 page.used = true;
             }
@@ -317,7 +317,7 @@ mod tests {
     use super::*;
 
     fn known(sum: u32) -> Option<RegionSums> {
-        Some(RegionSums { known: u64::MAX, sums: [sum; 64] })
+        Some(RegionSums { known: u64::MAX, checksums: [sum; 64] })
     }
 
     #[test]

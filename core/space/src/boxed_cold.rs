@@ -11,7 +11,7 @@ use std::pin::Pin;
 pub const REQUEST_BYTES: usize = 1024;
 
 /// A branch that few requests take, in memory of its own.
-pub fn seldom<F: Future>(branch: F) -> Pin<Box<F>> {
+pub fn boxed_cold<F: Future>(branch: F) -> Pin<Box<F>> {
     Box::pin(branch)
 }
 

@@ -9,7 +9,7 @@
 //!   its checksum says, and has its turn, has found corruption.
 //! - A region of a simple or mirrored row is unmarked only when every copy has its checksums durably. After a crash those of
 //!   marked regions are no more than a hint as to which of several copies is right.
-//! - The journal of a parity row keeps what was put in place until its checksums are durable.
+//! - The journal of a parity row keeps what was destaged until its checksums are durable.
 //! - A block that was written and is not marked has a checksum on every slab that has it. One without is unproven: other slabs settle what
 //!   it holds, or reads of it fail.
 
@@ -29,10 +29,10 @@ use crate::block_map::REGION_BLOCKS;
 use crate::column::Blocks;
 use crate::parity::bytes_of;
 use crate::row::Row;
-use crate::seldom::seldom;
+use crate::boxed_cold::boxed_cold;
 use crate::slab::Slab;
 
-pub use cache::SumCache;
+pub use cache::ChecksumCache;
 pub use pages::{Ages, Check, Pages};
 pub use sector::{PAGE_BLOCKS, PAGE_BYTES, PAGE_REGIONS, RegionSums, sums_of};
 
@@ -54,7 +54,7 @@ const BATCH_BLOCKS: usize = 64;
 const PAGES_AT_ONCE: usize = 32;
 
 /// The checksums of an open row.
-pub struct Sums {
+pub struct Checksums {
     sets: Box<[Mutex<Pages>]>,
     /// Held while a page is read.
     reading: tokio::sync::Mutex<()>,
@@ -62,7 +62,7 @@ pub struct Sums {
     writing: tokio::sync::Mutex<()>,
     /// Sets and pages that were read and lacked something, be it of blocks that hold nothing.
     lacking: Mutex<BTreeSet<(usize, u32)>>,
-    cache: Arc<SumCache>,
+    cache: Arc<ChecksumCache>,
 }
 
 /// Pages that were written, and are on disk once the disks are flushed.
@@ -90,9 +90,9 @@ struct Written {
     slabs: Vec<(usize, Arc<PoolDisk>, u32)>,
 }
 
-impl Sums {
+impl Checksums {
     /// Of so many sets of so many blocks; `blank` where the disks have nothing of them.
-    pub fn new(sets: usize, blocks: u32, blank: bool, cache: Arc<SumCache>) -> Arc<Self> {
+    pub fn new(sets: usize, blocks: u32, blank: bool, cache: Arc<ChecksumCache>) -> Arc<Self> {
         let sets = (0..sets).map(|_| Mutex::new(Pages::new(blocks, blank))).collect();
         let (reading, writing) = (tokio::sync::Mutex::default(), tokio::sync::Mutex::default());
         Arc::new(Self { sets, reading, writing, lacking: Mutex::default(), cache })
@@ -123,8 +123,8 @@ impl Sums {
     }
 
     /// Takes the checksums of blocks that were written. Their turn must be held.
-    pub fn note(self: &Arc<Self>, set: usize, first: u32, sums: &[u32]) {
-        let added = self.counted(set, |pages| pages.note(first, sums.iter().map(|sum| Some(*sum))));
+    pub fn note(self: &Arc<Self>, set: usize, first: u32, checksums: &[u32]) {
+        let added = self.counted(set, |pages| pages.note(first, checksums.iter().map(|sum| Some(*sum))));
         self.admit(set, added);
     }
 
@@ -139,10 +139,10 @@ impl Sums {
     fn check(&self, set: usize, first: u32, offset: u32, data: &[u8], holes: &[(u32, u32)]) -> Check {
         let mut found = Check::Right;
         for (index, batch) in data.chunks(BATCH_BLOCKS * BLOCK_BYTES as usize).enumerate() {
-            let mut sums = [0; BATCH_BLOCKS];
+            let mut checksums = [0; BATCH_BLOCKS];
             let len = batch.len() / BLOCK_BYTES as usize;
-            sums.iter_mut().zip(sums_of(batch)).for_each(|(into, sum)| *into = sum);
-            match self.set(set).check(first, &sums[..len], holes, offset + (index * BATCH_BLOCKS) as u32) {
+            checksums.iter_mut().zip(sums_of(batch)).for_each(|(into, sum)| *into = sum);
+            match self.set(set).check(first, &checksums[..len], holes, offset + (index * BATCH_BLOCKS) as u32) {
                 Check::Unread => return Check::Unread,
                 check => found = found.and(check),
             }
@@ -198,7 +198,7 @@ impl Sums {
     }
 }
 
-impl Drop for Sums {
+impl Drop for Checksums {
     fn drop(&mut self) {
         for set in &self.sets {
             let pages = set.lock().expect("no panic while held");
@@ -230,38 +230,38 @@ impl Row {
     /// # Errors
     /// No slab that has them can be read.
     pub async fn read_sums(&self, set: usize, blocks: Blocks) -> Result<(), IoError> {
-        let Some(sums) = &self.sums else { return Ok(()) };
-        let unread = |page: &u32| sums.set(set).is_unread(*page);
+        let Some(checksums) = &self.checksums else { return Ok(()) };
+        let unread = |page: &u32| checksums.set(set).is_unread(*page);
         if !pages_of(blocks).any(|page| unread(&page)) {
             return Ok(());
         }
-        let _one = sums.reading.lock().await;
+        let _one = checksums.reading.lock().await;
         let wanted: Vec<u32> = pages_of(blocks).filter(unread).collect();
-        let reads = join_all(wanted.iter().map(|page| self.read_sums_page(sums, set, *page))).await;
+        let reads = join_all(wanted.iter().map(|page| self.read_sums_page(checksums, set, *page))).await;
         for (page, found) in wanted.into_iter().zip(reads) {
             let found = found?;
             let whole = |region: &Option<RegionSums>| region.is_some_and(|region| region.known == u64::MAX);
-            if !sums.set(set).is_blank(page) && !found.regions.iter().all(whole) {
-                sums.note_lacking(set, page);
+            if !checksums.set(set).is_blank(page) && !found.regions.iter().all(whole) {
+                checksums.note_lacking(set, page);
             }
-            let added = sums.counted(set, |pages| pages.take_read(page, &found.regions, found.failed));
-            sums.admit(set, added.then_some(page));
+            let added = checksums.counted(set, |pages| pages.take_read(page, &found.regions, found.failed));
+            checksums.admit(set, added.then_some(page));
         }
         Ok(())
     }
 
     /// Reads again what a page lacks because it could not be read, before it is written: what is written over is gone.
-    pub async fn complete_sums_page(&self, sums: &Sums, set: usize, page: u32) {
-        let failed = sums.set(set).is_failed(page);
-        if failed && let Ok(found) = self.read_sums_page(sums, set, page).await {
-            sums.counted(set, |pages| pages.complete(page, &found.regions, found.failed));
+    pub async fn complete_sums_page(&self, checksums: &Checksums, set: usize, page: u32) {
+        let failed = checksums.set(set).is_failed(page);
+        if failed && let Ok(found) = self.read_sums_page(checksums, set, page).await {
+            checksums.counted(set, |pages| pages.complete(page, &found.regions, found.failed));
         }
     }
 
     /// What the disks have of a page: of each region, what the first slab says that has it whole.
-    async fn read_sums_page(&self, sums: &Sums, set: usize, page: u32) -> Result<FoundPage, IoError> {
+    async fn read_sums_page(&self, checksums: &Checksums, set: usize, page: u32) -> Result<FoundPage, IoError> {
         let mut found = FoundPage { regions: vec![None; PAGE_REGIONS as usize], failed: false };
-        if sums.set(set).is_blank(page) {
+        if checksums.set(set).is_blank(page) {
             return Ok(found);
         }
         // One that joins may have what counted before it went; only of a slab with parity nobody else has it.
@@ -297,18 +297,18 @@ impl Row {
 
     /// Compares blocks of a slab, reading their checksums if need be. Holes are counted from the first block.
     pub async fn check_sums(&self, slab: usize, first: u32, data: &[u8], holes: &[(u32, u32)]) -> Result<Check, IoError> {
-        let Some(sums) = &self.sums else { return Ok(Check::Right) };
+        let Some(checksums) = &self.checksums else { return Ok(Check::Right) };
         let set = self.sums_set(slab);
-        let check = sums.check(set, first, 0, data, holes);
+        let check = checksums.check(set, first, 0, data, holes);
         if check != Check::Unread {
             return Ok(check);
         }
-        seldom(self.read_and_check(sums, slab, first, data, holes)).await
+        boxed_cold(self.read_and_check(checksums, slab, first, data, holes)).await
     }
 
     async fn read_and_check(
         &self,
-        sums: &Sums,
+        checksums: &Checksums,
         slab: usize,
         first: u32,
         data: &[u8],
@@ -320,7 +320,7 @@ impl Row {
             let (offset, end) = (part.start - first, part.end - first);
             let data = &data[bytes_of(offset)..bytes_of(end)];
             loop {
-                match sums.check(set, first, offset, data, holes) {
+                match checksums.check(set, first, offset, data, holes) {
                     Check::Unread => self.read_sums(set, part).await?,
                     check => break found = found.and(check),
                 }
@@ -331,12 +331,12 @@ impl Row {
 
     /// The checksums of blocks of a set, as far as they are known.
     pub async fn known_sums(&self, set: usize, blocks: Blocks) -> Result<Vec<Option<u32>>, IoError> {
-        let Some(sums) = &self.sums else { return Ok(vec![None; (blocks.end - blocks.start) as usize]) };
+        let Some(checksums) = &self.checksums else { return Ok(vec![None; (blocks.end - blocks.start) as usize]) };
         let mut all = Vec::with_capacity((blocks.end - blocks.start) as usize);
         for part in page_parts(blocks) {
             loop {
                 let known: Result<Vec<_>, ()> = {
-                    let pages = sums.set(set);
+                    let pages = checksums.set(set);
                     (part.start..part.end).map(|block| pages.get(block)).collect()
                 };
                 match known {
@@ -352,11 +352,11 @@ impl Row {
     /// the disks are flushed and [`Row::end_sums`] was told.
     pub async fn write_sums(&self, wanted: &dyn Fn(usize, u32) -> bool) -> Result<SumsWritten, IoError> {
         let mut written = SumsWritten::default();
-        let Some(sums) = &self.sums else { return Ok(written) };
-        let _one = sums.writing.lock().await;
-        for set in 0..sums.sets.len() {
-            for batch in sums.behind(set, wanted).chunks(PAGES_AT_ONCE) {
-                let writes = join_all(batch.iter().map(|page| self.write_sums_page(sums, set, *page))).await;
+        let Some(checksums) = &self.checksums else { return Ok(written) };
+        let _one = checksums.writing.lock().await;
+        for set in 0..checksums.sets.len() {
+            for batch in checksums.behind(set, wanted).chunks(PAGES_AT_ONCE) {
+                let writes = join_all(batch.iter().map(|page| self.write_sums_page(checksums, set, *page))).await;
                 for (page, done) in batch.iter().zip(writes) {
                     written.0.extend(done?.map(|done| (set, *page, done)));
                 }
@@ -366,7 +366,7 @@ impl Row {
     }
 
     /// Writes a page to every slab that takes writes; `None` where none does.
-    async fn write_sums_page(&self, sums: &Sums, set: usize, page: u32) -> Result<Option<Written>, IoError> {
+    async fn write_sums_page(&self, checksums: &Checksums, set: usize, page: u32) -> Result<Option<Written>, IoError> {
         let first = page * PAGE_BLOCKS;
         if self.sums_slabs(set).next().is_none() {
             return Ok(None);
@@ -375,8 +375,8 @@ impl Row {
             Err(_) if self.sums_slabs(set).next().is_none() => return Ok(None),
             read => read?,
         }
-        self.complete_sums_page(sums, set, page).await;
-        let Some((regions, ages)) = sums.set(set).snapshot(page) else { return Ok(None) };
+        self.complete_sums_page(checksums, set, page).await;
+        let Some((regions, ages)) = checksums.set(set).snapshot(page) else { return Ok(None) };
         // Whoever begins to take writes from here on is told anew what it does not have.
         let writes = self.sums_slabs(set).map(|index| {
             let slab = self.slabs.get(index);
@@ -410,12 +410,12 @@ impl Row {
 
     /// A page as it is to be written to a slab that is to take another's place, and where; `None` where there is nothing in it.
     pub async fn sums_page_for(&self, set: usize, page: u32, to: &Slab) -> Result<Option<(u64, IoBuf)>, IoError> {
-        let Some(sums) = &self.sums else { return Ok(None) };
+        let Some(checksums) = &self.checksums else { return Ok(None) };
         let first = page * PAGE_BLOCKS;
         loop {
-            self.complete_sums_page(sums, set, page).await;
+            self.complete_sums_page(checksums, set, page).await;
             let (blank, snapshot) = {
-                let pages = sums.set(set);
+                let pages = checksums.set(set);
                 (pages.is_blank(page), pages.snapshot(page))
             };
             match snapshot {
@@ -431,14 +431,14 @@ impl Row {
 
     /// The disks were flushed since these pages were written.
     pub fn end_sums(&self, written: SumsWritten) {
-        let Some(sums) = &self.sums else { return };
+        let Some(checksums) = &self.checksums else { return };
         for (set, page, Written { ages, slabs }) in written.0 {
             // A disk that went out meanwhile may have lost what it was given.
             let there = |(index, disk, outages): &(usize, Arc<PoolDisk>, u32)| {
                 Arc::ptr_eq(&self.slabs.get(*index).disk, disk) && disk.outages() == *outages
             };
             if slabs.iter().all(there) {
-                sums.counted(set, |pages| pages.written(page, ages));
+                checksums.counted(set, |pages| pages.written(page, ages));
             }
         }
     }
@@ -446,25 +446,25 @@ impl Row {
     /// The slabs of a set that do not have a page as it is in memory: those that have it otherwise, and those that cannot read it.
     pub async fn odd_sums(&self, set: usize, page: u32) -> Result<Vec<(usize, Odd)>, IoError> {
         let mut odd = Vec::new();
-        let Some(sums) = &self.sums else { return Ok(odd) };
+        let Some(checksums) = &self.checksums else { return Ok(odd) };
         if !self.sums_slabs(set).any(|index| self.slabs.get(index).usable()) {
             return Ok(odd);
         }
-        let _one = sums.writing.lock().await;
+        let _one = checksums.writing.lock().await;
         let first = page * PAGE_BLOCKS;
         if self.read_sums(set, Blocks { start: first, end: first + 1 }).await.is_err() {
             return Ok(odd);
         }
-        let mut settled = sums.set(set).settled(page);
+        let mut settled = checksums.set(set).settled(page);
         if let Some(column) = self.columns.get(set) {
             // What the copies have of marked regions may differ, and of blocks that hold nothing.
             let state = column.lock();
             let region_of = |index: u32| page * PAGE_REGIONS + index;
             let clean = |region: u32| region < state.marked.limit() && !state.marked.contains(region);
             settled.retain(|(index, _)| clean(region_of(*index)));
-            settled.iter_mut().for_each(|(index, sums)| sums.known &= state.written.word(region_of(*index) as usize));
+            settled.iter_mut().for_each(|(index, checksums)| checksums.known &= state.written.word(region_of(*index) as usize));
         }
-        if settled.iter().all(|(_, sums)| sums.known == 0) {
+        if settled.iter().all(|(_, checksums)| checksums.known == 0) {
             return Ok(odd);
         }
         for index in self.sums_slabs(set).filter(|index| self.slabs.get(*index).usable()).collect::<Vec<_>>() {
@@ -482,8 +482,8 @@ impl Row {
 
     /// Writes a page to a slab that does not have it, durably. Answers whether it took it.
     pub async fn rewrite_sums(&self, set: usize, page: u32, index: usize) -> Result<bool, IoError> {
-        let Some(sums) = &self.sums else { return Ok(false) };
-        let _one = sums.writing.lock().await;
+        let Some(checksums) = &self.checksums else { return Ok(false) };
+        let _one = checksums.writing.lock().await;
         let slab = self.slabs.get(index);
         // It may have been given up for others since it was compared.
         let Some((offset, sealed)) = self.sums_page_for(set, page, &slab).await? else { return Ok(false) };
@@ -495,10 +495,10 @@ impl Row {
 
     /// Reads the checksums of marked regions, and notes that a slab which joins has none of them.
     pub async fn touch_sums(&self, set: usize, regions: Blocks) -> Result<(), IoError> {
-        let Some(sums) = &self.sums else { return Ok(()) };
+        let Some(checksums) = &self.checksums else { return Ok(()) };
         for region in regions.start..regions.end {
             let first = region * REGION_BLOCKS;
-            while !sums.counted(set, |pages| pages.touch(region)) {
+            while !checksums.counted(set, |pages| pages.touch(region)) {
                 self.read_sums(set, Blocks { start: first, end: first + 1 }).await?;
             }
         }

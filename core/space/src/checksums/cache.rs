@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use super::Sums;
+use super::Checksums;
 
 /// Memory of a page, about.
 const PAGE_MEMORY_BYTES: usize = 2560;
@@ -13,14 +13,14 @@ const PAGE_MEMORY_BYTES: usize = 2560;
 const LOOKS: usize = 8;
 
 /// The pages of all open rows of a space.
-pub struct SumCache {
+pub struct ChecksumCache {
     limit: usize,
     held: AtomicUsize,
     behind: AtomicUsize,
-    line: Mutex<VecDeque<(Weak<Sums>, usize, u32)>>,
+    line: Mutex<VecDeque<(Weak<Checksums>, usize, u32)>>,
 }
 
-impl SumCache {
+impl ChecksumCache {
     /// One that takes so many bytes of memory.
     pub fn new(bytes: usize) -> Arc<Self> {
         let limit = (bytes / PAGE_MEMORY_BYTES).max(2);
@@ -41,9 +41,9 @@ impl SumCache {
     }
 
     /// A page came; others go where there are too many.
-    pub(super) fn admit(&self, sums: &Arc<Sums>, set: usize, page: u32) {
+    pub(super) fn admit(&self, checksums: &Arc<Checksums>, set: usize, page: u32) {
         let mut held = self.held.load(Ordering::Relaxed);
-        let mut next = Some((Arc::downgrade(sums), set, page));
+        let mut next = Some((Arc::downgrade(checksums), set, page));
         // Each page is looked at once at most, so that the one that came stays for whoever waited for it.
         let mut looks = None;
         loop {
@@ -58,11 +58,11 @@ impl SumCache {
                 *looks -= 1;
                 line.pop_front()
             };
-            let Some((sums, set, page)) = oldest else { return };
-            if let Some(known) = sums.upgrade()
+            let Some((checksums, set, page)) = oldest else { return };
+            if let Some(known) = checksums.upgrade()
                 && !known.evict(set, page)
             {
-                next = Some((sums, set, page));
+                next = Some((checksums, set, page));
             }
             held = self.held.load(Ordering::Relaxed);
         }

@@ -1,4 +1,4 @@
-//! Bands put in place: what a plan says is written, and then known.
+//! Bands destaged: what a plan says is written, and then known.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use holdfast_model::BLOCK_BYTES;
 
 use crate::row::Row;
 use crate::space::Inner;
-use crate::sums::sums_of;
+use crate::checksums::sums_of;
 
 use super::band_map::NOWHERE;
 use super::bands::Torn;
@@ -88,7 +88,7 @@ impl Inner {
                     let mut state = placing.row.bands().lock();
                     state.placing.remove(&placing.band);
                     // What was begun of the record stands behind the log until the next one takes its place.
-                    let until = self.backlog.journal.load().as_ref().map(|journal| (journal.id, journal.lock().head));
+                    let until = self.write_buffer.journal.load().as_ref().map(|journal| (journal.id, journal.lock().head));
                     placing.loans().into_iter().for_each(|place| state.doubt_loan(place, until));
                 }
                 Err(error)
@@ -170,9 +170,9 @@ impl Inner {
         }
     }
 
-    async fn write_planned(&self, row: &Row, writes: &[Write], sums: &[&[u32]]) -> Result<(), IoError> {
+    async fn write_planned(&self, row: &Row, writes: &[Write], checksums: &[&[u32]]) -> Result<(), IoError> {
         let mut tries = 0;
-        while let Err(error) = row.write_pieces_of(writes, sums, Durability::Cached).await {
+        while let Err(error) = row.write_pieces_of(writes, checksums, Durability::Cached).await {
             tries += 1;
             if error.kind != IoErrorKind::Media || tries == TRIES || row.settle_group(0).await.is_err() {
                 return Err(error);
@@ -245,7 +245,7 @@ impl Inner {
             state.void_until(band, stamp);
             state.end_loan(*place);
         }
-        let done = self.backlog.take_until(state, band, stamp);
+        let done = self.write_buffer.take_until(state, band, stamp);
         for (_, record) in done.into_iter().flat_map(|extent| extent.held) {
             state.hold(&record);
         }
@@ -276,7 +276,7 @@ impl Row {
                 async move { (*index, slab, write.await) }
             })
             .collect();
-        let sums: Vec<(u32, Cow<'_, [u32]>)> = match &self.sums {
+        let checksums: Vec<(u32, Cow<'_, [u32]>)> = match &self.checksums {
             Some(_) => given.iter().map(|((_, at, data), known)| ((at / BLOCK_BYTES) as u32, sums_from(known, data))).collect(),
             None => Vec::new(),
         };
@@ -288,8 +288,8 @@ impl Row {
                     if durability == Durability::Cached {
                         slab.disk.note_written();
                     }
-                    if let (Some(all), Some((first, sums))) = (&self.sums, sums.get(at)) {
-                        all.note(index, *first, sums);
+                    if let (Some(all), Some((first, checksums))) = (&self.checksums, checksums.get(at)) {
+                        all.note(index, *first, checksums);
                     }
                 }
                 Err(error) => {

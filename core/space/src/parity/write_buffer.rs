@@ -1,9 +1,9 @@
-//! What waits to be put in place, over all rows of a parity space: how much memory it takes, in which order its bands are
+//! What waits to be destaged, over all rows of a parity space: how much memory it takes, in which order its bands are
 //! served, and what makes it durable before that.
 //!
 //! A write is answered when it is in memory: like the cache of a disk, that is lost with the power until it is flushed. A
-//! band that was written throughout goes to its place at once; all others wait for more, and are put in place, oldest
-//! first, where memory or journal get scarce, and by the housekeeping. A flush puts into the journal what is only in memory.
+//! band that was written throughout goes to its place at once; all others wait for more, and are destaged, oldest
+//! first, where memory or journal get scarce, and by maintenance. A flush puts into the journal what is only in memory.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -15,12 +15,12 @@ use holdfast_device::{Durability, IoError, IoErrorKind, IoSlice};
 use holdfast_model::BLOCK_BYTES;
 
 use crate::row::Row;
-use crate::seldom::seldom;
+use crate::boxed_cold::boxed_cold;
 use crate::space::Inner;
 use crate::stripe::ChunkPart;
 
-use super::ahead::{Helpers, others_first};
-use super::aside::Aside;
+use super::background_destage::Helpers;
+use super::deferred_replay::DeferredReplay;
 use super::bands::BandState;
 use super::dirty::{Content, Extent};
 use super::geometry::bytes_of;
@@ -30,24 +30,24 @@ use super::record::{Blocks, Entry, MOST_ENTRIES, MOST_RECORD_BYTES};
 
 /// The share of the journal that holds what is only written, at most: putting it in place takes up to three times as much.
 const LOG_SHARE: u64 = 6;
-/// The share of the journal that may be held before anything else is put in place: the rest is for what that intends.
+/// The share of the journal that may be held before anything else is destaged: the rest is for what that intends.
 const HELD_SHARE: u64 = 3;
 /// How often the oldest record is looked at again before it counts as stuck, and how long each time at first.
 const TRIES: u32 = 300;
 /// After so many, again and again, all that the log holds is looked at.
 const PATIENT_TRIES: u32 = 16;
 pub(super) const MOMENT: std::time::Duration = std::time::Duration::from_micros(200);
-/// Bands that are put in place together, at most.
+/// Bands that are destaged together, at most.
 const BATCH_BANDS: usize = 64;
-/// Bands that are put in place together where their disks answer at once: with parity and what was there before, small changes of so
+/// Bands that are destaged together where their disks answer at once: with parity and what was there before, small changes of so
 /// many fit a processor's own cache.
 const HOT_BANDS: usize = 8;
 /// Bands that may wait, whatever little memory they take.
 const MOST_BANDS: usize = 8192;
 
-/// What waits to be put in place.
+/// What waits to be destaged.
 #[derive(Default)]
-pub struct Backlog {
+pub struct WriteBuffer {
     bytes: AtomicUsize,
     stamp: AtomicU64,
     line: Mutex<VecDeque<(Arc<Row>, u32)>>,
@@ -55,7 +55,7 @@ pub struct Backlog {
     spilled: Mutex<Vec<(Arc<Row>, u32)>>,
     /// Held by whoever works on the line.
     pub(super) placing: tokio::sync::Mutex<()>,
-    /// Held while bands are put in place by way of the journal: several at once might leave one another no room there, each with bands
+    /// Held while bands are destaged by way of the journal: several at once might leave one another no room there, each with bands
     /// in hand that the oldest record waits for.
     intending: tokio::sync::Mutex<()>,
     /// Held while a record of what is only in memory is put together and written.
@@ -67,12 +67,12 @@ pub struct Backlog {
     /// The journal, once it was read and carried out.
     pub(super) journal: ArcSwapOption<Journal>,
     /// By chunk, what the journal has for rows that could not be opened.
-    pub(super) aside: Mutex<BTreeMap<u32, Aside>>,
-    /// Who puts in place ahead of need.
+    pub(super) deferred: Mutex<BTreeMap<u32, DeferredReplay>>,
+    /// Who destages in the background.
     pub helpers: Helpers,
 }
 
-impl Backlog {
+impl WriteBuffer {
     /// Bytes of memory that it takes.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
@@ -144,14 +144,14 @@ impl Backlog {
 impl Inner {
     /// Bytes that the journal can take.
     fn journal_bytes(&self) -> u64 {
-        self.backlog.journal.load().as_ref().map_or(0, |journal| journal.capacity())
+        self.write_buffer.journal.load().as_ref().map_or(0, |journal| journal.capacity())
     }
 
     /// Bytes of a band that may change in place: with its parity, up to three times as much, more would not fit a record, or the
     /// journal with what it holds and what else must.
     pub fn most_in_place(&self) -> u64 {
         let (capacity, held) =
-            self.backlog.journal.load().as_ref().map_or((0, 0), |journal| (journal.capacity(), journal.held()));
+            self.write_buffer.journal.load().as_ref().map_or((0, 0), |journal| (journal.capacity(), journal.held()));
         (capacity / 8).min(capacity.saturating_sub(held) / 4).min(MOST_RECORD_BYTES / 4)
     }
 
@@ -168,10 +168,10 @@ impl Inner {
         data: Option<IoSlice>,
         durability: Durability,
     ) -> Result<(), IoError> {
-        // What cannot be put in place would wait in memory, and keep others out.
+        // What cannot be destaged would wait in memory, and keep others out.
         row.settle_group(0).await?;
         if self.is_crowded() {
-            seldom(self.wait_for_room()).await?;
+            boxed_cold(self.wait_for_room()).await?;
         }
         let geometry = row.bands().geometry;
         let start = (part.offset / BLOCK_BYTES) as u32;
@@ -181,7 +181,7 @@ impl Inner {
         {
             let mut guard = row.bands().lock();
             let state = &mut *guard;
-            let stamp = self.backlog.draw_stamp();
+            let stamp = self.write_buffer.draw_stamp();
             for band in first..=last {
                 let from = start.max(band * geometry.band_blocks());
                 let to = end.min((band + 1) * geometry.band_blocks());
@@ -191,7 +191,7 @@ impl Inner {
                 };
                 let extent = Extent { len: to - from, content, stamp, logged: false, held: Vec::new() };
                 state.unlogged.insert(band);
-                if self.backlog.put(row, state, band, from, extent) == geometry.band_blocks() {
+                if self.write_buffer.put(row, state, band, from, extent) == geometry.band_blocks() {
                     whole.push(band);
                 }
             }
@@ -199,37 +199,37 @@ impl Inner {
         self.touch(row);
         for band in whole {
             // What only empties a band writes nothing but its map: a helper would not be faster.
-            let left = durability == Durability::Cached && data.is_some() && self.backlog.helpers.take_over(row, band);
+            let left = durability == Durability::Cached && data.is_some() && self.write_buffer.helpers.take_over(row, band);
             if !left {
-                seldom(self.place_if_whole(row, band)).await?;
+                boxed_cold(self.place_if_whole(row, band)).await?;
             }
         }
         self.ring_if_behind();
         match durability {
             Durability::Cached => Ok(()),
-            Durability::Durable => seldom(self.make_durable(std::slice::from_ref(row), Some((first, last)))).await,
+            Durability::Durable => boxed_cold(self.make_durable(std::slice::from_ref(row), Some((first, last)))).await,
         }
     }
 
     fn is_crowded(&self) -> bool {
-        self.backlog.bytes() > self.settings.backlog_bytes || self.backlog.line().len() > MOST_BANDS
+        self.write_buffer.bytes() > self.settings.write_buffer_bytes || self.write_buffer.line().len() > MOST_BANDS
     }
 
     /// Waits where too much is in memory; whoever comes first puts the oldest in place.
     async fn wait_for_room(&self) -> Result<(), IoError> {
-        let soft = self.settings.backlog_bytes;
+        let soft = self.settings.write_buffer_bytes;
         loop {
-            let (bytes, bands) = (self.backlog.bytes(), self.backlog.line().len());
+            let (bytes, bands) = (self.write_buffer.bytes(), self.write_buffer.line().len());
             if bytes <= soft && bands <= MOST_BANDS {
                 return Ok(());
             }
             let turn = if bytes <= 2 * soft && bands <= 2 * MOST_BANDS {
-                match self.backlog.placing.try_lock() {
+                match self.write_buffer.placing.try_lock() {
                     Ok(turn) => turn,
                     Err(_) => return Ok(()),
                 }
             } else {
-                self.backlog.placing.lock().await
+                self.write_buffer.placing.lock().await
             };
             if !self.is_crowded() {
                 return Ok(());
@@ -240,7 +240,7 @@ impl Inner {
                 Err(_) if bytes <= 2 * soft => return Ok(()),
                 Err(_) => {
                     let placed = self.place_waiting().await;
-                    return if self.backlog.bytes() <= 2 * soft { Ok(()) } else { placed };
+                    return if self.write_buffer.bytes() <= 2 * soft { Ok(()) } else { placed };
                 }
             };
             drop(turn);
@@ -263,23 +263,23 @@ impl Inner {
     async fn spill_oldest(&self) -> Result<bool, IoError> {
         let journal = self.journal().await?;
         let fits = journal.held() + 2 * journal.record_share() <= journal.capacity() / LOG_SHARE;
-        let spills = self.backlog.line().front().is_some_and(|(row, _)| self.spills(&journal, row));
+        let spills = self.write_buffer.line().front().is_some_and(|(row, _)| self.spills(&journal, row));
         // Whoever holds this may wait for the line, which is held here.
-        let Ok(_one) = self.backlog.logging.try_lock() else { return Ok(false) };
+        let Ok(_one) = self.write_buffer.logging.try_lock() else { return Ok(false) };
         if !fits || !spills {
             return Ok(false);
         }
-        let taken = self.backlog.take_first();
-        self.backlog.spilled().extend(taken.iter().cloned());
+        let taken = self.write_buffer.take_first();
+        self.write_buffer.spilled().extend(taken.iter().cloned());
         self.spill(&journal, &taken).await?;
         Ok(true)
     }
 
     /// Puts the bands at the front of the line in place; false if there are none.
     async fn place_oldest(&self) -> Result<bool, IoError> {
-        let mut taken = self.backlog.take_first();
+        let mut taken = self.write_buffer.take_first();
         if taken.is_empty() {
-            let mut spilled = self.backlog.spilled();
+            let mut spilled = self.write_buffer.spilled();
             let count = spilled.len().min(BATCH_BANDS);
             taken.extend(spilled.drain(..count));
         }
@@ -301,11 +301,11 @@ impl Inner {
 
     /// Puts bands in place, some at a time so that the journal has room for what is intended.
     pub async fn place_bands(&self, bands: Vec<(Arc<Row>, u32)>) -> Result<(), IoError> {
-        let _one = self.backlog.intending.lock().await;
+        let _one = self.write_buffer.intending.lock().await;
         self.place_batches(bands, true).await
     }
 
-    /// Bands that cannot be put in place stay in the line, and keep no others from it.
+    /// Bands that cannot be destaged stay in the line, and keep no others from it.
     async fn place_batches(&self, mut bands: Vec<(Arc<Row>, u32)>, drains: bool) -> Result<(), IoError> {
         bands.sort_by_key(|(row, band)| (row.chunk, row.record.id, *band));
         bands.dedup_by_key(|(row, band)| (row.record.id, *band));
@@ -343,7 +343,7 @@ impl Inner {
                 state.dirty.get_mut(&band).is_none_or(|dirty| std::mem::replace(&mut dirty.queued, true))
             };
             if !queued {
-                self.backlog.queue(&row, band);
+                self.write_buffer.queue(&row, band);
             }
         }
     }
@@ -381,7 +381,7 @@ impl Inner {
             let hot = planned.iter().filter(|placing: &&Placing| placing.goal == Goal::Same).count() >= HOT_BANDS;
             if waiting.is_empty() && hot {
                 result = self.carry_out(std::mem::take(&mut planned)).await.and(result);
-                others_first().await;
+                yield_now().await;
             }
         }
         for plan in join_all(waiting).await {
@@ -395,16 +395,16 @@ impl Inner {
 
     /// Puts everything in place that waits.
     pub async fn place_all(&self) -> Result<(), IoError> {
-        let _turn = self.backlog.placing.lock().await;
+        let _turn = self.write_buffer.placing.lock().await;
         self.place_waiting().await
     }
 
     /// Puts everything in place that waits by now, for whoever has the turn.
     pub async fn place_waiting(&self) -> Result<(), IoError> {
         let mut result = self.place_all_whole().await;
-        let spilled = std::mem::take(&mut *self.backlog.spilled());
+        let spilled = std::mem::take(&mut *self.write_buffer.spilled());
         result = self.place_taken(spilled).await.and(result);
-        let mut left = self.backlog.line().len();
+        let mut left = self.write_buffer.line().len();
         while left > 0 {
             match self.place_oldest().await {
                 Ok(true) => {}
@@ -421,13 +421,13 @@ impl Inner {
         if only.is_none()
             && let Err(error) = self.place_all_whole().await
         {
-            tracing::debug!(space = %self.path(), %error, "whole bands go to the journal, as they cannot be put in place");
+            tracing::debug!(space = %self.path(), %error, "whole bands go to the journal, as they cannot be destaged");
         }
         // What is written meanwhile is not waited for: under load that would have no end.
         let mut left: Vec<(Arc<Row>, u32)> = rows.iter().flat_map(|row| row.unlogged_bands(only)).collect();
         let mut result = Ok(());
         while !left.is_empty() {
-            let one = self.backlog.logging.lock().await;
+            let one = self.write_buffer.logging.lock().await;
             // None takes its place while this is held.
             let journal = self.journal().await?;
             if let Err(error) = self.reserve_log(&journal).await {
@@ -473,25 +473,25 @@ impl Inner {
     }
 
     /// Sees to it that a record of what is only in memory may go to the journal, and that there is room for all that is intended
-    /// when what it holds goes to its place: what the journal holds longest is put in place first.
+    /// when what it holds goes to its place: what the journal holds longest is destaged first.
     async fn reserve_log(&self, journal: &Arc<Journal>) -> Result<(), IoError> {
         let (bytes, most) = (2 * journal.record_share(), journal.capacity() / LOG_SHARE);
         if journal.held() + bytes <= most {
             return Ok(());
         }
-        let _turn = self.backlog.placing.lock().await;
-        let _one = self.backlog.intending.lock().await;
+        let _turn = self.write_buffer.placing.lock().await;
+        let _one = self.write_buffer.intending.lock().await;
         self.drain_log(journal, most - bytes).await
     }
 
-    /// Puts in place what the log holds longest, until it holds no more than `most` bytes. What that intends takes up to three times
+    /// Destages what the log holds longest, until it holds no more than `most` bytes. What that intends takes up to three times
     /// as much of the log before the first of it is done with.
     async fn drain_log(&self, journal: &Arc<Journal>, most: u64) -> Result<(), IoError> {
         let mut tries = 0;
         while journal.held() > most {
             let oldest = journal.oldest();
             let before = oldest.as_ref().map(|record| record.at);
-            seldom(self.carry_aside_on(journal)).await?;
+            boxed_cold(self.copy_deferred_forward(journal)).await?;
             let bands = oldest.iter().flat_map(|record| &record.bands);
             let bands = bands.flat_map(|(chunk, band)| self.rows_with(*chunk, *band)).collect();
             drop(oldest);
@@ -515,7 +515,7 @@ impl Inner {
     }
 
     /// Refuses to wait for room in the journal where what it holds longest is of a row that cannot be read now. Where nothing moves
-    /// for some time, anything that it holds counts: it may leave too little for what is to be put in place before that.
+    /// for some time, anything that it holds counts: it may leave too little for what is to be destaged before that.
     async fn check_stuck(&self, journal: &Journal, tries: u32) -> Result<(), IoError> {
         let held = match tries {
             0..=1 => return Ok(()),
@@ -524,7 +524,7 @@ impl Inner {
         };
         let bands: BTreeSet<(u32, u32)> = held.iter().flat_map(|record| record.bands.iter().copied()).collect();
         for (chunk, band) in bands {
-            let mut is_stuck = self.is_aside(chunk);
+            let mut is_stuck = self.is_deferred(chunk);
             for (row, _) in self.rows_with(chunk, band) {
                 is_stuck |= row.settle_group(0).await.is_err();
             }
@@ -553,7 +553,7 @@ impl Inner {
                 return Ok(appended);
             }
             if tries > 0 {
-                // Whoever is about to put in place what it intends holds the room until the next commit.
+                // Whoever is about to destaged what it intends holds the room until the next commit.
                 self.pool.env().clock.sleep(MOMENT * tries).await;
             }
             // A row that cannot be committed keeps the room that its own records take, and no other from being looked for.
@@ -581,7 +581,7 @@ pub(super) struct Logging {
 pub(super) enum Collected {
     /// It goes into the record, or there is none.
     Done,
-    /// So it does, but for what is being put in place, up to a stamp.
+    /// So it does, but for what is being destaged, up to a stamp.
     Placing(u64),
     /// It is more than fits a record.
     TooMuch,
@@ -603,7 +603,7 @@ impl Row {
 }
 
 impl Logging {
-    /// Collects what is only in memory of a band. Where it is being put in place, that counts as well once it is there.
+    /// Collects what is only in memory of a band. Where it is being destaged, that counts as well once it is there.
     pub fn collect(&mut self, row: &Arc<Row>, band: u32, limit: u64) -> Collected {
         let mut guard = row.bands().lock();
         let state = &mut *guard;

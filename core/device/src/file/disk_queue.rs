@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use crate::reactor::{Injected, Shared, with_core};
 
 #[derive(Debug)]
-pub(super) struct Gate {
+pub(super) struct DiskQueue {
     limit: usize,
     /// Requests inside and in line.
     asked: AtomicUsize,
@@ -34,7 +34,7 @@ impl std::fmt::Debug for Line {
     }
 }
 
-impl Gate {
+impl DiskQueue {
     pub(super) fn new(limit: usize) -> Self {
         Self { limit: limit.max(1), asked: AtomicUsize::new(0), line: Mutex::default() }
     }

@@ -1,9 +1,9 @@
 //! Rows that cannot be opened when the journal is read: what it has for them stays there until they can, and all others are served.
 //!
-//! The log goes round meanwhile: what is set aside in its oldest record is copied to its end, all that is of a row in one record, so
+//! The log goes round meanwhile: what is deferred in its oldest record is copied to its end, all that is of a row in one record, so
 //! that a crash finds what it tells in its order.
 //!
-//! Invariant: a row of which something was set aside is served only once that is carried out, and the records that tell of it stay
+//! Invariant: a row of which something was deferred is served only once that is carried out, and the records that tell of it stay
 //! in the log until then.
 
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ const COPIED_SHARE: u64 = 16;
 
 /// What the journal has for a row that could not be opened.
 #[derive(Clone)]
-pub struct Aside {
+pub struct DeferredReplay {
     records: Vec<FoundRecord>,
     voids: Arc<Stamps>,
     /// Why it could not be opened.
@@ -35,16 +35,16 @@ pub struct Aside {
 }
 
 impl Inner {
-    fn aside(&self) -> MutexGuard<'_, BTreeMap<u32, Aside>> {
-        self.backlog.aside.lock().expect("no panic while held")
+    fn deferred(&self) -> MutexGuard<'_, BTreeMap<u32, DeferredReplay>> {
+        self.write_buffer.deferred.lock().expect("no panic while held")
     }
 
-    /// Whether something of a chunk is set aside.
-    pub(super) fn is_aside(&self, chunk: u32) -> bool {
-        self.aside().contains_key(&chunk)
+    /// Whether something of a chunk is deferred.
+    pub(super) fn is_deferred(&self, chunk: u32) -> bool {
+        self.deferred().contains_key(&chunk)
     }
 
-    /// The row of a chunk for what a record tells of it; `None` where it has none. One that cannot be opened gets the record set aside.
+    /// The row of a chunk for what a record tells of it; `None` where it has none. One that cannot be opened gets the record deferred.
     pub(super) async fn row_to_replay(
         &self,
         chunk: u32,
@@ -57,7 +57,7 @@ impl Inner {
             }
             let _one = self.chunk_lock(chunk).lock().await;
             // What comes later in the log is carried out later.
-            let known = self.aside().get(&chunk).map(|aside| aside.why.clone());
+            let known = self.deferred().get(&chunk).map(|deferred| deferred.why.clone());
             let why = match known {
                 Some(why) => why,
                 None => match self.load_row(chunk).await {
@@ -66,24 +66,24 @@ impl Inner {
                     Err(error) => error.to_string(),
                 },
             };
-            self.set_aside(chunk, record, voids, why);
+            self.defer_replay(chunk, record, voids, why);
             return Ok(None);
         }
     }
 
-    fn set_aside(&self, chunk: u32, record: &FoundRecord, voids: &Arc<Stamps>, why: String) {
-        let mut aside = self.aside();
-        let kept = aside.entry(chunk).or_insert_with(|| Aside { records: Vec::new(), voids: voids.clone(), why });
+    fn defer_replay(&self, chunk: u32, record: &FoundRecord, voids: &Arc<Stamps>, why: String) {
+        let mut deferred = self.deferred();
+        let kept = deferred.entry(chunk).or_insert_with(|| DeferredReplay { records: Vec::new(), voids: voids.clone(), why });
         if kept.records.last().is_none_or(|last| last.end != record.end) {
             // Its blocks are read again: there may be more of them than memory takes.
             kept.records.push(FoundRecord { blocks: None, ..record.clone() });
         }
     }
 
-    /// Carries out what was set aside of a row that was opened just now, and is not served yet.
-    pub async fn carry_out_aside(&self, row: &Arc<Row>) -> Result<(), IoError> {
-        let Some(Aside { records, voids, .. }) = self.aside().get(&row.chunk).cloned() else { return Ok(()) };
-        let Some(journal) = self.backlog.journal.load_full() else {
+    /// Carries out what was deferred of a row that was opened just now, and is not served yet.
+    pub async fn replay_deferred(&self, row: &Arc<Row>) -> Result<(), IoError> {
+        let Some(DeferredReplay { records, voids, .. }) = self.deferred().get(&row.chunk).cloned() else { return Ok(()) };
+        let Some(journal) = self.write_buffer.journal.load_full() else {
             return Err(IoError::new(IoErrorKind::Gone, format!("the journal of space {} is being read", self.path())));
         };
         row.bands().lock().recovering = true;
@@ -100,7 +100,7 @@ impl Inner {
         let carried_out = carried_out.await;
         match carried_out {
             Ok(()) => {
-                self.aside().remove(&row.chunk);
+                self.deferred().remove(&row.chunk);
                 self.queue_recovered(row);
             }
             Err(_) => {
@@ -111,24 +111,24 @@ impl Inner {
         carried_out
     }
 
-    /// Lets what waits of a row be put in place: all that the journal has for it is carried out.
+    /// Lets what waits of a row be destaged: all that the journal has for it is carried out.
     fn queue_recovered(&self, row: &Arc<Row>) {
         let mut state = row.bands().lock();
         state.recovering = false;
         for (band, dirty) in &mut state.dirty {
             if !std::mem::replace(&mut dirty.queued, true) {
-                self.backlog.queue(row, *band);
+                self.write_buffer.queue(row, *band);
             }
         }
     }
 
-    /// Copies what is set aside in the log's oldest record to its end, where that is little.
-    pub(super) async fn carry_aside_on(&self, journal: &Journal) -> Result<(), IoError> {
-        let Some((chunk, Aside { records, voids, why })) = self.oldest_aside(journal) else { return Ok(()) };
-        // Whoever opens the row carries out what is set aside, and writes to it what comes after that.
+    /// Copies what is deferred in the log's oldest record to its end, where that is little.
+    pub(super) async fn copy_deferred_forward(&self, journal: &Journal) -> Result<(), IoError> {
+        let Some((chunk, DeferredReplay { records, voids, why })) = self.oldest_deferred(journal) else { return Ok(()) };
+        // Whoever opens the row carries out what is deferred, and writes to it what comes after that.
         let Ok(_one) = self.chunk_lock(chunk).try_lock() else { return Ok(()) };
-        let is_last = |aside: &Aside| aside.records.last().map(|record| record.end) == records.last().map(|record| record.end);
-        if !self.aside().get(&chunk).is_some_and(is_last) {
+        let is_last = |deferred: &DeferredReplay| deferred.records.last().map(|record| record.end) == records.last().map(|record| record.end);
+        if !self.deferred().get(&chunk).is_some_and(is_last) {
             return Ok(());
         }
         let mut draft = Draft::default();
@@ -150,14 +150,14 @@ impl Inner {
         let Some((record, end)) = self.append(&draft, true).await? else { return Ok(()) };
         let bytes: u64 = draft.blocks.iter().map(|blocks| blocks.len() as u64).sum();
         let copied = FoundRecord { record, entries: draft.entries, blocks: None, blocks_at: end - bytes, end, crc: crc.value() };
-        self.aside().insert(chunk, Aside { records: vec![copied], voids, why });
+        self.deferred().insert(chunk, DeferredReplay { records: vec![copied], voids, why });
         Ok(())
     }
 
-    /// What is set aside in the oldest record, where all that is set aside takes so little of the log that it can be copied.
-    fn oldest_aside(&self, journal: &Journal) -> Option<(u32, Aside)> {
-        let aside = self.aside();
-        if aside.is_empty() {
+    /// What is deferred in the oldest record, where all that is deferred takes so little of the log that it can be copied.
+    fn oldest_deferred(&self, journal: &Journal) -> Option<(u32, DeferredReplay)> {
+        let deferred = self.deferred();
+        if deferred.is_empty() {
             return None;
         }
         let oldest = journal.oldest()?;
@@ -165,43 +165,43 @@ impl Inner {
             let own = record.entries.iter().zip(&record.record.bands).filter(|(_, (of, _))| *of == chunk);
             own.map(|(entry, _)| u64::from(entry.blocks()) * BLOCK_BYTES + entry.bytes()).sum()
         };
-        let of_chunk = |(chunk, aside): (&u32, &Aside)| aside.records.iter().map(|record| brought(record, *chunk)).sum::<u64>();
-        let bytes: u64 = aside.iter().map(|of| of_chunk(of) + BLOCK_BYTES).sum();
-        let is_oldest = |(_, aside): &(&u32, &Aside)| aside.records.iter().any(|record| Arc::ptr_eq(&record.record, &oldest));
-        let found = aside.iter().filter(|_| bytes <= journal.capacity() / COPIED_SHARE).find(is_oldest);
-        found.map(|(chunk, aside)| (*chunk, aside.clone()))
+        let of_chunk = |(chunk, deferred): (&u32, &DeferredReplay)| deferred.records.iter().map(|record| brought(record, *chunk)).sum::<u64>();
+        let bytes: u64 = deferred.iter().map(|of| of_chunk(of) + BLOCK_BYTES).sum();
+        let is_oldest = |(_, deferred): &(&u32, &DeferredReplay)| deferred.records.iter().any(|record| Arc::ptr_eq(&record.record, &oldest));
+        let found = deferred.iter().filter(|_| bytes <= journal.capacity() / COPIED_SHARE).find(is_oldest);
+        found.map(|(chunk, deferred)| (*chunk, deferred.clone()))
     }
 
-    /// The row of a chunk is gone, and what was set aside of it.
-    pub fn forget_aside(&self, chunk: u32) {
-        self.aside().remove(&chunk);
+    /// The row of a chunk is gone, and what was deferred of it.
+    pub fn forget_deferred(&self, chunk: u32) {
+        self.deferred().remove(&chunk);
     }
 
     /// The journal is read anew.
-    pub(super) fn forget_all_aside(&self) {
-        self.aside().clear();
+    pub(super) fn forget_all_deferred(&self) {
+        self.deferred().clear();
     }
 
     /// Refuses to empty the journal while it keeps something for rows that cannot be opened.
-    pub(super) fn check_none_aside(&self) -> Result<(), IoError> {
-        let Some(chunks) = self.chunks_aside() else { return Ok(()) };
+    pub(super) fn check_none_deferred(&self) -> Result<(), IoError> {
+        let Some(chunks) = self.deferred_chunks() else { return Ok(()) };
         let path = self.path();
         let why = format!("the journal of space {path} stays as it is while it keeps writes to {chunks}");
         Err(IoError::new(IoErrorKind::Gone, why))
     }
 
-    /// Says that something was set aside.
-    pub(super) fn tell_aside(&self) {
-        let Some(chunks) = self.chunks_aside() else { return };
+    /// Says that something was deferred.
+    pub(super) fn report_deferred(&self) {
+        let Some(chunks) = self.deferred_chunks() else { return };
         let cause = format!("its journal keeps writes to {chunks}");
         let next = "attach the missing disks; everything else is served, small writes more slowly once the journal is full";
         self.pool.emit(Severity::Error, format!("space {}", self.path()), cause, next);
     }
 
-    fn chunks_aside(&self) -> Option<String> {
-        let aside = self.aside();
-        let (first, Aside { why, .. }) = aside.first_key_value()?;
-        let others = match aside.len() {
+    fn deferred_chunks(&self) -> Option<String> {
+        let deferred = self.deferred();
+        let (first, DeferredReplay { why, .. }) = deferred.first_key_value()?;
+        let others = match deferred.len() {
             1 => String::new(),
             count => format!(" and {} others", count - 1),
         };

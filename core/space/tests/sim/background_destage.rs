@@ -1,4 +1,4 @@
-//! What was written to parity is put in place by helpers, before anybody flushes or keeps house.
+//! What was written to parity is destaged by helpers, before anybody flushes or maintains it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,18 +22,18 @@ fn written_bytes(pool: &Pool) -> u64 {
     pool.pool_disks().iter().map(|disk| disk.counters.written_bytes.load(Ordering::Relaxed)).sum()
 }
 
-fn space(world: &World, backlog_bytes: usize) -> (Arc<Pool>, Arc<Space>) {
-    let settings = SpaceSettings { backlog_bytes, ..SpaceSettings::default() };
+fn space(world: &World, write_buffer_bytes: usize) -> (Arc<Pool>, Arc<Space>) {
+    let settings = SpaceSettings { write_buffer_bytes, ..SpaceSettings::default() };
     let (pool, space) = create(world, parity(1, 5, ByteSize::kib(64)), SIZE, settings);
     let filled = space.clone();
     let fill = async move {
         for band in 0..BANDS as u64 {
             filled.write(band * BAND_BYTES, data(1, BAND), Durability::Cached).await.expect("there is room");
         }
-        filled.tidy().await.expect("housekeeping works");
+        filled.maintain_once().await.expect("maintenance works");
     };
     world.sim.run(fill).expect("the power stays on");
-    world.sim.spawn(space.clone().place_ahead());
+    world.sim.spawn(space.clone().background_destage());
     (pool, space)
 }
 
@@ -62,7 +62,7 @@ fn bands_that_were_written_throughout_go_to_their_places() {
 }
 
 #[test]
-fn a_backlog_is_worked_off_to_its_half() {
+fn a_write_buffer_is_worked_off_to_its_half() {
     let world = slow_machine(2, 5, 64 << 20);
     let (pool, space) = space(&world, 1 << 20);
     let clock = world.sim.clock();

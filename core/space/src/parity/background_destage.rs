@@ -1,13 +1,13 @@
-//! What waits is put in place ahead of need, by helpers on other cores than the one that writes: a write that comes finds room, and
+//! What waits is destaged in the background, by helpers on other cores than the one that writes: a write that comes finds room, and
 //! the core that took it goes on with the next one meanwhile.
 //!
 //! ```text
-//!   enter ── three quarters of the backlog, or a whole band ──▶ ring ──▶ a helper puts in place until half of it is left
-//!     └───── all of the backlog ──▶ whoever writes does it, or waits for who is at it
+//!   enter ── three quarters of the write_buffer, or a whole band ──▶ ring ──▶ a helper destages until half of it is left
+//!     └───── all of the write_buffer ──▶ whoever writes does it, or waits for who is at it
 //! ```
 //!
 //! Invariant: nothing depends on helpers. What they leave undone, or fail at, is done by those who write or flush, who are told of
-//! what fails then, and by the housekeeping.
+//! what fails then, and by maintenance.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -25,10 +25,10 @@ use crate::space::{Inner, Space};
 
 use super::dirty::Dirty;
 
-/// Bands that were written throughout and are put in place together, at most.
+/// Bands that were written throughout and are destaged together, at most.
 const WHOLE_AT_ONCE: usize = 8;
 
-/// Who puts in place ahead of need, and the bands that were written throughout and wait for that.
+/// Who destages in the background, and the bands that were written throughout and wait for that.
 #[derive(Default)]
 pub struct Helpers {
     all: Mutex<Vec<Arc<Helper>>>,
@@ -123,16 +123,16 @@ impl Helpers {
 }
 
 impl Space {
-    /// Puts what was written to a parity space in place ahead of need, until the space is closed. To be run on every thread that
+    /// Destages what was written to a parity space in the background, until the space is closed. To be run on every thread that
     /// serves it.
-    pub async fn place_ahead(self: Arc<Self>) {
-        self.inner.place_ahead().await;
+    pub async fn background_destage(self: Arc<Self>) {
+        self.inner.background_destage().await;
     }
 }
 
 impl Inner {
-    async fn place_ahead(&self) {
-        let helpers = &self.backlog.helpers;
+    async fn background_destage(&self) {
+        let helpers = &self.write_buffer.helpers;
         let present = helpers.join();
         while !self.is_closed() {
             present.helper.bell.notified().await;
@@ -140,9 +140,9 @@ impl Inner {
                 let done = self.place_half().await;
                 helpers.working.store(false, Ordering::Release);
                 if let Err(error) = &done {
-                    tracing::debug!(space = %self.path(), %error, "written data cannot be put in place yet");
+                    tracing::debug!(space = %self.path(), %error, "written data cannot be destaged yet");
                 }
-                others_first().await;
+                yield_now().await;
                 // Who came meanwhile took it for granted that this one looks again.
                 if !matches!(done, Ok(true)) || !self.is_behind() || helpers.working.swap(true, Ordering::AcqRel) {
                     break;
@@ -151,38 +151,38 @@ impl Inner {
         }
     }
 
-    /// Puts in place until half of the backlog is left; false where nothing more can be done now.
+    /// Destages until half of the write_buffer is left; false where nothing more can be done now.
     async fn place_half(&self) -> Result<bool, IoError> {
-        let _busy = self.backlog.helpers.busy.lock().await;
+        let _busy = self.write_buffer.helpers.busy.lock().await;
         while !self.is_over() {
             if !self.place_some_whole().await? {
-                if self.backlog.bytes() <= self.settings.backlog_bytes / 2 {
+                if self.write_buffer.bytes() <= self.settings.write_buffer_bytes / 2 {
                     return Ok(true);
                 }
-                let _turn = self.backlog.placing.lock().await;
+                let _turn = self.write_buffer.placing.lock().await;
                 if !self.relieve().await? {
                     return Ok(false);
                 }
             }
-            others_first().await;
+            yield_now().await;
         }
         Ok(false)
     }
 
     fn is_behind(&self) -> bool {
-        self.backlog.bytes() > self.settings.backlog_bytes / 4 * 3 || !self.backlog.helpers.whole().is_empty()
+        self.write_buffer.bytes() > self.settings.write_buffer_bytes / 4 * 3 || !self.write_buffer.helpers.whole().is_empty()
     }
 
     /// Calls a helper if much waits.
     pub fn ring_if_behind(&self) {
         if self.is_behind() {
-            self.backlog.helpers.ring();
+            self.write_buffer.helpers.ring();
         }
     }
 
     /// Puts the bands in place that were written throughout by now.
     pub async fn place_all_whole(&self) -> Result<(), IoError> {
-        let (mut left, mut result) = (self.backlog.helpers.whole().len(), Ok(()));
+        let (mut left, mut result) = (self.write_buffer.helpers.whole().len(), Ok(()));
         while left > 0 {
             match self.place_some_whole().await {
                 Ok(true) => {}
@@ -196,21 +196,8 @@ impl Inner {
 
     /// Puts the bands in place that wait longest of those that were written throughout; false if there are none.
     pub async fn place_some_whole(&self) -> Result<bool, IoError> {
-        let taken = self.backlog.helpers.next_whole();
+        let taken = self.write_buffer.helpers.next_whole();
         let placed = join_all(taken.iter().map(|(row, band)| self.place_if_whole(row, *band))).await;
         placed.into_iter().collect::<Result<(), _>>().map(|()| !taken.is_empty())
     }
-}
-
-/// Lets every other task of this thread run that is ready.
-pub async fn others_first() {
-    let mut waited = false;
-    poll_fn(|cx| {
-        if std::mem::replace(&mut waited, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }

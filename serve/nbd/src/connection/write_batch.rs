@@ -15,18 +15,18 @@ use super::{Connection, Ticket};
 use crate::protocol::{Command, Request};
 
 /// Payload that is taken before it is served.
-const AHEAD_BYTES: u64 = 256 << 10;
+const WRITE_BATCH_BYTES: u64 = 256 << 10;
 /// Of smaller requests the socket holds enough.
 const LARGE_BYTES: u64 = 32 << 10;
 
 /// The writes.
 #[derive(Default)]
-pub(super) struct Ahead {
+pub(super) struct WriteBatch {
     writes: RefCell<Vec<(Ticket, IoBuf)>>,
     bytes: Cell<u64>,
 }
 
-impl Ahead {
+impl WriteBatch {
     pub(super) fn is_empty(&self) -> bool {
         self.bytes.get() == 0
     }
@@ -34,7 +34,7 @@ impl Ahead {
     /// Whether a request may be received before what is here is served.
     pub(super) fn takes(&self, request: &Request) -> bool {
         let bytes = self.bytes.get().saturating_add(request.length);
-        request.command == Command::Write && request.length > 0 && bytes <= AHEAD_BYTES
+        request.command == Command::Write && request.length > 0 && bytes <= WRITE_BATCH_BYTES
     }
 }
 
@@ -42,27 +42,27 @@ impl Connection {
     /// Serves a write whose payload is whole, now or together with those that follow.
     pub(super) fn serve_write(self: &Rc<Self>, ticket: Ticket, buf: IoBuf) {
         if ticket.held_bytes < LARGE_BYTES {
-            self.serve_ahead();
+            self.serve_write_batch();
             return self.serve(ticket, Some(buf));
         }
-        self.ahead.writes.borrow_mut().push((ticket, buf));
-        self.ahead.bytes.set(self.ahead.bytes.get() + ticket.held_bytes);
-        if self.ahead.bytes.get() >= AHEAD_BYTES {
-            self.serve_ahead();
+        self.write_batch.writes.borrow_mut().push((ticket, buf));
+        self.write_batch.bytes.set(self.write_batch.bytes.get() + ticket.held_bytes);
+        if self.write_batch.bytes.get() >= WRITE_BATCH_BYTES {
+            self.serve_write_batch();
         }
     }
 
     /// Serves all writes that were taken ahead.
-    pub(super) fn serve_ahead(self: &Rc<Self>) {
-        if self.ahead.is_empty() {
+    pub(super) fn serve_write_batch(self: &Rc<Self>) {
+        if self.write_batch.is_empty() {
             return;
         }
-        self.ahead.bytes.set(0);
-        let mut writes = self.ahead.writes.take();
+        self.write_batch.bytes.set(0);
+        let mut writes = self.write_batch.writes.take();
         for (ticket, buf) in writes.drain(..) {
             self.serve(ticket, Some(buf));
             self.flush_if_due();
         }
-        self.ahead.writes.replace(writes);
+        self.write_batch.writes.replace(writes);
     }
 }

@@ -6,12 +6,12 @@ use std::task::{Poll, Waker};
 
 /// The bell. One task waits at a time.
 #[derive(Default)]
-pub(super) struct Bell {
+pub(super) struct LocalNotify {
     rung: Cell<bool>,
     waiting: Cell<Option<Waker>>,
 }
 
-impl Bell {
+impl LocalNotify {
     /// Wakes the task that waits, or the next that does.
     pub(super) fn ring(&self) {
         self.rung.set(true);

@@ -48,14 +48,14 @@ pub struct RegionSums {
     /// A bit for each block.
     pub known: u64,
     /// For each block, its CRC-32C.
-    pub sums: [u32; REGION_BLOCKS as usize],
+    pub checksums: [u32; REGION_BLOCKS as usize],
 }
 
 impl RegionSums {
     /// Whether it has every checksum that another has.
     pub fn has(&self, other: &Self) -> bool {
-        let differs = |bit: usize| other.known >> bit & 1 == 1 && self.sums[bit] != other.sums[bit];
-        other.known & !self.known == 0 && !(0..self.sums.len()).any(differs)
+        let differs = |bit: usize| other.known >> bit & 1 == 1 && self.checksums[bit] != other.checksums[bit];
+        other.known & !self.known == 0 && !(0..self.checksums.len()).any(differs)
     }
 }
 
@@ -72,12 +72,12 @@ impl PageOwner {
     /// The page to write.
     pub fn seal(&self, regions: &[RegionSums]) -> IoBuf {
         let mut page = IoBuf::zeroed(PAGE_BYTES);
-        for (index, (sums, sector)) in regions.iter().zip(page.chunks_exact_mut(SECTOR)).enumerate() {
+        for (index, (checksums, sector)) in regions.iter().zip(page.chunks_exact_mut(SECTOR)).enumerate() {
             sector[4..8].copy_from_slice(&MAGIC);
             sector[8..16].copy_from_slice(&self.row.to_le_bytes());
             sector[16..20].copy_from_slice(&(self.page * PAGE_REGIONS + index as u32).to_le_bytes());
-            sector[24..32].copy_from_slice(&sums.known.to_le_bytes());
-            for (sum, bytes) in sums.sums.iter().zip(sector[SUMS_AT..].chunks_exact_mut(4)) {
+            sector[24..32].copy_from_slice(&checksums.known.to_le_bytes());
+            for (sum, bytes) in checksums.checksums.iter().zip(sector[SUMS_AT..].chunks_exact_mut(4)) {
                 bytes.copy_from_slice(&sum.to_le_bytes());
             }
             let crc = self.crc(index, sector);
@@ -102,10 +102,10 @@ impl PageOwner {
             return None;
         }
         let number = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().expect("four bytes"));
-        let mut sums = [0; REGION_BLOCKS as usize];
-        sums.iter_mut().zip(sector[SUMS_AT..].chunks_exact(4)).for_each(|(sum, bytes)| *sum = number(bytes));
+        let mut checksums = [0; REGION_BLOCKS as usize];
+        checksums.iter_mut().zip(sector[SUMS_AT..].chunks_exact(4)).for_each(|(sum, bytes)| *sum = number(bytes));
         let known = u64::from_le_bytes(sector[24..32].try_into().expect("eight bytes"));
-        Some(RegionSums { known, sums })
+        Some(RegionSums { known, checksums })
     }
 }
 
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn a_sector_is_taken_only_where_it_was_written_and_whole() {
         let owner = PageOwner { pool: Uuid::from_u128(1), disk: Uuid::from_u128(2), row: 3, offset: 1 << 20, page: 2 };
-        let region = |seed: u32| RegionSums { known: u64::from(seed) << 3, sums: std::array::from_fn(|at| at as u32 * seed) };
+        let region = |seed: u32| RegionSums { known: u64::from(seed) << 3, checksums: std::array::from_fn(|at| at as u32 * seed) };
         let regions: Vec<RegionSums> = (0..PAGE_REGIONS).map(region).collect();
         let page = owner.seal(&regions);
         assert_eq!(page.len(), PAGE_BYTES);
@@ -147,8 +147,8 @@ mod tests {
     #[test]
     fn a_torn_page_is_old_or_new_sector_by_sector() {
         let owner = PageOwner { pool: Uuid::from_u128(1), disk: Uuid::from_u128(2), row: 3, offset: 0, page: 0 };
-        let old = vec![RegionSums { known: 1, sums: [1; 64] }; 8];
-        let new = vec![RegionSums { known: 3, sums: [2; 64] }; 8];
+        let old = vec![RegionSums { known: 1, checksums: [1; 64] }; 8];
+        let new = vec![RegionSums { known: 3, checksums: [2; 64] }; 8];
         let (before, after) = (owner.seal(&old), owner.seal(&new));
         let torn = [&after[..3 * SECTOR], &before[3 * SECTOR..]].concat();
         let opened = owner.open(&torn);
