@@ -42,7 +42,7 @@ use mapped::Mapped;
 pub use probe::{Probe, create, list_block_devices, probe};
 pub use sysfs::EnclosureSlot;
 
-use crate::reactor::{Action, Owner, OperationHandle, with_core};
+use crate::reactor::{Action, OperationHandle, Owner, with_core};
 use crate::{Device, Durability, Geometry, Io, IoBuf, IoError, IoErrorKind, IoSlice};
 
 /// Offsets and lengths are multiples of this.

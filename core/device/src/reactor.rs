@@ -45,7 +45,7 @@ pub use clock::clock;
 pub(crate) use core::with_core;
 use core::{Core, Entered};
 pub use cpu_latency::CpuLatency;
-pub(crate) use operation::{Action, Owner, OperationHandle};
+pub(crate) use operation::{Action, OperationHandle, Owner};
 use shared::MainWaker;
 pub(crate) use shared::{Injected, Shared};
 

@@ -10,7 +10,9 @@ use holdfast_model::{ByteSize, DiskState, Shape};
 use crate::area::{Area, UNIT_BYTES};
 use crate::config::{Config, DiskRecord, RowRecord, SlabPlace, SpaceRecord};
 use crate::enclosures::{self, Fitting};
-use crate::slab::{USUAL_MAPS, USUAL_SLAB_BYTES, bands, bands_of_chunk, can_hold, head_bytes, maps, spare_bands, checksum_cache_bytes};
+use crate::slab::{
+    USUAL_MAPS, USUAL_SLAB_BYTES, bands, bands_of_chunk, can_hold, checksum_cache_bytes, head_bytes, maps, spare_bands,
+};
 use crate::{PoolError, PoolErrorKind};
 
 /// The most data of a chunk of a new space, where the pool's map has room for its share of such rows.

@@ -16,7 +16,7 @@ use crate::features::Features;
 use crate::frame::Position;
 use crate::journal::{JOURNAL_CHUNK, is_journal_row};
 pub use crate::place::{MAX_DISKS, SlabPlace};
-use crate::slab::{HEAD_BYTES as LEAST_SLAB_HEAD_BYTES, can_hold, head_bytes, checksum_cache_bytes};
+use crate::slab::{HEAD_BYTES as LEAST_SLAB_HEAD_BYTES, can_hold, checksum_cache_bytes, head_bytes};
 
 /// A disk of the pool, as the pool remembers it.
 #[derive(Clone, Debug, PartialEq, Eq)]

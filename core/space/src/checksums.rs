@@ -26,10 +26,10 @@ use holdfast_model::BLOCK_BYTES;
 use holdfast_pool::PoolDisk;
 
 use crate::block_map::REGION_BLOCKS;
+use crate::boxed_cold::boxed_cold;
 use crate::column::Blocks;
 use crate::parity::bytes_of;
 use crate::row::Row;
-use crate::boxed_cold::boxed_cold;
 use crate::slab::Slab;
 
 pub use cache::ChecksumCache;

@@ -30,12 +30,14 @@
 
 mod block_map;
 mod block_set;
+mod boxed_cold;
+mod checksums;
 mod column;
 mod discard;
 mod extents;
 mod flush;
 mod heads;
-mod repair;
+mod maintenance;
 mod open;
 mod pace;
 mod parity;
@@ -44,19 +46,17 @@ mod range_queue;
 mod read;
 mod rebuild;
 mod relocate;
+mod repair;
 mod reshape;
 mod resize;
 mod resync;
 mod row;
 mod scrub;
-mod boxed_cold;
 mod slab;
 mod slab_move;
 mod space;
 mod status;
 mod stripe;
-mod checksums;
-mod maintenance;
 mod write;
 
 pub use pace::{Ended, Pace, Stopped, Unlimited};

@@ -29,7 +29,8 @@ impl Space {
                 tracing::warn!(space = %self.inner.path(), %error, "maintenance");
             }
             let swept = self.inner.swept.load(Ordering::Acquire) == u64::MAX;
-            let pause = if swept { self.inner.settings.maintenance_interval } else { self.inner.settings.maintenance_interval / 50 };
+            let pause =
+                if swept { self.inner.settings.maintenance_interval } else { self.inner.settings.maintenance_interval / 50 };
             select(clock.sleep(pause), pin!(self.inner.closing.notified())).await;
         }
     }

@@ -12,9 +12,9 @@ use holdfast_device::{IoError, IoErrorKind};
 use holdfast_pool::{RowRecord, Severity};
 
 use crate::block_map::{MAP_REGIONS, MapBits};
-use crate::column::MapOnDisk;
-use crate::row::{RowContext, Row};
 use crate::boxed_cold::boxed_cold;
+use crate::column::MapOnDisk;
+use crate::row::{Row, RowContext};
 
 impl Row {
     /// A row that was allotted just now: none of its blocks was written.

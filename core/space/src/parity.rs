@@ -20,18 +20,17 @@
 //! that the journal tells of, parity included, before a byte of its place changes.
 
 mod background_destage;
-mod deferred_replay;
-pub mod write_buffer;
 mod band_map;
 pub mod bands;
 mod commit;
+mod deferred_replay;
+mod destage;
 mod dirty;
 mod found;
 mod geometry;
-mod maintenance;
 mod journal;
+mod maintenance;
 mod open;
-mod destage;
 mod plan;
 mod prove;
 mod read;
@@ -43,6 +42,7 @@ mod resize;
 mod spill;
 mod stage;
 mod stripe;
+pub mod write_buffer;
 
 pub use band_map::NOWHERE;
 pub use bands::Bands;

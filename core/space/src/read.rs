@@ -10,14 +10,14 @@ use holdfast_model::DiskState;
 use holdfast_pool::Severity;
 
 use crate::block_map::REGION_BYTES;
+use crate::boxed_cold::boxed_cold;
+use crate::checksums::Check;
 use crate::column::Blocks;
 use crate::parity::clear;
 use crate::row::Row;
-use crate::boxed_cold::boxed_cold;
 use crate::slab::Slab;
 use crate::space::Inner;
 use crate::stripe::{ChunkPart, Segment, chunk_parts, segments};
-use crate::checksums::Check;
 
 /// A rotating disk keeps a sequential stream until so many more requests wait there than elsewhere.
 const STREAM_PATIENCE: u32 = 32;

@@ -11,11 +11,11 @@ use holdfast_model::BLOCK_BYTES;
 use holdfast_model::wire::crc32c;
 use holdfast_pool::Severity;
 
+use crate::checksums::{PAGE_BLOCKS, PAGE_REGIONS};
 use crate::column::Blocks;
 use crate::parity::bytes_of;
 use crate::row::Row;
 use crate::stripe::joined;
-use crate::checksums::{PAGE_BLOCKS, PAGE_REGIONS};
 
 /// What a copy holds of some blocks; `None` where it could not be read.
 struct Held {

@@ -17,12 +17,12 @@ use arc_swap::Guard;
 
 use crate::block_map::MapOwner;
 use crate::block_set::BlockSet;
+use crate::boxed_cold::boxed_cold;
+use crate::checksums::{ChecksumCache, Checksums};
 use crate::column::{Blocks, Column, MapOnDisk};
 use crate::parity::{Bands, Geometry};
 use crate::protection::Lost;
-use crate::boxed_cold::boxed_cold;
 use crate::slab::{Slab, Slabs};
-use crate::checksums::{ChecksumCache, Checksums};
 
 /// A disk that fails so many writes is taken out as a whole, but for the last copy: its other blocks can still be read.
 const WRITE_ERRORS_ALLOWED: u64 = 16;
@@ -92,7 +92,8 @@ impl Row {
         let banded = record.shape.layout.parity() > 0;
         let parity = banded.then(|| Bands::new(Geometry::new(&record.shape, *chunk_bytes, slab_bytes), slabs.len()));
         let blocks = (slab_bytes / BLOCK_BYTES) as u32;
-        let checksums = record.shape.has_checksums().then(|| Checksums::new(slabs.len() / copies, blocks, blank, checksums.clone()));
+        let checksums =
+            record.shape.has_checksums().then(|| Checksums::new(slabs.len() / copies, blocks, blank, checksums.clone()));
         let columns = if banded { 0 } else { record.shape.columns };
         let columns: Box<[Column]> = (0..columns).map(|_| Column::new(slab_bytes, copies)).collect();
         if blank {

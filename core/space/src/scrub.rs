@@ -26,12 +26,12 @@ use holdfast_device::{IoError, IoSlice};
 use holdfast_model::{BLOCK_BYTES, Layout, Uuid};
 use holdfast_pool::{RowRecord, Severity};
 
+use crate::checksums::Odd;
 use crate::heads::OddHead;
 use crate::pace::{Ended, Pace, Unlimited};
 use crate::parity::{Geometry, Journal};
 use crate::row::Row;
 use crate::space::{Inner, Space, UsedRow};
-use crate::checksums::Odd;
 
 pub use found::{Mismatch, Verified};
 

@@ -12,13 +12,13 @@ use holdfast_device::{Device, Durability, Geometry, Io, IoBuf, IoError, IoErrorK
 use holdfast_model::{BLOCK_BYTES, ByteSize, Provisioning};
 use holdfast_pool::{Pool, PoolError, PoolErrorKind, SpaceRecord};
 
+use crate::boxed_cold::{boxed_cold, small};
+use crate::checksums::ChecksumCache;
 use crate::column::Column;
 use crate::parity::write_buffer::WriteBuffer;
-use crate::resize::{InFlightGuard, InFlight};
-use crate::row::{RowContext, Row};
-use crate::boxed_cold::{boxed_cold, small};
+use crate::resize::{InFlight, InFlightGuard};
+use crate::row::{Row, RowContext};
 use crate::status::SpaceCounters;
-use crate::checksums::ChecksumCache;
 
 const SHARDS: usize = 16;
 /// How long a gate waits for those who change the row to end.

@@ -8,13 +8,13 @@ use futures_util::future::join_all;
 use holdfast_device::{Durability, Io, IoError, IoErrorKind, IoSlice};
 use smallvec::SmallVec;
 
+use crate::boxed_cold::boxed_cold;
+use crate::checksums::sums_of;
 use crate::column::Blocks;
 use crate::row::Row;
-use crate::boxed_cold::boxed_cold;
 use crate::slab::Slab;
 use crate::space::Inner;
 use crate::stripe::{ChunkPart, Segment, chunk_parts, only_segment, segments};
-use crate::checksums::sums_of;
 
 /// The slabs of one column, by their index in the row, that took a write.
 type Took = SmallVec<[usize; 3]>;

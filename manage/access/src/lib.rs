@@ -189,7 +189,10 @@ impl Access {
     }
 
     /// Gives the store work on a thread that may wait for the disk.
-    async fn stored<T: Send + 'static>(&self, act: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static) -> ApiResult<T> {
+    async fn stored<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static,
+    ) -> ApiResult<T> {
         let store = self.store.clone();
         let done = tokio::task::spawn_blocking(move || act(&store)).await;
         let failed = |message: String| {

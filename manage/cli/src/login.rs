@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::arguments::Login;
 use crate::client::{Client, Proof, segment};
 use crate::output::{print_json, print_line};
-use crate::servers::{self, ServerAddress, Server};
+use crate::servers::{self, Server, ServerAddress};
 use crate::trust::fingerprint;
 
 /// Asks for a password on the terminal, without showing it; reads it from standard input where that is none.

@@ -9,7 +9,7 @@ use holdfast_api::Qos;
 use holdfast_device::Exclusion;
 use holdfast_space::Space;
 
-use crate::qos::{Balancer, Limiter, FlowId};
+use crate::qos::{Balancer, FlowId, Limiter};
 use crate::traffic::Traffic;
 
 /// A space as clients of all its exports use it.

@@ -13,8 +13,8 @@ use std::time::Duration;
 use holdfast_api::{ExportCounters, Qos};
 use holdfast_device::reactor::clock;
 use holdfast_device::{
-    Clock, Device, Durability, Exclusion, Extent, Io, IoBuf, IoError, IoErrorKind, IoSlice, Target, TargetInfo, RequestTag, Watch,
-    Watcher,
+    Clock, Device, Durability, Exclusion, Extent, Io, IoBuf, IoError, IoErrorKind, IoSlice, RequestTag, Target, TargetInfo,
+    Watch, Watcher,
 };
 use holdfast_space::Space;
 

@@ -13,10 +13,10 @@
 //! limits of requests and payload bytes are reached. So what a client can make the server hold is bounded even when it
 //! never takes a reply. A request that still waits for its turn when the client leaves never begins.
 
-mod write_batch;
 mod local_notify;
 mod send;
 mod serve;
+mod write_batch;
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -40,9 +40,9 @@ use crate::settings::NbdSettings;
 use crate::signal::Signal;
 use crate::status::Tracked;
 use crate::transport::{Receiver, Sender};
-use write_batch::WriteBatch;
 use local_notify::LocalNotify;
 use serve::Refusal;
+use write_batch::WriteBatch;
 
 /// No more requests are taken up while so many bytes wait behind a full socket: a read that is served now would only push
 /// others out of the caches before it is sent.

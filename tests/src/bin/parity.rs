@@ -12,7 +12,7 @@
 
 use std::time::{Duration, Instant};
 
-use holdfast_parity::{Change, Column, Kernel, Piece, Stripe};
+use holdfast_parity::{Column, ColumnUpdate, Kernel, Piece, Stripe};
 use holdfast_tests::rounds::{median, number, text};
 use oracle::{Aligned, Isal, Tables};
 
@@ -170,7 +170,7 @@ fn ours(kernel: Kernel, task: Task, parity: usize, pieces: &mut Pieces) {
         Task::RecoverOne => recover(&LOST[..1], &mut [(Piece::Data(LOST[0]), one)]),
         Task::RecoverTwo => recover(&LOST, &mut [(Piece::Data(LOST[0]), one), (Piece::Data(LOST[1]), other)]),
         Task::Update => {
-            let change = Change { column: LOST[1], old: given[LOST[1]], new: Some(one) };
+            let change = ColumnUpdate { column: LOST[1], old: given[LOST[1]], new: Some(one) };
             match parity {
                 1 => kernel.update_p(&[change], p),
                 _ => kernel.update_pq(&[change], p, q),

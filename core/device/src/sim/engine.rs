@@ -11,7 +11,7 @@ use super::disk::{SimCounters, SimDiskSpec};
 use super::faults::{Faults, Stray};
 use super::latency::{Mechanics, Served};
 use super::random::{Stream, mix};
-use super::request::{ReplySlot, Operation, Reply, Request};
+use super::request::{Operation, Reply, ReplySlot, Request};
 use crate::{Durability, IoError, IoErrorKind};
 
 /// How far a request came.

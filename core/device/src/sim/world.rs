@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::engine::{Engine, Progress};
 use super::latency::{INSTANT_MAX, Served, nanos};
 use super::random::{Stream, mix};
-use super::request::{ReplySlot, Operation, Request};
+use super::request::{Operation, ReplySlot, Request};
 use crate::Clock;
 
 /// A request that may be carried out at any moment.

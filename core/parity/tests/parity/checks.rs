@@ -1,6 +1,6 @@
 //! Mistakes of callers, which are refused before a byte is touched.
 
-use holdfast_parity::{ColumnUpdate, Column, Kernel, MAX_COLUMNS, Piece, Stripe};
+use holdfast_parity::{Column, ColumnUpdate, Kernel, MAX_COLUMNS, Piece, Stripe};
 
 const KERNEL: Kernel = Kernel::PORTABLE;
 

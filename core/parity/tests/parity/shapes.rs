@@ -1,6 +1,6 @@
 //! Every shape: column counts, lengths, columns of zeros, and every loss of one or two pieces.
 
-use holdfast_parity::{ColumnUpdate, Column, Kernel, MAX_COLUMNS, Piece, Stripe as Left};
+use holdfast_parity::{Column, ColumnUpdate, Kernel, MAX_COLUMNS, Piece, Stripe as Left};
 use proptest::prelude::*;
 use rand::Rng;
 

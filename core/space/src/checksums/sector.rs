@@ -121,7 +121,8 @@ mod tests {
     #[test]
     fn a_sector_is_taken_only_where_it_was_written_and_whole() {
         let owner = PageOwner { pool: Uuid::from_u128(1), disk: Uuid::from_u128(2), row: 3, offset: 1 << 20, page: 2 };
-        let region = |seed: u32| RegionSums { known: u64::from(seed) << 3, checksums: std::array::from_fn(|at| at as u32 * seed) };
+        let region =
+            |seed: u32| RegionSums { known: u64::from(seed) << 3, checksums: std::array::from_fn(|at| at as u32 * seed) };
         let regions: Vec<RegionSums> = (0..PAGE_REGIONS).map(region).collect();
         let page = owner.seal(&regions);
         assert_eq!(page.len(), PAGE_BYTES);

@@ -10,14 +10,13 @@
 //! what fails then, and by maintenance.
 
 use std::collections::VecDeque;
-use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::task::Poll;
 use std::thread::ThreadId;
 
 use futures_util::future::join_all;
 use holdfast_device::IoError;
+use holdfast_device::reactor::yield_now;
 use tokio::sync::Notify;
 
 use crate::row::Row;

@@ -127,7 +127,9 @@ impl Inner {
         let Some((chunk, DeferredReplay { records, voids, why })) = self.oldest_deferred(journal) else { return Ok(()) };
         // Whoever opens the row carries out what is deferred, and writes to it what comes after that.
         let Ok(_one) = self.chunk_lock(chunk).try_lock() else { return Ok(()) };
-        let is_last = |deferred: &DeferredReplay| deferred.records.last().map(|record| record.end) == records.last().map(|record| record.end);
+        let is_last = |deferred: &DeferredReplay| {
+            deferred.records.last().map(|record| record.end) == records.last().map(|record| record.end)
+        };
         if !self.deferred().get(&chunk).is_some_and(is_last) {
             return Ok(());
         }
@@ -165,9 +167,12 @@ impl Inner {
             let own = record.entries.iter().zip(&record.record.bands).filter(|(_, (of, _))| *of == chunk);
             own.map(|(entry, _)| u64::from(entry.blocks()) * BLOCK_BYTES + entry.bytes()).sum()
         };
-        let of_chunk = |(chunk, deferred): (&u32, &DeferredReplay)| deferred.records.iter().map(|record| brought(record, *chunk)).sum::<u64>();
+        let of_chunk = |(chunk, deferred): (&u32, &DeferredReplay)| {
+            deferred.records.iter().map(|record| brought(record, *chunk)).sum::<u64>()
+        };
         let bytes: u64 = deferred.iter().map(|of| of_chunk(of) + BLOCK_BYTES).sum();
-        let is_oldest = |(_, deferred): &(&u32, &DeferredReplay)| deferred.records.iter().any(|record| Arc::ptr_eq(&record.record, &oldest));
+        let is_oldest =
+            |(_, deferred): &(&u32, &DeferredReplay)| deferred.records.iter().any(|record| Arc::ptr_eq(&record.record, &oldest));
         let found = deferred.iter().filter(|_| bytes <= journal.capacity() / COPIED_SHARE).find(is_oldest);
         found.map(|(chunk, deferred)| (*chunk, deferred.clone()))
     }

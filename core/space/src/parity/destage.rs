@@ -7,9 +7,9 @@ use futures_util::future::join_all;
 use holdfast_device::{Durability, IoError, IoErrorKind};
 use holdfast_model::BLOCK_BYTES;
 
+use crate::checksums::sums_of;
 use crate::row::Row;
 use crate::space::Inner;
-use crate::checksums::sums_of;
 
 use super::band_map::NOWHERE;
 use super::bands::Torn;

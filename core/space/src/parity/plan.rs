@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use holdfast_device::{IoBuf, IoError, IoSlice};
 use holdfast_model::BLOCK_BYTES;
-use holdfast_parity::{Change, Kernel};
+use holdfast_parity::{ColumnUpdate, Kernel};
 
 use crate::row::Row;
 use crate::space::Inner;
@@ -331,9 +331,9 @@ impl Row {
         } else if self.cost(geometry, stripe, by_change) < self.cost(geometry, stripe, anew) && written != 0 {
             let mut old = self.load_pieces(rows, by_change).await?;
             let mut made: Vec<IoBuf> = parity.iter().map(|piece| old.take(*piece)).collect();
-            let changes: Vec<Change<'_>> = (0..geometry.data)
+            let changes: Vec<ColumnUpdate<'_>> = (0..geometry.data)
                 .filter(|piece| changed >> piece & 1 == 1)
-                .map(|piece| Change {
+                .map(|piece| ColumnUpdate {
                     column: piece,
                     old: if written >> piece & 1 == 1 { old.bytes(piece) } else { None },
                     new: bytes_in(&contents[piece]),
@@ -443,7 +443,7 @@ fn encode<'a>(data: &[Option<&[u8]>], mut parity: impl Iterator<Item = &'a mut [
 }
 
 /// Brings the parity pieces that are there up to date.
-fn update(changes: &[Change<'_>], parity: &[usize], geometry: &Geometry, made: &mut [IoBuf]) {
+fn update(changes: &[ColumnUpdate<'_>], parity: &[usize], geometry: &Geometry, made: &mut [IoBuf]) {
     let kernel = Kernel::best();
     match made {
         [p, q] => kernel.update_pq(changes, p, q),

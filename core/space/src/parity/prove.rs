@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use holdfast_device::IoError;
 
+use crate::checksums::PAGE_BLOCKS;
 use crate::column::Blocks;
 use crate::row::Row;
 use crate::space::Inner;
-use crate::checksums::PAGE_BLOCKS;
 
 use super::band_map::NOWHERE;
 use super::stripe::Rows;

@@ -6,12 +6,12 @@ use futures_util::future::join_all;
 use holdfast_device::{IoBuf, IoError, IoErrorKind};
 use holdfast_model::BLOCK_BYTES;
 
+use crate::boxed_cold::boxed_cold;
+use crate::checksums::Check;
 use crate::read::gather;
 use crate::row::Row;
-use crate::boxed_cold::boxed_cold;
 use crate::space::Inner;
 use crate::stripe::ChunkPart;
-use crate::checksums::Check;
 
 use super::band_map::NOWHERE;
 use super::bands::PlaceInUse;

@@ -14,8 +14,8 @@ use holdfast_device::{Durability, IoBuf, IoError, IoErrorKind, IoSlice};
 use holdfast_model::wire::crc32c;
 use holdfast_pool::Severity;
 
-use crate::row::Row;
 use crate::checksums::sums_of;
+use crate::row::Row;
 
 use super::bands::BandState;
 use super::geometry::bytes_of;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use holdfast_device::{Durability, IoError, IoErrorKind, IoSlice};
 
-use crate::row::Row;
 use crate::boxed_cold::boxed_cold;
+use crate::row::Row;
 use crate::space::Inner;
 
 use super::dirty::{Content, Extent, Logged};

@@ -8,8 +8,8 @@ use holdfast_pool::RowRecord;
 
 use crate::space::{Inner, Space};
 
-use super::write_buffer::MOMENT;
 use super::journal::{Chain, Journal};
+use super::write_buffer::MOMENT;
 
 /// How full a journal is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,10 +9,10 @@ use holdfast_model::BLOCK_BYTES;
 use crate::row::Row;
 use crate::space::Inner;
 
-use super::write_buffer::Logging;
 use super::dirty::{Content, Extent, Logged};
 use super::geometry::bytes_of;
 use super::journal::Journal;
+use super::write_buffer::Logging;
 
 impl Inner {
     /// Whether what waits is better off in the journal than in its place: it is on solid disks, the row is not.

@@ -18,10 +18,10 @@ use futures_util::future::join_all;
 use holdfast_device::{Durability, IoSlice};
 use holdfast_pool::Feature;
 
+use crate::checksums::sums_of;
 use crate::row::Row;
 use crate::space::Inner;
 use crate::stripe::joined;
-use crate::checksums::sums_of;
 
 use super::bands::BandState;
 use super::geometry::{Geometry, bytes_of};

@@ -12,8 +12,8 @@ use holdfast_parity::{Column, Kernel, Piece, Stripe};
 use holdfast_pool::Severity;
 
 use crate::block_set::BlockSet;
-use crate::row::Row;
 use crate::checksums::Check;
+use crate::row::Row;
 
 use super::geometry::{Geometry, bytes_of, clear};
 

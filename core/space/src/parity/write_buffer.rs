@@ -11,17 +11,18 @@ use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwapOption;
 use futures_util::future::{join_all, poll_immediate};
+use holdfast_device::reactor::yield_now;
 use holdfast_device::{Durability, IoError, IoErrorKind, IoSlice};
 use holdfast_model::BLOCK_BYTES;
 
-use crate::row::Row;
 use crate::boxed_cold::boxed_cold;
+use crate::row::Row;
 use crate::space::Inner;
 use crate::stripe::ChunkPart;
 
 use super::background_destage::Helpers;
-use super::deferred_replay::DeferredReplay;
 use super::bands::BandState;
+use super::deferred_replay::DeferredReplay;
 use super::dirty::{Content, Extent};
 use super::geometry::bytes_of;
 use super::journal::{Draft, Journal, Record};

@@ -151,7 +151,10 @@ fn a_change_in_place_that_was_cut_short_is_finished_first() {
                 }
             }
             let maintained = space.maintain_once().await;
-            assert!(pool.is_to_reopen() || (maintained.is_ok() && !refused), "seed {seed}: {maintained:?}, reads refused: {refused}");
+            assert!(
+                pool.is_to_reopen() || (maintained.is_ok() && !refused),
+                "seed {seed}: {maintained:?}, reads refused: {refused}"
+            );
             first.reappear();
             if pool.is_to_reopen() {
                 return true;

@@ -383,7 +383,8 @@ fn a_page_of_checksums_that_cannot_be_read_costs_nothing_beyond_it() {
         let first = space.clone();
         run(&world, async move { fill(&first, 7).await });
         let index = disks_of(&space)[0];
-        let checksums: Vec<Range<u64>> = slabs_on(&pool, &space, index).into_iter().map(|slab| slab.checksums..slab.end).collect();
+        let checksums: Vec<Range<u64>> =
+            slabs_on(&pool, &space, index).into_iter().map(|slab| slab.checksums..slab.end).collect();
         assert!(close(&world, pool, space));
         let redundant = shape.layout.tolerates() > 0;
         let lasts = if redundant { ErrorPersistence::UntilRewritten } else { ErrorPersistence::Times(1) };
@@ -554,7 +555,8 @@ fn a_dead_column_keeps_no_other_from_becoming_durable() {
 fn a_row_of_parity_that_is_away_keeps_no_other_from_becoming_durable() {
     for seed in 0..6 {
         let (world, shape) = (machine(seed, 10, 128 << 20), parity(1 + (seed % 2) as u8, 3 + (seed % 2) as u16 * 2));
-        let (pool, space) = create(&world, shape, 48 << 20, SpaceSettings { write_buffer_bytes: 1 << 20, ..SpaceSettings::default() });
+        let (pool, space) =
+            create(&world, shape, 48 << 20, SpaceSettings { write_buffer_bytes: 1 << 20, ..SpaceSettings::default() });
         let chunk_bytes = space.record().chunk_bytes;
         let (chunks, per_chunk) = ((48 << 20) / chunk_bytes, chunk_bytes / BLOCK_BYTES);
         let first = space.clone();

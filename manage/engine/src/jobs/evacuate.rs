@@ -45,7 +45,12 @@ impl Engine {
     }
 
     /// What it takes that a disk leaves, with another one in its place if that comes into the pool.
-    pub(super) async fn plan_leaving(&self, member: &NamedMember, object: &str, new: Option<NewDisk>) -> ApiResult<EvacuationPlan> {
+    pub(super) async fn plan_leaving(
+        &self,
+        member: &NamedMember,
+        object: &str,
+        new: Option<NewDisk>,
+    ) -> ApiResult<EvacuationPlan> {
         let (open, id) = (member.open.clone(), member.id);
         let without = open.pool.spaces_without_new_rows(id, new.as_ref()).map_err(|error| from_pool(object, error))?;
         let planned = self.blocking(move || open.pool.evacuation_with(id, new.as_ref())).await?;

@@ -138,7 +138,8 @@ impl Inner {
                 .filter_map(|(place, flow)| flow.waiting.front().map(|first| (first.tag, *place, first.cost)))
                 .collect();
             heads.sort_by(|a, b| a.0.total_cmp(&b.0));
-            let Some((tag, place, cost)) = heads.into_iter().find(|(tag, place, cost)| self.may(FlowId(*place), *tag, *cost, now))
+            let Some((tag, place, cost)) =
+                heads.into_iter().find(|(tag, place, cost)| self.may(FlowId(*place), *tag, *cost, now))
             else {
                 return;
             };
