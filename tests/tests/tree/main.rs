@@ -1,5 +1,6 @@
-//! What holds for the tree as a whole: its floors, and its files.
+//! What holds for the tree as a whole: its floors, its files and its decisions.
 
+mod decisions;
 mod files;
 mod floors;
 
