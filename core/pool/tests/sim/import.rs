@@ -1,8 +1,6 @@
 //! Pools that are created, lose disks, get them back, and are found again.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use holdfast_device::Device;
 use holdfast_device::sim::Disappearance;
 use holdfast_model::{DiskState, PoolState, Provisioning};

@@ -8,7 +8,7 @@ use holdfast_device::{Device, Durability, Geometry, Io, IoBuf, IoSlice};
 use holdfast_pool::frame::{Frame, Kind};
 use holdfast_pool::{Candidate, DiskInfo, FoundPool, Position};
 
-use super::{path, serial};
+use crate::common::{path, serial};
 
 /// A disk that keeps what it is handed by reference, so that equal metadata of many disks is in memory once.
 pub struct SharingDisk {

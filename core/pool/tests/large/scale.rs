@@ -1,20 +1,14 @@
 //! A pool of 240 disks and 480 TB, full of two-way mirrors: what it costs in memory, in time to import, and in bytes
 //! written for one more row.
 
-mod common;
-
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use common::large::{candidates, put_checkpoint, sharing_disks};
-use common::*;
+use crate::COUNTING;
+use crate::common::*;
+use crate::disks::{candidates, put_checkpoint, sharing_disks};
 use holdfast_model::{ByteSize, Provisioning};
 use holdfast_pool::{Area, Change, Config, Pool, RowRecord, SlabPlace, scan};
-use peak_alloc::PeakAlloc;
-
-/// Counts what is allocated now and at most.
-#[global_allocator]
-static COUNTING: PeakAlloc = PeakAlloc;
 
 const DISKS: usize = 240;
 const DISK_BYTES: u64 = 2_000_000_000_000 / 4096 * 4096;
@@ -39,6 +33,7 @@ fn fill(config: &mut Config, space: u32, shape: holdfast_model::Shape) -> u32 {
 
 #[test]
 fn a_full_pool_of_240_disks_stays_cheap() {
+    let _alone = crate::alone();
     let lab = Lab::new(1, &[]);
     let disks = sharing_disks(DISKS, DISK_BYTES);
     let pool = lab.run(Pool::create(lab.env(), named("large"), candidates(&disks))).expect("good disks");
@@ -85,6 +80,7 @@ fn a_full_pool_of_240_disks_stays_cheap() {
 
 #[test]
 fn what_a_row_costs_does_not_grow_with_the_map() {
+    let _beside_others = crate::beside_others();
     let lab = Lab::new(2, &[8 << 30; 4]);
     let pool = lab.created(&lab.all());
     let space = lab.space(&pool, spec("vm", mirror_of(2), 1, Provisioning::Thin, 8 << 30)).expect("thin");

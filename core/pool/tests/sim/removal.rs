@@ -1,11 +1,9 @@
 //! Disks that leave for good: refused while they are needed, never believed afterwards, with power cuts anywhere in between.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use common::*;
+use crate::common::*;
 use holdfast_device::sim::Disappearance;
 use holdfast_model::{DiskState, RetirePolicy, Uuid};
 use holdfast_pool::{Features, LossPolicy, Pool, PoolError, PoolErrorKind};

@@ -1,11 +1,9 @@
 //! What is told about emptying a disk: it comes true, changes nothing, and says what would be left.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use common::*;
+use crate::common::*;
 use holdfast_model::{Layout, Place, Provisioning, Usage, Uuid};
 use holdfast_pool::{DiskChange, Evacuation, Pool, SpaceSpec};
 

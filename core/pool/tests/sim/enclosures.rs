@@ -1,11 +1,9 @@
 //! Rows spread over enclosures: what the loss of one leaves, and what no pool can bear.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use common::*;
+use crate::common::*;
 use holdfast_model::{ByteSize, DiskState, Layout, Media, Place, Provisioning, Shape, Usage};
 use holdfast_pool::{Candidate, DiskChange, Pool, PoolErrorKind, RowRecord, SpaceSpec, scan};
 use rand::rngs::SmallRng;

@@ -1,11 +1,9 @@
 //! Parity spaces of a pool: rows that lose disks, and journals made, found again and replaced.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use common::*;
+use crate::common::*;
 use holdfast_model::{ByteSize, DiskState, Layout, Media, Provisioning, Shape, Usage, Uuid};
 use holdfast_pool::{
     Change, Config, DiskChange, DiskRecord, FreedRow, JOURNAL_CHUNK, Pool, PoolError, PoolErrorKind, Position, RowRecord,

@@ -4,15 +4,13 @@
 //! Invariant checked after every import: what was answered is there, what was not is there wholly or not at all, no unit
 //! is in two rows and none is lost. `HOLDFAST_SEEDS=N` runs more seeds, `HOLDFAST_SEED=S` exactly one.
 
-mod common;
-
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::*;
+use crate::common::*;
 use holdfast_device::sim::{Disappearance, SimRandom};
 use holdfast_model::{DiskState, Layout, Provisioning, Uuid};
 use holdfast_pool::{Area, DiskRecord, FreedRow, JOURNAL_CHUNK, Pool, PoolError, PoolErrorKind, RowRecord, SpaceRecord};

@@ -3,15 +3,13 @@
 //!
 //! `HOLDFAST_SEEDS=N` runs more seeds, `HOLDFAST_SEED=S` exactly one.
 
-mod common;
-
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use holdfast_device::Device;
 use holdfast_device::sim::{ErrorPersistence, SimRandom};
 use holdfast_model::{DiskState, Layout, PoolState, Provisioning, Uuid};

@@ -1,8 +1,6 @@
 //! Changes as bytes, and what a configuration refuses.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use holdfast_model::wire::{Reader, Writer};
 use holdfast_model::{ByteSize, DiskState, Integrity, Layout, Media, Place, Provisioning, RetirePolicy, Shape, Usage, Uuid};
 use holdfast_pool::{

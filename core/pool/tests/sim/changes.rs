@@ -1,10 +1,8 @@
 //! Changes that meet: of one object at once, with a disk that fails meanwhile, given up in the middle, or too large.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::*;
+use crate::common::*;
 use futures_util::future::{join, join_all, join3};
 use holdfast_model::{DiskState, PoolState, Provisioning};
 use holdfast_pool::{DiskChange, Pool, PoolErrorKind};

@@ -1,20 +1,14 @@
 //! A pool of 1,024 disks and 16 PB with 4,096 spaces that is made, imported, and loses a disk. `HOLDFAST_SCALE_ROWS` says how many
 //! rows it has.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use common::large::{candidates, put_checkpoint, sharing_disks};
-use common::*;
+use crate::COUNTING;
+use crate::common::*;
+use crate::disks::{candidates, put_checkpoint, sharing_disks};
 use holdfast_model::{ByteSize, DiskState, Integrity, Layout, Provisioning, Shape, Uuid};
 use holdfast_pool::{Change, Config, Limit, Pool, RowRecord, SlabPlace, SpaceRecord, SpaceSpec, UNIT_BYTES, scan};
-use peak_alloc::PeakAlloc;
-
-/// Counts what is allocated now and at most.
-#[global_allocator]
-static COUNTING: PeakAlloc = PeakAlloc;
 
 const MANY_DISKS: usize = 1024;
 const LARGE_DISK_BYTES: u64 = 16_000_000_000_000 / 4096 * 4096;
@@ -52,6 +46,7 @@ fn populate(config: &mut Config, first: &SpaceRecord, rows: u32) {
 
 #[test]
 fn a_disk_of_1024_is_lost_and_its_rebuild_is_planned() {
+    let _alone = crate::alone();
     let rows = std::env::var("HOLDFAST_SCALE_ROWS").map_or(ROWS, |text| text.parse().expect("a number of rows"));
     let lab = Lab::new(3, &[]);
     let disks = sharing_disks(MANY_DISKS, LARGE_DISK_BYTES);
@@ -139,6 +134,7 @@ fn default_shapes(disks: usize) -> Vec<Shape> {
 
 #[test]
 fn a_pool_of_16_pb_can_be_filled() {
+    let _beside_others = crate::beside_others();
     let lab = Lab::new(4, &[]);
     let disks = sharing_disks(MANY_DISKS, LARGE_DISK_BYTES);
     let pool = lab.run(Pool::create(lab.env(), named("vast"), candidates(&disks))).expect("good disks");
@@ -172,6 +168,7 @@ fn a_pool_of_16_pb_can_be_filled() {
 /// On small disks the map is as scarce for rows of many slabs as it is on large ones, and they can be filled throughout.
 #[test]
 fn a_pool_whose_map_is_scarce_is_filled_to_its_last_rows() {
+    let _beside_others = crate::beside_others();
     const DISKS: usize = 256;
     for layout in [Layout::Simple, mirror_of(2), mirror_of(3), parity_of(2)] {
         let lab = Lab::new(5, &[]);

@@ -1,10 +1,8 @@
 //! Labels and logs that are damaged, swapped, of another pool, of another size or of a later version.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::*;
+use crate::common::*;
 use holdfast_device::Device;
 use holdfast_device::sim::{SimDisk, SimDiskSpec};
 use holdfast_model::wire::Writer;

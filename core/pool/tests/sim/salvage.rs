@@ -1,9 +1,7 @@
 //! What stands in the way of a salvage or an import: headers that no pool would have written, such as are left over, and labels that nobody
 //! wrote.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use holdfast_device::{Device, Durability};
 use holdfast_model::{ByteSize, Provisioning, Shape, Uuid};
 use holdfast_pool::frame::{Frame, Kind};

@@ -1,10 +1,8 @@
 //! Features that a pool uses: in labels and configuration, of new and of older pools, and through power cuts.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::*;
+use crate::common::*;
 use holdfast_model::{ByteSize, Place, PoolState, Provisioning, Shape};
 use holdfast_pool::frame::Frame;
 use holdfast_pool::{Area, DiskChange, Feature, Features, Pool, PoolErrorKind, SpaceSpec};

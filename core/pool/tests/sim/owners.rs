@@ -3,15 +3,13 @@
 //!
 //! Requests of both are carried out in any order. `HOLDFAST_SEEDS=N` runs more seeds, `HOLDFAST_SEED=S` exactly one.
 
-mod common;
-
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use holdfast_device::sim::{Disappearance, SimRandom};
 use holdfast_model::{Layout, PoolState, Provisioning};
 use holdfast_pool::{Candidate, Env, Pool, PoolError, PoolErrorKind, Severity};

@@ -1,10 +1,8 @@
 //! What is thought of disks, and what follows for new slabs.
 
-mod common;
-
 use std::collections::BTreeSet;
 
-use common::*;
+use crate::common::*;
 use holdfast_device::sim::Disappearance;
 use holdfast_device::{Durability, IoBuf};
 use holdfast_model::{Condition, DiskDetail, DiskState, Health, Usage};

@@ -2,10 +2,6 @@
 //!
 //! Invariant: everything in it follows from its seed, so that any failure is replayed by the seed that it prints.
 
-#![allow(dead_code)]
-
-pub mod large;
-
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,11 +1,9 @@
 //! What is planned to make the use of disks even: how much of it, from where to where, and what stays.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use common::*;
+use crate::common::*;
 use holdfast_model::{Layout, Media, Place, Provisioning, Usage};
 use holdfast_pool::{Balance, DiskChange, Pool, SlabMove};
 

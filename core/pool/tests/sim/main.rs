@@ -1,0 +1,18 @@
+//! Pools on simulated disks: what every import finds, whatever happened to disks, power and other owners before.
+
+mod balance;
+mod changes;
+mod common;
+mod damage;
+mod enclosures;
+mod evacuation;
+mod features;
+mod health;
+mod import;
+mod metadata;
+mod owners;
+mod parity;
+mod records;
+mod removal;
+mod salvage;
+mod simulate;
