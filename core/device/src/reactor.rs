@@ -286,6 +286,11 @@ pub fn spawn_local<R: 'static>(future: impl Future<Output = R> + 'static) -> Joi
     JoinHandle { task: Some(task) }
 }
 
+/// The number of this thread's reactor, which no other has; `None` on a thread that runs none.
+pub fn current() -> Option<u64> {
+    with_core(core::Core::serial)
+}
+
 /// Lets every other task that is ready run first.
 pub fn yield_now() -> impl Future<Output = ()> {
     let mut yielded = false;

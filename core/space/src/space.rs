@@ -618,21 +618,29 @@ impl Inner {
 
     /// Closes idle rows beyond the limit.
     pub fn evict(&self) {
-        let mut excess = self.open_rows().len().saturating_sub(self.settings.open_rows);
-        for shard in &self.shards {
-            shard.write().expect("no panic while held").open.retain(|_, row| {
-                let idle = excess > 0
-                    && Arc::strong_count(row) == 1
-                    && row.users.load(Ordering::Acquire) == 0
-                    && row.parity.as_ref().is_none_or(|bands| self.may_forget(bands))
-                    && row.columns.iter().all(|column| column.lock().is_settled())
-                    && row.checksums.as_ref().is_none_or(|checksums| checksums.is_settled());
-                excess -= usize::from(idle);
-                if idle && !row.columns.iter().all(Column::is_open) {
-                    self.unsettled.store(true, Ordering::Release);
-                }
-                !idle
-            });
+        let open: Vec<u32> = self.open_rows().into_iter().map(|row| row.chunk).collect();
+        let mut excess = open.len().saturating_sub(self.settings.open_rows);
+        // In order, so that a simulated run depends on nothing but its seed.
+        for chunk in open {
+            if excess == 0 {
+                break;
+            }
+            let mut shard = self.shard(chunk).write().expect("no panic while held");
+            let Some(row) = shard.open.get(&chunk).filter(|row| self.is_idle(row)) else { continue };
+            if !row.columns.iter().all(Column::is_open) {
+                self.unsettled.store(true, Ordering::Release);
+            }
+            shard.open.remove(&chunk);
+            excess -= 1;
         }
+    }
+
+    /// Whether nobody uses an open row, and the disks hold all that is known of it. Its shard must be held.
+    fn is_idle(&self, row: &Arc<Row>) -> bool {
+        Arc::strong_count(row) == 1
+            && row.users.load(Ordering::Acquire) == 0
+            && row.parity.as_ref().is_none_or(|bands| self.may_forget(bands))
+            && row.columns.iter().all(|column| column.lock().is_settled())
+            && row.checksums.as_ref().is_none_or(|checksums| checksums.is_settled())
     }
 }

@@ -12,11 +12,10 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::thread::ThreadId;
 
 use futures_util::future::join_all;
 use holdfast_device::IoError;
-use holdfast_device::reactor::yield_now;
+use holdfast_device::reactor::{self, yield_now};
 use tokio::sync::Notify;
 
 use crate::row::Row;
@@ -41,7 +40,8 @@ pub struct Helpers {
 }
 
 struct Helper {
-    thread: ThreadId,
+    /// The reactor that runs it.
+    reactor: Option<u64>,
     bell: Notify,
 }
 
@@ -69,12 +69,12 @@ impl Helpers {
     }
 
     fn join(&self) -> Present<'_> {
-        let helper = Arc::new(Helper { thread: std::thread::current().id(), bell: Notify::new() });
+        let helper = Arc::new(Helper { reactor: reactor::current(), bell: Notify::new() });
         self.all().push(helper.clone());
         Present { helpers: self, helper }
     }
 
-    /// Calls a helper, of another thread if there is one.
+    /// Calls a helper, of another reactor if there is one.
     fn ring(&self) {
         if self.working.load(Ordering::Acquire) {
             return;
@@ -83,9 +83,9 @@ impl Helpers {
         if all.is_empty() || self.working.swap(true, Ordering::AcqRel) {
             return;
         }
-        let (here, first) = (std::thread::current().id(), self.next.fetch_add(1, Ordering::Relaxed));
+        let (here, first) = (reactor::current(), self.next.fetch_add(1, Ordering::Relaxed));
         let turn = |at: usize| &all[(first + at) % all.len()];
-        let other = (0..all.len()).map(turn).find(|helper| helper.thread != here);
+        let other = (0..all.len()).map(turn).find(|helper| helper.reactor != here);
         other.unwrap_or(turn(0)).bell.notify_one();
     }
 

@@ -4,7 +4,7 @@ use holdfast_device::sim::{Latency, SimDiskSpec, SimRandom};
 use holdfast_model::{BLOCK_BYTES, ByteSize, Integrity, Layout, Media, Provisioning, Shape};
 
 /// Which layouts a seed is about.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     /// Simple and mirrored spaces.
     Copies,
