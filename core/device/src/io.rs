@@ -85,9 +85,13 @@ impl<T> Io<T> {
     }
 
     /// The same request; `watch` is dropped with its answer.
-    pub fn watched(self, watch: Watch) -> Self {
+    pub fn watched(self, watch: Watch) -> Self
+    where
+        T: 'static,
+    {
         match self {
             Self::Pending(answer) => Self::Watched(answer, watch),
+            Self::Queued(turn) => Self::queued(async move { turn.await.watched(watch) }),
             other => {
                 debug_assert!(matches!(other, Self::Ready(_)), "a request is watched once, from its beginning");
                 other

@@ -14,20 +14,20 @@
 //! buffer lives until then.
 
 pub mod buffer;
+mod capability;
 mod device;
 mod error;
-mod exclusion;
 pub mod file;
 mod io;
 pub mod reactor;
+mod signal;
 pub mod sim;
-mod target;
 mod time;
 
 pub use buffer::{IoBuf, IoSlice};
+pub use capability::{BlockLimits, BlockObject, DiscardLimits, Extent, ExtentKind, Extents, Limits, StableId, Zeroes};
 pub use device::{Device, Durability, Geometry};
 pub use error::{IoError, IoErrorKind};
-pub use exclusion::{Exclusion, Held, Lane};
 pub use io::{Io, RequestTag, Watch, Watcher};
-pub use target::{Extent, ExtentKind, Target, TargetInfo};
+pub use signal::{Raised, Signal};
 pub use time::Clock;

@@ -31,6 +31,7 @@
 mod block_map;
 mod block_set;
 mod boxed_cold;
+mod capability;
 mod checksums;
 mod column;
 mod discard;

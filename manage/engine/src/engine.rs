@@ -16,12 +16,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Rw
 use std::time::{Duration, Instant};
 
 use holdfast_api::{ApiError, Code, Severity};
+use holdfast_block::{Balancer, ObjectService, Target};
 use holdfast_device::file::FileDevice;
 use holdfast_device::reactor::{self, CpuLatency, ReactorHandle, ReactorSettings};
 use holdfast_model::Uuid;
 use holdfast_nbd::{Address, Exports, NbdError, Server};
 use holdfast_notify::Notifications;
-use holdfast_pool::{Env, Pool};
+use holdfast_pool::{Env, Pool, SpaceRecord};
 use holdfast_space::Space;
 use holdfast_store::{AuditLimits, Store, StoreError};
 use tokio::sync::watch;
@@ -32,12 +33,9 @@ use crate::events::{EventLog, now};
 use crate::history::History;
 use crate::jobs::Jobs;
 use crate::live::Live as Consoles;
-use crate::qos::Balancer;
-use crate::service::SpaceService;
 use crate::settings::Settings;
 use crate::smart::Answered;
 use crate::state::{KnownDisk, KnownExport, KnownPool, State, StateDir, StateError};
-use crate::target::ExportTarget;
 use crate::witness::WitnessFiles;
 
 /// How long closing waits for one space before it goes on without it.
@@ -65,7 +63,7 @@ pub(crate) struct OpenPool {
     pub(crate) pool: Arc<Pool>,
     pub(crate) disks: Mutex<BTreeMap<Uuid, Arc<FileDevice>>>,
     pub(crate) spaces: Mutex<BTreeMap<u32, Arc<Space>>>,
-    pub(crate) services: Mutex<BTreeMap<Uuid, Arc<SpaceService>>>,
+    pub(crate) services: Mutex<BTreeMap<Uuid, Arc<ObjectService>>>,
     pub(crate) balancer: Arc<Balancer>,
     /// Whether a space of it was closed with something left to resynchronize.
     unsettled: AtomicBool,
@@ -99,8 +97,17 @@ impl OpenPool {
     }
 
     /// The services of its open spaces, by the spaces' ids.
-    pub(crate) fn services(&self) -> MutexGuard<'_, BTreeMap<Uuid, Arc<SpaceService>>> {
+    pub(crate) fn services(&self) -> MutexGuard<'_, BTreeMap<Uuid, Arc<ObjectService>>> {
         self.services.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The services of its open spaces, with the spaces' paths.
+    pub(crate) fn named_services(&self) -> Vec<(String, Arc<ObjectService>)> {
+        let pool = self.name();
+        let records: Vec<_> = self.spaces().values().map(|space| space.record()).collect();
+        let services = self.services();
+        let named = |record: SpaceRecord| Some((format!("{pool}/{}", record.name), services.get(&record.uuid)?.clone()));
+        records.into_iter().filter_map(named).collect()
     }
 
     /// The space of this name, and its number in the pool.
@@ -129,7 +136,7 @@ pub(crate) struct OfflinePool {
 /// An export, served or waiting for its space.
 pub(crate) struct LiveExport {
     pub(crate) known: KnownExport,
-    pub(crate) target: Option<Arc<ExportTarget>>,
+    pub(crate) target: Option<Arc<Target>>,
 }
 
 #[derive(Default)]
@@ -465,8 +472,8 @@ impl Engine {
             let space = space.clone();
             reactor.spawn(move || space.background_destage());
         }
-        let service = Arc::new(SpaceService::new(space.clone(), open.balancer.clone()));
-        open.services().insert(space.record().uuid, service.clone());
+        let service = Arc::new(ObjectService::new(space.clone(), open.balancer.clone(), reactor::clock()));
+        open.services().insert(service.id(), service.clone());
         self.apply_qos(&service);
         open.spaces().insert(id, space.clone());
         Ok(space)

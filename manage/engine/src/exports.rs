@@ -6,18 +6,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_api::{Changed, Condition, Connection, CreateExport, Export, ExportChanged, Qos, SetExport};
-use holdfast_device::Target;
+use holdfast_block::{Claimed, ObjectService, Target};
 use holdfast_model::{Health, natural_order};
 use holdfast_nbd::{Address, ConnectionStatus, TlsRequired, TlsSettings};
+use holdfast_space::Space;
 
 use crate::engine::{Engine, Live, LiveExport, OpenPool};
 use crate::error::{ApiResult, conflict, exists_with, not_found};
 use crate::events::rfc3339;
 use crate::pools::parse_name;
 use crate::protection::count;
+use crate::qos::{counters_from_block, to_block};
 use crate::spaces::parse_path;
 use crate::state::KnownExport;
-use crate::target::ExportTarget;
 
 /// How long withdrawing waits for the requests in flight; they go on being drained after it.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
@@ -60,7 +61,7 @@ impl Engine {
                 .into_iter()
                 .find(|status| status.name == known.name)
                 .map_or(0, |status| status.connections as u64),
-            counters: export.target.as_ref().map(|target| target.counters()).unwrap_or_default(),
+            counters: export.target.as_ref().map(|target| counters_from_block(&target.counters())).unwrap_or_default(),
         }
     }
 
@@ -121,7 +122,6 @@ impl Engine {
         }
         let service = open.services().get(&space.record().uuid).cloned();
         let service = service.ok_or_else(|| conflict(&object, format!("space {path} is being closed"), "ask again"))?;
-        let target = Arc::new(ExportTarget::new(&name, &path.to_string(), service, request.read_only, &Qos::default()));
         let known = KnownExport {
             name: name.clone(),
             pool: open.pool.id(),
@@ -130,12 +130,14 @@ impl Engine {
             read_only: request.read_only,
             qos: Qos::default(),
         };
+        let target = target(&known, service, &space)
+            .map_err(|refusal| conflict(&object, refusal.to_string(), "see the health of its pool"))?;
         self.live_mut().exports.insert(name.clone(), LiveExport { known, target: Some(target.clone()) });
         if let Err(error) = self.remember() {
             self.live_mut().exports.remove(&name);
             return Err(error);
         }
-        if let Err(error) = self.exports.add(&name, target as Arc<dyn Target>) {
+        if let Err(error) = self.exports.add(&name, target) {
             self.live_mut().exports.remove(&name);
             self.remember()?;
             return Err(conflict(&object, error.to_string(), "try again when its clients have disconnected"));
@@ -183,7 +185,7 @@ impl Engine {
             }
             engine.turn_away(&name).await;
             if let Some(target) = &export.target {
-                engine.apply_qos(target.space());
+                engine.apply_qos(target.object());
             }
             drop(export);
             engine.note(&format!("export {name}"), "withdrawn");
@@ -215,18 +217,30 @@ impl Engine {
 
     /// Serves again what is remembered of a pool that came into service.
     pub(crate) fn remake_exports(&self, open: &OpenPool) {
+        let spaces: Vec<Arc<Space>> = open.spaces().values().cloned().collect();
         let mut live = self.live_mut();
         let services = open.services();
         for export in live.exports.values_mut().filter(|export| export.target.is_none() && export.known.pool == open.pool.id()) {
-            let Some(service) = services.get(&export.known.space) else { continue };
             let known = &export.known;
-            let target = Arc::new(ExportTarget::new(&known.name, &known.path, service.clone(), known.read_only, &known.qos));
-            match self.exports.add(&known.name, target.clone() as Arc<dyn Target>) {
-                Ok(()) => export.target = Some(target),
+            let Some(service) = services.get(&known.space) else { continue };
+            let Some(space) = spaces.iter().find(|space| space.record().uuid == known.space) else { continue };
+            let served = target(known, service.clone(), space).map_err(|refusal| refusal.to_string());
+            let served = served.and_then(|target| match self.exports.add(&known.name, target.clone()) {
+                Ok(()) => Ok(target),
+                Err(error) => Err(error.to_string()),
+            });
+            match served {
+                Ok(target) => export.target = Some(target),
                 Err(error) => tracing::error!("export {} is not served: {error}", known.name),
             }
         }
     }
+}
+
+/// A space as clients of an export see it.
+fn target(known: &KnownExport, service: Arc<ObjectService>, space: &Space) -> Result<Arc<Target>, Claimed> {
+    let description = format!("{}, {}", known.path, space.record().shape);
+    Target::new(&known.name, description, service, known.read_only, &to_block(&known.qos)).map(Arc::new)
 }
 
 /// How well an export is, and why it is not healthy.

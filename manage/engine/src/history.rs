@@ -19,13 +19,13 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use holdfast_api::{ApiError, Code, DiskRef, History as Series, HistoryKind, Rates};
+use holdfast_block::Totals;
 use holdfast_model::Latencies;
 
 use crate::engine::Engine;
 use crate::error::{ApiResult, not_found, stopping};
 use crate::events::EventLog;
 use crate::spaces::parse_path;
-use crate::traffic::Totals;
 use points::{Points, Window};
 use store::Store;
 use table::Table;

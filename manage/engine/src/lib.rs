@@ -10,11 +10,10 @@
 //!  plan.rs      what a space would be                        verify.rs              whether copies and parity agree
 //!  protection.rs what a space survives now, and why
 //!  capacity.rs  what a pool could still hold                 alerts.rs              pools that fill up
-//!  target.rs    a space as front ends see it                 view.rs                the same as the API shows it
+//!  view.rs      pools, disks and spaces as the API shows them
 //!  preferences.rs  settings that are changed while it runs
-//!  qos.rs       limits of spaces and exports, and the balance between them
-//!  service.rs   what its exports share                       traffic.rs             what is asked of it, and how long that takes
-//!  history.rs   the same over time                           live.rs                what consoles are told as it happens
+//!  qos.rs       limits of spaces and exports
+//!  history.rs   what clients ask for over time               live.rs                what consoles are told as it happens
 //!  events.rs, status.rs, metrics.rs, notify.rs               what it tells
 //!  causes.rs    what is wrong, once each
 //! ```
@@ -51,15 +50,12 @@ mod protection;
 mod qos;
 mod restore;
 mod salvage;
-mod service;
 mod settings;
 mod smart;
 mod spaces;
 mod state;
 mod status;
-mod target;
 mod tools;
-mod traffic;
 mod verify;
 mod view;
 mod watch;

@@ -15,6 +15,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use holdfast_api::{HistoryKind, ListKind, ListsChanged, LiveSample};
+use holdfast_block::Totals;
 use jiff::Timestamp;
 use serde::Serialize;
 use tokio::sync::broadcast::error::RecvError;
@@ -22,7 +23,6 @@ use tokio::sync::{Notify, broadcast, watch};
 
 use crate::engine::Engine;
 use crate::history::{Key, Reading, Second};
-use crate::traffic::Totals;
 use prints::{Happened, Prints};
 
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -160,7 +160,7 @@ impl Engine {
         };
         self.history.sample(Timestamp::now().as_second(), elapsed, |take| {
             for open in pools {
-                let (pool, within) = (open.name(), Key::new(HistoryKind::Pool, open.pool.id()));
+                let within = Key::new(HistoryKind::Pool, open.pool.id());
                 for disk in open.pool.pool_disks() {
                     let counters = &disk.counters;
                     take(Reading {
@@ -176,13 +176,13 @@ impl Engine {
                         latencies: &|| (counters.read_latency.counts(), counters.write_latency.counts()),
                     });
                 }
-                for (id, service) in open.services().iter() {
+                for (name, service) in open.named_services() {
                     take(Reading {
-                        key: Key::new(HistoryKind::Space, id),
-                        name: &format!("{pool}/{}", service.space.record().name),
+                        key: Key::new(HistoryKind::Space, service.id()),
+                        name: &name,
                         within: Some(within.clone()),
-                        totals: service.traffic.totals(),
-                        latencies: &|| service.traffic.latencies(),
+                        totals: service.traffic().totals(),
+                        latencies: &|| service.traffic().latencies(),
                     });
                 }
             }

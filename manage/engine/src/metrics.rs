@@ -7,11 +7,12 @@ mod latency;
 
 use std::fmt::Write;
 
-use holdfast_api::{JobState, Qos, word};
+use holdfast_api::{JobState, word};
+use holdfast_block::{Limiter, Qos};
 use holdfast_model::Health;
 
 use crate::engine::Engine;
-use crate::qos::Limiter;
+use crate::qos::to_block;
 use crate::status::resident_bytes;
 
 /// The content type of the text.
@@ -279,14 +280,13 @@ impl Engine {
         let live = self.live();
         for open in live.pools.values() {
             balanced.add(&[&open.name()], open.balancer.waited());
-            for service in open.services().values() {
-                let name = format!("{}/{}", open.name(), service.space.record().name);
-                add("space", &name, &service.qos(), &service.limiter);
+            for (name, service) in open.named_services() {
+                add("space", &name, &service.qos(), service.limiter());
             }
         }
         for export in live.exports.values() {
             if let Some(target) = &export.target {
-                add("export", &export.known.name, &export.known.qos, target.limiter());
+                add("export", &export.known.name, &to_block(&export.known.qos), target.limiter());
             }
         }
         vec![throttled, waited, limit, balanced]

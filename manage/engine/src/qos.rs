@@ -1,44 +1,38 @@
-//! Quality of service: maximum and burst for each space and export, and a balancer between the spaces of a pool.
+//! Quality of service as management sees it. The limits themselves are kept by the block service.
 //!
-//! ```text
-//!   request ─▶ limit of the export ─▶ limit of the space ─▶ balancer of the pool ─▶ space
-//!              bucket.rs, limiter.rs                         balancer.rs
-//! ```
-//!
-//! Invariants: where nothing is limited and one space alone is used, a request pays a few loads. What waits is bounded by what front ends
-//! take up, waits on its own reactor, and leaves nothing behind when it is given up.
+//! Invariant: what reaches the block service was checked here.
 
-mod balancer;
-mod bucket;
-mod limiter;
 mod settings;
 
-use holdfast_api::{ApiError, Qos};
+use holdfast_api::{ApiError, ExportCounters, Qos};
+use holdfast_block::{Counters, NORMAL_BYTES};
 use holdfast_model::ByteSize;
 
 use crate::error::ApiResult;
-use crate::traffic::Kind;
 
-pub(crate) use balancer::{Balancer, Entry, FlowId, QueuedEntry};
-pub(crate) use limiter::Limiter;
-
-/// What a request counts as one I/O for.
-pub(crate) const NORMAL_BYTES: u64 = 8192;
-
-/// What a request takes of the limits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cost {
-    pub(crate) ios: u64,
-    pub(crate) bytes: u64,
+/// Settings as the block service takes them.
+pub(crate) fn to_block(qos: &Qos) -> holdfast_block::Qos {
+    let Qos { max_iops, burst_iops, max_bytes_per_second, burst_bytes_per_second, min_iops } = *qos;
+    holdfast_block::Qos { max_iops, burst_iops, max_bytes_per_second, burst_bytes_per_second, min_iops }
 }
 
-impl Cost {
-    /// That of a request; what carries no data is one I/O, whatever its range.
-    pub(crate) fn of(kind: Kind, bytes: u64) -> Self {
-        match kind {
-            Kind::Read | Kind::Write => Self { ios: bytes.div_ceil(NORMAL_BYTES).max(1), bytes },
-            Kind::Discard | Kind::Flush => Self { ios: 1, bytes: 0 },
-        }
+/// Settings as the API shows them.
+pub(crate) fn from_block(qos: &holdfast_block::Qos) -> Qos {
+    let holdfast_block::Qos { max_iops, burst_iops, max_bytes_per_second, burst_bytes_per_second, min_iops } = *qos;
+    Qos { max_iops, burst_iops, max_bytes_per_second, burst_bytes_per_second, min_iops }
+}
+
+/// Counters as the API shows them.
+pub(crate) fn counters_from_block(counters: &Counters) -> ExportCounters {
+    let Counters { totals, flushes, discards, discarded_bytes } = *counters;
+    ExportCounters {
+        reads: totals.reads,
+        read_bytes: totals.read_bytes,
+        writes: totals.writes,
+        written_bytes: totals.written_bytes,
+        flushes,
+        discards,
+        discarded_bytes,
     }
 }
 

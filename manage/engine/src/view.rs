@@ -15,6 +15,7 @@ use holdfast_space::SpaceStatus;
 
 use crate::disks::{Carries, Found};
 use crate::engine::{Engine, OfflinePool, OpenPool};
+use crate::qos::from_block;
 
 /// Names as the API has them.
 pub(crate) fn names(names: &[&str]) -> Vec<String> {
@@ -329,7 +330,7 @@ pub(crate) fn space(open: &OpenPool, space: &holdfast_space::Space, status: &Spa
             discarded_bytes: get(&counters.discards.bytes),
             errors: get(&counters.errors),
         },
-        qos: open.services().get(&record.uuid).map(|service| service.qos()).unwrap_or_default(),
+        qos: open.services().get(&record.uuid).map(|service| from_block(&service.qos())).unwrap_or_default(),
         scrub: SpaceScrub::default(),
     }
 }

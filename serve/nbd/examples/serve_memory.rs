@@ -1,6 +1,6 @@
 //! Serves memory over NBD until its input ends: `serve_memory ADDRESS SIZE_MIB [REACTORS [SPIN_MICROSECONDS]]`.
 
-#[path = "../tests/support/memory.rs"]
+#[path = "../../block/tests/support/memory.rs"]
 mod memory;
 
 use std::error::Error;
@@ -8,6 +8,7 @@ use std::io::Read;
 use std::sync::Arc;
 use std::time::Duration;
 
+use holdfast_block::{Balancer, ObjectService, Qos, Target};
 use holdfast_device::reactor::{self, ReactorSettings};
 use holdfast_nbd::{Exports, NbdSettings, Server};
 
@@ -21,7 +22,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let settings = |number| ReactorSettings { name: format!("reactor-{number}"), spin, ..ReactorSettings::default() };
     let reactors = (0..number(0, 2)?).map(|number| reactor::start(settings(number))).collect::<Result<Vec<_>, _>>()?;
     let exports = Exports::new();
-    exports.add("memory", Arc::new(memory::Memory::new(size_mib.parse::<u64>()? << 20)))?;
+    let object = Arc::new(memory::Memory::new(size_mib.parse::<u64>()? << 20));
+    let service = Arc::new(ObjectService::new(object, Balancer::new(1), reactor::clock()));
+    exports.add("memory", Arc::new(Target::new("memory", "memory".into(), service, false, &Qos::default())?))?;
     let server = Server::start(reactors.clone(), exports, &[address.parse()?], NbdSettings::default())?;
     println!("serving on {}", server.addresses()[0]);
     std::io::stdin().read_to_end(&mut Vec::new())?;

@@ -28,6 +28,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
+use holdfast_block::Session;
 use holdfast_device::reactor::{clock, spawn_local, yield_now};
 use holdfast_device::{Clock, IoBuf};
 use holdfast_model::wire::WireError;
@@ -37,7 +38,6 @@ use crate::inbound::{Inbound, Incoming};
 use crate::outbound::Outbound;
 use crate::protocol::{Command, ReplyStyle, Request};
 use crate::settings::NbdSettings;
-use crate::signal::Signal;
 use crate::status::Tracked;
 use crate::transport::{Receiver, Sender};
 use local_notify::LocalNotify;
@@ -90,9 +90,9 @@ pub(crate) struct Terms {
     pub(crate) allocation_context: bool,
 }
 
-/// A request whose answer is owed, and the payload bytes that are held for it.
+/// A request that is not answered yet, and the payload bytes that are held for it.
 #[derive(Clone, Copy)]
-struct Ticket {
+struct OpenRequest {
     request: Request,
     held_bytes: u64,
 }
@@ -137,7 +137,7 @@ pub(crate) struct Connection {
     held_bytes: Cell<u64>,
     unanswered: Cell<u32>,
     /// The request whose payload is being received, and why it will be refused.
-    receiving: Cell<Option<(Ticket, Option<Refusal>)>>,
+    receiving: Cell<Option<(OpenRequest, Option<Refusal>)>>,
     write_batch: WriteBatch,
     /// The reader is serving a batch, and will send.
     serving: Cell<bool>,
@@ -152,8 +152,6 @@ pub(crate) struct Connection {
     room_bell: LocalNotify,
     answered_bell: LocalNotify,
     sent_bell: LocalNotify,
-    /// Nothing more is to begin: the client has left, or is told to.
-    ending: Arc<Signal>,
 }
 
 /// Serves a connection until its client leaves or it is told to stop, and lets what is in flight finish.
@@ -166,15 +164,17 @@ pub(crate) async fn run(
     first: &[u8],
 ) -> Result<(), Broken> {
     let _here = Here::new();
-    let Attachment { geometry, read_only, .. } = terms.attachment;
+    let info = &terms.attachment.info;
+    let (size_bytes, read_only) = (info.geometry.size_bytes, info.read_only);
+    let makes_holes = info.discard.is_some_and(|discard| discard.reads_zeros);
     let connection = Rc::new(Connection {
         attachment: terms.attachment,
         tracked,
         style: terms.style,
         allocation_context: terms.allocation_context,
-        size_bytes: geometry.size_bytes,
+        size_bytes,
         read_only,
-        makes_holes: geometry.discard,
+        makes_holes,
         tells_holes: Cell::new(terms.style.chunked()),
         limit_requests: settings.requests.max(1),
         limit_bytes: settings.payload_bytes,
@@ -194,7 +194,6 @@ pub(crate) async fn run(
         room_bell: LocalNotify::default(),
         answered_bell: LocalNotify::default(),
         sent_bell: LocalNotify::default(),
-        ending: Arc::default(),
     });
     let clock = clock();
     let writer = spawn_local(connection.clone().write());
@@ -208,10 +207,10 @@ pub(crate) async fn run(
         .await
     };
     connection.serve_write_batch();
-    connection.ending.raise();
+    connection.session().end();
     connection.serving.set(false);
-    if let Some((ticket, _)) = connection.receiving.take() {
-        connection.abandon(ticket);
+    if let Some((open, _)) = connection.receiving.take() {
+        connection.abandon(open);
     }
     let finish = async {
         connection.all_sent().await;
@@ -231,11 +230,15 @@ pub(crate) async fn run(
 }
 
 impl Connection {
+    fn session(&self) -> &Session {
+        &self.attachment.session
+    }
+
     /// Ends when the connection was told to stop, what was in flight is answered or overdue, and the client had its
     /// moment to see the refusals.
     async fn told_to_stop(&self, clock: &dyn Clock, patience: Duration) {
         self.tracked.stop.wait().await;
-        self.ending.raise();
+        self.session().end();
         select(pin!(self.all_answered()), clock.sleep(patience)).await;
         clock.sleep(LINGER).await;
     }
@@ -314,20 +317,20 @@ impl Connection {
             self.serve_write_batch();
             self.room(held_bytes).await;
         }
-        let ticket = self.begin(request, held_bytes);
+        let open = self.begin(request, held_bytes);
         match refusal {
             _ if payload_bytes > u64::from(u32::MAX) => {
-                self.abandon(ticket);
+                self.abandon(open);
                 return Err(Broken::TooLong(payload_bytes));
             }
-            Some(refusal) if payload_bytes == 0 => self.refuse(ticket, refusal),
+            Some(refusal) if payload_bytes == 0 => self.refuse(open, refusal),
             Some(_) => {
-                self.receiving.set(Some((ticket, refusal)));
+                self.receiving.set(Some((open, refusal)));
                 inbound.begin_skip(request);
             }
-            None if payload_bytes == 0 => self.serve(ticket, None),
+            None if payload_bytes == 0 => self.serve(open, None),
             None => {
-                self.receiving.set(Some((ticket, None)));
+                self.receiving.set(Some((open, None)));
                 let at = if request.command == Command::Write { (request.offset % 4096) as usize } else { 0 };
                 inbound.begin_payload(request, IoBuf::new(held_bytes as usize), at);
             }
@@ -337,12 +340,12 @@ impl Connection {
 
     /// The payload of the request that was being received is whole, or has passed.
     fn payload(self: &Rc<Self>, buf: Option<IoBuf>) {
-        let Some((ticket, refusal)) = self.receiving.take() else { return };
-        self.tracked.add_bytes(ticket.request.payload_bytes(self.style.extended()));
+        let Some((open, refusal)) = self.receiving.take() else { return };
+        self.tracked.add_bytes(open.request.payload_bytes(self.style.extended()));
         match (refusal, buf) {
-            (Some(refusal), _) => self.refuse(ticket, refusal),
-            (None, Some(buf)) if ticket.request.command == Command::Write => self.serve_write(ticket, buf),
-            (None, buf) => self.serve(ticket, buf),
+            (Some(refusal), _) => self.refuse(open, refusal),
+            (None, Some(buf)) if open.request.command == Command::Write => self.serve_write(open, buf),
+            (None, buf) => self.serve(open, buf),
         }
     }
 
@@ -365,18 +368,18 @@ impl Connection {
         }
     }
 
-    fn begin(&self, request: Request, held_bytes: u64) -> Ticket {
+    fn begin(&self, request: Request, held_bytes: u64) -> OpenRequest {
         self.in_flight.set(self.in_flight.get() + 1);
         self.unanswered.set(self.unanswered.get() + 1);
         self.held_bytes.set(self.held_bytes.get() + held_bytes);
         self.tracked.set_in_flight(self.in_flight.get());
-        Ticket { request, held_bytes }
+        OpenRequest { request, held_bytes }
     }
 
     /// Lets go of a request that will never be answered.
-    fn abandon(&self, ticket: Ticket) {
+    fn abandon(&self, open: OpenRequest) {
         self.unanswered.set(self.unanswered.get() - 1);
-        self.release(1, ticket.held_bytes);
+        self.release(1, open.held_bytes);
     }
 
     /// Requests have left: there is room for others.

@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use holdfast_device::{Exclusion, Geometry, Lane, Target, TargetInfo};
+use holdfast_block::{Session, Target, TargetInfo};
+use holdfast_device::Signal;
 
 use crate::NbdError;
 use crate::negotiate::{Catalogue, Described};
 use crate::protocol::constants::{MAX_PAYLOAD_BYTES, MAX_TEXT_BYTES};
-use crate::signal::Signal;
 use crate::status::{ConnectionStatus, Tracked};
 
 /// An export as [`Exports::list`] shows it.
@@ -28,7 +28,7 @@ pub struct ExportStatus {
 
 pub(crate) struct Export {
     name: String,
-    target: Arc<dyn Target>,
+    target: Arc<Target>,
     users: Mutex<Users>,
     unused: Arc<Signal>,
     /// Attachments to all exports of the table.
@@ -44,14 +44,6 @@ struct Users {
 }
 
 impl Export {
-    pub(crate) fn target(&self) -> &dyn Target {
-        &*self.target
-    }
-
-    pub(crate) fn exclusion(&self) -> &Arc<Exclusion> {
-        self.target.exclusion()
-    }
-
     fn users(&self) -> MutexGuard<'_, Users> {
         self.users.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -73,14 +65,13 @@ impl Export {
 /// An export as it was when a client was told of it.
 pub(crate) struct Chosen {
     export: Arc<Export>,
-    geometry: Geometry,
-    read_only: bool,
+    info: TargetInfo,
 }
 
 impl Chosen {
     /// Ties a connection to the export, unless the export was removed meanwhile.
     pub(crate) fn attach(self, connection: Arc<Tracked>) -> Option<Attachment> {
-        let Self { export, geometry, read_only } = self;
+        let Self { export, info } = self;
         {
             let mut users = export.users();
             if users.removed {
@@ -90,33 +81,21 @@ impl Chosen {
             users.attached = export.attachments.fetch_add(1, Ordering::Relaxed) + 1;
         }
         connection.set_export(&export.name);
-        let lane = export.exclusion().open_lane();
-        Some(Attachment { export, geometry, read_only, connection, lane })
+        let session = Session::new(export.target.clone());
+        Some(Attachment { export, info, connection, session })
     }
 }
 
-/// A connection's hold on its export, with the size and the rights that its client was told.
+/// A connection's hold on its export, with the size and the rights that its client knows of.
 pub(crate) struct Attachment {
     export: Arc<Export>,
-    pub(crate) geometry: Geometry,
-    pub(crate) read_only: bool,
+    pub(crate) info: TargetInfo,
     connection: Arc<Tracked>,
-    lane: Arc<Lane>,
-}
-
-impl Attachment {
-    pub(crate) fn export(&self) -> &Export {
-        &self.export
-    }
-
-    pub(crate) fn lane(&self) -> &Lane {
-        &self.lane
-    }
+    pub(crate) session: Session,
 }
 
 impl Drop for Attachment {
     fn drop(&mut self) {
-        self.export.exclusion().close_lane(&self.lane);
         let mut users = self.export.users();
         users.connections.retain(|other| !Arc::ptr_eq(other, &self.connection));
         if users.removed && users.connections.is_empty() {
@@ -142,7 +121,7 @@ impl Exports {
     ///
     /// # Errors
     /// When the name is taken, or is none that the protocol can carry.
-    pub fn add(&self, name: &str, target: Arc<dyn Target>) -> Result<(), NbdError> {
+    pub fn add(&self, name: &str, target: Arc<Target>) -> Result<(), NbdError> {
         if name.is_empty() || name.len() > MAX_TEXT_BYTES || name.contains('\0') {
             return Err(NbdError::Name(name.escape_debug().to_string()));
         }
@@ -224,6 +203,6 @@ impl Catalogue for Offered<'_> {
         };
         let info = export.target.info();
         let described = export.describe(&info);
-        Some((described, Chosen { export, geometry: info.geometry, read_only: info.read_only }))
+        Some((described, Chosen { export, info }))
     }
 }

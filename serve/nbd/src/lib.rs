@@ -1,7 +1,7 @@
 //! The NBD protocol server, newstyle and complete, over unix sockets, TCP and TLS.
 //!
-//! It serves any [`Target`](holdfast_device::Target) by name, and knows nothing of what stands behind it. Parts of blocks
-//! are read, changed and written back under the target's [`Exclusion`](holdfast_device::Exclusion).
+//! It serves any [`Target`](holdfast_block::Target) by name, and knows nothing of what stands behind it. Requests go through
+//! a [`Session`](holdfast_block::Session), which makes whole blocks of parts of them.
 //!
 //! ```text
 //!   server ─▶ session ─▶ negotiate            which export, in which style            (no I/O)
@@ -30,7 +30,6 @@ pub mod protocol;
 mod server;
 mod session;
 mod settings;
-mod signal;
 mod status;
 mod tls;
 mod transport;

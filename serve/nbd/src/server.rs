@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
+use holdfast_device::Signal;
 use holdfast_device::reactor::net::{Listener, LocalAddress, Stream};
 use holdfast_device::reactor::{ReactorHandle, clock};
 
@@ -18,7 +19,6 @@ use crate::exports::Exports;
 use crate::negotiate::TlsPolicy;
 use crate::session::{self, Rules};
 use crate::settings::{Address, NbdSettings, TlsRequired, TlsSettings};
-use crate::signal::Signal;
 use crate::status::{ConnectionStatus, Registry};
 use crate::{NbdError, tls};
 

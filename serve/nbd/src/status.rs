@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::SystemTime;
 
+use holdfast_device::Signal;
+
 use crate::protocol::{Command, Request};
-use crate::signal::Signal;
 
 /// A connection as [`Server::connections`](crate::Server::connections) shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]

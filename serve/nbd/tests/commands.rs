@@ -186,7 +186,7 @@ fn errors_of_the_target_have_their_numbers() {
             for (command, len) in [(CMD_READ, 4096), (CMD_READ, 1 << 20), (CMD_READ, 7), (CMD_TRIM, 4096)] {
                 assert_eq!(client.ask(0, command, 0, len, &[]).error, error);
             }
-            for (command, len) in [(CMD_WRITE_ZEROES, 4096), (CMD_WRITE_ZEROES, 7), (CMD_CACHE, 4096), (CMD_FLUSH, 0)] {
+            for (command, len) in [(CMD_WRITE_ZEROES, 4096), (CMD_WRITE_ZEROES, 7), (CMD_FLUSH, 0)] {
                 assert_eq!(client.ask(0, command, 0, len, &[]).error, error);
             }
             assert_eq!((client.write(0, 0, &[1; 4096]), client.write(0, 1, &[1; 10])), (error, error));

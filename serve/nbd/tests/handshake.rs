@@ -113,11 +113,11 @@ fn names_of_exports_are_checked_and_counted() {
     let fixture = two();
     let exports = &fixture.exports;
     let target = Arc::new(Memory::new(1 << 20));
-    assert!(matches!(exports.add("first", target.clone()), Err(NbdError::Exists(_))));
+    assert!(matches!(fixture.offer("first", target.clone()), Err(NbdError::Exists(_))));
     for name in ["", "a\0b", &"x".repeat(4097)] {
-        assert!(matches!(exports.add(name, target.clone()), Err(NbdError::Name(_))));
+        assert!(matches!(fixture.offer(name, target.clone()), Err(NbdError::Name(_))));
     }
-    exports.add("pool/space äöü 'quoted'", target).unwrap();
+    fixture.offer("pool/space äöü 'quoted'", target).unwrap();
     let (_client, told) = Client::enter(&fixture.tcp, "pool/space äöü 'quoted'", ReplyStyle::Simple);
     assert_eq!(told.size, 1 << 20);
     let used = ExportStatus { name: "pool/space äöü 'quoted'".into(), connections: 1, attached: 1 };
@@ -130,7 +130,7 @@ fn names_of_exports_are_checked_and_counted() {
     assert!(exports.list().contains(&ExportStatus { connections: 0, ..used.clone() }), "that it came is still counted");
     assert!(exports.connections("pool/space äöü 'quoted'").is_empty());
     drop(exports.remove("pool/space äöü 'quoted'").unwrap());
-    exports.add("pool/space äöü 'quoted'", Arc::new(Memory::new(1 << 20))).unwrap();
+    fixture.offer("pool/space äöü 'quoted'", Arc::new(Memory::new(1 << 20))).unwrap();
     drop(Client::enter(&fixture.tcp, "pool/space äöü 'quoted'", ReplyStyle::Simple));
     eventually("the second client is gone", || fixture.server().connections().is_empty());
     let again = ExportStatus { connections: 0, attached: 2, ..used };

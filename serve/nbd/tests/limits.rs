@@ -217,7 +217,7 @@ fn a_removed_export_lets_its_clients_and_its_target_go() {
     let mut late = Client::connect(&fixture.unix);
     assert_eq!(late.option(OPT_GO, &info("gone", &[]))[0].0, REP_ERR_UNKNOWN);
     told(&late.option(OPT_GO, &info("", &[])));
-    fixture.exports.add("gone", target).unwrap();
+    fixture.offer("gone", target).unwrap();
 }
 
 #[test]

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
-use holdfast_device::{Durability, Exclusion, Extent, Io, IoBuf, IoSlice, Target, TargetInfo};
+use holdfast_device::{BlockLimits, Device, Durability, Extent, Extents, Geometry, Io, IoBuf, IoSlice, Limits, StableId, Zeroes};
+use holdfast_model::Uuid;
 use holdfast_nbd::protocol::ReplyStyle;
 use holdfast_nbd::protocol::constants::*;
 use support::client::Client;
@@ -42,13 +43,9 @@ impl Gated {
     }
 }
 
-impl Target for Gated {
-    fn info(&self) -> TargetInfo {
-        self.memory.info()
-    }
-
-    fn exclusion(&self) -> &Arc<Exclusion> {
-        self.memory.exclusion()
+impl Device for Gated {
+    fn geometry(&self) -> Geometry {
+        self.memory.geometry()
     }
 
     fn read(&self, offset: u64, buf: IoBuf) -> Io<IoBuf> {
@@ -80,18 +77,38 @@ impl Target for Gated {
         self.memory.flush()
     }
 
-    fn discard(&self, offset: u64, len: u64, durability: Durability) -> Io<()> {
-        self.memory.discard(offset, len, durability)
+    fn discard(&self, offset: u64, len: u64) -> Io<()> {
+        self.memory.discard(offset, len)
+    }
+}
+
+impl Zeroes for Gated {
+    fn unmap(&self, offset: u64, len: u64, durability: Durability) -> Io<()> {
+        self.memory.unmap(offset, len, durability)
     }
 
     fn write_zeroes(&self, offset: u64, len: u64, durability: Durability, keep_room: bool) -> Io<()> {
         self.memory.write_zeroes(offset, len, durability, keep_room)
     }
+}
 
-    fn cache(&self, offset: u64, len: u64) -> Io<()> {
-        self.memory.cache(offset, len)
+impl StableId for Gated {
+    fn id(&self) -> Uuid {
+        self.memory.id()
+    }
+}
+
+impl BlockLimits for Gated {
+    fn limits(&self) -> Limits {
+        self.memory.limits()
     }
 
+    fn is_read_only(&self) -> bool {
+        false
+    }
+}
+
+impl Extents for Gated {
     fn extents(&self, offset: u64, len: u64, max: usize) -> Io<Vec<Extent>> {
         self.memory.extents(offset, len, max)
     }
@@ -104,7 +121,7 @@ fn meet(rename: bool, change: impl FnOnce(&mut Client) -> u64) -> Vec<u8> {
     let fixture = Fixture::new(&[("one", target.clone()), ("other", target.clone())]);
     if rename {
         drop(fixture.exports.remove("other").unwrap());
-        fixture.exports.add("other", target.clone()).unwrap();
+        fixture.offer("other", target.clone()).unwrap();
     }
     let (mut one, _) = Client::enter(&fixture.unix, "one", ReplyStyle::Simple);
     let (mut other, _) = Client::enter(&fixture.tcp, "other", ReplyStyle::Simple);

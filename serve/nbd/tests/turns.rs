@@ -5,7 +5,8 @@ mod support;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use holdfast_device::{Durability, Exclusion, Extent, Io, IoBuf, IoSlice, Target, TargetInfo};
+use holdfast_device::{BlockLimits, Device, Durability, Extent, Extents, Geometry, Io, IoBuf, IoSlice, Limits, StableId, Zeroes};
+use holdfast_model::Uuid;
 use holdfast_nbd::protocol::ReplyStyle;
 use holdfast_nbd::protocol::constants::*;
 use support::client::Client;
@@ -45,13 +46,9 @@ impl Crowded {
     }
 }
 
-impl Target for Crowded {
-    fn info(&self) -> TargetInfo {
-        self.memory.info()
-    }
-
-    fn exclusion(&self) -> &Arc<Exclusion> {
-        self.memory.exclusion()
+impl Device for Crowded {
+    fn geometry(&self) -> Geometry {
+        self.memory.geometry()
     }
 
     fn read(&self, _offset: u64, _buf: IoBuf) -> Io<IoBuf> {
@@ -66,18 +63,38 @@ impl Target for Crowded {
         self.memory.flush()
     }
 
-    fn discard(&self, _offset: u64, _len: u64, _durability: Durability) -> Io<()> {
+    fn discard(&self, _offset: u64, _len: u64) -> Io<()> {
+        self.queue()
+    }
+}
+
+impl Zeroes for Crowded {
+    fn unmap(&self, _offset: u64, _len: u64, _durability: Durability) -> Io<()> {
         self.queue()
     }
 
     fn write_zeroes(&self, _offset: u64, _len: u64, _durability: Durability, _keep_room: bool) -> Io<()> {
         self.queue()
     }
+}
 
-    fn cache(&self, offset: u64, len: u64) -> Io<()> {
-        self.memory.cache(offset, len)
+impl StableId for Crowded {
+    fn id(&self) -> Uuid {
+        self.memory.id()
+    }
+}
+
+impl BlockLimits for Crowded {
+    fn limits(&self) -> Limits {
+        self.memory.limits()
     }
 
+    fn is_read_only(&self) -> bool {
+        false
+    }
+}
+
+impl Extents for Crowded {
     fn extents(&self, offset: u64, len: u64, max: usize) -> Io<Vec<Extent>> {
         self.memory.extents(offset, len, max)
     }

@@ -15,6 +15,8 @@ const CRATES: &[(&str, &str, u32)] = &[
     ("holdfast-volume", "core/volume", 4),
     ("holdfast-dedup", "core/dedup", 5),
     ("holdfast-vhdx", "core/vhdx", 5),
+    ("holdfast-block", "serve/block", 9),
+    ("holdfast-listener", "serve/listener", 9),
     ("holdfast-nbd", "serve/nbd", 10),
     ("holdfast-api", "manage/api", 20),
     ("holdfast-store", "manage/store", 20),
@@ -29,7 +31,7 @@ const CRATES: &[(&str, &str, u32)] = &[
 ];
 
 /// All that a protocol front end knows of the storage behind it.
-const KNOWN_TO_SERVE: &[&str] = &["holdfast-model", "holdfast-device"];
+const KNOWN_TO_SERVE: &[&str] = &["holdfast-model", "holdfast-device", "holdfast-block", "holdfast-listener"];
 
 /// What storage itself has no use for: a runtime, a network, a command line.
 const UNKNOWN_TO_CORE: &[&str] = &["tokio", "hyper", "axum", "reqwest", "clap", "anyhow", "tracing-subscriber", "chrono", "time"];
@@ -101,6 +103,8 @@ fn every_kind_of_wrong_arrow_is_found() {
     assert_eq!(one("holdfast-pool", "core/pool", "holdfast-space"), 1);
     assert_eq!(one("holdfast-dedup", "core/dedup", "holdfast-vhdx"), 1);
     assert_eq!(one("holdfast-nbd", "serve/nbd", "holdfast-device"), 0);
+    assert_eq!(one("holdfast-nbd", "serve/nbd", "holdfast-block"), 0);
+    assert_eq!(one("holdfast-block", "serve/block", "holdfast-listener"), 1);
     assert_eq!(one("holdfast-nbd", "serve/nbd", "holdfast-space"), 1);
     assert_eq!(one("holdfast-device", "core/device", "tokio"), 1);
     assert_eq!(one("holdfast-device", "serve/device", "serde"), 1);

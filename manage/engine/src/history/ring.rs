@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use crate::traffic::Totals;
+use holdfast_block::Totals;
 
 /// Seconds that are kept.
 pub(super) const SECONDS: i64 = 3600;

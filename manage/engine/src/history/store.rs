@@ -14,13 +14,13 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use holdfast_api::{HistoryKind, Severity, word};
+use holdfast_block::Totals;
 use rusqlite::{Connection, ErrorCode, Transaction, params};
 use tokio::sync::oneshot;
 
 use super::Key;
 use super::ring::Sample;
 use crate::events::EventLog;
-use crate::traffic::Totals;
 
 /// Days that are kept.
 pub(crate) const DAYS: i64 = 30;

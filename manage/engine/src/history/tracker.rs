@@ -1,10 +1,10 @@
 //! What is kept of one object: its last hour, where its counters stood, and what the minute under way brought.
 
 use holdfast_api::Rates;
+use holdfast_block::Totals;
 use holdfast_model::Latencies;
 
 use super::ring::{Ring, Sample};
-use crate::traffic::Totals;
 
 /// Reads and writes of a time, by how long they took.
 type Both = (Latencies, Latencies);

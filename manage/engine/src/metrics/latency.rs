@@ -43,9 +43,8 @@ impl Engine {
                 let latencies = (disk.counters.read_latency.counts(), disk.counters.write_latency.counts());
                 disks.extend(both(&[("pool", &pool), ("disk", &disk.id.to_string())], latencies));
             }
-            for service in open.services().values() {
-                let name = format!("{pool}/{}", service.space.record().name);
-                spaces.extend(both(&[("space", &name)], service.traffic.latencies()));
+            for (name, service) in open.named_services() {
+                spaces.extend(both(&[("space", &name)], service.traffic().latencies()));
             }
         }
         for export in live.exports.values() {

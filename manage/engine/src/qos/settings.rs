@@ -5,12 +5,13 @@
 use std::sync::PoisonError;
 
 use holdfast_api::{ExportChanged, Qos, SetExport, SetQos};
+use holdfast_block::ObjectService;
 use holdfast_device::reactor::clock;
 use holdfast_model::Uuid;
 
+use super::{from_block, to_block};
 use crate::engine::Engine;
 use crate::error::{ApiResult, not_found, unwritten};
-use crate::service::SpaceService;
 
 impl Engine {
     /// What was set for a space.
@@ -31,26 +32,26 @@ impl Engine {
     }
 
     /// Hands a space that is open what is set for it and its exports.
-    pub(crate) fn apply_qos(&self, service: &SpaceService) {
-        let space = service.space.record().uuid;
+    pub(crate) fn apply_qos(&self, service: &ObjectService) {
+        let space = service.id();
         let of_space = |min: u64, known: &crate::state::KnownExport| {
             if known.space == space { min.saturating_add(known.qos.min_iops.unwrap_or(0)) } else { min }
         };
         let exports_min = self.live().exports.values().map(|export| &export.known).fold(0, of_space);
-        service.set_qos(self.qos_of(space), exports_min, clock().now());
+        service.set_qos(to_block(&self.qos_of(space)), exports_min, clock().now());
     }
 
     /// Sets the quality of service of a space. Answers whether it was another.
-    pub(crate) fn set_space_qos(&self, object: &str, service: &SpaceService, set: &SetQos) -> ApiResult<bool> {
-        let before = service.qos();
+    pub(crate) fn set_space_qos(&self, object: &str, service: &ObjectService, set: &SetQos) -> ApiResult<bool> {
+        let before = from_block(&service.qos());
         let qos = before.with(set);
         super::check(object, &qos).map_err(|error| error.inside("qos"))?;
         if qos == before {
             return Ok(false);
         }
-        self.remember_qos(service.space.record().uuid, qos)?;
+        self.remember_qos(service.id(), qos)?;
         self.apply_qos(service);
-        self.note(object, &format!("has another quality of service: {}", told(&qos)));
+        self.note(object, &format!("has another quality of service: {}", describe(&qos)));
         Ok(true)
     }
 
@@ -82,11 +83,11 @@ impl Engine {
             return Err(error);
         }
         if let Some(target) = target {
-            target.limiter().set(&known.qos, clock().now());
-            self.apply_qos(target.space());
+            target.limiter().set(&to_block(&known.qos), clock().now());
+            self.apply_qos(target.object());
         }
         if known.qos != before.qos {
-            self.note(&object, &format!("has another quality of service: {}", told(&known.qos)));
+            self.note(&object, &format!("has another quality of service: {}", describe(&known.qos)));
         }
         if known.read_only != before.read_only {
             self.serve_anew(name).await;
@@ -97,7 +98,7 @@ impl Engine {
 }
 
 /// The settings for people.
-fn told(qos: &Qos) -> String {
+fn describe(qos: &Qos) -> String {
     use holdfast_model::ByteSize;
     let ios = |value: Option<u64>, what: &str| value.map(|value| format!("{what} {value} IOPS"));
     let bytes = |value: Option<u64>, what: &str| value.map(|value| format!("{what} {}/s", ByteSize(value)));

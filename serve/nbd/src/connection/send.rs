@@ -13,7 +13,7 @@ use std::rc::Rc;
 use holdfast_device::IoBuf;
 
 use super::serve::Refusal;
-use super::{Connection, Ticket};
+use super::{Connection, OpenRequest};
 use crate::outbound::{Outbound, PIECES_AT_ONCE};
 use crate::protocol::reply;
 
@@ -35,33 +35,33 @@ impl Connection {
     }
 
     /// Success without data.
-    pub(super) fn done(&self, ticket: Ticket) {
-        self.answer(ticket, |out| out.head(|heads| reply::done(heads, self.style, &ticket.request)));
+    pub(super) fn done(&self, open: OpenRequest) {
+        self.answer(open, |out| out.head(|heads| reply::done(heads, self.style, &open.request)));
     }
 
     /// `len` bytes of `buf` from `at`, as all that was read.
-    pub(super) fn data(&self, ticket: Ticket, buf: IoBuf, at: usize, len: usize) {
+    pub(super) fn data(&self, open: OpenRequest, buf: IoBuf, at: usize, len: usize) {
         self.tracked.add_bytes(len as u64);
-        self.answer(ticket, |out| {
-            out.head(|heads| reply::data(heads, self.style, &ticket.request, ticket.request.offset, len as u64, true));
+        self.answer(open, |out| {
+            out.head(|heads| reply::data(heads, self.style, &open.request, open.request.offset, len as u64, true));
             out.data(buf, at, len);
         });
     }
 
     /// Failure.
-    pub(super) fn refuse(&self, ticket: Ticket, refusal: Refusal) {
-        self.answer(ticket, |out| {
-            out.head(|heads| reply::failed(heads, self.style, &ticket.request, refusal.errno, &refusal.text));
+    pub(super) fn refuse(&self, open: OpenRequest, refusal: Refusal) {
+        self.answer(open, |out| {
+            out.head(|heads| reply::failed(heads, self.style, &open.request, refusal.errno, &refusal.text));
         });
     }
 
     /// Puts one whole reply into the queue.
-    pub(super) fn answer(&self, ticket: Ticket, encode: impl FnOnce(&mut Outbound)) {
+    pub(super) fn answer(&self, open: OpenRequest, encode: impl FnOnce(&mut Outbound)) {
         {
             let mut out = self.out.borrow_mut();
             encode(&mut out);
             out.requests += 1;
-            out.held_bytes += ticket.held_bytes;
+            out.held_bytes += open.held_bytes;
         }
         let unanswered = self.unanswered.get() - 1;
         self.unanswered.set(unanswered);

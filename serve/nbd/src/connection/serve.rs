@@ -1,22 +1,21 @@
-//! Requests: checked, and handed to the target.
+//! Requests: checked, and handed to the session with the target.
 //!
-//! Invariant: a request reaches the target in whole 4 KiB blocks within the size, and changes nothing unless all of it
-//! is allowed.
+//! Invariant: a request reaches the session within the size, and changes nothing unless all of it is allowed.
 
 use std::borrow::Cow;
 use std::rc::Rc;
 
-use futures_util::future::{Either, select};
+use holdfast_block::{Change, Started, blocks_around, clip};
 use holdfast_device::reactor::spawn_local;
-use holdfast_device::{Durability, Extent, ExtentKind, Io, IoBuf, IoError, IoErrorKind, IoSlice};
+use holdfast_device::{Durability, Extent, ExtentKind, Io, IoBuf, IoError};
+use holdfast_model::BLOCK_BYTES;
 use holdfast_model::wire::{Reader, WireError};
 
-use super::{Connection, Ticket};
+use super::{Connection, OpenRequest};
 use crate::protocol::constants::*;
 use crate::protocol::reply::{self, StatusExtent};
 use crate::protocol::{Command, Errno, Request};
 
-const BLOCK: u64 = 4096;
 /// Reads from this size on are looked at for holes, where that costs no wait.
 const HOLE_LOOKUP_BYTES: u64 = 128 << 10;
 /// Pieces that such a read is sent in at most.
@@ -45,25 +44,12 @@ impl From<IoError> for Refusal {
     }
 }
 
-/// A change of whole blocks.
-enum BlockWrite {
-    Write(IoSlice),
-    Discard,
-    Zero { keep_room: bool },
-}
-
 fn durability(request: &Request) -> Durability {
     if request.has(CMD_FLAG_FUA) { Durability::Durable } else { Durability::Cached }
 }
 
-/// The range in whole blocks around a request.
-fn around(request: &Request) -> (u64, u64) {
-    let start = request.offset / BLOCK * BLOCK;
-    (start, (request.offset + request.length).next_multiple_of(BLOCK))
-}
-
 fn aligned(request: &Request) -> bool {
-    (request.offset | request.length).is_multiple_of(BLOCK)
+    (request.offset | request.length).is_multiple_of(BLOCK_BYTES)
 }
 
 impl Connection {
@@ -141,8 +127,8 @@ impl Connection {
     pub(super) fn memory_for(&self, request: &Request) -> u64 {
         match request.command {
             Command::Read | Command::Write if request.length > 0 => {
-                let (start, end) = around(request);
-                end - start
+                let blocks = blocks_around(request.offset, request.length);
+                blocks.end - blocks.start
             }
             Command::BlockStatus if request.has(CMD_FLAG_PAYLOAD_LEN) => request.length,
             _ => 0,
@@ -150,197 +136,82 @@ impl Connection {
     }
 
     /// Serves a request that was checked, with its payload if it has one.
-    pub(super) fn serve(self: &Rc<Self>, ticket: Ticket, payload: Option<IoBuf>) {
-        let request = ticket.request;
+    pub(super) fn serve(self: &Rc<Self>, open: OpenRequest, payload: Option<IoBuf>) {
+        let request = open.request;
         self.tracked.count(&request);
         match request.command {
-            Command::Flush => self.settle(ticket, self.target().flush()),
-            Command::BlockStatus => self.block_status(ticket, payload),
+            Command::Flush => self.settle(open, self.session().target().flush()),
+            Command::BlockStatus => self.block_status(open, payload),
             Command::Read if request.length == 0 && self.style.chunked() => {
-                self.answer(ticket, |out| out.head(|heads| reply::last_chunk(heads, self.style, &request)));
+                self.answer(open, |out| out.head(|heads| reply::last_chunk(heads, self.style, &request)));
             }
-            _ if request.length == 0 => self.done(ticket),
-            Command::Read => self.read_range(ticket),
+            _ if request.length == 0 => self.done(open),
+            Command::Read => self.read_range(open),
             Command::Write => match payload {
-                Some(buf) if aligned(&request) => {
-                    self.change(ticket, request.offset, request.length, BlockWrite::Write(buf.freeze()));
-                }
-                Some(buf) => self.spawn(ticket, async move |connection| connection.write_parts(&request, buf).await),
-                None => self.done(ticket),
+                Some(buf) => self.change(open, Change::Write(buf)),
+                None => self.done(open),
             },
-            Command::Trim => {
-                // Parts of blocks stay as they are: a trim is a hint.
-                let start = request.offset.next_multiple_of(BLOCK);
-                let end = (request.offset + request.length) / BLOCK * BLOCK;
-                match end.checked_sub(start) {
-                    Some(len) if len > 0 => self.change(ticket, start, len, BlockWrite::Discard),
-                    _ => self.done(ticket),
-                }
-            }
-            Command::WriteZeroes if aligned(&request) => {
-                let keep_room = request.has(CMD_FLAG_NO_HOLE);
-                self.change(ticket, request.offset, request.length, BlockWrite::Zero { keep_room });
-            }
-            Command::WriteZeroes => {
-                self.spawn(ticket, async move |connection| connection.zero_parts(&request).await);
-            }
-            Command::Cache => {
-                let (start, end) = around(&request);
-                self.settle(ticket, self.target().cache(start, end - start));
-            }
-            Command::Disconnect | Command::Unknown(_) => self.done(ticket),
+            Command::Trim => self.change(open, Change::Discard),
+            Command::WriteZeroes => self.change(open, Change::Zeroes { keep_room: request.has(CMD_FLAG_NO_HOLE) }),
+            // A hint: there is nothing nearer to bring the range to.
+            Command::Cache | Command::Disconnect | Command::Unknown(_) => self.done(open),
         }
-    }
-
-    fn target(&self) -> &dyn holdfast_device::Target {
-        self.attachment.export().target()
     }
 
     /// Answers with the outcome of `io`, now if it is there.
-    fn settle(self: &Rc<Self>, ticket: Ticket, io: Io<()>) {
+    fn settle(self: &Rc<Self>, open: OpenRequest, io: Io<()>) {
         match io {
-            Io::Ready(Some(outcome)) => self.outcome(ticket, outcome),
-            io => self.spawn(ticket, async move |connection| connection.finish(io).await),
+            Io::Ready(Some(outcome)) => self.outcome(open, outcome),
+            io => self.spawn(open, async move |connection| connection.session().finish(io).await),
         }
     }
 
-    /// The outcome of `io`. If it waits for its turn and the connection ends before, it never begins.
-    async fn finish<T: Unpin>(&self, io: Io<T>) -> Result<T, IoError> {
-        let Io::Queued(turn) = io else { return io.await };
-        match select(turn, self.ending.wait()).await {
-            Either::Left((begun, _)) => begun.await,
-            Either::Right(_) => Err(IoError::new(IoErrorKind::GivenUp, "the request waited for its turn")),
-        }
-    }
-
-    fn outcome(&self, ticket: Ticket, outcome: Result<(), IoError>) {
+    fn outcome(&self, open: OpenRequest, outcome: Result<(), IoError>) {
         match outcome {
-            Ok(()) => self.done(ticket),
-            Err(error) => self.refuse(ticket, error.into()),
+            Ok(()) => self.done(open),
+            Err(error) => self.refuse(open, error.into()),
         }
     }
 
     /// Serves a request in a task of its own.
-    fn spawn(self: &Rc<Self>, ticket: Ticket, serve: impl AsyncFnOnce(Rc<Self>) -> Result<(), IoError> + 'static) {
+    fn spawn(self: &Rc<Self>, open: OpenRequest, serve: impl AsyncFnOnce(Rc<Self>) -> Result<(), IoError> + 'static) {
         let connection = self.clone();
         spawn_local(async move {
             let outcome = serve(connection.clone()).await;
-            connection.outcome(ticket, outcome);
+            connection.outcome(open, outcome);
         });
     }
 
-    fn start(&self, request: &Request, start: u64, len: u64, change: BlockWrite) -> Io<()> {
-        let durability = durability(request);
-        match change {
-            BlockWrite::Write(data) => self.target().write(start, data, durability),
-            BlockWrite::Discard => self.target().discard(start, len, durability),
-            BlockWrite::Zero { keep_room } => self.target().write_zeroes(start, len, durability, keep_room),
+    /// Changes the range of a request.
+    fn change(self: &Rc<Self>, open: OpenRequest, change: Change) {
+        let request = &open.request;
+        match self.session().change(request.offset, request.length, change, durability(request)) {
+            Started::Answered(outcome) => self.outcome(open, outcome),
+            Started::Later(later) => self.spawn(open, async move |connection| connection.session().settle(later).await),
         }
     }
 
-    /// Changes whole blocks, next to every other change of whole blocks.
-    fn change(self: &Rc<Self>, ticket: Ticket, start: u64, len: u64, change: BlockWrite) {
-        let exclusion = self.attachment.export().exclusion();
-        if !exclusion.enter(self.attachment.lane()) {
-            return self.spawn(ticket, async move |connection| {
-                let _held = connection.attachment.export().exclusion().hold(start..start + len).await;
-                connection.finish(connection.start(&ticket.request, start, len, change)).await
-            });
-        }
-        match self.start(&ticket.request, start, len, change) {
-            Io::Ready(Some(outcome)) => {
-                exclusion.leave(self.attachment.lane());
-                self.outcome(ticket, outcome);
-            }
-            io => {
-                // What waits for its turn may do so for long: only writes of its own range wait for it.
-                let queued = matches!(io, Io::Queued(_));
-                let held = queued.then(|| exclusion.move_out(self.attachment.lane(), start..start + len)).flatten();
-                self.spawn(ticket, async move |connection| {
-                    let outcome = connection.finish(io).await;
-                    if held.is_none() {
-                        connection.attachment.export().exclusion().leave(connection.attachment.lane());
-                    }
-                    outcome
-                });
-            }
-        }
-    }
-
-    /// Reads the block at `at` into `buf`.
-    async fn read_block(&self, at: u64) -> Result<IoBuf, IoError> {
-        self.finish(self.target().read(at, IoBuf::new(BLOCK as usize))).await
-    }
-
-    /// Writes a payload that lies in `buf` as it lies in its blocks, of which the first and the last are covered in part.
-    async fn write_parts(&self, request: &Request, mut buf: IoBuf) -> Result<(), IoError> {
-        let (start, end) = around(request);
-        let _held = self.attachment.export().exclusion().hold_partial(start..end).await;
-        let before = (request.offset - start) as usize;
-        let behind = before + request.length as usize;
-        let last = end - BLOCK;
-        let mut first_block = None;
-        if before > 0 {
-            let block = self.read_block(start).await?;
-            buf[..before].copy_from_slice(&block[..before]);
-            first_block = Some(block);
-        }
-        if behind < buf.len() {
-            let block = match first_block {
-                Some(block) if last == start => block,
-                _ => self.read_block(last).await?,
-            };
-            let in_block = behind - (last - start) as usize;
-            buf[behind..].copy_from_slice(&block[in_block..]);
-        }
-        self.finish(self.start(request, start, end - start, BlockWrite::Write(buf.freeze()))).await
-    }
-
-    /// Zeroes a range of which the first and the last block are covered in part.
-    async fn zero_parts(&self, request: &Request) -> Result<(), IoError> {
-        let (start, end) = around(request);
-        let _held = self.attachment.export().exclusion().hold_partial(start..end).await;
-        let (from, to) = (request.offset, request.offset + request.length);
-        let whole = from.next_multiple_of(BLOCK)..(to / BLOCK * BLOCK);
-        let mut partial = [Some(start), Some(end - BLOCK)];
-        if start == end - BLOCK {
-            partial[1] = None;
-        }
-        for block in partial.into_iter().flatten().filter(|block| !whole.contains(block)) {
-            let mut buf = self.read_block(block).await?;
-            let cut = (from.max(block) - block) as usize..(to.min(block + BLOCK) - block) as usize;
-            buf[cut].fill(0);
-            self.finish(self.start(request, block, BLOCK, BlockWrite::Write(buf.freeze()))).await?;
-        }
-        if whole.is_empty() {
-            return Ok(());
-        }
-        let keep_room = request.has(CMD_FLAG_NO_HOLE);
-        self.finish(self.start(request, whole.start, whole.end - whole.start, BlockWrite::Zero { keep_room })).await
-    }
-
-    fn read_range(self: &Rc<Self>, ticket: Ticket) {
-        let request = ticket.request;
-        let (start, end) = around(&request);
+    fn read_range(self: &Rc<Self>, open: OpenRequest) {
+        let request = open.request;
         if request.length >= HOLE_LOOKUP_BYTES && self.tells_holes.get() && !request.has(CMD_FLAG_DF) && aligned(&request) {
-            match self.target().extents(start, end - start, READ_EXTENTS) {
+            match self.session().target().extents(request.offset, request.length, READ_EXTENTS) {
                 Io::Ready(Some(Ok(extents))) if extents.iter().any(|extent| extent.kind != ExtentKind::Data) => {
-                    return self.read_sparse(ticket, extents);
+                    return self.read_sparse(open, extents);
                 }
                 Io::Ready(_) => {}
                 _ => self.tells_holes.set(false),
             }
         }
-        let (at, len) = ((request.offset - start) as usize, request.length as usize);
-        match self.target().read(start, IoBuf::new((end - start) as usize)) {
-            Io::Ready(Some(Ok(buf))) => self.data(ticket, buf, at, len),
-            Io::Ready(Some(Err(error))) => self.refuse(ticket, error.into()),
+        let (at, len) = ((request.offset % BLOCK_BYTES) as usize, request.length as usize);
+        match self.session().read(request.offset, request.length) {
+            Io::Ready(Some(Ok(buf))) => self.data(open, buf, at, len),
+            Io::Ready(Some(Err(error))) => self.refuse(open, error.into()),
             io => {
                 let connection = self.clone();
                 spawn_local(async move {
-                    match connection.finish(io).await {
-                        Ok(buf) => connection.data(ticket, buf, at, len),
-                        Err(error) => connection.refuse(ticket, error.into()),
+                    match connection.session().finish(io).await {
+                        Ok(buf) => connection.data(open, buf, at, len),
+                        Err(error) => connection.refuse(open, error.into()),
                     }
                 });
             }
@@ -348,8 +219,8 @@ impl Connection {
     }
 
     /// Reads what is data, and tells the rest.
-    fn read_sparse(self: &Rc<Self>, ticket: Ticket, extents: Vec<Extent>) {
-        let request = ticket.request;
+    fn read_sparse(self: &Rc<Self>, open: OpenRequest, extents: Vec<Extent>) {
+        let request = open.request;
         let end = request.offset + request.length;
         let mut at = request.offset;
         let mut parts = Vec::with_capacity(extents.len() + 1);
@@ -357,7 +228,7 @@ impl Connection {
         for Extent { len, kind } in extents.into_iter().chain([Extent { len: u64::MAX, kind: ExtentKind::Data }]) {
             let len = len.min(end - at);
             if len > 0 {
-                let io = (kind == ExtentKind::Data).then(|| self.target().read(at, IoBuf::new(len as usize)));
+                let io = (kind == ExtentKind::Data).then(|| self.session().target().read(at, IoBuf::new(len as usize)));
                 parts.push((at, len, io));
             }
             at += len;
@@ -368,21 +239,21 @@ impl Connection {
             for (start, len, io) in parts {
                 let buf = match io {
                     None => None,
-                    Some(io) => match connection.finish(io).await {
+                    Some(io) => match connection.session().finish(io).await {
                         Ok(buf) => Some(buf),
-                        Err(error) => return connection.refuse(ticket, error.into()),
+                        Err(error) => return connection.refuse(open, error.into()),
                     },
                 };
                 read.push((start, len, buf));
             }
-            connection.sparse(ticket, read);
+            connection.sparse(open, read);
         });
     }
 
     /// Answers a read with data and holes.
-    fn sparse(&self, ticket: Ticket, parts: Vec<(u64, u64, Option<IoBuf>)>) {
-        let (style, request) = (self.style, ticket.request);
-        self.answer(ticket, |out| {
+    fn sparse(&self, open: OpenRequest, parts: Vec<(u64, u64, Option<IoBuf>)>) {
+        let (style, request) = (self.style, open.request);
+        self.answer(open, |out| {
             let last = parts.len() - 1;
             for (number, (start, len, buf)) in parts.into_iter().enumerate() {
                 match buf {
@@ -397,42 +268,43 @@ impl Connection {
         });
     }
 
-    fn block_status(self: &Rc<Self>, mut ticket: Ticket, payload: Option<IoBuf>) {
+    fn block_status(self: &Rc<Self>, mut open: OpenRequest, payload: Option<IoBuf>) {
         if let Some(payload) = payload {
             let Ok(length) = filter(&payload) else {
                 let text = "the list of contexts is malformed, or names one that was not agreed on";
-                return self.refuse(ticket, Refusal::new(Errno::Invalid, text));
+                return self.refuse(open, Refusal::new(Errno::Invalid, text));
             };
-            ticket.request.flags &= !CMD_FLAG_PAYLOAD_LEN;
-            ticket.request.length = length;
-            if let Err(refusal) = self.check_range(&ticket.request) {
-                return self.refuse(ticket, refusal);
+            open.request.flags &= !CMD_FLAG_PAYLOAD_LEN;
+            open.request.length = length;
+            if let Err(refusal) = self.check_range(&open.request) {
+                return self.refuse(open, refusal);
             }
         }
-        let (start, end) = around(&ticket.request);
-        let most = if ticket.request.has(CMD_FLAG_REQ_ONE) { 1 } else { STATUS_EXTENTS };
-        match self.target().extents(start, end - start, most) {
-            Io::Ready(Some(outcome)) => self.status(ticket, outcome),
+        let blocks = blocks_around(open.request.offset, open.request.length);
+        let most = if open.request.has(CMD_FLAG_REQ_ONE) { 1 } else { STATUS_EXTENTS };
+        match self.session().target().extents(blocks.start, blocks.end - blocks.start, most) {
+            Io::Ready(Some(outcome)) => self.status(open, outcome),
             io => {
                 let connection = self.clone();
                 spawn_local(async move {
                     let outcome = io.await;
-                    connection.status(ticket, outcome);
+                    connection.status(open, outcome);
                 });
             }
         }
     }
 
-    fn status(&self, ticket: Ticket, outcome: Result<Vec<Extent>, IoError>) {
-        let request = ticket.request;
+    fn status(&self, open: OpenRequest, outcome: Result<Vec<Extent>, IoError>) {
+        let request = open.request;
         let extents = match outcome {
-            Ok(extents) => clip(&request, extents),
-            Err(error) => return self.refuse(ticket, error.into()),
+            Ok(extents) => clip(request.offset, request.length, extents),
+            Err(error) => return self.refuse(open, error.into()),
         };
+        let extents: Vec<StatusExtent> = extents.into_iter().map(status_extent).collect();
         if extents.is_empty() {
-            return self.refuse(ticket, Refusal::new(Errno::Io, "the target told no extents"));
+            return self.refuse(open, Refusal::new(Errno::Io, "the target told no extents"));
         }
-        self.answer(ticket, |out| {
+        self.answer(open, |out| {
             out.head(|heads| reply::block_status(heads, self.style, &request, BASE_ALLOCATION_ID, &extents));
         });
     }
@@ -451,25 +323,12 @@ fn filter(payload: &[u8]) -> Result<u64, WireError> {
     if found { Ok(length) } else { Err(WireError::Short) }
 }
 
-/// The extents of the blocks around a request, as those of the request.
-fn clip(request: &Request, extents: Vec<Extent>) -> Vec<StatusExtent> {
-    let mut skip = request.offset % BLOCK;
-    let mut left = request.length;
-    let mut clipped: Vec<StatusExtent> = Vec::with_capacity(extents.len());
-    for extent in extents {
-        let len = extent.len.saturating_sub(skip).min(left);
-        skip = skip.saturating_sub(extent.len);
-        left -= len;
-        let state = match extent.kind {
-            ExtentKind::Data => 0,
-            ExtentKind::Hole => STATE_HOLE | STATE_ZERO,
-            ExtentKind::Zero => STATE_ZERO,
-        };
-        match clipped.last_mut() {
-            _ if len == 0 => {}
-            Some(last) if last.state == state => last.len += len,
-            _ => clipped.push(StatusExtent { len, state }),
-        }
-    }
-    clipped
+/// An extent as the protocol writes it.
+fn status_extent(extent: Extent) -> StatusExtent {
+    let state = match extent.kind {
+        ExtentKind::Data => 0,
+        ExtentKind::Hole => STATE_HOLE | STATE_ZERO,
+        ExtentKind::Zero => STATE_ZERO,
+    };
+    StatusExtent { len: extent.len, state }
 }

@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use holdfast_device::IoBuf;
 
-use super::{Connection, Ticket};
+use super::{Connection, OpenRequest};
 use crate::protocol::{Command, Request};
 
 /// Payload that is taken before it is served.
@@ -22,7 +22,7 @@ const LARGE_BYTES: u64 = 32 << 10;
 /// The writes.
 #[derive(Default)]
 pub(super) struct WriteBatch {
-    writes: RefCell<Vec<(Ticket, IoBuf)>>,
+    writes: RefCell<Vec<(OpenRequest, IoBuf)>>,
     bytes: Cell<u64>,
 }
 
@@ -40,13 +40,13 @@ impl WriteBatch {
 
 impl Connection {
     /// Serves a write whose payload is whole, now or together with those that follow.
-    pub(super) fn serve_write(self: &Rc<Self>, ticket: Ticket, buf: IoBuf) {
-        if ticket.held_bytes < LARGE_BYTES {
+    pub(super) fn serve_write(self: &Rc<Self>, open: OpenRequest, buf: IoBuf) {
+        if open.held_bytes < LARGE_BYTES {
             self.serve_write_batch();
-            return self.serve(ticket, Some(buf));
+            return self.serve(open, Some(buf));
         }
-        self.write_batch.writes.borrow_mut().push((ticket, buf));
-        self.write_batch.bytes.set(self.write_batch.bytes.get() + ticket.held_bytes);
+        self.write_batch.writes.borrow_mut().push((open, buf));
+        self.write_batch.bytes.set(self.write_batch.bytes.get() + open.held_bytes);
         if self.write_batch.bytes.get() >= WRITE_BATCH_BYTES {
             self.serve_write_batch();
         }
@@ -59,8 +59,8 @@ impl Connection {
         }
         self.write_batch.bytes.set(0);
         let mut writes = self.write_batch.writes.take();
-        for (ticket, buf) in writes.drain(..) {
-            self.serve(ticket, Some(buf));
+        for (open, buf) in writes.drain(..) {
+            self.serve(open, Some(buf));
             self.flush_if_due();
         }
         self.write_batch.writes.replace(writes);

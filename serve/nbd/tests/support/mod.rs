@@ -1,16 +1,18 @@
 //! What the tests of the server share: a server over a memory target, and a client.
 
 pub mod client;
+#[path = "../../../block/tests/support/memory.rs"]
 pub mod memory;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use holdfast_device::Target;
+use holdfast_block::{Balancer, ObjectService, Qos, Target};
+use holdfast_device::BlockObject;
 use holdfast_device::reactor::{self, ReactorHandle, ReactorSettings};
-use holdfast_nbd::{Address, Exports, NbdSettings, Server};
+use holdfast_nbd::{Address, Exports, NbdError, NbdSettings, Server};
 
 /// A server on two reactors, which goes away with this.
 #[allow(dead_code)]
@@ -20,6 +22,7 @@ pub struct Fixture {
     pub unix: Address,
     pub tcp: Address,
     pub reactors: Vec<ReactorHandle>,
+    services: Mutex<Vec<Weak<ObjectService>>>,
 }
 
 /// A path that no other test uses.
@@ -31,11 +34,11 @@ pub fn fresh_path(ending: &str) -> PathBuf {
 
 #[allow(dead_code)]
 impl Fixture {
-    pub fn new(targets: &[(&str, Arc<dyn Target>)]) -> Self {
-        Self::with(targets, NbdSettings::default())
+    pub fn new(objects: &[(&str, Arc<dyn BlockObject>)]) -> Self {
+        Self::with(objects, NbdSettings::default())
     }
 
-    pub fn with(targets: &[(&str, Arc<dyn Target>)], settings: NbdSettings) -> Self {
+    pub fn with(objects: &[(&str, Arc<dyn BlockObject>)], settings: NbdSettings) -> Self {
         let quiet = |number| ReactorSettings {
             name: format!("reactor-{number}"),
             spin: Duration::from_micros(20),
@@ -43,14 +46,28 @@ impl Fixture {
         };
         let reactors: Vec<_> = (0..2).map(|number| reactor::start(quiet(number)).unwrap()).collect();
         let exports = Exports::new();
-        for (name, target) in targets {
-            exports.add(name, target.clone()).unwrap();
-        }
         let wanted = [Address::Unix(fresh_path(".sock")), "tcp:127.0.0.1:0".parse().unwrap()];
         let server = Server::start(reactors.clone(), exports.clone(), &wanted, settings).unwrap();
         let [unix, tcp] = server.addresses() else { panic!("two addresses") };
         let (unix, tcp) = (unix.clone(), tcp.clone());
-        Self { exports, server: Some(server), unix, tcp, reactors }
+        let fixture = Self { exports, server: Some(server), unix, tcp, reactors, services: Mutex::default() };
+        for (name, object) in objects {
+            fixture.offer(name, object.clone()).unwrap();
+        }
+        fixture
+    }
+
+    /// Exports `object` under one more name; all its names share one service.
+    pub fn offer(&self, name: &str, object: Arc<dyn BlockObject>) -> Result<(), NbdError> {
+        let mut services = self.services.lock().unwrap();
+        let of_object = |service: &Weak<ObjectService>| service.upgrade().filter(|service| service.id() == object.id());
+        let service = services.iter().find_map(of_object).unwrap_or_else(|| {
+            let service = Arc::new(ObjectService::new(object.clone(), Balancer::new(1), reactor::clock()));
+            services.push(Arc::downgrade(&service));
+            service
+        });
+        let target = Target::new(name, "memory of a test".into(), service, false, &Qos::default()).unwrap();
+        self.exports.add(name, Arc::new(target))
     }
 
     pub fn server(&self) -> &Server {

@@ -10,32 +10,32 @@ use std::task::{Context, Poll, Waker};
 
 /// The flag.
 #[derive(Debug, Default)]
-pub(crate) struct Signal {
+pub struct Signal {
     raised: AtomicBool,
     waiting: Mutex<Vec<Waker>>,
 }
 
 impl Signal {
     /// Raises it; doing so again changes nothing.
-    pub(crate) fn raise(&self) {
+    pub fn raise(&self) {
         self.raised.store(true, Ordering::SeqCst);
         let waiting = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
         waiting.into_iter().for_each(Waker::wake);
     }
 
     /// Whether it is raised.
-    pub(crate) fn raised(&self) -> bool {
+    pub fn raised(&self) -> bool {
         self.raised.load(Ordering::Relaxed)
     }
 
     /// Ends when it is raised.
-    pub(crate) fn wait(self: &Arc<Self>) -> Raised {
+    pub fn wait(self: &Arc<Self>) -> Raised {
         Raised { signal: self.clone(), registered: None }
     }
 }
 
 /// See [`Signal::wait`].
-pub(crate) struct Raised {
+pub struct Raised {
     signal: Arc<Signal>,
     registered: Option<Waker>,
 }

@@ -7,12 +7,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::select;
-use holdfast_api::Qos;
 use holdfast_device::Clock;
 use tokio::sync::Notify;
 
-use super::Cost;
 use super::bucket::Bucket;
+use super::{Cost, Qos};
 
 #[derive(Default)]
 struct Buckets {
@@ -36,7 +35,7 @@ impl Buckets {
 
 /// The limit.
 #[derive(Default)]
-pub(crate) struct Limiter {
+pub struct Limiter {
     limited: AtomicBool,
     queue: tokio::sync::Mutex<()>,
     buckets: Mutex<Buckets>,
@@ -51,7 +50,7 @@ impl Limiter {
     }
 
     /// Takes other settings from now on, also for what waits.
-    pub(crate) fn set(&self, qos: &Qos, now: Duration) {
+    pub fn set(&self, qos: &Qos, now: Duration) {
         let bucket = |is: Option<Bucket>, max: Option<u64>, burst: Option<u64>| {
             let (max, burst) = (max?, burst.unwrap_or(0));
             Some(is.map_or_else(|| Bucket::new(max, burst, now), |is| is.changed(max, burst, now)))
@@ -66,18 +65,18 @@ impl Limiter {
     }
 
     /// Whether a request may begin at once; it has taken what it costs then.
-    pub(crate) fn try_enter(&self, now: Duration, cost: Cost) -> bool {
+    pub fn try_enter(&self, now: Duration, cost: Cost) -> bool {
         if !self.limited.load(Ordering::Relaxed) {
             return true;
         }
-        let Ok(_turn) = self.queue.try_lock() else { return false };
+        let Ok(_first_in_line) = self.queue.try_lock() else { return false };
         self.buckets().take(now, cost).is_zero()
     }
 
     /// Waits until a request may begin.
-    pub(crate) async fn enter(&self, clock: &dyn Clock, cost: Cost) {
+    pub async fn enter(&self, clock: &dyn Clock, cost: Cost) {
         let came = clock.now();
-        let _turn = self.queue.lock().await;
+        let _first_in_line = self.queue.lock().await;
         loop {
             let changed = self.changed.notified();
             let wait = self.buckets().take(clock.now(), cost);
@@ -92,7 +91,7 @@ impl Limiter {
     }
 
     /// Requests that waited, and for how long together.
-    pub(crate) fn throttled(&self) -> (u64, Duration) {
+    pub fn throttled(&self) -> (u64, Duration) {
         (self.throttled.load(Ordering::Relaxed), Duration::from_nanos(self.waited_nanos.load(Ordering::Relaxed)))
     }
 }

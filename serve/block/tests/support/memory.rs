@@ -1,13 +1,15 @@
-//! A target in memory that can be slow, full, broken or read-only.
+//! A block object in memory that can be slow, full, broken or read-only.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use holdfast_device::reactor::clock;
 use holdfast_device::{
-    Durability, Exclusion, Extent, ExtentKind, Geometry, Io, IoBuf, IoError, IoErrorKind, IoSlice, Target, TargetInfo,
+    BlockLimits, Device, DiscardLimits, Durability, Extent, ExtentKind, Extents, Geometry, Io, IoBuf, IoError, IoErrorKind,
+    IoSlice, Limits, StableId, Zeroes,
 };
+use holdfast_model::Uuid;
 
 const CHUNK: u64 = 1 << 20;
 const BLOCK: u64 = 4096;
@@ -26,12 +28,12 @@ impl Chunk {
 
 /// See the module.
 pub struct Memory {
+    id: Uuid,
     size_bytes: AtomicU64,
     chunks: Vec<Mutex<Option<Chunk>>>,
     read_only: bool,
     rotational: bool,
     delay: Duration,
-    exclusion: Arc<Exclusion>,
     /// What every request answers, where it is an error.
     pub broken: Mutex<Option<IoErrorKind>>,
     /// Flushes so far.
@@ -43,13 +45,14 @@ pub struct Memory {
 #[allow(dead_code)]
 impl Memory {
     pub fn new(size_bytes: u64) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
         Self {
+            id: Uuid::from_u128(NEXT.fetch_add(1, Ordering::Relaxed).into()),
             size_bytes: AtomicU64::new(size_bytes),
             chunks: (0..(4 * size_bytes).div_ceil(CHUNK)).map(|_| Mutex::default()).collect(),
             read_only: false,
             rotational: false,
             delay: Duration::ZERO,
-            exclusion: Arc::default(),
             broken: Mutex::new(None),
             flushes: AtomicU64::new(0),
             durable: AtomicU64::new(0),
@@ -115,25 +118,32 @@ impl Memory {
     }
 }
 
-impl Target for Memory {
-    fn info(&self) -> TargetInfo {
-        TargetInfo {
-            name: "memory".into(),
-            description: "memory of a test".into(),
-            geometry: Geometry {
-                size_bytes: self.size_bytes.load(Ordering::SeqCst),
-                logical_sector_bytes: 512,
-                physical_sector_bytes: 4096,
-                rotational: self.rotational,
-                discard: true,
-            },
-            optimal_io_bytes: 64 << 10,
-            read_only: self.read_only,
-        }
+impl StableId for Memory {
+    fn id(&self) -> Uuid {
+        self.id
+    }
+}
+
+impl BlockLimits for Memory {
+    fn limits(&self) -> Limits {
+        let discard = Some(DiscardLimits { granularity_bytes: BLOCK, reads_zeros: true });
+        Limits { optimal_io_bytes: 64 << 10, discard }
     }
 
-    fn exclusion(&self) -> &Arc<Exclusion> {
-        &self.exclusion
+    fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+}
+
+impl Device for Memory {
+    fn geometry(&self) -> Geometry {
+        Geometry {
+            size_bytes: self.size_bytes.load(Ordering::SeqCst),
+            logical_sector_bytes: 512,
+            physical_sector_bytes: 4096,
+            rotational: self.rotational,
+            discard: true,
+        }
     }
 
     fn read(&self, offset: u64, mut buf: IoBuf) -> Io<IoBuf> {
@@ -168,7 +178,13 @@ impl Target for Memory {
         self.answer(|| ())
     }
 
-    fn discard(&self, offset: u64, len: u64, durability: Durability) -> Io<()> {
+    fn discard(&self, offset: u64, len: u64) -> Io<()> {
+        self.unmap(offset, len, Durability::Cached)
+    }
+}
+
+impl Zeroes for Memory {
+    fn unmap(&self, offset: u64, len: u64, durability: Durability) -> Io<()> {
         self.write_zeroes(offset, len, durability, false)
     }
 
@@ -181,11 +197,9 @@ impl Target for Memory {
             })
         })
     }
+}
 
-    fn cache(&self, offset: u64, len: u64) -> Io<()> {
-        self.answer(|| self.check(offset, len))
-    }
-
+impl Extents for Memory {
     fn extents(&self, offset: u64, len: u64, max: usize) -> Io<Vec<Extent>> {
         self.answer(|| {
             self.check(offset, len);

@@ -10,9 +10,9 @@ use super::*;
 /// What a unit of work takes on the disks.
 const UNIT: Duration = Duration::from_micros(50);
 
-/// Clients of one space that always have so many requests of one size under way.
+/// Clients of one object that always have so many requests of one size under way.
 struct Client {
-    place: FlowId,
+    flow_id: FlowId,
     depth: usize,
     cost: u64,
     waiting: Vec<(Duration, QueuedEntry)>,
@@ -33,9 +33,9 @@ impl Disks {
     fn new(clients: &[(usize, u64, Option<u64>)]) -> Self {
         let balancer = Balancer::new(4);
         let client = |&(depth, cost, min): &(usize, u64, Option<u64>)| {
-            let place = balancer.join();
-            balancer.set_min(place, min, Duration::ZERO);
-            Client { place, depth, cost, waiting: vec![], out: 0, done: 0, longest: Duration::ZERO }
+            let flow_id = balancer.join();
+            balancer.set_min(flow_id, min, Duration::ZERO);
+            Client { flow_id, depth, cost, waiting: vec![], out: 0, done: 0, longest: Duration::ZERO }
         };
         let clients = clients.iter().map(client).collect();
         Self { balancer, now: Duration::from_secs(1), clients, line: VecDeque::new() }
@@ -45,7 +45,7 @@ impl Disks {
         for (number, client) in self.clients.iter_mut().enumerate() {
             while client.out < client.depth {
                 client.out += 1;
-                match self.balancer.enter(client.place, client.cost, self.now) {
+                match self.balancer.enter(client.flow_id, client.cost, self.now) {
                     Entry::Now(counted) => self.line.push_back((number, self.now, counted)),
                     Entry::Wait(turn) => client.waiting.push((self.now, turn)),
                 }
@@ -75,7 +75,7 @@ impl Disks {
         client.done += client.cost;
         client.longest = client.longest.max(self.now - asked);
         if counted > 0 {
-            self.balancer.end(client.place, counted, self.now);
+            self.balancer.end(client.flow_id, counted, self.now);
         }
     }
 
@@ -126,7 +126,7 @@ fn large_requests_keep_all_disks_busy() {
 }
 
 #[test]
-fn spaces_get_on_by_cost_and_not_by_count() {
+fn objects_get_on_by_cost_and_not_by_count() {
     let mut disks = Disks::new(&[(64, 8, None), (64, 1, None)]);
     disks.run(Duration::from_secs(1));
     disks.reset();
@@ -159,7 +159,7 @@ fn whoever_leaves_holds_nobody_up() {
     let mut disks = Disks::new(&[(128, 1, None), (1, 1, None)]);
     disks.run(Duration::from_millis(500));
     assert!(!disks.clients[0].waiting.is_empty());
-    disks.balancer.leave(disks.clients[0].place);
+    disks.balancer.leave(disks.clients[0].flow_id);
     disks.begin();
     assert!(disks.clients[0].waiting.is_empty());
 }
@@ -172,7 +172,7 @@ proptest! {
     ) {
         // Who has less under way than the window takes does not always wait, and gets what it asks for instead of its share.
         let mut disks = Disks::new(&[(one.0, one.1, None), (other.0, other.1, None)]);
-        if let Some(flow) = disks.balancer.inner().flows.get_mut(&disks.clients[0].place.0) {
+        if let Some(flow) = disks.balancer.inner().flows.get_mut(&disks.clients[0].flow_id.0) {
             flow.weight = 1.0 + weight as f64;
         }
         disks.run(Duration::from_secs(1));

@@ -1,9 +1,8 @@
 //! Keeps writes of parts of a 4 KiB block apart from every other write of that block, by whatever front end it comes.
 //!
-//! A target is written in whole blocks. A front end serves a request that covers a block in part by reading the block,
-//! changing it and writing it back; a write that landed in between would be lost. So all targets of the same bytes share
-//! one exclusion ([`Target::exclusion`](crate::Target::exclusion)). Such requests are rare, so the others pay one counter
-//! of their own connection and one look at a flag that nobody changes.
+//! An object is written in whole blocks. A request that covers a block in part is served by reading the block, changing it
+//! and writing it back; a write that landed in between would be lost. So all targets of one object share its exclusion.
+//! Such requests are rare, so the others pay one counter of their own session and one look at a flag that nobody changes.
 //!
 //! ```text
 //!   whole blocks, no partial write about    own lane += 1 ─▶ write ─▶ own lane -= 1
@@ -22,7 +21,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
-/// The writes of whole blocks that are under way on one connection. On a cache line of its own.
+/// The writes of whole blocks that are under way on one session. On a cache line of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Lane {
@@ -35,7 +34,7 @@ struct Table {
     waiting: Vec<Waker>,
 }
 
-/// What all connections to the same bytes share.
+/// What all sessions with one object share.
 #[derive(Default)]
 pub struct Exclusion {
     partial: AtomicUsize,
@@ -59,14 +58,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Exclusion {
-    /// A lane for a new connection.
+    /// A lane for a new session.
     pub fn open_lane(&self) -> Arc<Lane> {
         let lane = Arc::new(Lane::default());
         lock(&self.lanes).push(lane.clone());
         lane
     }
 
-    /// Gives a lane back, once no write of its connection is under way.
+    /// Gives a lane back, once no write of its session is under way.
     pub fn close_lane(&self, lane: &Arc<Lane>) {
         lock(&self.lanes).retain(|other| !Arc::ptr_eq(other, lane));
         self.wake_all();

@@ -1,11 +1,10 @@
-//! What clients asked of an export or a space, and how long it took.
+//! What clients asked of a target or an object, and how long it took.
 //!
 //! Invariant: counting a request costs a few relaxed additions, and never waits.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use holdfast_api::ExportCounters;
 use holdfast_model::{Histogram, Latencies};
 
 /// Requests of one kind and their bytes.
@@ -29,32 +28,53 @@ impl Count {
 /// What a request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
-pub(crate) enum Kind {
+pub enum RequestKind {
+    /// Carries data to the client.
     Read,
+    /// Carries data from it.
     Write,
+    /// Gives a range back or makes it zeros.
     Discard,
+    /// Makes writes durable.
     Flush,
 }
 
-impl Kind {
+impl RequestKind {
     /// The one of this number.
-    pub(crate) fn of(number: u64) -> Self {
+    pub fn of(number: u64) -> Self {
         [Self::Read, Self::Write, Self::Discard, Self::Flush][(number & 3) as usize]
     }
 }
 
 /// Reads and writes so far, with their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Totals {
-    pub(crate) reads: u64,
-    pub(crate) read_bytes: u64,
-    pub(crate) writes: u64,
-    pub(crate) written_bytes: u64,
+pub struct Totals {
+    /// Reads.
+    pub reads: u64,
+    /// Bytes of them.
+    pub read_bytes: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Bytes of them.
+    pub written_bytes: u64,
+}
+
+/// All requests so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Reads and writes.
+    pub totals: Totals,
+    /// Flushes.
+    pub flushes: u64,
+    /// Discards and write-zeroes.
+    pub discards: u64,
+    /// Bytes of them.
+    pub discarded_bytes: u64,
 }
 
 /// Counters of requests, and of how long reads and writes took.
 #[derive(Debug, Default)]
-pub(crate) struct Traffic {
+pub struct Traffic {
     reads: Count,
     writes: Count,
     discards: Count,
@@ -65,40 +85,38 @@ pub(crate) struct Traffic {
 
 impl Traffic {
     /// A request was asked for.
-    pub(crate) fn ask(&self, kind: Kind, bytes: u64) {
+    pub fn ask(&self, kind: RequestKind, bytes: u64) {
         match kind {
-            Kind::Read => self.reads.add(bytes),
-            Kind::Write => self.writes.add(bytes),
-            Kind::Discard => self.discards.add(bytes),
-            Kind::Flush => _ = self.flushes.fetch_add(1, Ordering::Relaxed),
+            RequestKind::Read => self.reads.add(bytes),
+            RequestKind::Write => self.writes.add(bytes),
+            RequestKind::Discard => self.discards.add(bytes),
+            RequestKind::Flush => _ = self.flushes.fetch_add(1, Ordering::Relaxed),
         }
     }
 
     /// A request was answered after so long.
-    pub(crate) fn answer(&self, kind: Kind, took: Duration) {
+    pub fn answer(&self, kind: RequestKind, took: Duration) {
         match kind {
-            Kind::Read => self.read_latency.add(took),
-            Kind::Write => self.write_latency.add(took),
-            Kind::Discard | Kind::Flush => {}
+            RequestKind::Read => self.read_latency.add(took),
+            RequestKind::Write => self.write_latency.add(took),
+            RequestKind::Discard | RequestKind::Flush => {}
         }
     }
 
     /// What was asked for so far.
-    pub(crate) fn totals(&self) -> Totals {
+    pub fn totals(&self) -> Totals {
         let ((reads, read_bytes), (writes, written_bytes)) = (self.reads.get(), self.writes.get());
         Totals { reads, read_bytes, writes, written_bytes }
     }
 
     /// How long reads and writes took so far.
-    pub(crate) fn latencies(&self) -> (Latencies, Latencies) {
+    pub fn latencies(&self) -> (Latencies, Latencies) {
         (self.read_latency.counts(), self.write_latency.counts())
     }
 
-    /// The same as the API shows it.
-    pub(crate) fn counters(&self) -> ExportCounters {
-        let Totals { reads, read_bytes, writes, written_bytes } = self.totals();
+    /// All that was asked for so far.
+    pub fn counters(&self) -> Counters {
         let (discards, discarded_bytes) = self.discards.get();
-        let flushes = self.flushes.load(Ordering::Relaxed);
-        ExportCounters { reads, read_bytes, writes, written_bytes, flushes, discards, discarded_bytes }
+        Counters { totals: self.totals(), flushes: self.flushes.load(Ordering::Relaxed), discards, discarded_bytes }
     }
 }

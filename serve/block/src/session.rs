@@ -1,0 +1,258 @@
+//! One client's way to a target: bytes to whole 4 KiB blocks.
+//!
+//! ```text
+//!   change of whole blocks    lane ─▶ target                          answered at once, or later
+//!   parts of blocks           hold the blocks ─▶ read ─▶ change ─▶ write
+//!   end()                     what still waits for its turn never begins
+//! ```
+//!
+//! Invariant: an object is changed in whole blocks only, and while parts of a block are changed no other change of that
+//! block is under way, by whatever session of whatever front end.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use futures_util::future::{Either, select};
+use holdfast_device::{Durability, Extent, Io, IoBuf, IoError, IoErrorKind, IoSlice, Signal};
+use holdfast_model::BLOCK_BYTES;
+
+use crate::exclusion::{Held, Lane};
+use crate::target::Target;
+
+/// The whole blocks around a range of bytes.
+pub fn blocks_around(offset: u64, len: u64) -> Range<u64> {
+    offset / BLOCK_BYTES * BLOCK_BYTES..(offset + len).next_multiple_of(BLOCK_BYTES)
+}
+
+/// The extents of the blocks around a range of bytes, as those of the range itself.
+pub fn clip(offset: u64, len: u64, extents: Vec<Extent>) -> Vec<Extent> {
+    let (mut skip, mut left) = (offset % BLOCK_BYTES, len);
+    let mut clipped: Vec<Extent> = Vec::with_capacity(extents.len());
+    for extent in extents {
+        let len = extent.len.saturating_sub(skip).min(left);
+        skip = skip.saturating_sub(extent.len);
+        left -= len;
+        match clipped.last_mut() {
+            _ if len == 0 => {}
+            Some(last) if last.kind == extent.kind => last.len += len,
+            _ => clipped.push(Extent { len, kind: extent.kind }),
+        }
+    }
+    clipped
+}
+
+/// A change of a range of bytes.
+pub enum Change {
+    /// Data in a buffer as long as the blocks around the range, in which it lies as it lies in them.
+    Write(IoBuf),
+    /// Zeros; with `keep_room` they take as much room as data would.
+    Zeroes {
+        /// Whether they do.
+        keep_room: bool,
+    },
+    /// Gives back what whole units of the target's granularity the range covers; the rest stays as it is.
+    Discard,
+}
+
+/// A change of whole blocks.
+enum BlockChange {
+    Write(IoSlice),
+    Zeroes { keep_room: bool },
+    Discard,
+}
+
+/// What became of a change at once.
+pub enum Started {
+    /// It is over.
+    Answered(Result<(), IoError>),
+    /// It goes on in [`Session::settle`].
+    Later(Later),
+}
+
+/// A change that was not answered at once.
+#[must_use = "a change that is not settled keeps others waiting"]
+pub struct Later {
+    durability: Durability,
+    step: Step,
+}
+
+enum Step {
+    /// It has begun or waits for its turn, in its lane or holding its blocks.
+    UnderWay(Io<()>, Option<Held>),
+    /// It waits for its blocks.
+    Blocked(Range<u64>, BlockChange),
+    /// It covers blocks in part.
+    WriteParts(u64, u64, IoBuf),
+    ZeroParts(u64, u64, bool),
+}
+
+/// A client's session with a target.
+pub struct Session {
+    target: Arc<Target>,
+    lane: Arc<Lane>,
+    ended: Arc<Signal>,
+}
+
+impl Session {
+    /// A session of a client that just connected.
+    pub fn new(target: Arc<Target>) -> Self {
+        let lane = target.exclusion().open_lane();
+        Self { target, lane, ended: Arc::default() }
+    }
+
+    /// What it is a session with.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// Nothing more is to begin: the client has left, or is told to.
+    pub fn end(&self) {
+        self.ended.raise();
+    }
+
+    /// The outcome of a request. If it waits for its turn and the session ends before, it never begins.
+    pub async fn finish<T: Unpin>(&self, io: Io<T>) -> Result<T, IoError> {
+        let Io::Queued(queued) = io else { return io.await };
+        match select(queued, self.ended.wait()).await {
+            Either::Left((begun, _)) => begun.await,
+            Either::Right(_) => Err(IoError::new(IoErrorKind::GivenUp, "the request waited for its turn")),
+        }
+    }
+
+    /// Reads the whole blocks around a range, which begins at `offset % 4096` of the answer.
+    pub fn read(&self, offset: u64, len: u64) -> Io<IoBuf> {
+        let blocks = blocks_around(offset, len);
+        self.target.read(blocks.start, IoBuf::new((blocks.end - blocks.start) as usize))
+    }
+
+    /// Starts a change of a range of bytes, which must lie within the size that the client was told.
+    pub fn change(&self, offset: u64, len: u64, change: Change, durability: Durability) -> Started {
+        let range = offset..offset + len;
+        if len == 0 {
+            return Started::Answered(Ok(()));
+        }
+        if let Change::Discard = change {
+            let Some(units) = whole_units(range, self.target.discard_granularity()) else { return Started::Answered(Ok(())) };
+            return self.change_blocks(units, BlockChange::Discard, durability);
+        }
+        let aligned = (offset | len).is_multiple_of(BLOCK_BYTES);
+        let later = |step| Started::Later(Later { durability, step });
+        match change {
+            Change::Write(buf) if aligned => self.change_blocks(range, BlockChange::Write(buf.freeze()), durability),
+            Change::Zeroes { keep_room } if aligned => self.change_blocks(range, BlockChange::Zeroes { keep_room }, durability),
+            Change::Write(buf) => later(Step::WriteParts(offset, len, buf)),
+            Change::Zeroes { keep_room } => later(Step::ZeroParts(offset, len, keep_room)),
+            Change::Discard => Started::Answered(Ok(())),
+        }
+    }
+
+    /// The outcome of a change.
+    pub async fn settle(&self, later: Later) -> Result<(), IoError> {
+        let Later { durability, step } = later;
+        match step {
+            Step::UnderWay(io, held) => {
+                let outcome = self.finish(io).await;
+                if held.is_none() {
+                    self.target.exclusion().leave(&self.lane);
+                }
+                outcome
+            }
+            Step::Blocked(blocks, change) => {
+                let _held = self.target.exclusion().hold(blocks.clone()).await;
+                self.finish(self.begin(&blocks, change, durability)).await
+            }
+            Step::WriteParts(offset, len, buf) => self.write_parts(offset, len, buf, durability).await,
+            Step::ZeroParts(offset, len, keep_room) => self.zero_parts(offset, len, keep_room, durability).await,
+        }
+    }
+
+    fn begin(&self, blocks: &Range<u64>, change: BlockChange, durability: Durability) -> Io<()> {
+        let (start, len) = (blocks.start, blocks.end - blocks.start);
+        match change {
+            BlockChange::Write(data) => self.target.write(start, data, durability),
+            BlockChange::Discard => self.target.discard(start, len, durability),
+            BlockChange::Zeroes { keep_room } => self.target.write_zeroes(start, len, durability, keep_room),
+        }
+    }
+
+    /// Changes whole blocks, next to every other change of whole blocks.
+    fn change_blocks(&self, blocks: Range<u64>, change: BlockChange, durability: Durability) -> Started {
+        let exclusion = self.target.exclusion();
+        if !exclusion.enter(&self.lane) {
+            return Started::Later(Later { durability, step: Step::Blocked(blocks, change) });
+        }
+        match self.begin(&blocks, change, durability) {
+            Io::Ready(Some(outcome)) => {
+                exclusion.leave(&self.lane);
+                Started::Answered(outcome)
+            }
+            io => {
+                // What waits for its turn may do so for long: only writes of its own range wait for it.
+                let queued = matches!(io, Io::Queued(_));
+                let held = queued.then(|| exclusion.move_out(&self.lane, blocks)).flatten();
+                Started::Later(Later { durability, step: Step::UnderWay(io, held) })
+            }
+        }
+    }
+
+    async fn read_block(&self, at: u64) -> Result<IoBuf, IoError> {
+        self.finish(self.target.read(at, IoBuf::new(BLOCK_BYTES as usize))).await
+    }
+
+    /// Writes a payload that lies in `buf` as it lies in its blocks, of which the first and the last are covered in part.
+    async fn write_parts(&self, offset: u64, len: u64, mut buf: IoBuf, durability: Durability) -> Result<(), IoError> {
+        let blocks = blocks_around(offset, len);
+        let _held = self.target.exclusion().hold_partial(blocks.clone()).await;
+        let before = (offset - blocks.start) as usize;
+        let behind = before + len as usize;
+        let last = blocks.end - BLOCK_BYTES;
+        let mut first_block = None;
+        if before > 0 {
+            let block = self.read_block(blocks.start).await?;
+            buf[..before].copy_from_slice(&block[..before]);
+            first_block = Some(block);
+        }
+        if behind < buf.len() {
+            let block = match first_block {
+                Some(block) if last == blocks.start => block,
+                _ => self.read_block(last).await?,
+            };
+            let in_block = behind - (last - blocks.start) as usize;
+            buf[behind..].copy_from_slice(&block[in_block..]);
+        }
+        self.finish(self.begin(&blocks, BlockChange::Write(buf.freeze()), durability)).await
+    }
+
+    /// Zeroes a range of which the first and the last block are covered in part.
+    async fn zero_parts(&self, offset: u64, len: u64, keep_room: bool, durability: Durability) -> Result<(), IoError> {
+        let blocks = blocks_around(offset, len);
+        let _held = self.target.exclusion().hold_partial(blocks.clone()).await;
+        let (from, to) = (offset, offset + len);
+        let whole = whole_units(from..to, BLOCK_BYTES);
+        let (first, last) = (blocks.start, blocks.end - BLOCK_BYTES);
+        let is_whole = |block: &u64| whole.as_ref().is_some_and(|whole| whole.contains(block));
+        let parts = [Some(first), (last != first).then_some(last)];
+        for block in parts.into_iter().flatten().filter(|block| !is_whole(block)) {
+            let mut buf = self.read_block(block).await?;
+            let cut = (from.max(block) - block) as usize..(to.min(block + BLOCK_BYTES) - block) as usize;
+            buf[cut].fill(0);
+            let change = BlockChange::Write(buf.freeze());
+            self.finish(self.begin(&(block..block + BLOCK_BYTES), change, durability)).await?;
+        }
+        let Some(whole) = whole else { return Ok(()) };
+        self.finish(self.begin(&whole, BlockChange::Zeroes { keep_room }, durability)).await
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.target.exclusion().close_lane(&self.lane);
+    }
+}
+
+/// The whole units of this size within a range, if there are any.
+fn whole_units(range: Range<u64>, unit: u64) -> Option<Range<u64>> {
+    let start = range.start.checked_next_multiple_of(unit)?;
+    let end = range.end / unit * unit;
+    (start < end).then_some(start..end)
+}
