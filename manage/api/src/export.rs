@@ -1,4 +1,4 @@
-//! Exports: spaces that NBD clients can reach.
+//! Exports: spaces that clients can reach, each by one protocol.
 
 use holdfast_model::Health;
 use serde::{Deserialize, Serialize};
@@ -27,6 +27,15 @@ pub struct ExportCounters {
     pub discarded_bytes: u64,
 }
 
+/// What an export is served by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Protocol {
+    /// Network block device.
+    #[default]
+    Nbd,
+}
+
 /// An export.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Export {
@@ -34,6 +43,8 @@ pub struct Export {
     pub name: String,
     /// `POOL/SPACE`.
     pub space: String,
+    /// What it is served by.
+    pub protocol: Protocol,
     /// Whether writes are refused.
     pub read_only: bool,
     /// Whether it is served now; its space may be away.
@@ -64,6 +75,9 @@ pub struct CreateExport {
     /// The name that clients ask for; the space's own name if left out.
     #[serde(default)]
     pub name: Option<String>,
+    /// What it is served by; NBD if left out.
+    #[serde(default)]
+    pub protocol: Protocol,
     /// Refuses writes.
     #[serde(default)]
     pub read_only: bool,

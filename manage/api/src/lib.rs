@@ -36,7 +36,7 @@ pub use disk::{
 };
 pub use error::{ApiError, Code, ErrorBody};
 pub use event::{Event, Severity};
-pub use export::{Connection, CreateExport, Export, ExportChanged, ExportCounters, SetExport};
+pub use export::{Connection, CreateExport, Export, ExportChanged, ExportCounters, Protocol, SetExport};
 pub use history::{History, HistoryKind, ListKind, ListsChanged, LiveSample, Rates};
 pub use id::DiskRef;
 pub use job::{Job, JobChanged, JobKind, JobPriority, JobState, SetJob, StartJob};

@@ -14,7 +14,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use holdfast_api::{CreateExport, CreateFileDisk, CreatePool, CreateSpace, DiskChanged, Event, ExportChanged, LayoutKind};
+use holdfast_api::{
+    CreateExport, CreateFileDisk, CreatePool, CreateSpace, DiskChanged, Event, ExportChanged, LayoutKind, Protocol,
+};
 use holdfast_api::{Pool, PoolChanged, Space, SpaceChanged, Status};
 use holdfast_engine::{Address, Settings};
 use holdfast_model::{ByteSize, Health, SpaceState};
@@ -159,7 +161,7 @@ impl Showing {
             enclosure_aware: false,
         };
         self.client.post::<SpaceChanged>("/spaces", &request).await?;
-        let request = CreateExport { space: "tank/vm".into(), name: None, read_only: false };
+        let request = CreateExport { space: "tank/vm".into(), name: None, protocol: Protocol::Nbd, read_only: false };
         let export: ExportChanged = self.client.post("/exports", &request).await?;
         let spaces: Vec<Space> = self.client.get("/spaces").await?;
         self.show(&|| spaces.text())?;

@@ -6,8 +6,9 @@ use anyhow::{Context, Result, bail};
 use holdfast_api::{
     AddDisks, Changed, Connection, CreateExport, CreateFileDisk, CreatePool, CreateSpace, Disk, DiskChanged, EvacuateDisk,
     EvacuationPlan, Event, Export, ExportChanged, GrowSpace, History, HistoryKind, ImportPools, JobChanged, LayoutKind,
-    LocateDisk, Pool, PoolChanged, PoolsImported, RebalancePlan, RemoveDisk, ReplaceDisk, SalvagePool, Salvaged, SetDisk,
-    SetExport, SetPool, SetSpace, Space, SpaceChanged, SpacePlan, SpaceRow, SpaceVerified, Status, UpgradePlan, WipeDisk,
+    LocateDisk, Pool, PoolChanged, PoolsImported, Protocol, RebalancePlan, RemoveDisk, ReplaceDisk, SalvagePool, Salvaged,
+    SetDisk, SetExport, SetPool, SetSpace, Space, SpaceChanged, SpacePlan, SpaceRow, SpaceVerified, Status, UpgradePlan,
+    WipeDisk,
 };
 use holdfast_model::{BLOCK_BYTES, ByteSize, Integrity, SpacePath, counted};
 use serde::Serialize;
@@ -316,7 +317,7 @@ pub async fn nbd_command(client: &Client, json: bool, command: NbdCommand) -> Re
     match command {
         NbdCommand::List => print(json, &client.get::<Vec<Export>>("/exports").await?),
         NbdCommand::Export { space, name, read_only } => {
-            let request = CreateExport { space: space.to_string(), name, read_only };
+            let request = CreateExport { space: space.to_string(), name, protocol: Protocol::Nbd, read_only };
             let answer: ExportChanged = client.post("/exports", &request).await?;
             let done =
                 format!("space {} is export {}: {}", answer.export.space, answer.export.name, answer.export.uris.join(" "));

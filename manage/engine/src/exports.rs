@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_api::{Changed, Condition, Connection, CreateExport, Export, ExportChanged, Qos, SetExport};
+use holdfast_api::{Changed, Condition, Connection, CreateExport, Export, ExportChanged, Qos, SetExport, word};
 use holdfast_block::{Claimed, ObjectService, Target};
 use holdfast_model::{Health, natural_order};
 use holdfast_nbd::{Address, ConnectionStatus, TlsRequired, TlsSettings};
@@ -48,6 +48,7 @@ impl Engine {
         Export {
             name: known.name.clone(),
             space: known.path.clone(),
+            protocol: known.protocol,
             read_only: known.read_only,
             qos: known.qos,
             served: export.target.is_some() && !self.nbd_addresses().is_empty(),
@@ -113,6 +114,10 @@ impl Engine {
                 let word = |read_only: bool| if read_only { "read-only" } else { "read-write" };
                 return Err(exists_with(&object, "access", word(export.known.read_only), word(request.read_only)).at("read_only"));
             }
+            if export.known.protocol != request.protocol {
+                let [is, wanted] = [export.known.protocol, request.protocol].map(|protocol| word(&protocol));
+                return Err(exists_with(&object, "protocol", is, wanted).at("protocol"));
+            }
             return Ok(ExportChanged { changed: false, export: self.export_view(&live, export) });
         }
         drop(live);
@@ -124,6 +129,7 @@ impl Engine {
         let service = service.ok_or_else(|| conflict(&object, format!("space {path} is being closed"), "ask again"))?;
         let known = KnownExport {
             name: name.clone(),
+            protocol: request.protocol,
             pool: open.pool.id(),
             space: space.record().uuid,
             path: path.to_string(),

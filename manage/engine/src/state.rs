@@ -19,7 +19,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use holdfast_api::Qos;
+use holdfast_api::{Protocol, Qos};
 use holdfast_model::{Media, Place, Uuid};
 use holdfast_store::{Store, StoreError};
 use rustix::fs::{FlockOperation, flock};
@@ -98,6 +98,8 @@ pub struct KnownPool {
 pub struct KnownExport {
     /// The name that clients ask for.
     pub name: String,
+    /// What it is served by.
+    pub protocol: Protocol,
     /// The pool's id.
     pub pool: Uuid,
     /// The space's id.

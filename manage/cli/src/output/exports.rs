@@ -1,6 +1,6 @@
 //! Exports, their clients, quality of service, and what was asked for over time.
 
-use holdfast_api::{Connection, Export, History, Qos};
+use holdfast_api::{Connection, Export, History, Qos, word};
 
 use super::{Shown, facts, size, some, table};
 
@@ -25,6 +25,7 @@ impl Shown for Vec<Export> {
             vec![
                 export.name.clone(),
                 export.space.clone(),
+                word(&export.protocol),
                 if export.read_only { "read-only".into() } else { "read-write".into() },
                 if export.served { "served".into() } else { "waiting".into() },
                 export.size_bytes.map_or_else(|| "-".into(), size),
@@ -33,7 +34,7 @@ impl Shown for Vec<Export> {
                 export.uris.join(" "),
             ]
         });
-        table(&["EXPORT", "SPACE", "ACCESS", "STATE", "SIZE", "CLIENTS", "LIMITS", "URI"], rows)
+        table(&["EXPORT", "SPACE", "PROTOCOL", "ACCESS", "STATE", "SIZE", "CLIENTS", "LIMITS", "URI"], rows)
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use holdfast_api::{CreateExport, CreateFileDisk, CreatePool, CreateSpace, LayoutKind};
+use holdfast_api::{CreateExport, CreateFileDisk, CreatePool, CreateSpace, LayoutKind, Protocol};
 use holdfast_engine::{Address, Engine, Settings};
 
 pub const MIB: u64 = 1 << 20;
@@ -90,7 +90,7 @@ pub fn parity(name: &str, parity: u8, size_bytes: u64) -> CreateSpace {
 }
 
 pub fn export(space: &str) -> CreateExport {
-    CreateExport { space: space.into(), name: None, read_only: false }
+    CreateExport { space: space.into(), name: None, protocol: Protocol::Nbd, read_only: false }
 }
 
 /// Waits until `done` holds.

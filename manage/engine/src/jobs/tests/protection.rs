@@ -214,7 +214,12 @@ async fn what_is_lost_with_a_disk_is_told_before_and_given_up_by_name() {
     let job = engine.convert_space("tank/scratch".into(), scratch).await.unwrap().job.id;
     until_in(&engine, job, JobState::Done).await;
     for space in ["tank/vm", "tank/scratch"] {
-        let request = holdfast_api::CreateExport { space: space.into(), name: None, read_only: false };
+        let request = holdfast_api::CreateExport {
+            space: space.into(),
+            name: None,
+            protocol: holdfast_api::Protocol::Nbd,
+            read_only: false,
+        };
         engine.create_export(request).await.unwrap();
     }
     let never = holdfast_api::SetPool { retire_policy: Some(holdfast_model::RetirePolicy::Never), ..Default::default() };

@@ -1459,6 +1459,8 @@ export interface components {
         CreateExport: {
             /** @description The name that clients ask for; the space's own name if left out. */
             name?: string | null;
+            /** @description What it is served by; NBD if left out. */
+            protocol?: components["schemas"]["Protocol"];
             /** @description Refuses writes. */
             read_only?: boolean;
             /** @description `POOL/SPACE`. */
@@ -1917,6 +1919,8 @@ export interface components {
             health: "healthy" | "warning" | "unhealthy";
             /** @description The name that clients ask for. */
             name: string;
+            /** @description What it is served by. */
+            protocol: components["schemas"]["Protocol"];
             /** @description What it may do at most, and is to get at least. */
             qos: components["schemas"]["Qos"];
             /** @description Whether writes are refused. */
@@ -2602,6 +2606,11 @@ export interface components {
              */
             weak_rows: number;
         };
+        /**
+         * @description What an export is served by.
+         * @enum {string}
+         */
+        Protocol: "nbd";
         /** @description The quality of service of a space or an export. */
         Qos: {
             /**
