@@ -10,7 +10,7 @@ use holdfast_device::{IoError, IoErrorKind};
 use holdfast_model::DiskState;
 
 use crate::PoolError;
-use crate::commit::Committer;
+use crate::committer::Committer;
 use crate::disk::PoolDisk;
 use crate::event::Severity;
 use crate::log::{Checkpoint, LogPlace, Tip};

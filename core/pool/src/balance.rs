@@ -12,9 +12,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use holdfast_model::{DiskState, Media, Usage, Uuid};
 
 use crate::area::{Area, UNIT_BYTES};
-use crate::config::{Config, DiskRecord, RowRecord};
+use crate::config::Config;
 use crate::enclosures;
 use crate::pool::Pool;
+use crate::record::{DiskRecord, RowRecord};
 
 /// Disks that differ by no more than a part of their size are even: by one in so many.
 const EVEN: i128 = 100;

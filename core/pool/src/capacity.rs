@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 
 use holdfast_model::{DiskState, Shape, Usage};
 
-use crate::allot::{eligible, row_raw_bytes, slab_units};
+use crate::allot::eligible;
 use crate::area::{Area, UNIT_BYTES};
-use crate::config::RowRecord;
-use crate::enclosures;
-use crate::journal::{JOURNAL_CHUNK, allot_journal, bytes_of, check_journal, least_with_journal_like};
+use crate::geometry::{JOURNAL_CHUNK, row_raw_bytes, slab_units};
+use crate::journal_allot::{allot_journal, bytes_of, check_journal, least_with_journal_like};
 use crate::pool::Pool;
+use crate::record::RowRecord;
 use crate::room::{check_room, chunk_of_space, rows_with_room};
-use crate::{PoolError, PoolErrorKind};
+use crate::{PoolError, PoolErrorKind, enclosures};
 
 /// How often a smaller chunk is tried for a space that would be smaller than thought.
 const CHUNK_TRIES: u32 = 40;

@@ -3,9 +3,11 @@
 use holdfast_model::wire::{Reader, WireError, Writer};
 use holdfast_model::{ByteSize, DiskState, Integrity, Layout, Media, Name, Place, Provisioning, RetirePolicy, Shape, Usage};
 
-use crate::config::{Change, DiskRecord, LossPolicy, MAX_DISKS, RowRecord, SlabPlace, SpaceRecord};
+use crate::change::Change;
 use crate::features::Features;
 use crate::frame::Position;
+use crate::place::{MAX_DISKS, SlabPlace};
+use crate::record::{DiskRecord, LossPolicy, RowRecord, SpaceRecord};
 
 const MEDIA: [Media; 3] = [Media::Unknown, Media::Hdd, Media::Ssd];
 const USAGE: [Usage; 5] = [Usage::Auto, Usage::Manual, Usage::HotSpare, Usage::Journal, Usage::Retired];

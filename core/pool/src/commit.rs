@@ -6,70 +6,27 @@
 //! cannot be had, or whoever writes is dropped in the middle, the pool turns read-only until the next import: nothing
 //! may build on a change of unknown fate. Nothing is written that the configuration would not take.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
+use std::collections::{BTreeSet, VecDeque};
 
 use futures_util::future::join_all;
 use holdfast_model::DiskState;
 use holdfast_model::wire::Writer;
 use tokio::sync::oneshot;
 
-use crate::config::{Change, Config, DiskRecord, RowRecord, SpaceRecord, UNKNOWN};
-use crate::disk::PoolDisk;
+use crate::batch::Record;
+use crate::change::{Change, UNKNOWN};
+use crate::committer::{Batch, CommitResult, Committer, Guard, OutageMark};
 use crate::event::{Severity, WitnessRecord};
 use crate::frame::Position;
 use crate::label::Label;
 use crate::log::{Checkpoint, DiskLog};
-use crate::place::SlabPlace;
 use crate::pool::Pool;
 use crate::promise::{Shown, label_disk, shown};
 use crate::quorum::Votes;
 use crate::{PoolError, PoolErrorKind};
 
-/// What must still hold when the changes are written.
-#[derive(Clone, Debug)]
-pub(crate) enum Guard {
-    /// Nothing.
-    None,
-    /// The disk has not gone out since its outage count was this.
-    StillIn(Arc<OutageMark>),
-    /// The same of several disks, which the pool has written down as in service.
-    AllInService(Arc<[OutageMark]>),
-    /// The same of the disk of a slab: space, chunk, index in the row.
-    SlabInService(Arc<OutageMark>, u32, u32, usize),
-    /// The row of a chunk of a space is as told.
-    RowIs(u32, u32, Box<RowRecord>),
-    /// The same, and a disk has not gone out since its outage count was this.
-    RowIsAndInService(u32, u32, Box<RowRecord>, Arc<OutageMark>),
-    /// The disk's outage is not written down yet.
-    NotRecorded(u16),
-    /// The disk's record is still this one.
-    Known(Box<DiskRecord>),
-}
-
-/// A disk and its outage count at some time.
-pub(crate) struct OutageMark {
-    pub disk: Arc<PoolDisk>,
-    pub outages: u32,
-}
-
-impl std::fmt::Debug for OutageMark {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "disk {} at {}", self.disk.index, self.outages)
-    }
-}
-
-type CommitResult = Result<bool, PoolError>;
-
 /// Changes are gathered into one record up to this.
 const MOST_RECORD_BYTES: usize = 64 << 10;
-
-/// Changes that wait for the log.
-pub(crate) struct Batch {
-    changes: Vec<Change>,
-    guard: Guard,
-    reply: Option<oneshot::Sender<CommitResult>>,
-}
 
 /// What became of a record on a disk.
 enum Fate {
@@ -83,35 +40,13 @@ enum Fate {
     Failed(String),
 }
 
-/// The logs of all disks, held by whoever writes.
-pub(crate) struct Committer {
-    pub logs: BTreeMap<u16, DiskLog>,
-    pub position: Position,
-    /// The sequence of the last change that each disk holds which is written to no more.
-    pub left: BTreeMap<u16, u64>,
-}
-
-impl Committer {
-    pub fn new(logs: BTreeMap<u16, DiskLog>, position: Position) -> Self {
-        Self { logs, position, left: BTreeMap::new() }
-    }
-
-    /// Lets the log of a disk go.
-    pub fn leave(&mut self, disk: u16) {
-        if let Some(position) = self.logs.remove(&disk).and_then(|log| log.position()) {
-            self.left.insert(disk, position.sequence);
-        }
-    }
-
-    /// The last change that a disk is known to hold, and the generation whose promise its label shows.
-    fn holds(&self, disk: u16) -> Position {
-        let written = self.logs.get(&disk).and_then(DiskLog::position).map(|position| position.sequence);
-        let known = written.or_else(|| self.left.get(&disk).copied());
-        Position { sequence: known.unwrap_or(self.position.sequence.saturating_sub(1)), ..self.position }
-    }
-}
-
 impl Pool {
+    /// Waits until every change asked for so far is made or refused.
+    pub async fn settled(&self) {
+        let mut committer = self.committer.lock().await;
+        self.drain(&mut committer).await;
+    }
+
     /// Writes `changes` as one. Answers whether they were made; false where the guard no longer held, or where the
     /// configuration does not take them: their space, row or disk is gone, or their row is there already.
     pub(crate) async fn commit(&self, changes: Vec<Change>, guard: Guard) -> CommitResult {
@@ -405,141 +340,6 @@ impl Drop for Abandoned<'_> {
         if self.armed {
             let why = format!("pool {} is read-only: a change was interrupted; import it again", self.pool.name());
             self.pool.refuse_changes(&why);
-        }
-    }
-}
-
-/// Batches that are written together.
-#[derive(Default)]
-struct Record {
-    batches: Vec<Batch>,
-    changes: Vec<Change>,
-    bytes: usize,
-    touched: Touched,
-}
-
-impl Record {
-    fn take(&mut self, mut batch: Batch) {
-        let changes = std::mem::take(&mut batch.changes);
-        let mut writer = Writer::new();
-        changes.iter().for_each(|change| change.write(&mut writer));
-        self.bytes += writer.len();
-        self.changes.extend(changes);
-        self.batches.push(batch);
-    }
-
-    /// By this a disk that was set back to an older state is told when it returns.
-    fn say_what_lost_disks_hold(&mut self, committer: &Committer) {
-        for change in &mut self.changes {
-            if let Change::DiskOut { disk, holds, .. } = change
-                && *holds == UNKNOWN
-            {
-                *holds = committer.holds(*disk);
-            }
-        }
-    }
-
-    /// A row whose disk went out after it was allotted has missed whatever that disk's outage stands for, and so has a slab that came in
-    /// step while its disk went.
-    fn mark_slabs_of_lost_disks(&mut self, config: &Config) {
-        let going: BTreeSet<u16> = (self.changes.iter())
-            .filter_map(|change| if let Change::DiskOut { disk, .. } = change { Some(*disk) } else { None })
-            .collect();
-        let online = |disk: u16| config.disks.get(&disk).is_some_and(|record| record.state == DiskState::Online);
-        let stale = |space: u32, chunk: u32, slab: u16| Change::Stale { space, chunk, slab, stale: true };
-        let mut marks = Vec::new();
-        for change in &self.changes {
-            match change {
-                Change::Row { space, chunk, row } => {
-                    let lost = |slab: &SlabPlace| going.contains(&slab.disk()) || !online(slab.disk());
-                    let slabs = (0u16..).zip(&row.slabs).filter(|(_, slab)| lost(slab));
-                    marks.extend(slabs.map(|(slab, _)| stale(*space, *chunk, slab)));
-                }
-                Change::Stale { space, chunk, slab, stale: false } => {
-                    let row = config.spaces.get(space).and_then(|space| space.rows.get(chunk));
-                    let place = row.and_then(|row| row.slabs.get(usize::from(*slab)));
-                    marks.extend(place.filter(|place| going.contains(&place.disk())).map(|_| stale(*space, *chunk, *slab)));
-                }
-                _ => {}
-            }
-        }
-        self.changes.extend(marks);
-    }
-}
-
-/// What the changes of a record are about.
-#[derive(Default)]
-struct Touched {
-    rows: BTreeSet<(u32, u32)>,
-    spaces: BTreeSet<u32>,
-    spaces_of_rows: BTreeSet<u32>,
-    disks: BTreeSet<u16>,
-    disk_gone: bool,
-}
-
-impl Touched {
-    fn is_apart(&self, change: &Change) -> bool {
-        match change {
-            Change::Row { space, chunk, .. }
-            | Change::RowGone { space, chunk }
-            | Change::RowBegun { space, chunk }
-            | Change::Outdated { space, chunk, .. }
-            | Change::Stale { space, chunk, .. } => {
-                !self.rows.contains(&(*space, *chunk)) && !self.spaces.contains(space) && !self.disk_gone
-            }
-            Change::Space(SpaceRecord { id, .. }) | Change::SpaceGone(id) => {
-                !self.spaces.contains(id) && !self.spaces_of_rows.contains(id)
-            }
-            Change::Disk(DiskRecord { index, .. }) | Change::DiskOut { disk: index, .. } | Change::DiskOutdated(index) => {
-                !self.disks.contains(index)
-            }
-            // Rows that come or go decide whether it may.
-            Change::DiskGone(index) => !self.disks.contains(index) && self.rows.is_empty() && self.spaces.is_empty(),
-            Change::Pool(_)
-            | Change::Features(_)
-            | Change::Opened
-            | Change::Closed
-            | Change::Counters { .. }
-            | Change::LossPolicy(_)
-            | Change::Forced { .. } => true,
-        }
-    }
-
-    fn add(&mut self, change: &Change) {
-        match change {
-            Change::Row { space, chunk, .. }
-            | Change::RowGone { space, chunk }
-            | Change::RowBegun { space, chunk }
-            | Change::Outdated { space, chunk, .. }
-            | Change::Stale { space, chunk, .. } => {
-                self.rows.insert((*space, *chunk));
-                self.spaces_of_rows.insert(*space);
-            }
-            Change::Space(SpaceRecord { id, .. }) | Change::SpaceGone(id) => {
-                self.spaces.insert(*id);
-            }
-            Change::Disk(DiskRecord { index, .. }) | Change::DiskOut { disk: index, .. } | Change::DiskOutdated(index) => {
-                self.disks.insert(*index);
-            }
-            Change::DiskGone(index) => {
-                self.disks.insert(*index);
-                self.disk_gone = true;
-            }
-            Change::Pool(_)
-            | Change::Features(_)
-            | Change::Opened
-            | Change::Closed
-            | Change::Counters { .. }
-            | Change::LossPolicy(_)
-            | Change::Forced { .. } => {}
-        }
-    }
-}
-
-impl Batch {
-    fn answer(self, answer: CommitResult) {
-        if let Some(reply) = self.reply {
-            let _ = reply.send(answer);
         }
     }
 }

@@ -7,202 +7,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_model::wire::{WireError, Writer};
-use holdfast_model::{DiskState, Media, Name, Place, Provisioning, RetirePolicy, Shape, Usage, Uuid};
+use holdfast_model::{DiskState, Name, Shape};
 
-use crate::allot::slab_units;
-use crate::area::{Area, UNIT_BYTES};
+use crate::area::Area;
+use crate::change::{Change, standing};
 use crate::extents::FreeExtents;
 use crate::features::Features;
 use crate::frame::Position;
-use crate::journal::{JOURNAL_CHUNK, is_journal_row};
-pub use crate::place::{MAX_DISKS, SlabPlace};
-use crate::slab::{HEAD_BYTES as LEAST_SLAB_HEAD_BYTES, can_hold, checksum_cache_bytes, head_bytes};
-
-/// A disk of the pool, as the pool remembers it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DiskRecord {
-    /// Its number in the pool; never reused.
-    pub index: u16,
-    /// Its identity.
-    pub id: Uuid,
-    /// Serial as the disk tells it.
-    pub serial: String,
-    /// Model as the disk tells it.
-    pub model: String,
-    /// Where it was seen last.
-    pub path: String,
-    /// Medium.
-    pub media: Media,
-    /// What it may be used for.
-    pub usage: Usage,
-    /// Enclosure and slot.
-    pub place: Option<Place>,
-    /// Its size.
-    pub disk_bytes: u64,
-    /// Whether it is in service.
-    pub state: DiskState,
-    /// Whether it counts for the quorum.
-    pub voting: bool,
-    /// While it is out of service, the last change that it is known to hold, and the generation whose promise its label is known to
-    /// show: one that comes back with less was set back to an older state. Zero while it is in service.
-    pub holds: Position,
-}
-
-/// What a pool does of itself about disks that are lost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LossPolicy {
-    /// Whether they are retired.
-    pub retire: RetirePolicy,
-    /// How long they may be away before; `None` leaves it to the daemon.
-    pub grace_seconds: Option<u32>,
-}
-
-/// A space of the pool.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SpaceRecord {
-    /// Its number in the pool; never reused.
-    pub id: u32,
-    /// Its identity.
-    pub uuid: Uuid,
-    /// Its name.
-    pub name: Name,
-    /// The shape of its new rows.
-    pub shape: Shape,
-    /// Fixed or thin.
-    pub provisioning: Provisioning,
-    /// Its size, a multiple of 4 KiB.
-    pub size_bytes: u64,
-    /// Bytes of data in a row.
-    pub chunk_bytes: u64,
-    /// Whether its rows are spread so that the loss of an enclosure is survived.
-    pub enclosure_aware: bool,
-    /// Whether clients may only read it: it was put together by a salvage, and nobody has accepted it yet.
-    pub read_only: bool,
-    /// Whether its creation was carried to the end; an incomplete space is removed at import.
-    pub complete: bool,
-}
-
-impl SpaceRecord {
-    /// Rows that the space has when all are allotted.
-    pub fn chunks(&self) -> u32 {
-        self.size_bytes.div_ceil(self.chunk_bytes) as u32
-    }
-}
-
-/// In a change that takes a disk out, that whoever writes it down is to say what the disk holds.
-pub(crate) const UNKNOWN: Position = Position { generation: u64::MAX, sequence: u64::MAX };
-
-/// A row: one chunk of a space, on `shape.width()` slabs. Slab `column * copies + copy` holds that copy of that column; a
-/// parity row has one slab a column.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RowRecord {
-    /// Unique in the pool for ever: block maps of an earlier row in the same place are told apart by it.
-    pub id: u64,
-    /// Its own shape, whatever the space's is now.
-    pub shape: Shape,
-    /// Units of each slab, its head included.
-    pub slab_units: u32,
-    /// Whether it was written to: every slab in step has its header and all its maps since then.
-    pub begun: bool,
-    /// Where its slabs are.
-    pub slabs: Box<[SlabPlace]>,
-}
-
-/// One change of the configuration.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// The pool is called so.
-    Pool(Name),
-    /// The pool uses these features.
-    Features(Features),
-    /// A generation begins: an import that has the promise of a majority.
-    Opened,
-    /// The pool was closed in good order: no region is dirty.
-    Closed,
-    /// Numbers below these were used already.
-    Counters {
-        /// For rows.
-        row: u64,
-        /// For spaces.
-        space: u32,
-        /// For disks.
-        disk: u16,
-    },
-    /// A disk is as told.
-    Disk(DiskRecord),
-    /// A disk went out of service: its slabs are stale from now on, but for those that are needed; it votes no more.
-    DiskOut {
-        /// The disk.
-        disk: u16,
-        /// Missing or failed.
-        state: DiskState,
-        /// The last change that it is known to hold, and the generation that its label is known to promise.
-        holds: Position,
-    },
-    /// A disk that was out came back in an older state than it went: each of its stale slabs may have missed any write at all.
-    DiskOutdated(u16),
-    /// A disk that holds no slab left the pool for good.
-    DiskGone(u16),
-    /// Lost disks are dealt with so.
-    LossPolicy(LossPolicy),
-    /// A space is as told.
-    Space(SpaceRecord),
-    /// A space and all its rows are gone.
-    SpaceGone(u32),
-    /// A row was allotted.
-    Row {
-        /// The space.
-        space: u32,
-        /// The chunk.
-        chunk: u32,
-        /// Where.
-        row: RowRecord,
-    },
-    /// A row was given back.
-    RowGone {
-        /// The space.
-        space: u32,
-        /// The chunk.
-        chunk: u32,
-    },
-    /// A slab missed a write, or is in step again; says nothing where the row is gone.
-    Stale {
-        /// The space.
-        space: u32,
-        /// The chunk.
-        chunk: u32,
-        /// The slab's index in its row.
-        slab: u16,
-        /// Whether it is stale.
-        stale: bool,
-    },
-    /// A slab is stale, and may have missed any write at all; or it has missed no others than those marked by now. Says nothing
-    /// where the row is gone, or needs the slab.
-    Outdated {
-        /// The space.
-        space: u32,
-        /// The chunk.
-        chunk: u32,
-        /// The slab's index in its row.
-        slab: u16,
-        /// Whether all of it is in doubt.
-        outdated: bool,
-    },
-    /// A row is about to be written to: its slabs have their headers and maps.
-    RowBegun {
-        /// The space.
-        space: u32,
-        /// The chunk.
-        chunk: u32,
-    },
-    /// An administrator vouched that what disks out of reach may hold beyond a position does not count.
-    Forced {
-        /// The last change that this history shares with theirs.
-        from: Position,
-        /// The generation that goes on from there.
-        generation: u64,
-    },
-}
+use crate::geometry::{JOURNAL_CHUNK, can_hold, slab_units};
+use crate::place::{MAX_DISKS, SlabPlace};
+use crate::record::{DiskRecord, LossPolicy, RowRecord, SpaceRecord, is_journal_row};
 
 /// A space with its rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -262,7 +76,7 @@ pub struct Config {
 }
 
 /// Bytes of a checkpoint before its disks, at most.
-const HEAD_BYTES: u64 = 1024;
+const FIRST_BYTES: u64 = 1024;
 /// Bytes of a disk in a checkpoint without its texts, at most.
 const DISK_BYTES: usize = 72;
 /// Bytes of a space in a checkpoint, at most.
@@ -429,7 +243,7 @@ impl Config {
         let spaces = self.spaces.iter().flat_map(|(id, space)| {
             let rows = space.rows.iter().flat_map(move |(chunk, row)| {
                 let stale = row.slabs.iter().enumerate().filter(|(_, slab)| slab.stale());
-                let stale = stale.map(move |(slab, place)| place.standing(*id, *chunk, slab));
+                let stale = stale.map(move |(slab, place)| standing(*place, *id, *chunk, slab));
                 std::iter::once(Change::Row { space: *id, chunk: *chunk, row: row.clone() }).chain(stale)
             });
             std::iter::once(Change::Space(space.record.clone())).chain(rows)
@@ -454,7 +268,7 @@ impl Config {
         let texts = |disk: &DiskRecord| disk.serial.len() + disk.model.len() + disk.path.len();
         let places = |disk: &DiskRecord| disk.place.as_ref().map_or(0, |place| place.enclosure.len());
         let disks: usize = self.disks.values().map(|disk| DISK_BYTES + texts(disk) + places(disk)).sum();
-        HEAD_BYTES + disks as u64
+        FIRST_BYTES + disks as u64
     }
 
     /// The payload of a checkpoint.
@@ -607,39 +421,5 @@ impl Config {
         }
         self.row_bytes += row_bytes(&row.shape);
         Ok(())
-    }
-}
-
-impl RowRecord {
-    /// Whether the slabs that this one backs could not be served without it: too few others of them are in step.
-    pub fn is_needed(&self, slab: usize) -> bool {
-        let others = self.shape.group(slab).filter(|other| *other != slab && !self.slabs[*other].stale());
-        others.count() < self.shape.needed()
-    }
-
-    /// Bytes that it takes on its disks.
-    pub fn raw_bytes(&self) -> u64 {
-        self.slabs.len() as u64 * u64::from(self.slab_units) * UNIT_BYTES
-    }
-
-    /// Bytes of data of each slab: what is between its head and its checksums.
-    pub fn slab_data_bytes(&self) -> u64 {
-        self.data_after(self.slab_head_bytes())
-    }
-
-    /// Bytes of each slab before its data.
-    pub fn slab_head_bytes(&self) -> u64 {
-        let wanted = |head| head_bytes(&self.shape, self.data_after(head));
-        // What a head takes leaves less data, which takes less of a head: the least that suffices is the one.
-        let mut head = wanted(wanted(LEAST_SLAB_HEAD_BYTES));
-        while wanted(head) > head {
-            head += UNIT_BYTES;
-        }
-        head
-    }
-
-    fn data_after(&self, head_bytes: u64) -> u64 {
-        let after_head = (u64::from(self.slab_units) * UNIT_BYTES).saturating_sub(head_bytes);
-        after_head - checksum_cache_bytes(&self.shape, after_head)
     }
 }

@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 use holdfast_model::{DiskState, Shape};
 
 use crate::PoolError;
-use crate::config::{Config, DiskRecord, RowRecord};
+use crate::config::Config;
+use crate::record::{DiskRecord, RowRecord};
 
 /// A disk that a row could be given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,16 +9,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_model::{DiskState, Media, Name, Place, Usage, Uuid};
 
-use crate::allot::{allot_on, slab_units};
+use crate::allot::allot_on;
 use crate::area::{Area, UNIT_BYTES};
 use crate::balance::DiskUse;
-use crate::config::{Config, DiskRecord, RowRecord, SlabPlace, SpaceRecord};
+use crate::config::Config;
 use crate::enclosures::{enclosure, most_of_row};
 use crate::extents::FreeExtents;
 use crate::frame::Position;
-use crate::journal::renewed_journal;
+use crate::geometry::slab_units;
+use crate::journal_allot::renewed_journal;
 use crate::moves::{emptiest_for, rank_for_move};
+use crate::place::SlabPlace;
 use crate::pool::Pool;
+use crate::record::{DiskRecord, RowRecord, SpaceRecord};
 use crate::room::rows_with_room;
 use crate::{PoolError, PoolErrorKind};
 

@@ -8,23 +8,26 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use holdfast_device::{Device, Durability, IoSlice};
-use holdfast_model::{BLOCK_BYTES, DiskState, Name, Uuid};
+use holdfast_model::{DiskState, Name, Uuid};
 
 use crate::admission::{Admission, Electorate};
 use crate::area::Area;
-use crate::commit::{Committer, Guard};
-use crate::config::{Change, Config, DiskRecord, RowRecord};
+use crate::candidate::{Candidate, new_record, refuse_twice};
+use crate::change::Change;
+use crate::committer::{Committer, Guard};
+use crate::config::Config;
 use crate::disk::PoolDisk;
+use crate::ending::wipe;
 use crate::event::{Env, Severity, WitnessRecord};
 use crate::features::Features;
 use crate::frame::Position;
 use crate::label::Label;
 use crate::log::{Checkpoint, DiskLog, LogPlace, Tip};
-use crate::pool::{Pool, draw_uuid, new_record, refuse_twice};
+use crate::pool::{Pool, draw_uuid};
 use crate::promise::{Raised, label_disk, raise};
 use crate::reading::adopt_for_reading;
-use crate::scan::{Candidate, FoundPool, Member, OpenChange, front_label, scan};
+use crate::record::{DiskRecord, RowRecord};
+use crate::scan::{FoundPool, Member, OpenChange, scan};
 use crate::{PoolError, PoolErrorKind};
 
 /// How often the disks are looked at anew where somebody else wrote to them meanwhile.
@@ -33,21 +36,6 @@ const MOST_LOOKS: u32 = 4;
 const APART: u64 = 1 << 16;
 /// A forced import may run beside others that nobody here knows of: it is ahead of them by so much, and by a random number below it.
 const FORCED_APART: u64 = 1 << 32;
-
-/// Removes every trace of a pool from a disk: both labels and the beginnings of both log halves.
-pub async fn wipe(device: &Arc<dyn Device>) -> Result<(), PoolError> {
-    let size_bytes = device.geometry().size_bytes;
-    let labelled = front_label(device).await.map(|label| label.disk_bytes).filter(|labelled| *labelled < size_bytes);
-    let mut offsets = BTreeSet::new();
-    for size_bytes in labelled.into_iter().chain([size_bytes]) {
-        let area = Area::of_disk("", size_bytes)?;
-        offsets.extend(area.labels().into_iter().chain((0..2).map(|half| area.log_half(half))));
-    }
-    for offset in offsets {
-        device.write(offset, IoSlice::padded(&[0; BLOCK_BYTES as usize]), Durability::Durable).await?;
-    }
-    Ok(())
-}
 
 pub(crate) async fn create(env: Env, name: Name, disks: Vec<Candidate>, features: Features) -> Result<Arc<Pool>, PoolError> {
     if disks.is_empty() {
@@ -356,6 +344,31 @@ async fn set_back(found: &FoundPool, numbers: &BTreeMap<Uuid, u16>) -> BTreeMap<
 }
 
 impl Pool {
+    /// Makes a pool of `disks`, whatever is on them.
+    ///
+    /// # Errors
+    /// Disks of a wrong size, the same disk twice, or a disk that cannot be written.
+    pub async fn create(env: Env, name: Name, disks: Vec<Candidate>) -> Result<Arc<Self>, PoolError> {
+        Self::create_with(env, name, disks, Features::known()).await
+    }
+
+    /// The same with certain features only, so that a version that does not know the others can import it.
+    ///
+    /// # Errors
+    /// As [`Pool::create`]; features that are not known here.
+    pub async fn create_with(env: Env, name: Name, disks: Vec<Candidate>, features: Features) -> Result<Arc<Self>, PoolError> {
+        create(env, name, disks, features).await
+    }
+
+    /// Takes a found pool into use. With `force`, also where fewer disks than a quorum are here: the administrator vouches that the
+    /// missing ones do not know better.
+    ///
+    /// # Errors
+    /// No quorum; the text names every missing disk.
+    pub async fn import(env: Env, found: FoundPool, force: bool) -> Result<Arc<Self>, PoolError> {
+        adopt(env, found, force).await
+    }
+
     async fn open_generation(&self, absent: &[Absent], from: Position, force: bool) -> Result<(), PoolError> {
         for Absent { disk: index, log } in absent {
             let path = self.state().config.disks.get(index).map(|record| record.path.clone()).unwrap_or_default();

@@ -9,19 +9,22 @@ use std::sync::Arc;
 
 use holdfast_model::{ByteSize, DiskState, Provisioning, Shape, Usage};
 
-use crate::allot::{allot_on, eligible, is_large, slab_units};
+use crate::allot::{allot_on, eligible};
 use crate::area::UNIT_BYTES;
 use crate::balance::{SlabMove, is_sound, takes_what_leaves};
-use crate::commit::{Guard, OutageMark};
-use crate::config::{Change, Config, DiskRecord, RowRecord, SlabPlace, SpaceRecord};
+use crate::change::{Change, standing};
+use crate::committer::{Guard, OutageMark};
+use crate::config::Config;
 use crate::disk::PoolDisk;
-use crate::enclosures;
 use crate::features::Feature;
-use crate::journal::{JOURNAL_CHUNK, check_journal};
-use crate::pool::{FreedRow, Pool};
+use crate::geometry::{JOURNAL_CHUNK, can_hold, is_large, slab_units};
+use crate::journal_allot::check_journal;
+use crate::place::SlabPlace;
+use crate::pool::Pool;
+use crate::record::{DiskRecord, RowRecord, SpaceRecord};
 use crate::room::check_room;
-use crate::slab::can_hold;
-use crate::{PoolError, PoolErrorKind};
+use crate::rows::FreedRow;
+use crate::{PoolError, PoolErrorKind, enclosures};
 
 impl Pool {
     /// Takes the units of a row of a space's present shape, all on disks in service and none on those of `without`: if such are named, on
@@ -345,7 +348,7 @@ fn with_slab_at(space: u32, chunk: u32, old: &RowRecord, slab: usize, place: Sla
     let mut row = old.clone();
     let was_stale = |(index, known): (usize, &SlabPlace)| {
         let moves = index == slab;
-        known.stale().then(|| if moves { stale_at(space, chunk, slab) } else { known.standing(space, chunk, index) })
+        known.stale().then(|| if moves { stale_at(space, chunk, slab) } else { standing(*known, space, chunk, index) })
     };
     let stale: Vec<Change> = old.slabs.iter().enumerate().filter_map(was_stale).collect();
     row.slabs.iter_mut().for_each(|known| *known = SlabPlace::new(known.disk(), known.unit()));

@@ -6,14 +6,15 @@
 use std::time::Duration;
 
 use crate::PoolError;
-use crate::commit::Guard;
-use crate::config::{Change, DiskRecord};
+use crate::change::Change;
+use crate::committer::Guard;
 use crate::frame::Position;
 use crate::log::{LogPlace, Tip};
 use crate::place::SlabPlace;
 use crate::pool::Pool;
 use crate::promise::promised;
 use crate::quorum::Votes;
+use crate::record::DiskRecord;
 
 impl Pool {
     /// Writes down that a slab may have missed any write at all. Answers whether it is so: not for one that is needed.

@@ -2,8 +2,6 @@
 //!
 //! Invariant: what is outdated is stale as well.
 
-use crate::config::Change;
-
 /// Where a slab lies. Six bytes, since a large pool has millions.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(C, packed(2))]
@@ -53,16 +51,6 @@ impl SlabPlace {
 
     pub(crate) fn set_outdated(&mut self, outdated: bool) {
         self.disk_and_stale = self.disk() | STALE | if outdated { OUTDATED } else { 0 };
-    }
-}
-
-impl SlabPlace {
-    /// The change that says how a stale slab stands.
-    pub(crate) fn standing(&self, space: u32, chunk: u32, slab: usize) -> Change {
-        match self.outdated() {
-            true => Change::Outdated { space, chunk, slab: slab as u16, outdated: true },
-            false => Change::Stale { space, chunk, slab: slab as u16, stale: true },
-        }
     }
 }
 

@@ -5,7 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::config::{Change, Config};
+use crate::change::Change;
+use crate::config::Config;
 
 /// The voters of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use holdfast_device::{Device, Durability, Geometry, Io, IoBuf, IoError, IoErrorK
 use holdfast_model::DiskState;
 
 use crate::area::Area;
-use crate::commit::Committer;
+use crate::committer::Committer;
 use crate::disk::PoolDisk;
 use crate::event::Env;
 use crate::features::Features;

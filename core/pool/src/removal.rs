@@ -7,12 +7,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_model::{DiskState, Usage, Uuid};
 
-use crate::commit::Guard;
-use crate::config::{Change, Config, DiskRecord, LossPolicy};
+use crate::change::Change;
+use crate::committer::Guard;
+use crate::config::Config;
+use crate::ending::wipe;
 use crate::event::Severity;
 use crate::features::Feature;
 use crate::pool::Pool;
 use crate::quorum::Votes;
+use crate::record::{DiskRecord, LossPolicy, RowRecord};
 use crate::{PoolError, PoolErrorKind};
 
 impl Pool {
@@ -38,7 +41,7 @@ impl Pool {
         self.committer.lock().await.logs.remove(&known.index);
         disk.iter().for_each(|disk| disk.detach());
         let Some(device) = device else { return Ok(false) };
-        let wiped = crate::import::wipe(&device).await;
+        let wiped = wipe(&device).await;
         if let Err(error) = &wiped {
             let cause = format!("was removed from pool {}, but its labels could not be wiped: {error}", self.name());
             self.emit(Severity::Warning, format!("disk {label}"), cause, "wipe it before you use it again");
@@ -127,8 +130,7 @@ fn has_lost_rows(config: &Config, space: u32, disk: u16) -> bool {
 
 /// How many slabs of each space a disk holds.
 fn slabs_by_space(config: &Config, disk: u16) -> BTreeMap<u32, usize> {
-    let count = |rows: &BTreeMap<u32, crate::config::RowRecord>| {
-        rows.values().filter(|row| row.slabs.iter().any(|slab| slab.disk() == disk)).count()
-    };
+    let count =
+        |rows: &BTreeMap<u32, RowRecord>| rows.values().filter(|row| row.slabs.iter().any(|slab| slab.disk() == disk)).count();
     config.spaces.iter().map(|(id, space)| (*id, count(&space.rows))).filter(|(_, slabs)| *slabs > 0).collect()
 }

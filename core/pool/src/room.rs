@@ -5,14 +5,14 @@
 
 use holdfast_model::{BLOCK_BYTES, ByteSize, Shape};
 
-use crate::allot::{chunk_bytes, row_raw_bytes};
 use crate::area::{Area, UNIT_BYTES};
-use crate::config::{SPACE_BYTES, row_bytes};
+use crate::chunk::chunk_bytes;
+use crate::config::{Config, SPACE_BYTES, row_bytes};
 use crate::disk::PoolDisk;
 use crate::features::Feature;
+use crate::geometry::row_raw_bytes;
 use crate::log::LEAST_RECORD_BYTES;
-use crate::pool::State;
-use crate::spaces::smallest_area;
+use crate::state::State;
 use crate::{PoolError, PoolErrorKind};
 
 /// What a log half keeps free for records, also for those under way.
@@ -76,4 +76,12 @@ pub(crate) fn check_room(state: &State, spaces: u64, rows: &[(u64, Shape)]) -> R
             ByteSize(room)
         ),
     ))
+}
+
+/// The division of the smallest disk that takes slabs.
+pub(crate) fn smallest_area(config: &Config) -> Result<Area, PoolError> {
+    let data = config.disks.values().filter(|disk| disk.usage.takes_slabs());
+    let smallest = data.filter_map(|disk| Area::of_disk("", disk.disk_bytes).ok()).min_by_key(Area::units);
+    let pool = || config.name.as_ref().map(ToString::to_string).unwrap_or_default();
+    smallest.ok_or_else(|| PoolError::invalid(format!("pool {} has no disk for data: set the usage of one to auto", pool())))
 }

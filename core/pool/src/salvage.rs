@@ -13,26 +13,24 @@
 //! Invariants: nothing is written before the report was made and asked for; then logs and labels only, never a slab. A chunk of
 //! which anything was found never reads as zeros: what cannot be served fails. The spaces are read-only until they are accepted.
 
-mod choose;
-mod walk;
-mod write;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use choose::{Chosen, choose};
 use futures_util::future::join_all;
 use holdfast_model::{Name, Provisioning, Shape, Uuid};
+use walk::{Facts, Slab, Walk, walk};
 
 use crate::area::{Area, UNIT_BYTES};
+use crate::candidate::{Candidate, DiskInfo, refuse_twice};
+use crate::geometry::HEAD_BYTES;
 use crate::label::Label;
-use crate::scan::{Candidate, DiskInfo, scan};
-use crate::slab::HEAD_BYTES;
+use crate::scan::scan;
 use crate::{PoolError, PoolErrorKind};
 
-use choose::{Chosen, choose};
-use walk::{Slab, Walk, walk};
-
-use walk::Facts;
+mod choose;
+mod walk;
+mod write;
 
 /// What was found of a pool, and what a salvage would make of it.
 pub struct Salvage {
@@ -134,7 +132,7 @@ impl Salvage {
     /// # Errors
     /// No slabs, several pools, or more of them than fit into memory.
     pub async fn look(candidates: Vec<Candidate>, pool: Option<Uuid>) -> Result<Self, PoolError> {
-        crate::pool::refuse_twice(&candidates)?;
+        refuse_twice(&candidates)?;
         let known = scan(candidates.clone()).await;
         let walks = join_all(candidates.iter().map(walk)).await.into_iter().collect::<Result<Vec<Walk>, _>>()?;
         let mut counts: BTreeMap<Uuid, usize> = BTreeMap::new();

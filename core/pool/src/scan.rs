@@ -8,39 +8,18 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use holdfast_device::{Device, IoBuf, IoError};
-use holdfast_model::{BLOCK_BYTES, DiskState, Media, Name, Place, Uuid};
+use holdfast_model::{BLOCK_BYTES, DiskState, Name, Uuid};
 
 use crate::area::Area;
-use crate::config::{Change, Config, DiskRecord};
+use crate::candidate::{Candidate, DiskInfo};
+use crate::change::Change;
+use crate::config::Config;
 use crate::features::Features;
 use crate::frame::{Frame, Kind, Position};
 use crate::label::Label;
 use crate::log::{LogPlace, Tip};
 use crate::quorum::Votes;
-
-/// What is known of a disk without reading it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DiskInfo {
-    /// Where it is.
-    pub path: String,
-    /// Its serial, empty where it tells none.
-    pub serial: String,
-    /// Its model, empty where it tells none.
-    pub model: String,
-    /// Its medium.
-    pub media: Media,
-    /// Its enclosure and slot, where known.
-    pub place: Option<Place>,
-}
-
-/// A disk that a pool may be looked for or made on.
-#[derive(Clone)]
-pub struct Candidate {
-    /// The disk.
-    pub device: Arc<dyn Device>,
-    /// What is known of it.
-    pub info: DiskInfo,
-}
+use crate::record::DiskRecord;
 
 /// What a look at some disks brought.
 #[derive(Default)]

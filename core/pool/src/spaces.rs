@@ -6,23 +6,41 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use holdfast_model::{BLOCK_BYTES, ByteSize, Provisioning, Shape};
+use holdfast_model::{BLOCK_BYTES, ByteSize, Name, Provisioning, Shape};
 
 use crate::allot::{allot, eligible};
-use crate::area::Area;
-use crate::commit::Guard;
-use crate::config::{Change, Config, RowRecord, SpaceRecord};
-use crate::enclosures;
+use crate::change::Change;
+use crate::committer::Guard;
 use crate::features::Feature;
-use crate::journal::{JOURNAL_CHUNK, allot_journal, check_journal};
-use crate::pool::{FreedRow, Pool, SpaceSpec};
+use crate::geometry::JOURNAL_CHUNK;
+use crate::journal_allot::{allot_journal, check_journal};
+use crate::pool::Pool;
+use crate::record::{RowRecord, SpaceRecord};
 use crate::room::{check_room, chunk_of_space};
-use crate::{PoolError, PoolErrorKind};
+use crate::rows::FreedRow;
+use crate::{PoolError, PoolErrorKind, enclosures};
 
 /// Slabs that are allotted by one change, so that a change stays small.
 const SLABS_PER_CHANGE: usize = 2048;
 /// The largest space.
 const LARGEST_SPACE_BYTES: u64 = 1 << 60;
+
+/// A space to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpaceSpec {
+    /// Its name.
+    pub name: Name,
+    /// Its shape.
+    pub shape: Shape,
+    /// Fixed or thin.
+    pub provisioning: Provisioning,
+    /// Its size, a multiple of 4 KiB.
+    pub size_bytes: u64,
+    /// The size of its journal, for parity only; `None` leaves it to the pool.
+    pub journal_bytes: Option<u64>,
+    /// Whether the loss of an enclosure must be survived.
+    pub enclosure_aware: bool,
+}
 
 impl Pool {
     /// Makes a space.
@@ -280,14 +298,6 @@ impl Pool {
             false => Err(PoolError::new(PoolErrorKind::NotFound, format!("space {id} is gone"))),
         }
     }
-}
-
-/// The division of the smallest disk that takes slabs.
-pub(crate) fn smallest_area(config: &Config) -> Result<Area, PoolError> {
-    let data = config.disks.values().filter(|disk| disk.usage.takes_slabs());
-    let smallest = data.filter_map(|disk| Area::of_disk("", disk.disk_bytes).ok()).min_by_key(Area::units);
-    let pool = || config.name.as_ref().map(ToString::to_string).unwrap_or_default();
-    smallest.ok_or_else(|| PoolError::invalid(format!("pool {} has no disk for data: set the usage of one to auto", pool())))
 }
 
 /// Refuses a size that no space can have.

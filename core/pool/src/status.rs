@@ -1,18 +1,19 @@
 //! How a pool and its disks are.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-use holdfast_model::{ByteSize, Condition, DiskDetail, DiskState, Health, PoolState, Shape, Usage};
+use holdfast_model::{Condition, DiskDetail, DiskState, Health, PoolState, Shape, Usage};
 
-use crate::allot::{allot, slab_units};
+use crate::allot::allot;
 use crate::area::{Area, UNIT_BYTES};
-use crate::config::{Config, DiskRecord, SpaceRecord, SpaceRows};
-use crate::disk::DiskCounters;
+use crate::config::{Config, SpaceRows};
 use crate::frame::Position;
-use crate::pool::{Pool, State};
+use crate::geometry::slab_units;
+use crate::judgement::{DiskCounts, Judgement, judge};
+use crate::pool::Pool;
+use crate::record::{DiskRecord, SpaceRecord};
 use crate::room::check_room;
+use crate::state::State;
 
 /// How a pool is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,72 +85,6 @@ pub struct DiskStatus {
     pub details: Vec<DiskDetail>,
     /// What it did since the import.
     pub counts: DiskCounts,
-}
-
-/// What a disk did since the pool was imported.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DiskCounts {
-    /// Reads.
-    pub reads: u64,
-    /// Bytes of them.
-    pub read_bytes: u64,
-    /// Reads that failed.
-    pub read_errors: u64,
-    /// Writes.
-    pub writes: u64,
-    /// Bytes of them.
-    pub written_bytes: u64,
-    /// Writes that failed.
-    pub write_errors: u64,
-    /// Blocks that were not as their checksums say.
-    pub checksum_errors: u64,
-    /// Bad ranges rewritten from another copy.
-    pub repaired: u64,
-    /// Requests that were timed.
-    pub timed: u64,
-    /// How long these took together.
-    pub timed_for: Duration,
-}
-
-impl DiskCounts {
-    /// Reads and writes that failed, and blocks that were not as their checksums say.
-    pub fn errors(&self) -> u64 {
-        self.read_errors + self.write_errors + self.checksum_errors
-    }
-
-    /// How long a request took on average, where any was timed.
-    pub fn latency(&self) -> Option<Duration> {
-        (self.timed > 0).then(|| self.timed_for / self.timed.min(u64::from(u32::MAX)) as u32)
-    }
-}
-
-impl From<&DiskCounters> for DiskCounts {
-    fn from(counters: &DiskCounters) -> Self {
-        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Self {
-            reads: get(&counters.reads),
-            read_bytes: get(&counters.read_bytes),
-            read_errors: get(&counters.read_errors),
-            writes: get(&counters.writes),
-            written_bytes: get(&counters.written_bytes),
-            write_errors: get(&counters.write_errors),
-            checksum_errors: get(&counters.checksum_errors),
-            repaired: get(&counters.repaired),
-            timed: get(&counters.timed),
-            timed_for: Duration::from_nanos(get(&counters.timed_nanos)),
-        }
-    }
-}
-
-/// What somebody who watches a disk in service thinks of it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Judgement {
-    /// How urgently it wants its owner; an unhealthy one gets a slab only where no other has room.
-    pub health: Health,
-    /// What that comes from.
-    pub details: Vec<DiskDetail>,
-    /// Why, and what to do.
-    pub conditions: Vec<Condition>,
 }
 
 impl Pool {
@@ -247,62 +182,4 @@ impl Pool {
 fn slabs_on(config: &Config, disk: u16) -> usize {
     let rows = config.spaces.values().flat_map(|space| space.rows.values());
     rows.map(|row| row.slabs.iter().filter(|slab| slab.disk() == disk).count()).sum()
-}
-
-fn slabs_text(slabs: usize) -> String {
-    format!("{slabs} slab{}", if slabs == 1 { "" } else { "s" })
-}
-
-/// How a disk is; `slabs` counts those that it holds.
-fn judge(record: &DiskRecord, counts: &DiskCounts, judgement: Option<&Judgement>, slabs: &dyn Fn() -> usize) -> Judgement {
-    let name = record.label();
-    let size = ByteSize(record.disk_bytes);
-    let told = |health, detail, cause, next: &str| Judgement {
-        health,
-        details: vec![detail],
-        conditions: vec![Condition::new(cause, next)],
-    };
-    match record.state {
-        DiskState::Missing | DiskState::Failed if record.usage == Usage::Retired && slabs() == 0 => {
-            let how = if record.state == DiskState::Missing { "is missing" } else { "failed" };
-            let cause = format!("disk {name} ({size}) {how}, and nothing of it is needed any more");
-            let detail = if record.state == DiskState::Missing { DiskDetail::LostCommunication } else { DiskDetail::IoError };
-            let next = format!("take it out of its pool: 'holdfast disk remove {}'; it may come back as well", record.id);
-            told(Health::Warning, detail, cause, &next)
-        }
-        DiskState::Missing if record.usage == Usage::Retired => {
-            let cause = format!(
-                "disk {name} ({size}) is missing and retired: {} of it {} to be rebuilt on others",
-                slabs_text(slabs()),
-                if slabs() == 1 { "is" } else { "are" }
-            );
-            let next =
-                format!("watch the jobs that rebuild it, or 'holdfast disk replace {}'; it may come back as well", record.id);
-            told(Health::Unhealthy, DiskDetail::LostCommunication, cause, &next)
-        }
-        DiskState::Missing => {
-            let cause = format!("disk {name} ({size}) is missing, last seen at {}", record.path);
-            told(Health::Unhealthy, DiskDetail::LostCommunication, cause, "attach it again or replace it")
-        }
-        DiskState::Failed => {
-            let cause = format!("disk {name} ({size}) at {} failed", record.path);
-            let next = "replace it, or check cable and power and bring it back with 'holdfast pool import'";
-            told(Health::Unhealthy, DiskDetail::IoError, cause, next)
-        }
-        DiskState::Online => match judgement {
-            Some(judgement) => judgement.clone(),
-            None if counts.errors() > 0 => {
-                let cause = format!("disk {name} at {} answered {} requests with errors", record.path, counts.errors());
-                told(Health::Warning, DiskDetail::IoError, cause, "watch it; replace it if errors continue")
-            }
-            None => Judgement::default(),
-        },
-    }
-}
-
-impl DiskRecord {
-    /// How people call the disk: its serial, or else its path.
-    pub fn label(&self) -> &str {
-        if self.serial.is_empty() { &self.path } else { &self.serial }
-    }
 }

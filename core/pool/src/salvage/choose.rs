@@ -18,9 +18,9 @@ use std::sync::Arc;
 use holdfast_model::{Name, Provisioning, Shape, Uuid};
 
 use crate::area::UNIT_BYTES;
-use crate::config::RowRecord;
-use crate::journal::JOURNAL_CHUNK;
-use crate::slab::{ARRIVING, JournalSpan, WRITTEN_OFF};
+use crate::geometry::{JOURNAL_CHUNK, JournalSpan};
+use crate::record::RowRecord;
+use crate::slab::{ARRIVING, WRITTEN_OFF};
 
 use super::walk::{Facts, Slab};
 use super::{ChunkCounts, JournalFound, SalvagedSpace};
@@ -453,7 +453,7 @@ fn newest_journal(journals: BTreeMap<u32, BTreeMap<u64, ChosenRow>>) -> (BTreeMa
 
 /// The slabs' places as a row of a configuration, those that were not found left to the caller.
 impl ChosenRow {
-    pub fn record(&self, place: impl FnMut(usize) -> crate::config::SlabPlace) -> RowRecord {
+    pub fn record(&self, place: impl FnMut(usize) -> crate::place::SlabPlace) -> RowRecord {
         let slabs = (0..self.slabs.len()).map(place).collect();
         RowRecord { id: self.id, shape: self.shape, slab_units: self.units, begun: false, slabs }
     }

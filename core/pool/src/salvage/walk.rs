@@ -13,13 +13,12 @@ use holdfast_device::IoBuf;
 use holdfast_model::wire::Reader;
 use holdfast_model::{BLOCK_BYTES, Name, Provisioning, Shape, Uuid};
 
-use crate::allot::slab_units;
 use crate::area::{Area, UNIT_BYTES};
-use crate::config::RowRecord;
+use crate::candidate::Candidate;
 use crate::frame::{Frame, Kind};
-use crate::journal::{JOURNAL_CHUNK, is_journal_row};
-use crate::scan::Candidate;
-use crate::slab::{JournalSpan, MOST_MAP_SEQUENCE, SlabHeader, can_hold, map_at, maps};
+use crate::geometry::{JOURNAL_CHUNK, JournalSpan, can_hold, map_at, maps, slab_units};
+use crate::record::{RowRecord, is_journal_row};
+use crate::slab::{MOST_MAP_SEQUENCE, SlabHeader};
 use crate::{PoolError, PoolErrorKind};
 
 use super::Known;

@@ -10,15 +10,19 @@ use holdfast_model::{DiskState, Media, Name, Provisioning, Usage, Uuid};
 
 use crate::PoolError;
 use crate::area::{SMALLEST_DISK_BYTES, UNIT_BYTES};
-use crate::config::{Change, Config, DiskRecord, MAX_DISKS, SlabPlace, SpaceRecord};
+use crate::candidate::new_record;
+use crate::change::Change;
+use crate::config::Config;
 use crate::event::{Env, WitnessRecord};
 use crate::features::Features;
 use crate::frame::Position;
-use crate::journal::allot_journal;
+use crate::journal_allot::allot_journal;
 use crate::label::Label;
 use crate::log::{Checkpoint, DiskLog, LogPlace};
-use crate::pool::{draw_uuid, new_record};
+use crate::place::{MAX_DISKS, SlabPlace};
+use crate::pool::draw_uuid;
 use crate::promise::label_disk;
+use crate::record::{DiskRecord, SpaceRecord};
 
 use super::choose::{ChosenRow, ChosenSpace};
 use super::{JournalFound, Salvage};
@@ -159,7 +163,7 @@ impl Salvage {
         let rows = space.rows.values().map(|row| row.shape.layout.parity());
         let copies = rows.chain([space.shape.layout.parity()]).max().unwrap_or(0) + 1;
         let rows = allot_journal(config, space.name.as_str(), copies, false, None, space.size_bytes)?;
-        for (chunk, row) in (crate::journal::JOURNAL_CHUNK..).zip(rows) {
+        for (chunk, row) in (crate::geometry::JOURNAL_CHUNK..).zip(rows) {
             config.release(&row);
             let change = Change::Row { space: space.facts.space, chunk, row };
             config.apply(&change).map_err(|error| PoolError::damaged(format!("the new journal of {}: {error}", space.name)))?;
