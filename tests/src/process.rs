@@ -8,10 +8,9 @@ pub fn processor_ticks(pid: u32) -> u64 {
     rest.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum()
 }
 
-/// Memory of `pid` that is its own or of mapped files, in bytes. Files in memory that it has mapped are not its own.
+/// Memory of `pid`, in bytes: its own and its program's.
 pub fn resident_bytes(pid: u32) -> u64 {
-    let status = format!("/proc/{pid}/status");
-    ["RssAnon:", "RssFile:"].iter().filter_map(|name| bytes_of(&status, name)).sum()
+    bytes_of(&format!("/proc/{pid}/status"), "VmRSS:").unwrap_or(0)
 }
 
 /// Memory of the machine that nothing uses, in bytes.

@@ -41,12 +41,6 @@ pub trait Device: Send + Sync {
     /// Writes `data` at `offset`.
     fn write(&self, offset: u64, data: IoSlice, durability: Durability) -> Io<()>;
 
-    /// As [`Device::write`], of blocks that nobody needs as they were or are to be should the machine or this process end before it
-    /// is answered: it may leave any mixture of both, also within a sector. Some devices are faster then.
-    fn write_loosely(&self, offset: u64, data: IoSlice, durability: Durability) -> Io<()> {
-        self.write(offset, data, durability)
-    }
-
     /// Makes every write answered so far durable.
     fn flush(&self) -> Io<()>;
 

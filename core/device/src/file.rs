@@ -3,7 +3,7 @@
 //! ```text
 //!   Direct    block devices, and files whose file system has O_DIRECT: io_uring, no page cache
 //!   Buffered  other files: io_uring through the page cache
-//!   Memory    files on tmpfs and ramfs: a copy from or to their mapping, or a plain system call; answered at once
+//!   Memory    files on tmpfs and ramfs: a plain system call, answered at once
 //! ```
 //!
 //! How a file is accessed is found out when it is opened ([`FileDevice::mode`]). On tmpfs io_uring would hand each request to a
@@ -18,10 +18,7 @@
 mod access;
 mod blocking;
 mod disk_queue;
-mod guarded;
 mod helper;
-mod mapped;
-mod pages;
 mod probe;
 mod sysfs;
 #[cfg(test)]
@@ -38,7 +35,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub use access::AccessMode;
 use access::Opened;
 use disk_queue::DiskQueue;
-use mapped::Mapped;
 pub use probe::{Probe, create, list_block_devices, probe};
 pub use sysfs::EnclosureSlot;
 
@@ -115,8 +111,6 @@ struct Inner {
     rotational: bool,
     discard: AtomicBool,
     queue: DiskQueue,
-    /// Where the medium is memory.
-    mapped: Option<Mapped>,
     counters: Counters,
 }
 
@@ -135,9 +129,7 @@ impl FileDevice {
             let text = format!("{} is smaller than 4 KiB and holds no block", path.display());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        let maps = mode == AccessMode::Memory && !options.read_only;
         let inner = Inner {
-            mapped: maps.then(|| Mapped::new(&file, size_bytes)).flatten(),
             file,
             path: path.into(),
             mode,
@@ -284,10 +276,7 @@ impl Inner {
             }
         }
         let mut action = action.expect("not started yet");
-        let outcome = match &self.mapped {
-            Some(mapped) => mapped.perform(&self.file, offset, &mut action),
-            None => blocking::perform(&self.file, offset, &mut action),
-        };
+        let outcome = blocking::perform(&self.file, offset, &mut action);
         self.note(&action, outcome);
         Performed::Done(action, outcome)
     }
@@ -370,16 +359,6 @@ impl Device for FileDevice {
         }
         let flags = if durability == Durability::Durable { libc::RWF_DSYNC } else { 0 };
         answer_unit(inner, "write", offset, len, inner.perform(offset, Action::Write(data, flags)))
-    }
-
-    fn write_loosely(&self, offset: u64, data: IoSlice, durability: Durability) -> Io<()> {
-        let inner = &self.inner;
-        let checked = inner.check_change("write", offset, data.len() as u64).is_ok();
-        if checked && inner.mapped.as_ref().is_some_and(|mapped| mapped.write_loosely(offset, &data)) {
-            inner.note(&Action::Write(data, 0), Ok(()));
-            return Io::ready(Ok(()));
-        }
-        self.write(offset, data, durability)
     }
 
     fn flush(&self) -> Io<()> {

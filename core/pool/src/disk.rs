@@ -179,19 +179,6 @@ impl PoolDisk {
         }
     }
 
-    /// As [`PoolDisk::write`], of blocks that nobody needs should the write be cut short: see [`Device::write_loosely`].
-    pub fn write_loosely(self: &Arc<Self>, offset: u64, data: IoSlice, durability: Durability) -> Io<()> {
-        let count = self.counters.writes.fetch_add(1, Ordering::Relaxed);
-        self.counters.written_bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
-        match self.attached.load().as_ref() {
-            Some(attached) => {
-                let write = attached.0.write_loosely(offset, data, durability);
-                self.timed(count, |counters| &counters.write_latency, write)
-            }
-            None => Io::ready(Err(self.gone())),
-        }
-    }
-
     /// Takes the time of a request that is not answered yet, if it is its turn.
     fn timed<T: Unpin + 'static>(self: &Arc<Self>, count: u64, of: fn(&DiskCounters) -> &Histogram, io: Io<T>) -> Io<T> {
         if matches!(io, Io::Ready(_)) || !count.is_multiple_of(TIMED_EVERY) {

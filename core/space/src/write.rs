@@ -101,16 +101,9 @@ impl Row {
     /// Begins the writes of all copies. Answers which slabs took it if all did so at once, or else what is under way.
     fn begin_copies(&self, column: usize, offset: u64, data: &IoSlice, durability: Durability) -> Result<Took, Vec<Begun>> {
         let targets = self.copies_of(column).filter(|(_, slab)| slab.takes_writes());
-        // After a crash the first copy that is in step counts where none is as its checksum says, be it that it came in step just now:
-        // the others may be of any mixture.
-        let mut counted = false;
         let begun: SmallVec<[Begun; 3]> = targets
             .map(|(index, slab)| {
-                let write = match counted {
-                    false => slab.disk.write(slab.at(offset), data.clone(), durability),
-                    true => slab.disk.write_loosely(slab.at(offset), data.clone(), durability),
-                };
-                counted |= slab.usable() && !matches!(write, Io::Ready(Some(Err(_))));
+                let write = slab.disk.write(slab.at(offset), data.clone(), durability);
                 (index, slab, write)
             })
             .collect();

@@ -5,11 +5,11 @@ use holdfast_model::Health;
 
 use crate::engine::Engine;
 
-/// Memory that this process holds, in bytes: its own and its program's. Disks that are files in memory are mapped, and not counted.
+/// Memory that this process holds, in bytes: its own and its program's.
 pub fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let own = status.lines().filter_map(|line| line.strip_prefix("RssAnon:").or_else(|| line.strip_prefix("RssFile:")));
-    own.filter_map(|size| size.trim().trim_end_matches("kB").trim().parse::<u64>().ok()).sum::<u64>() << 10
+    let size = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    size.and_then(|size| size.trim().trim_end_matches("kB").trim().parse::<u64>().ok()).unwrap_or(0) << 10
 }
 
 impl Engine {

@@ -253,8 +253,7 @@ impl Inner {
 }
 
 impl Row {
-    /// Writes to every slab that takes writes, and sees to it that those which missed one are recorded as stale. Should a crash cut it
-    /// short, nobody needs what is there: the place counts for nothing yet, or what it is to hold stands elsewhere too.
+    /// Writes to every slab that takes writes, and sees to it that those which missed one are recorded as stale.
     ///
     /// # Errors
     /// `Media` where too few slabs took it.
@@ -272,7 +271,7 @@ impl Row {
             .iter()
             .map(|((index, offset, data), _)| {
                 let slab = self.slabs.get(*index);
-                let write = slab.disk.write_loosely(slab.at(*offset), data.clone(), durability);
+                let write = slab.disk.write(slab.at(*offset), data.clone(), durability);
                 async move { (*index, slab, write.await) }
             })
             .collect();

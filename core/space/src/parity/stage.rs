@@ -199,7 +199,7 @@ impl Row {
                 let (column, at, _) = run[0];
                 let slab = self.slabs.get(column);
                 let pieces: Vec<IoSlice> = run.iter().map(|(.., data)| (*data).clone()).collect();
-                let write = slab.disk.write_loosely(slab.at(at), joined(&pieces), Durability::Durable);
+                let write = slab.disk.write(slab.at(at), joined(&pieces), Durability::Durable);
                 async move { (slab, write.await) }
             })
             .collect();
