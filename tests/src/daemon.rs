@@ -21,6 +21,7 @@ const END_SECONDS: u64 = 30;
 /// A daemon.
 pub struct Daemon {
     name: String,
+    binary: PathBuf,
     dir: PathBuf,
     port: Option<u16>,
     options: Vec<String>,
@@ -59,17 +60,25 @@ impl Daemon {
         daemon
     }
 
+    /// Starts a daemon of another build, with its own command line.
+    pub fn start_build(scene: &Scene, name: &str, binary: &Path) -> Self {
+        let mut daemon = Self::new(scene, name, &[]);
+        daemon.binary = binary.into();
+        daemon.launch();
+        daemon
+    }
+
     fn new(scene: &Scene, name: &str, options: &[&str]) -> Self {
         let dir = PathBuf::from(scene.folder(name));
         let options = options.iter().map(|&option| option.to_owned()).collect();
-        Self { name: name.to_owned(), dir, port: None, options, child: None }
+        Self { name: name.to_owned(), binary: binary(), dir, port: None, options, child: None }
     }
 
     fn launch(&mut self) {
         let log = File::options().create(true).append(true).open(self.log()).expect("a log can be written");
         let errors = log.try_clone().expect("a file can be shared");
         let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL"]).arg(binary()).arg("serve").arg("--state").arg(self.dir.join("state"));
+        command.args(["--pdeathsig", "KILL"]).arg(&self.binary).arg("serve").arg("--state").arg(self.dir.join("state"));
         command.arg("--socket").arg(self.socket()).arg("--nbd").arg(format!("unix:{}", self.nbd_socket().display()));
         if let Some(port) = self.port {
             command.arg("--nbd").arg(format!("tcp:127.0.0.1:{port}"));
@@ -153,8 +162,7 @@ impl Daemon {
 
     /// Runs `holdfast` against it.
     pub fn cli(&self, arguments: &[&str]) -> Finished {
-        let binary = binary();
-        run_with(binary.to_str().expect("paths of tests are text"), arguments, |command| {
+        run_with(self.binary.to_str().expect("paths of tests are text"), arguments, |command| {
             command.env("HOLDFAST_SOCKET", self.socket());
         })
     }

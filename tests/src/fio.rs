@@ -27,6 +27,14 @@ pub fn fio_line(uri: &str) -> Vec<String> {
     arguments
 }
 
+/// Arguments of fio for a job on a file or block device with direct I/O.
+pub fn direct_line(engine: &str, file: &str) -> Vec<String> {
+    let fixed = ["--name=job", "--direct=1", "--thread=1", "--group_reporting=1"].map(str::to_owned);
+    let mut arguments = Vec::from(fixed);
+    arguments.extend([format!("--ioengine={engine}"), format!("--filename={file}")]);
+    arguments
+}
+
 /// Runs fio on `uri` to its end.
 pub fn fio(uri: &str, options: &[&str]) -> Finished {
     let mut arguments = fio_line(uri);

@@ -6,6 +6,8 @@
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
 
+use crate::scene::Scene;
+
 /// Lines of shell that are run at the end, the last one first.
 const SCRIPT: &str = r#"
 trap "" INT TERM HUP PIPE
@@ -18,22 +20,44 @@ eval "$todo"
 "#;
 
 /// A process that cleans up.
+#[derive(Debug)]
 pub struct Janitor {
     child: Child,
 }
 
 impl Janitor {
     /// One that has nothing to do yet.
+    ///
+    /// # Panics
+    /// If `setsid` of util-linux cannot be run.
     pub fn new() -> Self {
         let mut command = Command::new("setsid");
         command.args(["sh", "-c", SCRIPT]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         Self { child: command.spawn().expect("setsid of util-linux can be run") }
     }
 
+    /// One that removes the folder of `scene`, if that goes with the run.
+    pub fn of(scene: &Scene) -> Self {
+        let mut janitor = Self::new();
+        if scene.is_temporary() {
+            janitor.later(&format!("rm -rf --one-file-system '{}'", scene.dir().display()));
+        }
+        janitor
+    }
+
     /// Has `line` of shell run at the end, before all that was asked for earlier.
+    ///
+    /// # Panics
+    /// If somebody ended it.
     pub fn later(&mut self, line: &str) {
         let input = self.child.stdin.as_mut().expect("its input is open until the end");
         writeln!(input, "{line}").expect("the janitor listens");
+    }
+}
+
+impl Default for Janitor {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

@@ -10,6 +10,7 @@
 //!   losses.rs    disks that are pulled and put back
 //!   faulty.rs    a disk whose reads or writes fail when told to
 //!   metrics.rs   what the daemon counts
+//!   loops.rs     loop devices as disks; janitor.rs takes them away, however the run ends
 //!   receivers.rs   a mail server and a web server that remember what they are sent
 //!   qos.rs       two clients that want the same disks
 //!   rounds.rs    what benchmarks are told, and medians
@@ -25,7 +26,9 @@ pub mod daemon;
 pub mod faulty;
 pub mod fio;
 pub mod in_process;
+pub mod janitor;
 pub mod load;
+pub mod loops;
 pub mod losses;
 pub mod metrics;
 pub mod nbd;

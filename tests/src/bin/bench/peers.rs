@@ -1,13 +1,11 @@
-//! Peers that serve one raw file of memory over NBD.
+//! Peers that serve one disk over NBD, with their cache off.
 
 use std::process::{Child, Command, Stdio};
 
 use holdfast_tests::command::wait_until;
 use holdfast_tests::scene::Scene;
 
-use crate::settings::Settings;
-
-/// A server of a raw file.
+/// A server of a disk.
 pub struct Peer {
     /// Where its export is.
     pub uri: String,
@@ -15,23 +13,22 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Starts the peer `name`.
-    pub fn start(scene: &Scene, name: &str, settings: &Settings) -> Self {
-        let (file, socket) = (scene.path(&format!("{name}.raw")), scene.path(&format!("{name}.sock")));
-        std::fs::File::create(&file).and_then(|file| file.set_len(settings.size_bytes)).expect("a raw file can be made");
+    /// Starts the peer `name` on a block device.
+    pub fn start(scene: &Scene, name: &str, disk: &str) -> Self {
+        let socket = scene.path(&format!("{name}.sock"));
         let arguments: Vec<&str> = match name {
-            "nbdkit" => vec!["nbdkit", "--foreground", "--unix", &socket, "file", &file],
+            "nbdkit" => vec!["nbdkit", "--foreground", "--unix", &socket, "file", disk, "cache=none"],
             _ => vec![
                 "qemu-nbd",
                 "--persistent",
                 "--shared=16",
                 "--format=raw",
-                "--cache=writeback",
+                "--cache=none",
                 "--aio=io_uring",
                 "--discard=unmap",
                 "--socket",
                 &socket,
-                &file,
+                disk,
             ],
         };
         let mut command = Command::new("setpriv");

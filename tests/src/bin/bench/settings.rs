@@ -1,5 +1,7 @@
 //! What a run is told by its environment.
 
+use std::path::PathBuf;
+
 use holdfast_tests::rounds::{number, text};
 
 use crate::profiles::{PROFILES, Profile};
@@ -13,8 +15,8 @@ pub struct Settings {
     pub runtime: f64,
     /// Whether servers and client are held to a core each.
     pub pin: bool,
-    /// Whether processors are kept awake for every subject, as Holdfast does for its own.
-    pub awake: bool,
+    /// The daemon of an older build, to compare with.
+    pub before: Option<PathBuf>,
     /// Bytes that subjects serve.
     pub size_bytes: u64,
     /// Load profiles.
@@ -36,7 +38,12 @@ fn chosen<'a, T>(name: &str, all: &'a [T], key: impl Fn(&T) -> String) -> Vec<&'
 
 fn subjects() -> Vec<&'static str> {
     let named = chosen("SUBJECTS", SUBJECTS, |&name| name.to_owned()).into_iter().copied();
-    named.filter(|name| text("SUBJECTS").is_some() || !name.ends_with("-plain")).collect()
+    let by_default = |name: &str| !name.ends_with("-plain") && (!name.ends_with("-before") || before().is_some());
+    named.filter(|name| text("SUBJECTS").is_some() || by_default(name)).collect()
+}
+
+fn before() -> Option<PathBuf> {
+    text("HOLDFAST_BEFORE").map(PathBuf::from)
 }
 
 impl Settings {
@@ -47,7 +54,7 @@ impl Settings {
             rounds: number("ROUNDS", if quick { 1 } else { 5 }),
             runtime: number("RUNTIME", if quick { 1.0 } else { 2.0 }),
             pin: text("PIN").is_some_and(|text| text != "0"),
-            awake: text("AWAKE").is_some_and(|text| text != "0"),
+            before: before(),
             size_bytes: number("SIZE_MIB", 1024u64) << 20,
             profiles: chosen("PROFILES", PROFILES, |profile| profile.key.to_owned()),
             depths: chosen("DEPTHS", &[1, 8, 32], u32::to_string).into_iter().copied().collect(),

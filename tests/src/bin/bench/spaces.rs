@@ -1,6 +1,8 @@
-//! Holdfast's spaces: a daemon for each, with eight file disks of memory.
+//! Holdfast's spaces: a daemon for each, with eight disks.
 
-use holdfast_tests::daemon::Daemon;
+use holdfast_tests::daemon::{Daemon, binary};
+use holdfast_tests::janitor::Janitor;
+use holdfast_tests::loops;
 use holdfast_tests::losses::wait_missing;
 use holdfast_tests::scene::Scene;
 
@@ -10,6 +12,9 @@ use crate::settings::Settings;
 pub const DISKS: usize = 8;
 /// Their size.
 pub const DISK_BYTES: u64 = 1 << 30;
+
+/// How names of subjects end that are served by the older build.
+pub const BEFORE: &str = "-before";
 
 /// A space as it is asked for, and what writing to it must cost.
 pub struct Shape {
@@ -47,6 +52,7 @@ const SHAPES: &[Shape] = &[
 impl Shape {
     /// The shape of this name, if it is a space's.
     pub fn named(name: &str) -> Option<&'static Self> {
+        let name = name.strip_suffix(BEFORE).unwrap_or(name);
         SHAPES.iter().find(|shape| shape.name == name)
     }
 
@@ -78,25 +84,39 @@ pub struct Space {
 }
 
 impl Space {
-    /// Makes and exports it.
-    pub fn start(scene: &Scene, shape: &'static Shape, settings: &Settings) -> Self {
-        let daemon = Daemon::start_with(scene, shape.name, &[]);
-        let folder = scene.folder(&format!("{}-disks", shape.name));
-        let disks: Vec<_> = (0..DISKS).map(|number| format!("{folder}/disk{number}")).collect();
-        for disk in &disks {
-            daemon.please(&["disk", "create-file", disk, "--size", &DISK_BYTES.to_string()]);
-        }
+    /// Makes and exports it, by the older build where the name says so.
+    ///
+    /// # Errors
+    /// If this machine gives no disks, or there is no older build.
+    pub fn start(
+        scene: &Scene,
+        janitor: &mut Janitor,
+        name: &str,
+        shape: &'static Shape,
+        settings: &Settings,
+    ) -> Result<Self, String> {
+        let binary = match (name.ends_with(BEFORE), &settings.before) {
+            (true, None) => return Err("HOLDFAST_BEFORE names no older build".into()),
+            (true, Some(before)) => before.clone(),
+            (false, _) => binary(),
+        };
+        let disks = loops::attach(scene, janitor, name, DISKS, DISK_BYTES)?;
+        let daemon = Daemon::start_build(scene, name, &binary);
         let paths: Vec<&str> = disks.iter().map(String::as_str).collect();
         daemon.please(&[&["pool", "create", "tank", "--disk"], &paths[..]].concat());
         let uri = daemon.space("tank/space", &[shape.options, &["--size", &settings.size_bytes.to_string()]].concat());
-        Self { shape, daemon, uri, disks }
+        Ok(Self { shape, daemon, uri, disks })
     }
 
-    /// Takes the disks out that it is to do without. Their memory is free again.
+    /// Takes the disks out that it is to do without, while its daemon is down.
     pub fn lose_disks(&mut self) {
-        for (number, disk) in self.disks.iter().take(self.shape.lost).enumerate() {
-            std::fs::remove_file(disk).expect("a disk can be removed");
-            wait_missing(&self.daemon, "tank", number + 1);
+        if self.shape.lost == 0 {
+            return;
         }
+        self.daemon.end();
+        let lost = self.disks.drain(..self.shape.lost);
+        lost.for_each(|disk| loops::detach(&disk).unwrap_or_else(|error| panic!("{disk} cannot be taken out: {error}")));
+        self.daemon.start_again();
+        wait_missing(&self.daemon, "tank", self.shape.lost);
     }
 }

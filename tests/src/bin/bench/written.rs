@@ -11,7 +11,7 @@ use holdfast_tests::metrics::Metrics;
 use crate::measure::turn;
 use crate::settings::Settings;
 use crate::spaces::Space;
-use crate::subjects::{Server, Subject};
+use crate::subjects::Subject;
 
 /// Longer than maintenance of a space waits.
 const REST: Duration = Duration::from_millis(5500);
@@ -24,10 +24,7 @@ const QUIET_BYTES: f64 = 256.0 * 1024.0;
 pub type Written = BTreeMap<(&'static str, &'static str), f64>;
 
 fn spaces(subjects: &[Subject]) -> impl Iterator<Item = (&Subject, &Space)> {
-    subjects.iter().filter_map(|subject| match &subject.server {
-        Server::Space(space) if space.shape.lost == 0 => Some((subject, space)),
-        _ => None,
-    })
+    subjects.iter().filter_map(|subject| Some((subject, subject.whole_space()?)))
 }
 
 /// Waits until nobody writes to disks, and reads all counters.
