@@ -8,6 +8,7 @@ ROUNDS ?=
 RUNTIME ?=
 QUICK ?=
 PIN ?=
+SHARED ?=
 WEB := manage/web
 WEB_SOURCES := $(shell find $(WEB)/src $(WEB)/public -type f) $(wildcard $(WEB)/*.json $(WEB)/*.ts $(WEB)/*.js $(WEB)/index.html)
 
@@ -51,8 +52,8 @@ lint: console
 
 bench: console
 	$(CARGO) build --release --package holdfast --package holdfast-tests --bins
-	@HOLDFAST_BIN=$(TARGET)/release/holdfast ROUNDS=$(ROUNDS) RUNTIME=$(RUNTIME) QUICK=$(QUICK) PIN=$(PIN) $(TARGET)/release/bench
-	@HOLDFAST_BIN=$(TARGET)/release/holdfast ROUNDS=$(ROUNDS) RUNTIME=$(RUNTIME) QUICK=$(QUICK) PIN=$(PIN) \
+	@HOLDFAST_BIN=$(TARGET)/release/holdfast ROUNDS=$(ROUNDS) RUNTIME=$(RUNTIME) QUICK=$(QUICK) PIN=$(PIN) SHARED=$(SHARED) $(TARGET)/release/bench
+	@HOLDFAST_BIN=$(TARGET)/release/holdfast ROUNDS=$(ROUNDS) RUNTIME=$(RUNTIME) QUICK=$(QUICK) PIN=$(PIN) SHARED=$(SHARED) \
 		SUBJECTS=simple,simple-plain,two-way,two-way-plain,parity2,parity2-plain $(TARGET)/release/bench
 	@ROUNDS=$(ROUNDS) QUICK=$(QUICK) $(TARGET)/release/parity
 	@ROUNDS=$(ROUNDS) QUICK=$(QUICK) $(TARGET)/release/stripes

@@ -8,12 +8,14 @@
 //!
 //!   settings.rs  what a run is told          subjects.rs  what is measured: peers.rs, btrfs.rs, spaces.rs
 //!   profiles.rs  the loads                   measure.rs   in turns; written.rs  and what reaches the disks
-//!   ballast.rs   keeps memory in place        report.rs    tables; demands.rs    and verdicts
+//!   ballast.rs   keeps memory in place        ahead.rs     goes ahead of other work, with SHARED=1
+//!   report.rs    tables; demands.rs    and verdicts
 //! ```
 //!
 //! Invariant: subjects take turns within each round, so that a change of the machine's mood meets all of them; what is printed
 //! is the median over rounds.
 
+mod ahead;
 mod ballast;
 mod btrfs;
 mod demands;

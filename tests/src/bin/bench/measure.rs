@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use holdfast_tests::command::run;
 use holdfast_tests::fio::rates;
 
+use crate::ahead;
 use crate::ballast::Ballast;
 use crate::profiles::Profile;
 use crate::settings::Settings;
@@ -37,14 +38,17 @@ pub fn turn(subject: &Subject, profile: &Profile, depth: u32, settings: &Setting
         "--randrepeat=0".to_owned(),
         "--output-format=json".to_owned(),
     ]);
-    let mut line: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let mut line = vec!["fio"];
+    line.extend(arguments.iter().map(String::as_str));
+    if settings.pin {
+        line.splice(0..0, ["taskset", "--cpu-list", "1"]);
+    }
+    if settings.shared {
+        ahead::put(subject.pid());
+        line.splice(0..0, ahead::STARTER);
+    }
     let before = subject.processor_seconds();
-    let printed = if settings.pin {
-        line.splice(0..0, ["--cpu-list", "1", "fio"]);
-        run("taskset", &line).succeeded()
-    } else {
-        run("fio", &line).succeeded()
-    };
+    let printed = run(line[0], &line[1..]).succeeded();
     let spent = subject.processor_seconds() - before;
     let (read, write) = rates(&printed);
     let gib = (read.total_bytes + write.total_bytes) / f64::from(1u32 << 30);

@@ -51,6 +51,9 @@ pub fn print(samples: &Samples, written: &Written, left_out: &[String], awake: b
         "Processors {}.",
         if awake { "are kept awake for all subjects" } else { "sleep: the kernel cannot be asked not to" }
     );
+    if settings.shared {
+        println!("All that serves a request goes ahead of other work on the machine.");
+    }
     println!("Servers {}.", if settings.pin { "on core 0, client on core 1" } else { "and client share all cores" });
     if held > 0 {
         println!("{} MiB of memory held, so that the machine does not give them back.", held >> 20);

@@ -15,6 +15,8 @@ pub struct Settings {
     pub runtime: f64,
     /// Whether servers and client are held to a core each.
     pub pin: bool,
+    /// Whether the machine has other work, which servers and client go ahead of.
+    pub shared: bool,
     /// The daemon of an older build, to compare with.
     pub before: Option<PathBuf>,
     /// Bytes that subjects serve.
@@ -54,6 +56,7 @@ impl Settings {
             rounds: number("ROUNDS", if quick { 1 } else { 5 }),
             runtime: number("RUNTIME", if quick { 1.0 } else { 2.0 }),
             pin: text("PIN").is_some_and(|text| text != "0"),
+            shared: text("SHARED").is_some_and(|text| text != "0"),
             before: before(),
             size_bytes: number("SIZE_MIB", 1024u64) << 20,
             profiles: chosen("PROFILES", PROFILES, |profile| profile.key.to_owned()),

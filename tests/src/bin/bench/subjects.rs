@@ -62,7 +62,7 @@ pub enum Server {
 
 impl Subject {
     /// The process that serves; none if the kernel does.
-    fn pid(&self) -> Option<u32> {
+    pub fn pid(&self) -> Option<u32> {
         match &self.server {
             Server::Peer(peer) => Some(peer.pid()),
             Server::Space(space) => Some(space.daemon.pid()),
