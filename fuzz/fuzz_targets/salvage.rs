@@ -17,7 +17,7 @@ use holdfast_device::sim::Sim;
 use holdfast_device::{Device, Durability, Geometry, Io, IoBuf, IoSlice};
 use holdfast_model::{ByteSize, Integrity, Layout, Provisioning, Shape, Uuid};
 use holdfast_pool::frame::{Frame, Kind};
-use holdfast_pool::slab::{ARRIVING, SlabHeader, WRITTEN_OFF};
+use holdfast_pool::slab::{ARRIVING, SlabHeader, SpaceFacts, WRITTEN_OFF};
 use holdfast_pool::{
     Candidate, DiskInfo, Env, Event, EventSink, JOURNAL_CHUNK, Pool, Position, SMALLEST_DISK_BYTES, Salvage, UNIT_BYTES, Witness,
     WitnessRecord, row_raw_bytes, scan,
@@ -148,13 +148,15 @@ impl Input<'_> {
         let fits = shape.check().is_ok() && !journal;
         let units = if fits { (row_raw_bytes(&shape, chunk_bytes) / UNIT_BYTES) as u32 / shape.width() as u32 } else { 0 };
         SlabHeader {
-            pool_name: "tank".parse().expect("a name"),
-            space,
-            space_uuid: Uuid::from_u128(u128::from(space) + u128::from(self.byte() / 200)),
-            space_name: ["a", "b", "c"][usize::from(self.byte()) % 3].parse().expect("a name"),
-            space_bytes: (u64::from(self.short()) + 1) << 16,
-            chunk_bytes,
-            provisioning: if self.byte() < 128 { Provisioning::Thin } else { Provisioning::Fixed },
+            of: SpaceFacts {
+                pool_name: "tank".parse().expect("a name"),
+                space,
+                space_uuid: Uuid::from_u128(u128::from(space) + u128::from(self.byte() / 200)),
+                space_name: ["a", "b", "c"][usize::from(self.byte()) % 3].parse().expect("a name"),
+                space_bytes: (u64::from(self.short()) + 1) << 16,
+                chunk_bytes,
+                provisioning: if self.byte() < 128 { Provisioning::Thin } else { Provisioning::Fixed },
+            },
             chunk,
             slab: u16::from(self.byte() % 16),
             row,

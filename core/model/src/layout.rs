@@ -41,7 +41,7 @@ pub enum Layout {
 }
 
 /// Whether the slabs of a space are allotted at creation or at the first write.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Provisioning {
     /// All slabs are allotted at creation.

@@ -79,6 +79,7 @@ pub(crate) struct Touched {
     spaces_of_rows: BTreeSet<u32>,
     disks: BTreeSet<u16>,
     disk_gone: bool,
+    documents: BTreeSet<Box<str>>,
 }
 
 impl Touched {
@@ -106,6 +107,7 @@ impl Touched {
             | Change::Counters { .. }
             | Change::LossPolicy(_)
             | Change::Forced { .. } => true,
+            Change::Document { key, .. } => !self.documents.contains(key),
         }
     }
 
@@ -136,6 +138,9 @@ impl Touched {
             | Change::Counters { .. }
             | Change::LossPolicy(_)
             | Change::Forced { .. } => {}
+            Change::Document { key, .. } => {
+                self.documents.insert(key.clone());
+            }
         }
     }
 }

@@ -94,6 +94,13 @@ pub enum Change {
         /// The chunk.
         chunk: u32,
     },
+    /// A document is so now, or gone where there is no content.
+    Document {
+        /// Its name.
+        key: Box<str>,
+        /// What it says.
+        content: Option<Box<[u8]>>,
+    },
     /// An administrator vouched that what disks out of reach may hold beyond a position does not count.
     Forced {
         /// The last change that this history shares with theirs.

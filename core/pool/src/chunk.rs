@@ -5,7 +5,7 @@
 use holdfast_model::Shape;
 
 use crate::area::{Area, UNIT_BYTES};
-use crate::geometry::{USUAL_SLAB_BYTES, bands, can_hold, is_large, spare_bands};
+use crate::geometry::{USUAL_SLAB_BYTES, bands, can_hold, spare_bands};
 
 /// The most data of a chunk of a new space, where the pool's map has room for its share of such rows.
 const USUAL_CHUNK_BYTES: u64 = 256 << 20;
@@ -18,12 +18,12 @@ const SLABS_PER_DISK: u64 = 64;
 const LEAST_BANDS: u64 = 4;
 
 /// Data bytes of a chunk of a new space: up to 256 MiB on real disks, less where disks are small; doubled until `fits` takes it, as
-/// long as slabs remain a small part of a disk, and where not `large` as long as none is.
-pub fn chunk_bytes(shape: &Shape, smallest_disk: &Area, large: bool, fits: &dyn Fn(u64) -> bool) -> u64 {
+/// long as slabs remain a small part of a disk.
+pub fn chunk_bytes(shape: &Shape, smallest_disk: &Area, fits: &dyn Fn(u64) -> bool) -> u64 {
     let mut chunk = chunk_of(shape, smallest_disk, 0);
     for doubled in 1..=MOST_DOUBLED {
         let larger = chunk_of(shape, smallest_disk, doubled);
-        if fits(chunk) || !can_hold(shape, larger) || (is_large(shape, larger) && !large) {
+        if fits(chunk) || !can_hold(shape, larger) {
             break;
         }
         chunk = larger;
@@ -77,7 +77,7 @@ mod tests {
             (parity(1, 5, ByteSize::mib(16)), &real, ByteSize::mib(256), ByteSize::mib(96)),
         ] {
             assert_eq!(
-                (chunk_bytes(&shape, area, true, &|_| true), slab_bytes(&shape, chunk.bytes())),
+                (chunk_bytes(&shape, area, &|_| true), slab_bytes(&shape, chunk.bytes())),
                 (chunk.bytes(), slab.bytes()),
                 "{shape} on {area:?}"
             );
@@ -95,13 +95,11 @@ mod tests {
             let shape = shape.with_integrity(if sums { Integrity::Crc32c } else { Integrity::None });
             proptest::prop_assume!(shape.check().is_ok());
             let area = Area::of_disk("x", disk_bytes).expect("in range");
-            let chunk = chunk_bytes(&shape, &area, true, &|chunk| chunk >= at_least);
+            let chunk = chunk_bytes(&shape, &area, &|chunk| chunk >= at_least);
             let stripe = u64::from(shape.data_columns()) * shape.band_bytes();
             proptest::prop_assert!(chunk >= stripe && can_hold(&shape, chunk) && chunk.is_multiple_of(stripe));
             let slab = slab_bytes(&shape, chunk);
             proptest::prop_assert!(slab.is_multiple_of(UNIT_BYTES));
-            let usual = chunk_bytes(&shape, &area, false, &|chunk| chunk >= at_least);
-            proptest::prop_assert!(usual <= chunk && !is_large(&shape, usual));
             proptest::prop_assert!(slab_units(&shape, chunk) <= area.units(), "{shape} of {slab} on {area:?}");
             let row = RowRecord { id: 1, shape, slab_units: slab_units(&shape, chunk), begun: false, slabs: Box::default() };
             proptest::prop_assert_eq!(row.slab_data_bytes(), slab);

@@ -136,6 +136,12 @@ impl Change {
                 write_choice(writer, &RETIRE, &policy.retire);
                 writer.u8(policy.grace_seconds.is_some().into()).u32(policy.grace_seconds.unwrap_or(0));
             }
+            Self::Document { key, content } => {
+                writer.u8(19).text(key).u8(content.is_some().into());
+                if let Some(content) = content {
+                    writer.u32(content.len() as u32).raw(content);
+                }
+            }
         }
     }
 
@@ -173,6 +179,16 @@ impl Change {
                 Self::Outdated { space: reader.u32()?, chunk: reader.u32()?, slab: reader.u16()?, outdated: read_bool(reader)? }
             }
             18 => Self::RowBegun { space: reader.u32()?, chunk: reader.u32()? },
+            19 => Self::Document {
+                key: reader.text()?.into(),
+                content: match read_bool(reader)? {
+                    true => {
+                        let len = reader.u32()? as usize;
+                        Some(reader.take(len)?.into())
+                    }
+                    false => None,
+                },
+            },
             _ => return Err(WireError::Value("change")),
         })
     }

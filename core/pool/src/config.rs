@@ -70,10 +70,24 @@ pub struct Config {
     pub forced: Vec<(Position, u64)>,
     /// What is done about lost disks.
     pub loss_policy: LossPolicy,
+    /// Documents by name.
+    pub documents: BTreeMap<String, Box<[u8]>>,
     /// Disks that get a slab only where no others have room; no part of the log.
     pub(crate) avoided: BTreeSet<u16>,
+    /// Bytes of all rows in a checkpoint, at most; kept up to date since counting them takes long.
     pub(crate) row_bytes: u64,
+    /// Bytes of all documents in a checkpoint.
+    pub(crate) document_bytes: u64,
 }
+
+/// The most bytes of a document.
+pub const MOST_DOCUMENT_BYTES: usize = 64 << 10;
+/// The most bytes of its name.
+pub(crate) const MOST_KEY_BYTES: usize = 200;
+/// The most documents.
+pub(crate) const MOST_DOCUMENTS: usize = 16 << 10;
+/// The most bytes of all documents in a checkpoint.
+pub(crate) const MOST_DOCUMENTS_BYTES: u64 = 4 << 20;
 
 /// Bytes of a checkpoint before its disks, at most.
 const FIRST_BYTES: u64 = 1024;
@@ -116,6 +130,7 @@ impl Config {
             Change::DiskOutdated(disk) => self.apply_disk_outdated(*disk)?,
             Change::DiskGone(disk) => self.apply_disk_gone(*disk)?,
             Change::LossPolicy(policy) => self.loss_policy = *policy,
+            Change::Document { key, content } => self.apply_document(key, content.as_deref())?,
             Change::Space(record) => self.apply_space(record)?,
             Change::SpaceGone(id) => {
                 let gone = self.spaces.remove(id).ok_or(WireError::Value("space"))?;
@@ -196,6 +211,7 @@ impl Config {
             | Change::Counters { .. }
             | Change::LossPolicy(_)
             | Change::Forced { .. } => true,
+            Change::Document { key, content } => self.takes_document(key, content.as_deref()),
         }
     }
 
@@ -250,7 +266,10 @@ impl Config {
         });
         let forced = self.forced.iter().map(|(from, generation)| Change::Forced { from: *from, generation: *generation });
         let policy = (self.loss_policy != LossPolicy::default()).then_some(Change::LossPolicy(self.loss_policy));
-        head.chain(std::iter::once(self.counters())).chain(policy).chain(forced).chain(disks).chain(spaces)
+        let documents = self.documents.iter();
+        let documents = documents.map(|(key, content)| Change::Document { key: (&**key).into(), content: Some(content.clone()) });
+        let first = head.chain(std::iter::once(self.counters())).chain(policy).chain(forced);
+        first.chain(documents).chain(disks).chain(spaces)
     }
 
     /// The numbers that were used already, as a change that changes nothing here.
@@ -258,8 +277,9 @@ impl Config {
         Change::Counters { row: self.next_row, space: self.next_space, disk: self.next_disk }
     }
 
-    /// How large a checkpoint may become with the spaces and rows that there are, whatever happens to their slabs.
-    pub(crate) fn checkpoint_bytes(&self) -> u64 {
+    /// How large a checkpoint without its documents may become with the spaces and rows that there are, whatever happens to
+    /// their slabs.
+    pub(crate) fn map_bytes(&self) -> u64 {
         self.disks_bytes() + self.spaces.len() as u64 * SPACE_BYTES + self.row_bytes
     }
 
@@ -278,6 +298,51 @@ impl Config {
             change.write(&mut writer);
         }
         writer.into_bytes()
+    }
+
+    /// Whether a document can be named so.
+    pub(crate) fn is_document_key(key: &str) -> bool {
+        (1..=MOST_KEY_BYTES).contains(&key.len())
+    }
+
+    /// Bytes of a document in a checkpoint.
+    pub(crate) fn document_bytes(key: &str, bytes: usize) -> u64 {
+        (8 + key.len() + bytes) as u64
+    }
+
+    /// Bytes of all documents in a checkpoint.
+    pub(crate) fn documents_bytes(&self) -> u64 {
+        self.document_bytes
+    }
+
+    /// Bytes of a document that is there.
+    fn bytes_of_document(&self, key: &str) -> u64 {
+        self.documents.get(key).map_or(0, |content| Self::document_bytes(key, content.len()))
+    }
+
+    fn takes_document(&self, key: &str, content: Option<&[u8]>) -> bool {
+        let Some(content) = content else { return Self::is_document_key(key) };
+        let bytes = self.document_bytes - self.bytes_of_document(key) + Self::document_bytes(key, content.len());
+        let count = self.documents.len() + usize::from(!self.documents.contains_key(key));
+        Self::is_document_key(key)
+            && content.len() <= MOST_DOCUMENT_BYTES
+            && count <= MOST_DOCUMENTS
+            && bytes <= MOST_DOCUMENTS_BYTES
+    }
+
+    fn apply_document(&mut self, key: &str, content: Option<&[u8]>) -> Result<(), WireError> {
+        if !self.takes_document(key, content) {
+            return Err(WireError::Value("document"));
+        }
+        self.document_bytes -= self.bytes_of_document(key);
+        match content {
+            Some(content) => {
+                self.document_bytes += Self::document_bytes(key, content.len());
+                self.documents.insert(key.into(), content.into());
+            }
+            None => drop(self.documents.remove(key)),
+        }
+        Ok(())
     }
 
     fn row_mut(&mut self, space: u32, chunk: u32) -> Option<&mut RowRecord> {

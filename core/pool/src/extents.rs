@@ -68,6 +68,17 @@ impl FreeExtents {
         self.runs.range(..end).next_back().is_none_or(|(run_start, run_len)| run_start + run_len <= start)
     }
 
+    /// Whether the runs are in order, apart from each other, within `units`, and counted right.
+    pub(crate) fn is_sound(&self, units: u32) -> bool {
+        let mut end = None;
+        let in_order = self.runs.iter().all(|(start, len)| {
+            let apart = end.is_none_or(|end| *start > end);
+            end = Some(start + len);
+            apart && *len > 0
+        });
+        in_order && end.is_none_or(|end| end <= units) && self.runs.values().sum::<u32>() == self.free
+    }
+
     /// Gives units back.
     ///
     /// # Panics

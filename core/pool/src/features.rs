@@ -1,7 +1,7 @@
 //! Features of the format that not every version knows: the ones known here, and those that a pool uses.
 //!
-//! A pool's features stand in its configuration and as flags in the labels of its disks. A new pool has all that are known; an
-//! older one gets them by [`Pool::upgrade`].
+//! A pool's features stand in its configuration and as flags in the labels of its disks. A new pool has all that are known; one
+//! that was made by an older version gets them by an upgrade.
 //!
 //! Invariant: whatever needs a feature is written only after the labels of all disks in service say so. A version that does not
 //! know it is stopped by the first label, before it stumbles over the configuration or the data.
@@ -11,41 +11,25 @@ use holdfast_model::wire::{Reader, WireError, Writer};
 /// Something that not every version knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feature {
-    /// Spaces whose rows are spread over enclosures.
-    Enclosures,
-    /// Rows with a checksum of each block.
-    Checksums,
-    /// Disks that leave the pool for good, and a policy for those that are lost.
-    Removal,
-    /// Slabs with more than 256 MiB of data or more than seven maps.
-    LargeSlabs,
-    /// Journals of parity spaces that tell of blocks which stand beside their place.
-    StagedIntents,
+    /// Named documents in the configuration.
+    Documents,
 }
 
 impl Feature {
     /// All that are known here.
-    pub const ALL: [Self; 5] = [Self::Enclosures, Self::Checksums, Self::Removal, Self::LargeSlabs, Self::StagedIntents];
+    pub const ALL: [Self; 1] = [Self::Documents];
 
-    /// Its flag.
+    /// Its flag. The five flags below it stood for parts of the format that every pool has now; they are not given again.
     pub const fn flag(self) -> Features {
         match self {
-            Self::Enclosures => Features { compatible: 0, read_only_compatible: 0, incompatible: 1 << 0 },
-            Self::Checksums => Features { compatible: 0, read_only_compatible: 0, incompatible: 1 << 1 },
-            Self::Removal => Features { compatible: 0, read_only_compatible: 0, incompatible: 1 << 2 },
-            Self::LargeSlabs => Features { compatible: 0, read_only_compatible: 0, incompatible: 1 << 3 },
-            Self::StagedIntents => Features { compatible: 0, read_only_compatible: 0, incompatible: 1 << 4 },
+            Self::Documents => Features { compatible: 0, read_only_compatible: 0, incompatible: 1 << 5 },
         }
     }
 
     /// How people call it.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Enclosures => "enclosures",
-            Self::Checksums => "checksums",
-            Self::Removal => "removal",
-            Self::LargeSlabs => "large-slabs",
-            Self::StagedIntents => "staged-intents",
+            Self::Documents => "documents",
         }
     }
 }
@@ -62,7 +46,7 @@ pub struct Features {
 }
 
 impl Features {
-    /// Those that an empty pool of the first version has.
+    /// None: those of a pool of the first version.
     pub const NONE: Self = Self { compatible: 0, read_only_compatible: 0, incompatible: 0 };
 
     /// All that are known here.

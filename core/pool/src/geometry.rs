@@ -10,10 +10,8 @@ use crate::area::UNIT_BYTES;
 pub const HEAD_BYTES: u64 = UNIT_BYTES;
 /// Data that one block map covers.
 pub const MAP_COVERS_BYTES: u64 = 64 << 20;
-/// The most data that a slab holds of a journal, and in a pool without large slabs.
+/// The most data that a slab of a journal holds, and one of a new space where the map has room for so many rows.
 pub const USUAL_SLAB_BYTES: u64 = 4 * MAP_COVERS_BYTES;
-/// The most maps that a slab has in a pool without large slabs.
-pub const USUAL_MAPS: u64 = 7;
 /// The most data that a row holds.
 pub const MOST_CHUNK_BYTES: u64 = 1 << 40;
 /// Data blocks that a band map covers, at most.
@@ -131,12 +129,6 @@ pub fn slab_units(shape: &Shape, chunk_bytes: u64) -> u32 {
         after_head = data + checksum_cache_bytes(shape, after_head);
     }
     ((head_bytes(shape, data) + after_head) / UNIT_BYTES) as u32
-}
-
-/// Whether a pool must have large slabs for a row of this shape that holds a chunk.
-pub fn is_large(shape: &Shape, chunk_bytes: u64) -> bool {
-    let data = slab_bytes(shape, chunk_bytes);
-    data > USUAL_SLAB_BYTES || maps(shape, data) > USUAL_MAPS
 }
 
 /// Bytes that a row of this shape that holds a chunk takes on the disks.

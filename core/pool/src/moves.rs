@@ -16,8 +16,7 @@ use crate::change::{Change, standing};
 use crate::committer::{Guard, OutageMark};
 use crate::config::Config;
 use crate::disk::PoolDisk;
-use crate::features::Feature;
-use crate::geometry::{JOURNAL_CHUNK, can_hold, is_large, slab_units};
+use crate::geometry::{JOURNAL_CHUNK, can_hold, slab_units};
 use crate::journal_allot::check_journal;
 use crate::place::SlabPlace;
 use crate::pool::Pool;
@@ -206,12 +205,6 @@ impl Pool {
                 "space {path}: a row of {shape} cannot hold its chunks of {chunk}: choose more columns or a larger interleave"
             ))
             .about("columns"));
-        }
-        if is_large(&shape, shaped.chunk_bytes) {
-            self.check_feature(&format!("space {path} cannot keep its chunks of {chunk} as {shape}"), Feature::LargeSlabs)?;
-        }
-        if shape.has_checksums() {
-            self.check_feature(&format!("space {path} cannot keep checksums"), Feature::Checksums)?;
         }
         let has_journal = {
             let state = self.state();

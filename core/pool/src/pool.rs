@@ -25,6 +25,8 @@ pub struct Pool {
     was_closed: bool,
     state: Mutex<State>,
     pub(crate) admin: tokio::sync::Mutex<()>,
+    /// Held while a document is written.
+    pub(crate) documents: tokio::sync::Mutex<()>,
     pub(crate) committer: tokio::sync::Mutex<Committer>,
     pub(crate) pending: Mutex<VecDeque<Batch>>,
     pub(crate) position: Mutex<Position>,
@@ -56,6 +58,7 @@ impl Pool {
             recorded: Mutex::default(),
             state: Mutex::new(State { config, disks, judgements: BTreeMap::new() }),
             admin: tokio::sync::Mutex::new(()),
+            documents: tokio::sync::Mutex::new(()),
             committer: tokio::sync::Mutex::new(committer),
             pending: Mutex::default(),
             refusal: Mutex::default(),

@@ -12,7 +12,6 @@ use crate::committer::Guard;
 use crate::config::Config;
 use crate::ending::wipe;
 use crate::event::Severity;
-use crate::features::Feature;
 use crate::pool::Pool;
 use crate::quorum::Votes;
 use crate::record::{DiskRecord, LossPolicy, RowRecord};
@@ -26,7 +25,6 @@ impl Pool {
     /// No such disk, one that holds slabs, the last one that votes, or no quorum.
     pub async fn remove_disk(&self, id: Uuid) -> Result<bool, PoolError> {
         let _admin = self.admin.lock().await;
-        self.check_feature("removing a disk", Feature::Removal)?;
         let known = self.retire_for_good(id).await?;
         let label = self.disk_label(known.index);
         let disk = self.disk(known.index);
@@ -117,7 +115,6 @@ impl Pool {
         if self.loss_policy() == policy {
             return Ok(false);
         }
-        self.check_feature("a policy for lost disks", Feature::Removal)?;
         self.commit(vec![Change::LossPolicy(policy)], Guard::None).await
     }
 }

@@ -7,9 +7,8 @@ use holdfast_model::{BLOCK_BYTES, ByteSize, Shape};
 
 use crate::area::{Area, UNIT_BYTES};
 use crate::chunk::chunk_bytes;
-use crate::config::{Config, SPACE_BYTES, row_bytes};
+use crate::config::{Config, MOST_DOCUMENTS_BYTES, SPACE_BYTES, row_bytes};
 use crate::disk::PoolDisk;
-use crate::features::Feature;
 use crate::geometry::row_raw_bytes;
 use crate::log::LEAST_RECORD_BYTES;
 use crate::state::State;
@@ -25,10 +24,24 @@ fn smallest_log(state: &State) -> Option<(&PoolDisk, u64)> {
     Some((smallest, smallest.area.log_half_bytes().saturating_sub(RESERVE_BYTES)))
 }
 
-/// Bytes of a checkpoint with more spaces, and more rows of each of these shapes.
+/// Of that, the part for documents.
+const DOCUMENTS_PART: u64 = 16;
+
+/// Bytes that documents may have, all together.
+pub(crate) fn documents_room(state: &State) -> u64 {
+    smallest_log(state).map_or(MOST_DOCUMENTS_BYTES, |(_, room)| (room / DOCUMENTS_PART).min(MOST_DOCUMENTS_BYTES))
+}
+
+/// The disk with the smallest log, and what a checkpoint there may have besides documents: those that are there, or may come.
+fn smallest_map(state: &State) -> Option<(&PoolDisk, u64)> {
+    let documents = documents_room(state).max(state.config.documents_bytes());
+    smallest_log(state).map(|(disk, room)| (disk, room.saturating_sub(documents)))
+}
+
+/// Bytes of a checkpoint without its documents, with more spaces, and more rows of each of these shapes.
 fn wanted(state: &State, spaces: u64, rows: &[(u64, Shape)]) -> u64 {
     let rows: u64 = rows.iter().map(|(count, shape)| count.saturating_mul(row_bytes(shape))).sum();
-    (state.config.checkpoint_bytes() + spaces * SPACE_BYTES).saturating_add(rows)
+    (state.config.map_bytes() + spaces * SPACE_BYTES).saturating_add(rows)
 }
 
 /// Spaces that a pool is to have room for, however its room is parted among them.
@@ -42,24 +55,24 @@ pub(crate) fn chunk_of_space(state: &State, shape: &Shape, size_bytes: u64) -> R
     let data = config.disks.values().filter(|disk| disk.usage.takes_slabs());
     let units: u64 = data.filter_map(|disk| Area::of_disk("", disk.disk_bytes).ok()).map(|area| u64::from(area.units())).sum();
     let raw = u128::from(units) * u128::from(UNIT_BYTES);
-    let map = smallest_log(state).map_or(u64::MAX, |(_, room)| room.saturating_sub(config.disks_bytes() + SPACES * SPACE_BYTES));
+    let map = smallest_map(state).map_or(u64::MAX, |(_, room)| room.saturating_sub(config.disks_bytes() + SPACES * SPACE_BYTES));
     let fits = |chunk_bytes: u64| {
         let row_raw = u128::from(row_raw_bytes(shape, chunk_bytes));
         let rows = u128::from(size_bytes.div_ceil(chunk_bytes)).min(raw / row_raw);
         let share = u128::from(map / 2 / SPACES) + u128::from(map / 2) * (rows * row_raw) / raw.max(1);
         rows * u128::from(row_bytes(shape)) <= share
     };
-    Ok(chunk_bytes(shape, &smallest, config.features.has(Feature::LargeSlabs), &fits))
+    Ok(chunk_bytes(shape, &smallest, &fits))
 }
 
 /// How many rows of a shape the disks could write down besides the other new spaces and rows.
 pub(crate) fn rows_with_room(state: &State, spaces: u64, others: &[(u64, Shape)], shape: &Shape) -> u64 {
-    smallest_log(state).map_or(u64::MAX, |(_, room)| room.saturating_sub(wanted(state, spaces, others)) / row_bytes(shape))
+    smallest_map(state).map_or(u64::MAX, |(_, room)| room.saturating_sub(wanted(state, spaces, others)) / row_bytes(shape))
 }
 
 /// Refuses more spaces, and more rows of each of these shapes, than the disks could write down.
 pub(crate) fn check_room(state: &State, spaces: u64, rows: &[(u64, Shape)]) -> Result<(), PoolError> {
-    let Some((smallest, room)) = smallest_log(state) else { return Ok(()) };
+    let Some((smallest, room)) = smallest_map(state) else { return Ok(()) };
     let wanted = wanted(state, spaces, rows);
     if wanted <= room {
         return Ok(());

@@ -19,13 +19,14 @@ use std::sync::Arc;
 use choose::{Chosen, choose};
 use futures_util::future::join_all;
 use holdfast_model::{Name, Provisioning, Shape, Uuid};
-use walk::{Facts, Slab, Walk, walk};
+use walk::{Slab, Walk, walk};
 
 use crate::area::{Area, UNIT_BYTES};
 use crate::candidate::{Candidate, DiskInfo, refuse_twice};
 use crate::geometry::HEAD_BYTES;
 use crate::label::Label;
 use crate::scan::scan;
+use crate::slab::SpaceFacts;
 use crate::{PoolError, PoolErrorKind};
 
 mod choose;
@@ -137,7 +138,7 @@ impl Salvage {
         let walks = join_all(candidates.iter().map(walk)).await.into_iter().collect::<Result<Vec<Walk>, _>>()?;
         let mut counts: BTreeMap<Uuid, usize> = BTreeMap::new();
         for slab in walks.iter().flat_map(|walk| &walk.slabs) {
-            *counts.entry(slab.facts.pool).or_default() += 1;
+            *counts.entry(slab.pool).or_default() += 1;
         }
         let id = wanted(&counts, pool)?;
         let (mut doubts, mut obstacle) = (Vec::new(), None);
@@ -166,9 +167,9 @@ impl Salvage {
                 continue;
             }
             let number = members.len() as u16;
-            let own = |slab: &Slab| slab.facts.pool == id && slab.disk == disk;
+            let own = |slab: &Slab| slab.pool == id && slab.disk == disk;
             let (mine, strange): (Vec<Slab>, Vec<Slab>) = walk.slabs.into_iter().partition(own);
-            if strange.iter().any(|slab| slab.facts.pool == id) {
+            if strange.iter().any(|slab| slab.pool == id) {
                 doubts.push(format!(
                     "disk {} was a member of the pool under another id before: its data from that time is ignored",
                     candidate.info.path
@@ -236,7 +237,7 @@ fn wanted(counts: &BTreeMap<Uuid, usize>, pool: Option<Uuid>) -> Result<Uuid, Po
 
 /// What a disk is called in a pool: as its newest slab says.
 fn identity(slabs: &[Slab], pool: Uuid) -> Option<Uuid> {
-    slabs.iter().filter(|slab| slab.facts.pool == pool).max_by_key(|slab| slab.row).map(|slab| slab.disk)
+    slabs.iter().filter(|slab| slab.pool == pool).max_by_key(|slab| slab.row).map(|slab| slab.disk)
 }
 
 /// Flags of features in the labels of a disk of the pool that forbid to write to it here.
@@ -275,10 +276,10 @@ fn area_of(candidate: &Candidate, slabs: &[Slab]) -> Result<Area, PoolError> {
 
 /// The facts of headers, each kept once.
 #[derive(Default)]
-struct Known(std::collections::BTreeSet<Arc<Facts>>);
+struct Known(std::collections::BTreeSet<Arc<SpaceFacts>>);
 
 impl Known {
-    fn once(&mut self, facts: Facts) -> Arc<Facts> {
+    fn once(&mut self, facts: SpaceFacts) -> Arc<SpaceFacts> {
         if let Some(known) = self.0.get(&facts) {
             return known.clone();
         }

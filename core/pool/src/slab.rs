@@ -30,9 +30,9 @@ pub const WRITTEN_OFF: u64 = u64::MAX;
 /// The sequence in the header of a slab that is only to take the place of another one of its row.
 pub const ARRIVING: u64 = u64::MAX - 1;
 
-/// What a slab belongs to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SlabHeader {
+/// What the headers of all slabs of a space say.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SpaceFacts {
     /// The pool's name.
     pub pool_name: Name,
     /// The space's number.
@@ -47,6 +47,13 @@ pub struct SlabHeader {
     pub chunk_bytes: u64,
     /// Whether the space is thin.
     pub provisioning: Provisioning,
+}
+
+/// What a slab belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlabHeader {
+    /// Its space.
+    pub of: SpaceFacts,
     /// The chunk.
     pub chunk: u32,
     /// The slab's index in its row.
@@ -57,7 +64,7 @@ pub struct SlabHeader {
     pub shape: Shape,
     /// Units of the slab, this head included.
     pub slab_units: u32,
-    /// Of a row of a journal, all rows of that; earlier versions did not tell.
+    /// Of a row of a journal, all rows of that.
     pub journal: Option<JournalSpan>,
 }
 
@@ -72,13 +79,15 @@ impl SlabHeader {
         journal: Option<JournalSpan>,
     ) -> Self {
         Self {
-            pool_name,
-            space: space.id,
-            space_uuid: space.uuid,
-            space_name: space.name.clone(),
-            space_bytes: space.size_bytes,
-            chunk_bytes: space.chunk_bytes,
-            provisioning: space.provisioning,
+            of: SpaceFacts {
+                pool_name,
+                space: space.id,
+                space_uuid: space.uuid,
+                space_name: space.name.clone(),
+                space_bytes: space.size_bytes,
+                chunk_bytes: space.chunk_bytes,
+                provisioning: space.provisioning,
+            },
             chunk,
             slab: slab as u16,
             row: row.id,
@@ -91,8 +100,9 @@ impl SlabHeader {
     /// The payload of its block.
     pub fn write(&self) -> Vec<u8> {
         let mut writer = Writer::new();
-        writer.text(self.pool_name.as_str()).u32(self.space).uuid(self.space_uuid).text(self.space_name.as_str());
-        writer.u64(self.space_bytes).u64(self.chunk_bytes).u8((self.provisioning == Provisioning::Thin).into());
+        let of = &self.of;
+        writer.text(of.pool_name.as_str()).u32(of.space).uuid(of.space_uuid).text(of.space_name.as_str());
+        writer.u64(of.space_bytes).u64(of.chunk_bytes).u8((of.provisioning == Provisioning::Thin).into());
         writer.u32(self.chunk).u16(self.slab).u64(self.row);
         write_shape(&mut writer, &self.shape);
         writer.u32(self.slab_units);
@@ -107,13 +117,15 @@ impl SlabHeader {
         let mut reader = Reader::new(payload);
         let name = |reader: &mut Reader<'_>| reader.text()?.parse().map_err(|_| WireError::Value("name"));
         Ok(Self {
-            pool_name: name(&mut reader)?,
-            space: reader.u32()?,
-            space_uuid: reader.uuid()?,
-            space_name: name(&mut reader)?,
-            space_bytes: reader.u64()?,
-            chunk_bytes: reader.u64()?,
-            provisioning: if reader.u8()? == 0 { Provisioning::Fixed } else { Provisioning::Thin },
+            of: SpaceFacts {
+                pool_name: name(&mut reader)?,
+                space: reader.u32()?,
+                space_uuid: reader.uuid()?,
+                space_name: name(&mut reader)?,
+                space_bytes: reader.u64()?,
+                chunk_bytes: reader.u64()?,
+                provisioning: if reader.u8()? == 0 { Provisioning::Fixed } else { Provisioning::Thin },
+            },
             chunk: reader.u32()?,
             slab: reader.u16()?,
             row: reader.u64()?,

@@ -11,7 +11,6 @@ use holdfast_model::{BLOCK_BYTES, ByteSize, Name, Provisioning, Shape};
 use crate::allot::{allot, eligible};
 use crate::change::Change;
 use crate::committer::Guard;
-use crate::features::Feature;
 use crate::geometry::JOURNAL_CHUNK;
 use crate::journal_allot::{allot_journal, check_journal};
 use crate::pool::Pool;
@@ -50,12 +49,6 @@ impl Pool {
     pub async fn create_space(&self, spec: SpaceSpec) -> Result<SpaceRecord, PoolError> {
         let _admin = self.admin.lock().await;
         let path = format!("{}/{}", self.name(), spec.name);
-        if spec.enclosure_aware {
-            self.check_feature(&format!("space {path} cannot be spread over enclosures"), Feature::Enclosures)?;
-        }
-        if spec.shape.has_checksums() {
-            self.check_feature(&format!("space {path} cannot keep checksums"), Feature::Checksums)?;
-        }
         let record = {
             let mut state = self.state();
             check_room(&state, 1, &[])?;

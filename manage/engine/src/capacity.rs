@@ -4,11 +4,11 @@
 //! create` gives by default, and for single parity those of dual parity as well, so that the two can be compared.
 
 use holdfast_api::{CapacityLimit, LayoutCapacity, PoolRoom};
-use holdfast_model::{ByteSize, Layout, Shape};
+use holdfast_model::{ByteSize, Integrity, Layout, Shape};
 use holdfast_pool::{Capacity, Limit, Pool, RoomUse};
 
 use crate::engine::OpenPool;
-use crate::spaces::{data_disks, default_integrity};
+use crate::spaces::data_disks;
 use crate::view::{layout_kind, percent};
 
 /// All layouts.
@@ -58,7 +58,7 @@ fn of_layout(pool: &Pool, room: &RoomUse, layout: Layout, columns: Option<u16>, 
         reason,
     };
     let shape = match Shape::choose(layout, columns, None, disks) {
-        Ok(shape) => shape.with_integrity(default_integrity(pool)),
+        Ok(shape) => shape.with_integrity(Integrity::Crc32c),
         Err(error) => return none(CapacityLimit::Disks, error.to_string()),
     };
     let capacity = match pool.capacity(&shape, None, false) {

@@ -32,7 +32,7 @@ impl Engine {
         let layout = layout_of(&object, request)?;
         let disks = data_disks(&open);
         let interleave = request.interleave_bytes.map(ByteSize);
-        let integrity = integrity_of(&open, request);
+        let integrity = integrity_of(request);
         let choose =
             |layout, columns| Shape::choose(layout, columns, interleave, disks).map(|shape| shape.with_integrity(integrity));
         let mut notes = Vec::new();

@@ -11,7 +11,7 @@ use holdfast_api::{
 use holdfast_model::{
     BLOCK_BYTES, ByteSize, DiskState, Integrity, Layout, Provisioning, Shape, ShapeError, SpacePath, Uuid, natural_order,
 };
-use holdfast_pool::{DiskStatus, Feature, Pool, SpaceRecord, SpaceSpec, check_space_size};
+use holdfast_pool::{DiskStatus, SpaceRecord, SpaceSpec, check_space_size};
 use holdfast_space::Space;
 
 use crate::engine::{Engine, OpenPool};
@@ -115,7 +115,7 @@ impl Engine {
         let interleave = request.interleave_bytes.map(ByteSize);
         let shape = Shape::choose(layout, request.columns, interleave, data_disks(&open))
             .map_err(|error| no_shape(&object, &error, request.columns, "choose other parameters"))?
-            .with_integrity(integrity_of(&open, &request));
+            .with_integrity(integrity_of(&request));
         let CreateSpace { size_bytes, journal_bytes, enclosure_aware, .. } = request;
         let spec = SpaceSpec { name: path.space.clone(), shape, provisioning, size_bytes, journal_bytes, enclosure_aware };
         let pool = open.pool.clone();
@@ -293,14 +293,9 @@ fn provisioning_of(request: &CreateSpace) -> Provisioning {
     if request.thin { Provisioning::Thin } else { Provisioning::Fixed }
 }
 
-/// Checksums, unless the request says otherwise or the pool's format knows none.
-pub(crate) fn integrity_of(open: &OpenPool, request: &CreateSpace) -> Integrity {
-    request.integrity.unwrap_or(default_integrity(&open.pool))
-}
-
-/// The checksums of a space whose creator leaves them open.
-pub(crate) fn default_integrity(pool: &Pool) -> Integrity {
-    if pool.features().has(Feature::Checksums) { Integrity::Crc32c } else { Integrity::None }
+/// Checksums, unless the request says otherwise.
+pub(crate) fn integrity_of(request: &CreateSpace) -> Integrity {
+    request.integrity.unwrap_or(Integrity::Crc32c)
 }
 
 /// Refuses a request for a space that is there with other parameters.

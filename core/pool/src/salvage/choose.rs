@@ -15,14 +15,14 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use holdfast_model::{Name, Provisioning, Shape, Uuid};
+use holdfast_model::{Name, Shape, Uuid};
 
 use crate::area::UNIT_BYTES;
 use crate::geometry::{JOURNAL_CHUNK, JournalSpan};
 use crate::record::RowRecord;
-use crate::slab::{ARRIVING, WRITTEN_OFF};
+use crate::slab::{ARRIVING, SpaceFacts, WRITTEN_OFF};
 
-use super::walk::{Facts, Slab};
+use super::walk::Slab;
 use super::{ChunkCounts, JournalFound, SalvagedSpace};
 
 /// Maps by which a slab is behind the others when a crash cut a commit short, at most.
@@ -40,7 +40,7 @@ pub struct Chosen {
 
 /// A space, with the rows that count.
 pub struct ChosenSpace {
-    pub facts: Arc<Facts>,
+    pub facts: Arc<SpaceFacts>,
     pub name: Name,
     pub size_bytes: u64,
     pub shape: Shape,
@@ -376,7 +376,7 @@ impl ChosenSpace {
             name: self.name.clone(),
             size_bytes: self.size_bytes,
             shape: self.shape,
-            provisioning: if self.facts.thin { Provisioning::Thin } else { Provisioning::Fixed },
+            provisioning: self.facts.provisioning,
             chunks,
             journal: self.journal,
             doubts: self.doubts.clone(),

@@ -11,14 +11,14 @@ use std::sync::Arc;
 use futures_util::stream::{StreamExt, iter};
 use holdfast_device::IoBuf;
 use holdfast_model::wire::Reader;
-use holdfast_model::{BLOCK_BYTES, Name, Provisioning, Shape, Uuid};
+use holdfast_model::{BLOCK_BYTES, Shape, Uuid};
 
 use crate::area::{Area, UNIT_BYTES};
 use crate::candidate::Candidate;
 use crate::frame::{Frame, Kind};
 use crate::geometry::{JOURNAL_CHUNK, JournalSpan, can_hold, map_at, maps, slab_units};
 use crate::record::{RowRecord, is_journal_row};
-use crate::slab::{MOST_MAP_SEQUENCE, SlabHeader};
+use crate::slab::{MOST_MAP_SEQUENCE, SlabHeader, SpaceFacts};
 use crate::{PoolError, PoolErrorKind};
 
 use super::Known;
@@ -30,31 +30,12 @@ const MOST_SLABS: usize = 1 << 22;
 /// Words of dirty bits in a block map.
 const DIRTY_WORDS: usize = 4;
 
-/// What the headers of many slabs have in common.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Facts {
-    /// The pool.
-    pub pool: Uuid,
-    /// Its name.
-    pub pool_name: Name,
-    /// The space's number.
-    pub space: u32,
-    /// Its identity.
-    pub space_uuid: Uuid,
-    /// Its name.
-    pub space_name: Name,
-    /// Its size when the header was written.
-    pub space_bytes: u64,
-    /// Data of each of its rows.
-    pub chunk_bytes: u64,
-    /// Whether it was thin.
-    pub thin: bool,
-}
-
 /// A slab whose header was found.
 #[derive(Clone, Debug)]
 pub struct Slab {
-    pub facts: Arc<Facts>,
+    /// The pool.
+    pub pool: Uuid,
+    pub facts: Arc<SpaceFacts>,
     /// The disk that it was written for.
     pub disk: Uuid,
     pub offset: u64,
@@ -143,16 +124,8 @@ fn open(block: &[u8], offset: u64, known: &mut Known) -> Option<(Slab, u64)> {
         return None;
     }
     let found = Slab {
-        facts: known.once(Facts {
-            pool: frame.pool,
-            pool_name: slab.pool_name,
-            space: slab.space,
-            space_uuid: slab.space_uuid,
-            space_name: slab.space_name,
-            space_bytes: slab.space_bytes,
-            chunk_bytes: slab.chunk_bytes,
-            thin: slab.provisioning == Provisioning::Thin,
-        }),
+        pool: frame.pool,
+        facts: known.once(slab.of),
         disk: frame.disk,
         offset,
         chunk: slab.chunk,
@@ -170,15 +143,14 @@ fn open(block: &[u8], offset: u64, known: &mut Known) -> Option<(Slab, u64)> {
 
 /// Whether a configuration could have such a slab.
 fn is_sound(header: &SlabHeader, row: &RowRecord) -> bool {
-    let SlabHeader { shape, chunk_bytes, space_bytes, .. } = header;
+    let SlabHeader { shape, of: SpaceFacts { chunk_bytes, space_bytes, space, .. }, .. } = header;
     let whole = |bytes: &u64| *bytes > 0 && bytes.is_multiple_of(BLOCK_BYTES);
     let sizes = whole(chunk_bytes)
         && whole(space_bytes)
         && can_hold(shape, *chunk_bytes)
         && space_bytes.div_ceil(*chunk_bytes) <= u64::from(JOURNAL_CHUNK);
-    let numbers = (1..u64::MAX - (1 << 33)).contains(&header.row)
-        && header.space < u32::MAX >> 1
-        && usize::from(header.slab) < shape.width();
+    let numbers =
+        (1..u64::MAX - (1 << 33)).contains(&header.row) && *space < u32::MAX >> 1 && usize::from(header.slab) < shape.width();
     let fits = || match header.chunk < JOURNAL_CHUNK {
         true => header.slab_units == slab_units(shape, *chunk_bytes),
         false => is_journal_row(row),
@@ -198,7 +170,7 @@ fn look_at_maps(head: &[u8], slab: &mut Slab) {
             let frame = header.frame;
             let kind = if banded { Kind::BandMap } else { Kind::BlockMap };
             let own = (frame.kind, frame.pool, frame.disk, frame.offset, frame.position.generation)
-                == (kind, slab.facts.pool, slab.disk, slab.offset + at, slab.row);
+                == (kind, slab.pool, slab.disk, slab.offset + at, slab.row);
             let mut reader = Reader::new(payload);
             let newer = slab.maps[map] + 1..=MOST_MAP_SEQUENCE;
             if !own || reader.u32() != Ok(slab.chunk) || !newer.contains(&frame.position.sequence) {
@@ -221,20 +193,22 @@ mod tests {
     use crate::frame::Position;
     use crate::slab::HEAD_BYTES;
     use holdfast_model::wire::Writer;
-    use holdfast_model::{ByteSize, Layout};
+    use holdfast_model::{ByteSize, Layout, Provisioning};
 
     #[test]
     fn the_maps_of_a_large_slab_are_found_behind_the_first_64_kib() {
         let (offset, row, chunk_bytes) = (64 * UNIT_BYTES, 9, 1 << 30);
         let shape = Shape::plain(Layout::Mirror { copies: 2 }, 1, ByteSize::kib(256));
         let header = SlabHeader {
-            pool_name: "tank".parse().expect("a name"),
-            space: 1,
-            space_uuid: Uuid::from_u128(3),
-            space_name: "vol".parse().expect("a name"),
-            space_bytes: 1 << 40,
-            chunk_bytes,
-            provisioning: Provisioning::Thin,
+            of: SpaceFacts {
+                pool_name: "tank".parse().expect("a name"),
+                space: 1,
+                space_uuid: Uuid::from_u128(3),
+                space_name: "vol".parse().expect("a name"),
+                space_bytes: 1 << 40,
+                chunk_bytes,
+                provisioning: Provisioning::Thin,
+            },
             chunk: 5,
             slab: 1,
             row,

@@ -290,6 +290,8 @@ fn changes() -> impl Strategy<Value = Change> {
             slab,
             stale
         }),
+        ("[a-z/]{0,40}", proptest::option::of(proptest::collection::vec(any::<u8>(), 0..100)))
+            .prop_map(|(key, content)| Change::Document { key: key.into(), content: content.map(Into::into) }),
         (any::<u64>(), any::<u64>(), any::<u64>()).prop_map(|(from, sequence, generation)| Change::Forced {
             from: Position { generation: from, sequence },
             generation
@@ -311,7 +313,7 @@ proptest! {
     }
 
     #[test]
-    fn garbage_is_refused_or_harmless(bytes in proptest::collection::vec(any::<u8>(), 0..600), tag in 0u8..15) {
+    fn garbage_is_refused_or_harmless(bytes in proptest::collection::vec(any::<u8>(), 0..600), tag in 0u8..21) {
         let mut tagged = vec![tag];
         tagged.extend(&bytes);
         for payload in [&bytes, &tagged] {
@@ -330,6 +332,7 @@ proptest! {
                 config.apply(change).expect("it was taken a moment ago");
             }
         }
+        prop_assert_eq!(config.check(), Ok(()));
         prop_assert_eq!(replayed(&config), config);
     }
 }

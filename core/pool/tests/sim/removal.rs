@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::common::*;
 use holdfast_device::sim::Disappearance;
 use holdfast_model::{DiskState, RetirePolicy, Uuid};
-use holdfast_pool::{Features, LossPolicy, Pool, PoolError, PoolErrorKind};
+use holdfast_pool::{LossPolicy, Pool, PoolError, PoolErrorKind};
 
 fn id_of(pool: &Pool, disk: usize) -> Uuid {
     let member = pool.disks().into_iter().find(|member| member.record.serial == serial(disk));
@@ -134,21 +134,6 @@ fn the_power_may_fail_anywhere_in_a_removal() {
         }
         assert!(stayed > 0 && left > 1, "{count} disks: {stayed} times it stayed, {left} times it left");
     }
-}
-
-#[test]
-fn an_older_pool_is_upgraded_first() {
-    let lab = Lab::small(5, 3);
-    let pool =
-        lab.run(Pool::create_with(lab.env(), named("tank"), lab.candidates(&lab.all()), Features::NONE)).expect("good disks");
-    let error = remove(&lab, &pool, 0).expect_err("older versions know of no removal");
-    assert!(error.kind == PoolErrorKind::Invalid && error.context.contains("pool upgrade tank"), "{error}");
-    let policy = LossPolicy { retire: RetirePolicy::Always, grace_seconds: None };
-    let set = |pool: Arc<Pool>| lab.run(async move { pool.set_loss_policy(policy).await });
-    assert_eq!(set(pool.clone()).expect_err("nor of a policy").kind, PoolErrorKind::Invalid);
-    let upgraded = pool.clone();
-    assert_eq!(lab.run(async move { upgraded.upgrade().await }), Ok(true));
-    assert!(remove(&lab, &pool, 0).expect("it is empty") && set(pool.clone()) == Ok(true));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::common::*;
 use holdfast_device::{Device, Durability};
 use holdfast_model::{ByteSize, Provisioning, Shape, Uuid};
 use holdfast_pool::frame::{Frame, Kind};
-use holdfast_pool::slab::{ARRIVING, SlabHeader, map_at};
+use holdfast_pool::slab::{ARRIVING, SlabHeader, SpaceFacts, map_at};
 use holdfast_pool::{Area, PoolErrorKind, Position, Salvage, UNIT_BYTES, row_raw_bytes};
 
 const POOL: Uuid = Uuid::from_u128(7);
@@ -15,13 +15,15 @@ const DISK: Uuid = Uuid::from_u128(8);
 fn put_header(lab: &Lab, unit: u64, chunk: u32, position: Position) {
     let shape = Shape::plain(holdfast_model::Layout::Simple, 1, ByteSize::kib(64));
     let header = SlabHeader {
-        pool_name: named("tank"),
-        space: 1,
-        space_uuid: Uuid::from_u128(9),
-        space_name: named("vol"),
-        space_bytes: 64 * MIB,
-        chunk_bytes: MIB,
-        provisioning: Provisioning::Thin,
+        of: SpaceFacts {
+            pool_name: named("tank"),
+            space: 1,
+            space_uuid: Uuid::from_u128(9),
+            space_name: named("vol"),
+            space_bytes: 64 * MIB,
+            chunk_bytes: MIB,
+            provisioning: Provisioning::Thin,
+        },
         chunk,
         slab: 0,
         row: position.generation,

@@ -5,157 +5,16 @@
 //! is in two rows and none is lost. `HOLDFAST_SEEDS=N` runs more seeds, `HOLDFAST_SEED=S` exactly one.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::common::*;
+use crate::model::{Model, Open, SpaceModel};
 use holdfast_device::sim::{Disappearance, SimRandom};
 use holdfast_model::{DiskState, Layout, Provisioning, Uuid};
-use holdfast_pool::{Area, DiskRecord, FreedRow, JOURNAL_CHUNK, Pool, PoolError, PoolErrorKind, RowRecord, SpaceRecord};
-
-/// What a space must be like.
-#[derive(Clone, Debug)]
-struct SpaceModel {
-    record: SpaceRecord,
-    rows: BTreeMap<u32, RowRecord>,
-    stale: BTreeSet<(u64, u16)>,
-}
-
-/// A change that was asked for and not answered yet.
-#[derive(Clone, Debug, PartialEq)]
-enum Open {
-    Create(String),
-    Grow(u32, u64),
-    Destroy(u32),
-    Row(u32, u32),
-    Free(u32, u32),
-    Journal(u32, u64),
-    InStep(u32, u32, u16),
-    Add(Vec<String>),
-    Remove(String),
-}
-
-#[derive(Default)]
-struct Model {
-    spaces: BTreeMap<u32, SpaceModel>,
-    serials: BTreeSet<String>,
-    open: Vec<Open>,
-}
-
-impl Model {
-    fn is_open(&self, wanted: impl Fn(&Open) -> bool) -> bool {
-        self.open.iter().any(wanted)
-    }
-
-    fn note_row(&mut self, space: u32, chunk: u32, row: RowRecord) {
-        let space = self.spaces.get_mut(&space).expect("its owner knows it");
-        let stale = row.slabs.iter().enumerate().filter(|(_, slab)| slab.stale()).map(|(index, _)| (row.id, index as u16));
-        space.stale.extend(stale);
-        space.rows.insert(chunk, row);
-    }
-
-    /// Notes every slab that is stale now: from here on it must stay so until it is said to be in step.
-    fn note_stale(&mut self, pool: &Pool) {
-        for (id, space) in &mut self.spaces {
-            for (chunk, row) in all_rows(pool, *id) {
-                if space.rows.get(&chunk).is_some_and(|known| known.id == row.id) {
-                    let stale = row.slabs.iter().enumerate().filter(|(_, slab)| slab.stale());
-                    space.stale.extend(stale.map(|(index, _)| (row.id, index as u16)));
-                }
-            }
-        }
-    }
-
-    /// Holds what an import found against what must be, and goes on from it.
-    fn check(&mut self, pool: &Pool) {
-        check_allotment(pool);
-        let found: BTreeMap<u32, SpaceRecord> = pool.spaces().into_iter().map(|space| (space.id, space)).collect();
-        for (id, known) in &self.spaces {
-            let Some(record) = found.get(id) else {
-                assert!(self.is_open(|open| *open == Open::Destroy(*id)), "space {} is gone", known.record.name);
-                continue;
-            };
-            let grown = self.is_open(|open| *open == Open::Grow(*id, record.size_bytes));
-            assert!(record.size_bytes == known.record.size_bytes || grown, "{}: size {}", record.name, record.size_bytes);
-            assert_eq!(SpaceRecord { size_bytes: 0, ..record.clone() }, SpaceRecord { size_bytes: 0, ..known.record.clone() });
-            self.check_rows(pool, record, known);
-        }
-        for record in found.values().filter(|record| !self.spaces.contains_key(&record.id)) {
-            assert!(self.is_open(|open| *open == Open::Create(record.name.to_string())), "space {} from nowhere", record.name);
-        }
-        for record in found.values() {
-            let fixed = record.provisioning == Provisioning::Fixed;
-            assert!(record.complete && (!fixed || pool.row_count(record.id) == record.chunks() as usize), "half a space");
-        }
-        let serials: BTreeSet<String> = pool.disks().into_iter().map(|disk| disk.record.serial).collect();
-        let gone = |serial: &&String| !self.is_open(|open| *open == Open::Remove((*serial).clone()));
-        let lost: Vec<&String> = self.serials.difference(&serials).filter(gone).collect();
-        assert!(lost.is_empty(), "disks are gone: {lost:?} of {:?}", self.serials);
-        for new in serials.difference(&self.serials) {
-            let whole =
-                |open: &Open| matches!(open, Open::Add(all) if all.contains(new) && all.iter().all(|it| serials.contains(it)));
-            assert!(self.is_open(whole), "disk {new} from nowhere");
-        }
-        self.adopt(pool, serials);
-    }
-
-    fn check_rows(&self, pool: &Pool, record: &SpaceRecord, known: &SpaceModel) {
-        let found: BTreeMap<u32, RowRecord> = all_rows(pool, record.id).into_iter().collect();
-        let exchanged = self.check_journal(record, known, &found);
-        let place = |row: &RowRecord| -> Vec<(u16, u32)> { row.slabs.iter().map(|slab| (slab.disk(), slab.unit())).collect() };
-        for (chunk, row) in &known.rows {
-            let freed = self.is_open(|open| *open == Open::Free(record.id, *chunk)) || (exchanged && *chunk >= JOURNAL_CHUNK);
-            match found.get(chunk) {
-                None => assert!(freed, "row {chunk} of {} is gone", record.name),
-                Some(now) if now.id != row.id => {
-                    assert!(freed, "row {chunk} of {} is another", record.name);
-                }
-                Some(now) => {
-                    assert_eq!((now.shape, place(now)), (row.shape, place(row)), "row {chunk} of {} moved", record.name);
-                    for (slab, now) in now.slabs.iter().enumerate() {
-                        let must = known.stale.contains(&(row.id, slab as u16));
-                        let excused = self.is_open(|open| *open == Open::InStep(record.id, *chunk, slab as u16));
-                        assert!(!must || now.stale() || excused, "slab {slab} of row {chunk} of {} is believed", record.name);
-                    }
-                }
-            }
-        }
-        let grown = record.size_bytes != known.record.size_bytes && record.provisioning == Provisioning::Fixed;
-        for chunk in found.keys().filter(|chunk| !known.rows.contains_key(chunk)) {
-            let asked = self.is_open(|open| *open == Open::Row(record.id, *chunk));
-            let asked = asked || (exchanged && *chunk >= JOURNAL_CHUNK);
-            assert!(asked || grown, "row {chunk} of {} from nowhere", record.name);
-        }
-    }
-
-    /// Whether the journal is another one than before: then it must be wholly so, and as it was asked for.
-    fn check_journal(&self, record: &SpaceRecord, known: &SpaceModel, found: &BTreeMap<u32, RowRecord>) -> bool {
-        let ids = |rows: &BTreeMap<u32, RowRecord>| rows.range(JOURNAL_CHUNK..).map(|(_, row)| row.id).collect::<Vec<_>>();
-        let data = |row: &RowRecord| row.slab_data_bytes() * u64::from(row.shape.columns);
-        let (before, now) = (ids(&known.rows), ids(found));
-        if before == now {
-            return false;
-        }
-        assert!(now.iter().all(|id| !before.contains(id)), "{} has half a journal", record.name);
-        let bytes: u64 = found.range(JOURNAL_CHUNK..).map(|(_, row)| data(row)).sum();
-        let asked = |open: &Open| matches!(open, Open::Journal(id, wanted) if *id == record.id && (*wanted..wanted + 4 * MIB).contains(&bytes));
-        assert!(self.is_open(asked), "{} has a journal of {bytes} from nowhere", record.name);
-        true
-    }
-
-    fn adopt(&mut self, pool: &Pool, serials: BTreeSet<String>) {
-        self.open.clear();
-        self.serials = serials;
-        self.spaces.clear();
-        for record in pool.spaces() {
-            let rows = all_rows(pool, record.id).into_iter().collect();
-            self.spaces.insert(record.id, SpaceModel { record, rows, stale: BTreeSet::new() });
-        }
-        self.note_stale(pool);
-    }
-}
+use holdfast_pool::{Area, DiskRecord, FreedRow, JOURNAL_CHUNK, MOST_DOCUMENT_BYTES, Pool, PoolError, PoolErrorKind};
 
 struct Life {
     lab: RefCell<Lab>,
@@ -170,6 +29,8 @@ struct Life {
     witness: bool,
     /// Whether some of its spaces have parity; its disks are larger then.
     parity: bool,
+    /// Whether documents are written besides.
+    notes: bool,
     closed: Cell<bool>,
     /// Whether metadata was damaged since the last import: then the others must be there to outvote it.
     damaged: Cell<bool>,
@@ -190,6 +51,7 @@ impl Life {
             removed: RefCell::default(),
             witness: !seed.is_multiple_of(3),
             parity: seed % 5 == 3,
+            notes: seed % 4 == 3,
             closed: Cell::new(false),
             damaged: Cell::new(false),
             names: Cell::new(0),
@@ -248,6 +110,7 @@ impl Life {
             if done.is_err() {
                 return;
             }
+            assert_eq!(pool.check(), Ok(()));
             if self.random.chance(1, 2) {
                 freed.pop();
             }
@@ -331,6 +194,30 @@ impl Life {
         Ok(())
     }
 
+    /// Writes and removes documents.
+    async fn note(self: Rc<Self>, pool: Arc<Pool>) {
+        let clock = self.lab.borrow().sim.clock();
+        for _ in 0..self.random.range(2..12u32) {
+            clock.sleep(std::time::Duration::from_micros(self.random.range(0..300))).await;
+            let key = format!("note/{}", self.random.range(0..4u32));
+            let most = if self.random.chance(1, 5) { MOST_DOCUMENT_BYTES } else { 600 };
+            let filled = |len: usize| (0..len).map(|at| (at as u32 ^ self.random.range(0..256u32)) as u8).collect();
+            let content = self.random.chance(3, 4).then(|| filled(self.random.range(0..=most)));
+            let open = Open::Document(key.clone(), content.clone());
+            self.open(open.clone());
+            let answer = pool.set_document(&key, content.clone()).await;
+            match self.judge(&open, answer) {
+                Ok(None) => assert!(content.is_some(), "to remove one is never refused"),
+                Ok(Some(_)) => match content {
+                    Some(content) => drop(self.model.borrow_mut().documents.insert(key, content)),
+                    None => drop(self.model.borrow_mut().documents.remove(&key)),
+                },
+                Err(()) => return,
+            }
+            assert_eq!(pool.check(), Ok(()));
+        }
+    }
+
     async fn exchange_journal(&self, pool: &Arc<Pool>, id: u32, freed: &mut Vec<FreedRow>) -> Result<(), ()> {
         let bytes = self.random.range(32..=40u64) * MIB;
         let open = Open::Journal(id, bytes);
@@ -378,6 +265,7 @@ impl Life {
                 7..=8 => self.remove(&pool).await,
                 _ => self.add(&pool).await,
             }
+            assert_eq!(pool.check(), Ok(()));
         }
     }
 
@@ -493,6 +381,9 @@ impl Life {
             tasks.push(lab.sim.spawn_handle(self.clone().worker(pool.clone(), worker, workers)));
         }
         tasks.push(lab.sim.spawn_handle(self.clone().operator(pool.clone())));
+        if self.notes {
+            tasks.push(lab.sim.spawn_handle(self.clone().note(pool.clone())));
+        }
         let sim = lab.sim.clone();
         drop(lab);
         let done = sim.run(async move {

@@ -16,7 +16,6 @@ use std::sync::atomic::Ordering;
 
 use futures_util::future::join_all;
 use holdfast_device::{Durability, IoSlice};
-use holdfast_pool::Feature;
 
 use crate::checksums::sums_of;
 use crate::row::Row;
@@ -128,8 +127,7 @@ impl Inner {
     /// Stages what plans intend, where that is worth it. The others go to the journal whole.
     pub(super) async fn stage(&self, placings: &mut [Placing]) {
         let bytes: u64 = placings.iter().map(Placing::intended_bytes).sum();
-        let known = || self.pool.features().has(Feature::StagedIntents);
-        if bytes < self.settings.staged_bytes as u64 || !known() || self.pool.has_journal_disks(self.record.id) {
+        if bytes < self.settings.staged_bytes as u64 || self.pool.has_journal_disks(self.record.id) {
             return;
         }
         let mut rows: Vec<Arc<Row>> = Vec::new();
