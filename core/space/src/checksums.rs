@@ -456,7 +456,7 @@ impl Row {
             return Ok(odd);
         }
         let mut settled = checksums.set(set).settled(page);
-        if let Some(column) = self.columns.get(set) {
+        if let Some(column) = self.columns().get(set) {
             // What the copies have of marked regions may differ, and of blocks that hold nothing.
             let state = column.lock();
             let region_of = |index: u32| page * PAGE_REGIONS + index;

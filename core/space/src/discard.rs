@@ -6,7 +6,7 @@ use std::sync::Arc;
 use holdfast_device::{Durability, IoError};
 
 use crate::column::Blocks;
-use crate::row::Row;
+use crate::row::{Row, RowBody};
 use crate::space::Inner;
 use crate::stripe::{ChunkPart, chunk_parts, segments};
 
@@ -42,7 +42,7 @@ impl Inner {
 
     /// Empties a part of a row.
     pub async fn zero_part(&self, row: &Arc<Row>, part: &ChunkPart, durability: Durability) -> Result<(), IoError> {
-        if row.parity.is_some() {
+        if let RowBody::Bands(_) = row.body {
             row.ensure_headers().await?;
             return self.enter(row, part, None, durability).await;
         }
@@ -50,14 +50,14 @@ impl Inner {
             let blocks = Blocks::of(segment.offset, segment.len);
             row.open_column(segment.column).await?;
             let turn = row.turn(segment.column, blocks).await;
-            row.columns[segment.column].lock().note_discarded(blocks);
+            row.columns()[segment.column].lock().note_discarded(blocks);
             drop(turn);
         }
         if durability == Durability::Cached {
-            self.touch(row);
+            self.rows.touch(row);
             return Ok(());
         }
-        for column in 0..row.columns.len() {
+        for column in 0..row.columns().len() {
             row.write_maps(column).await?;
         }
         Ok(())

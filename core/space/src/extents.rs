@@ -5,6 +5,7 @@ use holdfast_model::BLOCK_BYTES;
 
 use crate::block_map::REGION_BLOCKS;
 use crate::column::Blocks;
+use crate::row::RowBody;
 use crate::space::{Inner, Space};
 use crate::stripe::{chunk_parts, segments};
 
@@ -25,7 +26,7 @@ impl Space {
             let state = column.lock();
             state.written.runs(0, state.blocks()).collect()
         };
-        Ok(row.map(|row| row.columns.iter().map(runs).collect()).unwrap_or_default())
+        Ok(row.map(|row| row.columns().iter().map(runs).collect()).unwrap_or_default())
     }
 
     /// The same, but for regions that are marked dirty: corruption of these blocks is told by their checksums whenever it happens.
@@ -37,7 +38,7 @@ impl Space {
                 state.marked.gaps(0, state.marked.limit()).map(|(start, end)| (start * REGION_BLOCKS, end * REGION_BLOCKS));
             clean.flat_map(|(start, end)| state.written.runs(start, end.min(state.blocks()))).collect()
         };
-        Ok(row.map(|row| row.columns.iter().map(runs).collect()).unwrap_or_default())
+        Ok(row.map(|row| row.columns().iter().map(runs).collect()).unwrap_or_default())
     }
 }
 
@@ -58,7 +59,7 @@ impl Inner {
                 continue;
             };
             at += part.len as u64;
-            if row.parity.is_some() {
+            if let RowBody::Bands(_) = row.body {
                 let start = (part.offset / BLOCK_BYTES) as u32;
                 let end = start + (part.len as u64 / BLOCK_BYTES) as u32;
                 for (from, to, held) in row.held_runs(start, end) {
@@ -72,7 +73,7 @@ impl Inner {
             for segment in segments(row.shape(), part.offset, part.len) {
                 let Blocks { start, end } = Blocks::of(segment.offset, segment.len);
                 row.open_column(segment.column).await?;
-                let state = row.columns[segment.column].lock();
+                let state = row.columns()[segment.column].lock();
                 let mut at = start;
                 while at < end {
                     let inside = state.written.contains(at);

@@ -15,19 +15,19 @@ impl Inner {
     /// Makes every write answered so far durable.
     pub async fn flush(&self) -> Result<(), IoError> {
         let _one = self.flushing.lock().await;
-        let rows: Vec<Arc<Row>> = std::mem::take(&mut *self.touched.lock().expect("no panic while held")).into_values().collect();
+        let rows: Vec<Arc<Row>> = self.rows.take_touched();
         let result = self.flush_all(&rows).await;
         if result.is_err() {
-            rows.iter().for_each(|row| self.touch(row));
+            rows.iter().for_each(|row| self.rows.touch(row));
         }
         result
     }
 
     async fn flush_all(&self, rows: &[Arc<Row>]) -> Result<(), IoError> {
-        let (banded, plain): (Vec<Arc<Row>>, Vec<Arc<Row>>) = rows.iter().cloned().partition(|row| row.parity.is_some());
+        let (banded, plain): (Vec<Arc<Row>>, Vec<Arc<Row>>) = rows.iter().cloned().partition(|row| row.bands_if_any().is_some());
         let mut made = Ok(());
         if !banded.is_empty() {
-            banded.iter().for_each(|row| row.touched.store(false, Ordering::Release));
+            banded.iter().for_each(|row| row.in_use.end_touch());
             made = self.make_durable(&banded, None).await;
         }
         self.flush_rows(&plain, true).await.and(made)
@@ -42,12 +42,12 @@ impl Inner {
     /// With `tells`, whoever asked hears of writes that are lost, and nobody after that.
     async fn flush_rows(&self, rows: &[Arc<Row>], tells: bool) -> Result<(), IoError> {
         for row in rows {
-            row.touched.store(false, Ordering::Release);
-            row.columns.iter().for_each(|column| column.lock().begin_settling());
+            row.in_use.end_touch();
+            row.columns().iter().for_each(|column| column.lock().begin_settling());
         }
         let mut result = self.settle_disks().await;
         for row in rows {
-            for (index, column) in row.columns.iter().enumerate() {
+            for (index, column) in row.columns().iter().enumerate() {
                 // A column that is not served keeps what is pending; the others are durable all the same.
                 let settled = match row.settle_column(index).await {
                     Ok(()) => {
@@ -82,7 +82,7 @@ impl Inner {
         }
         noted?;
         let Some(error) = failed else { return Ok(()) };
-        for row in self.open_rows() {
+        for row in self.rows.open_rows() {
             row.refresh();
             if !row.served() && row.unless_gone(Err(error.clone())).is_err() {
                 return Err(error);
@@ -102,11 +102,11 @@ impl Inner {
         let mut settled = self.write_all_sums().await.is_ok() && !self.unsettled.load(Ordering::Acquire);
         settled &= self.swept.load(Ordering::Acquire) == u64::MAX;
         settled &= self.pool.stamp(self.pool.env().clock.now()).await.is_ok();
-        for row in self.open_rows() {
+        for row in self.rows.open_rows() {
             settled &= row.served();
-            for column in 0..row.columns.len() {
+            for column in 0..row.columns().len() {
                 settled &= row.unmark(column, |_, _| true).await.is_ok();
-                settled &= row.columns[column].is_open() && row.columns[column].lock().unsynced.is_empty();
+                settled &= row.columns()[column].is_open() && row.columns()[column].lock().unsynced.is_empty();
             }
         }
         flushed.and(placed).map(|()| settled)
@@ -129,12 +129,12 @@ impl Row {
     /// Unmarks regions of a column that `may` be: no write is under way in them, all copies are in step, and everything written
     /// to them is durable, as are their checksums.
     pub async fn unmark(&self, column: usize, may: impl Fn(&crate::column::ColumnState, u32) -> bool) -> Result<(), IoError> {
-        let mut maps = self.columns[column].maps.lock().await;
+        let mut maps = self.columns()[column].maps.lock().await;
         if !self.whole() {
             return Ok(());
         }
         let cleared: Vec<u32> = {
-            let mut state = self.columns[column].lock();
+            let mut state = self.columns()[column].lock();
             let clear: Vec<u32> = state
                 .marked
                 .runs(0, state.marked.limit())

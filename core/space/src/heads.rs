@@ -16,7 +16,7 @@ use holdfast_pool::slab::{MOST_MAP_SEQUENCE, map_at};
 
 use crate::block_map::MapBits;
 use crate::column::MapOnDisk;
-use crate::row::Row;
+use crate::row::{Row, RowBody};
 
 /// The head of a slab.
 struct Head {
@@ -98,14 +98,14 @@ impl Row {
 
     /// Writes the heads of a row of which no slab has any yet: header, and maps that tell of nothing.
     pub async fn write_first_heads(&self, slabs: &[usize]) -> Result<(), IoError> {
-        match &self.parity {
-            Some(bands) => {
+        match &self.body {
+            RowBody::Bands(bands) => {
                 let mut maps = bands.maps.lock().await;
                 let seal = |map: usize, disk, offset, sequence| self.seal_band_map(map as u32, disk, offset, sequence);
                 self.write_first_maps(slabs, &mut maps, 0..self.slabs.len(), &seal).await?;
             }
-            None => {
-                for (column, known) in self.columns.iter().enumerate() {
+            RowBody::Columns(columns) => {
+                for (column, known) in columns.iter().enumerate() {
                     let mut maps = known.maps.lock().await;
                     let seal = |map: usize, disk, offset, sequence| {
                         known.lock().map_bits(map).seal(&self.owner(column, map), disk, offset, sequence)
@@ -153,17 +153,21 @@ impl Row {
 
     /// Writes all maps as they are to every slab that takes writes.
     pub async fn write_every_map(&self) -> Result<(), IoError> {
-        if let Some(bands) = &self.parity {
-            let mut maps = bands.maps.lock().await;
-            for (map, place) in maps.iter_mut().enumerate() {
-                let content = self.band_map_now(map as u32);
-                self.write_band_map(map as u32, &content, place).await?;
+        match &self.body {
+            RowBody::Columns(columns) => {
+                for (index, column) in columns.iter().enumerate() {
+                    let mut maps = column.maps.lock().await;
+                    for (map, place) in maps.iter_mut().enumerate() {
+                        self.write_map(index, map, place).await?;
+                    }
+                }
             }
-        }
-        for (index, column) in self.columns.iter().enumerate() {
-            let mut maps = column.maps.lock().await;
-            for (map, place) in maps.iter_mut().enumerate() {
-                self.write_map(index, map, place).await?;
+            RowBody::Bands(bands) => {
+                let mut maps = bands.maps.lock().await;
+                for (map, place) in maps.iter_mut().enumerate() {
+                    let content = self.band_map_now(map as u32);
+                    self.write_band_map(map as u32, &content, place).await?;
+                }
             }
         }
         Ok(())
@@ -171,14 +175,14 @@ impl Row {
 
     /// What is damaged of the heads of slabs in step, of a column or of all of a parity row, while the row is in use.
     pub async fn odd_heads(&self, set: usize) -> Vec<OddHead> {
-        match &self.parity {
-            Some(bands) => {
+        match &self.body {
+            RowBody::Bands(bands) => {
                 let maps = bands.maps.lock().await;
                 let heads = self.read_heads(0..self.slabs.len(), maps.len()).await;
                 heads.odd(self, maps.len(), |map, block, disk, offset| self.band_map_number(map as u32, block, disk, offset))
             }
-            None => {
-                let maps = self.columns[set].maps.lock().await;
+            RowBody::Columns(columns) => {
+                let maps = columns[set].maps.lock().await;
                 let heads = self.read_heads(self.shape().group(set * self.copies()), maps.len()).await;
                 heads.odd(self, maps.len(), |map, block, disk, offset| {
                     MapBits::open(block, &self.owner(set, map), disk, offset).map(|(sequence, _)| sequence)
@@ -208,7 +212,7 @@ impl Row {
             self.write_header(head.index).await?;
         }
         let Some(column) = column else { return Ok(()) };
-        let mut maps = self.columns[column].maps.lock().await;
+        let mut maps = self.columns()[column].maps.lock().await;
         for map in odd.iter().flat_map(|head| head.maps.iter().copied()).collect::<BTreeSet<usize>>() {
             self.write_map(column, map, &mut maps[map]).await?;
         }

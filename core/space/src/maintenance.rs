@@ -12,7 +12,7 @@ use holdfast_pool::{JOURNAL_CHUNK, Severity};
 
 use crate::block_set::BlockSet;
 use crate::pace::{Ended, Unlimited};
-use crate::row::Row;
+use crate::row::{Row, RowBody};
 use crate::space::{Inner, Space};
 
 /// Chunks whose maps are looked at after a crash in one go.
@@ -46,7 +46,7 @@ impl Space {
         let placed = inner.maintain_bands().await;
         let rejoined = inner.rejoin_stale().await;
         let mut resynced = Ok(());
-        for row in inner.open_rows() {
+        for row in inner.rows.open_rows() {
             if inner.is_over() {
                 return Ok(());
             }
@@ -84,7 +84,7 @@ impl Inner {
         if self.swept.load(Ordering::Acquire) != u64::MAX {
             return;
         }
-        let blocks = self.context.doubtful.swap(0, Ordering::Relaxed);
+        let blocks = self.rows.context.doubtful.swap(0, Ordering::Relaxed);
         if blocks > 0 {
             let (were, s) = if blocks == 1 { ("was", "") } else { ("were", "s") };
             let cause = format!(
@@ -125,7 +125,7 @@ impl Inner {
             self.ready().await?;
         }
         let mut result = Ok(());
-        for (index, column) in row.columns.iter().enumerate() {
+        for (index, column) in row.columns().iter().enumerate() {
             let unsynced: Vec<(u32, u32)> = {
                 let state = column.lock();
                 state.unsynced.runs(0, state.unsynced.limit()).collect()
@@ -174,7 +174,7 @@ impl Inner {
                 continue;
             }
             row.complete_sums_page(checksums, set, page).await;
-            if row.parity.is_some() {
+            if let RowBody::Bands(_) = row.body {
                 let whole = self.prove_bands(row, set, page).await;
                 if !matches!(whole, Ok(true)) {
                     checksums.note_lacking(set, page);
@@ -188,12 +188,12 @@ impl Inner {
     /// Writes all checksums that the disks do not have, where they take too much memory.
     pub async fn relieve_sums(&self) -> Result<(), IoError> {
         let _one = self.relieving.lock().await;
-        if self.context.checksums.is_pressed() { self.write_all_sums().await } else { Ok(()) }
+        if self.rows.context.checksums.is_pressed() { self.write_all_sums().await } else { Ok(()) }
     }
 
     /// Writes all checksums that the disks do not have, durably.
     pub async fn write_all_sums(&self) -> Result<(), IoError> {
-        for row in self.open_rows() {
+        for row in self.rows.open_rows() {
             let settled = self.settle_sums(&row, &|_, _| true).await;
             row.unless_gone(settled)?;
         }
@@ -212,7 +212,7 @@ impl Inner {
 
     /// Writes the checksums of all rows that were made good while nothing was written.
     async fn write_clean_sums(&self) -> Result<(), IoError> {
-        for row in self.open_rows() {
+        for row in self.rows.open_rows() {
             self.settle_clean_sums(&row).await?;
         }
         Ok(())
@@ -223,8 +223,8 @@ impl Inner {
         if row.checksums.as_ref().is_none_or(|checksums| checksums.is_settled()) {
             return Ok(());
         }
-        let marked: Vec<BlockSet> = row.columns.iter().map(|column| column.lock().marked.clone()).collect();
-        let committed = row.parity.as_ref().is_some_and(|bands| bands.lock().uncommitted.is_empty());
+        let marked: Vec<BlockSet> = row.columns().iter().map(|column| column.lock().marked.clone()).collect();
+        let committed = row.bands_if_any().is_some_and(|bands| bands.lock().uncommitted.is_empty());
         let clean = |set: usize, region: u32| match marked.get(set) {
             Some(marked) => region < marked.limit() && !marked.contains(region),
             None => committed,
@@ -235,12 +235,12 @@ impl Inner {
 
     /// Unmarks regions that were idle since the last pass.
     async fn unmark_idle(&self) -> Result<(), IoError> {
-        let rows: Vec<Arc<Row>> = self.open_rows().into_iter().filter(|row| row.marks()).collect();
+        let rows: Vec<Arc<Row>> = self.rows.open_rows().into_iter().filter(|row| row.marks()).collect();
         let now = self.pool.env().clock.now();
         let last_look = std::mem::replace(&mut *self.looked.lock().expect("no panic while held"), now);
         let mut idle = Vec::new();
         for row in &rows {
-            for (index, column) in row.columns.iter().enumerate() {
+            for (index, column) in row.columns().iter().enumerate() {
                 let mut state = column.lock();
                 let quiet: Vec<u32> = state
                     .marked

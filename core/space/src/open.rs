@@ -14,7 +14,7 @@ use holdfast_pool::{RowRecord, Severity};
 use crate::block_map::{MAP_REGIONS, MapBits};
 use crate::boxed_cold::boxed_cold;
 use crate::column::MapOnDisk;
-use crate::row::{Row, RowContext};
+use crate::row::{Row, RowBody, RowContext};
 
 impl Row {
     /// A row that was allotted just now: none of its blocks was written.
@@ -25,10 +25,13 @@ impl Row {
     /// A row that was allotted earlier. Columns that cannot be read now are opened when somebody asks for them.
     pub async fn load(context: &RowContext, chunk: u32, record: RowRecord) -> Result<Arc<Self>, IoError> {
         let row = Self::new(context, chunk, record, false)?;
-        let bands = if row.parity.is_some() { row.load_bands().await } else { Ok(true) };
+        let bands = match &row.body {
+            RowBody::Columns(_) => Ok(true),
+            RowBody::Bands(_) => row.load_bands().await,
+        };
         row.note_lost();
         let mut headers = bands?;
-        for column in 0..row.columns.len() {
+        for column in 0..row.columns().len() {
             headers &= row.try_column(column).await.unwrap_or(false);
         }
         if headers {
@@ -39,7 +42,7 @@ impl Row {
 
     /// Sees to it that the state of a column is what its disks tell.
     pub async fn open_column(&self, column: usize) -> Result<(), IoError> {
-        if self.columns[column].is_open() {
+        if self.columns()[column].is_open() {
             return Ok(());
         }
         boxed_cold(self.try_column(column)).await.map(drop)
@@ -47,7 +50,7 @@ impl Row {
 
     /// The same of all columns.
     pub async fn open_columns(&self) -> Result<(), IoError> {
-        for column in 0..self.columns.len() {
+        for column in 0..self.columns().len() {
             self.open_column(column).await?;
         }
         Ok(())
@@ -57,7 +60,7 @@ impl Row {
     async fn try_column(&self, column: usize) -> Result<bool, IoError> {
         let loaded = self.load_column(column).await;
         let damaged = matches!(&loaded, Err(error) if error.kind == IoErrorKind::Media);
-        self.columns[column].set_damaged(damaged);
+        self.columns()[column].set_damaged(damaged);
         self.note_lost();
         loaded
     }
@@ -65,8 +68,8 @@ impl Row {
     /// Loads the maps of a column. Answers whether every copy has its header.
     async fn load_column(&self, column: usize) -> Result<bool, IoError> {
         self.settle_column(column).await?;
-        let mut maps = self.columns[column].maps.lock().await;
-        if self.columns[column].is_open() {
+        let mut maps = self.columns()[column].maps.lock().await;
+        if self.columns()[column].is_open() {
             return Ok(true);
         }
         let mut heads = self.read_heads(self.shape().group(column * self.copies()), maps.len()).await;
@@ -89,7 +92,7 @@ impl Row {
             };
             self.set_mapped();
             {
-                let mut state = self.columns[column].lock();
+                let mut state = self.columns()[column].lock();
                 state.load_map(map, &bits);
                 // A row that was degraded when the pool was closed is marked still, and all of it is durable.
                 if self.marks() && !self.pool.was_closed() {
@@ -100,7 +103,7 @@ impl Row {
                 self.write_map(column, map, place).await?;
             }
         }
-        self.columns[column].set_open();
+        self.columns()[column].set_open();
         Ok(heads.owned)
     }
 
@@ -114,7 +117,7 @@ impl Row {
         );
         let lost = IoError::new(IoErrorKind::Media, format!("space {path}: {cause}"));
         let Some(checksums) = &self.checksums else { return Err(lost) };
-        let blocks = self.columns[column].lock().lose_map(map);
+        let blocks = self.columns()[column].lock().lose_map(map);
         checksums.forget(column, blocks);
         self.pool.emit(Severity::Error, format!("space {path}"), cause, "restore that data from a backup");
         if self.pool.refusal().is_some() {

@@ -14,7 +14,7 @@ use crate::boxed_cold::boxed_cold;
 use crate::checksums::Check;
 use crate::column::Blocks;
 use crate::parity::clear;
-use crate::row::Row;
+use crate::row::{Row, RowBody};
 use crate::slab::Slab;
 use crate::space::Inner;
 use crate::stripe::{ChunkPart, Segment, chunk_parts, segments};
@@ -182,7 +182,7 @@ impl Inner {
 
     /// Fills `buf` from a part of a row.
     pub async fn read_row(&self, row: &Arc<Row>, part: &ChunkPart, mut buf: IoBuf) -> Result<IoBuf, IoError> {
-        if row.parity.is_some() {
+        if let RowBody::Bands(_) = row.body {
             return boxed_cold(self.read_bands(row, part, buf)).await;
         }
         let mut cut = segments(row.shape(), part.offset, part.len);
@@ -203,7 +203,7 @@ impl Inner {
         let Blocks { start, end } = blocks;
         row.open_column(segment.column).await?;
         let (held, unsynced) = {
-            let state = row.columns[segment.column].lock();
+            let state = row.columns()[segment.column].lock();
             let regions = blocks.regions();
             (state.written.count_in(start, end), state.unsynced.contains_any(regions.start, regions.end))
         };
@@ -217,7 +217,7 @@ impl Inner {
         let holes: Vec<(u32, u32)> = if held == end - start {
             Vec::new()
         } else {
-            let state = row.columns[segment.column].lock();
+            let state = row.columns()[segment.column].lock();
             state.written.gaps(start, end).map(|(from, to)| (from - start, to - start)).collect()
         };
         let mut buf = row.read_column(segment.column, segment.offset, buf).await?;

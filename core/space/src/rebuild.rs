@@ -14,7 +14,7 @@ use holdfast_pool::UNIT_BYTES;
 
 use crate::column::Blocks;
 use crate::pace::{Ended, Pace, Stopped};
-use crate::row::Row;
+use crate::row::{Row, RowBody};
 use crate::slab::Slab;
 use crate::space::{Inner, Space};
 
@@ -75,14 +75,14 @@ impl Inner {
         pace.step(0).await?;
         row.refresh();
         if !row.slabs.get(index).usable() && !row.slabs.get(index).disk.in_service() {
-            match row.parity {
-                Some(_) => self.miss_all(&row).await?,
-                None => row.mark_written(index / row.copies()).await?,
+            match row.body {
+                RowBody::Columns(_) => row.mark_written(index / row.copies()).await?,
+                RowBody::Bands(_) => self.miss_all(&row).await?,
             }
             let replaced = self.pool.replace_slab(self.record.id, chunk, index).await.map_err(IoError::from)?;
             let Some((record, freed)) = replaced else { return Ok(()) };
             row.slabs.replace(index, Slab::new(&self.pool, &record, &record.slabs[index])?);
-            if let (Some(checksums), Some(_)) = (&row.checksums, &row.parity) {
+            if let (Some(checksums), RowBody::Bands(_)) = (&row.checksums, &row.body) {
                 checksums.clear(index);
             }
             row.hold_freed([freed]);
@@ -123,7 +123,7 @@ impl Row {
     pub async fn mark_written(&self, column: usize) -> Result<(), IoError> {
         self.open_column(column).await?;
         let runs: Vec<(u32, u32)> = {
-            let state = self.columns[column].lock();
+            let state = self.columns()[column].lock();
             state.written.runs(0, state.blocks()).collect()
         };
         for (start, end) in runs {

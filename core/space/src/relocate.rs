@@ -21,8 +21,9 @@ use holdfast_pool::{FreedRow, RowRecord};
 
 use crate::block_set::BlockSet;
 use crate::pace::{Ended, Pace, Unlimited};
-use crate::row::Row;
-use crate::space::{Inner, UsedRow};
+use crate::row::{Row, RowBody};
+use crate::row_table::UsedRow;
+use crate::space::Inner;
 use crate::stripe::{ChunkPart, segments};
 
 /// Bytes that are copied with one request.
@@ -63,7 +64,7 @@ impl Row {
     /// Of the chunk's blocks in a range, the runs that hold data.
     pub fn data_runs(&self, start: u32, end: u32) -> BlockSet {
         let mut held = BlockSet::new(end);
-        if self.parity.is_some() {
+        if let RowBody::Bands(_) = self.body {
             for (from, to, holds) in self.held_runs(start, end) {
                 if holds {
                     held.insert(from, to);
@@ -75,7 +76,7 @@ impl Row {
             let first = start + (segment.at as u64 / BLOCK_BYTES) as u32;
             let from = (segment.offset / BLOCK_BYTES) as u32;
             let len = (segment.len as u64 / BLOCK_BYTES) as u32;
-            let state = self.columns[segment.column].lock();
+            let state = self.columns()[segment.column].lock();
             for (run, run_end) in state.written.runs(from, from + len) {
                 held.insert(first + run - from, first + run_end - from);
             }
@@ -120,7 +121,7 @@ impl Drop for Move<'_> {
         self.space.moving().retain(|row| !Arc::ptr_eq(row, &self.new));
         if !self.placed {
             self.space.forget_waiting(&self.new);
-            self.space.forget_touched(&self.new);
+            self.space.rows.forget_touched(&self.new);
         }
     }
 }
@@ -157,7 +158,7 @@ impl Inner {
     async fn relocate_row(&self, old: &UsedRow, without: &[u16], pace: &dyn Pace) -> Result<bool, Ended> {
         let (record, units) = self.pool.reserve_row(self.record.id, without).await.map_err(IoError::from)?;
         old.open_columns().await?;
-        let new = Row::fresh(&self.context, old.chunk, record)?;
+        let new = Row::fresh(&self.rows.context, old.chunk, record)?;
         new.hold_freed([units]);
         let outages: Vec<_> = new.slabs.iter().map(|slab| (slab.disk.clone(), slab.disk.outages())).collect();
         new.begin_provisional(old.record.id);
@@ -183,7 +184,7 @@ impl Inner {
             if !self.settle_row(&new).await {
                 return Ok(false);
             }
-            match self.close_gate(old).await {
+            match self.rows.close_gate(old).await {
                 Some(gate) => break gate,
                 // Whoever uses the row may be paused.
                 None => pace.step(0).await?,
@@ -192,7 +193,7 @@ impl Inner {
         };
         todo.insert_all(&old.take_changed(blocks));
         self.place_row(old).await?;
-        if old.parity.as_ref().is_some_and(|bands| !bands.lock().dirty.is_empty()) {
+        if old.bands_if_any().is_some_and(|bands| !bands.lock().dirty.is_empty()) {
             return Ok(false);
         }
         if !under_way.copy(&todo, true, &Unlimited).await? || !self.settle_row(&new).await {
@@ -206,8 +207,8 @@ impl Inner {
         new.take_freed().into_iter().for_each(FreedRow::keep);
         new.refresh();
         new.renew_headers();
-        self.take_place(gate, old, &new);
-        if let Some(bands) = &old.parity {
+        self.rows.take_place(gate, old, &new);
+        if let RowBody::Bands(bands) = &old.body {
             bands.forget();
         }
         // In this order: at any time the headers of one of the two say that it counts. Where they cannot be written, the next write does.
@@ -221,22 +222,19 @@ impl Inner {
     /// Makes everything that a provisional row was given durable. Answers whether all its slabs have it.
     async fn settle_row(&self, row: &Arc<Row>) -> bool {
         let settled = async {
-            if row.parity.is_some() {
+            if let RowBody::Bands(_) = row.body {
                 self.place_row(row).await?;
                 return self.commit_row(row).await;
             }
             self.flush_row(row).await
         };
         let done = settled.await.is_ok() && row.whole();
-        done && match &row.parity {
-            Some(bands) => bands.lock().is_durable(),
-            None => row.columns.iter().all(|column| column.lock().is_durable()),
-        }
+        done && row.is_durable()
     }
 
     /// Destages what waits of a parity row.
     pub async fn place_row(&self, row: &Arc<Row>) -> Result<(), IoError> {
-        let Some(bands) = &row.parity else { return Ok(()) };
+        let RowBody::Bands(bands) = &row.body else { return Ok(()) };
         for _ in 0..PASSES {
             let waiting: Vec<_> = bands.lock().dirty.keys().map(|band| (row.clone(), *band)).collect();
             if waiting.is_empty() {
@@ -249,7 +247,7 @@ impl Inner {
 
     /// What waits of a row does not count any more.
     pub fn forget_waiting(&self, row: &Arc<Row>) {
-        let Some(bands) = &row.parity else { return };
+        let RowBody::Bands(bands) = &row.body else { return };
         bands.forget();
         let mut guard = bands.lock();
         let waiting: Vec<u32> = guard.dirty.keys().copied().collect();

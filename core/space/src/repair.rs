@@ -56,7 +56,7 @@ impl Row {
     /// must be held, and their regions must be in step.
     pub async fn right_blocks(&self, column: usize, blocks: Blocks) -> Result<IoBuf, IoError> {
         let mut whole = IoBuf::zeroed(bytes_of(blocks.end - blocks.start));
-        let runs: Vec<(u32, u32)> = self.columns[column].lock().written.runs(blocks.start, blocks.end).collect();
+        let runs: Vec<(u32, u32)> = self.columns()[column].lock().written.runs(blocks.start, blocks.end).collect();
         for (start, end) in runs {
             let into = &mut whole[bytes_of(start - blocks.start)..bytes_of(end - blocks.start)];
             self.right_run(column, Blocks { start, end }, into).await?;
@@ -160,7 +160,7 @@ impl Row {
     pub async fn agree(&self, column: usize, blocks: Blocks, torn: bool) -> Result<(), IoError> {
         let mut doubtful = 0;
         let Some(checksums) = &self.checksums else { return Ok(()) };
-        let runs: Vec<(u32, u32)> = self.columns[column].lock().written.runs(blocks.start, blocks.end).collect();
+        let runs: Vec<(u32, u32)> = self.columns()[column].lock().written.runs(blocks.start, blocks.end).collect();
         for (start, end) in runs {
             let hints = self.known_sums(column, Blocks { start, end }).await?;
             let copies = self.read_copies(column, Blocks { start, end }).await?;
@@ -194,7 +194,7 @@ impl Row {
     /// Lets a block hold nothing again that was not durable when it was written first, and that its disk lost since. Answers whether it is
     /// such a one.
     fn give_up_pending(&self, column: usize, block: u32) -> bool {
-        let mut state = self.columns[column].lock();
+        let mut state = self.columns()[column].lock();
         let pending = state.pending.contains(block);
         if pending {
             state.note_discarded(Blocks { start: block, end: block + 1 });

@@ -133,7 +133,7 @@ impl Inner {
                 ),
             ));
         }
-        let chunks = self.lock_chunks().await;
+        let chunks = self.rows.lock_chunks().await;
         let freed = self.pool.shrink_space(self.record.id, size_bytes).await?;
         for (chunk, freed) in freed.into_iter().flatten() {
             self.let_go(chunk, freed);

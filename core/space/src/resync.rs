@@ -13,7 +13,7 @@ use crate::block_map::REGION_BYTES;
 use crate::column::Blocks;
 use crate::pace::{Ended, Pace};
 use crate::parity::bytes_of;
-use crate::row::Row;
+use crate::row::{Row, RowBody};
 use crate::space::Inner;
 
 /// Regions of a joining slab that are copied at a time.
@@ -23,19 +23,19 @@ impl Row {
     /// Makes the copies of these regions of a column agree, durably.
     pub async fn resync(&self, column: usize, regions: Blocks) -> Result<(), IoError> {
         for region in regions.start..regions.end {
-            let blocks = Blocks::of_region(region, self.columns[column].lock().blocks());
+            let blocks = Blocks::of_region(region, self.columns()[column].lock().blocks());
             let turn = self.turn(column, blocks).await;
-            if self.columns[column].lock().unsynced.contains(region) {
+            if self.columns()[column].lock().unsynced.contains(region) {
                 if self.checksums.is_some() {
-                    let torn = self.columns[column].lock().torn.contains(region);
+                    let torn = self.columns()[column].lock().torn.contains(region);
                     self.agree(column, blocks, torn).await?;
-                    self.columns[column].lock().end_unsynced(region);
+                    self.columns()[column].lock().end_unsynced(region);
                     continue;
                 }
                 let targets: Vec<usize> =
                     self.copies_of(column).filter(|(_, slab)| slab.usable()).map(|(index, _)| index).collect();
                 self.copy_region(column, blocks, &targets).await?;
-                self.columns[column].lock().end_unsynced(region);
+                self.columns()[column].lock().end_unsynced(region);
             }
             drop(turn);
         }
@@ -54,7 +54,7 @@ impl Row {
 
     /// Copies what the blocks hold to `targets` from a copy in step. The write turn of the blocks must be held.
     async fn copy_region(&self, column: usize, blocks: Blocks, targets: &[usize]) -> Result<(), IoError> {
-        let runs: Vec<(u32, u32)> = self.columns[column].lock().written.runs(blocks.start, blocks.end).collect();
+        let runs: Vec<(u32, u32)> = self.columns()[column].lock().written.runs(blocks.start, blocks.end).collect();
         let stable = targets.first().copied();
         for (start, end) in runs {
             let offset = u64::from(start) * BLOCK_BYTES;
@@ -123,7 +123,7 @@ impl Row {
 
     /// Brings a stale slab in step. Answers whether it is; false where its disk went out meanwhile, or another task does so.
     pub async fn rejoin(self: &Arc<Self>, space: &Inner, index: usize, pace: &dyn Pace) -> Result<bool, Ended> {
-        if self.parity.is_some() {
+        if let RowBody::Bands(_) = self.body {
             // What the journal intends must be in place before anything is computed from it.
             space.ready().await?;
         }
@@ -142,9 +142,9 @@ impl Row {
         if !slab.begin_joining() {
             return Ok(false);
         }
-        let joined = match self.parity {
-            Some(_) => space.join_bands(self, index, outages, pace).await,
-            None => self.join_slab(index, outages, pace).await,
+        let joined = match self.body {
+            RowBody::Columns(_) => self.join_slab(index, outages, pace).await,
+            RowBody::Bands(_) => space.join_bands(self, index, outages, pace).await,
         };
         if let Ok(true) = joined {
             slab.set_in_step(outages);
@@ -155,14 +155,14 @@ impl Row {
 
     /// Has it written down that a slab missed all that its row holds, so that all of it is copied.
     async fn mark_all(self: &Arc<Self>, space: &Inner, index: usize) -> Result<(), IoError> {
-        match &self.parity {
-            Some(_) => {
+        match self.body {
+            RowBody::Columns(_) => self.mark_written(index / self.copies()).await?,
+            RowBody::Bands(_) => {
                 if let Some(checksums) = &self.checksums {
                     checksums.clear(index);
                 }
                 space.miss_all(self).await?;
             }
-            None => self.mark_written(index / self.copies()).await?,
         }
         self.pool.end_outdated(self.space, self.chunk, index).await?;
         self.refresh();
@@ -176,7 +176,7 @@ impl Row {
         self.open_column(column).await?;
         self.write_header(index).await?;
         let (marked, blocks) = {
-            let state = self.columns[column].lock();
+            let state = self.columns()[column].lock();
             (state.marked.clone(), state.blocks())
         };
         let regions: Vec<u32> = marked.runs(0, marked.limit()).flat_map(|(start, end)| start..end).collect();
@@ -196,7 +196,7 @@ impl Row {
             self.write_failed(index, &slab, &error).await?;
             return Ok(false);
         }
-        let mut maps = self.columns[column].maps.lock().await;
+        let mut maps = self.columns()[column].maps.lock().await;
         for (map, place) in maps.iter_mut().enumerate() {
             self.write_map(column, map, place).await?;
         }

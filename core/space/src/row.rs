@@ -4,7 +4,7 @@
 //! of its slabs misses ends that attempt, so nothing of it is ever written down as stale.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use futures_util::future::join_all;
@@ -22,6 +22,7 @@ use crate::checksums::{ChecksumCache, Checksums};
 use crate::column::{Blocks, Column, MapOnDisk};
 use crate::parity::{Bands, Geometry};
 use crate::protection::Lost;
+use crate::row_use::RowUse;
 use crate::slab::{Slab, Slabs};
 
 /// A disk that fails so many writes is taken out as a whole, but for the last copy: its other blocks can still be read.
@@ -42,6 +43,14 @@ pub struct RowContext {
     pub lost: Arc<Lost>,
 }
 
+/// What the slabs of a row are made of. Requests are told apart by it once, where they come to the row.
+pub enum RowBody {
+    /// Columns, each on as many slabs as there are copies.
+    Columns(Box<[Column]>),
+    /// Bands of stripes with parity, over all slabs.
+    Bands(Bands),
+}
+
 /// An open row.
 pub struct Row {
     /// The pool.
@@ -54,16 +63,12 @@ pub struct Row {
     pub record: RowRecord,
     /// Its slabs: `column * copies + copy`.
     pub slabs: Slabs,
-    /// Its columns; none where it has parity.
-    pub columns: Box<[Column]>,
-    /// Its bands, where it has parity.
-    pub parity: Option<Bands>,
+    /// What its slabs are made of, and what is known of that.
+    pub body: RowBody,
     /// Its checksums, where it keeps them.
     pub checksums: Option<Arc<Checksums>>,
-    /// Requests that may change it.
-    pub users: AtomicU32,
-    /// Whether it is on the list of rows to settle at the next flush.
-    pub touched: AtomicBool,
+    /// Who uses it.
+    pub in_use: RowUse,
     headers_whole: AtomicBool,
     /// Whether the pool has it written down that the row was written to.
     begun: AtomicBool,
@@ -72,8 +77,6 @@ pub struct Row {
     /// The row that it is to replace, while it is provisional; else 0.
     replaces: AtomicU64,
     headers: tokio::sync::Mutex<()>,
-    /// Whether it is about to make way for another, so that nobody begins to change it.
-    pub closing: AtomicBool,
     /// Blocks of the chunk that were changed since somebody began to copy it.
     changed: Mutex<Option<BlockSet>>,
     freed: Mutex<Vec<FreedRow>>,
@@ -89,16 +92,18 @@ impl Row {
         let copies = usize::from(record.shape.layout.copies());
         let slab_bytes = record.slab_data_bytes();
         let slabs = Slabs::new(pool, &record)?;
-        let banded = record.shape.layout.parity() > 0;
-        let parity = banded.then(|| Bands::new(Geometry::new(&record.shape, *chunk_bytes, slab_bytes), slabs.len()));
         let blocks = (slab_bytes / BLOCK_BYTES) as u32;
         let checksums =
             record.shape.has_checksums().then(|| Checksums::new(slabs.len() / copies, blocks, blank, checksums.clone()));
-        let columns = if banded { 0 } else { record.shape.columns };
-        let columns: Box<[Column]> = (0..columns).map(|_| Column::new(slab_bytes, copies)).collect();
-        if blank {
-            columns.iter().for_each(Column::set_open);
-        }
+        let body = if record.shape.layout.parity() > 0 {
+            RowBody::Bands(Bands::new(Geometry::new(&record.shape, *chunk_bytes, slab_bytes), slabs.len()))
+        } else {
+            let columns: Box<[Column]> = (0..record.shape.columns).map(|_| Column::new(slab_bytes, copies)).collect();
+            if blank {
+                columns.iter().for_each(Column::set_open);
+            }
+            RowBody::Columns(columns)
+        };
         let begun = record.begun;
         let row = Self {
             pool: pool.clone(),
@@ -106,17 +111,14 @@ impl Row {
             chunk,
             record,
             slabs,
-            columns,
-            parity,
+            body,
             checksums,
-            users: AtomicU32::new(0),
-            touched: AtomicBool::new(false),
+            in_use: RowUse::default(),
             headers_whole: AtomicBool::new(false),
             begun: AtomicBool::new(begun),
             mapless: AtomicBool::new(true),
             replaces: AtomicU64::new(0),
             headers: tokio::sync::Mutex::default(),
-            closing: AtomicBool::new(false),
             changed: Mutex::default(),
             freed: Mutex::default(),
             doubtful: doubtful.clone(),
@@ -138,7 +140,7 @@ impl Row {
 
     /// Whether regions are marked dirty before they are written: their copies, or a block and its checksum, may differ after a crash.
     pub fn marks(&self) -> bool {
-        self.mirrored() || (self.parity.is_none() && self.checksums.is_some())
+        self.mirrored() || (matches!(self.body, RowBody::Columns(_)) && self.checksums.is_some())
     }
 
     /// How many copies a column has.
@@ -176,28 +178,32 @@ impl Row {
 
     /// Slabs that do not count until a commit has told what they lost: nothing else would tell a block that is not there.
     pub fn in_doubt(&self) -> BTreeSet<usize> {
-        let bands = self.parity.as_ref().filter(|_| self.checksums.is_none());
+        let bands = self.bands_if_any().filter(|_| self.checksums.is_none());
         bands.map(|bands| bands.lock().returned.clone()).unwrap_or_default()
     }
 
     /// Notes which slabs do not count though the pool has nothing against them: nothing proves what they hold, or which of their blocks
     /// hold anything.
     pub fn note_lost(&self) {
-        let damaged = |index: usize| self.columns.get(index / self.copies()).is_some_and(Column::is_damaged);
+        let damaged = |index: usize| self.columns().get(index / self.copies()).is_some_and(Column::is_damaged);
         let is_lost = |index: &usize| self.slabs.get(*index).is_distrusted() || damaged(*index);
         self.lost.note(self.chunk, self.record.id, || (0..self.slabs.len()).filter(is_lost).collect());
     }
 
     /// Slabs count again that their disks may have lost something of, which was not durable.
     fn doubt_returned(&self, returned: &[usize]) {
-        if let Some(bands) = &self.parity {
-            let mut state = bands.lock();
-            match state.is_all_durable() {
-                true => state.returned.clear(),
-                false => state.returned.extend(returned),
+        let columns = match &self.body {
+            RowBody::Columns(columns) => columns,
+            RowBody::Bands(bands) => {
+                let mut state = bands.lock();
+                match state.is_all_durable() {
+                    true => state.returned.clear(),
+                    false => state.returned.extend(returned),
+                }
+                return;
             }
-        }
-        for (index, column) in self.columns.iter().enumerate() {
+        };
+        for (index, column) in columns.iter().enumerate() {
             let mut state = column.lock();
             if self.marks() {
                 // Its regions are looked at as after a crash.
@@ -225,9 +231,41 @@ impl Row {
         }
     }
 
-    /// The bands of a row with parity.
+    /// Its columns; none where it has parity.
+    pub fn columns(&self) -> &[Column] {
+        match &self.body {
+            RowBody::Columns(columns) => columns,
+            RowBody::Bands(_) => &[],
+        }
+    }
+
+    /// Its bands, where it has parity.
+    pub fn bands_if_any(&self) -> Option<&Bands> {
+        match &self.body {
+            RowBody::Columns(_) => None,
+            RowBody::Bands(bands) => Some(bands),
+        }
+    }
+
+    /// The bands of a row that was found to have parity.
     pub fn bands(&self) -> &Bands {
-        self.parity.as_ref().expect("only rows with parity have bands")
+        self.bands_if_any().expect("only rows with parity have bands")
+    }
+
+    /// Whether none of its blocks holds data, and none is about to.
+    pub fn is_empty(&self) -> bool {
+        match &self.body {
+            RowBody::Columns(columns) => columns.iter().all(|column| column.is_open() && column.lock().written.is_empty()),
+            RowBody::Bands(bands) => bands.lock().is_empty(),
+        }
+    }
+
+    /// Whether the disks hold what was written, in place, and tell of it.
+    pub fn is_durable(&self) -> bool {
+        match &self.body {
+            RowBody::Columns(columns) => columns.iter().all(|column| column.lock().is_durable()),
+            RowBody::Bands(bands) => bands.lock().is_durable(),
+        }
     }
 
     /// Bytes of data that it has room for.
@@ -443,9 +481,9 @@ impl Row {
 
     /// Writes the block maps of a column that are behind to every copy that takes writes, durably.
     pub async fn write_maps(&self, column: usize) -> Result<(), IoError> {
-        let mut maps = self.columns[column].maps.lock().await;
+        let mut maps = self.columns()[column].maps.lock().await;
         for (map, place) in maps.iter_mut().enumerate() {
-            if self.columns[column].lock().is_behind(map) {
+            if self.columns()[column].lock().is_behind(map) {
                 self.write_map(column, map, place).await?;
             }
         }
@@ -454,7 +492,7 @@ impl Row {
 
     /// Writes a block map to every copy that takes writes, durably. The maps are held by the caller.
     pub async fn write_map(&self, column: usize, map: usize, place: &mut MapOnDisk) -> Result<(), IoError> {
-        let write = self.columns[column].lock().begin_map(map);
+        let write = self.columns()[column].lock().begin_map(map);
         let owner = self.owner(column, map);
         place.sequence += 1;
         let targets: Vec<usize> =
@@ -478,20 +516,20 @@ impl Row {
             }
         }
         self.confirm(column, &took).await?;
-        self.columns[column].lock().end_map(&write);
+        self.columns()[column].lock().end_map(&write);
         Ok(())
     }
 
     /// Marks regions of a column dirty on every copy, durably.
     pub async fn mark_dirty(&self, column: usize, regions: Blocks) -> Result<(), IoError> {
         self.open_column(column).await?;
-        self.columns[column].lock().wanted.insert(regions.start, regions.end);
-        let mut maps = self.columns[column].maps.lock().await;
+        self.columns()[column].lock().wanted.insert(regions.start, regions.end);
+        let mut maps = self.columns()[column].maps.lock().await;
         for (map, place) in maps.iter_mut().enumerate() {
             let first = map as u32 * crate::block_map::MAP_REGIONS;
             let (start, end) = (regions.start.max(first), regions.end.min(first + crate::block_map::MAP_REGIONS));
             let missing = start < end && {
-                let mut state = self.columns[column].lock();
+                let mut state = self.columns()[column].lock();
                 let missing = !state.marked.contains_all(start, end);
                 if missing {
                     state.want_around(Blocks { start, end });

@@ -27,11 +27,13 @@ use holdfast_model::{BLOCK_BYTES, Layout, Uuid};
 use holdfast_pool::{RowRecord, Severity};
 
 use crate::checksums::Odd;
+use crate::column::Column;
 use crate::heads::OddHead;
 use crate::pace::{Ended, Pace, Unlimited};
 use crate::parity::{Geometry, Journal};
-use crate::row::Row;
-use crate::space::{Inner, Space, UsedRow};
+use crate::row::{Row, RowBody};
+use crate::row_table::UsedRow;
+use crate::space::{Inner, Space};
 
 pub use found::{Mismatch, Verified};
 
@@ -149,11 +151,11 @@ impl Scrub<'_> {
 
     /// Looks at the headers and maps of a row's slabs, which tell at the next start what they hold.
     async fn heads(&mut self, row: &Arc<Row>) -> Result<(), Ended> {
-        for set in 0..row.columns.len().max(1) {
+        for set in 0..row.columns().len().max(1) {
             self.pace.step(0).await?;
             let Some(_used) = self.keep(row).await? else { return Ok(()) };
             let may = self.mends && self.inner.pool.refusal().is_none();
-            let opened = row.parity.is_some() || row.columns[set].is_open();
+            let opened = row.columns().get(set).is_none_or(Column::is_open);
             if !row.begun() || !opened {
                 continue;
             }
@@ -170,10 +172,10 @@ impl Scrub<'_> {
             }
             self.found.repaired_blocks += odd.iter().map(OddHead::blocks).sum::<u64>();
             let staying = row.distrust_odd(odd).await?;
-            match row.parity.is_some() {
+            match row.body {
                 _ if staying.is_empty() => {}
-                false => row.rewrite_heads(Some(set), &staying).await?,
-                true => {
+                RowBody::Columns(_) => row.rewrite_heads(Some(set), &staying).await?,
+                RowBody::Bands(_) => {
                     row.rewrite_heads(None, &staying).await?;
                     self.inner.commit_whole(row).await?;
                 }

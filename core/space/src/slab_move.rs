@@ -23,8 +23,10 @@ use crate::block_set::BlockSet;
 use crate::column::MapOnDisk;
 use crate::pace::{Ended, Pace, Unlimited};
 use crate::relocate::{PASSES, PAUSE, PIECES, SMALL_BYTES, cut};
+use crate::row::RowBody;
+use crate::row_table::UsedRow;
 use crate::slab::Slab;
-use crate::space::{Inner, Space, UsedRow};
+use crate::space::{Inner, Space};
 use crate::stripe::{Segment, segments};
 
 /// How often the gate is tried.
@@ -57,7 +59,7 @@ struct SlabCopy<'a> {
 impl Drop for SlabCopy<'_> {
     fn drop(&mut self) {
         *self.row.changed() = None;
-        if let Some(bands) = &self.row.parity {
+        if let RowBody::Bands(bands) = &self.row.body {
             bands.lock().changed = None;
         }
     }
@@ -93,7 +95,7 @@ impl Inner {
                 continue;
             }
             self.place_row(&row).await?;
-            if let Some(gate) = self.close_gate(&row).await {
+            if let Some(gate) = self.rows.close_gate(&row).await {
                 break gate;
             }
             tries += 1;
@@ -145,9 +147,9 @@ impl Inner {
 impl<'a> SlabCopy<'a> {
     /// From now on it is noted what changes.
     fn begin(space: &'a Inner, row: &'a UsedRow, index: usize, to: Slab) -> Self {
-        match &row.parity {
-            Some(bands) => bands.lock().changed = Some(BlockSet::new(bands.geometry.bands)),
-            None => *row.changed() = Some(BlockSet::new((space.record.chunk_bytes / BLOCK_BYTES) as u32)),
+        match &row.body {
+            RowBody::Bands(bands) => bands.lock().changed = Some(BlockSet::new(bands.geometry.bands)),
+            RowBody::Columns(_) => *row.changed() = Some(BlockSet::new((space.record.chunk_bytes / BLOCK_BYTES) as u32)),
         }
         Self { space, row, index, to }
     }
@@ -158,21 +160,24 @@ impl<'a> SlabCopy<'a> {
 
     /// Which of a map's slots is the slab's.
     fn slot(&self) -> usize {
-        if self.row.parity.is_some() { self.index } else { self.index % self.row.copies() }
+        match self.row.body {
+            RowBody::Columns(_) => self.index % self.row.copies(),
+            RowBody::Bands(_) => self.index,
+        }
     }
 
     fn maps(&self) -> &tokio::sync::Mutex<Vec<MapOnDisk>> {
-        match &self.row.parity {
-            Some(bands) => &bands.maps,
-            None => &self.row.columns[self.column()].maps,
+        match &self.row.body {
+            RowBody::Bands(bands) => &bands.maps,
+            RowBody::Columns(columns) => &columns[self.column()].maps,
         }
     }
 
     /// All blocks of the column, or all bands.
     fn everything(&self) -> BlockSet {
-        let limit = match &self.row.parity {
-            Some(bands) => bands.geometry.bands,
-            None => self.row.columns[self.column()].lock().blocks(),
+        let limit = match &self.row.body {
+            RowBody::Bands(bands) => bands.geometry.bands,
+            RowBody::Columns(columns) => columns[self.column()].lock().blocks(),
         };
         let mut all = BlockSet::new(limit);
         all.insert(0, limit);
@@ -181,12 +186,12 @@ impl<'a> SlabCopy<'a> {
 
     /// The blocks of the column, or the bands, that were changed since this was asked last.
     fn take_changed(&self) -> BlockSet {
-        if let Some(bands) = &self.row.parity {
+        if let RowBody::Bands(bands) = &self.row.body {
             let limit = bands.geometry.bands;
             return bands.lock().changed.replace(BlockSet::new(limit)).unwrap_or_else(|| BlockSet::new(limit));
         }
         let changed = self.row.take_changed((self.space.record.chunk_bytes / BLOCK_BYTES) as u32);
-        let mut blocks = BlockSet::new(self.row.columns[self.column()].lock().blocks());
+        let mut blocks = BlockSet::new(self.row.columns()[self.column()].lock().blocks());
         for (start, end) in changed.runs(0, changed.limit()) {
             let range = segments(self.row.shape(), u64::from(start) * BLOCK_BYTES, (end - start) as usize * BLOCK_BYTES as usize);
             for segment in range.filter(|segment| segment.column == self.column()) {
@@ -199,13 +204,16 @@ impl<'a> SlabCopy<'a> {
 
     /// About how many bytes that is to copy.
     fn bytes(&self, todo: &BlockSet) -> u64 {
-        let each = self.row.parity.as_ref().map_or(1, |bands| u64::from(bands.geometry.depth));
+        let each = match &self.row.body {
+            RowBody::Columns(_) => 1,
+            RowBody::Bands(bands) => u64::from(bands.geometry.depth),
+        };
         u64::from(todo.count()) * each * BLOCK_BYTES
     }
 
     /// Copies blocks of the column, or bands. Answers false where that cannot be done now.
     async fn copy(&self, todo: &BlockSet, pace: &dyn Pace) -> Result<bool, Ended> {
-        if let Some(bands) = &self.row.parity {
+        if let RowBody::Bands(bands) = &self.row.body {
             for band in todo.runs(0, todo.limit()).flat_map(|(start, end)| start..end) {
                 if bands.lock().places[band as usize] == crate::parity::NOWHERE {
                     continue;
@@ -218,7 +226,7 @@ impl<'a> SlabCopy<'a> {
             return Ok(true);
         }
         let pieces = {
-            let state = self.row.columns[self.column()].lock();
+            let state = self.row.columns()[self.column()].lock();
             cut(todo.runs(0, todo.limit()).flat_map(|(start, end)| state.written.runs(start, end)))
         };
         for pieces in pieces.chunks(PIECES) {
@@ -247,21 +255,22 @@ impl<'a> SlabCopy<'a> {
     /// is left.
     async fn settle_source(&self) -> Result<bool, IoError> {
         self.space.place_row(self.row).await?;
-        if self.row.parity.is_some() {
-            self.space.commit_row(self.row).await?;
-        } else {
-            self.space.flush_row(self.row).await?;
-            self.space.settle_sums(self.row, &|_, _| true).await?;
-            self.space.pool.stamp(self.space.pool.env().clock.now()).await?;
-            self.row.unmark(self.column(), |_, _| true).await?;
+        match self.row.body {
+            RowBody::Columns(_) => {
+                self.space.flush_row(self.row).await?;
+                self.space.settle_sums(self.row, &|_, _| true).await?;
+                self.space.pool.stamp(self.space.pool.env().clock.now()).await?;
+                self.row.unmark(self.column(), |_, _| true).await?;
+            }
+            RowBody::Bands(_) => self.space.commit_row(self.row).await?,
         }
         Ok(self.is_whole())
     }
 
     fn is_whole(&self) -> bool {
-        let durable = match &self.row.parity {
-            Some(bands) => bands.lock().is_durable(),
-            None => self.row.columns[self.column()].lock().is_durable(),
+        let durable = match &self.row.body {
+            RowBody::Bands(bands) => bands.lock().is_durable(),
+            RowBody::Columns(columns) => columns[self.column()].lock().is_durable(),
         };
         durable && self.row.whole()
     }
@@ -285,7 +294,7 @@ impl<'a> SlabCopy<'a> {
     /// Gives the other copies of the column maps of the numbers that those of the new place will have: by them a salvage tells which
     /// copy missed writes.
     async fn level_maps(&self, maps: &mut [MapOnDisk]) -> Result<(), IoError> {
-        if self.row.parity.is_none() {
+        if let RowBody::Columns(_) = self.row.body {
             for (map, place) in maps.iter_mut().enumerate() {
                 self.row.write_map(self.column(), map, place).await?;
             }
@@ -297,10 +306,10 @@ impl<'a> SlabCopy<'a> {
     async fn write_maps(&self, maps: &[MapOnDisk]) -> Result<(), IoError> {
         for (map, place) in maps.iter().enumerate() {
             let (at, disk) = (map_at(map, 0), self.to.disk.id);
-            let block = match self.row.parity {
-                Some(_) => self.row.seal_band_map(map as u32, disk, self.to.start + at, place.sequence),
-                None => {
-                    let bits = self.row.columns[self.column()].lock().map_bits(map);
+            let block = match &self.row.body {
+                RowBody::Bands(_) => self.row.seal_band_map(map as u32, disk, self.to.start + at, place.sequence),
+                RowBody::Columns(columns) => {
+                    let bits = columns[self.column()].lock().map_bits(map);
                     bits.seal(&self.row.owner(self.column(), map), disk, self.to.start + at, place.sequence)
                 }
             };

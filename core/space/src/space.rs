@@ -1,12 +1,7 @@
-//! The virtual disk: its open rows, and how they come and go.
-//!
-//! Open rows stand in sharded tables, so that requests of different chunks do not meet. A row that may change is *used*;
-//! only a row that nobody uses and that holds nothing is given back.
+//! The virtual disk: what it consists of, and how requests enter it.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex};
 
 use holdfast_device::{Device, Durability, Geometry, Io, IoBuf, IoError, IoErrorKind, IoSlice};
 use holdfast_model::{BLOCK_BYTES, ByteSize, Provisioning};
@@ -14,16 +9,11 @@ use holdfast_pool::{Pool, PoolError, PoolErrorKind, SpaceRecord};
 
 use crate::boxed_cold::{boxed_cold, small};
 use crate::checksums::ChecksumCache;
-use crate::column::Column;
 use crate::parity::write_buffer::WriteBuffer;
 use crate::resize::{InFlight, InFlightGuard};
 use crate::row::{Row, RowContext};
+use crate::row_table::RowTable;
 use crate::status::SpaceCounters;
-
-const SHARDS: usize = 16;
-/// How long a gate waits for those who change the row to end.
-const GATE_TRIES: u32 = 100;
-const GATE_PAUSE: std::time::Duration = std::time::Duration::from_micros(500);
 
 /// What a space may take and how it maintains it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,12 +51,10 @@ pub struct Space {
 pub(crate) struct Inner {
     pub pool: Arc<Pool>,
     pub record: SpaceRecord,
-    pub context: RowContext,
+    pub rows: RowTable,
     pub settings: SpaceSettings,
     pub counters: SpaceCounters,
     pub flushing: tokio::sync::Mutex<()>,
-    /// By their ids, the rows that the next flush settles.
-    pub touched: Mutex<BTreeMap<u64, Arc<Row>>>,
     pub maintaining: tokio::sync::Mutex<()>,
     /// Held while checksums are written because they take too much memory.
     pub relieving: tokio::sync::Mutex<()>,
@@ -88,52 +76,6 @@ pub(crate) struct Inner {
     pub write_buffer: WriteBuffer,
     pub in_flight: InFlight,
     pub size_bytes: AtomicU64,
-    shards: [RwLock<Shard>; SHARDS],
-    chunk_locks: [tokio::sync::Mutex<()>; SHARDS + 1],
-}
-
-#[derive(Default)]
-struct Shard {
-    open: HashMap<u32, Arc<Row>>,
-    freeing: HashSet<u32>,
-}
-
-/// A row that is kept from being given back while this is held.
-pub(crate) struct UsedRow(Arc<Row>);
-
-/// While this is held, nobody else begins to change a row, and nobody does.
-pub(crate) struct Gate<'a> {
-    space: &'a Inner,
-    row: &'a UsedRow,
-    _one: tokio::sync::MutexGuard<'a, ()>,
-}
-
-impl Gate<'_> {
-    fn set_closing(&self, closing: bool) {
-        // Whoever begins to change the row counts itself in while it holds the shard.
-        let _shard = self.space.shard(self.row.chunk).write().expect("no panic while held");
-        self.row.closing.store(closing, Ordering::Release);
-    }
-}
-
-impl Drop for Gate<'_> {
-    fn drop(&mut self) {
-        self.set_closing(false);
-    }
-}
-
-impl Deref for UsedRow {
-    type Target = Arc<Row>;
-
-    fn deref(&self) -> &Arc<Row> {
-        &self.0
-    }
-}
-
-impl Drop for UsedRow {
-    fn drop(&mut self) {
-        self.0.users.fetch_sub(1, Ordering::AcqRel);
-    }
 }
 
 impl Space {
@@ -157,14 +99,13 @@ impl Space {
             lost: Arc::default(),
         };
         let inner = Inner {
-            context,
+            rows: RowTable::new(context),
             size_bytes: AtomicU64::new(record.size_bytes),
             pool,
             record,
             settings,
             counters: SpaceCounters::default(),
             flushing: tokio::sync::Mutex::default(),
-            touched: Mutex::default(),
             relocating: tokio::sync::Mutex::default(),
             moving: Mutex::default(),
             thin: AtomicBool::new(thin),
@@ -180,8 +121,6 @@ impl Space {
             looked: Mutex::default(),
             write_buffer: WriteBuffer::default(),
             in_flight: InFlight::default(),
-            shards: Default::default(),
-            chunk_locks: Default::default(),
         };
         Ok(Arc::new(Self { inner: Arc::new(inner) }))
     }
@@ -382,265 +321,5 @@ impl Inner {
             Some(why) => Err(IoError::new(IoErrorKind::ReadOnly, why)),
             None => Ok(()),
         }
-    }
-
-    /// Held while the row of a chunk is opened, allotted, given back or replaced. Whoever holds one of data may need the journal, so
-    /// the rows of that have a lock of their own.
-    pub fn chunk_lock(&self, chunk: u32) -> &tokio::sync::Mutex<()> {
-        let journal = chunk >= holdfast_pool::JOURNAL_CHUNK;
-        &self.chunk_locks[if journal { SHARDS } else { chunk as usize % SHARDS }]
-    }
-
-    fn shard(&self, chunk: u32) -> &RwLock<Shard> {
-        &self.shards[chunk as usize % SHARDS]
-    }
-
-    /// The row of a chunk, where it is open.
-    pub fn open_row(&self, chunk: u32) -> Option<Arc<Row>> {
-        self.shard(chunk).read().expect("no panic while held").open.get(&chunk).cloned()
-    }
-
-    /// The row of a chunk for changing, where it is open.
-    pub fn used_row(&self, chunk: u32) -> Option<UsedRow> {
-        let shard = self.shard(chunk).read().expect("no panic while held");
-        let row = shard.open.get(&chunk).filter(|row| !row.closing.load(Ordering::Acquire))?;
-        row.users.fetch_add(1, Ordering::AcqRel);
-        Some(UsedRow(row.clone()))
-    }
-
-    fn is_freeing(&self, chunk: u32) -> bool {
-        self.shard(chunk).read().expect("no panic while held").freeing.contains(&chunk)
-    }
-
-    /// The row of a chunk for reading; `None` where it has none.
-    pub async fn row(&self, chunk: u32) -> Result<Option<Arc<Row>>, IoError> {
-        if let Some(row) = self.open_row(chunk) {
-            return Ok(Some(row));
-        }
-        if self.is_freeing(chunk) || self.pool.row(self.record.id, chunk).is_none() {
-            return Ok(None);
-        }
-        boxed_cold(async {
-            let _one = self.chunk_lock(chunk).lock().await;
-            self.load_row(chunk).await
-        })
-        .await
-    }
-
-    /// The row of a chunk for changing, where it has one.
-    pub async fn row_if_any(&self, chunk: u32) -> Result<Option<UsedRow>, IoError> {
-        loop {
-            if let Some(row) = self.used_row(chunk) {
-                return Ok(Some(row));
-            }
-            let _one = self.chunk_lock(chunk).lock().await;
-            if self.load_row(chunk).await?.is_none() {
-                return Ok(None);
-            }
-        }
-    }
-
-    /// The row of a chunk for changing, allotted now if it has none.
-    pub async fn row_for_write(&self, chunk: u32) -> Result<UsedRow, IoError> {
-        loop {
-            if let Some(row) = self.used_row(chunk) {
-                return Ok(row);
-            }
-            boxed_cold(self.load_or_allot_row(chunk)).await?;
-        }
-    }
-
-    async fn load_or_allot_row(&self, chunk: u32) -> Result<(), IoError> {
-        let _one = self.chunk_lock(chunk).lock().await;
-        if self.load_row(chunk).await?.is_none() {
-            let record = self.pool.allot_row(self.record.id, chunk).await?;
-            self.keep(Row::fresh(&self.context, chunk, record)?);
-        }
-        Ok(())
-    }
-
-    /// The first chunk from `chunk` on that has a row.
-    pub fn next_chunk(&self, chunk: u32) -> Option<u32> {
-        self.pool.chunks_from(self.record.id, chunk, 1).first().copied()
-    }
-
-    /// Opens the row of a chunk. The chunk's lock must be held.
-    pub async fn load_row(&self, chunk: u32) -> Result<Option<Arc<Row>>, IoError> {
-        if let Some(row) = self.open_row(chunk) {
-            return Ok(Some(row));
-        }
-        let Some(record) = self.pool.row(self.record.id, chunk) else { return Ok(None) };
-        let (id, slabs) = (record.id, record.slabs.len());
-        let row = match Row::load(&self.context, chunk, record).await {
-            Err(error) if error.kind == IoErrorKind::Media => {
-                self.context.lost.note(chunk, id, || (0..slabs).collect());
-                return Err(error);
-            }
-            loaded => loaded?,
-        };
-        if row.parity.is_some() {
-            boxed_cold(self.replay_deferred(&row)).await?;
-        }
-        self.keep(row.clone());
-        Ok(Some(row))
-    }
-
-    fn keep(&self, row: Arc<Row>) {
-        self.shard(row.chunk).write().expect("no panic while held").open.insert(row.chunk, row);
-    }
-
-    /// Keeps rows of data from being opened, allotted, given back or replaced.
-    pub async fn lock_chunks(&self) -> Vec<tokio::sync::MutexGuard<'_, ()>> {
-        let mut guards = Vec::with_capacity(SHARDS);
-        for lock in &self.chunk_locks[..SHARDS] {
-            guards.push(lock.lock().await);
-        }
-        guards
-    }
-
-    /// Closes a row that the space gave up, with what waits of it. Its units stay taken as long as anybody knows it.
-    pub fn let_go(&self, chunk: u32, freed: holdfast_pool::FreedRow) {
-        let row = self.shard(chunk).write().expect("no panic while held").open.remove(&chunk);
-        self.forget_deferred(chunk);
-        if let Some(row) = row {
-            self.forget_touched(&row);
-            self.forget_waiting(&row);
-            row.hold_freed([freed]);
-        }
-    }
-
-    /// Closes rows that the space has no more.
-    pub fn forget_rows(&self, chunks: &[u32]) {
-        for chunk in chunks {
-            self.shard(*chunk).write().expect("no panic while held").open.remove(chunk);
-            self.touched.lock().expect("no panic while held").retain(|_, row| row.chunk != *chunk);
-        }
-    }
-
-    /// All open rows.
-    pub fn open_rows(&self) -> Vec<Arc<Row>> {
-        let rows = |shard: &RwLock<Shard>| shard.read().expect("no panic while held").open.values().cloned().collect::<Vec<_>>();
-        let mut rows: Vec<Arc<Row>> = self.shards.iter().flat_map(rows).collect();
-        rows.sort_by_key(|row| row.chunk);
-        rows
-    }
-
-    /// Puts a row on the list of the next flush.
-    pub fn touch(&self, row: &Arc<Row>) {
-        if !row.touched.swap(true, Ordering::AcqRel) {
-            self.touched.lock().expect("no panic while held").insert(row.record.id, row.clone());
-        }
-    }
-
-    /// Gives the row of a chunk back to the pool if it holds nothing and nobody is about to change that.
-    pub async fn free_if_empty(&self, chunk: u32) -> Result<(), IoError> {
-        let empty = |row: &Row| match &row.parity {
-            Some(bands) => bands.lock().is_empty(),
-            None => row.columns.iter().all(|column| column.is_open() && column.lock().written.is_empty()),
-        };
-        if !self.thin() || !self.open_row(chunk).is_some_and(|row| empty(&row)) {
-            return Ok(());
-        }
-        let _one = self.chunk_lock(chunk).lock().await;
-        let row = {
-            let mut shard = self.shard(chunk).write().expect("no panic while held");
-            let idle = |row: &&Arc<Row>| row.users.load(Ordering::Acquire) == 0 && empty(row);
-            if shard.open.get(&chunk).filter(idle).is_none() {
-                return Ok(());
-            }
-            shard.freeing.insert(chunk);
-            shard.open.remove(&chunk)
-        };
-        // It holds nothing, so this may be on the disks before the pool knows.
-        if let Some(row) = &row {
-            row.write_off().await;
-        }
-        let freed = self.pool.free_row(self.record.id, chunk).await;
-        self.shard(chunk).write().expect("no panic while held").freeing.remove(&chunk);
-        if let Some(row) = row {
-            match freed {
-                Ok(freed) => {
-                    // Until now a flush had to see to it that what was discarded stays so.
-                    self.forget_touched(&row);
-                    if let Some(bands) = &row.parity {
-                        bands.forget();
-                    }
-                    row.hold_freed(freed);
-                }
-                Err(error) => {
-                    row.touched.store(false, Ordering::Release);
-                    self.touch(&row);
-                    self.keep(row);
-                    return Err(error.into());
-                }
-            }
-            // A read that began before may still be on its way to the disk.
-            if Arc::strong_count(&row) == 1 {
-                self.discard_slabs(&row).await;
-            }
-        }
-        Ok(())
-    }
-
-    /// Keeps everybody from beginning to change a row, once nobody but the caller does. `None` where that takes too long.
-    pub async fn close_gate<'a>(&'a self, row: &'a UsedRow) -> Option<Gate<'a>> {
-        let one = self.chunk_lock(row.chunk).lock().await;
-        let gate = Gate { space: self, row, _one: one };
-        gate.set_closing(true);
-        for _ in 0..GATE_TRIES {
-            if row.users.load(Ordering::Acquire) == 1 {
-                return Some(gate);
-            }
-            self.pool.env().clock.sleep(GATE_PAUSE).await;
-        }
-        None
-    }
-
-    /// A row has taken the place of the one behind the gate.
-    pub fn take_place(&self, gate: Gate<'_>, old: &UsedRow, new: &Arc<Row>) {
-        self.keep(new.clone());
-        self.forget_touched(old);
-        drop(gate);
-    }
-
-    /// Takes a row from the list of the next flush.
-    pub fn forget_touched(&self, row: &Row) {
-        self.touched.lock().expect("no panic while held").remove(&row.record.id);
-    }
-
-    /// Tells the disks that the slabs of a row hold nothing any more; a hint, so failures do not matter.
-    async fn discard_slabs(&self, row: &Row) {
-        let bytes = u64::from(row.record.slab_units) * holdfast_pool::UNIT_BYTES;
-        for slab in row.slabs.iter().filter(|slab| slab.disk.geometry().is_some_and(|geometry| geometry.discard)) {
-            let _ = slab.disk.discard(slab.start, bytes).await;
-        }
-    }
-
-    /// Closes idle rows beyond the limit.
-    pub fn evict(&self) {
-        let open: Vec<u32> = self.open_rows().into_iter().map(|row| row.chunk).collect();
-        let mut excess = open.len().saturating_sub(self.settings.open_rows);
-        // In order, so that a simulated run depends on nothing but its seed.
-        for chunk in open {
-            if excess == 0 {
-                break;
-            }
-            let mut shard = self.shard(chunk).write().expect("no panic while held");
-            let Some(row) = shard.open.get(&chunk).filter(|row| self.is_idle(row)) else { continue };
-            if !row.columns.iter().all(Column::is_open) {
-                self.unsettled.store(true, Ordering::Release);
-            }
-            shard.open.remove(&chunk);
-            excess -= 1;
-        }
-    }
-
-    /// Whether nobody uses an open row, and the disks hold all that is known of it. Its shard must be held.
-    fn is_idle(&self, row: &Arc<Row>) -> bool {
-        Arc::strong_count(row) == 1
-            && row.users.load(Ordering::Acquire) == 0
-            && row.parity.as_ref().is_none_or(|bands| self.may_forget(bands))
-            && row.columns.iter().all(|column| column.lock().is_settled())
-            && row.checksums.as_ref().is_none_or(|checksums| checksums.is_settled())
     }
 }

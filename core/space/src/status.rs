@@ -106,9 +106,9 @@ impl Space {
     /// Whether copies are being brought in step.
     pub fn is_resyncing(&self) -> bool {
         let behind = |row: &Arc<Row>| {
-            row.slabs.iter().any(|slab| slab.joining()) || row.columns.iter().any(|column| !column.lock().unsynced.is_empty())
+            row.slabs.iter().any(|slab| slab.joining()) || row.columns().iter().any(|column| !column.lock().unsynced.is_empty())
         };
-        self.inner.swept.load(Ordering::Acquire) != u64::MAX || self.inner.open_rows().iter().any(behind)
+        self.inner.swept.load(Ordering::Acquire) != u64::MAX || self.inner.rows.open_rows().iter().any(behind)
     }
 
     /// How it is now.
@@ -122,11 +122,11 @@ impl Space {
             slabs += row.slabs.len() as u64;
             raw += row.slabs.len() as u64 * u64::from(row.slab_units) * UNIT_BYTES;
             allocated += if journal { 0 } else { record.chunk_bytes };
-            stale += tally.add(chunk, &row, &inner.context.lost.of(chunk, row.id));
+            stale += tally.add(chunk, &row, &inner.rows.context.lost.of(chunk, row.id));
         }
         let protection = tally.end();
-        let marked = |row: &Arc<Row>| row.columns.iter().map(|column| u64::from(column.lock().marked.count())).sum::<u64>();
-        let dirty = inner.open_rows().iter().map(marked).sum::<u64>() * REGION_BYTES;
+        let marked = |row: &Arc<Row>| row.columns().iter().map(|column| u64::from(column.lock().marked.count())).sum::<u64>();
+        let dirty = inner.rows.open_rows().iter().map(marked).sum::<u64>() * REGION_BYTES;
         let resyncing = self.is_resyncing();
         let path = inner.path();
         let mut conditions = Vec::new();
@@ -158,20 +158,20 @@ impl Space {
             dirty_bytes: dirty,
             slabs,
             stale_slabs: stale,
-            open_rows: inner.open_rows().len() as u64,
+            open_rows: inner.rows.open_rows().len() as u64,
         }
     }
 
     /// How often it changed which slabs count as lost.
     pub fn losses_noted(&self) -> u64 {
-        self.inner.context.lost.changes()
+        self.inner.rows.context.lost.changes()
     }
 
     /// Rows that cannot be read now.
     pub fn unreadable_rows(&self) -> u64 {
         // Of slabs that back each other, as many as serve them are never stale.
         let all_there = self.inner.pool.pool_disks().iter().all(|disk| disk.in_service());
-        match all_there && self.inner.context.lost.is_empty() {
+        match all_there && self.inner.rows.context.lost.is_empty() {
             true => 0,
             false => self.status().protection.unreadable_rows,
         }

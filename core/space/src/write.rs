@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use crate::boxed_cold::boxed_cold;
 use crate::checksums::sums_of;
 use crate::column::Blocks;
-use crate::row::Row;
+use crate::row::{Row, RowBody};
 use crate::slab::Slab;
 use crate::space::Inner;
 use crate::stripe::{ChunkPart, Segment, chunk_parts, only_segment, segments};
@@ -49,7 +49,7 @@ impl Drop for WriteTurn<'_> {
         if let (true, Some(checksums)) = (self.unsure, &self.row.checksums) {
             checksums.forget(self.column, self.blocks);
         }
-        let mut state = self.row.columns[self.column].lock();
+        let mut state = self.row.columns()[self.column].lock();
         if let Some(regions) = self.regions {
             if self.unsure && self.row.marks() {
                 state.tear(regions);
@@ -63,10 +63,10 @@ impl Drop for WriteTurn<'_> {
 impl Row {
     /// Waits for the right to change blocks of a column.
     pub async fn turn(&self, column: usize, blocks: Blocks) -> WriteTurn<'_> {
-        let (id, granted) = self.columns[column].lock().queue.enter(blocks.start, blocks.end);
+        let (id, granted) = self.columns()[column].lock().queue.enter(blocks.start, blocks.end);
         let turn = WriteTurn { row: self, column, id, blocks, regions: None, unsure: false };
         if !granted {
-            self.columns[column].granted(id).await;
+            self.columns()[column].granted(id).await;
         }
         turn
     }
@@ -78,7 +78,7 @@ impl Row {
         let regions = blocks.regions();
         loop {
             {
-                let mut state = self.columns[column].lock();
+                let mut state = self.columns()[column].lock();
                 if !self.marks() || state.marked.contains_all(regions.start, regions.end) {
                     state.begin(regions);
                     turn.regions = Some(regions);
@@ -144,7 +144,7 @@ impl Inner {
             let _changing = row.changing(&part);
             self.write_row(&row, &part, &data, durability).await?;
         }
-        if self.context.checksums.is_pressed()
+        if self.rows.context.checksums.is_pressed()
             && let Err(error) = boxed_cold(self.relieve_sums()).await
         {
             // It is another row's, and told to whoever flushes or maintains it.
@@ -162,7 +162,7 @@ impl Inner {
         durability: Durability,
     ) -> Result<(), IoError> {
         row.ensure_headers().await?;
-        if row.parity.is_some() {
+        if let RowBody::Bands(_) = row.body {
             return boxed_cold(self.enter(row, part, Some(data.slice(part.at, part.len)), durability)).await;
         }
         let payload = |segment: &Segment| data.slice(part.at + segment.at, segment.len);
@@ -201,9 +201,9 @@ impl Inner {
             checksums.note(segment.column, blocks.start, known);
         }
         turn.end();
-        let maps_behind = row.columns[segment.column].lock().note_written(blocks, durable);
+        let maps_behind = row.columns()[segment.column].lock().note_written(blocks, durable);
         if !durable {
-            self.touch(row);
+            self.rows.touch(row);
         }
         drop(turn);
         if maps_behind {

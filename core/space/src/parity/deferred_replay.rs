@@ -15,7 +15,8 @@ use holdfast_model::wire::Crc32c;
 use holdfast_pool::Severity;
 
 use crate::row::Row;
-use crate::space::{Inner, UsedRow};
+use crate::row_table::UsedRow;
+use crate::space::Inner;
 
 use super::found::FoundRecord;
 use super::journal::{Draft, Journal};
@@ -52,10 +53,10 @@ impl Inner {
         voids: &Arc<Stamps>,
     ) -> Result<Option<UsedRow>, IoError> {
         loop {
-            if let Some(row) = self.used_row(chunk) {
+            if let Some(row) = self.rows.used_row(chunk) {
                 return Ok(Some(row));
             }
-            let _one = self.chunk_lock(chunk).lock().await;
+            let _one = self.rows.chunk_lock(chunk).lock().await;
             // What comes later in the log is carried out later.
             let known = self.deferred().get(&chunk).map(|deferred| deferred.why.clone());
             let why = match known {
@@ -104,7 +105,7 @@ impl Inner {
                 self.queue_recovered(row);
             }
             Err(_) => {
-                self.forget_touched(row);
+                self.rows.forget_touched(row);
                 self.forget_waiting(row);
             }
         }
@@ -126,7 +127,7 @@ impl Inner {
     pub(super) async fn copy_deferred_forward(&self, journal: &Journal) -> Result<(), IoError> {
         let Some((chunk, DeferredReplay { records, voids, why })) = self.oldest_deferred(journal) else { return Ok(()) };
         // Whoever opens the row carries out what is deferred, and writes to it what comes after that.
-        let Ok(_one) = self.chunk_lock(chunk).try_lock() else { return Ok(()) };
+        let Ok(_one) = self.rows.chunk_lock(chunk).try_lock() else { return Ok(()) };
         let is_last = |deferred: &DeferredReplay| {
             deferred.records.last().map(|record| record.end) == records.last().map(|record| record.end)
         };

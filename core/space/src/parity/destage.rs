@@ -117,7 +117,7 @@ impl Inner {
                 let Placing { band, stamp, ref filled, ref emptied, .. } = placing;
                 let record = record.as_ref().filter(|_| !placing.intents.is_empty());
                 self.note_placed(&row, &Placed { band, stamp, place, filled, emptied, loans: &loans }, record);
-                self.touch(&row);
+                self.rows.touch(&row);
                 Ok(())
             }
             Err(error) => {
@@ -147,7 +147,7 @@ impl Inner {
         let placed = Placed { band, stamp, place: None, filled: &filled, emptied: &emptied, loans: &loans };
         self.note_placed(row, &placed, Some(&record));
         row.bands().lock().torn.remove(&band);
-        self.touch(row);
+        self.rows.touch(row);
         Ok(())
     }
 

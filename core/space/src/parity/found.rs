@@ -324,5 +324,5 @@ fn pieces_of(stretch: &Stretch<'_>) -> impl Iterator<Item = Segment> {
 /// Whether its copies may differ since a crash.
 fn is_unsynced(row: &Row, segment: &Segment) -> bool {
     let regions = Blocks::of(segment.offset, segment.len).regions();
-    row.columns[segment.column].lock().unsynced.contains_any(regions.start, regions.end)
+    row.columns()[segment.column].lock().unsynced.contains_any(regions.start, regions.end)
 }

@@ -25,7 +25,7 @@ impl Inner {
             Ok(journal) => journal,
             Err(error) => {
                 // Nothing is committed before the journal is carried out, and so nothing else would tell what these lost.
-                let rows = self.open_rows();
+                let rows = self.rows.open_rows();
                 rows.iter().filter(|row| !row.in_doubt().is_empty()).for_each(|row| row.ask_to_reopen());
                 return Err(error);
             }
@@ -35,8 +35,8 @@ impl Inner {
         self.commit_all().await?;
         placed?;
         self.trim_journal(&journal).await?;
-        for row in self.open_rows() {
-            if row.parity.is_some() {
+        for row in self.rows.open_rows() {
+            if row.bands_if_any().is_some() {
                 self.free_if_empty(row.chunk).await?;
             }
         }

@@ -175,7 +175,7 @@ impl Inner {
         record: &FoundRecord,
         recovery: &mut Recovery,
     ) -> Result<(), IoError> {
-        if row.parity.is_none() {
+        if row.bands_if_any().is_none() {
             return Err(self.bad_record(record));
         }
         let Told { band, blocks, log_at, .. } = told;
@@ -219,7 +219,7 @@ impl Inner {
         state.note_logged(band, record.end, found.stamp);
         self.write_buffer.put(row, state, band, found.start, extent);
         drop(guard);
-        self.touch(row);
+        self.rows.touch(row);
         Ok(())
     }
 
@@ -253,7 +253,7 @@ impl Inner {
             state.note_logged(intent.band, record.end, intent.stamp);
             state.keep_void(intent.band, intent.stamp, intent.place);
             drop(guard);
-            self.touch(row);
+            self.rows.touch(row);
             return Ok(());
         }
         let (mut writes, mut away) = (Vec::new(), Vec::new());
@@ -307,7 +307,7 @@ impl Inner {
         state.uncommitted.behind.insert(row.bands().map_of(intent.band));
         state.hold(&record.record);
         drop(guard);
-        self.touch(row);
+        self.rows.touch(row);
         Ok(())
     }
 

@@ -63,14 +63,14 @@ impl Inner {
         }
         let Some(freed) = self.pool.replace_journal(self.record.id, bytes).await? else { return Ok(false) };
         chain.replaced = true;
-        for row in self.open_rows().iter().filter(|row| row.parity.is_some()) {
+        for row in self.rows.open_rows().iter().filter(|row| row.bands_if_any().is_some()) {
             row.bands().lock().logged.clear();
         }
         let opened = self.open_journal().await;
         // Where it could not be opened, the next request opens it.
         self.write_buffer.journal.store(opened.as_ref().ok().cloned());
         drop(chain);
-        self.forget_rows(&old.chunks());
+        self.close_rows(&old.chunks());
         drop(freed);
         opened.map(|_| true)
     }
@@ -112,8 +112,15 @@ impl Inner {
         self.refresh_record();
         self.write_buffer.journal.store(None);
         drop(chain);
-        self.forget_rows(&journal.chunks());
+        self.close_rows(&journal.chunks());
         drop(freed);
         Ok(())
+    }
+
+    /// Closes rows that the space has no more.
+    fn close_rows(&self, chunks: &[u32]) {
+        for chunk in chunks {
+            drop(self.rows.close(*chunk));
+        }
     }
 }

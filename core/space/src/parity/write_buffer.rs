@@ -197,7 +197,7 @@ impl Inner {
                 }
             }
         }
-        self.touch(row);
+        self.rows.touch(row);
         for band in whole {
             // What only empties a band writes nothing but its map: a helper would not be faster.
             let left = durability == Durability::Cached && data.is_some() && self.write_buffer.helpers.take_over(row, band);
@@ -542,8 +542,8 @@ impl Inner {
     /// The rows of a chunk that have such a band: the open one, and one that is to take its place.
     fn rows_with(&self, chunk: u32, band: u32) -> Vec<(Arc<Row>, u32)> {
         let moving = self.moving().iter().find(|row| row.chunk == chunk).cloned();
-        let rows = self.open_row(chunk).into_iter().chain(moving);
-        let has_band = |row: &Arc<Row>| row.parity.as_ref().is_some_and(|bands| band < bands.geometry.bands);
+        let rows = self.rows.open_row(chunk).into_iter().chain(moving);
+        let has_band = |row: &Arc<Row>| row.bands_if_any().is_some_and(|bands| band < bands.geometry.bands);
         rows.filter(has_band).map(|row| (row, band)).collect()
     }
 

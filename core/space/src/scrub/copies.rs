@@ -71,14 +71,14 @@ impl Scrub<'_> {
     pub(super) async fn copies(&mut self, row: &Arc<Row>) -> Result<(), Ended> {
         let copies = row.copies() as u64;
         let step = (STEP_BYTES / (REGION_BYTES * copies)).max(1) as u32 * REGION_BLOCKS;
-        for column in 0..row.columns.len() {
+        for column in 0..row.columns().len() {
             row.open_column(column).await?;
-            let blocks = row.columns[column].lock().blocks();
+            let blocks = row.columns()[column].lock().blocks();
             for start in (0..blocks).step_by(step as usize) {
                 let end = (start + step).min(blocks);
                 let mut left = vec![(start, end)];
                 while let Some((start, end)) = left.pop() {
-                    let held = row.columns[column].lock().written.count_in(start, end);
+                    let held = row.columns()[column].lock().written.count_in(start, end);
                     if held > 0 {
                         self.pace.step(bytes_of(held) as u64 * copies).await?;
                         self.column(row, column, Blocks { start, end }, &mut left).await?;
@@ -104,7 +104,7 @@ impl Scrub<'_> {
         let Some(_used) = self.keep(row).await? else { return Ok(()) };
         row.resync(column, blocks.regions()).await?;
         let _turn = row.turn(column, blocks).await;
-        let runs: Vec<(u32, u32)> = row.columns[column].lock().written.runs(blocks.start, blocks.end).collect();
+        let runs: Vec<(u32, u32)> = row.columns()[column].lock().written.runs(blocks.start, blocks.end).collect();
         for (start, end) in runs {
             let copies = self.read(row, column, Blocks { start, end }).await?;
             if !copies.failed.is_empty() && end - start > 1 {
