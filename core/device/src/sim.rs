@@ -82,6 +82,7 @@ pub struct Sim {
     world: Arc<World>,
     running: Rc<std::cell::Cell<bool>>,
     step_limit: Rc<std::cell::Cell<u64>>,
+    after_step: Rc<std::cell::RefCell<Box<dyn Fn()>>>,
     owner: bool,
 }
 
@@ -92,6 +93,7 @@ impl Clone for Sim {
             world: self.world.clone(),
             running: self.running.clone(),
             step_limit: self.step_limit.clone(),
+            after_step: self.after_step.clone(),
             owner: false,
         }
     }
@@ -131,6 +133,7 @@ impl Sim {
             world: Arc::new(World::new(seed)),
             running: Rc::default(),
             step_limit: Rc::new(std::cell::Cell::new(DEFAULT_STEP_LIMIT)),
+            after_step: Rc::new(std::cell::RefCell::new(Box::new(|| ()))),
             owner: true,
         }
     }
@@ -200,6 +203,7 @@ impl Sim {
                 assert!(!must_end, "seed {seed}: deadlock: no task is ready, no request is in flight and no timer is set");
                 return Ok(());
             }
+            (self.after_step.borrow())();
         }
         panic!("seed {seed}: the run did not end within {} steps", self.step_limit.get());
     }
@@ -295,6 +299,11 @@ impl Sim {
     pub fn trace_hash(&self) -> u64 {
         let state = self.world.lock();
         random::mix(state.trace, state.now)
+    }
+
+    /// Has `check` called after every step: what must hold between any two is asserted there. It does not keep the world running.
+    pub fn after_every_step(&self, check: impl Fn() + 'static) {
+        *self.after_step.borrow_mut() = Box::new(check);
     }
 
     /// Sets how many steps one run may take before it panics as hanging.

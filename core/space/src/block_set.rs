@@ -87,6 +87,15 @@ impl BlockSet {
         }
     }
 
+    /// Whether every block of the set is in another one.
+    pub fn is_within(&self, other: &Self) -> bool {
+        let within = |words: &[u64]| words.iter().enumerate().all(|(index, word)| word & !other.word(index) == 0);
+        match &self.words {
+            None => self.count == 0 || other.count == other.limit,
+            Some(words) => within(words),
+        }
+    }
+
     /// Puts every block of another set in.
     pub fn insert_all(&mut self, other: &Self) {
         other.runs(0, other.limit).for_each(|(start, end)| self.insert(start, end));

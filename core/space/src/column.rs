@@ -363,6 +363,19 @@ impl ColumnState {
         }
     }
 
+    /// Asserts what must hold between any two steps; `marks` where regions are marked dirty before they are written.
+    pub fn check(&self, marks: bool) {
+        assert!(self.pending.is_within(&self.written), "what is not durable yet was written");
+        assert!(self.settling.is_within(&self.written), "what is being made durable was written");
+        assert!(self.torn.is_within(&self.unsynced), "what was cut short is looked at as after a crash");
+        assert!(self.maps.iter().all(|map| map.on_disk <= map.changed), "no map on disk is newer than the state");
+        if marks {
+            assert!(self.unsynced.is_within(&self.marked), "what may differ is marked on disk");
+            let running = self.running.iter().zip(0..).filter(|(count, _)| **count > 0);
+            assert!(running.into_iter().all(|(_, region)| self.marked.contains(region)), "what is being written is marked on disk");
+        }
+    }
+
     /// Whether the disks hold what was written, and tell of it.
     pub fn is_durable(&self) -> bool {
         self.pending.is_empty() && (0..self.maps.len()).all(|map| !self.is_behind(map))

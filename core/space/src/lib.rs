@@ -32,6 +32,7 @@ mod block_map;
 mod block_set;
 mod boxed_cold;
 mod capability;
+mod check;
 mod checksums;
 mod chunks;
 mod column;

@@ -374,6 +374,30 @@ impl BandState {
         self.dirty.is_empty() && self.lines.is_empty() && self.uncommitted.is_empty() && self.missed.is_empty()
     }
 
+    /// Asserts what must hold between any two steps.
+    pub fn check(&self, geometry: &Geometry) {
+        if self.given_back {
+            return;
+        }
+        let mut taken = BTreeSet::new();
+        let named = self.places.iter().copied().filter(|place| *place != NOWHERE);
+        for place in named.chain(self.uncommitted.left.iter().copied()).chain(self.free.iter().copied()) {
+            assert!(u32::from(place) < geometry.places, "place {place} is one of the row's");
+            assert!(taken.insert(place), "place {place} has one band, waits for a commit, or is free");
+        }
+        for (start, end) in self.written.runs(0, self.written.limit()) {
+            let mut bands = geometry.band_of(start)..=geometry.band_of(end - 1);
+            assert!(bands.all(|band| self.places[band as usize] != NOWHERE), "blocks {start}..{end} hold data in a place");
+        }
+        for (band, dirty) in &self.dirty {
+            dirty.check(band * geometry.band_blocks(), (band + 1) * geometry.band_blocks());
+            let unlogged = dirty.extents().any(|(_, extent)| !extent.logged);
+            assert!(!unlogged || self.unlogged.contains(band), "a flush finds what is only in memory of band {band}");
+        }
+        assert!(self.uncommitted.direct.is_within(&self.uncommitted.changed), "what no record tells was changed");
+        assert!(self.uncommitted.direct.is_within(&self.moved), "what no record tells moved");
+    }
+
     /// Takes over what a map on disk tells; false where it cannot be so.
     pub fn load_map(&mut self, first: u32, end: u32, geometry: &Geometry, map: &BandMap) -> bool {
         for band in first..end {

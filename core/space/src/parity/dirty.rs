@@ -193,6 +193,18 @@ impl Dirty {
         self.extents.iter().map(|(at, extent)| (*at, extent))
     }
 
+    /// Asserts that the extents lie between two blocks, in order, and are as many blocks as is said.
+    pub fn check(&self, start: u32, end: u32) {
+        assert!(!self.is_empty(), "a band without extents does not wait");
+        let mut at = start;
+        for (first, extent) in &self.extents {
+            assert!(*first >= at && extent.len > 0, "extents do not overlap");
+            at = first + extent.len;
+        }
+        assert!(at <= end, "extents are of one band");
+        assert_eq!(self.blocks, self.extents.values().map(|extent| extent.len).sum::<u32>(), "blocks of the extents");
+    }
+
     /// Takes out every extent that is not newer than `stamp`.
     pub fn take_until(&mut self, stamp: u64) -> Vec<Extent> {
         let old: Vec<u32> = self.extents.iter().filter(|(_, extent)| extent.stamp <= stamp).map(|(at, _)| *at).collect();

@@ -212,6 +212,15 @@ impl Journal {
         log.records.front().cloned()
     }
 
+    /// Asserts what must hold between any two steps.
+    pub fn check(&self) {
+        let log = self.lock();
+        let begin = log.begin();
+        assert!(log.tail <= begin && begin <= log.head, "the log is from {} to {}, its records from {begin}", log.tail, log.head);
+        assert!(log.head - log.tail <= self.capacity(), "the log does not overtake itself");
+        assert!(log.records.iter().is_sorted_by_key(|record| record.at), "records stand in order");
+    }
+
     /// The place of a record.
     pub(super) fn place(&self, at: u64, sequence: u64, previous: u32) -> RecordPlace {
         RecordPlace { pool: self.pool, space: self.space, journal: self.id, at, sequence, previous }

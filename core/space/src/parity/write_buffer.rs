@@ -74,6 +74,11 @@ pub struct WriteBuffer {
 }
 
 impl WriteBuffer {
+    /// The journal, once it was read and carried out.
+    pub fn journal(&self) -> arc_swap::Guard<Option<Arc<Journal>>> {
+        self.journal.load()
+    }
+
     /// Bytes of memory that it takes.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)

@@ -11,7 +11,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use holdfast_device::sim::{Disappearance, ErrorPersistence, Sim, SimRandom};
@@ -46,6 +46,8 @@ struct Run {
     spoiled: Cell<bool>,
     rotten: RefCell<Vec<Rotten>>,
     images: RefCell<BTreeMap<usize, Image>>,
+    /// The spaces that are checked after every step.
+    open: Rc<RefCell<Vec<Weak<Space>>>>,
 }
 
 /// What is known of a space.
@@ -85,7 +87,10 @@ fn simulate(seed: u64, family: Family) -> u64 {
         spoiled: Cell::new(false),
         rotten: RefCell::default(),
         images: RefCell::default(),
+        open: Rc::default(),
     };
+    let open = run.open.clone();
+    sim.after_every_step(move || open.borrow().iter().filter_map(Weak::upgrade).for_each(|space| space.check()));
     let run = Rc::new(run);
     let mut up = Some(run.first_power_on());
     for _ in 0..run.plan.rounds {
@@ -165,7 +170,8 @@ impl Run {
                 run.fill(&pool).await;
             }
             let open = |record: &SpaceRecord| Space::open(pool.clone(), record.id, run.settings()).expect("just made");
-            let spaces = records.iter().map(open).collect();
+            let spaces: Vec<Arc<Space>> = records.iter().map(open).collect();
+            run.watch(&spaces);
             Up { pool, spaces }
         });
         made.expect("no power cut yet")
@@ -229,6 +235,11 @@ impl Run {
         }
     }
 
+    /// Has spaces that were opened now checked after every step.
+    fn watch(&self, spaces: &[Arc<Space>]) {
+        *self.open.borrow_mut() = spaces.iter().map(Arc::downgrade).collect();
+    }
+
     async fn settle(&self, pool: Arc<Pool>) -> Up {
         let mut records = pool.spaces();
         records.retain(|record| record.name.as_str().starts_with(PREFIX));
@@ -236,6 +247,7 @@ impl Run {
         assert_eq!(records.len(), self.volumes.len(), "all spaces are there");
         let open = |record: &SpaceRecord| Space::open(pool.clone(), record.id, self.settings()).expect("the space opens");
         let spaces: Vec<Arc<Space>> = records.iter().map(open).collect();
+        self.watch(&spaces);
         for ((volume, space), record) in self.volumes.iter().zip(&spaces).zip(&records) {
             volume.note_size(record.size_bytes);
             for range in volume.known() {
