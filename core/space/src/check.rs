@@ -33,7 +33,11 @@ impl Inner {
         }
         self.rows.open_rows().iter().for_each(|row| row.check_record());
         // A row that is being opened, and is not in the table yet, may have some of it.
-        assert!(waiting <= self.write_buffer.bytes(), "{waiting} bytes wait, and the write buffer knows {}", self.write_buffer.bytes());
+        assert!(
+            waiting <= self.write_buffer.bytes(),
+            "{waiting} bytes wait, and the write buffer knows {}",
+            self.write_buffer.bytes()
+        );
         if let Some(journal) = &*self.write_buffer.journal() {
             journal.check();
         }

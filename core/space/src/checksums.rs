@@ -20,7 +20,6 @@ mod sector;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use futures_util::future::join_all;
 use holdfast_device::{Durability, IoBuf, IoError, IoErrorKind};
 use holdfast_model::BLOCK_BYTES;
 use holdfast_pool::PoolDisk;
@@ -28,6 +27,7 @@ use holdfast_pool::PoolDisk;
 use crate::block_map::REGION_BLOCKS;
 use crate::boxed_cold::boxed_cold;
 use crate::column::Blocks;
+use crate::lock_order::{TaskLock, join_all, rank};
 use crate::parity::bytes_of;
 use crate::row::Row;
 use crate::slab::Slab;
@@ -57,9 +57,9 @@ const PAGES_AT_ONCE: usize = 32;
 pub struct Checksums {
     sets: Box<[Mutex<Pages>]>,
     /// Held while a page is read.
-    reading: tokio::sync::Mutex<()>,
+    reading: TaskLock<{ rank::SUMS_READING }>,
     /// Held while pages are written: of two writes of a page the later one holds more.
-    writing: tokio::sync::Mutex<()>,
+    writing: TaskLock<{ rank::SUMS_WRITING }>,
     /// Sets and pages that were read and lacked something, be it of blocks that hold nothing.
     lacking: Mutex<BTreeSet<(usize, u32)>>,
     cache: Arc<ChecksumCache>,
@@ -94,7 +94,7 @@ impl Checksums {
     /// Of so many sets of so many blocks; `blank` where the disks have nothing of them.
     pub fn new(sets: usize, blocks: u32, blank: bool, cache: Arc<ChecksumCache>) -> Arc<Self> {
         let sets = (0..sets).map(|_| Mutex::new(Pages::new(blocks, blank))).collect();
-        let (reading, writing) = (tokio::sync::Mutex::default(), tokio::sync::Mutex::default());
+        let (reading, writing) = (TaskLock::default(), TaskLock::default());
         Arc::new(Self { sets, reading, writing, lacking: Mutex::default(), cache })
     }
 

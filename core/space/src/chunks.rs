@@ -21,7 +21,7 @@ impl Inner {
             return Ok(None);
         }
         boxed_cold(async {
-            let _one = self.rows.chunk_lock(chunk).lock().await;
+            let _one = self.rows.lock_chunk(chunk).await;
             self.load_row(chunk).await
         })
         .await
@@ -33,7 +33,7 @@ impl Inner {
             if let Some(row) = self.rows.used_row(chunk) {
                 return Ok(Some(row));
             }
-            let _one = self.rows.chunk_lock(chunk).lock().await;
+            let _one = self.rows.lock_chunk(chunk).await;
             if self.load_row(chunk).await?.is_none() {
                 return Ok(None);
             }
@@ -51,7 +51,7 @@ impl Inner {
     }
 
     async fn load_or_allot_row(&self, chunk: u32) -> Result<(), IoError> {
-        let _one = self.rows.chunk_lock(chunk).lock().await;
+        let _one = self.rows.lock_chunk(chunk).await;
         if self.load_row(chunk).await?.is_none() {
             let record = self.pool.allot_row(self.record.id, chunk).await?;
             self.rows.keep(Row::fresh(&self.rows.context, chunk, record)?);
@@ -88,7 +88,7 @@ impl Inner {
         if !self.thin() || !self.rows.open_row(chunk).is_some_and(|row| row.is_empty()) {
             return Ok(());
         }
-        let _one = self.rows.chunk_lock(chunk).lock().await;
+        let _one = self.rows.lock_chunk(chunk).await;
         let Some(row) = self.rows.begin_freeing(chunk) else { return Ok(()) };
         // It holds nothing, so this may be on the disks before the pool knows.
         row.write_off().await;

@@ -3,7 +3,6 @@
 //! Invariants: `pending` is a part of `written`, and `settling` of what is written; what a block map on disk shows as written is `written` less `pending`; a
 //! region with a running write is in `marked`, and `marked` is what every copy in step has on disk, or more.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
@@ -11,6 +10,7 @@ use holdfast_model::BLOCK_BYTES;
 
 use crate::block_map::{DIRTY_WORDS, MAP_BLOCKS, MAP_REGIONS, MapBits, REGION_BLOCKS, WRITTEN_WORDS};
 use crate::block_set::BlockSet;
+use crate::lock_order::{Lock, Locked, TaskLock, rank};
 use crate::range_queue::RangeQueue;
 
 /// Regions that are marked at once although one of them is written.
@@ -19,9 +19,9 @@ const MARKED_AHEAD: u32 = 64;
 /// A column of an open row.
 pub struct Column {
     /// What changes with every write.
-    pub state: Mutex<ColumnState>,
+    pub state: Lock<{ rank::STATE }, ColumnState>,
     /// The maps on disk; held while one is written.
-    pub maps: tokio::sync::Mutex<Vec<MapOnDisk>>,
+    pub maps: TaskLock<{ rank::MAPS }, Vec<MapOnDisk>>,
     /// Whether its state is what its disks tell.
     open: AtomicBool,
     /// Whether its disks are there, and what they have could not be read when it was opened last.
@@ -128,8 +128,8 @@ impl Column {
         let blocks = (bytes / BLOCK_BYTES) as u32;
         let maps = vec![MapOnDisk { sequence: 0, slots: vec![1; copies] }; blocks.div_ceil(MAP_BLOCKS) as usize];
         Self {
-            state: Mutex::new(ColumnState::new(blocks)),
-            maps: tokio::sync::Mutex::new(maps),
+            state: Lock::new(ColumnState::new(blocks)),
+            maps: TaskLock::new(maps),
             open: AtomicBool::new(false),
             damaged: AtomicBool::new(false),
         }
@@ -156,8 +156,8 @@ impl Column {
     }
 
     /// Its state.
-    pub fn lock(&self) -> std::sync::MutexGuard<'_, ColumnState> {
-        self.state.lock().expect("no panic while held")
+    pub fn lock(&self) -> Locked<'_, { rank::STATE }, ColumnState> {
+        self.state.lock()
     }
 
     /// Waits until an entry of the queue may go on.
@@ -372,7 +372,10 @@ impl ColumnState {
         if marks {
             assert!(self.unsynced.is_within(&self.marked), "what may differ is marked on disk");
             let running = self.running.iter().zip(0..).filter(|(count, _)| **count > 0);
-            assert!(running.into_iter().all(|(_, region)| self.marked.contains(region)), "what is being written is marked on disk");
+            assert!(
+                running.into_iter().all(|(_, region)| self.marked.contains(region)),
+                "what is being written is marked on disk"
+            );
         }
     }
 

@@ -40,6 +40,7 @@ mod discard;
 mod extents;
 mod flush;
 mod heads;
+mod lock_order;
 mod maintenance;
 mod open;
 mod pace;

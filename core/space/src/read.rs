@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use arc_swap::Guard;
-use futures_util::future::join_all;
 use holdfast_device::{Durability, IoBuf, IoError, IoErrorKind, IoSlice};
 use holdfast_model::DiskState;
 use holdfast_pool::Severity;
@@ -13,6 +12,7 @@ use crate::block_map::REGION_BYTES;
 use crate::boxed_cold::boxed_cold;
 use crate::checksums::Check;
 use crate::column::Blocks;
+use crate::lock_order::join_all;
 use crate::parity::clear;
 use crate::row::{Row, RowBody};
 use crate::slab::Slab;

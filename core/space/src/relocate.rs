@@ -14,12 +14,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{Either, join_all, select};
+use futures_util::future::{Either, select};
 use holdfast_device::{Durability, IoBuf, IoError, IoErrorKind};
 use holdfast_model::BLOCK_BYTES;
 use holdfast_pool::{FreedRow, RowRecord};
 
 use crate::block_set::BlockSet;
+use crate::lock_order::join_all;
 use crate::pace::{Ended, Pace, Unlimited};
 use crate::row::{Row, RowBody};
 use crate::row_table::UsedRow;

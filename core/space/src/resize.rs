@@ -18,6 +18,7 @@ use holdfast_device::{Durability, IoError};
 use holdfast_model::{BLOCK_BYTES, ByteSize};
 use holdfast_pool::{PoolError, PoolErrorKind};
 
+use crate::lock_order::{TaskLock, rank};
 use crate::space::{Inner, Space};
 
 const PAUSE: Duration = Duration::from_micros(500);
@@ -31,7 +32,7 @@ pub struct InFlight {
     epoch: AtomicUsize,
     under_way: Arc<[AtomicU64; 2]>,
     /// Held while the size changes.
-    resizing: tokio::sync::Mutex<()>,
+    resizing: TaskLock<{ rank::RESIZING }>,
 }
 
 /// A request under way.

@@ -5,12 +5,12 @@
 
 use std::sync::Arc;
 
-use futures_util::future::join_all;
 use holdfast_device::{Durability, IoBuf, IoError, IoErrorKind};
 use holdfast_model::BLOCK_BYTES;
 
 use crate::block_map::REGION_BYTES;
 use crate::column::Blocks;
+use crate::lock_order::join_all;
 use crate::pace::{Ended, Pace};
 use crate::parity::bytes_of;
 use crate::row::{Row, RowBody};

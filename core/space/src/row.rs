@@ -20,6 +20,7 @@ use crate::block_set::BlockSet;
 use crate::boxed_cold::boxed_cold;
 use crate::checksums::{ChecksumCache, Checksums};
 use crate::column::{Blocks, Column, MapOnDisk};
+use crate::lock_order::{TaskLock, rank};
 use crate::parity::{Bands, Geometry};
 use crate::protection::Lost;
 use crate::row_use::RowUse;
@@ -76,7 +77,7 @@ pub struct Row {
     mapless: AtomicBool,
     /// The row that it is to replace, while it is provisional; else 0.
     replaces: AtomicU64,
-    headers: tokio::sync::Mutex<()>,
+    headers: TaskLock<{ rank::HEADERS }>,
     /// Blocks of the chunk that were changed since somebody began to copy it.
     changed: Mutex<Option<BlockSet>>,
     freed: Mutex<Vec<FreedRow>>,
@@ -118,7 +119,7 @@ impl Row {
             begun: AtomicBool::new(begun),
             mapless: AtomicBool::new(true),
             replaces: AtomicU64::new(0),
-            headers: tokio::sync::Mutex::default(),
+            headers: TaskLock::default(),
             changed: Mutex::default(),
             freed: Mutex::default(),
             doubtful: doubtful.clone(),

@@ -7,16 +7,17 @@
 //! - A chunk has at most one open row, and whoever puts it in, or takes it out for good, holds the chunk's lock.
 //! - A row that was written to since the last flush is on the list of touched rows, or of the flush under way.
 //!
-//! Rows of data and of the journal are told apart by their chunk's number alone, in [`RowTable::chunk_lock`]: the role of a row, once there
+//! Rows of data and of the journal are told apart by their chunk's number alone, in [`RowTable::lock_chunk`]: the role of a row, once there
 //! are frames too, belongs into the [`RowContext`] that it is opened with.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::Arc;
 
 use holdfast_device::{IoError, IoErrorKind};
 use holdfast_pool::JOURNAL_CHUNK;
 
+use crate::lock_order::{Held, Lock, SharedLock, TaskLock, rank};
 use crate::row::{Row, RowContext};
 
 const SHARDS: usize = 16;
@@ -29,12 +30,13 @@ pub struct RowTable {
     /// What every row is opened with.
     pub context: RowContext,
     /// The open rows; each request looks its own up here.
-    shards: [RwLock<Shard>; SHARDS],
-    /// Held while a chunk's row is opened, allotted, given back or replaced: two would make two rows of it. The last is for all chunks
-    /// of the journal, as who holds one of data may need the journal.
-    chunk_locks: [tokio::sync::Mutex<()>; SHARDS + 1],
+    shards: [SharedLock<{ rank::SHARD }, Shard>; SHARDS],
+    /// Held while a chunk's row is opened, allotted, given back or replaced: two would make two rows of it.
+    chunk_locks: [TaskLock<{ rank::CHUNK }>; SHARDS],
+    /// The same for all chunks of the journal: who holds the lock of one of data may need the journal.
+    journal_lock: TaskLock<{ rank::JOURNAL_CHUNK }>,
     /// By their ids, the rows that the next flush settles: it does not look at all others.
-    touched: Mutex<BTreeMap<u64, Arc<Row>>>,
+    touched: Lock<{ rank::LISTS }, BTreeMap<u64, Arc<Row>>>,
 }
 
 #[derive(Default)]
@@ -61,11 +63,19 @@ impl Drop for UsedRow {
     }
 }
 
+/// While this is held, the row of its chunk neither comes nor goes but by who holds it.
+pub enum ChunkLock<'a> {
+    /// A chunk of data, with some others.
+    Data(#[expect(dead_code, reason = "held until it is dropped")] Held<'a, { rank::CHUNK }>),
+    /// A chunk of the journal, with all others of it.
+    Journal(#[expect(dead_code, reason = "held until it is dropped")] Held<'a, { rank::JOURNAL_CHUNK }>),
+}
+
 /// While this is held, nobody else begins to change a row, and nobody does.
 pub struct Gate<'a> {
     table: &'a RowTable,
     row: &'a UsedRow,
-    _one: tokio::sync::MutexGuard<'a, ()>,
+    _one: ChunkLock<'a>,
 }
 
 impl Drop for Gate<'_> {
@@ -77,51 +87,62 @@ impl Drop for Gate<'_> {
 impl RowTable {
     /// No row is open.
     pub fn new(context: RowContext) -> Self {
-        Self { context, shards: Default::default(), chunk_locks: Default::default(), touched: Mutex::default() }
+        Self {
+            context,
+            shards: Default::default(),
+            chunk_locks: Default::default(),
+            journal_lock: TaskLock::default(),
+            touched: Lock::default(),
+        }
     }
 
-    /// The lock under which the row of a chunk comes and goes.
-    pub fn chunk_lock(&self, chunk: u32) -> &tokio::sync::Mutex<()> {
-        &self.chunk_locks[if chunk >= JOURNAL_CHUNK { SHARDS } else { chunk as usize % SHARDS }]
+    /// Takes the lock under which the row of a chunk comes and goes.
+    pub async fn lock_chunk(&self, chunk: u32) -> ChunkLock<'_> {
+        match chunk >= JOURNAL_CHUNK {
+            true => ChunkLock::Journal(self.journal_lock.lock().await),
+            false => ChunkLock::Data(self.chunk_locks[chunk as usize % SHARDS].lock().await),
+        }
+    }
+
+    /// Takes it if nobody has it.
+    pub fn try_lock_chunk(&self, chunk: u32) -> Option<ChunkLock<'_>> {
+        match chunk >= JOURNAL_CHUNK {
+            true => self.journal_lock.try_lock().map(ChunkLock::Journal),
+            false => self.chunk_locks[chunk as usize % SHARDS].try_lock().map(ChunkLock::Data),
+        }
     }
 
     /// Keeps rows of data from being opened, allotted, given back or replaced.
-    pub async fn lock_chunks(&self) -> Vec<tokio::sync::MutexGuard<'_, ()>> {
+    pub async fn lock_chunks(&self) -> Vec<Held<'_, { rank::CHUNK }>> {
         let mut guards = Vec::with_capacity(SHARDS);
-        for lock in &self.chunk_locks[..SHARDS] {
+        for lock in &self.chunk_locks {
             guards.push(lock.lock().await);
         }
         guards
     }
 
-    fn shard(&self, chunk: u32) -> &RwLock<Shard> {
+    fn shard(&self, chunk: u32) -> &SharedLock<{ rank::SHARD }, Shard> {
         &self.shards[chunk as usize % SHARDS]
-    }
-
-    fn reading(&self, chunk: u32) -> std::sync::RwLockReadGuard<'_, Shard> {
-        self.shard(chunk).read().expect("no panic while held")
-    }
-
-    fn changing(&self, chunk: u32) -> std::sync::RwLockWriteGuard<'_, Shard> {
-        self.shard(chunk).write().expect("no panic while held")
     }
 
     /// The row of a chunk, where it is open.
     pub fn open_row(&self, chunk: u32) -> Option<Arc<Row>> {
-        self.reading(chunk).open.get(&chunk).cloned()
+        self.shard(chunk).read().open.get(&chunk).cloned()
     }
 
     /// The row of a chunk for changing, where it is open.
     pub fn used_row(&self, chunk: u32) -> Option<UsedRow> {
-        let shard = self.reading(chunk);
+        let shard = self.shard(chunk).read();
         let row = shard.open.get(&chunk).filter(|row| row.in_use.enter())?;
         Some(UsedRow(row.clone()))
     }
 
     /// All open rows, by chunk.
     pub fn open_rows(&self) -> Vec<Arc<Row>> {
-        let rows = |shard: &RwLock<Shard>| shard.read().expect("no panic while held").open.values().cloned().collect::<Vec<_>>();
-        let mut rows: Vec<Arc<Row>> = self.shards.iter().flat_map(rows).collect();
+        let mut rows: Vec<Arc<Row>> = Vec::new();
+        for shard in &self.shards {
+            rows.extend(shard.read().open.values().cloned());
+        }
         rows.sort_by_key(|row| row.chunk);
         rows
     }
@@ -151,25 +172,25 @@ impl RowTable {
 
     /// Puts an open row in. The chunk's lock must be held.
     pub fn keep(&self, row: Arc<Row>) {
-        self.changing(row.chunk).open.insert(row.chunk, row);
+        self.shard(row.chunk).write().open.insert(row.chunk, row);
     }
 
     /// Takes the row of a chunk out, with its place on the list of the next flush.
     pub fn close(&self, chunk: u32) -> Option<Arc<Row>> {
-        let row = self.changing(chunk).open.remove(&chunk)?;
+        let row = self.shard(chunk).write().open.remove(&chunk)?;
         self.forget_touched(&row);
         Some(row)
     }
 
     /// Whether the row of a chunk is being given back.
     pub fn is_freeing(&self, chunk: u32) -> bool {
-        self.reading(chunk).freeing.contains(&chunk)
+        self.shard(chunk).read().freeing.contains(&chunk)
     }
 
     /// Takes the row of a chunk out if it holds nothing and nobody is about to change that. The chunk has none from then on, until
     /// [`RowTable::end_freeing`].
     pub fn begin_freeing(&self, chunk: u32) -> Option<Arc<Row>> {
-        let mut shard = self.changing(chunk);
+        let mut shard = self.shard(chunk).write();
         shard.open.get(&chunk).filter(|row| row.in_use.users() == 0 && row.is_empty())?;
         shard.freeing.insert(chunk);
         shard.open.remove(&chunk)
@@ -177,7 +198,7 @@ impl RowTable {
 
     /// The pool knows the row no more, or it stays.
     pub fn end_freeing(&self, chunk: u32) {
-        self.changing(chunk).freeing.remove(&chunk);
+        self.shard(chunk).write().freeing.remove(&chunk);
     }
 
     /// Closes so many rows that nobody knows but the table and that `may` be, in order of their chunks: a simulated run depends on
@@ -189,7 +210,7 @@ impl RowTable {
             if excess == 0 {
                 break;
             }
-            let mut shard = self.changing(chunk);
+            let mut shard = self.shard(chunk).write();
             let idle = |row: &&Arc<Row>| Arc::strong_count(row) == 1 && row.in_use.users() == 0 && may(row);
             if shard.open.get(&chunk).filter(idle).is_some() {
                 closed.extend(shard.open.remove(&chunk));
@@ -200,13 +221,13 @@ impl RowTable {
     }
 
     fn set_closing(&self, row: &Row, closing: bool) {
-        let _shard = self.changing(row.chunk);
+        let _shard = self.shard(row.chunk).write();
         row.in_use.set_closing(closing);
     }
 
     /// Keeps everybody from beginning to change a row, once nobody but the caller does. `None` where that takes too long.
     pub async fn close_gate<'a>(&'a self, row: &'a UsedRow) -> Option<Gate<'a>> {
-        let one = self.chunk_lock(row.chunk).lock().await;
+        let one = self.lock_chunk(row.chunk).await;
         let gate = Gate { table: self, row, _one: one };
         self.set_closing(row, true);
         for _ in 0..GATE_TRIES {
@@ -225,24 +246,20 @@ impl RowTable {
         drop(gate);
     }
 
-    fn touched(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, Arc<Row>>> {
-        self.touched.lock().expect("no panic while held")
-    }
-
     /// Puts a row on the list of the next flush.
     pub fn touch(&self, row: &Arc<Row>) {
         if row.in_use.touch() {
-            self.touched().insert(row.record.id, row.clone());
+            self.touched.lock().insert(row.record.id, row.clone());
         }
     }
 
     /// Takes the list of the next flush.
     pub fn take_touched(&self) -> Vec<Arc<Row>> {
-        std::mem::take(&mut *self.touched()).into_values().collect()
+        std::mem::take(&mut *self.touched.lock()).into_values().collect()
     }
 
     /// Takes a row from the list of the next flush.
     pub fn forget_touched(&self, row: &Row) {
-        self.touched().remove(&row.record.id);
+        self.touched.lock().remove(&row.record.id);
     }
 }

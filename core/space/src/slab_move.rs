@@ -13,7 +13,6 @@
 
 use std::sync::Arc;
 
-use futures_util::future::join_all;
 use holdfast_device::{Durability, IoBuf, IoError, IoErrorKind, IoSlice};
 use holdfast_model::BLOCK_BYTES;
 use holdfast_pool::slab::{self, map_at};
@@ -21,6 +20,7 @@ use holdfast_pool::{SlabMove, UNIT_BYTES};
 
 use crate::block_set::BlockSet;
 use crate::column::MapOnDisk;
+use crate::lock_order::{TaskLock, join_all, rank};
 use crate::pace::{Ended, Pace, Unlimited};
 use crate::relocate::{PASSES, PAUSE, PIECES, SMALL_BYTES, cut};
 use crate::row::RowBody;
@@ -166,7 +166,7 @@ impl<'a> SlabCopy<'a> {
         }
     }
 
-    fn maps(&self) -> &tokio::sync::Mutex<Vec<MapOnDisk>> {
+    fn maps(&self) -> &TaskLock<{ rank::MAPS }, Vec<MapOnDisk>> {
         match &self.row.body {
             RowBody::Bands(bands) => &bands.maps,
             RowBody::Columns(columns) => &columns[self.column()].maps,

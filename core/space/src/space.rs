@@ -9,6 +9,7 @@ use holdfast_pool::{Pool, PoolError, PoolErrorKind, SpaceRecord};
 
 use crate::boxed_cold::{boxed_cold, small};
 use crate::checksums::ChecksumCache;
+use crate::lock_order::{TaskLock, rank};
 use crate::parity::write_buffer::WriteBuffer;
 use crate::resize::{InFlight, InFlightGuard};
 use crate::row::{Row, RowContext};
@@ -54,10 +55,10 @@ pub(crate) struct Inner {
     pub rows: RowTable,
     pub settings: SpaceSettings,
     pub counters: SpaceCounters,
-    pub flushing: tokio::sync::Mutex<()>,
-    pub maintaining: tokio::sync::Mutex<()>,
+    pub flushing: TaskLock<{ rank::FLUSHING }>,
+    pub maintaining: TaskLock<{ rank::MAINTAINING }>,
     /// Held while checksums are written because they take too much memory.
-    pub relieving: tokio::sync::Mutex<()>,
+    pub relieving: TaskLock<{ rank::RELIEVING }>,
     /// Held while a chunk moves to another row.
     pub relocating: tokio::sync::Mutex<()>,
     moving: Mutex<Vec<Arc<Row>>>,
@@ -105,14 +106,14 @@ impl Space {
             record,
             settings,
             counters: SpaceCounters::default(),
-            flushing: tokio::sync::Mutex::default(),
+            flushing: TaskLock::default(),
             relocating: tokio::sync::Mutex::default(),
             moving: Mutex::default(),
             thin: AtomicBool::new(thin),
             read_only: AtomicBool::new(read_only),
             journaled: AtomicBool::new(journaled),
-            maintaining: tokio::sync::Mutex::default(),
-            relieving: tokio::sync::Mutex::default(),
+            maintaining: TaskLock::default(),
+            relieving: TaskLock::default(),
             closed: AtomicBool::new(false),
             closing: tokio::sync::Notify::new(),
             swept: AtomicU64::new(swept),

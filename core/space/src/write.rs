@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use arc_swap::Guard;
-use futures_util::future::join_all;
 use holdfast_device::{Durability, Io, IoError, IoErrorKind, IoSlice};
 use smallvec::SmallVec;
 
 use crate::boxed_cold::boxed_cold;
 use crate::checksums::sums_of;
 use crate::column::Blocks;
+use crate::lock_order::join_all;
 use crate::row::{Row, RowBody};
 use crate::slab::Slab;
 use crate::space::Inner;

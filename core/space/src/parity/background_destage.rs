@@ -10,14 +10,14 @@
 //! what fails then, and by maintenance.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 
-use futures_util::future::join_all;
 use holdfast_device::IoError;
 use holdfast_device::reactor::{self, yield_now};
 use tokio::sync::Notify;
 
+use crate::lock_order::{Lock, Locked, TaskLock, join_all, rank};
 use crate::row::Row;
 use crate::space::{Inner, Space};
 
@@ -29,14 +29,14 @@ const WHOLE_AT_ONCE: usize = 8;
 /// Who destages in the background, and the bands that were written throughout and wait for that.
 #[derive(Default)]
 pub struct Helpers {
-    all: Mutex<Vec<Arc<Helper>>>,
+    all: Lock<{ rank::LISTS }, Vec<Arc<Helper>>>,
     /// One is at work, and looks again before it rests.
     working: AtomicBool,
     /// Who is rung next.
     next: AtomicUsize,
-    whole: Mutex<VecDeque<(Arc<Row>, u32)>>,
+    whole: Lock<{ rank::LISTS }, VecDeque<(Arc<Row>, u32)>>,
     /// Held by who is at work: whoever has it knows that no helper touches a disk.
-    pub busy: tokio::sync::Mutex<()>,
+    pub busy: TaskLock<{ rank::HELPING }>,
 }
 
 struct Helper {
@@ -60,12 +60,12 @@ impl Drop for Present<'_> {
 }
 
 impl Helpers {
-    fn all(&self) -> MutexGuard<'_, Vec<Arc<Helper>>> {
-        self.all.lock().expect("no panic while held")
+    fn all(&self) -> Locked<'_, { rank::LISTS }, Vec<Arc<Helper>>> {
+        self.all.lock()
     }
 
-    fn whole(&self) -> MutexGuard<'_, VecDeque<(Arc<Row>, u32)>> {
-        self.whole.lock().expect("no panic while held")
+    fn whole(&self) -> Locked<'_, { rank::LISTS }, VecDeque<(Arc<Row>, u32)>> {
+        self.whole.lock()
     }
 
     fn join(&self) -> Present<'_> {

@@ -7,11 +7,12 @@
 //! - Who changes what is in the place of a band has its turn alone; who puts lost pieces together shares it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use crate::block_set::{BlockSet, runs_of_word};
 use crate::column::MapOnDisk;
+use crate::lock_order::{Lock, Locked, TaskLock, rank};
 use crate::range_queue::RangeQueue;
 use crate::row::Row;
 
@@ -27,9 +28,9 @@ pub struct Bands {
     /// Their measures.
     pub geometry: Geometry,
     /// What changes with every write.
-    state: Mutex<BandState>,
+    state: Lock<{ rank::STATE }, BandState>,
     /// The maps on disk; held while they are written.
-    pub maps: tokio::sync::Mutex<Vec<MapOnDisk>>,
+    pub maps: TaskLock<{ rank::MAPS }, Vec<MapOnDisk>>,
 }
 
 /// What is known of a row's bands.
@@ -207,12 +208,12 @@ impl Bands {
             readers: vec![0; geometry.places as usize],
         };
         let maps = vec![MapOnDisk { sequence: 0, slots: vec![1; slabs] }; maps];
-        Self { geometry, state: Mutex::new(state), maps: tokio::sync::Mutex::new(maps) }
+        Self { geometry, state: Lock::new(state), maps: TaskLock::new(maps) }
     }
 
     /// Their state.
-    pub fn lock(&self) -> MutexGuard<'_, BandState> {
-        self.state.lock().expect("no panic while held")
+    pub fn lock(&self) -> Locked<'_, { rank::STATE }, BandState> {
+        self.state.lock()
     }
 
     /// The row is given back: what the journal has for it does not count any more.

@@ -7,13 +7,14 @@
 //! in the log until then.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use holdfast_device::{IoError, IoErrorKind};
 use holdfast_model::BLOCK_BYTES;
 use holdfast_model::wire::Crc32c;
 use holdfast_pool::Severity;
 
+use crate::lock_order::{Locked, rank};
 use crate::row::Row;
 use crate::row_table::UsedRow;
 use crate::space::Inner;
@@ -36,8 +37,8 @@ pub struct DeferredReplay {
 }
 
 impl Inner {
-    fn deferred(&self) -> MutexGuard<'_, BTreeMap<u32, DeferredReplay>> {
-        self.write_buffer.deferred.lock().expect("no panic while held")
+    fn deferred(&self) -> Locked<'_, { rank::DEFERRED }, BTreeMap<u32, DeferredReplay>> {
+        self.write_buffer.deferred.lock()
     }
 
     /// Whether something of a chunk is deferred.
@@ -56,7 +57,7 @@ impl Inner {
             if let Some(row) = self.rows.used_row(chunk) {
                 return Ok(Some(row));
             }
-            let _one = self.rows.chunk_lock(chunk).lock().await;
+            let _one = self.rows.lock_chunk(chunk).await;
             // What comes later in the log is carried out later.
             let known = self.deferred().get(&chunk).map(|deferred| deferred.why.clone());
             let why = match known {
@@ -127,7 +128,7 @@ impl Inner {
     pub(super) async fn copy_deferred_forward(&self, journal: &Journal) -> Result<(), IoError> {
         let Some((chunk, DeferredReplay { records, voids, why })) = self.oldest_deferred(journal) else { return Ok(()) };
         // Whoever opens the row carries out what is deferred, and writes to it what comes after that.
-        let Ok(_one) = self.rows.chunk_lock(chunk).try_lock() else { return Ok(()) };
+        let Some(_one) = self.rows.try_lock_chunk(chunk) else { return Ok(()) };
         let is_last = |deferred: &DeferredReplay| {
             deferred.records.last().map(|record| record.end) == records.last().map(|record| record.end)
         };

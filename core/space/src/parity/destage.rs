@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use futures_util::future::join_all;
 use holdfast_device::{Durability, IoError, IoErrorKind};
 use holdfast_model::BLOCK_BYTES;
 
 use crate::checksums::sums_of;
+use crate::lock_order::join_all;
 use crate::row::Row;
 use crate::space::Inner;
 

@@ -10,12 +10,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use futures_util::future::{join_all, try_join_all};
+use futures_util::future::try_join_all;
 use holdfast_device::{IoBuf, IoError, IoErrorKind, IoSlice};
 use holdfast_model::BLOCK_BYTES;
 use holdfast_model::wire::crc32c;
 
 use crate::column::Blocks;
+use crate::lock_order::join_all;
 use crate::row::Row;
 use crate::space::Inner;
 use crate::stripe::{Segment, segments};

@@ -12,12 +12,13 @@
 //! taken for a record: each refers to the one before it.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use holdfast_device::{Durability, IoError, IoSlice};
 use holdfast_model::wire::Crc32c;
 use holdfast_model::{BLOCK_BYTES, Uuid};
 
+use crate::lock_order::{Held, Lock, Locked, TaskLock, join_all, rank};
 use crate::row::Row;
 use crate::space::Inner;
 use crate::stripe::{joined, segments};
@@ -58,9 +59,9 @@ pub struct Journal {
     pub(super) id: u64,
     rows: Vec<Arc<Row>>,
     row_bytes: u64,
-    state: Mutex<Log>,
+    state: Lock<{ rank::LOG }, Log>,
     /// The checksum of the last record; held while one is written.
-    pub(super) appending: tokio::sync::Mutex<Chain>,
+    pub(super) appending: TaskLock<{ rank::APPENDING }, Chain>,
 }
 
 /// The log as it stands.
@@ -136,11 +137,11 @@ impl Journal {
         let id = rows.first().map_or(0, |row| row.record.id);
         let log = Log { head: 0, tail: 0, records: VecDeque::new() };
         let chain = Chain { sequence: 1, previous: 0, anchor: 0, replaced: false };
-        Self { pool, space, id, rows, row_bytes, state: Mutex::new(log), appending: tokio::sync::Mutex::new(chain) }
+        Self { pool, space, id, rows, row_bytes, state: Lock::new(log), appending: TaskLock::new(chain) }
     }
 
-    pub(super) fn lock(&self) -> std::sync::MutexGuard<'_, Log> {
-        self.state.lock().expect("no panic while held")
+    pub(super) fn lock(&self) -> Locked<'_, { rank::LOG }, Log> {
+        self.state.lock()
     }
 
     /// Bytes that the log can take.
@@ -154,7 +155,7 @@ impl Journal {
     }
 
     /// Keeps it from being written to, and from being replaced; `None` where another took its place.
-    pub async fn hold(&self) -> Option<tokio::sync::MutexGuard<'_, Chain>> {
+    pub async fn hold(&self) -> Option<Held<'_, { rank::APPENDING }, Chain>> {
         let chain = self.appending.lock().await;
         (!chain.replaced).then_some(chain)
     }
@@ -362,7 +363,7 @@ impl Inner {
             }
             at += part.len() as u64;
         }
-        futures_util::future::join_all(writes).await.into_iter().collect()
+        join_all(writes).await.into_iter().collect()
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use futures_util::future::join_all;
 use holdfast_device::{IoBuf, IoError, IoErrorKind};
 use holdfast_model::BLOCK_BYTES;
 
 use crate::boxed_cold::boxed_cold;
 use crate::checksums::Check;
+use crate::lock_order::join_all;
 use crate::read::gather;
 use crate::row::Row;
 use crate::space::Inner;

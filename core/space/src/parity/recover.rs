@@ -9,12 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use futures_util::future::join_all;
 use holdfast_device::{Durability, IoBuf, IoError, IoErrorKind, IoSlice};
 use holdfast_model::wire::crc32c;
 use holdfast_pool::Severity;
 
 use crate::checksums::sums_of;
+use crate::lock_order::join_all;
 use crate::row::Row;
 
 use super::bands::BandState;

@@ -6,6 +6,7 @@
 use holdfast_device::IoError;
 use holdfast_pool::RowRecord;
 
+use crate::lock_order::{Held, rank};
 use crate::space::{Inner, Space};
 
 use super::journal::{Chain, Journal};
@@ -76,7 +77,7 @@ impl Inner {
     }
 
     /// Waits until a journal holds nothing that counts, or is replaced, and keeps it so. Logging and placing must be held.
-    async fn emptied<'a>(&self, journal: &'a Journal) -> Result<tokio::sync::MutexGuard<'a, Chain>, IoError> {
+    async fn emptied<'a>(&self, journal: &'a Journal) -> Result<Held<'a, { rank::APPENDING }, Chain>, IoError> {
         loop {
             self.place_waiting().await?;
             self.commit_all().await?;

@@ -6,16 +6,17 @@
 //! first, where memory or journal get scarce, and by maintenance. A flush puts into the journal what is only in memory.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwapOption;
-use futures_util::future::{join_all, poll_immediate};
+use futures_util::future::poll_immediate;
 use holdfast_device::reactor::yield_now;
 use holdfast_device::{Durability, IoError, IoErrorKind, IoSlice};
 use holdfast_model::BLOCK_BYTES;
 
 use crate::boxed_cold::boxed_cold;
+use crate::lock_order::{Lock, Locked, TaskLock, branch, join_all, rank};
 use crate::row::Row;
 use crate::space::Inner;
 use crate::stripe::ChunkPart;
@@ -51,24 +52,24 @@ const MOST_BANDS: usize = 8192;
 pub struct WriteBuffer {
     bytes: AtomicUsize,
     stamp: AtomicU64,
-    line: Mutex<VecDeque<(Arc<Row>, u32)>>,
+    line: Lock<{ rank::LISTS }, VecDeque<(Arc<Row>, u32)>>,
     /// Bands that wait in the journal alone.
-    spilled: Mutex<Vec<(Arc<Row>, u32)>>,
+    spilled: Lock<{ rank::LISTS }, Vec<(Arc<Row>, u32)>>,
     /// Held by whoever works on the line.
-    pub(super) placing: tokio::sync::Mutex<()>,
+    pub(super) placing: TaskLock<{ rank::PLACING }>,
     /// Held while bands are destaged by way of the journal: several at once might leave one another no room there, each with bands
     /// in hand that the oldest record waits for.
-    intending: tokio::sync::Mutex<()>,
+    intending: TaskLock<{ rank::INTENDING }>,
     /// Held while a record of what is only in memory is put together and written.
-    pub(super) logging: tokio::sync::Mutex<()>,
+    pub(super) logging: TaskLock<{ rank::LOGGING }>,
     /// Held while maps are written.
-    pub committing: tokio::sync::Mutex<()>,
+    pub committing: TaskLock<{ rank::COMMITTING }>,
     /// Held while the journal is opened or replaced.
-    pub(super) opening: tokio::sync::Mutex<()>,
+    pub(super) opening: TaskLock<{ rank::OPENING }>,
     /// The journal, once it was read and carried out.
     pub(super) journal: ArcSwapOption<Journal>,
     /// By chunk, what the journal has for rows that could not be opened.
-    pub(super) deferred: Mutex<BTreeMap<u32, DeferredReplay>>,
+    pub(super) deferred: Lock<{ rank::DEFERRED }, BTreeMap<u32, DeferredReplay>>,
     /// Who destages in the background.
     pub helpers: Helpers,
 }
@@ -104,8 +105,8 @@ impl WriteBuffer {
         self.stamp.fetch_max(stamp, Ordering::Relaxed);
     }
 
-    fn line(&self) -> std::sync::MutexGuard<'_, VecDeque<(Arc<Row>, u32)>> {
-        self.line.lock().expect("no panic while held")
+    fn line(&self) -> Locked<'_, { rank::LISTS }, VecDeque<(Arc<Row>, u32)>> {
+        self.line.lock()
     }
 
     /// Takes bands from the front of the line.
@@ -115,8 +116,8 @@ impl WriteBuffer {
         line.drain(..count).collect()
     }
 
-    fn spilled(&self) -> std::sync::MutexGuard<'_, Vec<(Arc<Row>, u32)>> {
-        self.spilled.lock().expect("no panic while held")
+    fn spilled(&self) -> Locked<'_, { rank::LISTS }, Vec<(Arc<Row>, u32)>> {
+        self.spilled.lock()
     }
 
     /// Puts an extent into a band, and the band into the line if it does not wait there. Answers how many blocks of it wait.
@@ -231,8 +232,8 @@ impl Inner {
             }
             let turn = if bytes <= 2 * soft && bands <= 2 * MOST_BANDS {
                 match self.write_buffer.placing.try_lock() {
-                    Ok(turn) => turn,
-                    Err(_) => return Ok(()),
+                    Some(turn) => turn,
+                    None => return Ok(()),
                 }
             } else {
                 self.write_buffer.placing.lock().await
@@ -271,7 +272,7 @@ impl Inner {
         let fits = journal.held() + 2 * journal.record_share() <= journal.capacity() / LOG_SHARE;
         let spills = self.write_buffer.line().front().is_some_and(|(row, _)| self.spills(&journal, row));
         // Whoever holds this may wait for the line, which is held here.
-        let Ok(_one) = self.write_buffer.logging.try_lock() else { return Ok(false) };
+        let Some(_one) = self.write_buffer.logging.try_lock() else { return Ok(false) };
         if !fits || !spills {
             return Ok(false);
         }
@@ -371,14 +372,14 @@ impl Inner {
         }
         let (mut planned, mut waiting, mut result) = (Vec::new(), Vec::new(), Ok(()));
         for ((row, band), turn) in batch.iter().zip(turns) {
-            let mut plan = Box::pin(async move {
+            let mut plan = Box::pin(branch(async move {
                 let planned = row.plan(self, *band, turn, most).await;
                 if planned.is_err() && row.is_gone() {
                     self.forget_waiting(row);
                     return Ok(None);
                 }
                 planned
-            });
+            }));
             match poll_immediate(&mut plan).await {
                 None => waiting.push(plan),
                 Some(Ok(placing)) => planned.extend(placing),
