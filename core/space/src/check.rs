@@ -18,7 +18,7 @@ impl Space {
 
 impl Inner {
     fn check_state(&self) {
-        let moving = self.moving().clone();
+        let moving = self.movement.provisional().clone();
         let mut waiting = 0;
         for row in self.rows.open_rows().iter().chain(&moving) {
             match &row.body {

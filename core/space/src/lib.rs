@@ -42,6 +42,7 @@ mod flush;
 mod heads;
 mod lock_order;
 mod maintenance;
+mod movement;
 mod open;
 mod pace;
 mod parity;

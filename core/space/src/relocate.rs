@@ -1,44 +1,28 @@
 //! A chunk gets another row: of another shape, or on other disks. Requests go on meanwhile.
 //!
-//! ```text
-//!   new row reserved ─▶ copied ─▶ what was changed since is copied ─▶ ... ─▶ gate: nobody begins to change the chunk
-//!                                                                            the last changes are copied, all is settled
-//!                                        new row in the pool, old one gone ◀─ one change of the pool
-//! ```
+//! The new row is filled as [`crate::movement`] has it, and takes the old one's place with one change of the pool.
 //!
 //! Invariants: until that one change the old row alone counts, and it gets every write; the new one is in nobody's map, so a crash
 //! or an error leaves nothing behind. With the change everything that was answered before is durable in the new row. The units
 //! of either stay taken as long as a request may still be on its way to them.
 
-use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures_util::future::{Either, select};
 use holdfast_device::{Durability, IoBuf, IoError, IoErrorKind};
 use holdfast_model::BLOCK_BYTES;
 use holdfast_pool::{FreedRow, RowRecord};
 
 use crate::block_set::BlockSet;
 use crate::lock_order::join_all;
-use crate::pace::{Ended, Pace, Unlimited};
+use crate::movement::{Copying, PASSES, PIECES, cut};
+use crate::pace::{Ended, Pace};
 use crate::row::{Row, RowBody};
 use crate::row_table::UsedRow;
 use crate::space::Inner;
 use crate::stripe::{ChunkPart, segments};
 
-/// Bytes that are copied with one request.
-const PIECE_BYTES: u64 = 512 << 10;
-/// Requests at a time.
-pub const PIECES: usize = 8;
-/// The gate is tried when so little is left to copy, or after so many passes.
-pub const SMALL_BYTES: u64 = 4 << 20;
-/// So many passes.
-pub const PASSES: u32 = 6;
 /// How often a row is begun anew because one of its disks went out.
 const TRIES: u32 = 5;
-/// Before the gate is tried again.
-pub const PAUSE: Duration = Duration::from_millis(100);
 
 /// The blocks of a request to a row, which notes them as changed when the request is over, whatever became of it.
 pub struct Changing<'a> {
@@ -86,28 +70,6 @@ impl Row {
     }
 }
 
-/// Work that may wait for other work, and whether it said so.
-struct Waiting<'a> {
-    pace: &'a dyn Pace,
-    told: bool,
-}
-
-impl Waiting<'_> {
-    fn tell(&mut self) {
-        if !std::mem::replace(&mut self.told, true) {
-            self.pace.waits(true);
-        }
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        if self.told {
-            self.pace.waits(false);
-        }
-    }
-}
-
 /// A row that is being copied, and the provisional one that is to take its place.
 struct Move<'a> {
     space: &'a Inner,
@@ -119,7 +81,7 @@ struct Move<'a> {
 impl Drop for Move<'_> {
     fn drop(&mut self) {
         *self.old.changed() = None;
-        self.space.moving().retain(|row| !Arc::ptr_eq(row, &self.new));
+        self.space.movement.provisional().retain(|row| !Arc::ptr_eq(row, &self.new));
         if !self.placed {
             self.space.forget_waiting(&self.new);
             self.space.rows.forget_touched(&self.new);
@@ -130,7 +92,7 @@ impl Drop for Move<'_> {
 impl Inner {
     /// Moves a chunk to a row of the space's present shape that has no slab on the disks of `without`.
     pub async fn relocate(&self, chunk: u32, without: &[u16], pace: &dyn Pace) -> Result<(), Ended> {
-        let _one = self.turn_to_move(pace).await?;
+        let _claim = self.claim(chunk, pace).await?;
         for _ in 0..TRIES {
             let Some(old) = self.row_if_any(chunk).await? else { return Ok(()) };
             if self.relocate_row(&old, without, pace).await? {
@@ -141,23 +103,9 @@ impl Inner {
         Err(IoError::new(IoErrorKind::Gone, why).into())
     }
 
-    /// Waits until nobody else moves a row or slab. Whoever does may be paused, so an end that is asked for is heard meanwhile.
-    pub async fn turn_to_move(&self, pace: &dyn Pace) -> Result<tokio::sync::MutexGuard<'_, ()>, Ended> {
-        let mut waiting = Waiting { pace, told: false };
-        loop {
-            match select(pin!(self.relocating.lock()), self.pool.env().clock.sleep(PAUSE)).await {
-                Either::Left((turn, _)) => return Ok(turn),
-                Either::Right(_) => {
-                    waiting.tell();
-                    pace.step(0).await?;
-                }
-            }
-        }
-    }
-
     /// Answers false where a disk of the new row went out, or took no writes.
     async fn relocate_row(&self, old: &UsedRow, without: &[u16], pace: &dyn Pace) -> Result<bool, Ended> {
-        let (record, units) = self.pool.reserve_row(self.record.id, without).await.map_err(IoError::from)?;
+        let (record, units) = self.reserve(without, pace).await?;
         old.open_columns().await?;
         let new = Row::fresh(&self.rows.context, old.chunk, record)?;
         new.hold_freed([units]);
@@ -165,41 +113,12 @@ impl Inner {
         new.begin_provisional(old.record.id);
         let blocks = (self.record.chunk_bytes / BLOCK_BYTES) as u32;
         *old.changed() = Some(BlockSet::new(blocks));
-        self.moving().push(new.clone());
+        self.movement.provisional().push(new.clone());
         let mut under_way = Move { space: self, old, new: new.clone(), placed: false };
         if new.ensure_headers().await.is_err() {
             return Ok(false);
         }
-        let mut todo = old.data_runs(0, blocks);
-        let mut pass = 0;
-        let gate = loop {
-            if !under_way.copy(&todo, pass > 0, pace).await? {
-                return Ok(false);
-            }
-            todo = old.take_changed(blocks);
-            pass += 1;
-            if u64::from(todo.count()) * BLOCK_BYTES > SMALL_BYTES && pass < PASSES {
-                continue;
-            }
-            self.place_row(old).await?;
-            if !self.settle_row(&new).await {
-                return Ok(false);
-            }
-            match self.rows.close_gate(old).await {
-                Some(gate) => break gate,
-                // Whoever uses the row may be paused.
-                None => pace.step(0).await?,
-            }
-            self.pool.env().clock.sleep(PAUSE).await;
-        };
-        todo.insert_all(&old.take_changed(blocks));
-        self.place_row(old).await?;
-        if old.bands_if_any().is_some_and(|bands| !bands.lock().dirty.is_empty()) {
-            return Ok(false);
-        }
-        if !under_way.copy(&todo, true, &Unlimited).await? || !self.settle_row(&new).await {
-            return Ok(false);
-        }
+        let Some(gate) = self.copy_behind_gate(old, &under_way, pace).await? else { return Ok(false) };
         // It has its headers and maps since before the first copy.
         let record = RowRecord { begun: true, ..new.record.clone() };
         let moved = self.pool.move_row(self.record.id, old.chunk, &record, outages).await.map_err(IoError::from)?;
@@ -258,24 +177,24 @@ impl Inner {
     }
 }
 
-/// Cuts runs of blocks into what one request copies.
-pub fn cut(runs: impl Iterator<Item = (u32, u32)>) -> Vec<(u32, u32)> {
-    let most = (PIECE_BYTES / BLOCK_BYTES) as u32;
-    let pieces = |(start, end): (u32, u32)| (start..end).step_by(most as usize).map(move |at| (at, end.min(at + most)));
-    runs.flat_map(pieces).collect()
-}
+impl Copying for Move<'_> {
+    // Until the one who uses the row is done, be it paused.
+    const GATE_TRIES: u32 = u32::MAX;
 
-impl UsedRow {
-    /// The blocks of the chunk, which has so many, that were changed since this was asked last.
-    pub fn take_changed(&self, blocks: u32) -> BlockSet {
-        self.changed().replace(BlockSet::new(blocks)).unwrap_or_else(|| BlockSet::new(blocks))
+    fn everything(&self) -> BlockSet {
+        self.old.data_runs(0, self.blocks())
     }
-}
 
-impl Move<'_> {
-    /// Copies blocks. With `again` those that hold nothing any more are emptied. Answers false where the new row took no write.
-    async fn copy(&self, blocks: &BlockSet, again: bool, pace: &dyn Pace) -> Result<bool, Ended> {
-        let pieces = cut(blocks.runs(0, blocks.limit()));
+    fn take_changed(&self) -> BlockSet {
+        self.old.take_changed(self.blocks())
+    }
+
+    fn bytes(&self, todo: &BlockSet) -> u64 {
+        u64::from(todo.count()) * BLOCK_BYTES
+    }
+
+    async fn copy(&self, todo: &BlockSet, again: bool, pace: &dyn Pace) -> Result<bool, Ended> {
+        let pieces = cut(todo.runs(0, todo.limit()));
         for pieces in pieces.chunks(PIECES) {
             let bytes = pieces.iter().map(|(start, end)| u64::from(end - start) * BLOCK_BYTES).sum();
             pace.step(bytes).await?;
@@ -291,6 +210,28 @@ impl Move<'_> {
         Ok(true)
     }
 
+    async fn settle(&self) -> Result<bool, IoError> {
+        self.space.place_row(self.old).await?;
+        Ok(self.space.settle_row(&self.new).await)
+    }
+
+    async fn settle_source(&self) -> Result<bool, IoError> {
+        self.space.place_row(self.old).await?;
+        Ok(self.old.bands_if_any().is_none_or(|bands| bands.lock().dirty.is_empty()))
+    }
+
+    async fn settle_copy(&self) -> Result<bool, IoError> {
+        Ok(self.space.settle_row(&self.new).await)
+    }
+}
+
+impl Move<'_> {
+    /// Blocks of the chunk.
+    fn blocks(&self) -> u32 {
+        (self.space.record.chunk_bytes / BLOCK_BYTES) as u32
+    }
+
+    /// Copies a piece. With `again` what holds nothing any more is emptied. Answers false where the new row took no write.
     async fn copy_piece(&self, start: u32, end: u32, again: bool) -> Result<bool, IoError> {
         let part = |(from, to): (u32, u32)| ChunkPart {
             chunk: self.old.chunk,

@@ -19,6 +19,7 @@ use holdfast_model::{BLOCK_BYTES, ByteSize};
 use holdfast_pool::{PoolError, PoolErrorKind};
 
 use crate::lock_order::{TaskLock, rank};
+use crate::movement::Still;
 use crate::space::{Inner, Space};
 
 const PAUSE: Duration = Duration::from_micros(500);
@@ -149,9 +150,9 @@ impl Inner {
     }
 
     /// Keeps rows from being moved. One that is being moved is waited for, but not long: whoever moves it may be paused.
-    async fn keep_rows_still(&self) -> Result<tokio::sync::MutexGuard<'_, ()>, PoolError> {
+    async fn keep_rows_still(&self) -> Result<Still<'_>, PoolError> {
         for _ in 0..STILL_TRIES {
-            if let Ok(still) = self.relocating.try_lock() {
+            if let Some(still) = self.movement.try_hold_still() {
                 return Ok(still);
             }
             self.pool.env().clock.sleep(STILL_PAUSE).await;

@@ -1,10 +1,7 @@
 //! One slab of a row gets another disk while the row is in use.
 //!
-//! ```text
-//!   units reserved ─▶ copied ─▶ what was changed since is copied ─▶ ... ─▶ gate: nobody begins to change the chunk
-//!                                                        the last changes, all is settled, maps and header of the new slab
-//!                              the row with its slab in the new place ◀─ one change of the pool
-//! ```
+//! The slab is copied as [`crate::movement`] has it; behind the gate the new place gets maps and header, and the slab moves with one
+//! change of the pool.
 //!
 //! Invariants: until that one change the slab's old place counts, and gets every write; a crash or an error before it leaves nothing behind
 //! that anybody takes for a slab. With it the new place holds, durably, all that the old one held, so the row is at no time less
@@ -21,19 +18,16 @@ use holdfast_pool::{SlabMove, UNIT_BYTES};
 use crate::block_set::BlockSet;
 use crate::column::MapOnDisk;
 use crate::lock_order::{TaskLock, join_all, rank};
-use crate::pace::{Ended, Pace, Unlimited};
-use crate::relocate::{PASSES, PAUSE, PIECES, SMALL_BYTES, cut};
+use crate::movement::{Copying, PIECES, cut};
+use crate::pace::{Ended, Pace};
 use crate::row::RowBody;
 use crate::row_table::UsedRow;
 use crate::slab::Slab;
 use crate::space::{Inner, Space};
 use crate::stripe::{Segment, segments};
 
-/// How often the gate is tried.
-const TRIES: u32 = 50;
-
 impl Space {
-    /// Moves a slab as planned. Answers false, and nothing is changed, where it cannot be moved now or makes nothing more even any more.
+    /// Moves a slab as planned. Answers false, and nothing is changed, where it cannot be moved now or makes disks no more even.
     ///
     /// # Errors
     /// The pace says that it is to end, or the pool takes no changes.
@@ -68,7 +62,7 @@ impl Drop for SlabCopy<'_> {
 impl Inner {
     async fn move_slab(&self, wanted: &SlabMove, pace: &dyn Pace) -> Result<bool, Ended> {
         self.ready().await?;
-        let _one = self.turn_to_move(pace).await?;
+        let _claim = self.claim(wanted.chunk, pace).await?;
         let Some(row) = self.row_if_any(wanted.chunk).await? else { return Ok(false) };
         row.refresh();
         row.open_columns().await?;
@@ -83,35 +77,7 @@ impl Inner {
         if copy.write_head(0, IoSlice::padded(&vec![0; known.slab_head_bytes() as usize])).await.is_err() {
             return Ok(false);
         }
-        let mut todo = copy.everything();
-        let (mut pass, mut tries) = (0, 0);
-        let gate = loop {
-            if !copy.copy(&todo, pace).await? {
-                return Ok(false);
-            }
-            todo = copy.take_changed();
-            pass += 1;
-            if copy.bytes(&todo) > SMALL_BYTES && pass < PASSES {
-                continue;
-            }
-            self.place_row(&row).await?;
-            if let Some(gate) = self.rows.close_gate(&row).await {
-                break gate;
-            }
-            tries += 1;
-            if tries == TRIES {
-                return Ok(false);
-            }
-            pace.step(0).await?;
-            self.pool.env().clock.sleep(PAUSE).await;
-        };
-        if !copy.settle_source().await? {
-            return Ok(false);
-        }
-        todo.insert_all(&copy.take_changed());
-        if !copy.copy(&todo, &Unlimited).await? || copy.to.disk.flush().await.is_err() {
-            return Ok(false);
-        }
+        let Some(gate) = self.copy_behind_gate(&row, &copy, pace).await? else { return Ok(false) };
         // Nobody writes maps from here on until the row has its new slab: it would miss them.
         let _committing = self.write_buffer.committing.lock().await;
         let mut maps = copy.maps().lock().await;
@@ -144,6 +110,94 @@ impl Inner {
     }
 }
 
+impl Copying for SlabCopy<'_> {
+    const GATE_TRIES: u32 = 50;
+
+    fn everything(&self) -> BlockSet {
+        let limit = match &self.row.body {
+            RowBody::Bands(bands) => bands.geometry.bands,
+            RowBody::Columns(columns) => columns[self.column()].lock().blocks(),
+        };
+        let mut all = BlockSet::new(limit);
+        all.insert(0, limit);
+        all
+    }
+
+    fn take_changed(&self) -> BlockSet {
+        if let RowBody::Bands(bands) = &self.row.body {
+            let limit = bands.geometry.bands;
+            return bands.lock().changed.replace(BlockSet::new(limit)).unwrap_or_else(|| BlockSet::new(limit));
+        }
+        let changed = self.row.take_changed((self.space.record.chunk_bytes / BLOCK_BYTES) as u32);
+        let mut blocks = BlockSet::new(self.row.columns()[self.column()].lock().blocks());
+        for (start, end) in changed.runs(0, changed.limit()) {
+            let range = segments(self.row.shape(), u64::from(start) * BLOCK_BYTES, (end - start) as usize * BLOCK_BYTES as usize);
+            for segment in range.filter(|segment| segment.column == self.column()) {
+                let first = (segment.offset / BLOCK_BYTES) as u32;
+                blocks.insert(first, first + (segment.len as u64 / BLOCK_BYTES) as u32);
+            }
+        }
+        blocks
+    }
+
+    fn bytes(&self, todo: &BlockSet) -> u64 {
+        let each = match &self.row.body {
+            RowBody::Columns(_) => 1,
+            RowBody::Bands(bands) => u64::from(bands.geometry.depth),
+        };
+        u64::from(todo.count()) * each * BLOCK_BYTES
+    }
+
+    async fn copy(&self, todo: &BlockSet, _again: bool, pace: &dyn Pace) -> Result<bool, Ended> {
+        if let RowBody::Bands(bands) = &self.row.body {
+            for band in todo.runs(0, todo.limit()).flat_map(|(start, end)| start..end) {
+                if bands.lock().places[band as usize] == crate::parity::NOWHERE {
+                    continue;
+                }
+                pace.step(u64::from(bands.geometry.depth) * BLOCK_BYTES).await?;
+                if !self.row.copy_band(self.index, band, &self.to).await? {
+                    return Ok(false);
+                }
+            }
+            return Ok(true);
+        }
+        let pieces = {
+            let state = self.row.columns()[self.column()].lock();
+            cut(todo.runs(0, todo.limit()).flat_map(|(start, end)| state.written.runs(start, end)))
+        };
+        for pieces in pieces.chunks(PIECES) {
+            pace.step(pieces.iter().map(|(start, end)| u64::from(end - start) * BLOCK_BYTES).sum()).await?;
+            for copied in join_all(pieces.iter().map(|(start, end)| self.copy_piece(*start, *end))).await {
+                copied?;
+            }
+        }
+        Ok(true)
+    }
+
+    async fn settle(&self) -> Result<bool, IoError> {
+        self.space.place_row(self.row).await.map(|()| true)
+    }
+
+    // All is written into the maps as well.
+    async fn settle_source(&self) -> Result<bool, IoError> {
+        self.space.place_row(self.row).await?;
+        match self.row.body {
+            RowBody::Columns(_) => {
+                self.space.flush_row(self.row).await?;
+                self.space.settle_sums(self.row, &|_, _| true).await?;
+                self.space.pool.stamp(self.space.pool.env().clock.now()).await?;
+                self.row.unmark(self.column(), |_, _| true).await?;
+            }
+            RowBody::Bands(_) => self.space.commit_row(self.row).await?,
+        }
+        Ok(self.is_whole())
+    }
+
+    async fn settle_copy(&self) -> Result<bool, IoError> {
+        Ok(self.to.disk.flush().await.is_ok())
+    }
+}
+
 impl<'a> SlabCopy<'a> {
     /// From now on it is noted what changes.
     fn begin(space: &'a Inner, row: &'a UsedRow, index: usize, to: Slab) -> Self {
@@ -173,71 +227,6 @@ impl<'a> SlabCopy<'a> {
         }
     }
 
-    /// All blocks of the column, or all bands.
-    fn everything(&self) -> BlockSet {
-        let limit = match &self.row.body {
-            RowBody::Bands(bands) => bands.geometry.bands,
-            RowBody::Columns(columns) => columns[self.column()].lock().blocks(),
-        };
-        let mut all = BlockSet::new(limit);
-        all.insert(0, limit);
-        all
-    }
-
-    /// The blocks of the column, or the bands, that were changed since this was asked last.
-    fn take_changed(&self) -> BlockSet {
-        if let RowBody::Bands(bands) = &self.row.body {
-            let limit = bands.geometry.bands;
-            return bands.lock().changed.replace(BlockSet::new(limit)).unwrap_or_else(|| BlockSet::new(limit));
-        }
-        let changed = self.row.take_changed((self.space.record.chunk_bytes / BLOCK_BYTES) as u32);
-        let mut blocks = BlockSet::new(self.row.columns()[self.column()].lock().blocks());
-        for (start, end) in changed.runs(0, changed.limit()) {
-            let range = segments(self.row.shape(), u64::from(start) * BLOCK_BYTES, (end - start) as usize * BLOCK_BYTES as usize);
-            for segment in range.filter(|segment| segment.column == self.column()) {
-                let first = (segment.offset / BLOCK_BYTES) as u32;
-                blocks.insert(first, first + (segment.len as u64 / BLOCK_BYTES) as u32);
-            }
-        }
-        blocks
-    }
-
-    /// About how many bytes that is to copy.
-    fn bytes(&self, todo: &BlockSet) -> u64 {
-        let each = match &self.row.body {
-            RowBody::Columns(_) => 1,
-            RowBody::Bands(bands) => u64::from(bands.geometry.depth),
-        };
-        u64::from(todo.count()) * each * BLOCK_BYTES
-    }
-
-    /// Copies blocks of the column, or bands. Answers false where that cannot be done now.
-    async fn copy(&self, todo: &BlockSet, pace: &dyn Pace) -> Result<bool, Ended> {
-        if let RowBody::Bands(bands) = &self.row.body {
-            for band in todo.runs(0, todo.limit()).flat_map(|(start, end)| start..end) {
-                if bands.lock().places[band as usize] == crate::parity::NOWHERE {
-                    continue;
-                }
-                pace.step(u64::from(bands.geometry.depth) * BLOCK_BYTES).await?;
-                if !self.row.copy_band(self.index, band, &self.to).await? {
-                    return Ok(false);
-                }
-            }
-            return Ok(true);
-        }
-        let pieces = {
-            let state = self.row.columns()[self.column()].lock();
-            cut(todo.runs(0, todo.limit()).flat_map(|(start, end)| state.written.runs(start, end)))
-        };
-        for pieces in pieces.chunks(PIECES) {
-            pace.step(pieces.iter().map(|(start, end)| u64::from(end - start) * BLOCK_BYTES).sum()).await?;
-            for copied in join_all(pieces.iter().map(|(start, end)| self.copy_piece(*start, *end))).await {
-                copied?;
-            }
-        }
-        Ok(true)
-    }
-
     /// Copies blocks as their checksums say. Without these, from the slab itself, and only if they cannot be read from one that backs it: what is
     /// wrong on another copy stays there.
     async fn copy_piece(&self, start: u32, end: u32) -> Result<(), IoError> {
@@ -249,22 +238,6 @@ impl<'a> SlabCopy<'a> {
             self.row.read_source(self.column(), offset, len, Some(self.index)).await?.1
         };
         self.to.disk.write(self.to.at(offset), data.freeze(), Durability::Cached).await
-    }
-
-    /// Destages, makes durable and writes into the maps what the row was given. The gate must be shut. Answers whether nothing
-    /// is left.
-    async fn settle_source(&self) -> Result<bool, IoError> {
-        self.space.place_row(self.row).await?;
-        match self.row.body {
-            RowBody::Columns(_) => {
-                self.space.flush_row(self.row).await?;
-                self.space.settle_sums(self.row, &|_, _| true).await?;
-                self.space.pool.stamp(self.space.pool.env().clock.now()).await?;
-                self.row.unmark(self.column(), |_, _| true).await?;
-            }
-            RowBody::Bands(_) => self.space.commit_row(self.row).await?,
-        }
-        Ok(self.is_whole())
     }
 
     fn is_whole(&self) -> bool {

@@ -10,9 +10,10 @@ use holdfast_pool::{Pool, PoolError, PoolErrorKind, SpaceRecord};
 use crate::boxed_cold::{boxed_cold, small};
 use crate::checksums::ChecksumCache;
 use crate::lock_order::{TaskLock, rank};
+use crate::movement::Movement;
 use crate::parity::write_buffer::WriteBuffer;
 use crate::resize::{InFlight, InFlightGuard};
-use crate::row::{Row, RowContext};
+use crate::row::RowContext;
 use crate::row_table::RowTable;
 use crate::status::SpaceCounters;
 
@@ -59,9 +60,7 @@ pub(crate) struct Inner {
     pub maintaining: TaskLock<{ rank::MAINTAINING }>,
     /// Held while checksums are written because they take too much memory.
     pub relieving: TaskLock<{ rank::RELIEVING }>,
-    /// Held while a chunk moves to another row.
-    pub relocating: tokio::sync::Mutex<()>,
-    moving: Mutex<Vec<Arc<Row>>>,
+    pub movement: Movement,
     thin: AtomicBool,
     read_only: AtomicBool,
     journaled: AtomicBool,
@@ -107,8 +106,7 @@ impl Space {
             settings,
             counters: SpaceCounters::default(),
             flushing: TaskLock::default(),
-            relocating: tokio::sync::Mutex::default(),
-            moving: Mutex::default(),
+            movement: Movement::default(),
             thin: AtomicBool::new(thin),
             read_only: AtomicBool::new(read_only),
             journaled: AtomicBool::new(journaled),
@@ -279,11 +277,6 @@ impl Inner {
             self.thin.store(record.provisioning == Provisioning::Thin, Ordering::Release);
         }
         self.journaled.store(!self.pool.journal_rows(self.record.id).is_empty(), Ordering::Release);
-    }
-
-    /// Provisional rows.
-    pub fn moving(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Row>>> {
-        self.moving.lock().expect("no panic while held")
     }
 
     /// How messages call the space.

@@ -63,7 +63,7 @@ impl Inner {
     /// Commits every open row.
     pub async fn commit_all(&self) -> Result<(), IoError> {
         let _one = self.write_buffer.committing.lock().await;
-        let moving = self.moving().clone();
+        let moving = self.movement.provisional().clone();
         let rows: Vec<Arc<Row>> =
             self.rows.open_rows().into_iter().chain(moving).filter(|row| row.bands_if_any().is_some()).collect();
         self.commit_held(&rows, false).await

@@ -547,7 +547,7 @@ impl Inner {
 
     /// The rows of a chunk that have such a band: the open one, and one that is to take its place.
     fn rows_with(&self, chunk: u32, band: u32) -> Vec<(Arc<Row>, u32)> {
-        let moving = self.moving().iter().find(|row| row.chunk == chunk).cloned();
+        let moving = self.movement.provisional().iter().find(|row| row.chunk == chunk).cloned();
         let rows = self.rows.open_row(chunk).into_iter().chain(moving);
         let has_band = |row: &Arc<Row>| row.bands_if_any().is_some_and(|bands| band < bands.geometry.bands);
         rows.filter(has_band).map(|row| (row, band)).collect()

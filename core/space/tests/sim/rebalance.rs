@@ -311,6 +311,37 @@ fn work_that_waits_for_work_that_is_paused_can_be_ended() {
 }
 
 #[test]
+fn rows_move_while_the_move_of_another_is_paused() {
+    let world = World::new(Sim::new(24), (0..4).map(spec).collect());
+    let mirror = Shape::plain(Layout::Mirror { copies: 2 }, 1, ByteSize::kib(64));
+    let (pool, space) = filled(&world, mirror, 8 * MIB);
+    let clock = world.sim.clock();
+    let done = world.sim.run(async move {
+        let id = space.record().id;
+        let disks_of = |chunk: u32| -> Vec<u16> {
+            pool.row(id, chunk).expect("it was written to").slabs.iter().map(|slab| slab.disk()).collect()
+        };
+        let disks: Vec<u16> = pool.disks().iter().map(|disk| disk.record.index).collect();
+        let (first, rows) = (disks_of(0), pool.rows(id).len() as u32);
+        let other = *disks.iter().find(|disk| !first.contains(disk)).expect("a mirror takes two of four disks");
+        assert!((1..rows).any(|chunk| disks_of(chunk).contains(&other)), "a row lies on the other disk");
+        let over = Arc::new(AtomicBool::new(false));
+        let paused = Paused { clock: clock.clone(), over: over.clone() };
+        let second = async {
+            clock.sleep(Duration::from_millis(1)).await;
+            let left = space.leave(other, &Unlimited).await;
+            assert!(!over.swap(true, Ordering::Relaxed), "the first one is paused still");
+            left
+        };
+        let (first, second) = futures_util::future::join(space.leave(first[0], &paused), second).await;
+        assert!(first.is_ok() && second.is_ok(), "{first:?}, {second:?}");
+        assert!((0..rows).all(|chunk| !disks_of(chunk).contains(&other)), "nothing of the space is on the disk that it left");
+        check(&space, 8 * MIB / BLOCK_BYTES, |block| vec![byte(block, 0)]).await;
+    });
+    done.expect("no power cut is planned");
+}
+
+#[test]
 fn a_move_that_waits_for_a_repair_that_is_paused_can_be_ended() {
     let world = World::new(Sim::new(23), (0..4).map(spec).collect());
     let (pool, space) = filled(&world, shapes()[1], 2 * MIB);
