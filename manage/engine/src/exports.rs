@@ -1,13 +1,13 @@
-//! Exports: spaces that NBD clients can reach, remembered over restarts.
+//! Exports: spaces that NBD clients can reach, kept on their pools.
 //!
-//! Invariant: an export is remembered before its first client is let in, and forgotten before its last is turned away.
+//! Invariant: an export is on its pool before its first client is let in, and gone from there before its last is turned away.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_api::{Changed, Condition, Connection, CreateExport, Export, ExportChanged, Qos, SetExport, word};
+use holdfast_api::{ApiError, Changed, Condition, Connection, CreateExport, Export, ExportChanged, Qos, SetExport, word};
 use holdfast_block::{Claimed, ObjectService, Target};
-use holdfast_model::{Health, natural_order};
+use holdfast_model::{Health, SpacePath, Uuid, natural_order};
 use holdfast_nbd::{Address, ConnectionStatus, TlsRequired, TlsSettings};
 use holdfast_space::Space;
 
@@ -96,31 +96,18 @@ impl Engine {
     /// # Errors
     /// If the name is taken by another export, or there is no such space.
     pub async fn create_export(self: &Arc<Self>, request: CreateExport) -> ApiResult<ExportChanged> {
-        self.change(move |engine| async move { engine.make_export(request) }).await
+        self.change(move |engine| async move { engine.make_export(request).await }).await
     }
 
-    fn make_export(&self, request: CreateExport) -> ApiResult<ExportChanged> {
+    async fn make_export(&self, request: CreateExport) -> ApiResult<ExportChanged> {
         let path = parse_path(&request.space).map_err(|error| error.at("space"))?;
         let name = parse_name("export", request.name.as_deref().unwrap_or(path.space.as_str()));
         let name = name.map_err(|error| error.at("name"))?.to_string();
         let object = format!("export {name}");
         let (open, _, space) = self.space_at(&path).map_err(|error| error.at("space"))?;
-        let live = self.live();
-        if let Some(export) = live.exports.get(&name) {
-            if export.known.space != space.record().uuid {
-                return Err(exists_with(&object, "space", &export.known.path, &path).at("name"));
-            }
-            if export.known.read_only != request.read_only {
-                let word = |read_only: bool| if read_only { "read-only" } else { "read-write" };
-                return Err(exists_with(&object, "access", word(export.known.read_only), word(request.read_only)).at("read_only"));
-            }
-            if export.known.protocol != request.protocol {
-                let [is, wanted] = [export.known.protocol, request.protocol].map(|protocol| word(&protocol));
-                return Err(exists_with(&object, "protocol", is, wanted).at("protocol"));
-            }
-            return Ok(ExportChanged { changed: false, export: self.export_view(&live, export) });
+        if let Some(export) = self.same_export(&object, &name, &path, space.record().uuid, &request)? {
+            return Ok(ExportChanged { changed: false, export });
         }
-        drop(live);
         if self.settings.nbd_addresses.is_empty() {
             let next = "start the daemon with --nbd unix:PATH or --nbd tcp:HOST:PORT";
             return Err(conflict(object, "the daemon has no NBD address", next));
@@ -138,18 +125,41 @@ impl Engine {
         };
         let target = target(&known, service, &space)
             .map_err(|refusal| conflict(&object, refusal.to_string(), "see the health of its pool"))?;
+        self.keep_export(&open.pool, &known).await.map_err(|error| about_export(&object, error))?;
         self.live_mut().exports.insert(name.clone(), LiveExport { known, target: Some(target.clone()) });
-        if let Err(error) = self.remember() {
-            self.live_mut().exports.remove(&name);
-            return Err(error);
-        }
+        self.remember_seen();
         if let Err(error) = self.exports.add(&name, target) {
             self.live_mut().exports.remove(&name);
-            self.remember()?;
+            self.drop_export(&open.pool, &name).await?;
             return Err(conflict(&object, error.to_string(), "try again when its clients have disconnected"));
         }
         self.note(&object, &format!("created for space {path}{}", if request.read_only { ", read-only" } else { "" }));
         Ok(ExportChanged { changed: true, export: self.export(&name)? })
+    }
+
+    /// The export that is asked for, where it is there; refused where it is there and another.
+    fn same_export(
+        &self,
+        object: &str,
+        name: &str,
+        path: &SpacePath,
+        space: Uuid,
+        request: &CreateExport,
+    ) -> ApiResult<Option<Export>> {
+        let live = self.live();
+        let Some(export) = live.exports.get(name) else { return Ok(None) };
+        if export.known.space != space {
+            return Err(exists_with(object, "space", &export.known.path, path).at("name"));
+        }
+        if export.known.read_only != request.read_only {
+            let word = |read_only: bool| if read_only { "read-only" } else { "read-write" };
+            return Err(exists_with(object, "access", word(export.known.read_only), word(request.read_only)).at("read_only"));
+        }
+        if export.known.protocol != request.protocol {
+            let [is, wanted] = [export.known.protocol, request.protocol].map(|protocol| word(&protocol));
+            return Err(exists_with(object, "protocol", is, wanted).at("protocol"));
+        }
+        Ok(Some(self.export_view(&live, export)))
     }
 
     /// Changes an export in use.
@@ -177,27 +187,49 @@ impl Engine {
     /// Withdraws an export.
     ///
     /// # Errors
-    /// If the state folder cannot be written.
+    /// If its pool is not here, or takes no changes.
     pub async fn remove_export(self: &Arc<Self>, name: String) -> ApiResult<Changed> {
         self.change(move |engine| async move {
             parse_name("export", &name)?;
-            let Some(export) = engine.live_mut().exports.remove(&name) else {
-                return Ok(Changed { changed: false, message: format!("there is no export {name}") });
+            let object = format!("export {name}");
+            let Some(known) = engine.live().exports.get(&name).map(|export| export.known.clone()) else {
+                return Ok(Changed { changed: false, message: format!("there is no {object}") });
             };
-            let remembered = engine.remember();
-            if let Err(error) = remembered {
-                engine.live_mut().exports.insert(name, export);
-                return Err(error);
-            }
+            let open = engine.pool_of_export(&object, &known)?;
+            engine.drop_export(&open.pool, &name).await.map_err(|error| about_export(&object, error))?;
+            let Some(export) = engine.live_mut().exports.remove(&name) else {
+                return Ok(Changed { changed: false, message: format!("there is no {object}") });
+            };
+            engine.remember_seen();
             engine.turn_away(&name).await;
             if let Some(target) = &export.target {
                 engine.apply_qos(target.object());
             }
             drop(export);
-            engine.note(&format!("export {name}"), "withdrawn");
+            engine.note(&object, "withdrawn");
+            engine.serve_waiting_exports();
             Ok(Changed { changed: true, message: format!("export {name} is removed; its space stays") })
         })
         .await
+    }
+
+    /// The pool that keeps an export.
+    ///
+    /// # Errors
+    /// If it is not in service.
+    pub(crate) fn pool_of_export(&self, object: &str, known: &KnownExport) -> ApiResult<Arc<OpenPool>> {
+        let open = self.live().pools.values().find(|open| open.pool.id() == known.pool).cloned();
+        open.ok_or_else(|| {
+            let message = format!("it is kept on the pool of space {}, which is not imported", known.path);
+            conflict(object, message, "attach the pool's disks, then repeat; or let it go with 'holdfast pool export POOL'")
+        })
+    }
+
+    /// Notes how exports are, to show them while their pools are away.
+    pub(crate) fn remember_seen(&self) {
+        if let Err(error) = self.remember() {
+            tracing::warn!("exports are not noted in the state folder: {error}");
+        }
     }
 
     /// Ends the service of an export and waits for its clients to be drained.
@@ -247,6 +279,13 @@ impl Engine {
 fn target(known: &KnownExport, service: Arc<ObjectService>, space: &Space) -> Result<Arc<Target>, Claimed> {
     let description = format!("{}, {}", known.path, space.record().shape);
     Target::new(&known.name, description, service, known.read_only, &to_block(&known.qos)).map(Arc::new)
+}
+
+/// A refusal of its pool, about an export.
+pub(crate) fn about_export(object: &str, mut error: ApiError) -> ApiError {
+    error.message = format!("{}: {}", error.object, error.message);
+    error.object = object.into();
+    error
 }
 
 /// How well an export is, and why it is not healthy.

@@ -163,6 +163,7 @@ impl Engine {
         let open = Arc::new(OpenPool::new(pool, disks.collect()));
         self.live_mut().offline.remove(&id);
         self.live_mut().pools.insert(name.clone(), open.clone());
+        self.adopt_exports(&open, true);
         self.open_spaces(&open).await;
         self.remake_exports(&open);
         self.note(&object, "imported");

@@ -12,7 +12,7 @@
 //!  capacity.rs  what a pool could still hold                 alerts.rs              pools that fill up
 //!  view.rs      pools, disks and spaces as the API shows them
 //!  preferences.rs  settings that are changed while it runs
-//!  qos.rs       limits of spaces and exports
+//!  kept.rs      what goes along with a pool                qos.rs                 limits of spaces and exports
 //!  history.rs   what clients ask for over time               live.rs                what consoles are told as it happens
 //!  events.rs, status.rs, metrics.rs, notify.rs               what it tells
 //!  causes.rs    what is wrong, once each
@@ -37,6 +37,7 @@ mod health;
 mod history;
 mod import;
 mod jobs;
+mod kept;
 mod leaving;
 mod live;
 mod locate;

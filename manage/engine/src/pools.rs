@@ -193,10 +193,10 @@ impl Engine {
         Ok(PoolChanged { changed: true, pool: self.pool_view(&open) })
     }
 
-    /// Takes a pool out of service, so that another machine may import it.
+    /// Takes a pool out of service, so that another machine may import it. Its exports and jobs stay on it.
     ///
     /// # Errors
-    /// If spaces of it are exported to clients.
+    /// If clients are connected to its exports, while it can be changed.
     pub async fn export_pool(self: &Arc<Self>, pool: String) -> ApiResult<Changed> {
         self.change(move |engine| async move { engine.let_go(&pool).await }).await
     }
@@ -209,9 +209,16 @@ impl Engine {
         let Some(open) = self.live().pools.get(pool).cloned() else {
             return Ok(Changed { changed: false, message: format!("there is no pool {pool}") });
         };
-        self.refuse_served(&open)?;
+        if open.pool.refusal().is_none() {
+            self.refuse_connected(&open)?;
+        }
         self.cancel_jobs_of(open.pool.id(), None).await?;
-        self.close_spaces(&open).await?;
+        self.withdraw_targets(&open).await;
+        if let Err(error) = self.close_spaces(&open).await {
+            self.open_spaces(&open).await;
+            self.remake_exports(&open);
+            return Err(error);
+        }
         let (inner, unsettled) = (open.pool.clone(), open.is_unsettled());
         let exported = self.on_reactor(move || async move { if unsettled { Ok(()) } else { inner.export().await } }).await?;
         let how = match exported {
@@ -223,6 +230,7 @@ impl Engine {
             }
             Err(error) => {
                 self.open_spaces(&open).await;
+                self.remake_exports(&open);
                 return Err(from_pool(format!("pool {pool}"), error));
             }
         };
@@ -299,9 +307,29 @@ impl Engine {
         Err(conflict(format!("pool {name}"), message, format!("{next} first")))
     }
 
+    /// Refuses to close what clients use.
+    fn refuse_connected(&self, open: &OpenPool) -> ApiResult<()> {
+        let connected: Vec<String> = {
+            let live = self.live();
+            let own = |name: &str| live.exports.get(name).is_some_and(|export| export.known.pool == open.pool.id());
+            let used = self.exports.list().into_iter().filter(|status| status.connections > 0 && own(&status.name));
+            used.map(|status| status.name).collect()
+        };
+        if connected.is_empty() {
+            return Ok(());
+        }
+        let message = format!("clients are connected to its exports: {}", connected.join(", "));
+        let next = connected.iter().map(|name| format!("'holdfast nbd unexport {name}'")).collect::<Vec<_>>().join(", ");
+        Err(conflict(format!("pool {}", open.name()), message, format!("disconnect them, or {next}, first")))
+    }
+
     async fn drop_pool(&self, open: Arc<OpenPool>) -> ApiResult<()> {
         let id = open.pool.id();
-        self.live_mut().pools.remove(&open.name());
+        {
+            let mut live = self.live_mut();
+            live.pools.remove(&open.name());
+            live.exports.retain(|_, export| export.known.pool != id);
+        }
         self.remember()?;
         self.witness.forget(id);
         release(open).await;

@@ -169,7 +169,7 @@ impl Engine {
                 }
             }
             if let (Some(set), Some(service)) = (&request.qos, &service) {
-                changed |= engine.set_space_qos(&object, service, set)?;
+                changed |= engine.set_space_qos(&object, &open.pool, service, set).await?;
             }
             Ok(SpaceChanged { changed, space: engine.space_view(&open, &space) })
         })
@@ -220,8 +220,8 @@ impl Engine {
             self.open_spaces(&open).await;
             return Err(from_pool(object, error));
         }
-        if let Err(error) = self.remember_qos(record.uuid, holdfast_api::Qos::default()) {
-            tracing::warn!("the limits of {object} could not be deleted: {error}");
+        if let Err(error) = self.forget_space(&open, record.uuid).await {
+            tracing::warn!("what was kept for {object} could not be removed: {error}");
         }
         self.note(&object, "destroyed");
         Ok(Changed { changed: true, message: format!("{object} is destroyed") })

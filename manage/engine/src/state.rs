@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   lock               held while a daemon runs
-//!   config.db          pools with the last paths of their disks and their alerts, exports, quality of service, settings, what was set
-//!                      by hand for disks of no pool; accounts, tokens, sessions and the audit log
+//!   config.db          pools with the last paths of their disks and their alerts, exports as seen last, settings, what was set by
+//!                      hand for disks of no pool; accounts, tokens, sessions and the audit log
 //!   jobs.json          jobs that have not ended, and the last that have
 //!   witness-ID.json    how far the pool ID was
 //!   events.jsonl       what happened; events.1.jsonl before that
@@ -93,7 +93,7 @@ pub struct KnownPool {
     pub disks: Vec<KnownDisk>,
 }
 
-/// An export that is made again at start.
+/// An export, as its pool keeps it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownExport {
     /// The name that clients ask for.
@@ -130,7 +130,7 @@ pub struct State {
     /// Pools that are opened at start.
     #[serde(default)]
     pub pools: Vec<KnownPool>,
-    /// Exports that are made again at start.
+    /// Exports as they were seen last, shown while their pools are away: what the pools keep counts.
     #[serde(default)]
     pub exports: Vec<KnownExport>,
     /// Files that serve as disks.
@@ -142,9 +142,6 @@ pub struct State {
     /// Alerts of pools that are not as usual, by the pool's id.
     #[serde(default)]
     pub alerts: std::collections::BTreeMap<Uuid, Alerts>,
-    /// Quality of service of spaces that have any, by the space's id.
-    #[serde(default)]
-    pub qos: std::collections::BTreeMap<Uuid, Qos>,
     /// Settings that administrators changed.
     #[serde(default)]
     pub chosen: Chosen,
@@ -159,7 +156,6 @@ impl Default for State {
             file_disks: vec![],
             hints: Default::default(),
             alerts: Default::default(),
-            qos: Default::default(),
             chosen: Chosen::default(),
         }
     }

@@ -58,12 +58,15 @@ fn a_pool_moves_to_another_daemon_under_other_paths() {
     let (image, out) = (scene.path("image"), scene.path("out"));
     std::fs::write(&image, bytes(5, 64 << 20)).expect("an image can be written");
     run("nbdcopy", &["--flush", &image, &uri]).succeeded();
-    let refusal = daemon.cli(&["pool", "export", "tank"]);
-    if !refusal.success() {
-        assert!(refusal.complaint().contains("unexport"), "{refusal}");
-        daemon.please(&["nbd", "unexport", "vm"]);
-        daemon.please(&["pool", "export", "tank"]);
-    }
+    daemon.please(&["nbd", "set", "vm", "--max-iops", "50000"]);
+    daemon.please(&["space", "set", "tank/vm", "--max-iops", "60000"]);
+    let client = Client::connect(&daemon.nbd_socket(), "vm").expect("it is exported");
+    let refusal = daemon.cli(&["pool", "export", "tank"]).refused();
+    assert!(refusal.contains("connected") && refusal.contains("nbd unexport vm"), "{refusal}");
+    drop(client);
+    wait_until("the client is gone", 20, || daemon.json(&["nbd", "list"])[0]["connections"] == 0);
+    daemon.please(&["pool", "export", "tank"]);
+    assert_eq!(daemon.json(&["nbd", "list"]), serde_json::json!([]));
 
     let elsewhere = scene.folder("elsewhere");
     for (number, disk) in disks.iter().enumerate() {
@@ -72,7 +75,10 @@ fn a_pool_moves_to_another_daemon_under_other_paths() {
     let other = Daemon::start_with(&scene, "b", &[]);
     other.please(&["pool", "import", "--disk-dir", &elsewhere]);
     assert_eq!(other.json(&["pool", "show", "tank"])["state"], "ok");
-    other.please(&["nbd", "export", "tank/vm"]);
+    // What belongs to the pool came along with it, though the daemons share nothing but its disks.
+    let export = &other.json(&["nbd", "list"])[0];
+    assert!(export["served"] == true && export["qos"]["max_iops"] == 50000, "{export}");
+    assert_eq!(other.json(&["space", "show", "tank/vm"])["qos"]["max_iops"], 60000);
     run("nbdcopy", &[&other.uri("vm"), &out]).succeeded();
     run("cmp", &[&image, &out]).succeeded();
     let map = other.json(&["space", "map", "tank/vm"]).to_string();

@@ -1,34 +1,31 @@
-//! What was set, remembered in the configuration and handed to what is open.
+//! What was set, kept on the pool and handed to what is open.
 //!
-//! Invariant: settings are remembered before they hold.
+//! Invariant: settings are on the pool before they hold.
 
-use std::sync::PoisonError;
+use std::sync::Arc;
 
 use holdfast_api::{ExportChanged, Qos, SetExport, SetQos};
 use holdfast_block::ObjectService;
 use holdfast_device::reactor::clock;
 use holdfast_model::Uuid;
+use holdfast_pool::Pool;
 
 use super::{from_block, to_block};
 use crate::engine::Engine;
-use crate::error::{ApiResult, not_found, unwritten};
+use crate::error::{ApiResult, not_found};
+use crate::exports::about_export;
+use crate::kept::{kept, qos_key};
 
 impl Engine {
     /// What was set for a space.
     fn qos_of(&self, space: Uuid) -> Qos {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.qos.get(&space).copied().unwrap_or_default()
+        let key = qos_key(space);
+        self.live().pools.values().find_map(|open| kept(&open.pool, &key)).unwrap_or_default()
     }
 
-    /// Remembers what was set for a space.
-    pub(crate) fn remember_qos(&self, space: Uuid, qos: Qos) -> ApiResult<()> {
-        let changed = self.change_state(|state| {
-            _ = match qos == Qos::default() {
-                true => state.qos.remove(&space),
-                false => state.qos.insert(space, qos),
-            };
-        });
-        changed.map_err(unwritten)
+    /// Keeps what was set for a space on its pool.
+    async fn keep_qos(&self, pool: &Arc<Pool>, space: Uuid, qos: Qos) -> ApiResult<()> {
+        self.keep(pool, qos_key(space), Some(&qos).filter(|qos| **qos != Qos::default())).await
     }
 
     /// Hands a space that is open what is set for it and its exports.
@@ -42,14 +39,20 @@ impl Engine {
     }
 
     /// Sets the quality of service of a space. Answers whether it was another.
-    pub(crate) fn set_space_qos(&self, object: &str, service: &ObjectService, set: &SetQos) -> ApiResult<bool> {
+    pub(crate) async fn set_space_qos(
+        &self,
+        object: &str,
+        pool: &Arc<Pool>,
+        service: &ObjectService,
+        set: &SetQos,
+    ) -> ApiResult<bool> {
         let before = from_block(&service.qos());
         let qos = before.with(set);
         super::check(object, &qos).map_err(|error| error.inside("qos"))?;
         if qos == before {
             return Ok(false);
         }
-        self.remember_qos(service.id(), qos)?;
+        self.keep_qos(pool, service.id(), qos).await?;
         self.apply_qos(service);
         self.note(object, &format!("has another quality of service: {}", describe(&qos)));
         Ok(true)
@@ -70,18 +73,15 @@ impl Engine {
         if known == before {
             return Ok(ExportChanged { changed: false, export: self.export(name)? });
         }
+        let open = self.pool_of_export(&object, &known)?;
+        self.keep_export(&open.pool, &known).await.map_err(|error| about_export(&object, error))?;
         let target = {
             let mut live = self.live_mut();
             let export = live.exports.get_mut(name).ok_or_else(|| not_found(&object, "ask again"))?;
             export.known = known.clone();
             export.target.clone()
         };
-        if let Err(error) = self.remember() {
-            if let Some(export) = self.live_mut().exports.get_mut(name) {
-                export.known = before;
-            }
-            return Err(error);
-        }
+        self.remember_seen();
         if let Some(target) = target {
             target.limiter().set(&to_block(&known.qos), clock().now());
             self.apply_qos(target.object());

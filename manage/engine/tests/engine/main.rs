@@ -9,6 +9,7 @@ mod input;
 mod leaving;
 mod life;
 mod metadata;
+mod moving;
 mod parity;
 mod preferences;
 mod support;

@@ -1,0 +1,133 @@
+//! What is kept on a pool, as documents of its configuration: what must go along when another node imports it.
+//!
+//! | document | what it holds, as JSON |
+//! | --- | --- |
+//! | `export/NAME` | an export of one of its spaces, with its quality of service |
+//! | `qos/SPACE` | the quality of service of the space with this id |
+//!
+//! The state folder has a copy of the exports as they were seen last, to show them while their pool is away. It counts for nothing
+//! once the pool is here.
+//!
+//! Invariant: what a change of these was answered is on the pool's disks by then. A document that cannot be read stays as it is.
+
+use std::sync::Arc;
+
+use holdfast_api::{Code, Severity};
+use holdfast_model::Uuid;
+use holdfast_pool::Pool;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::engine::{Engine, LiveExport, OpenPool};
+use crate::error::{ApiResult, from_pool};
+use crate::state::KnownExport;
+
+/// What the names of documents begin with that are exports.
+const EXPORTS: &str = "export/";
+
+/// The name of the document of an export.
+fn export_key(name: &str) -> String {
+    format!("{EXPORTS}{name}")
+}
+
+/// The name of the document with the quality of service of a space.
+pub(crate) fn qos_key(space: Uuid) -> String {
+    format!("qos/{space}")
+}
+
+/// What a document of a pool holds; `None` where there is none, or it cannot be read.
+pub(crate) fn kept<T: DeserializeOwned>(pool: &Pool, key: &str) -> Option<T> {
+    pool.document(key).and_then(|text| serde_json::from_slice(&text).ok())
+}
+
+impl Engine {
+    /// Replaces a document of a pool, or removes it; durable when answered.
+    ///
+    /// # Errors
+    /// If the pool takes no changes, or has no room for it; the document is as it was then.
+    pub(crate) async fn keep<T: Serialize>(&self, pool: &Arc<Pool>, key: String, what: Option<&T>) -> ApiResult<()> {
+        let object = format!("pool {}", pool.name());
+        let unwritten = |error: serde_json::Error| {
+            let next = "see the daemon's log";
+            holdfast_api::ApiError::new(Code::Failed, &object, format!("document {key} cannot be written: {error}"), next)
+        };
+        let content = what.map(serde_json::to_vec).transpose().map_err(unwritten)?;
+        let (pool, name) = (pool.clone(), key.clone());
+        let written = self.on_reactor(move || async move { pool.set_document(&name, content).await }).await?;
+        written.map(drop).map_err(|error| from_pool(&object, error))
+    }
+
+    /// Keeps an export on the pool of its space.
+    pub(crate) async fn keep_export(&self, pool: &Arc<Pool>, known: &KnownExport) -> ApiResult<()> {
+        self.keep(pool, export_key(&known.name), Some(known)).await
+    }
+
+    /// Keeps an export no more.
+    pub(crate) async fn drop_export(&self, pool: &Arc<Pool>, name: &str) -> ApiResult<()> {
+        self.keep::<KnownExport>(pool, export_key(name), None).await
+    }
+
+    /// The exports that a pool keeps.
+    fn kept_exports(&self, open: &OpenPool) -> Vec<KnownExport> {
+        let read = |(key, text): (String, Vec<u8>)| match serde_json::from_slice::<KnownExport>(&text) {
+            Ok(known) => {
+                let space = open.pool.spaces().into_iter().find(|record| record.uuid == known.space);
+                let path = space.map_or(known.path.clone(), |record| format!("{}/{}", open.name(), record.name));
+                Some(KnownExport { pool: open.pool.id(), path, ..known })
+            }
+            Err(error) => {
+                let cause = format!("its document {key} cannot be read ({error}); it stays as it is");
+                let next = "run the version that wrote it, or make the export anew";
+                self.events.emit(Severity::Error, &format!("pool {}", open.name()), &cause, next);
+                None
+            }
+        };
+        open.pool.documents(EXPORTS).into_iter().filter_map(read).collect()
+    }
+
+    /// Takes over the exports that a pool keeps. One whose name is taken by another pool's stays on its pool, and is served as soon as
+    /// the name is free; `at_import` says so.
+    pub(crate) fn adopt_exports(&self, open: &OpenPool, at_import: bool) {
+        let id = open.pool.id();
+        let kept = self.kept_exports(open);
+        let mut taken = Vec::new();
+        {
+            let mut live = self.live_mut();
+            // What was remembered while the pool was away may have been changed elsewhere.
+            live.exports.retain(|name, export| export.known.pool != id || kept.iter().any(|known| known.name == *name));
+            for known in kept {
+                match live.exports.get_mut(&known.name) {
+                    Some(other) if other.known.pool != id => taken.push((known, other.known.path.clone())),
+                    Some(own) => own.known = known,
+                    None => drop(live.exports.insert(known.name.clone(), LiveExport { known, target: None })),
+                }
+            }
+        }
+        for (known, other) in taken.into_iter().filter(|_| at_import) {
+            let cause = format!("is not served for space {}: an export of space {other} has this name", known.path);
+            let next = format!(
+                "'holdfast nbd export {} --name OTHER' serves it under another name; after 'holdfast nbd unexport {}' it is \
+                 served under this one",
+                known.path, known.name
+            );
+            self.events.emit(Severity::Warning, &format!("export {}", known.name), &cause, &next);
+        }
+    }
+
+    /// Serves the exports whose name was taken so far and is free now.
+    pub(crate) fn serve_waiting_exports(&self) {
+        let pools: Vec<Arc<OpenPool>> = self.live().pools.values().cloned().collect();
+        for open in pools {
+            self.adopt_exports(&open, false);
+            self.remake_exports(&open);
+        }
+    }
+
+    /// Keeps nothing of a space that is gone.
+    pub(crate) async fn forget_space(&self, open: &OpenPool, space: Uuid) -> ApiResult<()> {
+        for known in self.kept_exports(open).into_iter().filter(|known| known.space == space) {
+            self.drop_export(&open.pool, &known.name).await?;
+        }
+        self.keep::<holdfast_api::Qos>(&open.pool, qos_key(space), None).await
+    }
+}
