@@ -164,6 +164,7 @@ impl Engine {
         self.live_mut().offline.remove(&id);
         self.live_mut().pools.insert(name.clone(), open.clone());
         self.adopt_exports(&open, true);
+        self.adopt_jobs(&open).await;
         self.open_spaces(&open).await;
         self.remake_exports(&open);
         self.note(&object, "imported");

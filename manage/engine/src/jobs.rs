@@ -4,6 +4,7 @@
 //!   requests.rs   what is asked of jobs          runner.rs     queued ─▶ working ─▶ ended; stopping without an end
 //!   table.rs      jobs.json                      schedule.rs   what is asked for by the calendar
 //!   lost.rs       what is asked for when disks stay away
+//!   kept.rs       the same on the pools, for whoever imports them next
 //!   control.rs    gate, share and cap            progress.rs   bytes done, and how fast
 //!   spec.rs       the kinds, one file each: scrub.rs, convert.rs, repair.rs, evacuate.rs, replace.rs, rebalance.rs, upgrade.rs
 //! ```
@@ -17,6 +18,7 @@
 mod control;
 mod convert;
 mod evacuate;
+mod kept;
 mod lost;
 mod progress;
 mod rebalance;
@@ -73,6 +75,9 @@ struct Inner {
     no_room: BTreeMap<Uuid, Instant>,
     stopping: bool,
     unsaved: bool,
+    /// Whether the documents of pools may be behind the table, and when they are tried again where that failed.
+    unkept: bool,
+    keep_again: Option<Instant>,
     noted: Option<Instant>,
 }
 
@@ -122,7 +127,7 @@ impl Jobs {
         for record in table.jobs.iter_mut().filter(|record| record.state == JobState::Running) {
             record.state = JobState::Queued;
         }
-        let inner = Mutex::new(Inner { table, ..Inner::default() });
+        let inner = Mutex::new(Inner { table, unkept: true, ..Inner::default() });
         Ok(Self { path, events, inner, wake: Notify::new() })
     }
 
@@ -142,12 +147,14 @@ impl Jobs {
             write_json(&self.path, &next).map_err(failed)?;
             inner.table = next;
             inner.unsaved = false;
+            inner.unkept = true;
         }
         Ok(answer)
     }
 
     /// Writes down what happened of itself. If that fails it is tried again with the next progress.
     fn save(&self, inner: &mut Inner) {
+        inner.unkept = true;
         match write_json(&self.path, &inner.table) {
             Ok(()) => inner.unsaved = false,
             Err(error) => {

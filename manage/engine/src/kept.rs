@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `export/NAME` | an export of one of its spaces, with its quality of service |
 //! | `qos/SPACE` | the quality of service of the space with this id |
+//! | `job/KEY`, `scrubbed/SPACE`, `jobs` | jobs and times of scrubs: see `jobs/kept.rs` |
 //!
 //! The state folder has a copy of the exports as they were seen last, to show them while their pool is away. It counts for nothing
 //! once the pool is here.
@@ -51,9 +52,15 @@ impl Engine {
             let next = "see the daemon's log";
             holdfast_api::ApiError::new(Code::Failed, &object, format!("document {key} cannot be written: {error}"), next)
         };
-        let content = what.map(serde_json::to_vec).transpose().map_err(unwritten)?;
-        let (pool, name) = (pool.clone(), key.clone());
-        let written = self.on_reactor(move || async move { pool.set_document(&name, content).await }).await?;
+        let text = what.map(serde_json::to_vec).transpose().map_err(unwritten)?;
+        self.keep_text(pool, key, text).await
+    }
+
+    /// The same of what is text already.
+    pub(crate) async fn keep_text(&self, pool: &Arc<Pool>, key: String, text: Option<Vec<u8>>) -> ApiResult<()> {
+        let object = format!("pool {}", pool.name());
+        let pool = pool.clone();
+        let written = self.on_reactor(move || async move { pool.set_document(&key, text).await }).await?;
         written.map(drop).map_err(|error| from_pool(&object, error))
     }
 

@@ -104,6 +104,7 @@ impl Engine {
         let disks = devices_of(&pool, taken);
         let open = Arc::new(OpenPool::new(pool, disks));
         self.live_mut().pools.insert(name.to_string(), open.clone());
+        self.adopt_jobs(&open).await;
         self.remember()?;
         self.note(&object, &format!("created with {}", counted(open.pool.disks().len() as u64, "disk", "disks")));
         Ok(PoolChanged { changed: true, pool: self.pool_view(&open) })
@@ -212,7 +213,7 @@ impl Engine {
         if open.pool.refusal().is_none() {
             self.refuse_connected(&open)?;
         }
-        self.cancel_jobs_of(open.pool.id(), None).await?;
+        self.let_jobs_go(&open).await;
         self.withdraw_targets(&open).await;
         if let Err(error) = self.close_spaces(&open).await {
             self.open_spaces(&open).await;
@@ -286,6 +287,7 @@ impl Engine {
             live.offline.remove(&id);
             live.exports.retain(|_, export| export.known.pool != id);
         }
+        self.forget_jobs_of(id);
         self.remember()?;
         Ok(true)
     }

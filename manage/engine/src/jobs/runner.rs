@@ -56,6 +56,7 @@ pub(crate) async fn run(engine: Weak<Engine>, mut stop: watch::Receiver<bool>) {
         if let Err(error) = engine.blocking(move || noting.note_progress()).await {
             tracing::warn!("job progress could not be saved: {error}");
         }
+        engine.keep_jobs().await;
     }
 }
 
@@ -175,6 +176,7 @@ impl Engine {
         if let Err(error) = self.jobs.stop_tasks(|_| true).await {
             tracing::error!("{error}");
         }
+        self.keep_jobs().await;
     }
 }
 

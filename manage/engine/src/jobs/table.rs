@@ -22,6 +22,9 @@ pub(super) const HISTORY: usize = 200;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Record {
     pub(super) id: u64,
+    /// Names it wherever its pool is; the number is that of this table.
+    #[serde(default = "Uuid::new_v4")]
+    pub(super) key: Uuid,
     pub(super) spec: JobSpec,
     pub(super) state: JobState,
     pub(super) priority: JobPriority,
@@ -117,6 +120,9 @@ pub(super) struct LastScrub {
 pub(super) struct Table {
     version: u32,
     next_id: u64,
+    /// Names this table on pools.
+    #[serde(default = "Uuid::new_v4")]
+    pub(super) node: Uuid,
     /// Those that have not ended, oldest first.
     #[serde(default)]
     pub(super) jobs: Vec<Record>,
@@ -130,7 +136,14 @@ pub(super) struct Table {
 
 impl Default for Table {
     fn default() -> Self {
-        Self { version: VERSION, next_id: 1, jobs: vec![], ended: VecDeque::new(), scrubbed: BTreeMap::new() }
+        Self {
+            version: VERSION,
+            next_id: 1,
+            node: Uuid::new_v4(),
+            jobs: vec![],
+            ended: VecDeque::new(),
+            scrubbed: BTreeMap::new(),
+        }
     }
 }
 
@@ -139,6 +152,7 @@ impl Table {
     pub(super) fn add(&mut self, spec: JobSpec, priority: JobPriority, cap: Option<u64>) -> &Record {
         self.jobs.push(Record {
             id: self.next_id,
+            key: Uuid::new_v4(),
             spec,
             state: JobState::Queued,
             priority,
@@ -154,6 +168,14 @@ impl Table {
         });
         self.next_id += 1;
         &self.jobs[self.jobs.len() - 1]
+    }
+
+    /// Gives a job of another table its own number, if that is free here, or else the next one.
+    pub(super) fn number(&mut self, record: &mut Record) {
+        if record.id == 0 || self.any(record.id).is_some() {
+            record.id = self.next_id;
+        }
+        self.next_id = self.next_id.max(record.id.saturating_add(1));
     }
 
     /// The job of this number that has not ended.
