@@ -8,11 +8,11 @@
 //! ```
 
 use holdfast_device::IoBuf;
-use holdfast_model::wire::{Reader, Writer};
 use holdfast_model::{BLOCK_BYTES, Uuid};
-use holdfast_pool::Position;
-use holdfast_pool::frame::{Frame, Kind};
+use holdfast_pool::frame::Kind;
 use holdfast_pool::slab::MAP_COVERS_BYTES;
+
+use crate::map_owner::MapOwner;
 
 /// Bytes of a dirty region.
 pub const REGION_BYTES: u64 = 256 << 10;
@@ -28,28 +28,6 @@ pub const DIRTY_WORDS: usize = MAP_REGIONS as usize / 64;
 /// Words of the written bits.
 pub const WRITTEN_WORDS: usize = MAP_BLOCKS as usize / 64;
 
-/// Which map of which column of which row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MapOwner {
-    /// The pool.
-    pub pool: Uuid,
-    /// The row's id.
-    pub row: u64,
-    /// The chunk.
-    pub chunk: u32,
-    /// The column.
-    pub column: u16,
-    /// The number of the map in the column.
-    pub map: u16,
-}
-
-impl MapOwner {
-    fn frame(&self, disk: Uuid, offset: u64, sequence: u64) -> Frame {
-        let position = Position { generation: self.row, sequence };
-        Frame { kind: Kind::BlockMap, pool: self.pool, disk, offset, position, previous: 0 }
-    }
-}
-
 /// The content of a map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapBits {
@@ -62,22 +40,16 @@ pub struct MapBits {
 impl MapBits {
     /// The block to write at `offset` of `disk`.
     pub fn seal(&self, owner: &MapOwner, disk: Uuid, offset: u64, sequence: u64) -> IoBuf {
-        let mut writer = Writer::new();
-        writer.u32(owner.chunk).u16(owner.column).u16(owner.map);
-        for word in self.dirty.iter().chain(&self.written) {
-            writer.u64(*word);
-        }
-        owner.frame(disk, offset, sequence).seal(&writer.into_bytes())
+        owner.seal(Kind::BlockMap, disk, offset, sequence, |writer| {
+            for word in self.dirty.iter().chain(&self.written) {
+                writer.u64(*word);
+            }
+        })
     }
 
     /// Reads a block that was written for this owner, disk and offset; `None` if it is anything else.
     pub fn open(block: &[u8], owner: &MapOwner, disk: Uuid, offset: u64) -> Option<(u64, Self)> {
-        let (sequence, payload) = owner.frame(disk, offset, 0).open_own(block)?;
-        let mut reader = Reader::new(payload);
-        let place = (reader.u32().ok()?, reader.u16().ok()?, reader.u16().ok()?);
-        if place != (owner.chunk, owner.column, owner.map) {
-            return None;
-        }
+        let (sequence, mut reader) = owner.open(Kind::BlockMap, block, disk, offset)?;
         let mut bits = Self { dirty: [0; DIRTY_WORDS], written: [0; WRITTEN_WORDS] };
         for word in bits.dirty.iter_mut().chain(&mut bits.written) {
             *word = reader.u64().ok()?;
@@ -89,10 +61,11 @@ impl MapBits {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::map_owner::block_map_number;
 
     #[test]
     fn a_map_fits_a_block_and_only_its_owner() {
-        let owner = MapOwner { pool: Uuid::from_u128(1), row: 2, chunk: 3, column: 4, map: 0 };
+        let owner = MapOwner { pool: Uuid::from_u128(1), row: 2, chunk: 3, map: block_map_number(4, 0) };
         let mut bits = MapBits { dirty: [5; DIRTY_WORDS], written: [6; WRITTEN_WORDS] };
         bits.written[WRITTEN_WORDS - 1] = 7;
         let disk = Uuid::from_u128(8);

@@ -43,6 +43,7 @@ mod heads;
 mod lock_order;
 mod maintenance;
 mod movement;
+mod map_owner;
 mod open;
 mod pace;
 mod parity;

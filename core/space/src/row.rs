@@ -15,12 +15,12 @@ use holdfast_pool::{FreedRow, Pool, RowRecord, SlabPlace, frame};
 
 use arc_swap::Guard;
 
-use crate::block_map::MapOwner;
 use crate::block_set::BlockSet;
 use crate::boxed_cold::boxed_cold;
 use crate::checksums::{ChecksumCache, Checksums};
 use crate::column::{Blocks, Column, MapOnDisk};
 use crate::lock_order::{TaskLock, rank};
+use crate::map_owner::{MapOwner, block_map_number};
 use crate::parity::{Bands, Geometry};
 use crate::protection::Lost;
 use crate::row_use::RowUse;
@@ -371,7 +371,7 @@ impl Row {
 
     /// Which map of which column.
     pub fn owner(&self, column: usize, map: usize) -> MapOwner {
-        MapOwner { pool: self.pool.id(), row: self.record.id, chunk: self.chunk, column: column as u16, map: map as u16 }
+        MapOwner { pool: self.pool.id(), row: self.record.id, chunk: self.chunk, map: block_map_number(column, map) }
     }
 
     /// Notes that all slab headers are on disk.

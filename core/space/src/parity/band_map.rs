@@ -10,12 +10,11 @@
 
 use holdfast_device::IoBuf;
 use holdfast_model::Uuid;
-use holdfast_model::wire::{Reader, Writer};
-use holdfast_pool::Position;
-use holdfast_pool::frame::{Frame, Kind};
+use holdfast_pool::frame::Kind;
 use holdfast_pool::slab::BAND_MAP_BLOCKS;
 
 use super::geometry::Geometry;
+use crate::map_owner::MapOwner;
 
 /// The place of a band that has none: it reads as zeros.
 pub const NOWHERE: u16 = u16::MAX;
@@ -28,26 +27,6 @@ const WRITTEN_WORDS: usize = MAP_BLOCKS as usize / 64;
 /// Bands that each map of a row covers.
 pub fn bands_of_map(geometry: &Geometry) -> u32 {
     (MAP_BLOCKS / geometry.band_blocks()).max(1)
-}
-
-/// Which map of which row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Owner {
-    /// The pool.
-    pub pool: Uuid,
-    /// The row's id.
-    pub row: u64,
-    /// The chunk.
-    pub chunk: u32,
-    /// The number of the map in the row.
-    pub map: u32,
-}
-
-impl Owner {
-    fn frame(&self, disk: Uuid, offset: u64, sequence: u64) -> Frame {
-        let position = Position { generation: self.row, sequence };
-        Frame { kind: Kind::BandMap, pool: self.pool, disk, offset, position, previous: 0 }
-    }
 }
 
 /// The content of a map. Bits and places are counted from the map's first band.
@@ -68,28 +47,23 @@ impl BandMap {
     }
 
     /// The block to write at `offset` of `disk`.
-    pub fn seal(&self, owner: &Owner, disk: Uuid, offset: u64, sequence: u64) -> IoBuf {
-        let mut writer = Writer::new();
-        writer.u32(owner.chunk).u32(owner.map);
-        for word in &self.missed {
-            writer.u64(*word);
-        }
-        for place in &self.places {
-            writer.u16(*place);
-        }
-        for word in &self.written {
-            writer.u64(*word);
-        }
-        owner.frame(disk, offset, sequence).seal(&writer.into_bytes())
+    pub fn seal(&self, owner: &MapOwner, disk: Uuid, offset: u64, sequence: u64) -> IoBuf {
+        owner.seal(Kind::BandMap, disk, offset, sequence, |writer| {
+            for word in &self.missed {
+                writer.u64(*word);
+            }
+            for place in &self.places {
+                writer.u16(*place);
+            }
+            for word in &self.written {
+                writer.u64(*word);
+            }
+        })
     }
 
     /// Reads a block that was written for this owner, disk and offset; `None` if it is anything else.
-    pub fn open(block: &[u8], owner: &Owner, disk: Uuid, offset: u64) -> Option<(u64, Self)> {
-        let (sequence, payload) = owner.frame(disk, offset, 0).open_own(block)?;
-        let mut reader = Reader::new(payload);
-        if (reader.u32().ok()?, reader.u32().ok()?) != (owner.chunk, owner.map) {
-            return None;
-        }
+    pub fn open(block: &[u8], owner: &MapOwner, disk: Uuid, offset: u64) -> Option<(u64, Self)> {
+        let (sequence, mut reader) = owner.open(Kind::BandMap, block, disk, offset)?;
         let mut map = Self::new();
         for word in &mut map.missed {
             *word = reader.u64().ok()?;
@@ -111,15 +85,15 @@ mod tests {
 
     #[test]
     fn a_map_fits_a_block_and_only_its_owner() {
-        let owner = Owner { pool: Uuid::from_u128(1), row: 2, chunk: 3, map: 4 };
+        let owner = MapOwner { pool: Uuid::from_u128(1), row: 2, chunk: 3, map: 4 };
         let mut map = BandMap::new();
         (map.missed[7], map.places[511], map.written[WRITTEN_WORDS - 1]) = (5, 6, 7);
         let disk = Uuid::from_u128(8);
         let block = map.seal(&owner, disk, 4096, 9);
         assert_eq!(block.len() as u64, BLOCK_BYTES);
         assert_eq!(BandMap::open(&block, &owner, disk, 4096), Some((9, map)));
-        assert_eq!(BandMap::open(&block, &Owner { row: 3, ..owner }, disk, 4096), None);
-        assert_eq!(BandMap::open(&block, &Owner { map: 3, ..owner }, disk, 4096), None);
+        assert_eq!(BandMap::open(&block, &MapOwner { row: 3, ..owner }, disk, 4096), None);
+        assert_eq!(BandMap::open(&block, &MapOwner { map: 3, ..owner }, disk, 4096), None);
         assert_eq!(BandMap::open(&block, &owner, disk, 8192), None);
         assert_eq!(BandMap::open(&block, &owner, Uuid::nil(), 4096), None);
     }

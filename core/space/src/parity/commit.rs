@@ -12,10 +12,11 @@ use holdfast_model::Uuid;
 use holdfast_pool::slab::map_at;
 
 use crate::block_set::BlockSet;
+use crate::map_owner::MapOwner;
 use crate::row::Row;
 use crate::space::Inner;
 
-use super::band_map::{BandMap, Owner};
+use super::band_map::BandMap;
 use super::bands::{Uncommitted, map_of_state};
 use super::journal::Draft;
 use super::record::{Entry, MOST_ENTRIES};
@@ -197,8 +198,8 @@ impl Row {
     }
 
     /// Which map of the row.
-    pub(super) fn band_map_owner(&self, map: u32) -> Owner {
-        Owner { pool: self.pool.id(), row: self.record.id, chunk: self.chunk, map }
+    pub(super) fn band_map_owner(&self, map: u32) -> MapOwner {
+        MapOwner { pool: self.pool.id(), row: self.record.id, chunk: self.chunk, map }
     }
 
     /// The number of a map in a block that was read at an offset of a disk.
