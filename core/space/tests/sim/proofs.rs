@@ -1,6 +1,9 @@
 //! What a disk holds is believed only where something proves it: disks set back to an older state, slabs overwritten together with their
 //! checksums, and spaces closed while some of their disks are away.
 
+mod older_images;
+mod slow_look;
+
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

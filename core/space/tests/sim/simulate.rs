@@ -294,14 +294,14 @@ impl Run {
                 drop(up);
                 self.world.sim.kill();
                 self.volumes.iter().for_each(|volume| volume.model.crash());
-                self.swap_disks(&lies);
+                self.swap_disks(&lies, 0);
             }
             _ => {
                 let lies = Lies::of(self, &up, false);
                 drop(up);
                 self.crash();
-                self.damage(&lies.members);
-                self.swap_disks(&lies);
+                let damaged = self.damage(&lies.members);
+                self.swap_disks(&lies, damaged);
             }
         }
     }
@@ -322,10 +322,13 @@ impl Run {
         self.keep_power();
         let (run, lies) = (self.clone(), Lies::of(self, &up, true));
         let random = self.world.sim.random();
-        if lies.whole && self.bad.borrow().is_empty() && self.tolerated() > 0 && random.chance(1, 6) {
-            let index = *random.pick(&lies.members).expect("a pool has disks");
+        if random.chance(1, if lies.whole { 6 } else { 2 })
+            && let Some(index) = self.pick_victim(&lies, &lies.members, &random)
+        {
             self.world.disk(index).fail_next_flushes(1);
-            self.bad.borrow_mut().push(index);
+            if !lies.whole {
+                atlas::count_degraded_close();
+            }
         }
         let closed = self.world.sim.run(async move {
             let mut settled = true;
@@ -342,48 +345,68 @@ impl Run {
         self.clean.set(closed.expect("the power stays on"));
         self.world.sim.kill();
         self.volumes.iter().for_each(|volume| volume.model.crash());
-        self.swap_disks(&Lies { settled: self.clean.get(), ..lies });
+        self.swap_disks(&Lies { settled: self.clean.get(), ..lies }, 0);
     }
 
-    /// Silent damage to the label or log of a disk, where a majority of the others is left.
-    fn damage(&self, members: &[usize]) {
+    /// Silent damage to the label or log of a disk, where a majority of the others is left. Returns how many disks were damaged.
+    fn damage(&self, members: &[usize]) -> usize {
         let random = self.world.sim.random();
         let most = (self.plan.disks - 1) / 2;
         if most <= self.bad.borrow().len() || !random.chance(1, 3) {
-            return;
+            return 0;
         }
         let disk = self.world.disk(*random.pick(members).expect("a pool has disks"));
         // One that is away is not repaired at the next import, so that damage to it would add up.
         if !disk.is_present() {
-            return;
+            return 0;
         }
         let start = random.range(0..4u64 << 20) / 512 * 512;
         disk.corrupt(start..(start + random.range(1..64u64) * 512).min(4 << 20));
         if random.chance(1, 2) {
             disk.corrupt(disk.spec().size_bytes - BLOCK_BYTES..disk.spec().size_bytes);
         }
+        1
     }
 
-    /// While the power is off, disks that were away are put back, stale as they are, and one that is fine is taken out, set back to what it
-    /// was earlier, or overwritten.
-    fn swap_disks(&self, lies: &Lies) {
+    /// While the power is off, disks that were away are put back, stale as they are, and as many that are fine as the layout bears are taken
+    /// out, set back to what they were earlier, or overwritten. Sometimes another machine imports what is left.
+    fn swap_disks(&self, lies: &Lies, damaged: usize) {
         let random = self.world.sim.random();
         for disk in self.world.disks().iter().filter(|disk| !disk.is_present()) {
             if random.chance(1, 2) {
                 disk.reappear();
             }
         }
-        if lies.whole && self.bad.borrow().is_empty() && self.tolerated() > 0 && random.chance(1, 3) {
+        let mut hit = 0;
+        while random.chance(1, if hit == 0 { 3 } else { 2 }) {
+            // A majority that can tell what was last is left.
+            if hit > 0 && (self.bad.borrow().len() + damaged) * 2 >= lies.members.len() {
+                break;
+            }
             let kept: Vec<usize> = self.images.borrow().keys().copied().filter(|index| lies.members.contains(index)).collect();
-            let index = *random.pick(if kept.is_empty() { &lies.members } else { &kept }).expect("a pool has disks");
-            self.bad.borrow_mut().push(index);
+            let kept = if kept.is_empty() { &lies.members } else { &kept };
+            let Some(index) = self.pick_victim(lies, kept, &random) else { break };
+            hit += 1;
             match random.range(0..4u32) {
                 0..=1 if self.set_back(index, lies) => {}
                 2 => self.overwrite(index, lies, &random),
                 _ => self.world.disk(index).disappear(Disappearance::PowerLoss),
             }
         }
+        atlas::count_at_once(hit);
         self.keep_image(lies, &random);
+        self.change_machine(lies, damaged, &random);
+    }
+
+    /// One more disk that something may happen to, which counts as bad from here on.
+    fn pick_victim(&self, lies: &Lies, from: &[usize], random: &SimRandom) -> Option<usize> {
+        let mut bad = self.bad.borrow_mut();
+        if bad.len() >= self.tolerated() || (bad.is_empty() && !lies.whole) {
+            return None;
+        }
+        let index = random.pick(from).copied().filter(|index| !bad.contains(index))?;
+        bad.push(index);
+        Some(index)
     }
 
     async fn client(self: Rc<Self>, up: Up) {
@@ -490,9 +513,10 @@ impl Run {
         }
         for _ in 0..random.range(0..8u32) {
             clock.sleep(Duration::from_micros(random.range(0..pause))).await;
-            match random.range(0..22u32) {
+            match random.range(0..24u32) {
                 0..=5 => self.break_something(&up, &random).await,
                 20..=21 => self.spoil_running(&up, &random).await,
+                22..=23 => self.damage_running(&up, &random).await,
                 6..=9 => self.mend(&up, &random).await,
                 10..=15 => self.maintain_once(&up).await,
                 16 => self.grow(&up, &random).await,
@@ -697,6 +721,7 @@ impl Run {
         self.maintain_once(up).await;
         if self.is_whole(up) {
             if self.spoiled.get() {
+                up.pool.audit().await.expect("a quorum is there");
                 for space in &up.spaces {
                     self.scrub(space).await;
                 }

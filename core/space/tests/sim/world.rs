@@ -41,6 +41,8 @@ pub struct World {
     pub sim: Sim,
     disks: RefCell<Vec<Arc<SimDisk>>>,
     pub witness: Arc<TestWitness>,
+    /// What another machine knows, which had the pool once.
+    known_elsewhere: RefCell<BTreeMap<Uuid, WitnessRecord>>,
     pub events: Arc<TestEvents>,
     seeds: RefCell<u64>,
 }
@@ -50,7 +52,7 @@ impl World {
     pub fn new(sim: Sim, specs: Vec<SimDiskSpec>) -> Self {
         let disks = RefCell::new(specs.into_iter().map(|spec| SimDisk::new(&sim, spec)).collect());
         let seeds = RefCell::new(sim.seed());
-        Self { sim, disks, witness: Arc::default(), events: Arc::default(), seeds }
+        Self { sim, disks, witness: Arc::default(), known_elsewhere: RefCell::default(), events: Arc::default(), seeds }
     }
 
     /// What a pool is handed.
@@ -58,6 +60,17 @@ impl World {
         let mut seeds = self.seeds.borrow_mut();
         *seeds = seeds.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         Env { clock: self.sim.clock(), seed: *seeds, witness: self.witness.clone(), events: self.events.clone() }
+    }
+
+    /// Another machine remembers what this one does now.
+    pub fn note_machine(&self) {
+        *self.known_elsewhere.borrow_mut() = self.witness.0.lock().expect("one thread").clone();
+    }
+
+    /// The disks are in another machine from here on: one that had the pool at some time, or one that never did.
+    pub fn change_machine(&self, had_it: bool) {
+        let known = if had_it { self.known_elsewhere.take() } else { BTreeMap::new() };
+        *self.witness.0.lock().expect("one thread") = known;
     }
 
     /// One of its disks.

@@ -1,25 +1,50 @@
 //! Disks that tell of another time, or of nothing: set back to an older image of themselves, or overwritten together with what proves
-//! what they held.
+//! what they held; metadata damaged in use; and machines that import a pool without knowing what it was last.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use holdfast_device::sim::{SimImage, SimRandom};
-use holdfast_model::{DiskState, Uuid};
-use holdfast_pool::{RowRecord, UNIT_BYTES};
+use holdfast_model::{BLOCK_BYTES, DiskState, Uuid};
+use holdfast_pool::{Area, RowRecord, UNIT_BYTES};
 
 use super::{Run, Up};
 
 /// Slabs larger than this are overwritten at their beginning only.
 const MOST_BYTES: u64 = 16 << 20;
 
-/// Disks set back to an older image, and such as were overwritten, over all seeds.
+/// How often each happened, over all seeds.
 static SET_BACK: AtomicU64 = AtomicU64::new(0);
 static OVERWRITTEN: AtomicU64 = AtomicU64::new(0);
+static SEVERAL_AT_ONCE: AtomicU64 = AtomicU64::new(0);
+static DEGRADED_CLOSES: AtomicU64 = AtomicU64::new(0);
+static OTHER_MACHINES: AtomicU64 = AtomicU64::new(0);
+static DAMAGED_IN_USE: AtomicU64 = AtomicU64::new(0);
 
 /// How often these happened.
 pub fn tell_counts() {
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    println!("{} disks set back, {} overwritten", count(&SET_BACK), count(&OVERWRITTEN));
+    println!(
+        "{} disks set back, {} overwritten, {} times several",
+        count(&SET_BACK),
+        count(&OVERWRITTEN),
+        count(&SEVERAL_AT_ONCE)
+    );
+    println!("{} failing flushes at a degraded close", count(&DEGRADED_CLOSES));
+    println!(
+        "{} imports on another machine, {} disks with metadata damaged in use",
+        count(&OTHER_MACHINES),
+        count(&DAMAGED_IN_USE)
+    );
+}
+
+/// A degraded space is closed while a flush fails.
+pub fn count_degraded_close() {
+    DEGRADED_CLOSES.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Something happened to so many disks between a stop and a start.
+pub fn count_at_once(disks: u32) {
+    SEVERAL_AT_ONCE.fetch_add(u64::from(disks > 1), Ordering::Relaxed);
 }
 
 /// What a disk held once, and as which member of the pool.
@@ -33,6 +58,7 @@ pub struct SlabArea {
     disk: usize,
     start: u64,
     head_bytes: u64,
+    data_bytes: u64,
     bytes: u64,
     summed: bool,
 }
@@ -73,6 +99,7 @@ fn areas(up: &Up, ids: &[(usize, Uuid)], row: &RowRecord) -> Vec<SlabArea> {
             disk: number,
             start: disk.area.unit_at(place.unit()),
             head_bytes: row.slab_head_bytes(),
+            data_bytes: row.slab_data_bytes(),
             bytes: u64::from(row.slab_units) * UNIT_BYTES,
             summed: row.shape.has_checksums(),
         })
@@ -139,5 +166,58 @@ impl Run {
             }
         }
         OVERWRITTEN.fetch_add(1, Ordering::Relaxed);
+    }
+    /// Damages the metadata of a disk in service: one of its labels, its log, heads of slabs or pages of checksums.
+    pub(super) async fn damage_running(&self, up: &Up, random: &SimRandom) {
+        let lies = Lies::of(self, up, false);
+        let Some(index) = self.pick_victim(&lies, &lies.members, random) else { return };
+        let disk = self.world.disk(index);
+        let area = Area::of_disk("", disk.spec().size_bytes).expect("a good size");
+        self.spoiled.set(true);
+        for _ in 0..random.range(1..=3u32) {
+            match random.range(0..4u32) {
+                0 => {
+                    let label = area.labels()[random.range(0..2usize)];
+                    disk.corrupt(label..label + BLOCK_BYTES);
+                }
+                1 => {
+                    let half = area.log_half(random.range(0..2usize));
+                    let start = half + random.range(0..8u64) * BLOCK_BYTES;
+                    disk.corrupt(start..start + random.range(1..16u64) * BLOCK_BYTES);
+                }
+                what => {
+                    for slab in lies.slabs.iter().filter(|slab| slab.disk == index && random.chance(1, 2)) {
+                        let sums = slab.head_bytes + slab.data_bytes;
+                        let (from, to) = if what == 2 { (0, slab.head_bytes) } else { (sums, slab.bytes) };
+                        if from < to && to - from <= MOST_BYTES {
+                            let byte = [0, 0xa5, 0xff][random.range(0..3usize)];
+                            disk.poke(slab.start + from, &vec![byte; (to - from) as usize]);
+                        }
+                    }
+                }
+            }
+        }
+        DAMAGED_IN_USE.fetch_add(1, Ordering::Relaxed);
+        if random.chance(1, 2) {
+            up.pool.audit().await.expect("a quorum is there");
+            for space in &up.spaces {
+                match random.chance(1, 2) {
+                    true => self.scrub(space).await,
+                    false => drop(space.audit_next().await.expect("everything can be read")),
+                }
+            }
+        }
+    }
+
+    /// The disks are put into another machine: one that never saw the pool, or knew it as it was once. It can go only by what the disks
+    /// say, so that most of them must say the truth.
+    pub(super) fn change_machine(&self, lies: &Lies, damaged: usize, random: &SimRandom) {
+        let doubtful = self.bad.borrow().len() + damaged + usize::from(self.joining.get() || self.plan.promise.is_some());
+        if random.chance(1, 4) && lies.members.len() > 2 * doubtful {
+            self.world.change_machine(random.chance(1, 2));
+            OTHER_MACHINES.fetch_add(1, Ordering::Relaxed);
+        } else if random.chance(1, 4) {
+            self.world.note_machine();
+        }
     }
 }
