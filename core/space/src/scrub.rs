@@ -18,12 +18,13 @@
 mod bands;
 mod copies;
 mod found;
+mod metadata;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use holdfast_device::{IoError, IoSlice};
-use holdfast_model::{BLOCK_BYTES, Layout, Uuid};
+use holdfast_model::{BLOCK_BYTES, Layout, Uuid, counted};
 use holdfast_pool::{RowRecord, Severity};
 
 use crate::checksums::Odd;
@@ -94,7 +95,7 @@ impl Space {
     async fn walk(&self, from: u32, pace: &dyn Pace, mends: bool, passed: &dyn Fn(u32, &Verified)) -> Result<Verified, Ended> {
         let inner = &self.inner;
         inner.ready().await?;
-        let mut scrub = Scrub { inner, pace, mends, found: Verified::default(), mended: BTreeMap::new(), journal: None };
+        let mut scrub = Scrub::new(inner, pace, mends);
         let mut next = inner.next_chunk(from);
         while let Some(chunk) = next {
             let row = inner.row_if_any(chunk).await?.map(|used| used.clone());
@@ -114,7 +115,11 @@ impl Space {
     }
 }
 
-impl Scrub<'_> {
+impl<'a> Scrub<'a> {
+    fn new(inner: &'a Inner, pace: &'a dyn Pace, mends: bool) -> Self {
+        Self { inner, pace, mends, found: Verified::default(), mended: BTreeMap::new(), journal: None }
+    }
+
     async fn row(&mut self, row: &Arc<Row>) -> Result<(), Ended> {
         let known = self.found.unrepaired_blocks;
         self.heads(row).await?;
@@ -123,30 +128,37 @@ impl Scrub<'_> {
             Layout::Simple | Layout::Mirror { .. } => self.copies(row).await,
             Layout::Parity { .. } => self.bands(row).await,
         };
-        for (disk, blocks) in std::mem::take(&mut self.mended) {
-            let cause =
-                format!("{blocks} blocks of space {} were wrong or could not be read, and were rewritten", self.inner.path());
-            self.inner.pool.emit(
-                Severity::Warning,
-                format!("disk {disk}"),
-                cause,
-                "watch the disk; replace it if errors continue",
-            );
-        }
-        let unrepaired = self.found.unrepaired_blocks - known;
-        if self.mends && unrepaired > 0 {
-            let cause = format!(
-                "{unrepaired} blocks of chunk {} do not match or cannot be read, and it is unknown which are right",
-                row.chunk
-            );
-            let next = "'space verify' shows where; compare that data with a backup";
-            self.inner.pool.emit(Severity::Error, format!("space {}", self.inner.path()), cause, next);
-        }
+        self.report(row, known);
         if self.mends && looked.is_ok() {
             // What is told as made good stays so.
             self.inner.settle_clean_sums(row).await?;
         }
         looked
+    }
+
+    /// Reports what was repaired of a row on each disk, and what could not be beyond the `known` blocks.
+    fn report(&mut self, row: &Row, known: u64) {
+        let (pool, path) = (&self.inner.pool, self.inner.path());
+        for (disk, blocks) in std::mem::take(&mut self.mended) {
+            let cause = counted(
+                blocks,
+                &format!("block of space {path} was wrong or could not be read, and was rewritten"),
+                &format!("blocks of space {path} were wrong or could not be read, and were rewritten"),
+            );
+            let next = "watch the disk; replace it if errors continue";
+            pool.emit(Severity::Warning, format!("disk {disk}"), cause, next);
+        }
+        let unrepaired = self.found.unrepaired_blocks - known;
+        if self.mends && unrepaired > 0 {
+            let chunk = row.chunk;
+            let cause = counted(
+                unrepaired,
+                &format!("block of chunk {chunk} does not match or cannot be read, and it is unknown what is right"),
+                &format!("blocks of chunk {chunk} do not match or cannot be read, and it is unknown what is right"),
+            );
+            let next = "'space verify' shows where; compare that data with a backup";
+            pool.emit(Severity::Error, format!("space {path}"), cause, next);
+        }
     }
 
     /// Looks at the headers and maps of a row's slabs, which tell at the next start what they hold.

@@ -1,6 +1,6 @@
 //! The virtual disk: what it consists of, and how requests enter it.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use holdfast_device::{Device, Durability, Geometry, Io, IoBuf, IoError, IoErrorKind, IoSlice};
@@ -71,6 +71,8 @@ pub(crate) struct Inner {
     pub unsettled: AtomicBool,
     /// How many changes were asked for when a stamp was last thought of.
     pub stamped: AtomicU64,
+    /// The chunk that the slow look at slab metadata comes to next.
+    pub audited: AtomicU32,
     /// When the last look for idle regions began.
     pub looked: Mutex<std::time::Duration>,
     pub write_buffer: WriteBuffer,
@@ -117,6 +119,7 @@ impl Space {
             swept: AtomicU64::new(swept),
             unsettled: AtomicBool::new(false),
             stamped: AtomicU64::new(0),
+            audited: AtomicU32::new(0),
             looked: Mutex::default(),
             write_buffer: WriteBuffer::default(),
             in_flight: InFlight::default(),

@@ -1,4 +1,5 @@
-//! Looks at what disks in service say of their pool: whether another owner imported it, and whether labels and logs are whole.
+//! Looks at what disks in service say of their pool: whether another owner imported it, and whether labels, logs and the metadata of
+//! slabs are whole; of the latter one disk and one row of each space at a time.
 //!
 //! Invariant: each pool is looked at by itself, so that a disk that does not answer keeps no look at another pool from being made.
 
@@ -7,6 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use holdfast_model::Uuid;
+use holdfast_space::{Ended, Space};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -55,6 +57,19 @@ async fn look(engine: Arc<Engine>, open: Arc<OpenPool>, audits: bool) {
         }
     });
     if let Ok(Err(error)) = looked.await {
-        tracing::warn!("pool {}: its metadata could not be looked at: {error}", open.name());
+        tracing::warn!("pool {}: labels and logs could not be checked: {error}", open.name());
+    }
+    if audits {
+        let spaces: Vec<Arc<Space>> = open.spaces().values().cloned().collect();
+        for space in spaces {
+            let looked = engine.on_reactor({
+                let space = space.clone();
+                move || async move { space.audit_next().await }
+            });
+            // A row that cannot be read is reported by what fails there.
+            if let Ok(Err(Ended::Failed(error))) = looked.await {
+                tracing::debug!(space = %space.record().name, %error, "slab metadata could not be checked");
+            }
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! The scrub of a space: all of it is read, what is known to be wrong is repaired, and what was found is reported.
+//! The scrub of a space: the labels and logs of its pool's disks are checked, all of the space is read, what is known to be wrong is
+//! repaired, and what was found is reported.
 //!
 //! One that was cut short goes on from the chunk that it was at, and counts what it had found before.
 //!
@@ -9,6 +10,7 @@ use std::sync::Arc;
 
 use holdfast_api::{JobChanged, Severity, StartJob};
 use holdfast_model::{ByteSize, Uuid, counted};
+use holdfast_pool::Audit;
 use holdfast_space::{Ended, Mismatch, Verified};
 
 use super::control::{Control, ResumePoint};
@@ -37,6 +39,8 @@ pub(super) fn total_bytes(site: &Site) -> u64 {
 /// Scrubs.
 pub(super) async fn run(site: &Site, control: &Control) -> Result<Outcome, Ended> {
     let begun = control.resume_point().unwrap_or_default();
+    // What it repairs there becomes events of the disks; a pool that takes no changes has nothing repaired.
+    let labels_and_logs = site.open.pool.audit().await;
     let mut found = Verified::default();
     for space in &site.spaces {
         // Rows may be allotted between the two.
@@ -63,7 +67,13 @@ pub(super) async fn run(site: &Site, control: &Control) -> Result<Outcome, Ended
         ),
         next_action: next_action.into(),
     };
-    Ok(Outcome { result: result(&counts), findings: found.mismatches.iter().take(TOLD).map(told).collect() })
+    let unchecked = labels_and_logs.as_ref().err().map(|error| Finding {
+        severity: Severity::Warning,
+        cause: format!("scrub: labels and logs were not all checked: {error}"),
+        next_action: "see the state of the pool's disks".into(),
+    });
+    let findings = unchecked.into_iter().chain(found.mismatches.iter().take(TOLD).map(told)).collect();
+    Ok(Outcome { result: result(&counts, &labels_and_logs.unwrap_or_default()), findings })
 }
 
 impl ResumePoint {
@@ -79,7 +89,7 @@ impl ResumePoint {
     }
 }
 
-fn result(found: &ResumePoint) -> String {
+fn result(found: &ResumePoint, labels_and_logs: &Audit) -> String {
     let wrong = found.repaired_blocks + found.unrepaired_blocks;
     let mut text = format!("{} compared", ByteSize(found.checked_bytes));
     text += &match wrong {
@@ -93,6 +103,10 @@ fn result(found: &ResumePoint) -> String {
     };
     if found.unchecked_bytes > 0 {
         text += &format!("; {} could not be compared", ByteSize(found.unchecked_bytes));
+    }
+    if labels_and_logs.damaged() > 0 {
+        let labels = counted(labels_and_logs.labels, "damaged label", "damaged labels");
+        text += &format!("; {labels} and {} rewritten", counted(labels_and_logs.logs, "log", "logs"));
     }
     text
 }
