@@ -82,4 +82,22 @@ test('a cable that is cut is noticed, and what happened meanwhile is shown after
   }
 });
 
+test('ten seconds of silence are enough on the clock of the page', { skip }, async () => {
+  const { server } = on;
+  const page = await on.as('viewer');
+  await page.clock.install();
+  await visit(page, '/', 'Overview');
+  await current(page);
+  server.freeze();
+  try {
+    await page.clock.runFor(10_000);
+    assert.equal(await page.locator('.stale').count(), 1, 'figures are greyed');
+    assert.match(await page.title(), /^\(\?\) Overview/);
+    assert.equal(await page.getByRole('link', { name: 'Health: Unknown' }).count(), 1);
+  } finally {
+    server.thaw();
+    await page.context().close();
+  }
+});
+
 test('nothing went wrong in the pages', { skip }, () => assert.deepEqual(on.troubles, []));

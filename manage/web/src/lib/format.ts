@@ -41,6 +41,12 @@ export function parseSize(text: string): number | null {
   return Number.isSafeInteger(value) ? value : null;
 }
 
+/** What a message adds where the server rounds a size up to whole blocks; empty where it does not. */
+export function roundedWords(size: number): string {
+  const whole = Math.ceil(size / 4096) * 4096;
+  return whole === size ? '' : `; ${exactSize(size)} rounded up to ${exactSize(whole)}, whole blocks of 4 KiB`;
+}
+
 /** `12.5 MiB/s`. */
 export function rate(bytesPerSecond: number | null | undefined): string {
   return bytesPerSecond === null || bytesPerSecond === undefined ? '–' : `${bytes(bytesPerSecond)}/s`;
