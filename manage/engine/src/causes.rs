@@ -158,18 +158,14 @@ impl Site<'_> {
         };
         let are = if slabs == 1 { "is" } else { "are" };
         let (doing, next) = match self.resyncing {
-            true => ("being resynced", "wait; the resync continues by itself, and spaces have less redundancy until it is done"),
+            true => ("being resynced", "wait until the resync is done; until then spaces have less redundancy"),
             false => (
                 "not resynced yet",
                 "they are resynced automatically once the disks they need are present; see 'holdfast event list'",
             ),
         };
         let who = if disks.len() == 1 { object.clone() } else { format!("{} of {object}", count(disks.len() as u64, "disk")) };
-        let serve = if disks.len() == 1 { "is" } else { "are" };
-        let condition = Condition {
-            cause: format!("{who} {serve} in service again; {} {are} {doing}", count(slabs, "slab")),
-            next_action: next.into(),
-        };
+        let condition = Condition { cause: format!("{} on {who} {are} {doing}", count(slabs, "slab")), next_action: next.into() };
         let id = first.record.id.to_string();
         let mut told = self.about(cause(CauseKind::DiskResyncing, &id, object, Health::Warning, condition), disks);
         let most = most(slabs).max(slabs).max(1);
@@ -310,7 +306,18 @@ impl Engine {
         }
         let (failing, well): (Vec<&DiskStatus>, Vec<&DiskStatus>) = online.iter().partition(|disk| !disk.conditions.is_empty());
         causes.extend(failing.iter().map(|disk| self.with_outlook(&site, site.failing(disk), &[disk])));
-        let behind: Vec<&DiskStatus> = well.into_iter().filter(|disk| site.exposed_by(&[disk]).next().is_some()).collect();
+        // What a job rebuilds of a lost disk is part of that one's cause, wherever the slabs are now.
+        let mut rebuilt: BTreeSet<String> = BTreeSet::new();
+        for disk in &lost {
+            let exposed: Vec<(String, Uuid)> =
+                site.exposed_by(&[disk]).map(|(name, exposure)| (name.clone(), exposure.id)).collect();
+            let spaces: Vec<Uuid> = exposed.iter().map(|(_, id)| *id).collect();
+            if !self.jobs.mending(&[disk.record.id], &spaces).is_empty() {
+                rebuilt.extend(exposed.into_iter().map(|(name, _)| name));
+            }
+        }
+        let is_behind = |disk: &&DiskStatus| site.exposed_by(&[disk]).any(|(name, _)| !rebuilt.contains(name));
+        let behind: Vec<&DiskStatus> = well.into_iter().filter(is_behind).collect();
         for group in by_enclosure(&behind) {
             let Some(first) = group.first().map(|disk| disk.record.id) else { continue };
             resyncing.insert(first);
