@@ -16,7 +16,7 @@ use std::sync::{Arc, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use holdfast_api::{RetireDisk, Severity};
-use holdfast_model::{Condition, DiskDetail, DiskState, Health, Media, RetirePolicy, Usage, Uuid};
+use holdfast_model::{Condition, DiskDetail, DiskState, Health, Media, RetirePolicy, Usage, Uuid, counted};
 use holdfast_pool::{DiskCounts, DiskRecord, DiskStatus, Judgement};
 use tokio::sync::watch;
 
@@ -45,7 +45,8 @@ struct Past {
     warnings: Vec<String>,
     /// How many answers it had given when it last told of its end.
     warned_at: u64,
-    room_missed: bool,
+    /// Why it was not emptied although it is about to fail, and what to do about it.
+    unemptied: Option<Condition>,
     judged: (Health, Vec<DiskDetail>),
 }
 
@@ -103,11 +104,13 @@ impl Past {
         match self.errors {
             0 => {}
             UNHEALTHY_ERRORS.. => {
-                let cause = format!("disk {disk} answered {} requests with errors and gets no new data", self.errors);
+                let requests = counted(self.errors, "request", "requests");
+                let cause = format!("disk {disk} answered {requests} with errors and gets no new data");
                 add(Health::Unhealthy, DiskDetail::IoError, cause, replace);
             }
             _ => {
-                let cause = format!("disk {disk} answered {} requests with errors", self.errors);
+                let requests = counted(self.errors, "request", "requests");
+                let cause = format!("disk {disk} answered {requests} with errors");
                 add(Health::Warning, DiskDetail::IoError, cause, "watch it; replace it if errors continue");
             }
         }
@@ -148,7 +151,7 @@ impl Engine {
     async fn judge_disks(self: &Arc<Self>, past: &mut BTreeMap<Uuid, Past>, now: Duration) {
         let pools: Vec<Arc<OpenPool>> = self.live().pools.values().cloned().collect();
         let mut there = BTreeSet::new();
-        let mut leaving = Vec::new();
+        let mut leaving: Vec<DiskRecord> = Vec::new();
         for open in pools {
             let disks = open.pool.disks();
             there.extend(disks.iter().map(|disk| disk.record.id));
@@ -169,7 +172,7 @@ impl Engine {
                 past.look(now, &Seen { counts: disk.counts, latency, media: disk.record.media });
                 self.judge_disk(&open, disk, past);
                 if self.is_to_be_emptied(&open, disk, past, &leaving) {
-                    leaving.push(disk.record.id);
+                    leaving.push(disk.record.clone());
                 }
             }
         }
@@ -177,10 +180,25 @@ impl Engine {
         self.smart.lock().unwrap_or_else(PoisonError::into_inner).retain(|disk, _| there.contains(disk));
         for disk in leaving {
             let request = RetireDisk { evacuate: true, ..RetireDisk::default() };
-            if let Err(error) = self.retire_disk(disk.to_string(), request).await {
-                tracing::warn!("a disk that is about to fail could not be emptied: {error}");
+            let refused = self.retire_disk(disk.id.to_string(), request).await.err();
+            if let Some(past) = past.get_mut(&disk.id) {
+                self.note_unemptied(past, disk.label(), refused.map(|refused| (refused.message, refused.next_action)));
             }
         }
+    }
+
+    /// Says once why a disk that is about to fail was not emptied, and keeps it for the disk's health.
+    fn note_unemptied(&self, past: &mut Past, label: &str, refused: Option<(String, String)>) {
+        let Some((why, next)) = refused else {
+            past.unemptied = None;
+            return;
+        };
+        let condition = Condition::new(format!("disk {label} is about to fail and was not emptied: {why}"), &next);
+        if past.unemptied.as_ref() != Some(&condition) {
+            let cause = format!("is about to fail and was not emptied: {why}");
+            self.events.emit(Severity::Warning, &format!("disk {label}"), &cause, &next);
+        }
+        past.unemptied = Some(condition);
     }
 
     fn judge_disk(&self, open: &OpenPool, disk: &DiskStatus, past: &mut Past) {
@@ -188,7 +206,7 @@ impl Engine {
             past.hear(answered.count, &answered.smart.warnings);
         }
         let label = disk.record.label();
-        let judgement = past.judgement(label);
+        let mut judgement = past.judgement(label);
         let judged = (judgement.health, judgement.details.clone());
         if judged != past.judged {
             let object = format!("disk {label}");
@@ -198,17 +216,23 @@ impl Engine {
             }
             past.judged = judged;
         }
+        judgement.conditions.extend(past.unemptied.clone().filter(|_| !past.warnings.is_empty()));
         open.pool.set_judgement(disk.record.index, judgement);
     }
 
     /// Whether a disk that tells of its end is to be emptied of itself, besides others that are about to be.
-    fn is_to_be_emptied(&self, open: &OpenPool, disk: &DiskStatus, past: &mut Past, others: &[Uuid]) -> bool {
-        if past.warnings.is_empty() || disk.record.usage == Usage::Retired || open.pool.refusal().is_some() {
+    fn is_to_be_emptied(&self, open: &OpenPool, disk: &DiskStatus, past: &mut Past, others: &[DiskRecord]) -> bool {
+        if past.warnings.is_empty() || disk.record.usage == Usage::Retired {
+            past.unemptied = None;
+            return false;
+        }
+        if open.pool.refusal().is_some() {
             return false;
         }
         // What is on those that are being emptied already needs room as well.
-        let is_leaving =
-            |other: &DiskRecord| other.id == disk.record.id || other.usage == Usage::Retired || others.contains(&other.id);
+        let is_leaving = |other: &DiskRecord| {
+            other.id == disk.record.id || other.usage == Usage::Retired || others.iter().any(|one| one.id == other.id)
+        };
         let members = || open.pool.disks().into_iter().map(|other| other.record);
         let together = || members().filter(is_leaving).map(|other| other.index).collect();
         let fits = || open.pool.has_room_without(&together());
@@ -217,12 +241,11 @@ impl Engine {
             RetirePolicy::Always => true,
             RetirePolicy::Auto => {
                 let fits = fits();
-                if !fits && !past.room_missed {
-                    let cause = "is about to fail and was not emptied: its data does not fit on the other disks";
-                    let next = "replace it with 'holdfast disk replace OLD NEW'";
-                    self.events.emit(Severity::Warning, &format!("disk {}", disk.record.label()), cause, next);
+                if !fits {
+                    let why = "its data does not fit on the other disks".into();
+                    let next = "replace it with 'holdfast disk replace OLD NEW'".into();
+                    self.note_unemptied(past, disk.record.label(), Some((why, next)));
                 }
-                past.room_missed = !fits;
                 fits
             }
         }

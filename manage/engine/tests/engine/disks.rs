@@ -245,6 +245,51 @@ async fn a_disk_that_tells_of_its_end_is_emptied_where_the_policy_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_failing_disk_that_cannot_be_emptied_says_so_once_and_in_its_health() {
+    for policy in [RetirePolicy::Always, RetirePolicy::Auto] {
+        let rig = Rig::new();
+        let mut settings = rig.settings();
+        let script =
+            r#"case "$4" in *d1) echo '{"smart_status":{"passed":false}}';; *) echo '{"smart_status":{"passed":true}}';; esac"#;
+        settings.smartctl = tool(&rig, "smartctl", script);
+        settings.health_interval = Duration::from_millis(20);
+        settings.smart_interval = Duration::from_millis(20);
+        let engine = Engine::start(settings).await.unwrap();
+        let disks: Vec<String> = (1..=3).map(|number| rig.disk(&format!("d{number}"))).collect();
+        for path in &disks {
+            engine.create_file_disk(CreateFileDisk { path: path.clone(), size_bytes: 128 * MIB }).await.unwrap();
+        }
+        engine.create_pool(pool("tank", &disks[..2])).await.unwrap();
+        set(&engine, policy, 0).await;
+        engine.create_space(mirror("tank/vm", 16 * MIB)).await.unwrap();
+        let events = |engine: &Engine| {
+            engine
+                .events()
+                .list(0, 1000)
+                .iter()
+                .filter(|event| event.cause.contains("was not emptied"))
+                .cloned()
+                .collect::<Vec<_>>()
+        };
+        eventually(&engine, "the event", || !events(&engine).is_empty()).await;
+        let said =
+            |object: &holdfast_api::ObjectHealth| object.conditions.iter().any(|one| one.cause.contains("was not emptied"));
+        eventually(&engine, "the condition", || engine.status().objects.iter().any(said)).await;
+        // A disk that can take the data puts an end to it.
+        let found = events(&engine);
+        assert!(found.iter().all(|event| !event.next_action.is_empty()), "{found:?}");
+        engine.add_disks("tank".into(), AddDisks { disks: disks[2..].to_vec(), force: false }).await.unwrap();
+        eventually(&engine, "the evacuation", || {
+            engine.jobs(None, None).iter().any(|job| job.kind == JobKind::Evacuate && job.state == JobState::Done)
+        })
+        .await;
+        assert_eq!(events(&engine).len(), 1, "it is said once: {:?}", events(&engine));
+        eventually(&engine, "the end of the condition", || !engine.status().objects.iter().any(said)).await;
+        engine.shutdown().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_disk_that_comes_back_under_another_path_is_taken_back() {
     let rig = Rig::new();
     let (engine, disks) = start(&rig, rig.settings(), 4, 3).await;
