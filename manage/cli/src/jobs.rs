@@ -67,17 +67,18 @@ pub async fn convert(client: &Client, json: bool, path: &str, shape: ConvertOpti
         priority: options.priority,
         cap_bytes_per_second: options.cap.map(|cap| cap.0),
     };
+    let say_rounded = || {
+        let Some(size) = shape.size.filter(|_| !json) else { return Ok(()) };
+        let whole = size.bytes().next_multiple_of(BLOCK_BYTES);
+        rounded(size, whole).strip_prefix("; ").map_or(Ok(()), print_line)
+    };
     if shape.dry_run {
         let plan: ConversionPlan = client.post(&format!("{path}/plan"), &request).await?;
+        say_rounded()?;
         return print(json, &plan);
     }
     let answer: JobChanged = client.post(path, &request).await?;
-    if let Some(size) = shape.size.filter(|_| !json) {
-        let whole = size.bytes().next_multiple_of(BLOCK_BYTES);
-        if let Some(text) = rounded(size, whole).strip_prefix("; ") {
-            print_line(text)?;
-        }
-    }
+    say_rounded()?;
     begun(client, json, answer, options.wait).await
 }
 

@@ -1,6 +1,7 @@
 //! Exports, their clients, quality of service, and what was asked for over time.
 
 use holdfast_api::{Connection, Export, History, Qos, word};
+use holdfast_model::Health;
 
 use super::{Shown, facts, size, some, table};
 
@@ -19,6 +20,15 @@ pub(super) fn qos_text(qos: &Qos) -> String {
     if parts.is_empty() { "-".into() } else { parts.join(", ") }
 }
 
+/// What an export does for its clients now.
+fn state(export: &Export) -> &'static str {
+    match (export.served, export.health) {
+        (false, _) => "waiting",
+        (true, Health::Unhealthy) => "reads fail",
+        (true, _) => "served",
+    }
+}
+
 impl Shown for Vec<Export> {
     fn text(&self) -> String {
         let rows = self.iter().map(|export| {
@@ -27,7 +37,7 @@ impl Shown for Vec<Export> {
                 export.space.clone(),
                 word(&export.protocol),
                 if export.read_only { "read-only".into() } else { "read-write".into() },
-                if export.served { "served".into() } else { "waiting".into() },
+                state(export).into(),
                 export.size_bytes.map_or_else(|| "-".into(), size),
                 export.connections.to_string(),
                 qos_text(&export.qos),
