@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use holdfast_model::{ByteSize, Condition, DiskDetail, DiskState, Health, Usage};
+use holdfast_model::{ByteSize, Condition, DiskDetail, DiskState, Health, Usage, counted};
 
 use crate::disk::DiskCounters;
 use crate::record::DiskRecord;
@@ -93,7 +93,7 @@ pub(crate) fn judge(
             let how = if record.state == DiskState::Missing { "is missing" } else { "failed" };
             let cause = format!("disk {name} ({size}) {how}, and nothing of it is needed any more");
             let detail = if record.state == DiskState::Missing { DiskDetail::LostCommunication } else { DiskDetail::IoError };
-            let next = format!("take it out of its pool: 'holdfast disk remove {}'; it may come back as well", record.id);
+            let next = format!("take it out of its pool: 'holdfast disk remove {}'; or attach it again", record.id);
             told(Health::Warning, detail, cause, &next)
         }
         DiskState::Missing if record.usage == Usage::Retired => {
@@ -102,8 +102,7 @@ pub(crate) fn judge(
                 slabs_text(slabs()),
                 if slabs() == 1 { "is" } else { "are" }
             );
-            let next =
-                format!("watch the jobs that rebuild it, or 'holdfast disk replace {}'; it may come back as well", record.id);
+            let next = format!("watch the jobs that rebuild it, or 'holdfast disk replace {}', or attach it again", record.id);
             told(Health::Unhealthy, DiskDetail::LostCommunication, cause, &next)
         }
         DiskState::Missing => {
@@ -118,7 +117,11 @@ pub(crate) fn judge(
         DiskState::Online => match judgement {
             Some(judgement) => judgement.clone(),
             None if counts.errors() > 0 => {
-                let cause = format!("disk {name} at {} answered {} requests with errors", record.path, counts.errors());
+                let cause = format!(
+                    "disk {name} at {} answered {} with errors",
+                    record.path,
+                    counted(counts.errors(), "request", "requests")
+                );
                 told(Health::Warning, DiskDetail::IoError, cause, "watch it; replace it if errors continue")
             }
             None => Judgement::default(),

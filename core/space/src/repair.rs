@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 
 use futures_util::future::join_all;
 use holdfast_device::{IoBuf, IoError, IoErrorKind, IoSlice};
-use holdfast_model::BLOCK_BYTES;
 use holdfast_model::wire::crc32c;
+use holdfast_model::{BLOCK_BYTES, counted};
 use holdfast_pool::Severity;
 
 use crate::checksums::{PAGE_BLOCKS, PAGE_REGIONS};
@@ -83,7 +83,7 @@ impl Row {
                 }
             }
         }
-        self.mend_copies(mends, "could not be read or did not match their checksums, and were rewritten from another copy").await;
+        self.mend_copies(mends).await;
         match lost {
             None => Ok(()),
             Some(block) => Err(self.lost_block(column, block, &copies)),
@@ -243,16 +243,22 @@ impl Row {
     }
 
     /// Rewrites what copies should hold, and tells so.
-    async fn mend_copies(&self, mends: Vec<Mend>, how: &str) {
+    async fn mend_copies(&self, mends: Vec<Mend>) {
         if self.pool.refusal().is_some() {
             return;
         }
         for mend in mends.into_iter().filter(|mend| self.slabs.get(mend.index).usable()) {
             let count = mend.blocks.len();
             if let Ok(true) = self.rewrite(mend.index, u64::from(mend.first) * BLOCK_BYTES, joined(&mend.blocks)).await {
-                let (object, cause) = (
-                    format!("disk {}", self.slabs.get(mend.index).disk.id),
-                    format!("{count} blocks of space {} {how}", self.path()),
+                let (object, path) = (format!("disk {}", self.slabs.get(mend.index).disk.id), self.path());
+                let cause = counted(
+                    count as u64,
+                    &format!(
+                        "block of space {path} could not be read or did not match its checksum, and was rewritten from another copy"
+                    ),
+                    &format!(
+                        "blocks of space {path} could not be read or did not match their checksums, and were rewritten from another copy"
+                    ),
                 );
                 self.pool.emit(Severity::Warning, object, cause, "watch the disk; replace it if errors continue");
             }

@@ -92,11 +92,11 @@ pub struct Cause {
     pub disks: Vec<CauseDisk>,
     /// What it affects, the worst first.
     pub affects: Vec<Affected>,
-    /// When repair begins by itself, RFC 3339 in UTC; none where it does not, or has begun.
+    /// When repair starts automatically, RFC 3339 in UTC; none if it does not, or has started.
     pub repair_at: Option<String>,
     /// Seconds until then.
     pub repair_in_seconds: Option<u64>,
-    /// Why repair does not begin by itself, where lost disks wait for their owner.
+    /// Why repair does not start automatically, if lost disks wait for an administrator.
     pub no_repair: Option<String>,
     /// Slabs that are still to be brought in step by copying what they missed; 0 where none is.
     pub resync_slabs: u64,

@@ -52,7 +52,7 @@ pub struct DiskLatency {
     pub writes: u64,
 }
 
-/// What a disk tells of itself by SMART.
+/// What a disk reports by SMART.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DiskSmart {
     /// The disk's own verdict.
@@ -119,7 +119,7 @@ pub struct Disk {
     pub reliability: Option<DiskReliability>,
     /// How long its requests took since the pool was imported, of one in sixteen, up to the longest; none while it belongs to no pool.
     pub latency_histogram: Option<Vec<DiskLatency>>,
-    /// What it told of itself when it was last asked; none where it was not, or does not tell.
+    /// Its last SMART report; none if it was not asked yet or reports nothing.
     pub smart: Option<DiskSmart>,
 }
 
@@ -211,7 +211,7 @@ pub struct RemoveDisk {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReplaceDisk {
-    /// The disk that comes in its stead, a new one or one of the pool: path, serial number or id. If left out, the other disks take over.
+    /// The replacement, a new disk or one of the pool: path, serial number or id. If left out, the data goes to the other disks.
     #[serde(default)]
     pub new: Option<String>,
     /// Takes a new disk that carries something else; what it carries is lost, so only administrators may. Without a new disk: goes

@@ -90,7 +90,7 @@ pub struct SetExport {
     /// What it may do at most, and is to get at least.
     #[serde(default)]
     pub qos: Option<SetQos>,
-    /// Refuses writes, or lets them in. Its clients are disconnected and see it when they connect anew.
+    /// Refuses writes, or accepts them. Its clients are disconnected and see the change when they reconnect.
     #[serde(default)]
     pub read_only: Option<bool>,
 }

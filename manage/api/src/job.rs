@@ -40,7 +40,7 @@ pub enum JobState {
     Done,
     /// It could not go on.
     Failed,
-    /// It was told to end before it was done.
+    /// It was cancelled before it was done.
     Cancelled,
 }
 
@@ -81,7 +81,7 @@ pub struct Job {
     pub total_bytes: u64,
     /// Bytes done in a second, of late; nothing unless it runs.
     pub rate_bytes_per_second: u64,
-    /// How long it takes from now, at that rate; none where that cannot be told.
+    /// Time left at that rate; none if unknown.
     pub seconds_left: Option<u64>,
     /// How much it makes way for clients.
     pub priority: JobPriority,
@@ -89,7 +89,7 @@ pub struct Job {
     pub cap_bytes_per_second: Option<u64>,
     /// When it was asked for, RFC 3339 in UTC.
     pub created: String,
-    /// When it began; after a restart of the daemon, when it began anew.
+    /// When it started; after a restart of the daemon, when it started again.
     pub started: Option<String>,
     /// When it ended.
     pub ended: Option<String>,

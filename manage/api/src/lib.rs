@@ -68,7 +68,7 @@ pub use verify::{Mismatch, SpaceVerified};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Where the daemon listens, and where clients look, unless they are told otherwise.
+/// Where the daemon listens and clients connect by default.
 pub const DEFAULT_SOCKET: &str = "/run/holdfast.sock";
 /// The variable that tells clients another socket.
 pub const SOCKET_VARIABLE: &str = "HOLDFAST_SOCKET";

@@ -43,7 +43,7 @@ pub struct SpaceOption {
     pub small_write_writes: u16,
     /// Reads from disks for one small random write.
     pub small_write_reads: u16,
-    /// Bytes read to make one lost byte anew; nothing where it is lost for good.
+    /// Bytes read to rebuild one lost byte; none if it cannot be rebuilt.
     pub rebuild_reads: Option<u16>,
 }
 

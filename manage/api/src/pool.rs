@@ -73,7 +73,7 @@ pub struct Pool {
     pub usable: Vec<LayoutCapacity>,
     /// When it tells that it fills up.
     pub alert: PoolAlert,
-    /// What is done of itself about disks that are lost, or that tell of their end.
+    /// What happens automatically with disks that are lost or about to fail.
     #[schema(schema_with = schema::retire_policy)]
     pub retire_policy: RetirePolicy,
     /// For how long a disk may be away before; none leaves it to the daemon.
@@ -166,7 +166,7 @@ pub struct SetPool {
     /// Leaves them to the server again. Not together with thresholds.
     #[serde(default)]
     pub default_alerts: bool,
-    /// What is done of itself about disks that are lost, or that tell of their end.
+    /// What happens automatically with disks that are lost or about to fail.
     #[schema(schema_with = schema::retire_policy_or_none)]
     #[serde(default)]
     pub retire_policy: Option<RetirePolicy>,

@@ -49,7 +49,7 @@ pub struct PercentsSetting {
 pub struct Preferences {
     /// What the server is called in the console.
     pub host_name: TextSetting,
-    /// How often each space is scrubbed by itself.
+    /// Interval between automatic scrubs of each space.
     pub scrub_every: TimeSetting,
     /// How long a disk may be away before its data is rebuilt on other disks, for pools without a time of their own.
     pub repair_after: TimeSetting,
@@ -78,7 +78,7 @@ pub struct SetSettings {
     /// What the server is called in the console: 1 to 253 letters, digits, `.`, `_` and `-`.
     #[serde(default)]
     pub host_name: Option<String>,
-    /// How often each space is scrubbed by itself: an hour to ten years, 0 for never.
+    /// Interval between automatic scrubs of each space: an hour to ten years, 0 for never.
     #[serde(default)]
     pub scrub_every_seconds: Option<u64>,
     /// How long a disk may be away before its data is rebuilt on other disks: a second to a year, 0 for never.

@@ -1,4 +1,4 @@
-//! Health of every object, and what the daemon says of itself.
+//! Health of every object, and of the daemon itself.
 
 use holdfast_model::Health;
 use serde::{Deserialize, Serialize};
@@ -34,7 +34,7 @@ pub struct ObjectHealth {
     pub conditions: Vec<Condition>,
 }
 
-/// What the daemon says of itself.
+/// The daemon itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Daemon {
     /// What the server is called.
@@ -61,7 +61,7 @@ pub struct Status {
     /// The worst of all objects.
     #[schema(schema_with = schema::health)]
     pub health: Health,
-    /// What is wrong, the worst first: what follows from one thing is told once.
+    /// What is wrong, the worst first. All effects of one cause are listed once, under the cause.
     pub causes: Vec<Cause>,
     /// Every pool, disk of a pool, space and export.
     pub objects: Vec<ObjectHealth>,

@@ -32,6 +32,6 @@ pub struct SpaceVerified {
     pub unchecked_bytes: u64,
     /// Blocks of 4 KiB that do not agree.
     pub mismatched_blocks: u64,
-    /// The first of them; in a large number not all are told.
+    /// The first of them; a large number is not listed in full.
     pub mismatches: Vec<Mismatch>,
 }

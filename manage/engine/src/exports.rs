@@ -133,7 +133,7 @@ impl Engine {
             self.drop_export(&open.pool, &name).await?;
             return Err(conflict(&object, error.to_string(), "try again when its clients have disconnected"));
         }
-        self.note(&object, &format!("created for space {path}{}", if request.read_only { ", read-only" } else { "" }));
+        self.note(&object, &format!("created from space {path}{}", if request.read_only { ", read-only" } else { "" }));
         Ok(ExportChanged { changed: true, export: self.export(&name)? })
     }
 

@@ -74,9 +74,9 @@ fn job_words(job: &Job) -> (String, String) {
     let done = job_percent(job);
     match job.state {
         JobState::Paused => {
-            (format!("job {} is paused at {done:.0} %", job.id), format!("let it go on: 'holdfast job resume {}'", job.id))
+            (format!("job {} is paused at {done:.0} %", job.id), format!("continue it: 'holdfast job resume {}'", job.id))
         }
-        JobState::Queued => (format!("job {} is queued at {done:.0} %", job.id), "nothing: it starts by itself".into()),
+        JobState::Queued => (format!("job {} is queued at {done:.0} %", job.id), "nothing: it starts automatically".into()),
         _ => (format!("job {} is at {done:.0} %", job.id), "nothing: wait for its end".into()),
     }
 }
@@ -189,9 +189,11 @@ impl Case<'_> {
     fn elsewhere(&self) -> Trouble {
         let cause = match self.held.weak_rows {
             0 => "some of its rows have too many slabs in one enclosure".into(),
-            rows => format!("{} bear fewer losses than wanted", count(rows, "row")),
+            rows => {
+                format!("{} {} fewer lost disks than wanted", count(rows, "row"), if rows == 1 { "survives" } else { "survive" })
+            }
         };
-        let next = format!("'holdfast space convert {}' moves what is not as wanted", self.name);
+        let next = format!("'holdfast space convert {}' moves them", self.name);
         Trouble { cause, next, over: "they are moved".into() }
     }
 

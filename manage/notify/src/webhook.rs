@@ -56,11 +56,11 @@ fn request(
     }
     if let Some(token) = &webhook.token {
         let mut value = HeaderValue::try_from(format!("Bearer {}", token.reveal()))
-            .map_err(|_| Failure::refused("its token cannot be sent: set it anew"))?;
+            .map_err(|_| Failure::refused("its token cannot be sent: enter it again"))?;
         value.set_sensitive(true);
         request = request.header(AUTHORIZATION, value);
     }
-    request.body(Full::new(body.into())).map_err(|_| Failure::refused("its URL cannot be used: set it anew"))
+    request.body(Full::new(body.into())).map_err(|_| Failure::refused("its URL cannot be used: enter it again"))
 }
 
 async fn exchange<S>(stream: S, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Failure>
@@ -81,7 +81,7 @@ where
 
 /// Sends it.
 pub(crate) async fn send(webhook: &Webhook, message: &Message, identity: &Identity, now_ms: i64) -> Result<String, Failure> {
-    let unusable = || Failure::refused("its URL cannot be used: set it anew");
+    let unusable = || Failure::refused("its URL cannot be used: enter it again");
     let url = webhook.parsed().ok_or_else(unusable)?;
     let (url, body) = template::request(webhook.template, url, message);
     let port = url.port_or_known_default().ok_or_else(unusable)?;

@@ -15,7 +15,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use holdfast_model::{Name, Shape, Uuid};
+use holdfast_model::{Name, Shape, Uuid, counted};
 
 use crate::area::UNIT_BYTES;
 use crate::geometry::{JOURNAL_CHUNK, JournalSpan};
@@ -289,9 +289,10 @@ impl ChosenSpace {
             space.rows.insert(chunk, row);
         }
         if older > 0 {
-            space.doubts.push(format!(
-                "{older} chunks also have older complete rows, which are ignored: they were moved or freed, or about to be"
-            ));
+            let chunks = counted(older.into(), "chunk also has", "chunks also have");
+            space
+                .doubts
+                .push(format!("{chunks} older complete rows, which are ignored: they were moved or freed, or about to be"));
         }
         let (journal, span) = newest_journal(journals);
         space.rows.extend(journal);
@@ -337,24 +338,27 @@ impl ChosenSpace {
         let mirrored = |row: &&ChosenRow| row.shape.group(0).len() > 1;
         let dirty = self.rows.range(..JOURNAL_CHUNK).map(|(_, row)| row).filter(mirrored).filter(differing).count();
         if dirty > 0 {
+            let chunks = counted(dirty as u64, "chunk has", "chunks have");
             self.doubts.push(format!(
-                "{dirty} chunks have regions in which copies may differ: they were being written, or a copy missed writes that only the lost metadata recorded"
+                "{chunks} regions in which copies may differ: they were being written, or a copy missed writes that only the lost metadata recorded"
             ));
         }
         let parted = self.rows.values().filter(|row| row.parted).count();
         if parted > 0 {
-            self.doubts
-                .push(format!("{parted} chunks have slabs of newer rows: they may have been freed, and their data may be old"));
+            let chunks = counted(parted as u64, "chunk has", "chunks have");
+            self.doubts.push(format!("{chunks} slabs of newer rows and may have been freed: the data may be old"));
         }
         let uneven = self.rows.values().filter(|row| row.uneven && row.served() != Served::Not).count();
         if uneven > 0 {
+            let chunks = counted(uneven as u64, "chunk has", "chunks have");
             self.doubts.push(format!(
-                "{uneven} chunks have too few slabs with the newest maps and are read with slabs that are one or two versions behind, after a crash or because a disk was missing"
+                "{chunks} too few slabs with the newest maps; slabs one or two versions behind are read there, after a crash or because a disk was missing"
             ));
         }
         let stale = self.rows.values().flat_map(ChosenRow::found).filter(|slab| slab.stale).count();
         if stale > 0 {
-            self.doubts.push(format!("{stale} slabs are older than the others of their rows and are not read"));
+            let slabs = counted(stale as u64, "slab is", "slabs are");
+            self.doubts.push(format!("{slabs} older than the others of the row and not read"));
         }
     }
 

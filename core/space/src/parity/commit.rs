@@ -225,7 +225,7 @@ impl Row {
     pub(super) fn ask_to_reopen(&self) {
         let path = self.path();
         self.pool.refuse_until_reopened(&format!(
-            "disks went away and came back before what was written to space {path} was durable on them: its journal is carried out anew"
+            "disks went away and came back before what was written to space {path} was durable on them: its journal is replayed"
         ));
     }
 

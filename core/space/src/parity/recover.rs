@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use holdfast_device::{Durability, IoBuf, IoError, IoErrorKind, IoSlice};
+use holdfast_model::counted;
 use holdfast_model::wire::crc32c;
 use holdfast_pool::Severity;
 
@@ -190,8 +191,9 @@ impl Row {
         }
         if given_up > 0 {
             let chunk = self.chunk;
+            let places = counted(given_up, "place", "places");
             let cause = format!(
-                "in {given_up} places of chunk {chunk} a write that was interrupted by a crash is lost, together with the data before it"
+                "in {places} of chunk {chunk} a write that was interrupted by a crash is lost, together with the data before it"
             );
             let next = "restore that data from a backup, then scrub the space";
             self.pool.emit(Severity::Error, format!("space {}", self.path()), cause, next);

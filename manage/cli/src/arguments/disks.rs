@@ -28,25 +28,25 @@ pub enum DiskCommand {
         #[arg(long)]
         size: ByteSize,
     },
-    /// Set what a disk does not tell itself, or what its pool may use it for
+    /// Set the medium, enclosure and slot of a disk, or its usage in its pool
     #[command(group = clap::ArgGroup::new("change").required(true).multiple(true).args(["media", "enclosure", "slot", "usage"]))]
     Set {
         /// Path, serial number or id
         #[arg(value_hint = ValueHint::FilePath)]
         disk: String,
-        /// What it is made of
+        /// Kind of medium
         #[arg(long, value_parser = parse_media)]
         media: Option<Media>,
-        /// The enclosure that it sits in
+        /// Enclosure of the disk
         #[arg(long, value_name = "NAME", requires = "slot")]
         enclosure: Option<String>,
-        /// Its slot in the enclosure
+        /// Slot in the enclosure
         #[arg(long, value_name = "N", requires = "enclosure")]
         slot: Option<u32>,
-        /// What its pool may use it for: auto, manual, hot-spare, journal or retired
+        /// Usage in its pool: auto, manual, hot-spare, journal or retired
         #[arg(long, value_parser = parse_usage)]
         usage: Option<Usage>,
-        /// Go ahead although too few disks are left for new rows of some spaces
+        /// Continue although too few disks are left for new rows of some spaces
         #[arg(long)]
         force: bool,
     },
@@ -58,39 +58,39 @@ pub enum DiskCommand {
         /// Show what would be moved, whether the other disks have room for it and how full they would be, and change nothing
         #[arg(long)]
         dry_run: bool,
-        /// Go ahead although too few disks are left for new rows of some spaces
+        /// Continue although too few disks are left for new rows of some spaces
         #[arg(long)]
         force: bool,
         #[command(flatten)]
         start: StartOptions,
     },
-    /// Let a disk of a pool get no new slabs
+    /// Stop placing new data on a disk of a pool
     Retire {
         /// Path, serial number or id
         #[arg(value_hint = ValueHint::FilePath)]
         disk: String,
-        /// Move its data away as well, as a job
+        /// Also move its data to other disks, as a job
         #[arg(long)]
         evacuate: bool,
-        /// Go ahead although too few disks are left for new rows of some spaces
+        /// Continue although too few disks are left for new rows of some spaces
         #[arg(long)]
         force: bool,
         #[command(flatten)]
         start: StartOptions,
     },
-    /// Empty a disk of a pool, or rebuild what it held, and take it out of the pool for good, as a job
+    /// Move or rebuild the data of a disk and remove it from its pool, as a job
     Replace {
-        /// Path, serial number or id of the disk that goes
+        /// Path, serial number or id of the disk to replace
         #[arg(value_hint = ValueHint::FilePath)]
         old: String,
-        /// The disk that comes in its stead: a new one, or one of the pool; if left out, the other disks take over
+        /// Replacement: a new disk or one of the pool; if left out, the data goes to the other disks
         #[arg(value_hint = ValueHint::FilePath)]
         new: Option<String>,
-        /// Take a new disk that carries something else; that is lost. Without a new disk: go ahead although too few disks are left for
+        /// Use a new disk that holds other data, which is lost. Without a new disk: continue although too few disks are left for
         /// new rows of some spaces
         #[arg(long)]
         force: bool,
-        /// Destroy this space, a part of whose data is lost with the disk; may be given several times, for administrators only
+        /// Destroy this space, which loses data with the disk; may be given several times, for administrators only
         #[arg(long, value_name = "POOL/SPACE")]
         give_up: Vec<SpacePath>,
         /// Show what would be moved or rebuilt, what would be lost, and how full the disks would be, and change nothing
@@ -99,30 +99,30 @@ pub enum DiskCommand {
         #[command(flatten)]
         start: StartOptions,
     },
-    /// Take a disk that holds no data out of its pool for good, also one that is away
+    /// Remove a disk that holds no data from its pool; the disk may be missing
     Remove {
         /// Path, serial number or id
         #[arg(value_hint = ValueHint::FilePath)]
         disk: String,
-        /// Go ahead although too few disks are left for new rows of some spaces
+        /// Continue although too few disks are left for new rows of some spaces
         #[arg(long)]
         force: bool,
     },
-    /// Switch the light at the slot of a disk on
+    /// Turn on the locate light of a disk's slot
     Locate {
         /// Path, serial number or id
         #[arg(value_hint = ValueHint::FilePath)]
         disk: String,
-        /// Switch it off
+        /// Turn it off
         #[arg(long)]
         off: bool,
     },
-    /// Make a disk of no pool blank
+    /// Erase the signatures of a disk that is in no pool
     Wipe {
         /// Path, serial number or id
         #[arg(value_hint = ValueHint::FilePath)]
         disk: String,
-        /// What it carries may be lost
+        /// Erase the disk although it holds data
         #[arg(long)]
         force: bool,
     },

@@ -48,7 +48,7 @@ pub enum NotifyCommand {
         /// Name of the channel
         channel: String,
     },
-    /// List messages that wait, and the last that were delivered or given up
+    /// List waiting messages, and the last ones that were delivered or given up
     Deliveries,
 }
 
@@ -65,7 +65,7 @@ pub enum ChannelCommand {
         /// Its name
         name: String,
     },
-    /// Change a channel; what waits for it is tried at once
+    /// Change a channel; waiting messages are retried at once
     Set {
         /// Its name
         name: String,
@@ -257,13 +257,13 @@ pub struct RuleOptions {
     /// Only events of these objects, as in 'pool tank', 'space tank/*' or disk; may be given several times
     #[arg(long, value_name = "OBJECT")]
     pub object: Vec<String>,
-    /// Collect events for so long into one message, for example 15m; none to send at once
+    /// Collect events of this time into one message, for example 15m; none to send each at once
     #[arg(long, value_name = "TIME", value_parser = parse_digest)]
     pub digest: Option<u32>,
-    /// Send nothing between these times of the server, as in 22:00-07:00, and then all of it; none for no such time
+    /// Hold messages between these times (server time), for example 22:00-07:00, and send them afterwards; none for no quiet hours
     #[arg(long, value_name = "HH:MM-HH:MM", value_parser = parse_quiet)]
     pub quiet: Option<String>,
-    /// Whether errors are sent in quiet hours too
+    /// Send errors in quiet hours too
     #[arg(long, value_name = "true|false")]
     pub errors_pass_quiet: Option<bool>,
 }

@@ -9,7 +9,7 @@ use super::values::{AlertPercents, Chosen, parse_alerts, parse_chosen};
 pub enum SettingsCommand {
     /// Show the settings, and how management is served
     Show,
-    /// Change settings; they hold at once, and over restarts
+    /// Change settings; changes apply at once and survive restarts
     Set(SetSetting),
 }
 
@@ -17,18 +17,18 @@ pub enum SettingsCommand {
 #[derive(Args, Debug)]
 #[command(group = clap::ArgGroup::new("change").required(true).multiple(true).args(["host_name", "scrub_every", "repair_after", "alert"]))]
 pub struct SetSetting {
-    /// What the server is called in the console; '' for the machine's own name
+    /// Name of the server in the console; '' for the machine's own name
     #[arg(long, value_name = "NAME")]
     pub host_name: Option<String>,
-    /// How often each space is scrubbed by itself, for example 7d or 30d, never, or default
+    /// Interval between automatic scrubs of each space, for example 7d or 30d, never, or default
     #[arg(long, value_name = "TIME", value_parser = parse_chosen)]
     pub scrub_every: Option<Chosen>,
-    /// How long a disk may be away before its data is rebuilt on other disks, for example 5m, never, or default; pools may have a
-    /// time of their own
+    /// How long a disk may be missing before its data is rebuilt on other disks, for example 5m, never, or default; a pool's
+    /// own time takes precedence
     #[arg(long, value_name = "TIME", value_parser = parse_chosen)]
     pub repair_after: Option<Chosen>,
-    /// How full a pool may become before it warns, in percent, for example 70,85,95, none, or default; pools may have thresholds of
-    /// their own
+    /// Warn when a pool is this full, in percent, for example 70,85,95, none, or default; a pool's own thresholds take
+    /// precedence
     #[arg(long, value_name = "PERCENTS", value_parser = parse_alerts)]
     pub alert: Option<AlertPercents>,
 }

@@ -58,10 +58,10 @@ fn cause(cause: &Cause, all: bool) -> String {
         lines.push(format!("  resync: {percent} %, {} to go", counted(cause.resync_slabs as usize, "slab")));
     }
     if let Some(seconds) = cause.repair_in_seconds {
-        lines.push(format!("  repair: begins by itself in {}", in_words(seconds)));
+        lines.push(format!("  repair: starts automatically in {}", in_words(seconds)));
     }
     if let Some(why) = &cause.no_repair {
-        lines.push(format!("  repair: does not begin by itself: {why}"));
+        lines.push(format!("  repair: does not start automatically: {why}"));
     }
     for job in &cause.jobs {
         lines.push(format!("  under way: job {job}, see 'holdfast job show {job}'"));

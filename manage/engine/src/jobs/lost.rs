@@ -108,7 +108,7 @@ impl Engine {
             return Err("its pool takes no changes".into());
         }
         if open.pool.loss_policy().retire == RetirePolicy::Never {
-            return Err(format!("pool {} never repairs by itself (retire policy never)", open.name()));
+            return Err(format!("pool {} never repairs automatically (retire policy never)", open.name()));
         }
         let Some(grace) = self.grace_of(open) else {
             return Err("automatic repair is off on this server".into());

@@ -302,7 +302,7 @@ impl Connection {
         };
         let extents: Vec<StatusExtent> = extents.into_iter().map(status_extent).collect();
         if extents.is_empty() {
-            return self.refuse(open, Refusal::new(Errno::Io, "the target told no extents"));
+            return self.refuse(open, Refusal::new(Errno::Io, "the target returned no extents"));
         }
         self.answer(open, |out| {
             out.head(|heads| reply::block_status(heads, self.style, &request, BASE_ALLOCATION_ID, &extents));

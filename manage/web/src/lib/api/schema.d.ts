@@ -1210,11 +1210,11 @@ export interface components {
             kind: components["schemas"]["CauseKind"];
             /** @description What its owner should do. */
             next_action: string;
-            /** @description Why repair does not begin by itself, where lost disks wait for their owner. */
+            /** @description Why repair does not start automatically, if lost disks wait for an administrator. */
             no_repair?: string | null;
             /** @description What it is about, with its kind: `disk S4NX`, `enclosure shelf-1`, `pool tank`. */
             object: string;
-            /** @description When repair begins by itself, RFC 3339 in UTC; none where it does not, or has begun. */
+            /** @description When repair starts automatically, RFC 3339 in UTC; none if it does not, or has started. */
             repair_at?: string | null;
             /**
              * Format: int64
@@ -1570,7 +1570,7 @@ export interface components {
             /** @description What it may do; no more than its account may. */
             role: components["schemas"]["Role"];
         };
-        /** @description What the daemon says of itself. */
+        /** @description The daemon itself. */
         Daemon: {
             /** @description What the server is called. */
             host_name: string;
@@ -1788,7 +1788,7 @@ export interface components {
             disk: components["schemas"]["Disk"];
             job?: components["schemas"]["Job"] | null;
         };
-        /** @description What a disk tells of itself by SMART. */
+        /** @description What a disk reports by SMART. */
         DiskSmart: {
             /** @description The disk's own verdict. */
             passed?: boolean | null;
@@ -2085,10 +2085,10 @@ export interface components {
             result?: string | null;
             /**
              * Format: int64
-             * @description How long it takes from now, at that rate; none where that cannot be told.
+             * @description Time left at that rate; none if unknown.
              */
             seconds_left?: number | null;
-            /** @description When it began; after a restart of the daemon, when it began anew. */
+            /** @description When it started; after a restart of the daemon, when it started again. */
             started?: string | null;
             /** @description How far it is. */
             state: components["schemas"]["JobState"];
@@ -2538,7 +2538,7 @@ export interface components {
             host_name: components["schemas"]["TextSetting"];
             /** @description How long a disk may be away before its data is rebuilt on other disks, for pools without a time of their own. */
             repair_after: components["schemas"]["TimeSetting"];
-            /** @description How often each space is scrubbed by itself. */
+            /** @description Interval between automatic scrubs of each space. */
             scrub_every: components["schemas"]["TimeSetting"];
         };
         /**
@@ -2723,7 +2723,7 @@ export interface components {
             force?: boolean;
             /** @description Spaces, `POOL/SPACE`, that are destroyed first because a part of their data is lost with the disk; only administrators may. */
             give_up?: string[];
-            /** @description The disk that comes in its stead, a new one or one of the pool: path, serial number or id. If left out, the other disks take over. */
+            /** @description The replacement, a new disk or one of the pool: path, serial number or id. If left out, the data goes to the other disks. */
             new?: string | null;
             priority?: components["schemas"]["JobPriority"] | null;
         };
@@ -2943,7 +2943,7 @@ export interface components {
         /** @description Changes an export in use. What is left out stays as it is. */
         SetExport: {
             qos?: components["schemas"]["SetQos"] | null;
-            /** @description Refuses writes, or lets them in. Its clients are disconnected and see it when they connect anew. */
+            /** @description Refuses writes, or accepts them. Its clients are disconnected and see the change when they reconnect. */
             read_only?: boolean | null;
         };
         /** @description Changes how a job is done, at once. What is left out stays as it is. */
@@ -3064,7 +3064,7 @@ export interface components {
             reset?: components["schemas"]["SettingName"][];
             /**
              * Format: int64
-             * @description How often each space is scrubbed by itself: an hour to ten years, 0 for never.
+             * @description Interval between automatic scrubs of each space: an hour to ten years, 0 for never.
              */
             scrub_every_seconds?: number | null;
         };
@@ -3393,7 +3393,7 @@ export interface components {
             raw_bytes: number;
             /**
              * Format: int32
-             * @description Bytes read to make one lost byte anew; nothing where it is lost for good.
+             * @description Bytes read to rebuild one lost byte; none if it cannot be rebuilt.
              */
             rebuild_reads?: number | null;
             /**
@@ -3494,7 +3494,7 @@ export interface components {
              * @description Blocks of 4 KiB that do not agree.
              */
             mismatched_blocks: number;
-            /** @description The first of them; in a large number not all are told. */
+            /** @description The first of them; a large number is not listed in full. */
             mismatches: components["schemas"]["Mismatch"][];
             /** @description `POOL/SPACE`. */
             name: string;
@@ -3515,7 +3515,7 @@ export interface components {
         };
         /** @description Everything at a glance: the worst health, what is wrong once each, and each object's own health. */
         Status: {
-            /** @description What is wrong, the worst first: what follows from one thing is told once. */
+            /** @description What is wrong, the worst first. All effects of one cause are listed once, under the cause. */
             causes: components["schemas"]["Cause"][];
             /** @description The daemon. */
             daemon: components["schemas"]["Daemon"];
