@@ -294,6 +294,8 @@ fn the_last_copy_is_out() {
         assert_eq!(space(&daemon, name)["state"], "failed");
         assert_eq!(health(&daemon, &format!("space tank/{name}")), "unhealthy");
         assert_eq!(health(&daemon, "export mirror"), "unhealthy", "it is served, and reads of it fail");
+        let listed = daemon.cli(&["nbd", "list"]).succeeded();
+        assert!(listed.contains("reads fail"), "{listed}");
         // What can be written is; the rest is refused, and holds the old or the new afterwards.
         let mut unsure = Vec::new();
         for at in (0..12 * MIB).step_by(64 << 10) {
