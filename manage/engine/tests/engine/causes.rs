@@ -81,21 +81,12 @@ async fn a_pool_without_enough_disks_is_one_cause() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_disk_that_is_back_shows_how_far_it_is_in_step() {
+async fn a_disk_that_is_back_is_no_cause_any_more() {
     let rig = Rig::new();
     let (engine, disks) = rig.with_space(3).await;
     fs::rename(&disks[1], rig.path("away")).unwrap();
     eventually(&engine, "noticing", || !engine.status().causes.is_empty()).await;
     fs::rename(rig.path("away"), &disks[1]).unwrap();
-    eventually(&engine, "its end", || {
-        let causes = engine.status().causes;
-        for cause in &causes {
-            let resyncs = cause.kind == CauseKind::DiskResyncing;
-            assert_eq!(resyncs, cause.resync_percent.is_some(), "{cause:?}");
-            assert!(!resyncs || (cause.resync_slabs > 0 && !cause.next_action.contains("attach")), "{cause:?}");
-        }
-        causes.is_empty()
-    })
-    .await;
+    eventually(&engine, "its end", || engine.status().causes.is_empty()).await;
     engine.shutdown().await;
 }
