@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use holdfast_access::{Access, AccessSettings};
-use holdfast_engine::{Engine, Given, NbdSettings, Settings, TlsSettings};
+use holdfast_api::Protocol;
+use holdfast_engine::{Engine, Given, ListenSettings, NbdSettings, Settings, TlsSettings};
 use holdfast_http::{Api, CertificateFiles, Https};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -56,10 +57,9 @@ fn settings(options: &Serve) -> Settings {
     let mut settings = Settings::new(&options.state);
     settings.nbd_addresses = options.nbd.clone();
     settings.nbd = NbdSettings {
-        connections: options.nbd_connections as usize,
+        listen: ListenSettings { connections: options.nbd_connections as usize, tls, ..ListenSettings::default() },
         requests: options.nbd_requests,
         payload_bytes: options.nbd_payload.bytes(),
-        tls,
         ..NbdSettings::default()
     };
     settings.given =
@@ -233,7 +233,7 @@ pub async fn serve(options: Serve, socket: &Path) -> Result<()> {
     if let Some(link) = &daemon.setup {
         print_line(&link.text())?;
     }
-    tracing::info!(socket = %socket.display(), nbd = ?daemon.engine.nbd_addresses(), "serving");
+    tracing::info!(socket = %socket.display(), nbd = ?daemon.engine.addresses(Protocol::Nbd), "serving");
     signals.next().await;
     tracing::info!("stopping cleanly; a second signal stops at once");
     signals.exit_at_next();

@@ -1,8 +1,8 @@
 //! The engine: everything that is open, and the order in which it opens and closes.
 //!
 //! ```text
-//!   start:     state folder locked ─▶ reactors ─▶ pools imported ─▶ spaces opened ─▶ exports made ─▶ NBD listens ─▶ watcher, jobs
-//!   shutdown:  NBD drained ─▶ watcher ends ─▶ jobs halt ─▶ spaces closed (flushed, marks cleaned) ─▶ notifications end ─▶ reactors end ─▶ folder unlocked
+//!   start:     state folder locked ─▶ reactors ─▶ pools imported ─▶ spaces opened ─▶ exports made ─▶ front ends listen ─▶ watcher, jobs
+//!   shutdown:  front ends drained ─▶ watcher ends ─▶ jobs halt ─▶ spaces closed (flushed, marks cleaned) ─▶ notifications end ─▶ reactors end ─▶ folder unlocked
 //! ```
 //!
 //! Invariants: changes run one at a time and to their end, whether or not the one who asked still waits. What is open is
@@ -10,17 +10,16 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
-use holdfast_api::{ApiError, Code, Severity};
+use holdfast_api::{ApiError, Code, Protocol, Severity};
 use holdfast_block::{Balancer, ObjectService, Target};
 use holdfast_device::file::FileDevice;
 use holdfast_device::reactor::{self, CpuLatency, ReactorHandle, ReactorSettings};
+use holdfast_listener::{Address, ListenError};
 use holdfast_model::Uuid;
-use holdfast_nbd::{Address, Exports, NbdError, Server};
 use holdfast_notify::Notifications;
 use holdfast_pool::{Env, Pool, SpaceRecord};
 use holdfast_space::Space;
@@ -30,6 +29,7 @@ use tokio::task::JoinHandle;
 
 use crate::error::{ApiResult, from_pool, stopping, unwritten};
 use crate::events::{EventLog, now};
+use crate::front_ends::FrontEnds;
 use crate::history::History;
 use crate::jobs::Jobs;
 use crate::live::Live as Consoles;
@@ -53,9 +53,9 @@ pub enum StartError {
     /// The operating system.
     #[error("{0}: {1}")]
     System(&'static str, std::io::Error),
-    /// The NBD server.
-    #[error("{0}")]
-    Nbd(String),
+    /// A protocol cannot be served.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
 }
 
 /// A pool in service.
@@ -172,8 +172,7 @@ pub struct Engine {
     pub(crate) unremembered: AtomicBool,
     live: RwLock<Live>,
     pub(crate) changing: tokio::sync::Mutex<()>,
-    pub(crate) exports: Arc<Exports>,
-    server: Mutex<Option<Server>>,
+    pub(crate) front_ends: FrontEnds,
     pub(crate) started: String,
     stop: watch::Sender<bool>,
 }
@@ -197,7 +196,7 @@ impl Engine {
     /// events and health; it does not hinder the rest. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// If the state folder, the reactors or the NBD addresses cannot be had.
+    /// If the state folder, the reactors or the addresses of a protocol cannot be had.
     pub async fn start(settings: Settings) -> Result<Arc<Self>, StartError> {
         let state_dir = StateDir::open(&settings.state_dir, settings.patience)?;
         let store = Arc::new(Store::open(state_dir.path(), AuditLimits::default())?);
@@ -221,7 +220,7 @@ impl Engine {
             .collect::<Result<_, _>>()
             .map_err(|error| StartError::System("a reactor cannot be started (io_uring must be allowed)", error))?;
         let witness = Arc::new(WitnessFiles::new(state_dir.path(), tokio::runtime::Handle::current()));
-        let exports = Exports::new();
+        let front_ends = FrontEnds::new(&settings);
         let engine = Arc::new(Self {
             settings,
             state_dir,
@@ -243,8 +242,7 @@ impl Engine {
             state: Mutex::new(state.clone()),
             unremembered: AtomicBool::new(false),
             changing: tokio::sync::Mutex::new(()),
-            exports,
-            server: Mutex::new(None),
+            front_ends,
             started: now(),
             stop: watch::channel(false).0,
         });
@@ -255,15 +253,10 @@ impl Engine {
             let _changing = engine.changing.lock().await;
             engine.open_known(state.pools).await;
         }
-        if !engine.settings.nbd_addresses.is_empty() {
-            let server = engine.listen().await;
-            match server {
-                Ok(server) => *engine.server() = Some(server),
-                Err(error) => {
-                    engine.shutdown().await;
-                    return Err(StartError::Nbd(error.to_string()));
-                }
-            }
+        let deadline = Instant::now() + engine.settings.patience;
+        if let Err(error) = engine.front_ends.start(&engine.reactors, deadline).await {
+            engine.shutdown().await;
+            return Err(error.into());
         }
         tokio::spawn(crate::watch::watch(Arc::downgrade(&engine), engine.stop.subscribe()));
         tokio::spawn(crate::metadata::watch(Arc::downgrade(&engine), engine.stop.subscribe()));
@@ -276,27 +269,11 @@ impl Engine {
         Ok(engine)
     }
 
-    async fn listen(&self) -> Result<Server, NbdError> {
-        let deadline = Instant::now() + self.settings.patience;
-        loop {
-            let (reactors, settings) = (self.reactors.clone(), self.settings.nbd.clone());
-            match Server::start(reactors, self.exports.clone(), &self.settings.nbd_addresses, settings) {
-                Err(NbdError::Listen { source, .. }) if source.kind() == ErrorKind::AddrInUse && Instant::now() < deadline => {
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                }
-                started => return started,
-            }
-        }
-    }
-
     /// Ends in good order: clients are drained, spaces closed, reactors stopped. The engine answers nothing afterwards. Answers of how many
     /// spaces something that was acknowledged could not be made durable.
     pub async fn shutdown(&self) -> usize {
         let _ = self.stop.send(true);
-        let server = self.server().take();
-        if let Some(server) = server {
-            server.shutdown().await;
-        }
+        self.front_ends.stop().await;
         let _changing = self.changing.lock().await;
         self.halt_jobs().await;
         let pools = std::mem::take(&mut self.live_mut().pools);
@@ -342,14 +319,9 @@ impl Engine {
         &self.notifications
     }
 
-    pub(crate) fn server(&self) -> MutexGuard<'_, Option<Server>> {
-        self.server.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Where NBD clients connect, with the ports that were given.
-    pub fn nbd_addresses(&self) -> Vec<Address> {
-        let server = self.server();
-        server.as_ref().map(|server| server.addresses().to_vec()).unwrap_or_default()
+    /// Where clients of a protocol connect, with the ports that were given.
+    pub fn addresses(&self, protocol: Protocol) -> Vec<Address> {
+        self.front_ends.of(protocol).addresses()
     }
 
     /// What is kept of configuration and access.

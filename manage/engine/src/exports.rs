@@ -1,4 +1,4 @@
-//! Exports: spaces that NBD clients can reach, kept on their pools.
+//! Exports: spaces that clients can reach by some protocol, kept on their pools.
 //!
 //! Invariant: an export is on its pool before its first client is let in, and gone from there before its last is turned away.
 
@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use holdfast_api::{ApiError, Changed, Condition, Connection, CreateExport, Export, ExportChanged, Qos, SetExport, word};
 use holdfast_block::{Claimed, ObjectService, Target};
+use holdfast_listener::ConnectionStatus;
 use holdfast_model::{Health, SpacePath, Uuid, natural_order};
-use holdfast_nbd::{Address, ConnectionStatus, TlsRequired, TlsSettings};
 use holdfast_space::Space;
 
 use crate::engine::{Engine, Live, LiveExport, OpenPool};
@@ -45,20 +45,20 @@ impl Engine {
     fn export_view(&self, live: &Live, export: &LiveExport) -> Export {
         let known = &export.known;
         let (health, conditions) = trouble(live, export);
+        let front_end = self.front_ends.of(known.protocol);
         Export {
             name: known.name.clone(),
             space: known.path.clone(),
             protocol: known.protocol,
             read_only: known.read_only,
             qos: known.qos,
-            served: export.target.is_some() && !self.nbd_addresses().is_empty(),
+            served: export.target.is_some() && !front_end.addresses().is_empty(),
             health,
             conditions,
             size_bytes: export.target.as_ref().map(|target| target.info().geometry.size_bytes),
-            uris: self.uris(&known.name),
-            connections: self
-                .exports
-                .list()
+            uris: front_end.uris(&known.name),
+            connections: front_end
+                .exports()
                 .into_iter()
                 .find(|status| status.name == known.name)
                 .map_or(0, |status| status.connections as u64),
@@ -71,7 +71,7 @@ impl Engine {
     /// # Errors
     /// If there is none of this name.
     pub fn connections(&self, name: &str) -> ApiResult<Vec<Connection>> {
-        self.export(name)?;
+        let protocol = self.export(name)?.protocol;
         let shown = |connection: ConnectionStatus| Connection {
             client: connection.peer,
             tls: connection.tls,
@@ -82,13 +82,7 @@ impl Engine {
             written_bytes: connection.written_bytes,
             in_flight: connection.in_flight,
         };
-        Ok(self.exports.connections(name).into_iter().map(shown).collect())
-    }
-
-    /// How clients write the export `name`, or the server where it is empty.
-    pub(crate) fn uris(&self, name: &str) -> Vec<String> {
-        let tls = self.settings.nbd.tls.as_ref();
-        self.nbd_addresses().iter().map(|address| uri(address, name, tls)).collect()
+        Ok(self.front_ends.of(protocol).connections(name).into_iter().map(shown).collect())
     }
 
     /// Exports a space.
@@ -108,9 +102,11 @@ impl Engine {
         if let Some(export) = self.same_export(&object, &name, &path, space.record().uuid, &request)? {
             return Ok(ExportChanged { changed: false, export });
         }
-        if self.settings.nbd_addresses.is_empty() {
-            let next = "start the daemon with --nbd unix:PATH or --nbd tcp:HOST:PORT";
-            return Err(conflict(object, "the daemon has no NBD address", next));
+        let front_end = self.front_ends.of(request.protocol);
+        if !front_end.is_configured() {
+            let next = format!("start the daemon with {}", front_end.address_option());
+            let protocol = word(&request.protocol).to_uppercase();
+            return Err(conflict(object, format!("the daemon has no {protocol} address"), next));
         }
         let service = open.services().get(&space.record().uuid).cloned();
         let service = service.ok_or_else(|| conflict(&object, format!("space {path} is being closed"), "ask again"))?;
@@ -128,10 +124,10 @@ impl Engine {
         self.keep_export(&open.pool, &known).await.map_err(|error| about_export(&object, error))?;
         self.live_mut().exports.insert(name.clone(), LiveExport { known, target: Some(target.clone()) });
         self.remember_seen();
-        if let Err(error) = self.exports.add(&name, target) {
+        if let Err(cause) = front_end.export(&name, target) {
             self.live_mut().exports.remove(&name);
             self.drop_export(&open.pool, &name).await?;
-            return Err(conflict(&object, error.to_string(), "try again when its clients have disconnected"));
+            return Err(conflict(&object, cause, "try again when its clients have disconnected"));
         }
         self.note(&object, &format!("created from space {path}{}", if request.read_only { ", read-only" } else { "" }));
         Ok(ExportChanged { changed: true, export: self.export(&name)? })
@@ -179,7 +175,7 @@ impl Engine {
         };
         let open = self.live().pools.values().find(|open| open.pool.id() == known.pool).cloned();
         if let Some(open) = open.filter(|_| served) {
-            self.turn_away(name).await;
+            self.turn_away(&known).await;
             self.remake_exports(&open);
         }
     }
@@ -201,7 +197,7 @@ impl Engine {
                 return Ok(Changed { changed: false, message: format!("there is no {object}") });
             };
             engine.remember_seen();
-            engine.turn_away(&name).await;
+            engine.turn_away(&export.known).await;
             if let Some(target) = &export.target {
                 engine.apply_qos(target.object());
             }
@@ -233,23 +229,22 @@ impl Engine {
     }
 
     /// Ends the service of an export and waits for its clients to be drained.
-    async fn turn_away(&self, name: &str) {
-        if let Ok(removal) = self.exports.remove(name)
-            && tokio::time::timeout(DRAIN_TIMEOUT, removal.finished()).await.is_err()
-        {
-            tracing::warn!("requests of export {name} are still being finished");
+    async fn turn_away(&self, known: &KnownExport) {
+        let gone = self.front_ends.of(known.protocol).unexport(&known.name);
+        if tokio::time::timeout(DRAIN_TIMEOUT, gone).await.is_err() {
+            tracing::warn!("requests of export {} are still being finished", known.name);
         }
     }
 
     /// Ends the service of all exports of a pool that is closed, and keeps them for when it is back.
     pub(crate) async fn withdraw_targets(&self, open: &OpenPool) {
-        let names: Vec<String> = {
+        let withdrawn: Vec<KnownExport> = {
             let mut live = self.live_mut();
             let of_pool = live.exports.values_mut().filter(|export| export.known.pool == open.pool.id());
-            of_pool.filter_map(|export| export.target.take().map(|_| export.known.name.clone())).collect()
+            of_pool.filter_map(|export| export.target.take().map(|_| export.known.clone())).collect()
         };
-        for name in names {
-            self.turn_away(&name).await;
+        for known in withdrawn {
+            self.turn_away(&known).await;
         }
     }
 
@@ -263,10 +258,8 @@ impl Engine {
             let Some(service) = services.get(&known.space) else { continue };
             let Some(space) = spaces.iter().find(|space| space.record().uuid == known.space) else { continue };
             let served = target(known, service.clone(), space).map_err(|refusal| refusal.to_string());
-            let served = served.and_then(|target| match self.exports.add(&known.name, target.clone()) {
-                Ok(()) => Ok(target),
-                Err(error) => Err(error.to_string()),
-            });
+            let front_end = self.front_ends.of(known.protocol);
+            let served = served.and_then(|target| front_end.export(&known.name, target.clone()).map(|()| target));
             match served {
                 Ok(target) => export.target = Some(target),
                 Err(error) => tracing::error!("export {} is not served: {error}", known.name),
@@ -310,37 +303,5 @@ fn trouble(live: &Live, export: &LiveExport) -> (Health, Vec<Condition>) {
             let all_there = open.is_some_and(|open| open.pool.pool_disks().iter().all(|disk| disk.in_service()));
             condition(cause, if all_there { "see the health of its space" } else { "attach the missing disks of its pool again" })
         }
-    }
-}
-
-/// How a client writes an export at an address, as the NBD project's URI specification has it.
-fn uri(address: &Address, name: &str, tls: Option<&TlsSettings>) -> String {
-    let required = tls.map(|tls| tls.required);
-    match address {
-        Address::Unix(path) => {
-            let scheme = if required == Some(TlsRequired::Everywhere) { "nbds" } else { "nbd" };
-            format!("{scheme}+unix:///{name}?socket={}", path.display())
-        }
-        Address::Tcp(address) => {
-            let scheme = if required.is_some_and(|required| required != TlsRequired::Nowhere) { "nbds" } else { "nbd" };
-            format!("{scheme}://{address}/{name}")
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn uris_are_what_clients_take() {
-        let unix: Address = "unix:/run/x.sock".parse().unwrap();
-        assert_eq!(uri(&unix, "vm", None), "nbd+unix:///vm?socket=/run/x.sock");
-        let tcp: Address = "tcp:127.0.0.1:10809".parse().unwrap();
-        assert_eq!(uri(&tcp, "vm", None), "nbd://127.0.0.1:10809/vm");
-        let tls =
-            TlsSettings { certificate: "c".into(), key: "k".into(), client_authorities: None, required: TlsRequired::OverTcp };
-        assert_eq!(uri(&tcp, "vm", Some(&tls)), "nbds://127.0.0.1:10809/vm");
-        assert_eq!(uri(&unix, "vm", Some(&tls)), "nbd+unix:///vm?socket=/run/x.sock");
     }
 }

@@ -4,6 +4,7 @@
 //!  engine.rs    what is open; start and shutdown            state.rs, witness.rs   what outlives the process
 //!  disks.rs     what is there, what it carries, opening it   foreign.rs             what blkid says
 //!  pools.rs, disk_changes.rs, spaces.rs, exports.rs          the changes, each idempotent
+//!  front_ends.rs   what serves exports, one a protocol
 //!  leaving.rs   disks that leave their pool                  locate.rs, tools.rs    lights, programs of the system
 //!  health.rs    how well disks are                          smart.rs               what they tell of it
 //!  import.rs    finding pools on disks                       watch.rs               disks that go and come
@@ -33,6 +34,7 @@ mod error;
 mod events;
 mod exports;
 mod foreign;
+mod front_ends;
 mod health;
 mod history;
 mod import;
@@ -65,7 +67,8 @@ mod witness;
 pub use engine::{Engine, StartError};
 pub use error::ApiResult;
 pub use events::EventLog;
-pub use holdfast_nbd::{Address, NbdSettings, TlsRequired, TlsSettings};
+pub use holdfast_listener::{Address, ListenSettings, TlsRequired, TlsSettings};
+pub use holdfast_nbd::NbdSettings;
 pub use live::Message;
 pub use metrics::CONTENT_TYPE as METRICS_CONTENT_TYPE;
 pub use restore::{RestoreError, restore};

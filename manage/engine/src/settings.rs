@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use holdfast_nbd::{Address, NbdSettings};
+use holdfast_listener::Address;
+use holdfast_nbd::NbdSettings;
 
 /// What the command line gives of the settings that administrators change otherwise. It overrides what they set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

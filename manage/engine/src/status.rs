@@ -1,6 +1,6 @@
 //! Health of everything, and what the daemon says of itself.
 
-use holdfast_api::{Condition, Daemon, ObjectHealth, Status};
+use holdfast_api::{Condition, Daemon, ObjectHealth, Protocol, Status};
 use holdfast_model::Health;
 
 use crate::engine::Engine;
@@ -64,7 +64,7 @@ impl Engine {
                 started: self.started.clone(),
                 state_dir: self.state_dir.path().display().to_string(),
                 reactors: self.reactors.len() as u32,
-                nbd_addresses: self.uris(""),
+                nbd_addresses: self.front_ends.of(Protocol::Nbd).uris(""),
                 resident_bytes: resident_bytes(),
             },
         }

@@ -157,13 +157,16 @@ impl Session {
                 }
                 outcome
             }
-            Step::Blocked(blocks, change) => {
-                let _held = self.target.exclusion().hold(blocks.clone()).await;
-                self.finish(self.begin(&blocks, change, durability)).await
-            }
-            Step::WriteParts(offset, len, buf) => self.write_parts(offset, len, buf, durability).await,
-            Step::ZeroParts(offset, len, keep_room) => self.zero_parts(offset, len, keep_room, durability).await,
+            // Boxed, since they are rare: the future of every change that is not answered at once would be as large.
+            Step::Blocked(blocks, change) => Box::pin(self.hold_and_begin(blocks, change, durability)).await,
+            Step::WriteParts(offset, len, buf) => Box::pin(self.write_parts(offset, len, buf, durability)).await,
+            Step::ZeroParts(offset, len, keep_room) => Box::pin(self.zero_parts(offset, len, keep_room, durability)).await,
         }
+    }
+
+    async fn hold_and_begin(&self, blocks: Range<u64>, change: BlockChange, durability: Durability) -> Result<(), IoError> {
+        let _held = self.target.exclusion().hold(blocks.clone()).await;
+        self.finish(self.begin(&blocks, change, durability)).await
     }
 
     fn begin(&self, blocks: &Range<u64>, change: BlockChange, durability: Durability) -> Io<()> {

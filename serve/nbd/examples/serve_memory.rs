@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use holdfast_block::{Balancer, ObjectService, Qos, Target};
 use holdfast_device::reactor::{self, ReactorSettings};
-use holdfast_nbd::{Exports, NbdSettings, Server};
+use holdfast_nbd::{Exports, NbdSettings};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let object = Arc::new(memory::Memory::new(size_mib.parse::<u64>()? << 20));
     let service = Arc::new(ObjectService::new(object, Balancer::new(1), reactor::clock()));
     exports.add("memory", Arc::new(Target::new("memory", "memory".into(), service, false, &Qos::default())?))?;
-    let server = Server::start(reactors.clone(), exports, &[address.parse()?], NbdSettings::default())?;
+    let server = holdfast_nbd::serve(reactors.clone(), exports, &[address.parse()?], NbdSettings::default())?;
     println!("serving on {}", server.addresses()[0]);
     std::io::stdin().read_to_end(&mut Vec::new())?;
     reactors[0].call(move || server.shutdown()).wait()?;

@@ -31,6 +31,7 @@ use futures_util::future::{Either, select};
 use holdfast_block::Session;
 use holdfast_device::reactor::{clock, spawn_local, yield_now};
 use holdfast_device::{Clock, IoBuf};
+use holdfast_listener::{Receiver, Sender, Tracked};
 use holdfast_model::wire::WireError;
 
 use crate::exports::Attachment;
@@ -38,8 +39,6 @@ use crate::inbound::{Inbound, Incoming};
 use crate::outbound::Outbound;
 use crate::protocol::{Command, ReplyStyle, Request};
 use crate::settings::NbdSettings;
-use crate::status::Tracked;
-use crate::transport::{Receiver, Sender};
 use local_notify::LocalNotify;
 use serve::Refusal;
 use write_batch::WriteBatch;

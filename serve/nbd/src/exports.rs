@@ -8,23 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use holdfast_block::{Session, Target, TargetInfo};
 use holdfast_device::Signal;
+use holdfast_listener::{ConnectionStatus, ExportStatus, Tracked};
 
 use crate::NbdError;
 use crate::negotiate::{Catalogue, Described};
 use crate::protocol::constants::{MAX_PAYLOAD_BYTES, MAX_TEXT_BYTES};
-use crate::status::{ConnectionStatus, Tracked};
-
-/// An export as [`Exports::list`] shows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ExportStatus {
-    /// Its name.
-    pub name: String,
-    /// Connections that use it.
-    pub connections: usize,
-    /// Which of all attachments in this table was its last, 0 if there was none: a connection that came and went between two looks shows
-    /// here, also where the export itself was removed and offered anew meanwhile.
-    pub attached: u64,
-}
 
 pub(crate) struct Export {
     name: String,

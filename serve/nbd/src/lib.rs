@@ -4,13 +4,12 @@
 //! a [`Session`](holdfast_block::Session), which makes whole blocks of parts of them.
 //!
 //! ```text
-//!   server ─▶ session ─▶ negotiate            which export, in which style            (no I/O)
-//!                 │         └─ exports        the table of targets
-//!                 └────▶ connection ─▶ serve  requests in flight, replies in batches
-//!                           ├─ inbound        bytes to requests                       (no I/O)
-//!                           ├─ outbound       replies to bytes                        (no I/O)
-//!                           └─ transport      plain or TLS
-//!   protocol                                  the numbers and records of the wire     (no I/O)
+//!   listener ─▶ session ─▶ negotiate            which export, in which style            (no I/O)
+//!                   │         └─ exports        the table of targets
+//!                   └────▶ connection ─▶ serve  requests in flight, replies in batches
+//!                             ├─ inbound        bytes to requests                       (no I/O)
+//!                             └─ outbound       replies to bytes                        (no I/O)
+//!   protocol                                    the numbers and records of the wire     (no I/O)
 //! ```
 //!
 //! A payload is copied nowhere: it is received into the aligned buffer that the target writes from, and sent from the
@@ -27,15 +26,10 @@ pub mod inbound;
 pub mod negotiate;
 pub mod outbound;
 pub mod protocol;
-mod server;
 mod session;
 mod settings;
-mod status;
-mod tls;
-mod transport;
 
 pub use error::NbdError;
-pub use exports::{ExportStatus, Exports, Removal};
-pub use server::Server;
-pub use settings::{Address, NbdSettings, TlsRequired, TlsSettings};
-pub use status::ConnectionStatus;
+pub use exports::{Exports, Removal};
+pub use session::serve;
+pub use settings::NbdSettings;

@@ -8,6 +8,7 @@
 //!
 //! Invariant: where TLS is required, nothing about any export leaves in the clear.
 
+pub use holdfast_listener::TlsPolicy;
 use holdfast_model::wire::{Reader, WireError, Writer};
 
 use crate::protocol::ReplyStyle;
@@ -49,18 +50,6 @@ pub trait Catalogue {
 
     /// The export of that name; the empty name stands for the only one.
     fn find(&self, name: &str) -> Option<(Described, Self::Export)>;
-}
-
-/// Whether clients may or must encrypt.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TlsPolicy {
-    /// The server has no certificate.
-    #[default]
-    Absent,
-    /// Clients may.
-    Optional,
-    /// Clients must.
-    Required,
 }
 
 /// What a finished handshake agreed on.

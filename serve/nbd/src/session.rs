@@ -8,29 +8,38 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use futures_util::future::{Either, select};
-use holdfast_device::reactor::clock;
 use holdfast_device::reactor::net::Stream;
-use rustls::ServerConfig;
+use holdfast_device::reactor::{ReactorHandle, clock};
+use holdfast_listener::{Accepted, Address, Encryption, Handler, ListenError, Receiver, Sender, Server, Tracked};
 
 use crate::connection::{self, Broken, Terms};
 use crate::exports::{Exports, Offered};
-use crate::negotiate::{Negotiation, NegotiationError, Step, TlsPolicy};
+use crate::negotiate::{Negotiation, NegotiationError, Step};
 use crate::settings::NbdSettings;
-use crate::status::Admission;
-use crate::tls;
-use crate::transport::{Receiver, Sender};
 
 /// Bytes of options that are received at once.
 const RECEIVE_BYTES: usize = 16 << 10;
 /// Replies to options are sent when so many bytes wait, even where the client asked for more in one breath.
 const SEND_BYTES: usize = 64 << 10;
 
-/// What all sessions of a listener share.
-pub(crate) struct Rules {
-    pub(crate) exports: Arc<Exports>,
-    pub(crate) settings: Arc<NbdSettings>,
-    pub(crate) tls: Option<Arc<ServerConfig>>,
-    pub(crate) policy: TlsPolicy,
+/// What all sessions of a server share.
+struct Nbd {
+    exports: Arc<Exports>,
+    settings: NbdSettings,
+}
+
+/// Listens on all `addresses` and serves `exports` on all `reactors`.
+///
+/// # Errors
+/// When an address or a TLS file cannot be used; then nothing listens.
+pub fn serve(
+    reactors: Vec<ReactorHandle>,
+    exports: Arc<Exports>,
+    addresses: &[Address],
+    settings: NbdSettings,
+) -> Result<Server, ListenError> {
+    let listen = settings.listen.clone();
+    Server::start(reactors, Arc::new(Nbd { exports, settings }), addresses, &listen)
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -52,12 +61,21 @@ struct Entered {
     first: Vec<u8>,
 }
 
+impl Handler for Nbd {
+    const PROTOCOL: &'static str = "NBD";
+
+    async fn serve(self: Arc<Self>, accepted: Accepted) {
+        run(accepted, &self).await;
+    }
+}
+
 /// Serves one connection to its end.
-pub(crate) async fn run(stream: Stream, admission: Admission, rules: Arc<Rules>) {
+async fn run(accepted: Accepted, nbd: &Nbd) {
+    let Accepted { stream, admission, encryption } = accepted;
     let tracked = admission.tracked().clone();
     let peer = tracked.peer();
     let clock = clock();
-    let handshake = within(handshake(stream, &admission, &rules), clock.sleep(rules.settings.handshake_timeout));
+    let handshake = within(handshake(stream, &tracked, &encryption, &nbd.exports), clock.sleep(nbd.settings.handshake_timeout));
     let entered = match select(pin!(handshake), tracked.stop.wait()).await {
         Either::Left((Ok(Some(entered)), _)) => entered,
         Either::Left((Err(error), _)) => return tracing::info!(peer, %error, "an NBD handshake failed"),
@@ -65,7 +83,7 @@ pub(crate) async fn run(stream: Stream, admission: Admission, rules: Arc<Rules>)
     };
     tracing::debug!(peer, "an NBD client is connected");
     let Entered { terms, receiver, sender, first } = entered;
-    match connection::run(terms, tracked.clone(), &rules.settings, receiver, sender, &first).await {
+    match connection::run(terms, tracked.clone(), &nbd.settings, receiver, sender, &first).await {
         Err(error @ (Broken::Wire(_) | Broken::TooLong(_))) => tracing::info!(peer, %error, "an NBD client was dropped"),
         Err(error) => tracing::debug!(peer, %error, "an NBD client was lost"),
         Ok(()) => tracing::debug!(peer, "an NBD client has left"),
@@ -83,20 +101,25 @@ async fn within<T>(
 }
 
 /// Comes to terms with a client; `None` when it left without an export.
-async fn handshake(stream: Stream, admission: &Admission, rules: &Rules) -> Result<Option<Entered>, HandshakeError> {
+async fn handshake(
+    stream: Stream,
+    tracked: &Arc<Tracked>,
+    encryption: &Encryption,
+    exports: &Exports,
+) -> Result<Option<Entered>, HandshakeError> {
     let (read, write) = stream.split();
     let (mut receiver, mut sender) = (Receiver::Plain(read), Sender::Plain(write));
-    let mut negotiation = Negotiation::new(rules.policy);
+    let mut negotiation = Negotiation::new(encryption.policy());
     sender.send_all(&negotiation.greeting()).await?;
     let (mut input, mut out) = (Vec::new(), Vec::new());
     loop {
-        let (used, step) = negotiation.advance(&input, &mut out, &Offered(&rules.exports))?;
+        let (used, step) = negotiation.advance(&input, &mut out, &Offered(exports))?;
         input.drain(..used);
         let wait = matches!(step, Step::More) && used == 0;
         if wait || out.len() >= SEND_BYTES || !matches!(step, Step::More) {
             let terms = match step {
                 Step::Enter(agreed) => {
-                    let Some(attachment) = agreed.export.attach(admission.tracked().clone()) else { return Ok(None) };
+                    let Some(attachment) = agreed.export.attach(tracked.clone()) else { return Ok(None) };
                     let allocation_context = agreed.allocation_context;
                     Some(Terms { attachment, style: agreed.style, allocation_context })
                 }
@@ -108,8 +131,8 @@ async fn handshake(stream: Stream, admission: &Admission, rules: &Rules) -> Resu
                 Step::StartTls => {
                     sender.send_all(&out).await?;
                     out.clear();
-                    (receiver, sender) = encrypt(receiver, sender, rules).await?;
-                    admission.tracked().set_tls();
+                    (receiver, sender) = encryption.start(receiver, sender).await.map_err(HandshakeError::Tls)?;
+                    tracked.set_tls();
                     negotiation.tls_started();
                     continue;
                 }
@@ -130,15 +153,5 @@ async fn handshake(stream: Stream, admission: &Admission, rules: &Rules) -> Resu
                 return Ok(None);
             }
         }
-    }
-}
-
-async fn encrypt(receiver: Receiver, sender: Sender, rules: &Rules) -> Result<(Receiver, Sender), HandshakeError> {
-    match (receiver, sender, &rules.tls) {
-        (Receiver::Plain(read), Sender::Plain(write), Some(config)) => {
-            let (read, write) = tls::accept(config.clone(), read, write).await.map_err(HandshakeError::Tls)?;
-            Ok((Receiver::Tls(Box::new(read)), Sender::Tls(Box::new(write))))
-        }
-        _ => Err(HandshakeError::Tls(io::Error::other("TLS was started twice or without a certificate"))),
     }
 }

@@ -4,10 +4,11 @@ mod support;
 
 use std::sync::Arc;
 
+use holdfast_listener::ExportStatus;
 use holdfast_model::wire::Reader;
+use holdfast_nbd::NbdError;
 use holdfast_nbd::protocol::ReplyStyle;
 use holdfast_nbd::protocol::constants::*;
-use holdfast_nbd::{ExportStatus, NbdError};
 use support::client::{Client, contexts, info, open, told};
 use support::memory::Memory;
 use support::{Fixture, eventually};

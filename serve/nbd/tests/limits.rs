@@ -6,9 +6,10 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use holdfast_listener::{Address, ListenError, ListenSettings};
+use holdfast_nbd::NbdSettings;
 use holdfast_nbd::protocol::ReplyStyle;
 use holdfast_nbd::protocol::constants::*;
-use holdfast_nbd::{Address, NbdError, NbdSettings, Server};
 use proptest::prelude::*;
 use support::client::{Client, info, open, told};
 use support::memory::Memory;
@@ -108,7 +109,8 @@ fn a_client_that_never_chooses_is_dropped() {
 
 #[test]
 fn one_connection_too_many_is_closed() {
-    let settings = NbdSettings { connections: 2, ..NbdSettings::default() };
+    let settings =
+        NbdSettings { listen: ListenSettings { connections: 2, ..ListenSettings::default() }, ..NbdSettings::default() };
     let fixture = Fixture::with(&[("disk", disk(1 << 20))], settings);
     let (first, _) = Client::enter(&fixture.unix, "disk", ReplyStyle::Simple);
     let (_second, _) = Client::enter(&fixture.tcp, "disk", ReplyStyle::Simple);
@@ -241,17 +243,17 @@ fn clients_that_vanish_leave_nothing() {
 fn addresses_in_use_are_named() {
     let fixture = Fixture::new(&[]);
     for address in [fixture.unix.clone(), fixture.tcp.clone()] {
-        let again = Server::start(
+        let again = holdfast_nbd::serve(
             fixture.reactors.clone(),
             fixture.exports.clone(),
             std::slice::from_ref(&address),
             NbdSettings::default(),
         );
-        let Err(error @ NbdError::Listen { .. }) = again else { panic!("{address} was taken twice") };
+        let Err(error @ ListenError::Listen { .. }) = again else { panic!("{address} was taken twice") };
         let place = address.to_string();
         let place = place.trim_start_matches("unix:").trim_start_matches("tcp:");
         assert!(error.to_string().contains(place), "{error}");
     }
-    let none = Server::start(vec![], fixture.exports.clone(), &[], NbdSettings::default());
-    assert!(matches!(none, Err(NbdError::Nothing(_))));
+    let none = holdfast_nbd::serve(vec![], fixture.exports.clone(), &[], NbdSettings::default());
+    assert!(matches!(none, Err(ListenError::Nothing { .. })));
 }

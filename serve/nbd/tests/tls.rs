@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use holdfast_listener::{Address, ListenError, ListenSettings, TlsRequired, TlsSettings};
 use holdfast_nbd::protocol::ReplyStyle;
 use holdfast_nbd::protocol::constants::*;
-use holdfast_nbd::{Address, Exports, NbdError, NbdSettings, Server, TlsRequired, TlsSettings};
+use holdfast_nbd::{Exports, NbdSettings};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -59,7 +60,7 @@ impl Files {
             client_authorities: client_authorities.map(|name| self.path(name)),
             required,
         };
-        NbdSettings { tls: Some(tls), ..NbdSettings::default() }
+        NbdSettings { listen: ListenSettings { tls: Some(tls), ..ListenSettings::default() }, ..NbdSettings::default() }
     }
 
     fn client(&self, with_certificate: bool) -> Arc<ClientConfig> {
@@ -180,18 +181,18 @@ fn files_that_cannot_be_used_are_named() {
     let files = Files::new();
     let start = |settings: NbdSettings| {
         let reactor = holdfast_device::reactor::start(Default::default()).unwrap();
-        let started = Server::start(vec![reactor.clone()], Exports::new(), &["tcp:127.0.0.1:0".parse().unwrap()], settings);
+        let started = holdfast_nbd::serve(vec![reactor.clone()], Exports::new(), &["tcp:127.0.0.1:0".parse().unwrap()], settings);
         reactor.stop();
         started.map(drop)
     };
     let with = |change: &dyn Fn(&mut TlsSettings)| {
         let mut settings = files.settings(TlsRequired::OverTcp, None);
-        change(settings.tls.as_mut().unwrap());
+        change(settings.listen.tls.as_mut().unwrap());
         start(settings)
     };
     let missing = with(&|tls| tls.certificate = Path::new("/nowhere/x.pem").into());
-    assert!(matches!(&missing, Err(NbdError::Tls(text)) if text.contains("/nowhere/x.pem")), "{missing:?}");
-    assert!(matches!(with(&|tls| tls.key = files.path("client.key")), Err(NbdError::Tls(_))), "a key of another");
-    assert!(matches!(with(&|tls| tls.certificate = files.path("server.key")), Err(NbdError::Tls(_))));
-    assert!(matches!(with(&|tls| tls.client_authorities = Some(files.path("client.key"))), Err(NbdError::Tls(_))));
+    assert!(matches!(&missing, Err(ListenError::Tls { reason, .. }) if reason.contains("/nowhere/x.pem")), "{missing:?}");
+    assert!(matches!(with(&|tls| tls.key = files.path("client.key")), Err(ListenError::Tls { .. })), "a key of another");
+    assert!(matches!(with(&|tls| tls.certificate = files.path("server.key")), Err(ListenError::Tls { .. })));
+    assert!(matches!(with(&|tls| tls.client_authorities = Some(files.path("client.key"))), Err(ListenError::Tls { .. })));
 }

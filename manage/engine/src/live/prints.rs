@@ -112,8 +112,8 @@ impl Engine {
                 (format!("{:?}", export.known), export.target.is_some()).hash(&mut exports);
             }
         }
-        for status in self.exports.list() {
-            (status.name, status.connections, status.attached).hash(&mut exports);
+        for (protocol, status) in self.front_ends.exports() {
+            (protocol, status.name, status.connections, status.attached).hash(&mut exports);
         }
         for job in self.jobs(None, None) {
             (job.id, job.cap_bytes_per_second).hash(&mut jobs);

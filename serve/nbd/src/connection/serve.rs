@@ -138,7 +138,11 @@ impl Connection {
     /// Serves a request that was checked, with its payload if it has one.
     pub(super) fn serve(self: &Rc<Self>, open: OpenRequest, payload: Option<IoBuf>) {
         let request = open.request;
-        self.tracked.count(&request);
+        match request.command {
+            Command::Read => self.tracked.count_read(request.length),
+            Command::Write => self.tracked.count_write(request.length),
+            _ => {}
+        }
         match request.command {
             Command::Flush => self.settle(open, self.session().target().flush()),
             Command::BlockStatus => self.block_status(open, payload),

@@ -6,8 +6,8 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use holdfast_listener::Address;
 use holdfast_model::wire::{Reader, Writer};
-use holdfast_nbd::Address;
 use holdfast_nbd::protocol::ReplyStyle;
 use holdfast_nbd::protocol::constants::*;
 

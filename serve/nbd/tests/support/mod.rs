@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use holdfast_block::{Balancer, ObjectService, Qos, Target};
 use holdfast_device::BlockObject;
 use holdfast_device::reactor::{self, ReactorHandle, ReactorSettings};
-use holdfast_nbd::{Address, Exports, NbdError, NbdSettings, Server};
+use holdfast_listener::{Address, Server};
+use holdfast_nbd::{Exports, NbdError, NbdSettings};
 
 /// A server on two reactors, which goes away with this.
 #[allow(dead_code)]
@@ -47,7 +48,7 @@ impl Fixture {
         let reactors: Vec<_> = (0..2).map(|number| reactor::start(quiet(number)).unwrap()).collect();
         let exports = Exports::new();
         let wanted = [Address::Unix(fresh_path(".sock")), "tcp:127.0.0.1:0".parse().unwrap()];
-        let server = Server::start(reactors.clone(), exports.clone(), &wanted, settings).unwrap();
+        let server = holdfast_nbd::serve(reactors.clone(), exports.clone(), &wanted, settings).unwrap();
         let [unix, tcp] = server.addresses() else { panic!("two addresses") };
         let (unix, tcp) = (unix.clone(), tcp.clone());
         let fixture = Self { exports, server: Some(server), unix, tcp, reactors, services: Mutex::default() };

@@ -9,20 +9,24 @@ use holdfast_device::reactor::net::{ReadHalf, WriteHalf};
 use crate::tls::{TlsReceiver, TlsSender};
 
 /// The half that receives.
-pub(crate) enum Receiver {
+pub enum Receiver {
+    /// As it comes.
     Plain(ReadHalf),
+    /// Encrypted.
     Tls(Box<TlsReceiver>),
 }
 
 /// The half that sends.
-pub(crate) enum Sender {
+pub enum Sender {
+    /// As it is.
     Plain(WriteHalf),
+    /// Encrypted.
     Tls(Box<TlsSender>),
 }
 
 impl Receiver {
     /// At least one byte, or 0 at the end.
-    pub(crate) async fn recv_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+    pub async fn recv_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         match self {
             Self::Plain(half) => half.recv_vectored(bufs).await,
             Self::Tls(half) => half.recv_vectored(bufs).await,
@@ -30,7 +34,7 @@ impl Receiver {
     }
 
     /// What is there now, or `WouldBlock`.
-    pub(crate) fn try_recv_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+    pub fn try_recv_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         match self {
             Self::Plain(half) => half.try_recv_vectored(bufs),
             Self::Tls(_) => Err(io::ErrorKind::WouldBlock.into()),
@@ -40,7 +44,7 @@ impl Receiver {
 
 impl Sender {
     /// At least one byte.
-    pub(crate) async fn send_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    pub async fn send_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         match self {
             Self::Plain(half) => half.send_vectored(slices).await,
             Self::Tls(half) => half.send_vectored(slices).await,
@@ -48,7 +52,7 @@ impl Sender {
     }
 
     /// What there is room for now, or `WouldBlock`. An encrypted stream always takes the other way.
-    pub(crate) fn try_send_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    pub fn try_send_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         match self {
             Self::Plain(half) => half.try_send_vectored(slices),
             Self::Tls(_) => Err(io::ErrorKind::WouldBlock.into()),
@@ -56,7 +60,7 @@ impl Sender {
     }
 
     /// All of `bytes`.
-    pub(crate) async fn send_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+    pub async fn send_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             let sent = self.send_vectored(&[IoSlice::new(bytes)]).await?;
             bytes = &bytes[sent..];
@@ -65,7 +69,7 @@ impl Sender {
     }
 
     /// Says to the other end that nothing more comes.
-    pub(crate) async fn close(&mut self) -> io::Result<()> {
+    pub async fn close(&mut self) -> io::Result<()> {
         match self {
             Self::Plain(half) => half.shutdown(std::net::Shutdown::Write),
             Self::Tls(half) => half.close().await,

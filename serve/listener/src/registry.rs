@@ -1,4 +1,4 @@
-//! Connections as the rest of the server sees them: who, what, how much, and the order to stop.
+//! The registry of connections: who, what, how much, and the order to stop.
 //!
 //! Invariant: a connection is in the registry from the moment it is let in until its last byte is sent.
 
@@ -8,8 +8,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::SystemTime;
 
 use holdfast_device::Signal;
-
-use crate::protocol::{Command, Request};
 
 /// A connection as [`Server::connections`](crate::Server::connections) shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,9 +34,21 @@ pub struct ConnectionStatus {
     pub bytes: u64,
 }
 
+/// An export as a front end shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportStatus {
+    /// Its name.
+    pub name: String,
+    /// Connections that use it.
+    pub connections: usize,
+    /// Which of all attachments in this table was its last, 0 if there was none: a connection that came and went between two looks shows
+    /// here, also where the export itself was removed and offered anew meanwhile.
+    pub attached: u64,
+}
+
 /// What is known of a connection on every thread. Only the connection's own reactor changes the numbers.
 #[derive(Debug)]
-pub(crate) struct Tracked {
+pub struct Tracked {
     peer: String,
     since: SystemTime,
     export: OnceLock<String>,
@@ -47,7 +57,8 @@ pub(crate) struct Tracked {
     bytes: AtomicU64,
     reads: Moved,
     writes: Moved,
-    pub(crate) stop: Arc<Signal>,
+    /// Raised when the connection is to end.
+    pub stop: Arc<Signal>,
 }
 
 /// Requests of one direction and their bytes.
@@ -83,40 +94,47 @@ impl Tracked {
         }
     }
 
-    /// Counts a request that was taken up.
-    pub(crate) fn count(&self, request: &Request) {
-        match request.command {
-            Command::Read => self.reads.add(request.length),
-            Command::Write => self.writes.add(request.length),
-            _ => {}
-        }
+    /// Counts a read that was taken up.
+    pub fn count_read(&self, bytes: u64) {
+        self.reads.add(bytes);
     }
 
-    pub(crate) fn peer(&self) -> &str {
+    /// Counts a write that was taken up.
+    pub fn count_write(&self, bytes: u64) {
+        self.writes.add(bytes);
+    }
+
+    /// Who is at the other end.
+    pub fn peer(&self) -> &str {
         &self.peer
     }
 
-    pub(crate) fn set_export(&self, name: &str) {
+    /// The client chose this export.
+    pub fn set_export(&self, name: &str) {
         let _ = self.export.set(name.to_owned());
     }
 
-    pub(crate) fn set_tls(&self) {
+    /// It is encrypted from now on.
+    pub fn set_tls(&self) {
         self.tls.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn in_flight(&self) -> u32 {
+    fn in_flight(&self) -> u32 {
         self.in_flight.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn set_in_flight(&self, count: u32) {
+    /// So many requests are in flight.
+    pub fn set_in_flight(&self, count: u32) {
         self.in_flight.store(count, Ordering::Relaxed);
     }
 
-    pub(crate) fn add_bytes(&self, count: u64) {
+    /// So many bytes of payload were sent or received.
+    pub fn add_bytes(&self, count: u64) {
         add(&self.bytes, count);
     }
 
-    pub(crate) fn status(&self) -> ConnectionStatus {
+    /// What is shown of it.
+    pub fn status(&self) -> ConnectionStatus {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         ConnectionStatus {
             peer: self.peer.clone(),
@@ -188,15 +206,16 @@ impl Registry {
     }
 }
 
-/// A connection's place in the registry.
-pub(crate) struct Admission {
+/// A connection's place in the registry, until this is dropped.
+pub struct Admission {
     registry: Arc<Registry>,
     number: u64,
     tracked: Arc<Tracked>,
 }
 
 impl Admission {
-    pub(crate) fn tracked(&self) -> &Arc<Tracked> {
+    /// What is known of the connection.
+    pub fn tracked(&self) -> &Arc<Tracked> {
         &self.tracked
     }
 }

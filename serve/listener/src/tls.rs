@@ -19,30 +19,29 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection};
 
-use crate::NbdError;
-use crate::settings::TlsSettings;
+use crate::settings::{TlsPolicy, TlsSettings};
+use crate::transport::{Receiver, Sender};
 
 /// Ciphertext that is received at once.
 const RECEIVE_BYTES: usize = 64 << 10;
 /// Plaintext that is encrypted at once.
 const SEND_BYTES: usize = 128 << 10;
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, NbdError> {
-    let explain = |error| NbdError::Tls(format!("{}: {error}", path.display()));
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let explain = |error| format!("{}: {error}", path.display());
     let found: Vec<_> = CertificateDer::pem_file_iter(path).map_err(explain)?.collect::<Result<_, _>>().map_err(explain)?;
     if found.is_empty() {
-        return Err(NbdError::Tls(format!("{}: no certificate in it", path.display())));
+        return Err(format!("{}: no certificate in it", path.display()));
     }
     Ok(found)
 }
 
-/// Reads the files of `settings`.
-pub(crate) fn configuration(settings: &TlsSettings) -> Result<Arc<ServerConfig>, NbdError> {
-    let explain = |error: rustls::Error| NbdError::Tls(error.to_string());
+/// Reads the files of `settings`, or says which cannot be used and why.
+pub(crate) fn configuration(settings: &TlsSettings) -> Result<Arc<ServerConfig>, String> {
+    let explain = |error: rustls::Error| error.to_string();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let chain = certificates(&settings.certificate)?;
-    let key = PrivateKeyDer::from_pem_file(&settings.key)
-        .map_err(|error| NbdError::Tls(format!("{}: {error}", settings.key.display())))?;
+    let key = PrivateKeyDer::from_pem_file(&settings.key).map_err(|error| format!("{}: {error}", settings.key.display()))?;
     let builder = ServerConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions().map_err(explain)?;
     let builder = match &settings.client_authorities {
         None => builder.with_no_client_auth(),
@@ -53,7 +52,7 @@ pub(crate) fn configuration(settings: &TlsSettings) -> Result<Arc<ServerConfig>,
             }
             let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(authorities), provider)
                 .build()
-                .map_err(|error| NbdError::Tls(format!("{}: {error}", path.display())))?;
+                .map_err(|error| format!("{}: {error}", path.display()))?;
             builder.with_client_cert_verifier(verifier)
         }
     };
@@ -68,7 +67,7 @@ fn invalid(error: rustls::Error) -> io::Error {
 }
 
 /// The half that receives.
-pub(crate) struct TlsReceiver {
+pub struct TlsReceiver {
     session: Rc<RefCell<ServerConnection>>,
     socket: ReadHalf,
     ciphertext: Box<[u8]>,
@@ -77,18 +76,42 @@ pub(crate) struct TlsReceiver {
 }
 
 /// The half that sends.
-pub(crate) struct TlsSender {
+pub struct TlsSender {
     session: Rc<RefCell<ServerConnection>>,
     socket: WriteHalf,
     ciphertext: Vec<u8>,
 }
 
+/// Whether a connection is encrypted, and with what.
+#[derive(Clone)]
+pub struct Encryption {
+    pub(crate) policy: TlsPolicy,
+    pub(crate) config: Option<Arc<ServerConfig>>,
+}
+
+impl Encryption {
+    /// Whether the client may or must encrypt.
+    pub fn policy(&self) -> TlsPolicy {
+        self.policy
+    }
+
+    /// Shakes hands on a plain stream of which all that was received is used up.
+    ///
+    /// # Errors
+    /// When the client fails to, it is encrypted already, or there is no certificate.
+    pub async fn start(&self, receiver: Receiver, sender: Sender) -> io::Result<(Receiver, Sender)> {
+        match (receiver, sender, &self.config) {
+            (Receiver::Plain(read), Sender::Plain(write), Some(config)) => {
+                let (read, write) = accept(config.clone(), read, write).await?;
+                Ok((Receiver::Tls(Box::new(read)), Sender::Tls(Box::new(write))))
+            }
+            _ => Err(io::Error::other("TLS was started twice or without a certificate")),
+        }
+    }
+}
+
 /// Shakes hands as the server.
-pub(crate) async fn accept(
-    config: Arc<ServerConfig>,
-    socket: ReadHalf,
-    writer: WriteHalf,
-) -> io::Result<(TlsReceiver, TlsSender)> {
+async fn accept(config: Arc<ServerConfig>, socket: ReadHalf, writer: WriteHalf) -> io::Result<(TlsReceiver, TlsSender)> {
     let session = ServerConnection::new(config).map_err(invalid)?;
     let session = Rc::new(RefCell::new(session));
     let ciphertext = vec![0; RECEIVE_BYTES].into_boxed_slice();

@@ -1,0 +1,125 @@
+//! A server of a protocol that gives back what it is sent: who is let in, who is listed, and how it ends.
+
+use std::io::{IoSliceMut, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::future::{Either, select};
+use holdfast_device::reactor::{self, ReactorHandle, ReactorSettings};
+use holdfast_listener::{Accepted, Address, Handler, ListenError, ListenSettings, Receiver, Sender, Server, TlsPolicy};
+
+struct Echo;
+
+impl Handler for Echo {
+    const PROTOCOL: &'static str = "echo";
+
+    async fn serve(self: Arc<Self>, accepted: Accepted) {
+        let Accepted { stream, admission, encryption } = accepted;
+        assert_eq!(encryption.policy(), TlsPolicy::Absent);
+        let (read, write) = stream.split();
+        let (mut receiver, mut sender) = (Receiver::Plain(read), Sender::Plain(write));
+        let tracked = admission.tracked();
+        loop {
+            let mut bytes = [0; 64];
+            let count = {
+                let mut spaces = [IoSliceMut::new(&mut bytes)];
+                let received = Box::pin(receiver.recv_vectored(&mut spaces));
+                match select(received, tracked.stop.wait()).await {
+                    Either::Left((Ok(count), _)) if count > 0 => count,
+                    _ => return,
+                }
+            };
+            tracked.count_read(count as u64);
+            sender.send_all(&bytes[..count]).await.unwrap();
+        }
+    }
+}
+
+fn start(connections: usize) -> (Vec<ReactorHandle>, Server) {
+    let reactors: Vec<_> = (0..2).map(|_| reactor::start(ReactorSettings::default()).unwrap()).collect();
+    let path = std::env::temp_dir().join(format!("holdfast-listener-{}-{connections}.sock", std::process::id()));
+    let addresses = [Address::Unix(path), "tcp:127.0.0.1:0".parse().unwrap()];
+    let settings = ListenSettings { connections, ..ListenSettings::default() };
+    let server = Server::start(reactors.clone(), Arc::new(Echo), &addresses, &settings).unwrap();
+    (reactors, server)
+}
+
+trait Wire: Read + Write {
+    fn finish(&self);
+}
+
+impl Wire for UnixStream {
+    fn finish(&self) {
+        self.shutdown(Shutdown::Write).unwrap();
+    }
+}
+
+impl Wire for TcpStream {
+    fn finish(&self) {
+        self.shutdown(Shutdown::Write).unwrap();
+    }
+}
+
+fn connect(address: &Address) -> Box<dyn Wire> {
+    match address {
+        Address::Unix(path) => Box::new(UnixStream::connect(path).unwrap()),
+        Address::Tcp(address) => Box::new(TcpStream::connect(address).unwrap()),
+    }
+}
+
+fn echoed(wire: &mut dyn Wire, text: &[u8]) {
+    wire.write_all(text).unwrap();
+    let mut back = vec![0; text.len()];
+    wire.read_exact(&mut back).unwrap();
+    assert_eq!(back, text);
+}
+
+fn ended(wire: &mut dyn Wire) -> bool {
+    // A connection that was refused may be reset.
+    wire.read(&mut [0; 8]).map_or(true, |count| count == 0)
+}
+
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let limit = Instant::now() + Duration::from_secs(20);
+    while !holds() {
+        assert!(Instant::now() < limit, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn clients_are_served_listed_limited_and_turned_away_at_the_end() {
+    let (reactors, server) = start(2);
+    let [unix, tcp] = server.addresses() else { panic!("two addresses") };
+    let (unix, tcp) = (unix.clone(), tcp.clone());
+    let (mut one, mut other) = (connect(&unix), connect(&tcp));
+    echoed(&mut *one, b"one");
+    echoed(&mut *other, b"the other");
+    let read = server.connections().iter().map(|connection| connection.read_bytes).collect::<Vec<_>>();
+    assert_eq!(read, [3, 9]);
+    assert!(ended(&mut *connect(&tcp)), "a third is one too many");
+    one.finish();
+    assert!(ended(&mut *one));
+    eventually("one has left", || server.connections().len() == 1);
+    let mut third = connect(&unix);
+    echoed(&mut *third, b"now there is room");
+    reactors[0].call(move || server.shutdown()).wait().unwrap();
+    assert!(ended(&mut *other) && ended(&mut *third));
+    let Address::Unix(path) = unix else { panic!("a path") };
+    assert!(UnixStream::connect(path).is_err());
+    reactors.into_iter().for_each(ReactorHandle::stop);
+}
+
+#[test]
+fn what_cannot_be_listened_on_is_named_with_its_protocol() {
+    let (reactors, server) = start(3);
+    let again = Server::start(reactors.clone(), Arc::new(Echo), server.addresses(), &ListenSettings::default());
+    let Err(error @ ListenError::Listen { .. }) = again else { panic!("an address was taken twice") };
+    assert!(error.to_string().starts_with("echo: "), "{error}");
+    let nothing = Server::start(reactors.clone(), Arc::new(Echo), &[], &ListenSettings::default());
+    assert_eq!(nothing.err().unwrap().to_string(), "the echo server needs at least one address");
+    drop(server);
+    reactors.into_iter().for_each(ReactorHandle::stop);
+}
