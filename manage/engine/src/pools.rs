@@ -314,8 +314,8 @@ impl Engine {
         let connected: Vec<String> = {
             let live = self.live();
             let own = |name: &str| live.exports.get(name).is_some_and(|export| export.known.pool == open.pool.id());
-            let used = self.exports.list().into_iter().filter(|status| status.connections > 0 && own(&status.name));
-            used.map(|status| status.name).collect()
+            let offered = self.front_ends.exports().into_iter().map(|(_, status)| status);
+            offered.filter(|status| status.connections > 0 && own(&status.name)).map(|status| status.name).collect()
         };
         if connected.is_empty() {
             return Ok(());

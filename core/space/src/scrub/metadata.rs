@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::pace::{Ended, Unlimited};
-use crate::row::Row;
+use crate::row::{Row, RowBody};
 use crate::space::Space;
 
 use super::{Scrub, Verified};
@@ -45,12 +45,13 @@ impl Scrub<'_> {
     async fn metadata(&mut self, row: &Arc<Row>) -> Result<(), Ended> {
         let known = self.found.unrepaired_blocks;
         self.heads(row).await?;
-        let sets = if row.parity.is_some() { row.slabs.len() } else { row.columns.len() };
-        for set in 0..sets {
+        let sets = match &row.body {
+            RowBody::Bands(_) => (0..row.slabs.len()).collect(),
             // The map of a column that nobody opened says nothing yet of what its pages prove.
-            if row.parity.is_some() || row.columns[set].is_open() {
-                self.checksums(row, set).await?;
-            }
+            RowBody::Columns(columns) => (0..columns.len()).filter(|set| columns[*set].is_open()).collect::<Vec<_>>(),
+        };
+        for set in sets {
+            self.checksums(row, set).await?;
         }
         self.report(row, known);
         Ok(())
