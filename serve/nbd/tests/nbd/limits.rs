@@ -1,19 +1,17 @@
 //! Bad input, limits, and the ends of connections.
 
-mod support;
-
 use std::io::{Read, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use holdfast_listener::{Address, ListenError, ListenSettings};
 use holdfast_nbd::NbdSettings;
+use crate::support::client::{Client, info, open, told};
+use crate::support::memory::Memory;
+use crate::support::{Fixture, eventually};
 use holdfast_nbd::protocol::ReplyStyle;
 use holdfast_nbd::protocol::constants::*;
 use proptest::prelude::*;
-use support::client::{Client, info, open, told};
-use support::memory::Memory;
-use support::{Fixture, eventually};
 
 fn disk(size: u64) -> Arc<Memory> {
     Arc::new(Memory::new(size))

@@ -1,15 +1,13 @@
 //! Writes of parts of blocks from many connections never undo each other.
 
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::Fixture;
+use crate::support::client::Client;
+use crate::support::memory::Memory;
 use holdfast_nbd::protocol::ReplyStyle;
 use holdfast_nbd::protocol::constants::*;
-use support::Fixture;
-use support::client::Client;
-use support::memory::Memory;
 
 const ROUNDS: u8 = 60;
 

@@ -1,15 +1,13 @@
 //! Clients that send many requests without taking a reply in between.
 
-mod support;
-
 use std::sync::Arc;
 
+use crate::support::client::Client;
+use crate::support::memory::Memory;
+use crate::support::{Fixture, eventually};
 use holdfast_nbd::NbdSettings;
 use holdfast_nbd::protocol::ReplyStyle;
 use holdfast_nbd::protocol::constants::*;
-use support::client::Client;
-use support::memory::Memory;
-use support::{Fixture, eventually};
 
 const LARGE: usize = 64 << 10;
 

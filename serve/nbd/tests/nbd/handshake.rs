@@ -1,17 +1,15 @@
 //! The handshake over real sockets: every option, and what each refuses.
 
-mod support;
-
 use std::sync::Arc;
 
 use holdfast_listener::ExportStatus;
+use crate::support::client::{Client, contexts, info, open, told};
+use crate::support::memory::Memory;
+use crate::support::{Fixture, eventually};
 use holdfast_model::wire::Reader;
 use holdfast_nbd::NbdError;
 use holdfast_nbd::protocol::ReplyStyle;
 use holdfast_nbd::protocol::constants::*;
-use support::client::{Client, contexts, info, open, told};
-use support::memory::Memory;
-use support::{Fixture, eventually};
 
 fn two() -> Fixture {
     let first = Arc::new(Memory::new(8 << 20));

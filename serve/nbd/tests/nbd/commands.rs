@@ -1,18 +1,16 @@
 //! Every command with every flag, in every style, with every error.
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::support::Fixture;
+use crate::support::client::Client;
+use crate::support::memory::Memory;
 use holdfast_device::IoErrorKind;
 use holdfast_nbd::NbdSettings;
 use holdfast_nbd::protocol::ReplyStyle;
 use holdfast_nbd::protocol::constants::*;
-use support::Fixture;
-use support::client::Client;
-use support::memory::Memory;
 
 const STYLES: [ReplyStyle; 3] = [ReplyStyle::Simple, ReplyStyle::Structured, ReplyStyle::Extended];
 const SIZE: u64 = 64 << 20;

@@ -1,7 +1,5 @@
 //! TLS: optional, required, with certificates of clients, and with none that fits.
 
-mod support;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -9,6 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_listener::{Address, ListenError, ListenSettings, TlsRequired, TlsSettings};
+use crate::support::client::{Client, info, told};
+use crate::support::memory::Memory;
+use crate::support::{Fixture, eventually, fresh_path};
 use holdfast_nbd::protocol::ReplyStyle;
 use holdfast_nbd::protocol::constants::*;
 use holdfast_nbd::{Exports, NbdSettings};
@@ -16,9 +17,6 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
-use support::client::{Client, info, told};
-use support::memory::Memory;
-use support::{Fixture, eventually, fresh_path};
 
 struct Files {
     folder: PathBuf,

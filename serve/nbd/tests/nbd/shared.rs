@@ -1,18 +1,16 @@
 //! One target under two names: writes of parts of its blocks never undo each other, whichever name they came by.
 
-mod support;
-
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
+use crate::support::client::Client;
+use crate::support::memory::Memory;
+use crate::support::{Fixture, eventually};
 use holdfast_device::{BlockLimits, Device, Durability, Extent, Extents, Geometry, Io, IoBuf, IoSlice, Limits, StableId, Zeroes};
 use holdfast_model::Uuid;
 use holdfast_nbd::protocol::ReplyStyle;
 use holdfast_nbd::protocol::constants::*;
-use support::client::Client;
-use support::memory::Memory;
-use support::{Fixture, eventually};
 
 #[derive(Default)]
 struct Gate {

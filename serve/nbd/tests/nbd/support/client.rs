@@ -58,7 +58,6 @@ pub fn open(address: &Address) -> Box<dyn Wire> {
     }
 }
 
-#[allow(dead_code)]
 impl Client {
     /// Shakes hands as far as the options.
     pub fn connect(address: &Address) -> Self {

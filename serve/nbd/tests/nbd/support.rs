@@ -1,7 +1,7 @@
 //! What the tests of the server share: a server over a memory target, and a client.
 
 pub mod client;
-#[path = "../../../block/tests/support/memory.rs"]
+#[path = "../../../../block/tests/support/memory.rs"]
 pub mod memory;
 
 use std::path::PathBuf;
@@ -16,7 +16,6 @@ use holdfast_listener::{Address, Server};
 use holdfast_nbd::{Exports, NbdError, NbdSettings};
 
 /// A server on two reactors, which goes away with this.
-#[allow(dead_code)]
 pub struct Fixture {
     pub exports: Arc<Exports>,
     pub server: Option<Server>,
@@ -33,7 +32,6 @@ pub fn fresh_path(ending: &str) -> PathBuf {
     std::env::temp_dir().join(format!("holdfast-nbd-{}-{number}{ending}", std::process::id()))
 }
 
-#[allow(dead_code)]
 impl Fixture {
     pub fn new(objects: &[(&str, Arc<dyn BlockObject>)]) -> Self {
         Self::with(objects, NbdSettings::default())
@@ -92,7 +90,6 @@ impl Drop for Fixture {
 }
 
 /// Waits until `condition` holds.
-#[allow(dead_code)]
 pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let limit = Instant::now() + Duration::from_secs(20);
     while !condition() {

@@ -1,17 +1,15 @@
 //! Requests that wait for their turn, and clients that leave meanwhile.
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::support::client::Client;
+use crate::support::memory::Memory;
+use crate::support::{Fixture, eventually};
 use holdfast_device::{BlockLimits, Device, Durability, Extent, Extents, Geometry, Io, IoBuf, IoSlice, Limits, StableId, Zeroes};
 use holdfast_model::Uuid;
 use holdfast_nbd::protocol::ReplyStyle;
 use holdfast_nbd::protocol::constants::*;
-use support::client::Client;
-use support::memory::Memory;
-use support::{Fixture, eventually};
 
 /// A target on which nothing but flushes and extents gets its turn.
 struct Crowded {
