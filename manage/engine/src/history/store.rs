@@ -4,8 +4,9 @@
 //!   object   id, kind, key, since             minute   object, at, requests and bytes of the minute, latencies
 //! ```
 //!
-//! Invariants: the file holds at most [`ROWS`] minutes of one object each, about 50 bytes a row, and none older than [`DAYS`]. A damaged
-//! file is set aside and a new one begun; one that cannot be written loses history, and nothing else.
+//! Invariants: the file holds at most [`ROWS`] minutes of one object each, about 50 bytes a row. What is older than [`DAYS`] goes, by a
+//! clock that has run for a day's worth of minutes: one that is wrong for less removes nothing. A damaged file is set aside and a new
+//! one begun; one that cannot be written loses history, and nothing else.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
@@ -27,6 +28,8 @@ pub(crate) const DAYS: i64 = 30;
 /// Rows that are kept, at most; beyond, the oldest days go.
 pub(crate) const ROWS: i64 = 4_000_000;
 const DAY: i64 = 86_400;
+/// Minutes of the last [`DAYS`] before a clock is believed.
+const MINUTES_OF_TRUST: i64 = DAY / 60;
 /// How often what is too old is looked for.
 const PRUNE_EVERY: i64 = 3600;
 /// Requests that wait for the thread, at most.
@@ -262,7 +265,11 @@ fn write(file: &mut Connection, rows: &[Row]) -> rusqlite::Result<()> {
 
 fn object_of(change: &Transaction<'_>, key: &Key, at: i64) -> rusqlite::Result<i64> {
     change
-        .prepare_cached("INSERT INTO object (kind, key, since) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING")?
+        .prepare_cached(
+            // Earlier where the clock was ahead when the object came.
+            "INSERT INTO object (kind, key, since) VALUES (?1, ?2, ?3)
+             ON CONFLICT (kind, key) DO UPDATE SET since = excluded.since WHERE excluded.since < since",
+        )?
         .execute(params![word(&key.kind), key.id, at])?;
     change
         .prepare_cached("SELECT id FROM object WHERE kind = ?1 AND key = ?2")?
@@ -300,17 +307,31 @@ fn read(file: &mut Connection, key: &Key, from: i64, to: i64) -> rusqlite::Resul
 /// Removes what is too old, the oldest days while there are more than `most` rows, and objects of which nothing is left.
 fn prune(file: &mut Connection, now: i64, most: i64) -> rusqlite::Result<()> {
     let change = file.transaction()?;
-    let mut oldest = now - DAYS * DAY;
-    loop {
-        change.execute("DELETE FROM minute WHERE object IN (SELECT id FROM object) AND at < ?1", [oldest])?;
-        let rows: i64 = change.query_row("SELECT count(*) FROM minute", [], |row| row.get(0))?;
-        if rows <= most || oldest >= now {
-            break;
-        }
-        oldest += DAY;
+    if is_believed(&change, now)? {
+        remove_before(&change, now - DAYS * DAY)?;
+    }
+    // By what is there, and not by the clock.
+    while change.query_row("SELECT count(*) FROM minute", [], |row| row.get::<_, i64>(0))? > most {
+        let oldest: i64 = change.query_row("SELECT min(at) FROM minute", [], |row| row.get(0))?;
+        remove_before(&change, oldest.div_euclid(DAY) * DAY + DAY)?;
     }
     change.execute("DELETE FROM object WHERE NOT EXISTS (SELECT 1 FROM minute WHERE minute.object = object.id)", [])?;
     change.commit()
+}
+
+/// Whether the clock ran for long enough in the days before `now`.
+fn is_believed(change: &Transaction<'_>, now: i64) -> rusqlite::Result<bool> {
+    let minutes = change.query_row(
+        "SELECT count(*) FROM minute WHERE object = (SELECT id FROM object WHERE kind = ?1 AND key = '') AND at > ?2 AND at <= ?3",
+        params![word(&HistoryKind::Server), now - DAYS * DAY, now],
+        |row| row.get::<_, i64>(0),
+    )?;
+    Ok(minutes >= MINUTES_OF_TRUST)
+}
+
+fn remove_before(change: &Transaction<'_>, oldest: i64) -> rusqlite::Result<()> {
+    change.execute("DELETE FROM minute WHERE object IN (SELECT id FROM object) AND at < ?1", [oldest])?;
+    Ok(())
 }
 
 #[cfg(test)]

@@ -73,17 +73,80 @@ async fn a_damaged_file_is_set_aside_and_a_new_one_begun() {
     assert!(told[0].next_action.contains("history.db.damaged"), "{told:?}");
 }
 
+/// A keeper of a file in `folder`, without its thread.
+fn keeper(folder: &Path) -> Keeper {
+    Keeper { path: folder.join(FILE), events: log(folder), file: None, complained: false, pruned: i64::MIN }
+}
+
+/// As many minutes from `at` on as make a clock believed.
+fn a_day(at: i64) -> impl Iterator<Item = i64> {
+    (0..MINUTES_OF_TRUST).map(move |minute| at + 60 * minute)
+}
+
+fn days_held(keeper: &mut Keeper) -> Vec<i64> {
+    let rows = keeper.with(|file| read(file, &space(), 0, 1_000_000 * DAY)).unwrap();
+    let mut days: Vec<i64> = rows.iter().map(|row| row.at / DAY).collect();
+    days.dedup();
+    days
+}
+
+#[test]
+fn a_clock_that_is_wrong_for_a_while_removes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut keeper = keeper(folder.path());
+    for day in 100..130 {
+        keeper.write(&both(day * DAY, 1));
+    }
+    a_day(130 * DAY).for_each(|at| keeper.write(&both(at, 1)));
+    let before = days_held(&mut keeper);
+    assert_eq!(before.len(), 31);
+    // Far ahead and far behind, each for a minute and for most of a day.
+    for wrong in [9000, 1] {
+        keeper.write(&both(wrong * DAY, 1));
+        keeper.write(&both(131 * DAY, 1));
+        a_day(wrong * DAY).skip(1).take(20 * 60).for_each(|at| keeper.write(&both(at, 1)));
+        keeper.write(&both(131 * DAY + 60, 1));
+    }
+    let held = days_held(&mut keeper);
+    assert!(before.iter().skip(1).all(|day| held.contains(day)), "{held:?}");
+}
+
+#[test]
+fn what_is_too_old_goes_once_the_clock_is_believed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut keeper = keeper(folder.path());
+    for day in [1, 2, 3] {
+        keeper.write(&both(day * DAY, 1));
+    }
+    a_day(60 * DAY).take(MINUTES_OF_TRUST as usize - 1).for_each(|at| keeper.write(&both(at, 1)));
+    assert_eq!(days_held(&mut keeper), [1, 2, 3, 60]);
+    drop(keeper);
+    // Another run of the daemon counts on where this one ended.
+    let mut keeper = self::keeper(folder.path());
+    keeper.write(&both(61 * DAY, 1));
+    assert_eq!(days_held(&mut keeper), [60, 61]);
+}
+
 #[test]
 fn what_is_too_old_goes_also_after_the_clock_was_set_back() {
     let folder = tempfile::tempdir().unwrap();
-    let (path, events) = (folder.path().join(FILE), log(folder.path()));
-    let mut keeper = Keeper { path, events, file: None, complained: false, pruned: i64::MIN };
-    for day in [1, 2, 3, 900, 60] {
+    let mut keeper = keeper(folder.path());
+    for day in [1, 2, 3, 900] {
         keeper.write(&both(day * DAY, 1));
     }
-    assert_eq!(keeper.pruned, 60 * DAY);
-    let rows = keeper.with(|file| read(file, &space(), 0, 1000 * DAY)).unwrap();
-    assert_eq!(rows.iter().map(|row| row.at / DAY).collect::<Vec<_>>(), [60, 900]);
+    a_day(60 * DAY).for_each(|at| keeper.write(&both(at, 1)));
+    keeper.write(&both(61 * DAY, 1));
+    assert_eq!(keeper.pruned, 61 * DAY);
+    assert_eq!(days_held(&mut keeper), [60, 61, 900]);
+}
+
+#[test]
+fn an_object_that_came_while_the_clock_was_ahead_has_a_history() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut keeper = keeper(folder.path());
+    keeper.write(&both(900 * DAY, 1));
+    keeper.write(&both(60 * DAY, 1));
+    assert_eq!(days_held(&mut keeper), [60, 900]);
 }
 
 #[test]
@@ -94,12 +157,13 @@ fn what_is_too_old_or_too_much_goes() {
     for day in 0..40 {
         write(&mut file, &both(day * DAY, 1)).unwrap();
     }
-    prune(&mut file, 39 * DAY, ROWS).unwrap();
-    assert_eq!(count(&file), 2 * (DAYS + 1));
     prune(&mut file, 39 * DAY, 10).unwrap();
     assert_eq!(count(&file), 10);
     assert_eq!(read(&mut file, &space(), 0, 40 * DAY).unwrap()[0].at, 35 * DAY, "the newest stay");
-    prune(&mut file, 100 * DAY, ROWS).unwrap();
+    for at in a_day(100 * DAY) {
+        write(&mut file, &[row(HistoryKind::Server, at, 1)]).unwrap();
+    }
+    prune(&mut file, 101 * DAY, ROWS).unwrap();
     let objects: i64 = file.query_row("SELECT count(*) FROM object", [], |row| row.get(0)).unwrap();
-    assert_eq!((count(&file), objects), (0, 0));
+    assert_eq!((count(&file), objects), (MINUTES_OF_TRUST, 1), "nothing is left of the space, so it is forgotten");
 }
