@@ -236,6 +236,17 @@ impl StateDir {
     }
 }
 
+/// Whether what is remembered could be read from a document of a store; those of others are not looked at.
+///
+/// # Errors
+/// Why not; `path` is where the document comes from.
+pub(crate) fn check_document(path: &Path, name: &str, content: &str) -> Result<(), StateError> {
+    match name {
+        DOCUMENT => parse_versioned::<State>(path, content.as_bytes(), STATE_VERSION, "restore another backup").map(drop),
+        _ => Ok(()),
+    }
+}
+
 /// Reads a JSON file that says its format in `version`; `None` where there is none.
 ///
 /// # Errors

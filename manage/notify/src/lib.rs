@@ -26,4 +26,4 @@ mod tls;
 mod webhook;
 mod work;
 
-pub use service::{Host, Notifications};
+pub use service::{Host, Notifications, check_document};

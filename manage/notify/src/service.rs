@@ -87,6 +87,17 @@ fn unreadable(store: &Store, document: &str, error: &serde_json::Error) -> Store
     StoreError::Damaged { path: store.path().into(), reason: format!("document {document}: {error}") }
 }
 
+/// Whether a stored document could be read again, such as one from a backup; those of others are.
+///
+/// # Errors
+/// Why not.
+pub fn check_document(name: &str, content: &str) -> Result<(), String> {
+    match name {
+        PLAN => serde_json::from_str::<Plan>(content).map(drop).map_err(|error| error.to_string()),
+        _ => Ok(()),
+    }
+}
+
 impl Notifications {
     /// Reads what `store` holds. `newest` is the number of the last event that there is.
     ///

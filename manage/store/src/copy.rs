@@ -19,6 +19,8 @@ use crate::{FILE, Store, StoreError, failed, schema};
 const PAGES: i32 = i32::MAX;
 /// How the name of a copy begins and ends that is handed out as an open file.
 const PASSING: (&str, &str) = (".copy-", ".passing");
+/// What is tried, in messages.
+const RESTORING: &str = "put the backup in place";
 
 impl Store {
     /// A copy as an open file that has no name any more, to be read from its beginning.
@@ -89,8 +91,13 @@ fn parts(connection: &Connection) -> rusqlite::Result<Vec<(String, String, Optio
     connection.prepare(query)?.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?.collect()
 }
 
-/// Makes sure that `path` is a whole store of a version that this program knows, in one file.
-fn check(path: &Path) -> Result<(), StoreError> {
+fn documents(connection: &Connection) -> rusqlite::Result<Vec<(String, String)>> {
+    let mut statement = connection.prepare("SELECT name, content FROM documents ORDER BY name")?;
+    statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+}
+
+/// Makes sure that `path` is a whole store of a version that this program knows, in one file. Answers its documents.
+fn check(path: &Path) -> Result<Vec<(String, String)>, StoreError> {
     let explain = failed(path, "read it");
     let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(&explain)?;
     let damaged = |reason: String| StoreError::Damaged { path: path.into(), reason };
@@ -107,53 +114,72 @@ fn check(path: &Path) -> Result<(), StoreError> {
     if parts(&connection).map_err(&explain)? != parts(&new).map_err(&explain)? {
         return Err(damaged("its tables are not those of a store".into()));
     }
+    let documents = documents(&connection).map_err(|error| match error {
+        rusqlite::Error::InvalidColumnType(..) => damaged(error.to_string()),
+        error => explain(error),
+    })?;
     connection.pragma_update(None, "journal_mode", "delete").map_err(&explain)?;
-    connection.close().map_err(|(_, error)| explain(error))
+    connection.close().map_err(|(_, error)| explain(error))?;
+    Ok(documents)
 }
 
-/// Puts the backup `file` in the place of the store in the state folder `folder`, on which no daemon works. Answers where
-/// the replaced store is kept; none where there was none.
+/// Puts the backup `file` in the place of the store in the state folder `folder`, on which no daemon works. `accept` gets name
+/// and content of each document and refuses those that its owner cannot read. Answers where the replaced store is kept; none
+/// where there was none.
 ///
 /// # Errors
-/// If the backup is damaged, empty or of a later version, or the operating system refuses; the store stays as it is then.
-pub fn restore(file: &Path, folder: &Path) -> Result<Option<PathBuf>, StoreError> {
-    fs::metadata(file).map_err(|error| system(file, "read it", &error))?;
+/// If the backup is damaged, empty, of a later version or not accepted, or the operating system refuses; the store stays as it
+/// is then.
+pub fn restore<E: From<StoreError>>(
+    file: &Path,
+    folder: &Path,
+    accept: impl Fn(&str, &str) -> Result<(), E>,
+) -> Result<Option<PathBuf>, E> {
     let (path, new) = (folder.join(FILE), folder.join(FILE.to_owned() + ".new"));
-    let tried = "put the backup in place";
-    let explain = |error: io::Error| system(&path, tried, &error);
-    remove(&new);
+    let checked = copy_checked(file, &path, &new).map_err(E::from);
+    let accepted = checked.and_then(|documents| documents.iter().try_for_each(|(name, content)| accept(name, content)));
+    accepted.inspect_err(|_| remove(&new))?;
+    Ok(replace(&path, &new)?)
+}
+
+/// Copies a backup to `new`, beside the store that it is to replace at `path`, and checks it there. Answers its documents.
+fn copy_checked(file: &Path, path: &Path, new: &Path) -> Result<Vec<(String, String)>, StoreError> {
+    fs::metadata(file).map_err(|error| system(file, "read it", &error))?;
+    let explain = |error: io::Error| system(path, RESTORING, &error);
+    remove(new);
     let mut source = File::open(file).map_err(|error| system(file, "read it", &error))?;
-    let mut target = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new).map_err(explain)?;
-    if let Err(error) = io::copy(&mut source, &mut target) {
-        remove(&new);
-        return Err(explain(error));
-    }
-    if let Err(error) = check(&new) {
-        remove(&new);
-        return Err(match error {
-            StoreError::Damaged { reason, .. } => StoreError::Damaged { path: file.into(), reason },
-            StoreError::TooNew(_, version) => StoreError::TooNew(file.into(), version),
-            other => other,
-        });
-    }
+    let mut target = OpenOptions::new().write(true).create_new(true).mode(0o600).open(new).map_err(explain)?;
+    io::copy(&mut source, &mut target).map_err(explain)?;
+    let documents = check(new).map_err(|error| match error {
+        StoreError::Damaged { reason, .. } => StoreError::Damaged { path: file.into(), reason },
+        StoreError::TooNew(_, version) => StoreError::TooNew(file.into(), version),
+        other => other,
+    })?;
     target.sync_all().map_err(explain)?;
+    Ok(documents)
+}
+
+/// Renames `new` to `path`. Answers under which name the store that was there is kept.
+fn replace(path: &Path, new: &Path) -> Result<Option<PathBuf>, StoreError> {
+    let explain = |error: io::Error| system(path, RESTORING, &error);
     let mut replaced = None;
     if path.exists() {
         // What is still in the write-ahead log goes into the file, so that the file alone is the store that is kept.
-        if let Ok(old) = Connection::open(&path) {
+        if let Ok(old) = Connection::open(path) {
             let _ = old.pragma_update(None, "wal_checkpoint", "truncate");
         }
-        let kept = (1..).map(|number| beside(&path, &format!(".replaced-{number}"))).find(|path| !path.exists());
-        let kept = kept.unwrap_or_else(|| beside(&path, ".replaced"));
+        let kept = (1..).map(|number| beside(path, &format!(".replaced-{number}"))).find(|path| !path.exists());
+        let kept = kept.unwrap_or_else(|| beside(path, ".replaced"));
         for suffix in ["-wal", "-shm"] {
-            match fs::rename(beside(&path, suffix), beside(&kept, suffix)) {
+            match fs::rename(beside(path, suffix), beside(&kept, suffix)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(explain(error)),
                 _ => {}
             }
         }
-        fs::hard_link(&path, &kept).map_err(explain)?;
+        fs::hard_link(path, &kept).map_err(explain)?;
         replaced = Some(kept);
     }
-    fs::rename(&new, &path).and_then(|()| File::open(folder)?.sync_all()).map_err(explain)?;
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    fs::rename(new, path).and_then(|()| File::open(folder)?.sync_all()).map_err(explain)?;
     Ok(replaced)
 }

@@ -2,11 +2,9 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use holdfast_store::{
-    AccountRow, AuditLimits, AuditRow, AuditShare, AuditWhich, SessionRow, Store, StoreError, TokenRow, restore,
-};
+use holdfast_store::{AccountRow, AuditLimits, AuditRow, AuditShare, AuditWhich, SessionRow, Store, StoreError, TokenRow};
 
 fn open(folder: &Path) -> Store {
     Store::open(folder, AuditLimits::default()).unwrap()
@@ -169,6 +167,33 @@ fn a_passing_copy_has_no_name_and_leaves_none_behind() {
     let left = names();
     assert!(!left.iter().any(|name| name.to_string_lossy().contains(".copy")), "{left:?}");
     assert!(folder.path().join("backup-of-mine").exists());
+}
+
+/// Restores, whatever its documents say.
+fn restore(file: &Path, folder: &Path) -> Result<Option<PathBuf>, StoreError> {
+    holdfast_store::restore(file, folder, |_, _| Ok(()))
+}
+
+#[test]
+fn documents_that_their_owner_refuses_are_not_restored() {
+    let folder = tempfile::tempdir().unwrap();
+    let (state, backup) = (folder.path().join("state"), folder.path().join("backup"));
+    fs::create_dir(&state).unwrap();
+    let store = open(&state);
+    store.set_document("a", "1").unwrap();
+    store.set_document("b", "garbage").unwrap();
+    store.backup(&backup).unwrap();
+    store.set_document("b", "2").unwrap();
+    drop(store);
+    let refused = |name: &str, content: &str| match content {
+        "garbage" => Err(StoreError::Damaged { path: name.into(), reason: content.into() }),
+        _ => Ok(()),
+    };
+    let error = holdfast_store::restore(&backup, &state, refused).unwrap_err();
+    assert!(matches!(error, StoreError::Damaged { path, .. } if path == Path::new("b")));
+    let left: Vec<_> = fs::read_dir(&state).unwrap().flatten().map(|entry| entry.file_name()).collect();
+    assert!(left.iter().all(|name| !name.to_string_lossy().contains("config.db.")), "{left:?}");
+    assert_eq!(open(&state).document("b").unwrap().as_deref(), Some("2"), "nothing was changed");
 }
 
 #[test]

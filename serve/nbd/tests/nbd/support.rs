@@ -1,7 +1,7 @@
 //! What the tests of the server share: a server over a memory target, and a client.
 
 pub mod client;
-#[path = "../../../../block/tests/support/memory.rs"]
+#[path = "../../../block/tests/support/memory.rs"]
 pub mod memory;
 
 use std::path::PathBuf;
