@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use holdfast_api::{ApiError, Code, DiskRef};
 use holdfast_device::Device;
 use holdfast_device::file::{self, FileDevice, FileOptions, Probe};
@@ -19,6 +20,8 @@ use crate::engine::{Engine, OpenPool};
 use crate::error::{ApiResult, conflict, not_confirmed, not_found, stopping, system};
 use crate::foreign;
 
+/// Disks, or groups of them, that are looked at at a time.
+const SIDE_BY_SIDE: usize = 16;
 /// How long a file that is in use is asked again whether it still is.
 const BUSY_PATIENCE: Duration = Duration::from_millis(100);
 
@@ -140,12 +143,9 @@ impl Engine {
             found.extend(named.map(|disk| disk.record.path));
         }
         if found.is_empty() {
-            for path in self.known_paths().await? {
-                let (word, tried) = (word.clone(), path.clone());
-                if self.blocking(move || file::probe(&tried).is_ok_and(|facts| facts.serial == Some(word))).await? {
-                    found.insert(path);
-                }
-            }
+            let (word, known) = (word.clone(), self.known_paths().await?);
+            let named = move |path: &String| file::probe(path).is_ok_and(|facts| facts.serial.as_ref() == Some(&word));
+            found = self.blocking(move || known.into_iter().filter(named).collect()).await?;
         }
         let object = format!("disk {word}");
         match found.len() {
@@ -184,10 +184,14 @@ impl Engine {
     /// Opens the disk at `path`; for writing only if nobody else does.
     pub(crate) async fn open_disk(&self, path: &str, read_only: bool) -> ApiResult<Taken> {
         let facts = self.probe(path).await?;
+        self.open_probed(path, &facts, read_only).await
+    }
+
+    async fn open_probed(&self, path: &str, facts: &Probe, read_only: bool) -> ApiResult<Taken> {
         let owned = path.to_string();
         let opened = self.blocking(move || FileDevice::open(owned, FileOptions { read_only, ..FileOptions::default() }));
         let device = opened.await?.map_err(|error| refused(format!("disk {path}"), &error))?;
-        let candidate = Candidate { device: device.clone() as Arc<dyn Device>, info: self.info_of(path, &facts) };
+        let candidate = Candidate { device: device.clone() as Arc<dyn Device>, info: self.info_of(path, facts) };
         Ok(Taken { candidate, device })
     }
 
@@ -208,21 +212,11 @@ impl Engine {
     pub(crate) async fn look_at(&self, paths: Vec<String>) -> ApiResult<Vec<Found>> {
         let mut found: BTreeMap<String, Found> = BTreeMap::new();
         let mut candidates = Vec::new();
-        for path in paths {
-            let Ok(facts) = self.probe(&path).await else { continue };
-            let mut size_bytes = facts.size_bytes;
-            let mut info = self.info_of(&path, &facts);
-            let carries = match (facts.in_use_by, self.open_disk(&path, true).await) {
-                (Some(used), _) => Carries::InUse(used),
-                (None, Err(error)) => Carries::Unknown(error.message),
-                (None, Ok(taken)) => {
-                    size_bytes = taken.device.geometry().size_bytes;
-                    info = taken.candidate.info.clone();
-                    candidates.push(taken.candidate);
-                    Carries::Nothing
-                }
-            };
-            found.insert(path, Found { info, size_bytes, carries });
+        for group in paths.chunks(SIDE_BY_SIDE) {
+            for (one, taken) in join_all(group.iter().map(|path| self.look_at_one(path))).await.into_iter().flatten() {
+                candidates.extend(taken.map(|taken| taken.candidate));
+                found.insert(one.info.path.clone(), one);
+            }
         }
         let scan = self.on_reactor(move || holdfast_pool::scan(candidates)).await?;
         let in_service: Vec<Arc<OpenPool>> = self.live().pools.values().cloned().collect();
@@ -247,15 +241,38 @@ impl Engine {
                 found.carries = Carries::Something(format!("parts of a pool: {why}"));
             }
         }
-        for found in found.values_mut().filter(|found| found.carries == Carries::Nothing) {
-            let path = found.info.path.clone();
-            found.carries = match self.blocking(move || foreign::carries(Path::new(&path))).await? {
-                Ok(None) => Carries::Nothing,
-                Ok(Some(what)) => Carries::Something(what),
-                Err(why) => Carries::Unknown(why),
-            };
+        let mut unclaimed: Vec<&mut Found> = found.values_mut().filter(|found| found.carries == Carries::Nothing).collect();
+        for disks in unclaimed.chunks_mut(SIDE_BY_SIDE * foreign::AT_ONCE) {
+            let groups = disks.chunks(foreign::AT_ONCE).map(|group| {
+                let paths: Vec<PathBuf> = group.iter().map(|found| found.info.path.clone().into()).collect();
+                self.blocking(move || foreign::carries_each(&paths))
+            });
+            let carried: Vec<_> = join_all(groups).await.into_iter().collect::<ApiResult<_>>()?;
+            for (found, carried) in disks.iter_mut().zip(carried.into_iter().flatten()) {
+                found.carries = match carried {
+                    Ok(None) => Carries::Nothing,
+                    Ok(Some(what)) => Carries::Something(what),
+                    Err(why) => Carries::Unknown(why),
+                };
+            }
         }
         Ok(found.into_values().collect())
+    }
+
+    /// Looks at one disk of no pool as far as one alone can be judged, and opens it unless it is in use.
+    async fn look_at_one(&self, path: &str) -> Option<(Found, Option<Taken>)> {
+        let facts = self.probe(path).await.ok()?;
+        let found = |carries| Found { info: self.info_of(path, &facts), size_bytes: facts.size_bytes, carries };
+        if let Some(used) = &facts.in_use_by {
+            return Some((found(Carries::InUse(used.clone())), None));
+        }
+        Some(match self.open_probed(path, &facts, true).await {
+            Err(error) => (found(Carries::Unknown(error.message)), None),
+            Ok(taken) => {
+                let size_bytes = taken.device.geometry().size_bytes;
+                (Found { size_bytes, ..found(Carries::Nothing) }, Some(taken))
+            }
+        })
     }
 
     /// Opens disks for a pool that is made or grows. With `force`, what they carry is wiped, unless it is in use.
