@@ -177,13 +177,7 @@ impl Engine {
             return Ok(JobChanged { changed: false, job: before });
         }
         self.cancel_jobs(|record| record.id == id).await?;
-        // It may have come to its end before, or just now.
-        let job = self.job(id)?;
-        if job.state != JobState::Cancelled {
-            let message = format!("it has ended: {}", holdfast_api::word(&job.state));
-            return Err(conflict(name(id), message, "start a new job"));
-        }
-        Ok(JobChanged { changed: true, job })
+        answer_to_cancel(self.job(id)?)
     }
 
     /// Cancels all jobs of a pool, or those of one space of it.
@@ -215,4 +209,13 @@ impl Engine {
         }
         self.jobs.stop_tasks(|record| which(record) && record.state == JobState::Cancelled).await
     }
+}
+
+/// What a cancel is answered, by how the job is afterwards: it may have come to its end before, or just now.
+pub(super) fn answer_to_cancel(job: Job) -> ApiResult<JobChanged> {
+    if job.state != JobState::Cancelled {
+        let message = format!("it has ended: {}", holdfast_api::word(&job.state));
+        return Err(conflict(name(job.id), message, "start a new job"));
+    }
+    Ok(JobChanged { changed: true, job })
 }

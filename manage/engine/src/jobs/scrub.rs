@@ -36,6 +36,13 @@ pub(super) fn total_bytes(site: &Site) -> u64 {
     site.spaces.iter().map(|space| space.scrub_bytes(0)).sum()
 }
 
+/// Bytes that a scrub which goes on at `chunk` has behind it, by what lies from a chunk on. Rows may come and go between the two
+/// counts.
+fn bytes_behind(bytes_from: impl Fn(u32) -> u64, chunk: u32) -> u64 {
+    let left = bytes_from(chunk);
+    bytes_from(0).saturating_sub(left)
+}
+
 /// Scrubs.
 pub(super) async fn run(site: &Site, control: &Control) -> Result<Outcome, Ended> {
     let begun = control.resume_point().unwrap_or_default();
@@ -43,9 +50,7 @@ pub(super) async fn run(site: &Site, control: &Control) -> Result<Outcome, Ended
     let labels_and_logs = site.open.pool.audit().await;
     let mut found = Verified::default();
     for space in &site.spaces {
-        // Rows may be allotted between the two.
-        let left = space.scrub_bytes(begun.chunk);
-        control.progress.skip(space.scrub_bytes(0).saturating_sub(left));
+        control.progress.skip(bytes_behind(|from| space.scrub_bytes(from), begun.chunk));
         let passed = |chunk, found: &Verified| control.set_resume_point(Some(begun.after(chunk, found)));
         found = space.scrub_from(begun.chunk, control, &passed).await?;
     }
@@ -109,4 +114,23 @@ fn result(found: &ResumePoint, labels_and_logs: &Audit) -> String {
         text += &format!("; {labels} and {} rewritten", counted(labels_and_logs.logs, "log", "logs"));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn what_is_behind_a_scrub_is_right_while_rows_come_and_go() {
+        let still = |from: u32| 100 - u64::from(from);
+        assert_eq!(bytes_behind(still, 30), 30);
+        let added = Cell::new(0);
+        let growing = |from: u32| 100 + added.replace(added.get() + 50) - u64::from(from);
+        assert_eq!(bytes_behind(growing, 30), 80);
+        let left = Cell::new(200);
+        let shrinking = |from: u32| left.replace(left.get() - 150) - u64::from(from);
+        assert_eq!(bytes_behind(shrinking, 30), 0, "less than what was left a moment ago");
+    }
 }

@@ -227,7 +227,12 @@ async fn a_cancelled_job_ends_at_once_and_can_be_asked_for_anew() {
     assert!(engine.jobs.inner().tasks.is_empty());
     let next = scrub(&engine, "tank/a", StartJob::default()).await;
     assert!(next.id > id);
-    until_in(&engine, next.id, JobState::Done).await;
+    let done = until_in(&engine, next.id, JobState::Done).await;
+    // It ended before it was asked to, or while it was being cancelled.
+    let too_late = [engine.cancel_job(next.id).await, super::requests::answer_to_cancel(done)];
+    for refused in too_late.map(Result::unwrap_err) {
+        assert!(refused.code == Code::Conflict && refused.message.contains("it has ended: done"), "{refused}");
+    }
     engine.shutdown().await;
 }
 
