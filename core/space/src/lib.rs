@@ -69,6 +69,7 @@ mod write;
 
 pub use pace::{Ended, Pace, Stopped, Unlimited};
 pub use parity::JournalStatus;
+pub use parity::record as journal_record;
 pub use protection::Protection;
 pub use scrub::{Mismatch, Verified};
 pub use space::{Space, SpaceSettings};

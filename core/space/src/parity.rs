@@ -34,7 +34,7 @@ mod open;
 mod plan;
 mod prove;
 mod read;
-mod record;
+pub mod record;
 mod recover;
 mod rejoin;
 mod replay;
