@@ -7,6 +7,10 @@ DAEMON := $(TARGET)/debug/holdfast
 ROUNDS ?=
 RUNTIME ?=
 QUICK ?=
+# A test run takes the seeds from here on: other ones for each commit. 'make soak' takes many from 0 on.
+HOLDFAST_FROM ?= $(shell printf '%d' "0x$$(git rev-parse --short=5 HEAD 2>/dev/null || echo 0)")
+# What tests had to leave out on this machine.
+LEFT_OUT = $(TARGET)/left-out
 PIN ?=
 SHARED ?=
 WEB := manage/web
@@ -34,11 +38,14 @@ $(WEB)/dist/assets: $(WEB)/node_modules/.package-lock.json $(WEB_SOURCES)
 	cd $(WEB) && npm run build
 
 test: console
-	$(CARGO) build --workspace --all-targets --profile test
-	HOLDFAST_BIN=$(DAEMON) $(CARGO) test --workspace
+	$(CARGO) test --workspace --no-run
+	@rm -f $(LEFT_OUT)
+	@echo "simulations begin with seed $(HOLDFAST_FROM): repeat this run with HOLDFAST_FROM=$(HOLDFAST_FROM) make test"
+	HOLDFAST_BIN=$(DAEMON) HOLDFAST_FROM=$(HOLDFAST_FROM) HOLDFAST_LEFT_OUT=$(LEFT_OUT) $(CARGO) test --workspace
 	scripts/api-fuzz.sh $(DAEMON)
 	cd $(WEB) && HOLDFAST_BIN=$(DAEMON) npm test
 	scripts/fuzz-short.sh
+	@if [ -s $(LEFT_OUT) ]; then echo "left out on this machine:"; sed 's/^/  /' $(LEFT_OUT); else echo "nothing was left out"; fi
 
 screenshots: console
 	$(CARGO) build --package holdfast --profile test
@@ -63,7 +70,7 @@ bench: console
 	@$(TARGET)/release/rebuild
 
 soak: console
-	$(CARGO) build --workspace --all-targets --profile test
+	$(CARGO) test --workspace --no-run
 	HOLDFAST_SEEDS=20000 $(CARGO) test --package holdfast-pool --package holdfast-space
 	HOLDFAST_BIN=$(DAEMON) HOLDFAST_KILLS=200 $(CARGO) test --package holdfast-tests --test end_to_end -- --nocapture crash torture
 

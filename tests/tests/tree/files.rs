@@ -67,6 +67,14 @@ fn every_source_file_opens_with_what_it_is_for() {
     none(sources().iter().filter(|source| closed(source)).map(|source| source.path.clone()).collect());
 }
 
+/// They are built without their tests, which nobody would miss.
+#[test]
+fn programs_that_measure_have_no_tests() {
+    let word = "#[".to_owned() + "test]";
+    let tested = |source: &Source| source.path.starts_with("tests/src/bin/") && source.text.contains(&word);
+    none(sources().iter().filter(|source| tested(source)).map(|source| source.path.clone()).collect());
+}
+
 #[test]
 fn unsafe_stands_only_where_it_may() {
     let mut faults = Vec::new();

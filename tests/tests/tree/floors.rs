@@ -7,6 +7,7 @@ use serde_json::Value;
 
 /// Every crate, its folder and its height. Crates of one height do not know each other.
 const CRATES: &[(&str, &str, u32)] = &[
+    ("holdfast-harness", "core/harness", 0),
     ("holdfast-model", "core/model", 0),
     ("holdfast-device", "core/device", 1),
     ("holdfast-parity", "core/parity", 1),

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use holdfast_harness::note_left_out;
 use holdfast_parity::Kernel;
 use rand::rngs::SmallRng;
 use rand::{Rng, RngCore, SeedableRng};
@@ -11,7 +12,13 @@ pub const LENGTHS: &[usize] = &[0, 1, 31, 32, 33, 63, 64, 65, 127, 255, 256, 257
 
 /// The kernels to try: all that the processor has.
 pub fn kernels() -> Vec<Kernel> {
-    Kernel::available().collect()
+    let kernels: Vec<Kernel> = Kernel::available().collect();
+    for name in ["avx512-gfni", "avx2-gfni", "avx2"] {
+        if !kernels.iter().any(|kernel| kernel.name() == name) {
+            note_left_out(&format!("kernel {name} of core/parity"), "a processor that has it");
+        }
+    }
+    kernels
 }
 
 /// Twice, in the field.

@@ -1,7 +1,7 @@
 //! Labels and logs that are overwritten while the pool is in use: after a look everything is whole again on the disks, and a restart
 //! finds all of them.
 //!
-//! `HOLDFAST_SEEDS=N` runs more seeds, `HOLDFAST_SEED=S` exactly one.
+//! `HOLDFAST_SEEDS=N` runs N seeds, `HOLDFAST_FROM=F` begins with another one, `HOLDFAST_SEED=S` runs exactly one.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -12,6 +12,7 @@ use std::time::Duration;
 use crate::common::*;
 use holdfast_device::Device;
 use holdfast_device::sim::{ErrorPersistence, SimRandom};
+use holdfast_harness::over_seeds;
 use holdfast_model::{DiskState, Layout, PoolState, Provisioning, Uuid};
 use holdfast_pool::frame::{Frame, Kind};
 use holdfast_pool::{Area, Audit, Pool, PoolErrorKind, Position};
@@ -211,11 +212,7 @@ fn live(seed: u64) {
 
 #[test]
 fn a_restart_finds_all_disks_whatever_was_overwritten_in_use() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    if let Some(seed) = number("HOLDFAST_SEED") {
-        return live(seed);
-    }
-    (0..number("HOLDFAST_SEEDS").unwrap_or(2000)).for_each(live);
+    over_seeds(2000, live);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Two owners of one pool, alive on the same disks: one goes on while the other imports, and whoever imports last must find whatever
 //! either of them was answered.
 //!
-//! Requests of both are carried out in any order. `HOLDFAST_SEEDS=N` runs more seeds, `HOLDFAST_SEED=S` exactly one.
+//! Requests of both are carried out in any order. `HOLDFAST_SEEDS=N` runs N seeds, `HOLDFAST_FROM=F` begins with another one, `HOLDFAST_SEED=S` runs exactly one.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crate::common::*;
 use holdfast_device::sim::{Disappearance, SimRandom};
+use holdfast_harness::over_seeds;
 use holdfast_model::{Layout, PoolState, Provisioning};
 use holdfast_pool::{Candidate, Env, Pool, PoolError, PoolErrorKind, Severity};
 
@@ -167,9 +168,5 @@ fn check_third(seed: u64, lab: &Lab, env: Env, disks: &[usize], before: &[Rc<Own
 
 #[test]
 fn nothing_that_either_of_two_owners_was_answered_is_lost() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    if let Some(seed) = number("HOLDFAST_SEED") {
-        return live(seed);
-    }
-    (0..number("HOLDFAST_SEEDS").unwrap_or(2000)).for_each(live);
+    over_seeds(2000, live);
 }

@@ -2,17 +2,17 @@
 //! device writes, damaged metadata; and a model that says what every import must find.
 //!
 //! Invariant checked after every import: what was answered is there, what was not is there wholly or not at all, no unit
-//! is in two rows and none is lost. `HOLDFAST_SEEDS=N` runs more seeds, `HOLDFAST_SEED=S` exactly one.
+//! is in two rows and none is lost. `HOLDFAST_SEEDS=N` runs N seeds, `HOLDFAST_FROM=F` begins with another one, `HOLDFAST_SEED=S` runs exactly one.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::common::*;
 use crate::model::{Model, Open, SpaceModel};
 use holdfast_device::sim::{Disappearance, SimRandom};
+use holdfast_harness::over_seeds;
 use holdfast_model::{DiskState, Layout, Provisioning, Uuid};
 use holdfast_pool::{Area, DiskRecord, FreedRow, JOURNAL_CHUNK, MOST_DOCUMENT_BYTES, Pool, PoolError, PoolErrorKind};
 
@@ -547,27 +547,5 @@ fn lives_that_found_something_stay_good() {
 
 #[test]
 fn every_import_finds_what_was_answered() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    if let Some(seed) = number("HOLDFAST_SEED") {
-        return live(seed);
-    }
-    let seeds = number("HOLDFAST_SEEDS").unwrap_or(2000);
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let next = AtomicU64::new(0);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= seeds {
-                        return;
-                    }
-                    if std::panic::catch_unwind(|| live(seed)).is_err() {
-                        next.store(seeds, Ordering::Relaxed);
-                        panic!("HOLDFAST_SEED={seed} replays this failure");
-                    }
-                }
-            });
-        }
-    });
+    over_seeds(2000, live);
 }

@@ -121,5 +121,5 @@ async fn check(space: &Space, held: &[bool], random: &SimRandom) {
 
 #[test]
 fn extents_are_what_was_written() {
-    crate::over_seeds(300, run);
+    holdfast_harness::over_seeds(300, run);
 }

@@ -141,7 +141,7 @@ fn a_disk_that_was_added_gets_its_share_and_no_more_moves() {
 
 #[test]
 fn a_power_cut_at_any_moment_of_a_move_loses_nothing() {
-    crate::over_seeds(100, |seed| {
+    holdfast_harness::over_seeds(100, |seed| {
         let shapes = shapes();
         let shape = shapes[seed as usize % shapes.len()];
         let world = Rc::new(World::new(Sim::new(seed), (0..4).map(spec).collect()));

@@ -158,7 +158,7 @@ fn requests_that_began_before_end_before_anything_is_given_up() {
 
 #[test]
 fn a_power_cut_leaves_the_old_size_or_the_new_one() {
-    crate::over_seeds(120, |seed| {
+    holdfast_harness::over_seeds(120, |seed| {
         let shapes = shapes();
         let shape = shapes[seed as usize % shapes.len()];
         let provisioning = if seed % 4 < 2 { Provisioning::Thin } else { Provisioning::Fixed };

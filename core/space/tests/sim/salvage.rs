@@ -15,9 +15,9 @@ use holdfast_pool::{
 };
 use holdfast_space::{Ended, Space, SpaceSettings, Unlimited};
 
-use crate::over_seeds;
 use crate::spoil::Spoiled;
 use crate::world::World;
+use holdfast_harness::over_seeds;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 const MIB: u64 = 1 << 20;

@@ -767,14 +767,14 @@ fn is_refused<T>(result: &Result<T, holdfast_device::IoError>) -> bool {
 
 #[test]
 fn no_read_returns_what_it_must_not() {
-    crate::over_seeds(2000, |seed| {
+    holdfast_harness::over_seeds(600, |seed| {
         simulate(seed, Family::Copies);
     });
 }
 
 #[test]
 fn no_read_of_what_changes_its_shape_returns_what_it_must_not() {
-    crate::over_seeds(2000, |seed| {
+    holdfast_harness::over_seeds(600, |seed| {
         simulate(seed, Family::Changing);
     });
     change::tell_counts();
@@ -783,7 +783,7 @@ fn no_read_of_what_changes_its_shape_returns_what_it_must_not() {
 
 #[test]
 fn no_read_of_parity_returns_what_it_must_not() {
-    crate::over_seeds(2000, |seed| {
+    holdfast_harness::over_seeds(600, |seed| {
         simulate(seed, Family::Parity);
     });
 }
