@@ -18,8 +18,8 @@ use holdfast_tests::random::Random;
 use crate::crash::rounds;
 use stage::{Layout, Stage};
 
-/// Of so many kills that are asked for, each layout has two rounds.
-const KILLS_OF_TWO_ROUNDS: u64 = 5;
+/// Of so many kills that are asked for, each layout has a round of each kind.
+const KILLS_OF_ALL_KINDS: u64 = 20;
 
 const SIMPLE: Layout =
     Layout { options: &["--layout", "simple", "--columns", "2", "--interleave", "64KiB"], disks: 4, tolerance: 0, parity: false };
@@ -46,7 +46,7 @@ fn torture(layout: &'static Layout) {
     let kinds: Vec<_> = scenes::ALL.iter().filter(|(name, _)| only.as_deref().is_none_or(|only| only == *name)).collect();
     assert!(!kinds.is_empty(), "no round is called {only:?}");
     let first = random.below(kinds.len() as u64) as usize;
-    let count = (rounds() * 2 / KILLS_OF_TWO_ROUNDS).max(1) as usize;
+    let count = (rounds() * kinds.len() as u64).div_ceil(KILLS_OF_ALL_KINDS) as usize;
     let mut stage = Stage::new(layout, random);
     for (number, (name, scene)) in kinds.iter().cycle().skip(first).take(count).enumerate() {
         stage.begin(number, name);
