@@ -1,6 +1,9 @@
-//! What tests of core share: the seeds that a simulation runs over, and what this machine does not let a test do.
+//! What tests of core share: the seeds that a simulation runs over, inputs of the fuzzer, and what this machine does not let a
+//! test do.
 //!
 //! Invariant: a failure names the seed that repeats it, and what is left out stands in the summary of `make test`.
+
+pub mod corpus;
 
 use std::fs::OpenOptions;
 use std::io::Write;

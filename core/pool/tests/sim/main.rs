@@ -9,6 +9,7 @@ mod enclosures;
 mod evacuation;
 mod features;
 mod health;
+mod hostile_log;
 mod import;
 mod metadata;
 mod model;

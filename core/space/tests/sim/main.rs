@@ -5,6 +5,7 @@ mod background_destage;
 mod checksums;
 mod enclosures;
 mod extents;
+mod hostile_journal;
 mod journal;
 mod large;
 mod model;

@@ -1,0 +1,17 @@
+//! Bytes of the metadata log that nobody wrote: what the fuzzer keeps, and changes of it.
+
+use holdfast_harness::{corpus, over_seeds};
+
+#[path = "../../../../fuzz/fuzz_targets/pool_log/check.rs"]
+mod check;
+
+#[test]
+fn what_the_fuzzer_keeps_is_read_or_refused() {
+    corpus::kept("pool_log").iter().for_each(|input| check::check(input));
+}
+
+#[test]
+fn changes_of_it_are_read_or_refused() {
+    let kept = corpus::kept("pool_log");
+    over_seeds(20_000, |seed| check::check(&corpus::changed(&kept, seed)));
+}
