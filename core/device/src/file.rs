@@ -20,6 +20,7 @@ mod blocking;
 mod disk_queue;
 mod helper;
 mod probe;
+mod started;
 mod sysfs;
 #[cfg(test)]
 mod tests;
@@ -36,9 +37,11 @@ pub use access::AccessMode;
 use access::Opened;
 use disk_queue::DiskQueue;
 pub use probe::{Probe, create, list_block_devices, probe};
+use started::Answer;
+pub use started::Started;
 pub use sysfs::EnclosureSlot;
 
-use crate::reactor::{Action, OperationHandle, Owner, with_core};
+use crate::reactor::{Action, Owner, with_core};
 use crate::{Device, Durability, Geometry, Io, IoBuf, IoError, IoErrorKind, IoSlice};
 
 /// Offsets and lengths are multiples of this.
@@ -259,32 +262,28 @@ impl Inner {
     }
 
     /// Does `action` by this thread's ring, or now where that is better or where there is no ring.
-    fn perform(self: &Arc<Self>, offset: u64, action: Action) -> Performed {
+    fn perform<T>(self: &Arc<Self>, range: (u64, u64), action: Action, answer: Answer<T>) -> Io<T> {
+        let (offset, _) = range;
         let mut action = Some(action);
         if self.mode != AccessMode::Memory {
             let started = with_core(|core| {
                 let action = action.take().expect("done once");
                 let enter = self.queue.enter();
-                let ticket = core.start_operation(self.clone(), offset, action, !enter);
-                if !enter && self.queue.wait(core.shared(), ticket.key()) {
-                    core.submit_operation(ticket.key());
+                let operation = core.start_operation(self.clone(), offset, action, !enter);
+                if !enter && self.queue.wait(core.shared(), operation.key()) {
+                    core.submit_operation(operation.key());
                 }
-                ticket
+                operation
             });
-            if let Some(ticket) = started {
-                return Performed::Started(ticket);
+            if let Some(operation) = started {
+                return Io::Started(Started::new(operation, self.clone(), range, answer));
             }
         }
         let mut action = action.expect("not started yet");
         let outcome = blocking::perform(&self.file, offset, &mut action);
         self.note(&action, outcome);
-        Performed::Done(action, outcome)
+        Io::ready(answer(self, range, action, outcome))
     }
-}
-
-enum Performed {
-    Done(Action, Result<(), i32>),
-    Started(OperationHandle),
 }
 
 impl Owner for Inner {
@@ -329,20 +328,10 @@ impl Device for FileDevice {
                 Ok(buf)
             });
         }
-        let answer = move |inner: &Inner, action, outcome: Result<(), i32>| match (action, outcome) {
+        inner.perform((offset, len), Action::Read(buf), |inner, (offset, len), action, outcome| match (action, outcome) {
             (Action::Read(buf), Ok(())) => Ok(buf),
             (_, outcome) => Err(inner.error("read", offset, len, outcome.err().unwrap_or(libc::EIO))),
-        };
-        match inner.perform(offset, Action::Read(buf)) {
-            Performed::Done(action, outcome) => Io::ready(answer(inner, action, outcome)),
-            Performed::Started(ticket) => {
-                let inner = inner.clone();
-                Io::pending(async move {
-                    let (action, outcome) = ticket.await;
-                    answer(&inner, action, outcome)
-                })
-            }
-        }
+        })
     }
 
     fn write(&self, offset: u64, mut data: IoSlice, durability: Durability) -> Io<()> {
@@ -358,7 +347,9 @@ impl Device for FileDevice {
             data = IoSlice::padded(&data);
         }
         let flags = if durability == Durability::Durable { libc::RWF_DSYNC } else { 0 };
-        answer_unit(inner, "write", offset, len, inner.perform(offset, Action::Write(data, flags)))
+        inner.perform((offset, len), Action::Write(data, flags), |inner, (offset, len), _, outcome| {
+            outcome.map_err(|number| inner.error("write", offset, len, number))
+        })
     }
 
     fn flush(&self) -> Io<()> {
@@ -367,7 +358,10 @@ impl Device for FileDevice {
             inner.note(&Action::Sync, Ok(()));
             return Io::ready(Ok(()));
         }
-        answer_unit(inner, "flush", 0, inner.size_bytes.load(Ordering::Relaxed), inner.perform(0, Action::Sync))
+        let whole = (0, inner.size_bytes.load(Ordering::Relaxed));
+        inner.perform(whole, Action::Sync, |inner, (offset, len), _, outcome| {
+            outcome.map_err(|number| inner.error("flush", offset, len, number))
+        })
     }
 
     fn discard(&self, offset: u64, len: u64) -> Io<()> {
@@ -379,14 +373,15 @@ impl Device for FileDevice {
             return Io::ready(Ok(()));
         }
         if !inner.is_block_device {
-            let punched = inner.perform(offset, Action::Allocate(PUNCH_HOLE, len));
-            return answer_unit(inner, "discard", offset, len, punched);
+            return inner.perform((offset, len), Action::Allocate(PUNCH_HOLE, len), |inner, range, _, outcome| {
+                discarded(inner, range, outcome)
+            });
         }
         let worker = inner.clone();
         let discarding = move || {
             let outcome = blocking::discard_blocks(&worker.file, offset, len);
             worker.note(&Action::Allocate(PUNCH_HOLE, len), outcome);
-            conclude(&worker, "discard", offset, len, outcome)
+            discarded(&worker, (offset, len), outcome)
         };
         if with_core(|_| ()).is_none() {
             return Io::ready(discarding());
@@ -403,27 +398,14 @@ fn is_aligned(bytes: &[u8]) -> bool {
     (bytes.as_ptr() as u64).is_multiple_of(BLOCK_BYTES)
 }
 
-fn answer_unit(inner: &Arc<Inner>, what: &'static str, offset: u64, len: u64, performed: Performed) -> Io<()> {
-    match performed {
-        Performed::Done(_, outcome) => Io::ready(conclude(inner, what, offset, len, outcome)),
-        Performed::Started(ticket) => {
-            let inner = inner.clone();
-            Io::pending(async move {
-                let (_, outcome) = ticket.await;
-                conclude(&inner, what, offset, len, outcome)
-            })
-        }
-    }
-}
-
 /// A disk that cannot discard says so once, and is not asked again: a discard is a hint.
-fn conclude(inner: &Inner, what: &str, offset: u64, len: u64, outcome: Result<(), i32>) -> Result<(), IoError> {
+fn discarded(inner: &Inner, (offset, len): (u64, u64), outcome: Result<(), i32>) -> Result<(), IoError> {
     match outcome {
-        Err(libc::EOPNOTSUPP) if what == "discard" => {
+        Err(libc::EOPNOTSUPP) => {
             inner.discard.store(false, Ordering::Relaxed);
             Ok(())
         }
-        Err(number) => Err(inner.error(what, offset, len, number)),
+        Err(number) => Err(inner.error("discard", offset, len, number)),
         Ok(()) => Ok(()),
     }
 }

@@ -1,4 +1,5 @@
-//! The answer of a device: often there at once, else a future. An answer that is there at once costs no allocation.
+//! The answer of a device: often there at once, else a future. Neither an answer that is there at once nor one that a disk will
+//! give costs an allocation.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,6 +8,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::IoError;
+use crate::file::Started;
 
 /// A request under way. It goes on when this is dropped; only its answer is lost then.
 pub enum Io<T> {
@@ -14,6 +16,8 @@ pub enum Io<T> {
     Ready(Option<Result<T, IoError>>),
     /// Will be answered.
     Pending(BoxedIo<T>),
+    /// Will be answered by a disk.
+    Started(Started<T>),
     /// Will be answered, and somebody is told of its end.
     Watched(BoxedIo<T>, Watch),
     /// Waits for its turn, and then begins. One that is dropped before has not begun and never will.
@@ -91,6 +95,7 @@ impl<T> Io<T> {
     {
         match self {
             Self::Pending(answer) => Self::Watched(answer, watch),
+            Self::Started(answer) => Self::Watched(Box::pin(answer), watch),
             Self::Queued(turn) => Self::queued(async move { turn.await.watched(watch) }),
             other => {
                 debug_assert!(matches!(other, Self::Ready(_)), "a request is watched once, from its beginning");
@@ -108,6 +113,7 @@ impl<T: Unpin> Future for Io<T> {
             match &mut *self {
                 Self::Ready(result) => return Poll::Ready(result.take().expect("an answered request is polled once")),
                 Self::Pending(answer) => return answer.as_mut().poll(cx),
+                Self::Started(answer) => return Pin::new(answer).poll(cx),
                 Self::Watched(answer, _) => {
                     let Poll::Ready(result) = answer.as_mut().poll(cx) else { return Poll::Pending };
                     *self = Self::Ready(None);

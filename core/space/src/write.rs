@@ -1,7 +1,10 @@
 //! Writes: every copy that takes writes gets the same bytes from the same memory, and the answer comes when all have
 //! them, or when those that failed are recorded as stale.
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use arc_swap::Guard;
 use holdfast_device::{Durability, Io, IoError, IoErrorKind, IoSlice};
@@ -20,6 +23,8 @@ use crate::stripe::{ChunkPart, Segment, chunk_parts, only_segment, segments};
 type Took = SmallVec<[usize; 3]>;
 /// A write to a slab.
 type Begun = (usize, Guard<Arc<Slab>>, Io<()>);
+/// The writes of all copies.
+type Copies = SmallVec<[Begun; 3]>;
 
 /// The right to change blocks of a column: nobody else writes them, and their regions count as being written.
 pub struct WriteTurn<'a> {
@@ -93,22 +98,28 @@ impl Row {
     async fn write_copies(&self, column: usize, offset: u64, data: &IoSlice, durability: Durability) -> Result<(), IoError> {
         let took = match self.begin_copies(column, offset, data, durability) {
             Ok(took) => took,
-            Err(begun) => boxed_cold(self.await_copies(begun, durability)).await?,
+            Err(waiting) => waiting.await?,
         };
         self.confirm(column, &took).await
     }
 
-    /// Begins the writes of all copies. Answers which slabs took it if all did so at once, or else what is under way.
-    fn begin_copies(&self, column: usize, offset: u64, data: &IoSlice, durability: Durability) -> Result<Took, Vec<Begun>> {
+    /// Begins the writes of all copies. Answers which slabs took it if all did so at once, or else who waits for those under way.
+    fn begin_copies(
+        &self,
+        column: usize,
+        offset: u64,
+        data: &IoSlice,
+        durability: Durability,
+    ) -> Result<Took, Pin<Box<impl Future<Output = Result<Took, IoError>>>>> {
         let targets = self.copies_of(column).filter(|(_, slab)| slab.takes_writes());
-        let begun: SmallVec<[Begun; 3]> = targets
+        let begun: Copies = targets
             .map(|(index, slab)| {
                 let write = slab.disk.write(slab.at(offset), data.clone(), durability);
                 (index, slab, write)
             })
             .collect();
         if !begun.iter().all(|(_, _, write)| matches!(write, Io::Ready(Some(Ok(()))))) {
-            return Err(begun.into_vec());
+            return Err(boxed_cold(self.await_copies(begun, durability)));
         }
         if durability == Durability::Cached {
             begun.iter().for_each(|(_, slab, _)| slab.disk.note_written());
@@ -117,11 +128,11 @@ impl Row {
     }
 
     /// Waits for the writes of copies, and records those that failed. Answers which slabs took it.
-    async fn await_copies(&self, begun: Vec<Begun>, durability: Durability) -> Result<Took, IoError> {
-        let (slabs, writes): (Vec<_>, Vec<_>) = begun.into_iter().map(|(index, slab, write)| ((index, slab), write)).unzip();
+    async fn await_copies(&self, mut begun: Copies, durability: Durability) -> Result<Took, IoError> {
+        answered(&mut begun).await;
         let mut took = Took::new();
-        for ((index, slab), result) in slabs.into_iter().zip(join_all(writes).await) {
-            match result {
+        for (index, slab, write) in begun {
+            match write.await {
                 Ok(()) => {
                     if durability == Durability::Cached {
                         slab.disk.note_written();
@@ -133,6 +144,21 @@ impl Row {
         }
         Ok(took)
     }
+}
+
+/// Waits until all of them are answered. They are polled side by side, so that each disk is timed on its own.
+async fn answered(begun: &mut Copies) {
+    poll_fn(|cx| {
+        let mut all = Poll::Ready(());
+        for (.., write) in begun.iter_mut().filter(|(.., write)| !matches!(write, Io::Ready(_))) {
+            match Pin::new(&mut *write).poll(cx) {
+                Poll::Ready(result) => *write = Io::ready(result),
+                Poll::Pending => all = Poll::Pending,
+            }
+        }
+        all
+    })
+    .await;
 }
 
 impl Inner {
