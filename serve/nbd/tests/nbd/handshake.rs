@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use holdfast_listener::ExportStatus;
 use crate::support::client::{Client, contexts, info, open, told};
 use crate::support::memory::Memory;
 use crate::support::{Fixture, eventually};
+use holdfast_listener::ExportStatus;
 use holdfast_model::wire::Reader;
 use holdfast_nbd::NbdError;
 use holdfast_nbd::protocol::ReplyStyle;

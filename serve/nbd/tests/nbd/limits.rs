@@ -4,11 +4,11 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use holdfast_listener::{Address, ListenError, ListenSettings};
-use holdfast_nbd::NbdSettings;
 use crate::support::client::{Client, info, open, told};
 use crate::support::memory::Memory;
 use crate::support::{Fixture, eventually};
+use holdfast_listener::{Address, ListenError, ListenSettings};
+use holdfast_nbd::NbdSettings;
 use holdfast_nbd::protocol::ReplyStyle;
 use holdfast_nbd::protocol::constants::*;
 use proptest::prelude::*;

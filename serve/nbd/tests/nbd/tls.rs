@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_listener::{Address, ListenError, ListenSettings, TlsRequired, TlsSettings};
 use crate::support::client::{Client, info, told};
 use crate::support::memory::Memory;
 use crate::support::{Fixture, eventually, fresh_path};
+use holdfast_listener::{Address, ListenError, ListenSettings, TlsRequired, TlsSettings};
 use holdfast_nbd::protocol::ReplyStyle;
 use holdfast_nbd::protocol::constants::*;
 use holdfast_nbd::{Exports, NbdSettings};
