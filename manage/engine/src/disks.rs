@@ -20,7 +20,7 @@ use crate::engine::{Engine, OpenPool};
 use crate::error::{ApiResult, conflict, not_confirmed, not_found, stopping, system};
 use crate::foreign;
 
-/// Disks, or groups of them, that are looked at at a time.
+/// Disks that are looked at at a time.
 const SIDE_BY_SIDE: usize = 16;
 /// How long a file that is in use is asked again whether it still is.
 const BUSY_PATIENCE: Duration = Duration::from_millis(100);
@@ -53,6 +53,21 @@ pub(crate) struct Found {
     pub(crate) info: DiskInfo,
     pub(crate) size_bytes: u64,
     pub(crate) carries: Carries,
+}
+
+/// Does something that waits for the operating system with each of `items`, [`SIDE_BY_SIDE`] at a time. Answers in their order.
+async fn side_by_side<T: Send + 'static, R: Send + 'static>(items: Vec<T>, act: fn(T) -> R) -> ApiResult<Vec<R>> {
+    let (mut items, mut done) = (items.into_iter(), Vec::new());
+    loop {
+        let group: Vec<_> =
+            items.by_ref().take(SIDE_BY_SIDE).map(|item| tokio::task::spawn_blocking(move || act(item))).collect();
+        if group.is_empty() {
+            return Ok(done);
+        }
+        for one in join_all(group).await {
+            done.push(one.map_err(|_| stopping())?);
+        }
+    }
 }
 
 /// The path by which a disk is known: without links, so that two names of one disk are equal.
@@ -242,19 +257,14 @@ impl Engine {
             }
         }
         let mut unclaimed: Vec<&mut Found> = found.values_mut().filter(|found| found.carries == Carries::Nothing).collect();
-        for disks in unclaimed.chunks_mut(SIDE_BY_SIDE * foreign::AT_ONCE) {
-            let groups = disks.chunks(foreign::AT_ONCE).map(|group| {
-                let paths: Vec<PathBuf> = group.iter().map(|found| found.info.path.clone().into()).collect();
-                self.blocking(move || foreign::carries_each(&paths))
-            });
-            let carried: Vec<_> = join_all(groups).await.into_iter().collect::<ApiResult<_>>()?;
-            for (found, carried) in disks.iter_mut().zip(carried.into_iter().flatten()) {
-                found.carries = match carried {
-                    Ok(None) => Carries::Nothing,
-                    Ok(Some(what)) => Carries::Something(what),
-                    Err(why) => Carries::Unknown(why),
-                };
-            }
+        let paths: Vec<PathBuf> = unclaimed.iter().map(|found| found.info.path.clone().into()).collect();
+        let carried = side_by_side(paths, |path| foreign::carries(&path)).await?;
+        for (found, carried) in unclaimed.iter_mut().zip(carried) {
+            found.carries = match carried {
+                Ok(None) => Carries::Nothing,
+                Ok(Some(what)) => Carries::Something(what),
+                Err(why) => Carries::Unknown(why),
+            };
         }
         Ok(found.into_values().collect())
     }
@@ -339,5 +349,36 @@ fn block_device_paths() -> Vec<String> {
             tracing::warn!("block devices cannot be listed: {error}");
             Vec::new()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Condvar, Mutex};
+
+    use super::*;
+
+    /// Acts that run now, and the most that ever did.
+    static RUNNING: Mutex<(usize, usize)> = Mutex::new((0, 0));
+    static CHANGED: Condvar = Condvar::new();
+
+    /// Ends only once as many others have run beside it as may, but for those of a last, smaller group.
+    fn wait_for_others(number: usize) -> usize {
+        let mut running = RUNNING.lock().unwrap();
+        running.0 += 1;
+        running.1 = running.1.max(running.0);
+        CHANGED.notify_all();
+        let hang = Duration::from_secs(60);
+        let (mut running, waited) = CHANGED.wait_timeout_while(running, hang, |running| running.1 < SIDE_BY_SIDE).unwrap();
+        assert!(!waited.timed_out(), "disk {number} is looked at alone");
+        running.0 -= 1;
+        number
+    }
+
+    #[tokio::test]
+    async fn many_disks_are_looked_at_side_by_side_and_not_too_many() {
+        let done = side_by_side((0..300).collect(), wait_for_others).await.unwrap();
+        assert_eq!(done, (0..300).collect::<Vec<_>>());
+        assert_eq!(*RUNNING.lock().unwrap(), (0, SIDE_BY_SIDE));
     }
 }
