@@ -18,7 +18,7 @@ impl Space {
 
 impl Inner {
     fn check_state(&self) {
-        let moving = self.movement.provisional().clone();
+        let moving = self.rows.provisional().clone();
         let mut waiting = 0;
         for row in self.rows.open_rows().iter().chain(&moving) {
             match &row.body {
@@ -34,11 +34,11 @@ impl Inner {
         self.rows.open_rows().iter().for_each(|row| row.check_record());
         // A row that is being opened, and is not in the table yet, may have some of it.
         assert!(
-            waiting <= self.write_buffer.bytes(),
+            waiting <= self.parity.write_buffer.bytes(),
             "{waiting} bytes wait, and the write buffer knows {}",
-            self.write_buffer.bytes()
+            self.parity.write_buffer.bytes()
         );
-        if let Some(journal) = &*self.write_buffer.journal() {
+        if let Some(journal) = self.parity.open_journal_if_any() {
             journal.check();
         }
     }

@@ -22,7 +22,7 @@ impl Inner {
         }
         boxed_cold(async {
             let _one = self.rows.lock_chunk(chunk).await;
-            self.load_row(chunk).await
+            self.parity.load_row(chunk).await
         })
         .await
     }
@@ -34,7 +34,7 @@ impl Inner {
                 return Ok(Some(row));
             }
             let _one = self.rows.lock_chunk(chunk).await;
-            if self.load_row(chunk).await?.is_none() {
+            if self.parity.load_row(chunk).await?.is_none() {
                 return Ok(None);
             }
         }
@@ -52,7 +52,7 @@ impl Inner {
 
     async fn load_or_allot_row(&self, chunk: u32) -> Result<(), IoError> {
         let _one = self.rows.lock_chunk(chunk).await;
-        if self.load_row(chunk).await?.is_none() {
+        if self.parity.load_row(chunk).await?.is_none() {
             let record = self.pool.allot_row(self.record.id, chunk).await?;
             self.rows.keep(Row::fresh(&self.rows.context, chunk, record)?);
         }
@@ -64,21 +64,12 @@ impl Inner {
         self.pool.chunks_from(self.record.id, chunk, 1).first().copied()
     }
 
-    /// Opens the row of a chunk. The chunk's lock must be held.
-    pub async fn load_row(&self, chunk: u32) -> Result<Option<Arc<Row>>, IoError> {
-        let admit = async |row: &Arc<Row>| match row.body {
-            RowBody::Columns(_) => Ok(()),
-            RowBody::Bands(_) => boxed_cold(self.replay_deferred(row)).await,
-        };
-        self.rows.load(chunk, admit).await
-    }
-
     /// Closes a row that the space gave up, with what waits of it. Its units stay taken as long as anybody knows it.
     pub fn let_go(&self, chunk: u32, freed: holdfast_pool::FreedRow) {
         let row = self.rows.close(chunk);
-        self.forget_deferred(chunk);
+        self.parity.forget_deferred(chunk);
         if let Some(row) = row {
-            self.forget_waiting(&row);
+            self.parity.forget_waiting(&row);
             row.hold_freed([freed]);
         }
     }
@@ -131,7 +122,7 @@ impl Inner {
         let is_settled = |row: &Arc<Row>| {
             let known = match &row.body {
                 RowBody::Columns(columns) => columns.iter().all(|column| column.lock().is_settled()),
-                RowBody::Bands(bands) => self.may_forget(bands),
+                RowBody::Bands(bands) => self.parity.may_forget(bands),
             };
             known && row.checksums.as_ref().is_none_or(|checksums| checksums.is_settled())
         };

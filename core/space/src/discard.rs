@@ -13,7 +13,7 @@ use crate::stripe::{ChunkPart, chunk_parts, segments};
 impl Inner {
     /// Makes a range read as zeros.
     pub async fn zero(&self, offset: u64, len: u64, durability: Durability, keep_room: bool) -> Result<(), IoError> {
-        self.ready().await?;
+        self.parity.ready().await?;
         if keep_room {
             for part in chunk_parts(self.record.chunk_bytes, offset, len) {
                 let row = self.row_for_write(part.chunk).await?;
@@ -44,7 +44,7 @@ impl Inner {
     pub async fn zero_part(&self, row: &Arc<Row>, part: &ChunkPart, durability: Durability) -> Result<(), IoError> {
         if let RowBody::Bands(_) = row.body {
             row.ensure_headers().await?;
-            return self.enter(row, part, None, durability).await;
+            return self.parity.enter(row, part, None, durability).await;
         }
         for segment in segments(row.shape(), part.offset, part.len) {
             let blocks = Blocks::of(segment.offset, segment.len);

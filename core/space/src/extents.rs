@@ -44,7 +44,7 @@ impl Space {
 
 impl Inner {
     async fn extents(&self, offset: u64, len: u64, max: usize) -> Result<Vec<Extent>, IoError> {
-        self.ready().await?;
+        self.parity.ready().await?;
         let mut runs = Runs { found: Vec::new(), max: max.max(1) };
         let gap = if self.thin() { ExtentKind::Hole } else { ExtentKind::Zero };
         let chunk_bytes = self.record.chunk_bytes;

@@ -9,6 +9,7 @@ use holdfast_model::DiskState;
 use holdfast_pool::Severity;
 
 use crate::row::Row;
+use crate::row_table::RowTable;
 use crate::space::Inner;
 
 impl Inner {
@@ -28,7 +29,7 @@ impl Inner {
         let mut made = Ok(());
         if !banded.is_empty() {
             banded.iter().for_each(|row| row.in_use.end_touch());
-            made = self.make_durable(&banded, None).await;
+            made = self.parity.make_durable(&banded, None).await;
         }
         self.flush_rows(&plain, true).await.and(made)
     }
@@ -45,7 +46,7 @@ impl Inner {
             row.in_use.end_touch();
             row.columns().iter().for_each(|column| column.lock().begin_settling());
         }
-        let mut result = self.settle_disks().await;
+        let mut result = self.rows.settle_disks().await;
         for row in rows {
             for (index, column) in row.columns().iter().enumerate() {
                 // A column that is not served keeps what is pending; the others are durable all the same.
@@ -68,29 +69,6 @@ impl Inner {
         result
     }
 
-    /// Flushes every disk that was written. A disk that cannot flush is out; that is an error only where it held the last copy.
-    pub async fn settle_disks(&self) -> Result<(), IoError> {
-        let disks: Vec<_> = self.pool.pool_disks().into_iter().filter(|disk| disk.in_service()).collect();
-        let results = join_all(disks.iter().map(|disk| disk.settle())).await;
-        let (mut failed, mut noted) = (None, Ok(()));
-        for (disk, result) in disks.iter().zip(results) {
-            if let Err(error) = result {
-                disk.counters.write_errors.fetch_add(1, Ordering::Relaxed);
-                noted = self.pool.disk_out(disk.index, DiskState::Failed, &error.to_string()).await.and(noted);
-                failed = Some(error);
-            }
-        }
-        noted?;
-        let Some(error) = failed else { return Ok(()) };
-        for row in self.rows.open_rows() {
-            row.refresh();
-            if !row.served() && row.unless_gone(Err(error.clone())).is_err() {
-                return Err(error);
-            }
-        }
-        Ok(())
-    }
-
     /// Makes everything durable that can be, and unmarks every region whose copies are all in step. Answers whether nothing is left to do
     /// for whoever opens the space next; a row that cannot be settled keeps no other from it.
     ///
@@ -110,6 +88,31 @@ impl Inner {
             }
         }
         flushed.and(placed).map(|()| settled)
+    }
+}
+
+impl RowTable {
+    /// Flushes every disk that was written. A disk that cannot flush is out; that is an error only where it held the last copy.
+    pub async fn settle_disks(&self) -> Result<(), IoError> {
+        let disks: Vec<_> = self.context.pool.pool_disks().into_iter().filter(|disk| disk.in_service()).collect();
+        let results = join_all(disks.iter().map(|disk| disk.settle())).await;
+        let (mut failed, mut noted) = (None, Ok(()));
+        for (disk, result) in disks.iter().zip(results) {
+            if let Err(error) = result {
+                disk.counters.write_errors.fetch_add(1, Ordering::Relaxed);
+                noted = self.context.pool.disk_out(disk.index, DiskState::Failed, &error.to_string()).await.and(noted);
+                failed = Some(error);
+            }
+        }
+        noted?;
+        let Some(error) = failed else { return Ok(()) };
+        for row in self.open_rows() {
+            row.refresh();
+            if !row.served() && row.unless_gone(Err(error.clone())).is_err() {
+                return Err(error);
+            }
+        }
+        Ok(())
     }
 }
 

@@ -122,7 +122,7 @@ impl Inner {
     /// of them has whole counts, whichever that is.
     pub async fn resync_row(&self, row: &Arc<Row>) -> Result<(), IoError> {
         if row.chunk >= JOURNAL_CHUNK {
-            self.ready().await?;
+            self.parity.ready().await?;
         }
         let mut result = Ok(());
         for (index, column) in row.columns().iter().enumerate() {
@@ -185,6 +185,34 @@ impl Inner {
         proven
     }
 
+    /// Has what waits of rows with parity destaged and committed, and gives those back that hold nothing.
+    pub async fn maintain_bands(&self) -> Result<(), IoError> {
+        if !self.parity.journaled() {
+            return Ok(());
+        }
+        self.parity.maintain().await?;
+        for row in self.rows.open_rows() {
+            if let RowBody::Bands(_) = row.body {
+                self.free_if_empty(row.chunk).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes anew the checksums of a slab that one of its pages was found to lack. Answers false where a part must wait for the end of
+    /// a change that was cut short.
+    async fn prove_bands(&self, row: &Arc<Row>, slab: usize, page: u32) -> Result<bool, IoError> {
+        let mut whole = true;
+        for band in row.bands_on_page(page) {
+            let used = self.row_if_any(row.chunk).await?.filter(|used| Arc::ptr_eq(used, row));
+            if used.is_none() || self.is_over() {
+                return Ok(true);
+            }
+            whole &= row.prove_band(band, slab, page).await?;
+        }
+        Ok(whole)
+    }
+
     /// Writes all checksums that the disks do not have, where they take too much memory.
     pub async fn relieve_sums(&self) -> Result<(), IoError> {
         let _one = self.relieving.lock().await;
@@ -204,7 +232,7 @@ impl Inner {
     pub async fn settle_sums(&self, row: &Row, wanted: &dyn Fn(usize, u32) -> bool) -> Result<(), IoError> {
         let written = row.write_sums(wanted).await?;
         if !written.is_empty() {
-            self.settle_disks().await?;
+            self.rows.settle_disks().await?;
             row.end_sums(written);
         }
         Ok(())
@@ -263,7 +291,7 @@ impl Inner {
             let quiet = |set: usize, region: u32| set == *column && quiet.binary_search(&region).is_ok();
             written.push((row, row.write_sums(&quiet).await?));
         }
-        self.settle_disks().await?;
+        self.rows.settle_disks().await?;
         written.into_iter().for_each(|(row, written)| row.end_sums(written));
         // These regions were written before the last look; a disk without a younger record was set back to before that.
         self.pool.stamp(last_look).await?;

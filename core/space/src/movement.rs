@@ -16,7 +16,6 @@
 
 use std::collections::BTreeSet;
 use std::pin::pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
@@ -26,9 +25,8 @@ use holdfast_pool::{FreedRow, PoolErrorKind, RowRecord};
 use tokio::sync::Notify;
 
 use crate::block_set::BlockSet;
-use crate::lock_order::{Lock, Locked, rank};
+use crate::lock_order::{Lock, rank};
 use crate::pace::{Ended, Pace, Unlimited};
-use crate::row::Row;
 use crate::row_table::{Gate, UsedRow};
 use crate::space::Inner;
 
@@ -39,7 +37,7 @@ pub const PIECES: usize = 8;
 /// The gate is tried when so little is left to copy, or after so many passes.
 const SMALL_BYTES: u64 = 4 << 20;
 /// So many passes.
-pub const PASSES: u32 = 6;
+const PASSES: u32 = 6;
 /// Before the gate, or a claim, is tried again.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -50,8 +48,6 @@ pub struct Movement {
     claims: Lock<{ rank::LISTS }, Claims>,
     /// Called when a claim ends: others may wait for that chunk.
     ended: Notify,
-    /// Rows that are being filled and are nobody's yet: what is destaged and committed goes on in them as in open ones.
-    provisional: Lock<{ rank::LISTS }, Vec<Arc<Row>>>,
 }
 
 #[derive(Default)]
@@ -97,11 +93,6 @@ impl Movement {
         let is_free = !claims.still && claims.chunks.is_empty();
         claims.still |= is_free;
         is_free.then(|| Still(self))
-    }
-
-    /// Provisional rows.
-    pub fn provisional(&self) -> Locked<'_, { rank::LISTS }, Vec<Arc<Row>>> {
-        self.provisional.lock()
     }
 }
 
@@ -171,7 +162,7 @@ impl Inner {
         let mut waiting = Waiting { pace, said: false };
         loop {
             match self.pool.reserve_row(self.record.id, without).await {
-                Err(full) if full.kind == PoolErrorKind::NoSpace && !self.movement.provisional().is_empty() => {
+                Err(full) if full.kind == PoolErrorKind::NoSpace && !self.rows.provisional().is_empty() => {
                     self.other_move(&mut waiting).await?;
                 }
                 reserved => return Ok(reserved.map_err(IoError::from)?),

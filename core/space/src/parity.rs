@@ -19,6 +19,7 @@
 //! afterwards old or new. A whole band goes to a fresh place and is switched over; anything less is in the journal or in a place
 //! that the journal tells of, parity included, before a byte of its place changes.
 
+mod append;
 mod background_destage;
 mod band_map;
 pub mod bands;
@@ -26,9 +27,12 @@ mod commit;
 mod deferred_replay;
 mod destage;
 mod dirty;
+mod durable;
+mod enter;
 mod found;
 mod geometry;
 mod journal;
+mod loans;
 mod maintenance;
 mod open;
 mod plan;
@@ -41,12 +45,14 @@ mod replay;
 mod resize;
 mod spill;
 mod stage;
+mod store;
 mod stripe;
-pub mod write_buffer;
+mod write_buffer;
 
 pub use band_map::NOWHERE;
 pub use bands::Bands;
-pub use geometry::{Geometry, bytes_of, clear};
+pub use geometry::{Geometry, Rows, bytes_of, clear};
 pub use journal::Journal;
 pub use resize::JournalStatus;
-pub use stripe::{Pieces, Rows, index_of, piece_of};
+pub use store::{ParityStore, StoreLimits};
+pub use stripe::{Pieces, index_of, piece_of};

@@ -158,7 +158,7 @@ pub fn gather(pieces: Vec<IoBuf>, len: usize) -> IoBuf {
 impl Inner {
     /// Fills `buf` from `offset`.
     pub async fn read(&self, offset: u64, mut buf: IoBuf) -> Result<IoBuf, IoError> {
-        self.ready().await?;
+        self.parity.ready().await?;
         let mut parts = chunk_parts(self.record.chunk_bytes, offset, buf.len() as u64);
         let first = parts.next().expect("a request is not empty");
         if first.len == buf.len() {
@@ -183,27 +183,29 @@ impl Inner {
     /// Fills `buf` from a part of a row.
     pub async fn read_row(&self, row: &Arc<Row>, part: &ChunkPart, mut buf: IoBuf) -> Result<IoBuf, IoError> {
         if let RowBody::Bands(_) = row.body {
-            return boxed_cold(self.read_bands(row, part, buf)).await;
+            return boxed_cold(self.parity.read_bands(row, part, buf)).await;
         }
         let mut cut = segments(row.shape(), part.offset, part.len);
         let first = cut.next().expect("a part is not empty");
         if first.len == part.len {
-            return self.read_segment(row, &first, buf).await;
+            return row.read_segment(&first, buf).await;
         }
         let pieces: Vec<(Segment, IoBuf)> =
             std::iter::once(first).chain(cut).map(|segment| (segment, buf.split_to(segment.len))).collect();
-        let reads = pieces.into_iter().map(|(segment, piece)| async move { self.read_segment(row, &segment, piece).await });
+        let reads = pieces.into_iter().map(|(segment, piece)| async move { row.read_segment(&segment, piece).await });
         let pieces = boxed_cold(join_all(reads)).await.into_iter().collect::<Result<Vec<IoBuf>, IoError>>()?;
         Ok(gather(pieces, part.len))
     }
+}
 
+impl Row {
     /// Fills `buf` from a segment of a row without parity.
-    pub async fn read_segment(&self, row: &Arc<Row>, segment: &Segment, mut buf: IoBuf) -> Result<IoBuf, IoError> {
+    pub async fn read_segment(&self, segment: &Segment, mut buf: IoBuf) -> Result<IoBuf, IoError> {
         let blocks = Blocks::of(segment.offset, segment.len);
         let Blocks { start, end } = blocks;
-        row.open_column(segment.column).await?;
+        self.open_column(segment.column).await?;
         let (held, unsynced) = {
-            let state = row.columns()[segment.column].lock();
+            let state = self.columns()[segment.column].lock();
             let regions = blocks.regions();
             (state.written.count_in(start, end), state.unsynced.contains_any(regions.start, regions.end))
         };
@@ -212,18 +214,18 @@ impl Inner {
             return Ok(buf);
         }
         if unsynced {
-            boxed_cold(row.resync(segment.column, blocks.regions())).await?;
+            boxed_cold(self.resync(segment.column, blocks.regions())).await?;
         }
         let holes: Vec<(u32, u32)> = if held == end - start {
             Vec::new()
         } else {
-            let state = row.columns()[segment.column].lock();
+            let state = self.columns()[segment.column].lock();
             state.written.gaps(start, end).map(|(from, to)| (from - start, to - start)).collect()
         };
-        let mut buf = row.read_column(segment.column, segment.offset, buf).await?;
-        let slab = segment.column * row.copies();
-        if row.check_sums(slab, start, &buf, &holes).await? != Check::Right {
-            return boxed_cold(row.read_right(segment.column, blocks)).await;
+        let mut buf = self.read_column(segment.column, segment.offset, buf).await?;
+        let slab = segment.column * self.copies();
+        if self.check_sums(slab, start, &buf, &holes).await? != Check::Right {
+            return boxed_cold(self.read_right(segment.column, blocks)).await;
         }
         clear(&mut buf, &holes);
         Ok(buf)

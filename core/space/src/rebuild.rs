@@ -40,7 +40,7 @@ impl Space {
     /// Too little room, or rows that cannot be served; what was rebuilt before stays so.
     pub async fn rebuild(&self, pace: &dyn Pace) -> Result<(), Ended> {
         let inner = &self.inner;
-        inner.ready().await?;
+        inner.parity.ready().await?;
         let lost = inner.pool.lost_slabs(inner.record.id);
         // One that fails keeps no other from its turn; an end that was asked for does.
         let ended: RefCell<Result<(), Ended>> = RefCell::new(Ok(()));
@@ -77,7 +77,7 @@ impl Inner {
         if !row.slabs.get(index).usable() && !row.slabs.get(index).disk.in_service() {
             match row.body {
                 RowBody::Columns(_) => row.mark_written(index / row.copies()).await?,
-                RowBody::Bands(_) => self.miss_all(&row).await?,
+                RowBody::Bands(_) => self.parity.miss_all(&row).await?,
             }
             let replaced = self.pool.replace_slab(self.record.id, chunk, index).await.map_err(IoError::from)?;
             let Some((record, freed)) = replaced else { return Ok(()) };

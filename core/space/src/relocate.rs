@@ -14,7 +14,7 @@ use holdfast_pool::{FreedRow, RowRecord};
 
 use crate::block_set::BlockSet;
 use crate::lock_order::join_all;
-use crate::movement::{Copying, PASSES, PIECES, cut};
+use crate::movement::{Copying, PIECES, cut};
 use crate::pace::{Ended, Pace};
 use crate::row::{Row, RowBody};
 use crate::row_table::UsedRow;
@@ -81,9 +81,9 @@ struct Move<'a> {
 impl Drop for Move<'_> {
     fn drop(&mut self) {
         *self.old.changed() = None;
-        self.space.movement.provisional().retain(|row| !Arc::ptr_eq(row, &self.new));
+        self.space.rows.provisional().retain(|row| !Arc::ptr_eq(row, &self.new));
         if !self.placed {
-            self.space.forget_waiting(&self.new);
+            self.space.parity.forget_waiting(&self.new);
             self.space.rows.forget_touched(&self.new);
         }
     }
@@ -113,7 +113,7 @@ impl Inner {
         new.begin_provisional(old.record.id);
         let blocks = (self.record.chunk_bytes / BLOCK_BYTES) as u32;
         *old.changed() = Some(BlockSet::new(blocks));
-        self.movement.provisional().push(new.clone());
+        self.rows.provisional().push(new.clone());
         let mut under_way = Move { space: self, old, new: new.clone(), placed: false };
         if new.ensure_headers().await.is_err() {
             return Ok(false);
@@ -143,37 +143,13 @@ impl Inner {
     async fn settle_row(&self, row: &Arc<Row>) -> bool {
         let settled = async {
             if let RowBody::Bands(_) = row.body {
-                self.place_row(row).await?;
-                return self.commit_row(row).await;
+                self.parity.place_row(row).await?;
+                return self.parity.commit_row(row).await;
             }
             self.flush_row(row).await
         };
         let done = settled.await.is_ok() && row.whole();
         done && row.is_durable()
-    }
-
-    /// Destages what waits of a parity row.
-    pub async fn place_row(&self, row: &Arc<Row>) -> Result<(), IoError> {
-        let RowBody::Bands(bands) = &row.body else { return Ok(()) };
-        for _ in 0..PASSES {
-            let waiting: Vec<_> = bands.lock().dirty.keys().map(|band| (row.clone(), *band)).collect();
-            if waiting.is_empty() {
-                break;
-            }
-            self.place_bands(waiting).await?;
-        }
-        Ok(())
-    }
-
-    /// What waits of a row does not count any more.
-    pub fn forget_waiting(&self, row: &Arc<Row>) {
-        let RowBody::Bands(bands) = &row.body else { return };
-        bands.forget();
-        let mut guard = bands.lock();
-        let waiting: Vec<u32> = guard.dirty.keys().copied().collect();
-        for band in waiting {
-            self.write_buffer.take_until(&mut guard, band, u64::MAX);
-        }
     }
 }
 
@@ -211,12 +187,12 @@ impl Copying for Move<'_> {
     }
 
     async fn settle(&self) -> Result<bool, IoError> {
-        self.space.place_row(self.old).await?;
+        self.space.parity.place_row(self.old).await?;
         Ok(self.space.settle_row(&self.new).await)
     }
 
     async fn settle_source(&self) -> Result<bool, IoError> {
-        self.space.place_row(self.old).await?;
+        self.space.parity.place_row(self.old).await?;
         Ok(self.old.bands_if_any().is_none_or(|bands| bands.lock().dirty.is_empty()))
     }
 

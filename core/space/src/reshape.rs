@@ -42,7 +42,7 @@ impl Space {
     pub async fn convert(&self, provisioning: Provisioning, pace: &dyn Pace) -> Result<(), Ended> {
         let inner = &self.inner;
         inner.check_accepted().map_err(IoError::from)?;
-        inner.ready().await?;
+        inner.parity.ready().await?;
         for chunk in inner.pool.chunks_of_other_shape(inner.record.id) {
             inner.relocate(chunk, &[], pace).await?;
         }
@@ -53,6 +53,18 @@ impl Space {
         }
         inner.refresh_record();
         Ok(())
+    }
+
+    /// Gives it a journal of another size, in use; false if it has that size.
+    ///
+    /// # Errors
+    /// No parity space, a size that cannot be, too little room.
+    pub async fn resize_journal(&self, bytes: u64) -> Result<bool, IoError> {
+        let inner = &self.inner;
+        if !inner.parity.journaled() {
+            return Err(IoError::invalid(format!("space {} keeps no parity, so it has no journal", inner.path())));
+        }
+        inner.parity.renew_journal(Some(bytes)).await
     }
 
     /// Bytes of data that [`Space::leave`] will move at most.
@@ -70,7 +82,7 @@ impl Space {
         if self.bytes_on(disk) > 0 {
             inner.check_accepted().map_err(IoError::from)?;
         }
-        inner.ready().await?;
+        inner.parity.ready().await?;
         for chunk in inner.pool.chunks_on(inner.record.id, disk) {
             match inner.relocate(chunk, &[disk], pace).await {
                 Err(Ended::Failed(full)) if full.kind == IoErrorKind::NoSpace => {
@@ -91,6 +103,16 @@ impl Space {
 }
 
 impl Inner {
+    /// Sees to it that the space has the journal that its shape asks for, on disks that are neither lost nor retired; none where
+    /// no row keeps parity.
+    pub async fn suit_journal(&self) -> Result<(), IoError> {
+        if !self.parity.journaled() || self.parity.suit_journal().await? {
+            return Ok(());
+        }
+        let _maintaining = self.maintaining.lock().await;
+        self.parity.drop_journal().await
+    }
+
     async fn free_empty_rows(&self) -> Result<(), IoError> {
         let mut next = self.next_chunk(0);
         while let Some(chunk) = next {

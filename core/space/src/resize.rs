@@ -85,7 +85,7 @@ impl Space {
     /// # Errors
     /// A row that cannot be opened.
     pub async fn least_size(&self) -> Result<u64, IoError> {
-        self.inner.ready().await?;
+        self.inner.parity.ready().await?;
         Ok(self.inner.end_of_data(0).await?.max(BLOCK_BYTES))
     }
 
@@ -107,7 +107,7 @@ impl Space {
             );
             return if size_bytes == before { Ok(false) } else { Err(larger) };
         }
-        inner.ready().await?;
+        inner.parity.ready().await?;
         inner.size_bytes.store(size_bytes, Ordering::SeqCst);
         let shrunk = inner.shrink(size_bytes, discard_beyond).await;
         if shrunk.is_err() && inner.pool.space(inner.record.id).is_some_and(|record| record.size_bytes == before) {

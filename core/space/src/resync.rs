@@ -125,7 +125,7 @@ impl Row {
     pub async fn rejoin(self: &Arc<Self>, space: &Inner, index: usize, pace: &dyn Pace) -> Result<bool, Ended> {
         if let RowBody::Bands(_) = self.body {
             // What the journal intends must be in place before anything is computed from it.
-            space.ready().await?;
+            space.parity.ready().await?;
         }
         self.refresh();
         let slab = self.slabs.get(index);
@@ -144,7 +144,7 @@ impl Row {
         }
         let joined = match self.body {
             RowBody::Columns(_) => self.join_slab(index, outages, pace).await,
-            RowBody::Bands(_) => space.join_bands(self, index, outages, pace).await,
+            RowBody::Bands(_) => space.parity.join_bands(self, index, outages, pace).await,
         };
         if let Ok(true) = joined {
             slab.set_in_step(outages);
@@ -161,7 +161,7 @@ impl Row {
                 if let Some(checksums) = &self.checksums {
                     checksums.clear(index);
                 }
-                space.miss_all(self).await?;
+                space.parity.miss_all(self).await?;
             }
         }
         self.pool.end_outdated(self.space, self.chunk, index).await?;

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use holdfast_device::{IoError, IoErrorKind};
 use holdfast_pool::JOURNAL_CHUNK;
 
-use crate::lock_order::{Held, Lock, SharedLock, TaskLock, rank};
+use crate::lock_order::{Held, Lock, Locked, SharedLock, TaskLock, rank};
 use crate::row::{Row, RowContext};
 
 const SHARDS: usize = 16;
@@ -37,6 +37,8 @@ pub struct RowTable {
     journal_lock: TaskLock<{ rank::JOURNAL_CHUNK }>,
     /// By their ids, the rows that the next flush settles: it does not look at all others.
     touched: Lock<{ rank::LISTS }, BTreeMap<u64, Arc<Row>>>,
+    /// Rows that are being filled and are no chunk's yet: what is destaged and committed goes on in them as in open ones.
+    provisional: Lock<{ rank::LISTS }, Vec<Arc<Row>>>,
 }
 
 #[derive(Default)]
@@ -93,6 +95,7 @@ impl RowTable {
             chunk_locks: Default::default(),
             journal_lock: TaskLock::default(),
             touched: Lock::default(),
+            provisional: Lock::default(),
         }
     }
 
@@ -244,6 +247,11 @@ impl RowTable {
         self.keep(new.clone());
         self.forget_touched(old);
         drop(gate);
+    }
+
+    /// Rows that are to take the places of open ones.
+    pub fn provisional(&self) -> Locked<'_, { rank::LISTS }, Vec<Arc<Row>>> {
+        self.provisional.lock()
     }
 
     /// Puts a row on the list of the next flush.

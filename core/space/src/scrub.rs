@@ -94,7 +94,7 @@ impl Space {
 
     async fn walk(&self, from: u32, pace: &dyn Pace, mends: bool, passed: &dyn Fn(u32, &Verified)) -> Result<Verified, Ended> {
         let inner = &self.inner;
-        inner.ready().await?;
+        inner.parity.ready().await?;
         let mut scrub = Scrub::new(inner, pace, mends);
         let mut next = inner.next_chunk(from);
         while let Some(chunk) = next {
@@ -105,7 +105,7 @@ impl Space {
             passed(chunk + 1, &scrub.found);
             next = inner.next_chunk(chunk + 1);
         }
-        if let Some(journal) = inner.journal_if_any().await? {
+        if let Some(journal) = inner.parity.journal_if_any().await? {
             scrub.journal = Some(journal.clone());
             for row in journal.rows() {
                 scrub.row(row).await?;
@@ -189,7 +189,7 @@ impl<'a> Scrub<'a> {
                 RowBody::Columns(_) => row.rewrite_heads(Some(set), &staying).await?,
                 RowBody::Bands(_) => {
                     row.rewrite_heads(None, &staying).await?;
-                    self.inner.commit_whole(row).await?;
+                    self.inner.parity.commit_whole(row).await?;
                 }
             }
         }

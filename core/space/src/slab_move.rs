@@ -61,7 +61,7 @@ impl Drop for SlabCopy<'_> {
 
 impl Inner {
     async fn move_slab(&self, wanted: &SlabMove, pace: &dyn Pace) -> Result<bool, Ended> {
-        self.ready().await?;
+        self.parity.ready().await?;
         let _claim = self.claim(wanted.chunk, pace).await?;
         let Some(row) = self.row_if_any(wanted.chunk).await? else { return Ok(false) };
         row.refresh();
@@ -79,7 +79,7 @@ impl Inner {
         }
         let Some(gate) = self.copy_behind_gate(&row, &copy, pace).await? else { return Ok(false) };
         // Nobody writes maps from here on until the row has its new slab: it would miss them.
-        let _committing = self.write_buffer.committing.lock().await;
+        let _committing = self.parity.committing.lock().await;
         let mut maps = copy.maps().lock().await;
         copy.level_maps(&mut maps).await?;
         let told = copy.write_sums().await.is_ok() && copy.to.disk.flush().await.is_ok();
@@ -175,12 +175,12 @@ impl Copying for SlabCopy<'_> {
     }
 
     async fn settle(&self) -> Result<bool, IoError> {
-        self.space.place_row(self.row).await.map(|()| true)
+        self.space.parity.place_row(self.row).await.map(|()| true)
     }
 
     // All is written into the maps as well.
     async fn settle_source(&self) -> Result<bool, IoError> {
-        self.space.place_row(self.row).await?;
+        self.space.parity.place_row(self.row).await?;
         match self.row.body {
             RowBody::Columns(_) => {
                 self.space.flush_row(self.row).await?;
@@ -188,7 +188,7 @@ impl Copying for SlabCopy<'_> {
                 self.space.pool.stamp(self.space.pool.env().clock.now()).await?;
                 self.row.unmark(self.column(), |_, _| true).await?;
             }
-            RowBody::Bands(_) => self.space.commit_row(self.row).await?,
+            RowBody::Bands(_) => self.space.parity.commit_row(self.row).await?,
         }
         Ok(self.is_whole())
     }
@@ -233,7 +233,7 @@ impl<'a> SlabCopy<'a> {
         let (offset, len) = (u64::from(start) * BLOCK_BYTES, (end - start) as usize * BLOCK_BYTES as usize);
         let data = if self.row.checksums.is_some() {
             let segment = Segment { at: 0, len, column: self.column(), offset };
-            self.space.read_segment(self.row, &segment, IoBuf::new(len)).await?
+            self.row.read_segment(&segment, IoBuf::new(len)).await?
         } else {
             self.row.read_source(self.column(), offset, len, Some(self.index)).await?.1
         };

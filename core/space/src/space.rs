@@ -11,7 +11,7 @@ use crate::boxed_cold::{boxed_cold, small};
 use crate::checksums::ChecksumCache;
 use crate::lock_order::{TaskLock, rank};
 use crate::movement::Movement;
-use crate::parity::write_buffer::WriteBuffer;
+use crate::parity::{ParityStore, StoreLimits};
 use crate::resize::{InFlight, InFlightGuard};
 use crate::row::RowContext;
 use crate::row_table::RowTable;
@@ -53,7 +53,8 @@ pub struct Space {
 pub(crate) struct Inner {
     pub pool: Arc<Pool>,
     pub record: SpaceRecord,
-    pub rows: RowTable,
+    pub rows: Arc<RowTable>,
+    pub parity: ParityStore,
     pub settings: SpaceSettings,
     pub counters: SpaceCounters,
     pub flushing: TaskLock<{ rank::FLUSHING }>,
@@ -63,7 +64,6 @@ pub(crate) struct Inner {
     pub movement: Movement,
     thin: AtomicBool,
     read_only: AtomicBool,
-    journaled: AtomicBool,
     pub closed: AtomicBool,
     pub closing: tokio::sync::Notify,
     pub swept: AtomicU64,
@@ -75,7 +75,6 @@ pub(crate) struct Inner {
     pub audited: AtomicU32,
     /// When the last look for idle regions began.
     pub looked: Mutex<std::time::Duration>,
-    pub write_buffer: WriteBuffer,
     pub in_flight: InFlight,
     pub size_bytes: AtomicU64,
 }
@@ -89,7 +88,7 @@ impl Space {
         let record = pool
             .space(id)
             .ok_or_else(|| PoolError::new(PoolErrorKind::NotFound, format!("pool {} has no space {id}", pool.name())))?;
-        let (thin, journaled) = (record.provisioning == Provisioning::Thin, !pool.journal_rows(id).is_empty());
+        let thin = record.provisioning == Provisioning::Thin;
         let read_only = record.read_only;
         let swept = if pool.was_closed() || !pool.has_begun_rows(id) { u64::MAX } else { 0 };
         let context = RowContext {
@@ -100,8 +99,12 @@ impl Space {
             doubtful: Arc::default(),
             lost: Arc::default(),
         };
+        let rows = Arc::new(RowTable::new(context));
+        let SpaceSettings { write_buffer_bytes, staged_bytes, .. } = settings;
+        let limits = StoreLimits { write_buffer_bytes, staged_bytes };
         let inner = Inner {
-            rows: RowTable::new(context),
+            parity: ParityStore::new(rows.clone(), record.clone(), limits),
+            rows,
             size_bytes: AtomicU64::new(record.size_bytes),
             pool,
             record,
@@ -111,7 +114,6 @@ impl Space {
             movement: Movement::default(),
             thin: AtomicBool::new(thin),
             read_only: AtomicBool::new(read_only),
-            journaled: AtomicBool::new(journaled),
             maintaining: TaskLock::default(),
             relieving: TaskLock::default(),
             closed: AtomicBool::new(false),
@@ -121,7 +123,6 @@ impl Space {
             stamped: AtomicU64::new(0),
             audited: AtomicU32::new(0),
             looked: Mutex::default(),
-            write_buffer: WriteBuffer::default(),
             in_flight: InFlight::default(),
         };
         Ok(Arc::new(Self { inner: Arc::new(inner) }))
@@ -161,10 +162,16 @@ impl Space {
     pub async fn close(&self) -> Result<bool, IoError> {
         self.inner.closed.store(true, Ordering::Release);
         self.inner.closing.notify_one();
-        self.inner.write_buffer.helpers.ring_all();
-        let _none_helps = self.inner.write_buffer.helpers.busy.lock().await;
+        self.inner.parity.helpers.close();
+        let _none_helps = self.inner.parity.helpers.busy.lock().await;
         let _last = self.inner.maintaining.lock().await;
         self.inner.close().await
+    }
+
+    /// Destages what was written to a parity space in the background, until the space is closed. To be run on every thread that
+    /// serves it.
+    pub async fn background_destage(self: Arc<Self>) {
+        self.inner.parity.background_destage().await;
     }
 
     /// Makes every write answered so far durable.
@@ -269,17 +276,12 @@ impl Inner {
         self.thin.load(Ordering::Acquire)
     }
 
-    /// Whether it has a journal: some of its rows may keep parity.
-    pub fn journaled(&self) -> bool {
-        self.journaled.load(Ordering::Acquire)
-    }
-
     /// Takes over what the pool knows of its provisioning and journal.
     pub fn refresh_record(&self) {
         if let Some(record) = self.pool.space(self.record.id) {
             self.thin.store(record.provisioning == Provisioning::Thin, Ordering::Release);
         }
-        self.journaled.store(!self.pool.journal_rows(self.record.id).is_empty(), Ordering::Release);
+        self.parity.refresh_journaled();
     }
 
     /// How messages call the space.

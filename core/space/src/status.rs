@@ -7,6 +7,7 @@ use holdfast_model::{Condition, Health, SpaceState, Uuid};
 use holdfast_pool::UNIT_BYTES;
 
 use crate::block_map::REGION_BYTES;
+use crate::parity::JournalStatus;
 use crate::protection::{Protection, Tally};
 use crate::row::Row;
 use crate::space::Space;
@@ -160,6 +161,16 @@ impl Space {
             stale_slabs: stale,
             open_rows: inner.rows.open_rows().len() as u64,
         }
+    }
+
+    /// How full its journal is; `None` where it has none, or was not used since it was opened.
+    pub fn journal_status(&self) -> Option<JournalStatus> {
+        let journal = self.inner.parity.open_journal_if_any()?;
+        Some(JournalStatus {
+            size_bytes: journal.size_bytes(),
+            used_bytes: journal.held(),
+            waiting_bytes: self.inner.parity.write_buffer.bytes() as u64,
+        })
     }
 
     /// How often it changed which slabs count as lost.

@@ -15,6 +15,7 @@ use crate::checksums::sums_of;
 use crate::column::Blocks;
 use crate::lock_order::join_all;
 use crate::row::{Row, RowBody};
+use crate::row_table::RowTable;
 use crate::slab::Slab;
 use crate::space::Inner;
 use crate::stripe::{ChunkPart, Segment, chunk_parts, only_segment, segments};
@@ -164,7 +165,7 @@ async fn answered(begun: &mut Copies) {
 impl Inner {
     /// Writes `data` at `offset`, part by part.
     pub async fn write(&self, offset: u64, data: IoSlice, durability: Durability) -> Result<(), IoError> {
-        self.ready().await?;
+        self.parity.ready().await?;
         for part in chunk_parts(self.record.chunk_bytes, offset, data.len() as u64) {
             let row = self.row_for_write(part.chunk).await?;
             let _changing = row.changing(&part);
@@ -189,17 +190,19 @@ impl Inner {
     ) -> Result<(), IoError> {
         row.ensure_headers().await?;
         if let RowBody::Bands(_) = row.body {
-            return boxed_cold(self.enter(row, part, Some(data.slice(part.at, part.len)), durability)).await;
+            return boxed_cold(self.parity.enter(row, part, Some(data.slice(part.at, part.len)), durability)).await;
         }
         let payload = |segment: &Segment| data.slice(part.at + segment.at, segment.len);
         if let Some(segment) = only_segment(row.shape(), part) {
-            return self.write_segment(row, &segment, payload(&segment), durability).await;
+            return self.rows.write_segment(row, &segment, payload(&segment), durability).await;
         }
         let cut: Vec<Segment> = segments(row.shape(), part.offset, part.len).collect();
-        let writes = cut.iter().map(|segment| self.write_segment(row, segment, payload(segment), durability));
+        let writes = cut.iter().map(|segment| self.rows.write_segment(row, segment, payload(segment), durability));
         boxed_cold(join_all(writes)).await.into_iter().collect()
     }
+}
 
+impl RowTable {
     /// Writes `data` to a segment of a row without parity.
     pub async fn write_segment(
         &self,
@@ -229,7 +232,7 @@ impl Inner {
         turn.end();
         let maps_behind = row.columns()[segment.column].lock().note_written(blocks, durable);
         if !durable {
-            self.rows.touch(row);
+            self.touch(row);
         }
         drop(turn);
         if maps_behind {

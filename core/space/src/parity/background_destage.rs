@@ -19,9 +19,9 @@ use tokio::sync::Notify;
 
 use crate::lock_order::{Lock, Locked, TaskLock, join_all, rank};
 use crate::row::Row;
-use crate::space::{Inner, Space};
 
 use super::dirty::Dirty;
+use super::store::ParityStore;
 
 /// Bands that were written throughout and are destaged together, at most.
 const WHOLE_AT_ONCE: usize = 8;
@@ -30,6 +30,8 @@ const WHOLE_AT_ONCE: usize = 8;
 #[derive(Default)]
 pub struct Helpers {
     all: Lock<{ rank::LISTS }, Vec<Arc<Helper>>>,
+    /// Set when they are to end.
+    closed: AtomicBool,
     /// One is at work, and looks again before it rests.
     working: AtomicBool,
     /// Who is rung next.
@@ -89,8 +91,13 @@ impl Helpers {
         other.unwrap_or(turn(0)).bell.notify_one();
     }
 
-    /// Calls all of them, so that they see that the space is closed.
-    pub fn ring_all(&self) {
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// The space is closed: none of them goes on after what it does now.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Release);
         self.all().iter().for_each(|helper| helper.bell.notify_one());
     }
 
@@ -121,19 +128,12 @@ impl Helpers {
     }
 }
 
-impl Space {
-    /// Destages what was written to a parity space in the background, until the space is closed. To be run on every thread that
-    /// serves it.
-    pub async fn background_destage(self: Arc<Self>) {
-        self.inner.background_destage().await;
-    }
-}
-
-impl Inner {
-    async fn background_destage(&self) {
-        let helpers = &self.write_buffer.helpers;
+impl ParityStore {
+    /// Destages in the background, until the space is closed.
+    pub async fn background_destage(&self) {
+        let helpers = &self.helpers;
         let present = helpers.join();
-        while !self.is_closed() {
+        while !helpers.is_closed() {
             present.helper.bell.notified().await;
             loop {
                 let done = self.place_half().await;
@@ -152,13 +152,13 @@ impl Inner {
 
     /// Destages until half of the write_buffer is left; false where nothing more can be done now.
     async fn place_half(&self) -> Result<bool, IoError> {
-        let _busy = self.write_buffer.helpers.busy.lock().await;
-        while !self.is_over() {
+        let _busy = self.helpers.busy.lock().await;
+        while !self.helpers.is_closed() && self.pool.refusal().is_none() {
             if !self.place_some_whole().await? {
-                if self.write_buffer.bytes() <= self.settings.write_buffer_bytes / 2 {
+                if self.write_buffer.bytes() <= self.limits.write_buffer_bytes / 2 {
                     return Ok(true);
                 }
-                let _turn = self.write_buffer.placing.lock().await;
+                let _turn = self.placing.lock().await;
                 if !self.relieve().await? {
                     return Ok(false);
                 }
@@ -169,19 +169,19 @@ impl Inner {
     }
 
     fn is_behind(&self) -> bool {
-        self.write_buffer.bytes() > self.settings.write_buffer_bytes / 4 * 3 || !self.write_buffer.helpers.whole().is_empty()
+        self.write_buffer.bytes() > self.limits.write_buffer_bytes / 4 * 3 || !self.helpers.whole().is_empty()
     }
 
     /// Calls a helper if much waits.
     pub fn ring_if_behind(&self) {
         if self.is_behind() {
-            self.write_buffer.helpers.ring();
+            self.helpers.ring();
         }
     }
 
     /// Puts the bands in place that were written throughout by now.
     pub async fn place_all_whole(&self) -> Result<(), IoError> {
-        let (mut left, mut result) = (self.write_buffer.helpers.whole().len(), Ok(()));
+        let (mut left, mut result) = (self.helpers.whole().len(), Ok(()));
         while left > 0 {
             match self.place_some_whole().await {
                 Ok(true) => {}
@@ -195,7 +195,7 @@ impl Inner {
 
     /// Puts the bands in place that wait longest of those that were written throughout; false if there are none.
     pub async fn place_some_whole(&self) -> Result<bool, IoError> {
-        let taken = self.write_buffer.helpers.next_whole();
+        let taken = self.helpers.next_whole();
         let placed = join_all(taken.iter().map(|(row, band)| self.place_if_whole(row, *band))).await;
         placed.into_iter().collect::<Result<(), _>>().map(|()| !taken.is_empty())
     }

@@ -10,6 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
+use holdfast_device::IoSlice;
+
 use crate::block_set::{BlockSet, runs_of_word};
 use crate::column::MapOnDisk;
 use crate::lock_order::{Lock, Locked, TaskLock, rank};
@@ -20,8 +22,7 @@ use super::band_map::{BandMap, NOWHERE, bands_of_map};
 use super::dirty::Dirty;
 use super::geometry::Geometry;
 use super::journal::Record;
-use super::plan::Write;
-use super::stage::Staging;
+use super::loans::Staging;
 
 /// The bands of an open row.
 pub struct Bands {
@@ -84,6 +85,9 @@ pub struct LastRecord {
     /// Up to which stamp they tell what was written.
     pub stamp: u64,
 }
+
+/// What is to be written: slab, offset within it, bytes.
+pub type Write = (usize, u64, IoSlice);
 
 /// A change in place that was cut short. It is done again before anything else happens to the band.
 #[derive(Clone)]

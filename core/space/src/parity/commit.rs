@@ -14,12 +14,12 @@ use holdfast_pool::slab::map_at;
 use crate::block_set::BlockSet;
 use crate::map_owner::MapOwner;
 use crate::row::Row;
-use crate::space::Inner;
 
 use super::band_map::BandMap;
 use super::bands::{Uncommitted, map_of_state};
 use super::journal::Draft;
 use super::record::{Entry, MOST_ENTRIES};
+use super::store::ParityStore;
 
 /// What was in place when a commit began.
 struct Snapshot {
@@ -30,10 +30,10 @@ struct Snapshot {
     all: bool,
 }
 
-impl Inner {
+impl ParityStore {
     /// Commits rows that have a band, of those in a range, whose change is nowhere but in its place.
     pub async fn commit_direct(&self, rows: &[Arc<Row>], only: Option<(u32, u32)>) -> Result<(), IoError> {
-        let _one = self.write_buffer.committing.lock().await;
+        let _one = self.committing.lock().await;
         let direct = |row: &&Arc<Row>| {
             let (first, last) = only.unwrap_or((0, row.bands().geometry.bands - 1));
             row.bands().lock().uncommitted.direct.contains_any(first, last + 1)
@@ -44,27 +44,27 @@ impl Inner {
 
     /// Commits a row.
     pub async fn commit_row(&self, row: &Arc<Row>) -> Result<(), IoError> {
-        let _one = self.write_buffer.committing.lock().await;
+        let _one = self.committing.lock().await;
         self.commit_held(std::slice::from_ref(row), false).await
     }
 
     /// Commits a row with all its maps, so that a slab that joins gets them too.
     pub async fn commit_whole(&self, row: &Arc<Row>) -> Result<(), IoError> {
-        let _one = self.write_buffer.committing.lock().await;
+        let _one = self.committing.lock().await;
         self.commit_held(std::slice::from_ref(row), true).await
     }
 
     /// Writes down that a slab of a row that is not in step missed every band.
     pub async fn miss_all(&self, row: &Arc<Row>) -> Result<(), IoError> {
-        let _one = self.write_buffer.committing.lock().await;
+        let _one = self.committing.lock().await;
         row.bands().lock().missed.insert(0, row.bands().geometry.bands);
         self.commit_held(std::slice::from_ref(row), true).await
     }
 
     /// Commits every open row.
     pub async fn commit_all(&self) -> Result<(), IoError> {
-        let _one = self.write_buffer.committing.lock().await;
-        let moving = self.movement.provisional().clone();
+        let _one = self.committing.lock().await;
+        let moving = self.rows.provisional().clone();
         let rows: Vec<Arc<Row>> =
             self.rows.open_rows().into_iter().chain(moving).filter(|row| row.bands_if_any().is_some()).collect();
         self.commit_held(&rows, false).await
@@ -76,7 +76,7 @@ impl Inner {
         for row in rows {
             let mut state = row.bands().lock();
             state.close_stage();
-            state.end_doubts(self.write_buffer.journal.load().as_deref());
+            state.end_doubts(self.journal.load().as_deref());
             let marked = !state.missed.is_empty() && row.whole();
             if !all && !marked && state.uncommitted.is_empty() {
                 if state.returned.is_empty() {
@@ -135,7 +135,7 @@ impl Inner {
                 Err(error) => *result = row.unless_gone(Err(error)),
             }
         }
-        let settled = self.settle_disks().await;
+        let settled = self.rows.settle_disks().await;
         if let (Err(error), Some(_)) = (settled, self.pool.refusal()) {
             results.fill(Err(error));
             return results;

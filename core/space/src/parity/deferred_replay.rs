@@ -14,15 +14,15 @@ use holdfast_model::BLOCK_BYTES;
 use holdfast_model::wire::Crc32c;
 use holdfast_pool::Severity;
 
+use crate::boxed_cold::boxed_cold;
 use crate::lock_order::{Locked, rank};
-use crate::row::Row;
+use crate::row::{Row, RowBody};
 use crate::row_table::UsedRow;
-use crate::space::Inner;
 
-use super::found::FoundRecord;
-use super::journal::{Draft, Journal};
+use super::journal::{Draft, FoundRecord, Journal, Stamps};
 use super::recover::Recovery;
-use super::replay::{Stamps, Told};
+use super::replay::Told;
+use super::store::ParityStore;
 
 /// The share of the journal that is copied to its end again and again, at most.
 const COPIED_SHARE: u64 = 16;
@@ -36,9 +36,18 @@ pub struct DeferredReplay {
     why: String,
 }
 
-impl Inner {
+impl ParityStore {
     fn deferred(&self) -> Locked<'_, { rank::DEFERRED }, BTreeMap<u32, DeferredReplay>> {
-        self.write_buffer.deferred.lock()
+        self.deferred.lock()
+    }
+
+    /// Opens the row of a chunk, with what was deferred of it. The chunk's lock must be held.
+    pub async fn load_row(&self, chunk: u32) -> Result<Option<Arc<Row>>, IoError> {
+        let admit = async |row: &Arc<Row>| match row.body {
+            RowBody::Columns(_) => Ok(()),
+            RowBody::Bands(_) => boxed_cold(self.replay_deferred(row)).await,
+        };
+        self.rows.load(chunk, admit).await
     }
 
     /// Whether something of a chunk is deferred.
@@ -83,9 +92,9 @@ impl Inner {
     }
 
     /// Carries out what was deferred of a row that was opened just now, and is not served yet.
-    pub async fn replay_deferred(&self, row: &Arc<Row>) -> Result<(), IoError> {
+    async fn replay_deferred(&self, row: &Arc<Row>) -> Result<(), IoError> {
         let Some(DeferredReplay { records, voids, .. }) = self.deferred().get(&row.chunk).cloned() else { return Ok(()) };
-        let Some(journal) = self.write_buffer.journal.load_full() else {
+        let Some(journal) = self.journal.load_full() else {
             return Err(IoError::new(IoErrorKind::Gone, format!("the journal of space {} is being read", self.path())));
         };
         row.bands().lock().recovering = true;

@@ -8,17 +8,19 @@ use holdfast_model::BLOCK_BYTES;
 
 use crate::checksums::sums_of;
 use crate::lock_order::join_all;
-use crate::row::Row;
-use crate::space::Inner;
+use crate::row::{Row, RowBody};
 
 use super::band_map::NOWHERE;
-use super::bands::Torn;
+use super::bands::{Torn, Write};
 use super::journal::{Draft, Record};
-use super::plan::{Goal, Placing, Write};
+use super::plan::{Goal, Placing};
 use super::record::MOST_ENTRIES;
+use super::store::ParityStore;
 
 /// How often room for what is intended is looked for: without it bands move to other places instead.
 const INTENT_TRIES: u32 = 20;
+/// A row is destaged in so many passes, in each of which what was written during the one before it comes.
+const PLACE_PASSES: u32 = 6;
 /// A write that fails for want of slabs in step is tried so often: the failed ones are recorded in between.
 const TRIES: u32 = 3;
 
@@ -37,7 +39,31 @@ struct Placed<'a> {
     loans: &'a [u16],
 }
 
-impl Inner {
+impl ParityStore {
+    /// Destages what waits of a parity row.
+    pub async fn place_row(&self, row: &Arc<Row>) -> Result<(), IoError> {
+        let RowBody::Bands(bands) = &row.body else { return Ok(()) };
+        for _ in 0..PLACE_PASSES {
+            let waiting: Vec<_> = bands.lock().dirty.keys().map(|band| (row.clone(), *band)).collect();
+            if waiting.is_empty() {
+                break;
+            }
+            self.place_bands(waiting).await?;
+        }
+        Ok(())
+    }
+
+    /// What waits of a row does not count any more.
+    pub fn forget_waiting(&self, row: &Arc<Row>) {
+        let RowBody::Bands(bands) = &row.body else { return };
+        bands.forget();
+        let mut guard = bands.lock();
+        let waiting: Vec<u32> = guard.dirty.keys().copied().collect();
+        for band in waiting {
+            self.write_buffer.take_until(&mut guard, band, u64::MAX);
+        }
+    }
+
     /// Puts a band in place at once if it was written throughout, or if all of it is to hold nothing.
     pub async fn place_if_whole(&self, row: &Arc<Row>, band: u32) -> Result<(), IoError> {
         let turn = row.band_turn(band).await;
@@ -88,7 +114,7 @@ impl Inner {
                     let mut state = placing.row.bands().lock();
                     state.placing.remove(&placing.band);
                     // What was begun of the record stands behind the log until the next one takes its place.
-                    let until = self.write_buffer.journal.load().as_ref().map(|journal| (journal.id, journal.lock().head));
+                    let until = self.journal.load().as_ref().map(|journal| (journal.id, journal.lock().head));
                     placing.loans().into_iter().for_each(|place| state.doubt_loan(place, until));
                 }
                 Err(error)

@@ -18,31 +18,15 @@ use holdfast_model::wire::crc32c;
 use crate::column::Blocks;
 use crate::lock_order::join_all;
 use crate::row::Row;
-use crate::space::Inner;
 use crate::stripe::{Segment, segments};
 
 use super::geometry::bytes_of;
-use super::journal::{Journal, Record, Stretch};
+use super::journal::{FoundRecord, Journal, Record, Stretch};
 use super::record::{Entry, RecordPlace};
+use super::store::ParityStore;
 
 /// Ways of putting a stretch together from copies that differ which are tried, at most.
 const MOST_TRIES: usize = 256;
-
-/// A record that was found on disk.
-#[derive(Clone)]
-pub struct FoundRecord {
-    /// It; in the log while somebody holds it.
-    pub record: Arc<Record>,
-    /// What it tells.
-    pub entries: Vec<Entry>,
-    /// The blocks that it brings along; those of a long log are read again when they are needed.
-    pub blocks: Option<IoSlice>,
-    /// Where they begin in the log.
-    pub blocks_at: u64,
-    /// Where it ends.
-    pub end: u64,
-    pub(super) crc: u32,
-}
 
 /// A copy: its index in the row, and what it holds; nothing where it cannot be read.
 type Copy = (Option<usize>, Option<IoSlice>);
@@ -156,7 +140,7 @@ fn put_together(parts: &[Part<'_>], check: impl Fn(&[u8]) -> bool) -> Option<IoB
     tried.any(|passed| passed).then_some(whole)
 }
 
-impl Inner {
+impl ParityStore {
     /// Reads a stretch of the log that passes a check; `None` where no copies make one that does.
     pub(super) async fn read_log(
         &self,
@@ -190,7 +174,7 @@ impl Inner {
         let mut done = 0;
         for stretch in stretches {
             for segment in pieces_of(stretch) {
-                let data = self.read_segment(stretch.row, &segment, IoBuf::new(segment.len)).await?;
+                let data = stretch.row.read_segment(&segment, IoBuf::new(segment.len)).await?;
                 whole[done..done + data.len()].copy_from_slice(&data);
                 done += data.len();
             }
@@ -227,7 +211,7 @@ impl Inner {
         let mut copies = join_all(reads).await;
         if copies.iter().all(|(_, held)| held.is_none()) {
             // This waits for a copy to come in step, or tells why there is none.
-            copies.push((None, Some(self.read_segment(row, &segment, IoBuf::new(len)).await?.freeze())));
+            copies.push((None, Some(row.read_segment(&segment, IoBuf::new(len)).await?.freeze())));
         }
         Ok(Part { row, offset, at, len, unsynced, copies })
     }
@@ -286,7 +270,7 @@ impl Inner {
             }
             let Some(data) = self.read_log(journal, blocks_at, data_bytes, |data| crc32c(data) == head.crc).await? else { break };
             kept += data_bytes;
-            let blocks = (kept <= self.settings.write_buffer_bytes).then(|| data.freeze());
+            let blocks = (kept <= self.limits.write_buffer_bytes).then(|| data.freeze());
             let bands = head.entries.iter().map(&band_of).collect();
             let record = Arc::new(Record::new(at, chain.sequence, chain.previous, bands));
             journal.lock().records.push_back(record.clone());

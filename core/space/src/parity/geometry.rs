@@ -23,6 +23,19 @@ pub fn clear(buf: &mut [u8], blocks: &[(u32, u32)]) {
     blocks.iter().for_each(|(start, end)| buf[bytes_of(*start)..bytes_of(*end)].fill(0));
 }
 
+/// Some blocks of each unit of a stripe.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows {
+    /// The stripe.
+    pub stripe: u32,
+    /// The place of its band.
+    pub place: u16,
+    /// The first block of each unit.
+    pub within: u32,
+    /// How many.
+    pub len: u32,
+}
+
 /// The measures of a parity row. Lengths are in blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
@@ -110,7 +123,7 @@ impl Geometry {
     }
 
     /// Where the first of some blocks of a stripe lies in its columns, in blocks.
-    pub fn first_block(&self, rows: &super::stripe::Rows) -> u32 {
+    pub fn first_block(&self, rows: &Rows) -> u32 {
         (self.offset(rows.stripe, rows.within, rows.place) / BLOCK_BYTES) as u32
     }
 

@@ -11,36 +11,26 @@
 //! Invariant: every record from the place in the newest anchor to the head is whole on disk, and nothing behind the head is
 //! taken for a record: each refers to the one before it.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use holdfast_device::{Durability, IoError, IoSlice};
-use holdfast_model::wire::Crc32c;
+use holdfast_device::IoSlice;
 use holdfast_model::{BLOCK_BYTES, Uuid};
 
-use crate::lock_order::{Held, Lock, Locked, TaskLock, join_all, rank};
+use crate::lock_order::{Held, Lock, Locked, TaskLock, rank};
 use crate::row::Row;
-use crate::space::Inner;
-use crate::stripe::{joined, segments};
 
-use super::record::{Entry, Head, MOST_ENTRIES, MOST_ENTRIES_BYTES, MOST_RECORD_BYTES, RecordPlace};
+use super::record::{Entry, MOST_ENTRIES, MOST_ENTRIES_BYTES, MOST_RECORD_BYTES, RecordPlace};
 
 /// Bytes before the log: two anchors.
 const ANCHOR_BYTES: u64 = 2 * BLOCK_BYTES;
-/// Bytes of the log that nobody needs any more and that the next start would read all the same, at most.
-const MOST_UNUSED_BYTES: u64 = 64 << 20;
-/// Bytes of the log that only commits use.
-const RESERVED_BYTES: u64 = 256 << 10;
-/// Small blocks of a record up to so many bytes are put together before they are written: a copy is cheaper than a request.
-const GATHER_BYTES: usize = 256 << 10;
-
 /// A record of the log. It stays there while anybody but the log itself holds it.
 #[derive(Debug)]
 pub struct Record {
     /// Where it begins.
     pub at: u64,
-    sequence: u64,
-    previous: u32,
+    pub(super) sequence: u64,
+    pub(super) previous: u32,
     /// Bands that it tells of: chunk and band.
     pub bands: Vec<(u32, u32)>,
 }
@@ -50,6 +40,25 @@ impl Record {
     pub(super) fn new(at: u64, sequence: u64, previous: u32, bands: Vec<(u32, u32)>) -> Self {
         Self { at, sequence, previous, bands }
     }
+}
+
+/// By row and band, up to which stamp something is done with.
+pub type Stamps = HashMap<(u64, u32), u64>;
+
+/// A record that was found on disk.
+#[derive(Clone)]
+pub struct FoundRecord {
+    /// It; in the log while somebody holds it.
+    pub record: Arc<Record>,
+    /// What it tells.
+    pub entries: Vec<Entry>,
+    /// The blocks that it brings along; those of a long log are read again when they are needed.
+    pub blocks: Option<IoSlice>,
+    /// Where they begin in the log.
+    pub blocks_at: u64,
+    /// Where it ends.
+    pub end: u64,
+    pub(super) crc: u32,
 }
 
 /// An open journal.
@@ -125,7 +134,7 @@ impl Draft {
     }
 
     /// Bytes of the blocks that it brings along.
-    fn brought(&self) -> u64 {
+    pub(super) fn brought(&self) -> u64 {
         self.blocks.iter().map(|slice| slice.len() as u64).sum()
     }
 }
@@ -250,125 +259,13 @@ impl Journal {
 
 impl Log {
     /// Forgets records at the front that nobody holds.
-    fn drop_done(&mut self) {
+    pub(super) fn drop_done(&mut self) {
         while self.records.front().is_some_and(|record| Arc::strong_count(record) == 1) {
             self.records.pop_front();
         }
     }
 
-    fn begin(&self) -> u64 {
+    pub(super) fn begin(&self) -> u64 {
         self.records.front().map_or(self.head, |record| record.at)
     }
-}
-
-impl Inner {
-    /// Appends a record, durably. Answers it, held by the caller; `None` where the log has no room for it, and for what commits
-    /// need unless it is one of theirs: what the oldest records tell must be destaged and committed first.
-    pub async fn append(&self, draft: &Draft, commits: bool) -> Result<Option<(Arc<Record>, u64)>, IoError> {
-        let mut journal = self.journal().await?;
-        let mut chain = journal.appending.lock().await;
-        while chain.replaced {
-            drop(chain);
-            journal = self.journal().await?;
-            chain = journal.appending.lock().await;
-        }
-        let journal = &*journal;
-        let len = draft.bytes();
-        let brought = draft.brought();
-        if !draft.fits_head() || brought > MOST_RECORD_BYTES {
-            // Whoever reads the journal would take it for the end of the log.
-            return Err(IoError::invalid(format!("a record of {brought} bytes in the journal of space {}", self.path())));
-        }
-        let reserved = if commits { 0 } else { RESERVED_BYTES.min(journal.capacity() / 16) };
-        if !self.make_room(journal, &mut chain, len + reserved).await? {
-            return Ok(None);
-        }
-        let (at, tail) = {
-            let log = journal.lock();
-            (log.head, log.tail)
-        };
-        let mut crc = Crc32c::new();
-        draft.blocks.iter().for_each(|slice| crc.add(slice));
-        let head = Head { tail, blocks: (brought / BLOCK_BYTES) as u32, crc: crc.value(), entries: draft.entries.clone() };
-        let (sealed, own) = journal.place(at, chain.sequence, chain.previous).seal(&head);
-        let mut parts = vec![sealed.freeze()];
-        parts.extend(draft.blocks.iter().cloned());
-        let taken = parts[0].len() as u64 + brought;
-        self.write_log(journal, at, parts).await?;
-        let record = Arc::new(Record::new(at, chain.sequence, chain.previous, draft.bands.clone()));
-        chain.sequence += 1;
-        chain.previous = own;
-        let mut log = journal.lock();
-        log.head = at + taken;
-        log.records.push_back(record.clone());
-        Ok(Some((record, log.head)))
-    }
-
-    /// Sees to it that the next `len` bytes of the log may be written; false where they may not yet.
-    async fn make_room(&self, journal: &Journal, chain: &mut Chain, len: u64) -> Result<bool, IoError> {
-        let (room, reclaimable) = {
-            let mut log = journal.lock();
-            log.drop_done();
-            (journal.capacity() - (log.head - log.tail), log.begin() - log.tail)
-        };
-        if (len > room && reclaimable > 0) || reclaimable > (journal.capacity() / 4).min(MOST_UNUSED_BYTES) {
-            self.move_anchor(journal, chain).await?;
-        }
-        Ok(journal.used() + len <= journal.capacity())
-    }
-
-    /// Writes down where the log begins now.
-    async fn move_anchor(&self, journal: &Journal, chain: &mut Chain) -> Result<(), IoError> {
-        let place = {
-            let mut log = journal.lock();
-            log.drop_done();
-            let (at, sequence, previous) = match log.records.front() {
-                Some(record) => (record.at, record.sequence, record.previous),
-                None => (log.head, chain.sequence, chain.previous),
-            };
-            journal.place(at, sequence, previous)
-        };
-        chain.anchor += 1;
-        let block = place.seal_anchor(chain.anchor).freeze();
-        let Stretch { row, offset, len } = journal.anchor(chain.anchor % 2);
-        for segment in segments(row.shape(), offset, len) {
-            self.write_segment(row, &segment, block.clone(), Durability::Durable).await?;
-        }
-        journal.lock().tail = place.at;
-        Ok(())
-    }
-
-    /// Writes down where the log begins, so that the next start has less to read.
-    pub async fn trim_journal(&self, journal: &Journal) -> Result<(), IoError> {
-        let mut chain = journal.appending.lock().await;
-        if journal.used() > journal.held() && !chain.replaced {
-            self.move_anchor(journal, &mut chain).await?;
-        }
-        Ok(())
-    }
-
-    /// Writes parts of the log one behind the other, durably.
-    async fn write_log(&self, journal: &Journal, at: u64, parts: Vec<IoSlice>) -> Result<(), IoError> {
-        let mut writes = Vec::new();
-        let mut at = at;
-        for part in gather(parts) {
-            let mut done = 0;
-            for Stretch { row, offset, len } in journal.stretches(at, part.len() as u64) {
-                let base = done;
-                for segment in segments(row.shape(), offset, len) {
-                    let data = part.slice(base + segment.at, segment.len);
-                    writes.push(async move { self.write_segment(row, &segment, data, Durability::Durable).await });
-                }
-                done += len;
-            }
-            at += part.len() as u64;
-        }
-        join_all(writes).await.into_iter().collect()
-    }
-}
-
-/// Puts small neighbours together; long ones go as they are.
-fn gather(parts: Vec<IoSlice>) -> Vec<IoSlice> {
-    let total: usize = parts.iter().map(|part| part.len()).sum();
-    if total > GATHER_BYTES { parts } else { vec![joined(&parts)] }
 }

@@ -2,25 +2,21 @@
 
 use holdfast_device::IoError;
 
-use crate::space::Inner;
-
 use super::bands::{Bands, LastRecord};
+use super::store::ParityStore;
 
-impl Inner {
+impl ParityStore {
     /// Whether a row with these bands may be closed. What the log still has for them must be void when one moves, so they stay
     /// known until the log has gone past it.
     pub fn may_forget(&self, bands: &Bands) -> bool {
         let state = bands.lock();
-        let journal = self.write_buffer.journal.load();
+        let journal = self.journal.load();
         let gone = |last: &LastRecord| journal.as_ref().is_some_and(|journal| !journal.reaches(last.end));
         state.is_settled() && state.staging.is_idle() && state.logged.values().all(gone)
     }
 
     /// One pass of maintenance.
-    pub async fn maintain_bands(&self) -> Result<(), IoError> {
-        if !self.journaled() {
-            return Ok(());
-        }
+    pub async fn maintain(&self) -> Result<(), IoError> {
         let journal = match self.journal().await {
             Ok(journal) => journal,
             Err(error) => {
@@ -34,12 +30,6 @@ impl Inner {
         // What is in place is made to last, and what a disk lost of it is told, whatever else has to wait.
         self.commit_all().await?;
         placed?;
-        self.trim_journal(&journal).await?;
-        for row in self.rows.open_rows() {
-            if row.bands_if_any().is_some() {
-                self.free_if_empty(row.chunk).await?;
-            }
-        }
-        Ok(())
+        self.trim_journal(&journal).await
     }
 }

@@ -13,18 +13,14 @@ use holdfast_model::BLOCK_BYTES;
 use holdfast_parity::{ColumnUpdate, Kernel};
 
 use crate::row::Row;
-use crate::space::Inner;
 
 use super::band_map::NOWHERE;
-use super::bands::BandTurn;
+use super::bands::{BandTurn, Write};
 use super::dirty::{Content, Extent};
-use super::geometry::{Geometry, bytes_of};
+use super::geometry::{Geometry, Rows, bytes_of};
 use super::journal::Draft;
 use super::record::{Entry, Intent, StagedPiece};
-use super::stripe::Rows;
-
-/// A block for a slab: its column, where in it, and what.
-pub type Write = (usize, u64, IoSlice);
+use super::store::ParityStore;
 
 /// Where a band is when it is destaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,13 +117,19 @@ impl Units {
 impl Row {
     /// Plans what is to be done with a band whose turn is held; `None` where there is nothing. A band with more to write than `most`
     /// bytes does not change in place.
-    pub async fn plan(self: &Arc<Self>, space: &Inner, band: u32, turn: BandTurn, most: u64) -> Result<Option<Placing>, IoError> {
+    pub async fn plan(
+        self: &Arc<Self>,
+        store: &ParityStore,
+        band: u32,
+        turn: BandTurn,
+        most: u64,
+    ) -> Result<Option<Placing>, IoError> {
         let bands = self.bands();
         let geometry = bands.geometry;
         let (start, end) = (band * geometry.band_blocks(), (band + 1) * geometry.band_blocks());
         let (mut extents, stamp, way) = loop {
             self.log_done(band).await;
-            space.finish_torn(self, band).await?;
+            store.finish_torn(self, band).await?;
             let mut state = bands.lock();
             if state.recovering {
                 return Ok(None);
@@ -158,7 +160,7 @@ impl Row {
             state.placing.insert(band, stamp);
             break (extents, stamp, way);
         };
-        let mut gathered = space.fetch(&mut extents).await;
+        let mut gathered = store.fetch(&mut extents).await;
         if let (Way::Move(place), Ok(())) = (&way, &gathered) {
             gathered = self.add_rest(&geometry, band, *place, &mut extents).await;
         }

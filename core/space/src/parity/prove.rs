@@ -8,30 +8,13 @@ use holdfast_device::IoError;
 use crate::checksums::PAGE_BLOCKS;
 use crate::column::Blocks;
 use crate::row::Row;
-use crate::space::Inner;
 
 use super::band_map::NOWHERE;
-use super::stripe::Rows;
-
-impl Inner {
-    /// Takes anew the checksums of a slab that one of its pages was found to lack. Answers false where a part must wait for the end of
-    /// a change that was cut short.
-    pub async fn prove_bands(&self, row: &Arc<Row>, slab: usize, page: u32) -> Result<bool, IoError> {
-        let mut whole = true;
-        for band in row.bands_on_page(page) {
-            let used = self.row_if_any(row.chunk).await?.filter(|used| Arc::ptr_eq(used, row));
-            if used.is_none() || self.is_over() {
-                return Ok(true);
-            }
-            whole &= row.prove_band(band, slab, page).await?;
-        }
-        Ok(whole)
-    }
-}
+use super::geometry::Rows;
 
 impl Row {
     /// Bands whose place has blocks on a page of checksums.
-    fn bands_on_page(&self, page: u32) -> Vec<u32> {
+    pub fn bands_on_page(&self, page: u32) -> Vec<u32> {
         let depth = self.bands().geometry.depth;
         let on_page = |place: u16| {
             let first = u32::from(place) * depth;
@@ -41,8 +24,9 @@ impl Row {
         (0u32..).zip(&state.places).filter(|(_, place)| on_page(**place)).map(|(band, _)| band).collect()
     }
 
-    /// Takes anew what lacks of the checksums of a band, as [`Inner::prove_bands`] does.
-    async fn prove_band(self: &Arc<Self>, band: u32, slab: usize, page: u32) -> Result<bool, IoError> {
+    /// Takes anew what lacks of the checksums of a band. Answers false where that must wait for the end of
+    /// a change that was cut short.
+    pub async fn prove_band(self: &Arc<Self>, band: u32, slab: usize, page: u32) -> Result<bool, IoError> {
         let geometry = self.bands().geometry;
         let _turn = self.shared_turn(band).await;
         let (place, torn) = {

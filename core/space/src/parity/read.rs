@@ -10,14 +10,13 @@ use crate::checksums::Check;
 use crate::lock_order::join_all;
 use crate::read::gather;
 use crate::row::Row;
-use crate::space::Inner;
 use crate::stripe::ChunkPart;
 
 use super::band_map::NOWHERE;
 use super::bands::PlaceInUse;
 use super::dirty::{Content, Extent};
-use super::geometry::{Run, bytes_of, clear};
-use super::stripe::Rows;
+use super::geometry::{Rows, Run, bytes_of, clear};
+use super::store::ParityStore;
 
 /// What waits in memory, by first block.
 type Waiting = Vec<(u32, Extent)>;
@@ -28,7 +27,7 @@ enum Source {
     Place { place: u16, holes: Vec<(u32, u32)>, in_use: PlaceInUse },
 }
 
-impl Inner {
+impl ParityStore {
     /// Fills `buf` from a part of a chunk that has a parity row.
     pub async fn read_bands(&self, row: &Arc<Row>, part: &ChunkPart, mut buf: IoBuf) -> Result<IoBuf, IoError> {
         let start = (part.offset / BLOCK_BYTES) as u32;
@@ -113,7 +112,7 @@ impl Row {
         found
     }
 
-    async fn read_run(self: &Arc<Self>, space: &Inner, run: Run, source: Source, mut buf: IoBuf) -> Result<IoBuf, IoError> {
+    async fn read_run(self: &Arc<Self>, store: &ParityStore, run: Run, source: Source, mut buf: IoBuf) -> Result<IoBuf, IoError> {
         let Source::Place { place, holes, in_use } = source else {
             buf.fill(0);
             return Ok(buf);
@@ -138,11 +137,11 @@ impl Row {
         }
         // Who changes the band may wait for a place that nobody reads.
         drop(in_use);
-        boxed_cold(self.read_lost(space, run)).await
+        boxed_cold(self.read_lost(store, run)).await
     }
 
     /// What a run holds now that cannot be read where it is.
-    async fn read_lost(self: &Arc<Self>, space: &Inner, run: Run) -> Result<IoBuf, IoError> {
+    async fn read_lost(self: &Arc<Self>, store: &ParityStore, run: Run) -> Result<IoBuf, IoError> {
         let geometry = self.bands().geometry;
         let first = geometry.block(run.stripe, run.piece, run.within);
         let band = geometry.band_of(first);
@@ -150,7 +149,7 @@ impl Row {
         while self.bands().lock().torn.contains_key(&band) {
             drop(_turn);
             let alone = self.band_turn(band).await;
-            space.finish_torn(self, band).await?;
+            store.finish_torn(self, band).await?;
             drop(alone);
             _turn = self.shared_turn(band).await;
         }

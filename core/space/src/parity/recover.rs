@@ -19,9 +19,8 @@ use crate::lock_order::join_all;
 use crate::row::Row;
 
 use super::bands::BandState;
-use super::geometry::bytes_of;
+use super::geometry::{Rows, bytes_of};
 use super::record::{Intent, StagedPiece};
-use super::stripe::Rows;
 
 /// What is left to do for the rows of which staged blocks were carried out.
 #[derive(Default)]

@@ -10,13 +10,12 @@ use holdfast_model::wire::crc32c;
 
 use crate::pace::{Ended, Pace};
 use crate::row::Row;
-use crate::space::Inner;
 
 use super::band_map::NOWHERE;
-use super::geometry::bytes_of;
-use super::stripe::Rows;
+use super::geometry::{Rows, bytes_of};
+use super::store::ParityStore;
 
-impl Inner {
+impl ParityStore {
     /// Brings a joining slab in step. Answers whether it is; false where its disk went out meanwhile.
     pub async fn join_bands(&self, row: &Arc<Row>, index: usize, outages: u32, pace: &dyn Pace) -> Result<bool, Ended> {
         let slab = row.slabs.get(index);
@@ -28,7 +27,7 @@ impl Inner {
         row.write_header(index).await?;
         // A commit under way has taken what it works on: it is over before anything is looked at.
         let bands: BTreeSet<u32> = {
-            let _one = self.write_buffer.committing.lock().await;
+            let _one = self.committing.lock().await;
             let state = row.bands().lock();
             let changed = [&state.missed, &state.uncommitted.changed];
             let runs = changed.into_iter().flat_map(|set| set.runs(0, set.limit())).flat_map(|(start, end)| start..end);

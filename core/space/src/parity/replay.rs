@@ -4,24 +4,19 @@
 //! Records are carried out in their order. An intent that was done already does no harm: whatever changed the same blocks
 //! later stands in the log behind it, or voids it. What is for a row that cannot be opened is deferred.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use holdfast_device::{Durability, IoError, IoErrorKind, IoSlice};
 
 use crate::boxed_cold::boxed_cold;
 use crate::row::Row;
-use crate::space::Inner;
 
 use super::dirty::{Content, Extent, Logged};
-use super::found::FoundRecord;
 use super::geometry::{Geometry, bytes_of};
-use super::journal::Journal;
+use super::journal::{FoundRecord, Journal, Stamps};
 use super::record::{Blocks, Entry, Intent, StagedPiece};
 use super::recover::{Found, Recovery};
-
-/// By row and band, up to which stamp something is done with.
-pub(super) type Stamps = HashMap<(u64, u32), u64>;
+use super::store::ParityStore;
 
 /// What a record tells of a row, and counts.
 pub(super) struct Told<'a> {
@@ -57,25 +52,25 @@ impl Brought<'_> {
     }
 }
 
-impl Inner {
+impl ParityStore {
     /// The journal, read and carried out if that was not done yet.
     pub async fn journal(&self) -> Result<Arc<Journal>, IoError> {
-        if let Some(journal) = self.write_buffer.journal.load_full() {
+        if let Some(journal) = self.journal.load_full() {
             return Ok(journal);
         }
-        let _one = self.write_buffer.opening.lock().await;
-        if let Some(journal) = self.write_buffer.journal.load_full() {
+        let _one = self.opening.lock().await;
+        if let Some(journal) = self.journal.load_full() {
             return Ok(journal);
         }
         let journal = self.open_journal().await?;
         self.replay(&journal).await?;
-        self.write_buffer.journal.store(Some(journal.clone()));
+        self.journal.store(Some(journal.clone()));
         Ok(journal)
     }
 
     /// Whether requests may go on: a parity space serves nothing before its journal is carried out.
     pub async fn ready(&self) -> Result<(), IoError> {
-        if !self.journaled() || self.write_buffer.journal.load().is_some() {
+        if !self.journaled() || self.journal.load().is_some() {
             return Ok(());
         }
         match boxed_cold(self.journal()).await {
@@ -88,13 +83,15 @@ impl Inner {
     /// The journal, where it has one.
     pub async fn journal_if_any(&self) -> Result<Option<Arc<Journal>>, IoError> {
         self.ready().await?;
-        Ok(self.write_buffer.journal.load_full())
+        Ok(self.journal.load_full())
     }
 
     pub(super) async fn open_journal(&self) -> Result<Arc<Journal>, IoError> {
         let mut rows = Vec::new();
         for (chunk, _) in self.pool.journal_rows(self.record.id) {
-            let row = self.row(chunk).await?.ok_or_else(|| self.no_journal())?;
+            let one = self.rows.lock_chunk(chunk).await;
+            let row = self.rows.load(chunk, async |_| Ok(())).await?.ok_or_else(|| self.no_journal())?;
+            drop(one);
             row.ensure_headers().await?;
             rows.push(row);
         }
@@ -207,7 +204,7 @@ impl Inner {
             return Err(self.bad_record(record));
         }
         let content = match content {
-            Content::Bytes(bytes) if self.write_buffer.bytes() > self.settings.write_buffer_bytes => {
+            Content::Bytes(bytes) if self.write_buffer.bytes() > self.limits.write_buffer_bytes => {
                 Content::Logged(Logged::new(at, &bytes))
             }
             content => content,

@@ -7,10 +7,10 @@ use holdfast_device::IoError;
 use holdfast_pool::RowRecord;
 
 use crate::lock_order::{Held, rank};
-use crate::space::{Inner, Space};
 
+use super::durable::MOMENT;
 use super::journal::{Chain, Journal};
-use super::write_buffer::MOMENT;
+use super::store::ParityStore;
 
 /// How full a journal is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,31 +23,7 @@ pub struct JournalStatus {
     pub waiting_bytes: u64,
 }
 
-impl Space {
-    /// How full its journal is; `None` where it has none, or was not used since it was opened.
-    pub fn journal_status(&self) -> Option<JournalStatus> {
-        let journal = self.inner.write_buffer.journal.load_full()?;
-        Some(JournalStatus {
-            size_bytes: journal.size_bytes(),
-            used_bytes: journal.held(),
-            waiting_bytes: self.inner.write_buffer.bytes() as u64,
-        })
-    }
-
-    /// Gives it a journal of another size, in use; false if it has that size.
-    ///
-    /// # Errors
-    /// No parity space, a size that cannot be, too little room.
-    pub async fn resize_journal(&self, bytes: u64) -> Result<bool, IoError> {
-        let inner = &self.inner;
-        if !inner.journaled() {
-            return Err(IoError::invalid(format!("space {} keeps no parity, so it has no journal", inner.path())));
-        }
-        inner.renew_journal(Some(bytes)).await
-    }
-}
-
-impl Inner {
+impl ParityStore {
     /// Gives it a journal that is as its shape asks for, of this size or as large as it is; false if it has that.
     pub async fn renew_journal(&self, bytes: Option<u64>) -> Result<bool, IoError> {
         if self.pool.has_journal_of(self.record.id, bytes) {
@@ -56,8 +32,8 @@ impl Inner {
         let old = self.journal().await?;
         self.check_none_deferred()?;
         // Nobody writes down anything new meanwhile, so what the journal holds comes to an end.
-        let _one = self.write_buffer.logging.lock().await;
-        let _turn = self.write_buffer.placing.lock().await;
+        let _one = self.logging.lock().await;
+        let _turn = self.placing.lock().await;
         let mut chain = self.emptied(&old).await?;
         if chain.replaced {
             return Ok(false);
@@ -69,7 +45,7 @@ impl Inner {
         }
         let opened = self.open_journal().await;
         // Where it could not be opened, the next request opens it.
-        self.write_buffer.journal.store(opened.as_ref().ok().cloned());
+        self.journal.store(opened.as_ref().ok().cloned());
         drop(chain);
         self.close_rows(&old.chunks());
         drop(freed);
@@ -91,27 +67,29 @@ impl Inner {
         }
     }
 
-    /// Sees to it that the space has the journal that its shape asks for, on disks that are neither lost nor retired; none where
-    /// no row keeps parity.
-    pub async fn suit_journal(&self) -> Result<(), IoError> {
-        if !self.journaled() {
-            return Ok(());
-        }
+    /// Sees to it that the space has the journal that its shape asks for, on disks that are neither lost nor retired. False where no row
+    /// keeps parity, so that it needs none.
+    pub async fn suit_journal(&self) -> Result<bool, IoError> {
         let keeps_parity = |row: &RowRecord| row.shape.layout.parity() > 0;
         let wanted = self.pool.space(self.record.id).is_some_and(|record| record.shape.layout.parity() > 0);
         if wanted || self.pool.rows(self.record.id).iter().any(|(_, row)| keeps_parity(row)) {
-            return self.renew_journal(None).await.map(drop);
+            self.renew_journal(None).await?;
+            return Ok(true);
         }
-        let _maintaining = self.maintaining.lock().await;
-        let _one = self.write_buffer.logging.lock().await;
-        let _turn = self.write_buffer.placing.lock().await;
+        Ok(false)
+    }
+
+    /// Gives the journal up, once it holds nothing that counts.
+    pub async fn drop_journal(&self) -> Result<(), IoError> {
+        let _one = self.logging.lock().await;
+        let _turn = self.placing.lock().await;
         // None takes its place while these are held.
         let journal = self.journal().await?;
         let mut chain = self.emptied(&journal).await?;
         let freed = self.pool.drop_journal(self.record.id).await?;
         chain.replaced = true;
-        self.refresh_record();
-        self.write_buffer.journal.store(None);
+        self.refresh_journaled();
+        self.journal.store(None);
         drop(chain);
         self.close_rows(&journal.chunks());
         drop(freed);

@@ -7,14 +7,14 @@ use holdfast_device::IoError;
 use holdfast_model::BLOCK_BYTES;
 
 use crate::row::Row;
-use crate::space::Inner;
 
 use super::dirty::{Content, Extent, Logged};
+use super::durable::Logging;
 use super::geometry::bytes_of;
 use super::journal::Journal;
-use super::write_buffer::Logging;
+use super::store::ParityStore;
 
-impl Inner {
+impl ParityStore {
     /// Whether what waits is better off in the journal than in its place: it is on solid disks, the row is not.
     pub fn spills(&self, journal: &Journal, row: &Arc<Row>) -> bool {
         row.slabs.iter().any(|slab| slab.rotates()) && journal.is_solid()

@@ -15,20 +15,7 @@ use crate::block_set::BlockSet;
 use crate::checksums::Check;
 use crate::row::Row;
 
-use super::geometry::{Geometry, bytes_of, clear};
-
-/// Some blocks of each unit of a stripe.
-#[derive(Clone, Copy, Debug)]
-pub struct Rows {
-    /// The stripe.
-    pub stripe: u32,
-    /// The place of its band.
-    pub place: u16,
-    /// The first block of each unit.
-    pub within: u32,
-    /// How many.
-    pub len: u32,
-}
+use super::geometry::{Geometry, Rows, bytes_of, clear};
 
 /// What is known of a piece.
 enum Known {
