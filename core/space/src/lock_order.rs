@@ -4,8 +4,8 @@
 //! side by side by [`join_all`]; a lock that is only tried may be taken at any time. Two things are waited for like locks and have no
 //! rank: the turn of blocks or of a band, which comes before [`rank::COMMITTING`], and a gate, which is given up after a time.
 //!
-//! A [`Held`] lock may be kept over an await, so it belongs to a chain of futures: a task, or a branch of it that [`join_all`] runs beside
-//! others. A [`Locked`] one never is, so it belongs to its thread.
+//! A [`Held`] lock may be kept over an await, so it belongs to a chain of futures: a request, a pass of maintenance, a move, each made a
+//! [`branch`] where it begins, or one that [`join_all`] runs beside others. A [`Locked`] one never is, so it belongs to its thread.
 
 use std::ops::{Deref, DerefMut};
 
@@ -33,10 +33,10 @@ pub mod rank {
     pub const INTENDING: u8 = 10;
     /// Maps of rows with parity are written.
     pub const COMMITTING: u8 = 11;
+    /// A record is appended to the journal, or another one takes its place.
+    pub const APPENDING: u8 = 12;
     /// The row of a chunk of the journal is opened.
-    pub const JOURNAL_CHUNK: u8 = 12;
-    /// A record is appended to the journal.
-    pub const APPENDING: u8 = 13;
+    pub const JOURNAL_CHUNK: u8 = 13;
     /// The headers of a row are written.
     pub const HEADERS: u8 = 14;
     /// The maps of a column, or of all bands of a row, are written.
@@ -76,7 +76,7 @@ impl<const RANK: u8, T> TaskLock<RANK, T> {
 
     /// Waits for it.
     pub async fn lock(&self) -> Held<'_, RANK, T> {
-        let chain = asserted::chain().await;
+        let chain = asserted::Chain::current();
         chain.check(RANK);
         let guard = self.0.lock().await;
         Held { guard, _mark: chain.mark() }
@@ -85,7 +85,7 @@ impl<const RANK: u8, T> TaskLock<RANK, T> {
     /// Takes it if nobody has it.
     pub fn try_lock(&self) -> Option<Held<'_, RANK, T>> {
         let guard = self.0.try_lock().ok()?;
-        Some(Held { guard, _mark: asserted::Chain::unknown().mark() })
+        Some(Held { guard, _mark: asserted::Chain::current().mark() })
     }
 }
 
@@ -207,17 +207,13 @@ mod asserted {
     pub struct ThreadMark<const RANK: u8>;
     pub type Branch<F> = F;
 
-    pub async fn chain() -> Chain {
-        Chain
-    }
-
     /// `future` as it is.
     pub fn branch<F>(future: F) -> F {
         future
     }
 
     impl Chain {
-        pub fn unknown() -> Self {
+        pub fn current() -> Self {
             Self
         }
 
@@ -237,7 +233,7 @@ mod asserted {
 
 #[cfg(debug_assertions)]
 mod asserted {
-    //! What each chain and thread holds. A task is known by its waker, which stays where it is as long as the task lives.
+    //! What each chain and thread holds.
 
     use std::cell::{Cell, RefCell};
     use std::collections::BTreeMap;
@@ -245,79 +241,63 @@ mod asserted {
     use std::sync::Arc;
     use std::task::{Context, Poll};
 
-    /// A branch, and the chain that it branched off.
-    #[derive(Clone)]
-    struct Node {
-        task: usize,
-        branch: Option<Arc<(usize, Option<Node>)>>,
-    }
-
-    impl Node {
-        fn key(&self) -> (usize, usize) {
-            self.branch.as_ref().map_or((self.task, 0), |branch| (0, branch.0))
-        }
+    /// A chain of futures, and the one that it branched off.
+    struct Link {
+        number: u64,
+        parent: Option<Arc<Link>>,
     }
 
     thread_local! {
-        static BRANCH: RefCell<Option<Arc<(usize, Option<Node>)>>> = const { RefCell::new(None) };
-        static BRANCHES: Cell<usize> = const { Cell::new(0) };
-        static HELD: RefCell<BTreeMap<(usize, usize), Vec<u8>>> = const { RefCell::new(BTreeMap::new()) };
+        static CURRENT: RefCell<Option<Arc<Link>>> = const { RefCell::new(None) };
+        static NUMBERS: Cell<u64> = const { Cell::new(0) };
+        static HELD: RefCell<BTreeMap<u64, Vec<u8>>> = const { RefCell::new(BTreeMap::new()) };
         static LOCKED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     }
 
-    /// Who takes a lock that may be held over awaits.
-    pub struct Chain(Option<Node>);
+    /// Who takes a lock that may be held over awaits; nobody knows outside of a branch.
+    pub struct Chain(Option<Arc<Link>>);
 
     /// Takes what is marked from the list of its chain.
-    pub struct ChainMark<const RANK: u8>(Option<(usize, usize)>);
-
-    /// The chain that asks.
-    pub async fn chain() -> Chain {
-        std::future::poll_fn(|context| {
-            let branch = BRANCH.with_borrow(Clone::clone);
-            Poll::Ready(Chain(Some(Node { task: context.waker().data() as usize, branch })))
-        })
-        .await
-    }
+    pub struct ChainMark<const RANK: u8>(Option<u64>);
 
     impl Chain {
-        /// Nobody can tell who asks.
-        pub fn unknown() -> Self {
-            Self(None)
+        /// The chain that runs now.
+        pub fn current() -> Self {
+            Self(CURRENT.with_borrow(Clone::clone))
         }
 
-        /// Asserts that the chain, and what it branched off, hold nothing below this rank.
+        /// Asserts that the chain, and those that it branched off, hold nothing below this rank.
         pub fn check(&self, rank: u8) {
-            let mut next = self.0.clone();
-            while let Some(node) = next {
-                let last = HELD.with_borrow(|held| held.get(&node.key()).and_then(|ranks| ranks.iter().max().copied()));
+            let mut next = self.0.as_ref();
+            while let Some(link) = next {
+                let last = HELD.with_borrow(|held| held.get(&link.number).and_then(|ranks| ranks.iter().max().copied()));
                 assert!(last.is_none_or(|last| last <= rank), "a lock of rank {rank} is taken under one of rank {last:?}");
-                next = node.branch.and_then(|branch| branch.1.clone());
+                next = link.parent.as_ref();
             }
         }
 
         /// Notes that the chain holds a lock of this rank.
         pub fn mark<const RANK: u8>(self) -> ChainMark<RANK> {
-            let key = self.0.map(|node| node.key());
-            if let Some(key) = key {
-                HELD.with_borrow_mut(|held| held.entry(key).or_default().push(RANK));
+            let number = self.0.map(|link| link.number);
+            if let Some(number) = number {
+                HELD.with_borrow_mut(|held| held.entry(number).or_default().push(RANK));
             }
-            ChainMark(key)
+            ChainMark(number)
         }
     }
 
     impl<const RANK: u8> Drop for ChainMark<RANK> {
         fn drop(&mut self) {
-            let Some(key) = self.0 else { return };
+            let Some(number) = self.0 else { return };
             // The thread may be about to end.
             let _ = HELD.try_with(|held| {
                 let mut held = held.borrow_mut();
-                if let Some(ranks) = held.get_mut(&key) {
+                if let Some(ranks) = held.get_mut(&number) {
                     if let Some(at) = ranks.iter().rposition(|rank| *rank == RANK) {
                         ranks.remove(at);
                     }
                     if ranks.is_empty() {
-                        held.remove(&key);
+                        held.remove(&number);
                     }
                 }
             });
@@ -350,32 +330,40 @@ mod asserted {
         }
     }
 
-    /// A future that runs beside others of its task.
+    /// A future that takes locks for itself.
     pub struct Branch<F> {
         future: Pin<Box<F>>,
-        branch: Option<Arc<(usize, Option<Node>)>>,
+        link: Option<Arc<Link>>,
     }
 
-    /// Lets a future take locks beside others of its task.
+    /// Lets a future take locks for itself, under those that who awaits it holds.
     pub fn branch<F: Future>(future: F) -> Branch<F> {
-        Branch { future: Box::pin(future), branch: None }
+        Branch { future: Box::pin(future), link: None }
+    }
+
+    /// Puts back which chain ran before, also if the one that runs panics.
+    struct Outer(Option<Arc<Link>>);
+
+    impl Drop for Outer {
+        fn drop(&mut self) {
+            let outer = self.0.take();
+            let _ = CURRENT.try_with(|current| *current.borrow_mut() = outer);
+        }
     }
 
     impl<F: Future> Future for Branch<F> {
         type Output = F::Output;
 
         fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-            let outer = BRANCH.with_borrow(Clone::clone);
-            let own = self.branch.get_or_insert_with(|| {
-                let number = BRANCHES.get() + 1;
-                BRANCHES.set(number);
-                Arc::new((number, Some(Node { task: context.waker().data() as usize, branch: outer.clone() })))
+            let outer = Outer(CURRENT.with_borrow(Clone::clone));
+            let link = self.link.get_or_insert_with(|| {
+                let number = NUMBERS.get() + 1;
+                NUMBERS.set(number);
+                Arc::new(Link { number, parent: outer.0.clone() })
             });
-            let own = own.clone();
-            BRANCH.set(Some(own));
-            let polled = self.future.as_mut().poll(context);
-            BRANCH.set(outer);
-            polled
+            let link = link.clone();
+            CURRENT.set(Some(link));
+            self.future.as_mut().poll(context)
         }
     }
 }

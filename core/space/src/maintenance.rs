@@ -11,6 +11,7 @@ use holdfast_device::IoError;
 use holdfast_pool::{JOURNAL_CHUNK, Severity};
 
 use crate::block_set::BlockSet;
+use crate::lock_order::branch;
 use crate::pace::{Ended, Unlimited};
 use crate::row::{Row, RowBody};
 use crate::space::{Inner, Space};
@@ -37,32 +38,35 @@ impl Space {
 
     /// One pass of maintenance. A row that cannot be served does not keep the others from theirs; the last error is told.
     pub async fn maintain_once(&self) -> Result<(), IoError> {
-        let inner = &self.inner;
-        let _one = inner.maintaining.lock().await;
-        if inner.is_over() {
-            return Ok(());
-        }
-        let swept = inner.sweep().await;
-        let placed = inner.maintain_bands().await;
-        let rejoined = inner.rejoin_stale().await;
-        let mut resynced = Ok(());
-        for row in inner.rows.open_rows() {
-            if inner.is_over() {
-                return Ok(());
-            }
-            resynced = row.unless_gone(inner.resync_row(&row).await).and(resynced);
-            resynced = row.unless_gone(inner.prove(&row).await).and(resynced);
-        }
-        inner.report_doubtful();
-        let unmarked = inner.unmark_idle().await;
-        let stamped = inner.stamp_if_due().await;
-        let summed = inner.write_clean_sums().await;
-        inner.evict();
-        swept.and(placed).and(rejoined).and(resynced).and(unmarked).and(stamped).and(summed)
+        branch(self.inner.maintain_once()).await
     }
 }
 
 impl Inner {
+    async fn maintain_once(&self) -> Result<(), IoError> {
+        let _one = self.maintaining.lock().await;
+        if self.is_over() {
+            return Ok(());
+        }
+        let swept = self.sweep().await;
+        let placed = self.maintain_bands().await;
+        let rejoined = self.rejoin_stale().await;
+        let mut resynced = Ok(());
+        for row in self.rows.open_rows() {
+            if self.is_over() {
+                return Ok(());
+            }
+            resynced = row.unless_gone(self.resync_row(&row).await).and(resynced);
+            resynced = row.unless_gone(self.prove(&row).await).and(resynced);
+        }
+        self.report_doubtful();
+        let unmarked = self.unmark_idle().await;
+        let stamped = self.stamp_if_due().await;
+        let summed = self.write_clean_sums().await;
+        self.evict();
+        swept.and(placed).and(rejoined).and(resynced).and(unmarked).and(stamped).and(summed)
+    }
+
     /// Whether there is nothing to maintain for any more.
     pub fn is_over(&self) -> bool {
         self.is_closed() || self.pool.refusal().is_some()

@@ -13,6 +13,7 @@ use holdfast_device::IoError;
 use holdfast_pool::UNIT_BYTES;
 
 use crate::column::Blocks;
+use crate::lock_order::branch;
 use crate::pace::{Ended, Pace, Stopped};
 use crate::row::{Row, RowBody};
 use crate::slab::Slab;
@@ -46,7 +47,7 @@ impl Space {
         let ended: RefCell<Result<(), Ended>> = RefCell::new(Ok(()));
         let rebuild = async |(chunk, slab)| {
             if !matches!(*ended.borrow(), Err(Ended::Stopped))
-                && let Err(error) = inner.rebuild_slab(chunk, slab, pace).await
+                && let Err(error) = branch(inner.rebuild_slab(chunk, slab, pace)).await
             {
                 *ended.borrow_mut() = Err(error);
             }

@@ -10,6 +10,7 @@ use holdfast_device::{IoError, IoErrorKind};
 use holdfast_model::{Provisioning, Shape};
 use holdfast_pool::PoolError;
 
+use crate::lock_order::branch;
 use crate::pace::{Ended, Pace};
 use crate::space::{Inner, Space};
 
@@ -44,7 +45,7 @@ impl Space {
         inner.check_accepted().map_err(IoError::from)?;
         inner.parity.ready().await?;
         for chunk in inner.pool.chunks_of_other_shape(inner.record.id) {
-            inner.relocate(chunk, &[], pace).await?;
+            branch(inner.relocate(chunk, &[], pace)).await?;
         }
         inner.suit_journal().await?;
         match provisioning {
@@ -84,7 +85,7 @@ impl Space {
         }
         inner.parity.ready().await?;
         for chunk in inner.pool.chunks_on(inner.record.id, disk) {
-            match inner.relocate(chunk, &[disk], pace).await {
+            match branch(inner.relocate(chunk, &[disk], pace)).await {
                 Err(Ended::Failed(full)) if full.kind == IoErrorKind::NoSpace => {
                     // There may be room for the one slab yet, as on a disk that is to take the place of this one.
                     let moved = match inner.pool.slab_off(inner.record.id, chunk, disk) {

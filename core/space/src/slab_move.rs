@@ -17,7 +17,7 @@ use holdfast_pool::{SlabMove, UNIT_BYTES};
 
 use crate::block_set::BlockSet;
 use crate::column::MapOnDisk;
-use crate::lock_order::{TaskLock, join_all, rank};
+use crate::lock_order::{TaskLock, branch, join_all, rank};
 use crate::movement::{Copying, PIECES, cut};
 use crate::pace::{Ended, Pace};
 use crate::row::RowBody;
@@ -32,7 +32,7 @@ impl Space {
     /// # Errors
     /// The pace says that it is to end, or the pool takes no changes.
     pub async fn move_slab(&self, wanted: &SlabMove, pace: &dyn Pace) -> Result<bool, Ended> {
-        let moved = self.inner.move_slab(wanted, pace).await;
+        let moved = branch(self.inner.move_slab(wanted, pace)).await;
         match (moved, self.inner.pool.refusal()) {
             (Err(Ended::Failed(_)), Some(why)) => Err(IoError::new(IoErrorKind::ReadOnly, why).into()),
             // What cannot be read or written stays where it is.

@@ -9,7 +9,7 @@ use holdfast_pool::{Pool, PoolError, PoolErrorKind, SpaceRecord};
 
 use crate::boxed_cold::{boxed_cold, small};
 use crate::checksums::ChecksumCache;
-use crate::lock_order::{TaskLock, rank};
+use crate::lock_order::{TaskLock, branch, rank};
 use crate::movement::Movement;
 use crate::parity::{ParityStore, StoreLimits};
 use crate::resize::{InFlight, InFlightGuard};
@@ -165,19 +165,19 @@ impl Space {
         self.inner.parity.helpers.close();
         let _none_helps = self.inner.parity.helpers.busy.lock().await;
         let _last = self.inner.maintaining.lock().await;
-        self.inner.close().await
+        branch(self.inner.close()).await
     }
 
     /// Destages what was written to a parity space in the background, until the space is closed. To be run on every thread that
     /// serves it.
     pub async fn background_destage(self: Arc<Self>) {
-        self.inner.parity.background_destage().await;
+        branch(self.inner.parity.background_destage()).await;
     }
 
     /// Makes every write answered so far durable.
     pub fn flush(&self) -> Io<()> {
         let inner = self.inner.clone();
-        Io::eager(async move { inner.flush().await })
+        Io::eager(branch(async move { inner.flush().await }))
     }
 
     /// Fills `buf` from `offset`.
@@ -226,14 +226,14 @@ impl Space {
         request: impl AsyncFnOnce(&Inner) -> Result<T, IoError> + 'static,
     ) -> Io<T> {
         let inner = self.inner.clone();
-        Io::eager(small(async move {
+        Io::eager(branch(small(async move {
             let result = request(&inner).await;
             drop(in_flight_guard);
             if result.is_err() {
                 inner.counters.errors.fetch_add(1, Ordering::Relaxed);
             }
             result
-        }))
+        })))
     }
 }
 

@@ -32,12 +32,7 @@ impl ParityStore {
     /// Stages what plans intend, where that is worth it. The others go to the journal whole.
     pub(super) async fn stage(&self, placings: &mut [Placing]) {
         let bytes: u64 = placings.iter().map(Placing::intended_bytes).sum();
-<<<<<<< HEAD
-        if bytes < self.settings.staged_bytes as u64 || self.pool.has_journal_disks(self.record.id) {
-=======
-        let known = || self.pool.features().has(Feature::StagedIntents);
-        if bytes < self.limits.staged_bytes as u64 || !known() || self.pool.has_journal_disks(self.record.id) {
->>>>>>> 53a2cbf (Give rows with parity a store of their own)
+        if bytes < self.limits.staged_bytes as u64 || self.pool.has_journal_disks(self.record.id) {
             return;
         }
         let mut rows: Vec<Arc<Row>> = Vec::new();
