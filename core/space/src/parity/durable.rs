@@ -248,6 +248,11 @@ fn note_logged(extents: &[(Arc<Row>, u32, u32, u32, u64)], record: Option<&(Arc<
     for (row, band, start, len, stamp) in extents {
         let mut guard = row.bands().lock();
         let state = &mut *guard;
+        debug_assert!(
+            !state.logging.contains(band) || state.placing.get(band).is_none_or(|placing| placing < stamp),
+            "band {band} of row {} was planned while a write of it was on its way into the journal",
+            row.record.id
+        );
         state.end_logging(*band);
         let Some((record, end)) = record else { continue };
         state.note_logged(*band, *end, *stamp);

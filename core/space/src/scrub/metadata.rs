@@ -18,7 +18,7 @@ impl Space {
     /// As [`Space::scrub`].
     pub async fn audit_next(&self) -> Result<Verified, Ended> {
         let inner = &self.inner;
-        inner.ready().await?;
+        inner.parity.ready().await?;
         let mut scrub = Scrub::new(inner, &Unlimited, !self.is_read_only());
         match inner.next_chunk(inner.audited.load(Ordering::Relaxed)) {
             Some(chunk) => {
