@@ -5,7 +5,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_api::{ApiError, Changed, Condition, Connection, CreateExport, Export, ExportChanged, Qos, SetExport, word};
+use holdfast_api::{
+    ApiError, Changed, Code, Condition, Connection, CreateExport, Export, ExportChanged, Qos, SetExport, Severity, word,
+};
 use holdfast_block::{Claimed, ObjectService, Target};
 use holdfast_listener::ConnectionStatus;
 use holdfast_model::{Health, SpacePath, Uuid, natural_order};
@@ -121,7 +123,14 @@ impl Engine {
         };
         let target = target(&known, service, &space)
             .map_err(|refusal| conflict(&object, refusal.to_string(), "see the health of its pool"))?;
-        self.keep_export(&open.pool, &known).await.map_err(|error| about_export(&object, error))?;
+        match self.keep_export(&open.pool, &known).await {
+            Err(error) if error.code == Code::ReadOnly => {
+                // Data of a pool that lost too many disks can be read all the same.
+                let cause = "is not kept on its pool, which takes no changes: it ends when the pool is imported anew";
+                self.events.emit(Severity::Warning, &object, cause, "export the space again then");
+            }
+            kept => kept.map_err(|error| about_export(&object, error))?,
+        }
         self.live_mut().exports.insert(name.clone(), LiveExport { known, target: Some(target.clone()) });
         self.remember_seen();
         if let Err(cause) = front_end.export(&name, target) {
@@ -276,7 +285,9 @@ fn target(known: &KnownExport, service: Arc<ObjectService>, space: &Space) -> Re
 
 /// A refusal of its pool, about an export.
 pub(crate) fn about_export(object: &str, mut error: ApiError) -> ApiError {
-    error.message = format!("{}: {}", error.object, error.message);
+    if !error.message.contains(&error.object) {
+        error.message = format!("{}: {}", error.object, error.message);
+    }
     error.object = object.into();
     error
 }

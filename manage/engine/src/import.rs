@@ -163,6 +163,7 @@ impl Engine {
         let open = Arc::new(OpenPool::new(pool, disks.collect()));
         self.live_mut().offline.remove(&id);
         self.live_mut().pools.insert(name.clone(), open.clone());
+        self.restore_exports(&open).await;
         self.adopt_exports(&open, true);
         self.adopt_jobs(&open).await;
         self.open_spaces(&open).await;

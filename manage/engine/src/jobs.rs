@@ -86,6 +86,8 @@ pub(crate) struct Jobs {
     path: PathBuf,
     events: Arc<EventLog>,
     inner: Mutex<Inner>,
+    /// Held while documents of a pool are brought in line, so that no older state is written over a newer one.
+    keeping: tokio::sync::Mutex<()>,
     wake: Notify,
 }
 
@@ -128,7 +130,7 @@ impl Jobs {
             record.state = JobState::Queued;
         }
         let inner = Mutex::new(Inner { table, unkept: true, ..Inner::default() });
-        Ok(Self { path, events, inner, wake: Notify::new() })
+        Ok(Self { path, events, inner, keeping: tokio::sync::Mutex::default(), wake: Notify::new() })
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {

@@ -92,6 +92,23 @@ impl Engine {
         open.pool.documents(EXPORTS).into_iter().filter_map(read).collect()
     }
 
+    /// Gives a pool that lost its documents, as a salvage leaves it, the exports of which this node knows.
+    pub(crate) async fn restore_exports(&self, open: &OpenPool) {
+        if !open.pool.documents("").is_empty() {
+            return;
+        }
+        let id = open.pool.id();
+        let known: Vec<KnownExport> = {
+            let live = self.live();
+            live.exports.values().filter(|export| export.known.pool == id).map(|export| export.known.clone()).collect()
+        };
+        for known in known {
+            if let Err(error) = self.keep_export(&open.pool, &known).await {
+                tracing::warn!("export {} is not kept on its pool: {error}", known.name);
+            }
+        }
+    }
+
     /// Takes over the exports that a pool keeps. One whose name is taken by another pool's stays on its pool, and is served as soon as
     /// the name is free; `at_import` says so.
     pub(crate) fn adopt_exports(&self, open: &OpenPool, at_import: bool) {
@@ -101,7 +118,8 @@ impl Engine {
         {
             let mut live = self.live_mut();
             // What was remembered while the pool was away may have been changed elsewhere.
-            live.exports.retain(|name, export| export.known.pool != id || kept.iter().any(|known| known.name == *name));
+            let is_kept = |name: &str| kept.iter().any(|known| known.name == name);
+            live.exports.retain(|name, export| !at_import || export.known.pool != id || is_kept(name));
             for known in kept {
                 match live.exports.get_mut(&known.name) {
                     Some(other) if other.known.pool != id => taken.push((known, other.known.path.clone())),

@@ -117,12 +117,20 @@ impl Engine {
         }
     }
 
+    /// The same of one pool. What another table left there is not touched before it was taken over.
     pub(super) async fn keep_jobs_of(&self, open: &OpenPool) -> ApiResult<()> {
+        let _keeping = self.jobs.keeping.lock().await;
+        if kept::<Uuid>(&open.pool, TABLE) != Some(self.jobs.inner().table.node) {
+            return Ok(());
+        }
         let wanted = self.jobs.inner().table.documents(open.pool.id());
         let there = [JOBS, SCRUBBED].into_iter().flat_map(|prefix| open.pool.documents(prefix));
         let there: BTreeMap<String, Vec<u8>> = there.collect();
-        for key in there.keys().filter(|key| !wanted.contains_key(*key)) {
-            self.keep_text(&open.pool, key.clone(), None).await?;
+        for (key, text) in there.iter().filter(|(key, _)| !wanted.contains_key(*key)) {
+            // What this version cannot read stays.
+            if serde_json::from_slice::<Record>(text).is_ok() || serde_json::from_slice::<Scrubbed>(text).is_ok() {
+                self.keep_text(&open.pool, key.clone(), None).await?;
+            }
         }
         for (key, text) in wanted.into_iter().filter(|(key, text)| there.get(key) != Some(text)) {
             self.keep_text(&open.pool, key, Some(text)).await?;
