@@ -30,7 +30,7 @@ impl Space {
             }
             None => {
                 inner.audited.store(0, Ordering::Relaxed);
-                if let Some(journal) = inner.journal_if_any().await? {
+                if let Some(journal) = inner.parity.journal_if_any().await? {
                     for row in journal.rows() {
                         scrub.metadata(row).await?;
                     }
