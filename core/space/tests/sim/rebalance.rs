@@ -330,12 +330,12 @@ fn rows_move_while_the_move_of_another_is_paused() {
         let second = async {
             clock.sleep(Duration::from_millis(1)).await;
             let left = space.leave(other, &Unlimited).await;
+            assert!((0..rows).all(|chunk| !disks_of(chunk).contains(&other)), "the other disk is left");
             assert!(!over.swap(true, Ordering::Relaxed), "the first one is paused still");
             left
         };
         let (first, second) = futures_util::future::join(space.leave(first[0], &paused), second).await;
         assert!(first.is_ok() && second.is_ok(), "{first:?}, {second:?}");
-        assert!((0..rows).all(|chunk| !disks_of(chunk).contains(&other)), "nothing of the space is on the disk that it left");
         check(&space, 8 * MIB / BLOCK_BYTES, |block| vec![byte(block, 0)]).await;
     });
     done.expect("no power cut is planned");
