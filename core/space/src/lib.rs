@@ -5,19 +5,22 @@
 //! between copies.
 //!
 //! ```text
-//!  space.rs      the virtual disk: open, close                extents.rs   what is written and what is not
-//!  resize.rs     larger and smaller
-//!  stripe.rs     offset -> chunk, column, offset in column
-//!  row.rs        an open row; slab.rs: its slabs and which are in step; open.rs, heads.rs: how it is found on disk
-//!  column.rs     the state of a column in memory: written blocks, dirty regions, running writes
-//!  block_map.rs  the same on disk
-//!  read.rs  write.rs  discard.rs  flush.rs                    one file per kind of request
-//!  parity.rs     rows that keep parity instead of copies
-//!  resync.rs     copies brought back in step                  maintenance.rs      what a space does by itself
-//!  protection.rs how many losses its rows bear now
-//!  relocate.rs   a chunk moved to another row                 reshape.rs   another shape, other disks
-//!  rebuild.rs    lost slabs made anew on other disks          slab_move.rs a slab that gets another disk
-//!  scrub.rs      copies, or data and parity, compared          pace.rs      how fast long work may go
+//!  space.rs        the virtual disk: open, close, requests        extents.rs   what is written and what is not
+//!  resize.rs       larger and smaller                             status.rs    how it is
+//!  chunks.rs       the row of a chunk: opened, allotted, given back
+//!  row_table.rs    the open rows: locks, gates; row_use.rs: who uses one
+//!  row.rs          an open row; slab.rs: its slabs and which are in step; open.rs, heads.rs: how it is found on disk
+//!  stripe.rs       offset -> chunk, column, offset in column
+//!  column.rs       the state of a column in memory: written blocks, dirty regions, running writes
+//!  block_map.rs    the same on disk
+//!  read.rs  write.rs  discard.rs  flush.rs                        one file per kind of request
+//!  parity.rs       rows that keep parity instead of copies, and their store
+//!  resync.rs       copies brought back in step                    maintenance.rs   what a space does by itself
+//!  protection.rs   how many losses its rows bear now
+//!  movement.rs     what moves while it is in use: relocate.rs a chunk to another row, slab_move.rs a slab to another disk
+//!  reshape.rs      another shape, other disks                     rebuild.rs       lost slabs made anew on other disks
+//!  scrub.rs        copies, or data and parity, compared           pace.rs          how fast long work may go
+//!  lock_order.rs   which lock is taken under which                check.rs         what must hold between any two steps
 //! ```
 //!
 //! Invariants:

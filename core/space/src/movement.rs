@@ -1,18 +1,20 @@
-//! What moves while requests go on: a chunk to another row, or one slab of a row to another disk. Both copy in the same way.
+//! What moves while requests go on: a chunk to another row, or one slab of a row to another disk. Both copy in the same
+//! way.
 //!
 //! ```text
 //!   claim ─▶ copied ─▶ what was changed since is copied ─▶ ... ─▶ gate: nobody begins to change the chunk
 //!                                  the last changes are copied, all is settled ─▶ one change of the pool: relocate.rs, slab_move.rs
 //! ```
 //!
-//! Several movers are at work at once, each on a chunk of its own that it *claims*. A repair claims nothing: it waits for no mover, and a
-//! mover waits at its gate as long as a repair uses the row.
+//! Several movers are at work at once, each on a chunk of its own that it *claims*. A repair claims nothing: it waits
+//! for no mover, and a mover waits at its gate as long as a repair uses the row.
 //!
-//! Invariants: a chunk is moved by one mover at a time, since there is one list of what changes under it. While rows are held still,
-//! nobody moves anything.
+//! Invariants: a chunk is moved by one mover at a time, since there is one list of what changes under it. While rows
+//! are held still, nobody moves anything.
 //!
-//! What shape a row gets, and on which disks, is the pool's answer to [`Pool::reserve_row`](holdfast_pool::Pool::reserve_row), the same for
-//! all chunks of a space. A medium wanted for some chunks is asked for there.
+//! What shape a row gets, and on which disks, is the pool's answer to
+//! [`Pool::reserve_row`](holdfast_pool::Pool::reserve_row), the same for all chunks of a space. A medium wanted for
+//! some chunks is asked for there.
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -132,7 +134,8 @@ pub trait Copying {
     /// About how many bytes that is to copy.
     fn bytes(&self, todo: &BlockSet) -> u64;
 
-    /// Copies that. With `again` it was copied before, and may hold nothing any more. Answers false where it cannot be done now.
+    /// Copies that. With `again` it was copied before, and may hold nothing any more. Answers false where it cannot be
+    /// done now.
     async fn copy(&self, todo: &BlockSet, again: bool, pace: &dyn Pace) -> Result<bool, Ended>;
 
     /// Before the gate is shut: has as much as possible destaged and made durable. Answers false where the copy failed.
@@ -146,7 +149,8 @@ pub trait Copying {
 }
 
 impl Inner {
-    /// Waits until nobody else moves the chunk. Whoever does may be paused, so an end that is asked for is heard meanwhile.
+    /// Waits until nobody else moves the chunk. Whoever does may be paused, so an end that is asked for is heard
+    /// meanwhile.
     pub async fn claim(&self, chunk: u32, pace: &dyn Pace) -> Result<Claim<'_>, Ended> {
         let mut waiting = Waiting { pace, said: false };
         loop {
@@ -157,7 +161,8 @@ impl Inner {
         }
     }
 
-    /// Room for another row of a chunk. What other movers have reserved comes back, or makes room elsewhere, so they are waited for.
+    /// Room for another row of a chunk. What other movers have reserved comes back, or makes room elsewhere, so they
+    /// are waited for.
     pub async fn reserve(&self, without: &[u16], pace: &dyn Pace) -> Result<(RowRecord, FreedRow), Ended> {
         let mut waiting = Waiting { pace, said: false };
         loop {
@@ -180,8 +185,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Copies all of it, and what is changed meanwhile, until nobody changes the row and the copy has everything, durably. Answers the
-    /// gate, shut, or `None` where that cannot be done now.
+    /// Copies all of it, and what is changed meanwhile, until nobody changes the row and the copy has everything,
+    /// durably. Answers the gate, shut, or `None` where that cannot be done now.
     pub async fn copy_behind_gate<'a, C: Copying>(
         &'a self,
         row: &'a UsedRow,

@@ -1,18 +1,21 @@
 //! Parity rows: bands of stripes, of which any one or two columns can be computed from the others.
 //!
 //! ```text
-//!  geometry.rs  which block is in which column                 band_map.rs  where the bands are, on disk
-//!  bands.rs     the same in memory, and whose turn it is       open.rs      how it is found on disk
-//!  dirty.rs     what was written to a band                     write_buffer.rs   what waits, over all bands
-//!  plan.rs      how it gets into its place                     place.rs     and gets there
-//!  commit.rs    maps brought up to what is in place            read.rs      reads
-//!  journal.rs   the log that goes round                        record.rs    its records as bytes
-//!  found.rs     the log as its copies on the disks have it     replay.rs    what a crash left in it
-//!  stripe.rs    pieces, read or computed                       rejoin.rs    a slab that was away
-//!  deferred_replay.rs     what waits for rows that cannot be opened
-//!  stage.rs     blocks kept beside their place                 recover.rs   what a crash left of these
-//!  spill.rs     a fast journal takes what memory does not      resize.rs    another journal
-//!  maintenance.rs     what is done unasked                           background_destage.rs     and in the background
+//!  store.rs         what all these rows of a space share           write_buffer.rs       what waits, over all bands
+//!  geometry.rs      which block is in which column                 band_map.rs           where the bands are, on disk
+//!  bands.rs         the same in memory, and whose turn it is       open.rs               how it is found on disk
+//!  dirty.rs         what was written to a band                     enter.rs              writes, and room for them
+//!  plan.rs          how it gets into its place                     destage.rs            and gets there
+//!  commit.rs        maps brought up to what is in place            read.rs               reads
+//!  durable.rs       a flush                                        background_destage.rs other cores destage
+//!  journal.rs       the log that goes round                        append.rs             and grows
+//!  record.rs        its records as bytes                           spill.rs              it takes what memory does not
+//!  found.rs         the log as its copies on the disks have it     replay.rs             what a crash left in it
+//!  deferred_replay.rs  what waits for rows that cannot be opened   resize.rs             another journal
+//!  stage.rs         blocks kept beside their place                 loans.rs              where
+//!  recover.rs       what a crash left of these                     stripe.rs             pieces, read or computed
+//!  rejoin.rs        a slab that was away                           prove.rs              checksums taken anew
+//!  maintenance.rs   what is done unasked
 //! ```
 //!
 //! Invariant: whatever a crash cuts short, together with the loss of as many disks as there is parity, each block is

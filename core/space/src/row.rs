@@ -70,6 +70,7 @@ pub struct Row {
     pub checksums: Option<Arc<Checksums>>,
     /// Who uses it.
     pub in_use: RowUse,
+    /// Whether every slab has its header: a write looks before it writes any.
     headers_whole: AtomicBool,
     /// Whether the pool has it written down that the row was written to.
     begun: AtomicBool,
@@ -77,12 +78,15 @@ pub struct Row {
     mapless: AtomicBool,
     /// The row that it is to replace, while it is provisional; else 0.
     replaces: AtomicU64,
+    /// Held while headers are written.
     headers: TaskLock<{ rank::HEADERS }>,
     /// Blocks of the chunk that were changed since somebody began to copy it.
     changed: Mutex<Option<BlockSet>>,
+    /// Units that stay taken as long as anybody knows the row, who may have a request on its way to them.
     freed: Mutex<Vec<FreedRow>>,
     /// See [`RowContext`].
     pub doubtful: Arc<AtomicU64>,
+    /// See [`RowContext`].
     lost: Arc<Lost>,
 }
 

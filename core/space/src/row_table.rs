@@ -1,14 +1,14 @@
 //! The open rows of a space, by chunk: who may open, use, replace and close them.
 //!
-//! They stand in shards, so that requests of different chunks do not meet. A row that may change is *used*; only a row that nobody
-//! uses is closed or given back, and only one that nobody else uses is replaced, behind a [`Gate`].
+//! They stand in shards, so that requests of different chunks do not meet. A row that may change is *used*; only a row
+//! that nobody uses is closed or given back, and only one that nobody else uses is replaced, behind a [`Gate`].
 //!
 //! Invariants:
 //! - A chunk has at most one open row, and whoever puts it in, or takes it out for good, holds the chunk's lock.
 //! - A row that was written to since the last flush is on the list of touched rows, or of the flush under way.
 //!
-//! Rows of data and of the journal are told apart by their chunk's number alone, in [`RowTable::lock_chunk`]: the role of a row, once there
-//! are frames too, belongs into the [`RowContext`] that it is opened with.
+//! Rows of data and of the journal are told apart by their chunk's number alone, in [`RowTable::lock_chunk`]: the role
+//! of a row, once there are frames too, belongs into the [`RowContext`] that it is opened with.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Deref;
@@ -37,7 +37,8 @@ pub struct RowTable {
     journal_lock: TaskLock<{ rank::JOURNAL_CHUNK }>,
     /// By their ids, the rows that the next flush settles: it does not look at all others.
     touched: Lock<{ rank::LISTS }, BTreeMap<u64, Arc<Row>>>,
-    /// Rows that are being filled and are no chunk's yet: what is destaged and committed goes on in them as in open ones.
+    /// Rows that are being filled and are no chunk's yet: what is destaged and committed goes on in them as in open
+    /// ones.
     provisional: Lock<{ rank::LISTS }, Vec<Arc<Row>>>,
 }
 
@@ -150,7 +151,8 @@ impl RowTable {
         rows
     }
 
-    /// Opens the row of a chunk, where it has one; `admit` says whether it may be served. The chunk's lock must be held.
+    /// Opens the row of a chunk, where it has one; `admit` says whether it may be served. The chunk's lock must be
+    /// held.
     pub async fn load(
         &self,
         chunk: u32,
@@ -190,8 +192,8 @@ impl RowTable {
         self.shard(chunk).read().freeing.contains(&chunk)
     }
 
-    /// Takes the row of a chunk out if it holds nothing and nobody is about to change that. The chunk has none from then on, until
-    /// [`RowTable::end_freeing`].
+    /// Takes the row of a chunk out if it holds nothing and nobody is about to change that. The chunk has none from
+    /// then on, until [`RowTable::end_freeing`].
     pub fn begin_freeing(&self, chunk: u32) -> Option<Arc<Row>> {
         let mut shard = self.shard(chunk).write();
         shard.open.get(&chunk).filter(|row| row.in_use.users() == 0 && row.is_empty())?;
@@ -204,8 +206,8 @@ impl RowTable {
         self.shard(chunk).write().freeing.remove(&chunk);
     }
 
-    /// Closes so many rows that nobody knows but the table and that `may` be, in order of their chunks: a simulated run depends on
-    /// nothing but its seed.
+    /// Closes so many rows that nobody knows but the table and that `may` be, in order of their chunks: a simulated run
+    /// depends on nothing but its seed.
     pub fn close_idle(&self, mut excess: usize, may: impl Fn(&Arc<Row>) -> bool) -> Vec<Arc<Row>> {
         let chunks: Vec<u32> = self.open_rows().into_iter().map(|row| row.chunk).collect();
         let mut closed = Vec::new();
@@ -228,7 +230,8 @@ impl RowTable {
         row.in_use.set_closing(closing);
     }
 
-    /// Keeps everybody from beginning to change a row, once nobody but the caller does. `None` where that takes too long.
+    /// Keeps everybody from beginning to change a row, once nobody but the caller does. `None` where that takes too
+    /// long.
     pub async fn close_gate<'a>(&'a self, row: &'a UsedRow) -> Option<Gate<'a>> {
         let one = self.lock_chunk(row.chunk).await;
         let gate = Gate { table: self, row, _one: one };

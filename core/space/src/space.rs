@@ -50,22 +50,37 @@ pub struct Space {
     pub(crate) inner: Arc<Inner>,
 }
 
+/// What a space consists of.
 pub(crate) struct Inner {
+    /// Tells which rows there are, and which of their slabs are in step.
     pub pool: Arc<Pool>,
+    /// The space as it was opened. Of its parts those that never change are taken from here: number, name, chunk size.
     pub record: SpaceRecord,
+    /// The open rows.
     pub rows: Arc<RowTable>,
+    /// What rows with parity share.
     pub parity: ParityStore,
-    pub settings: SpaceSettings,
-    pub counters: SpaceCounters,
-    pub flushing: TaskLock<{ rank::FLUSHING }>,
-    pub maintaining: TaskLock<{ rank::MAINTAINING }>,
-    /// Held while checksums are written because they take too much memory.
-    pub relieving: TaskLock<{ rank::RELIEVING }>,
+    /// What moves.
     pub movement: Movement,
+    /// How much it may take.
+    pub settings: SpaceSettings,
+    /// What it did, for status; that writes go on also tells when disks are due for a record of the time.
+    pub counters: SpaceCounters,
+    /// Held during a flush of rows without parity: each settles what was pending when it began.
+    pub flushing: TaskLock<{ rank::FLUSHING }>,
+    /// Held during a pass of maintenance; a close waits for it.
+    pub maintaining: TaskLock<{ rank::MAINTAINING }>,
+    /// Held while checksums are written because they take too much memory: one writer does that for all.
+    pub relieving: TaskLock<{ rank::RELIEVING }>,
+    /// Whether rows are allotted when they are written to. It changes under a conversion; every discard asks.
     thin: AtomicBool,
+    /// Set from a salvage until somebody accepts what it made.
     read_only: AtomicBool,
+    /// Set by a close: nothing is written any more, and loops end.
     pub closed: AtomicBool,
+    /// Called by a close, so that maintenance does not sleep on.
     pub closing: tokio::sync::Notify,
+    /// The chunk to which the sweep after a crash came; `u64::MAX` once it is over, which a clean close needs.
     pub swept: AtomicU64,
     /// Whether rows may be out of step, since a crash, of which nothing is in memory.
     pub unsettled: AtomicBool,
@@ -75,7 +90,9 @@ pub(crate) struct Inner {
     pub audited: AtomicU32,
     /// When the last look for idle regions began.
     pub looked: Mutex<std::time::Duration>,
+    /// Requests under way: who makes the space smaller waits for them.
     pub in_flight: InFlight,
+    /// Its size, which every request is checked against.
     pub size_bytes: AtomicU64,
 }
 

@@ -17,12 +17,13 @@ use super::store::ParityStore;
 const MOST_UNUSED_BYTES: u64 = 64 << 20;
 /// Bytes of the log that only commits use.
 const RESERVED_BYTES: u64 = 256 << 10;
-/// Small blocks of a record up to so many bytes are put together before they are written: a copy is cheaper than a request.
+/// Small blocks of a record up to so many bytes are put together before they are written: a copy is cheaper than a
+/// request.
 const GATHER_BYTES: usize = 256 << 10;
 
 impl ParityStore {
-    /// Appends a record, durably. Answers it, held by the caller; `None` where the log has no room for it, and for what commits
-    /// need unless it is one of theirs: what the oldest records tell must be destaged and committed first.
+    /// Appends a record, durably. Answers it, held by the caller; `None` where the log has no room for it, and for what
+    /// commits need unless it is one of theirs: what the oldest records tell must be destaged and committed first.
     pub async fn append(&self, draft: &Draft, commits: bool) -> Result<Option<(Arc<Record>, u64)>, IoError> {
         let mut journal = self.journal().await?;
         let mut chain = journal.appending.lock().await;

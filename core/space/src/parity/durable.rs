@@ -1,5 +1,5 @@
-//! What makes durable what waits, before it is in place: a flush puts into the journal what is only in memory. The log is drained
-//! where it has no room for that.
+//! What makes durable what waits, before it is in place: a flush puts into the journal what is only in memory. The log
+//! is drained where it has no room for that.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,7 +14,8 @@ use super::journal::{Draft, Journal, Record};
 use super::record::{Blocks, Entry, MOST_ENTRIES};
 use super::store::ParityStore;
 
-/// The share of the journal that holds what is only written, at most: putting it in place takes up to three times as much.
+/// The share of the journal that holds what is only written, at most: putting it in place takes up to three times as
+/// much.
 pub(super) const LOG_SHARE: u64 = 6;
 /// How often the oldest record is looked at again before it counts as stuck, and how long each time at first.
 const TRIES: u32 = 300;
@@ -23,7 +24,8 @@ const PATIENT_TRIES: u32 = 16;
 pub(super) const MOMENT: std::time::Duration = std::time::Duration::from_micros(200);
 
 impl ParityStore {
-    /// Makes what was written to rows durable: in the journal, or in place with its maps. With `only`, of bands in a range.
+    /// Makes what was written to rows durable: in the journal, or in place with its maps. With `only`, of bands in a
+    /// range.
     pub async fn make_durable(&self, rows: &[Arc<Row>], only: Option<(u32, u32)>) -> Result<(), IoError> {
         if only.is_none()
             && let Err(error) = self.place_all_whole().await
@@ -79,8 +81,8 @@ impl ParityStore {
         appended.map(|(_, end)| Some(end))
     }
 
-    /// Sees to it that a record of what is only in memory may go to the journal, and that there is room for all that is intended
-    /// when what it holds goes to its place: what the journal holds longest is destaged first.
+    /// Sees to it that a record of what is only in memory may go to the journal, and that there is room for all that is
+    /// intended when what it holds goes to its place: what the journal holds longest is destaged first.
     async fn reserve_log(&self, journal: &Arc<Journal>) -> Result<(), IoError> {
         let (bytes, most) = (2 * journal.record_share(), journal.capacity() / LOG_SHARE);
         if journal.held() + bytes <= most {
@@ -91,8 +93,8 @@ impl ParityStore {
         self.drain_log(journal, most - bytes).await
     }
 
-    /// Destages what the log holds longest, until it holds no more than `most` bytes. What that intends takes up to three times
-    /// as much of the log before the first of it is done with.
+    /// Destages what the log holds longest, until it holds no more than `most` bytes. What that intends takes up to
+    /// three times as much of the log before the first of it is done with.
     pub(super) async fn drain_log(&self, journal: &Arc<Journal>, most: u64) -> Result<(), IoError> {
         let mut tries = 0;
         while journal.held() > most {
@@ -121,8 +123,9 @@ impl ParityStore {
         Ok(())
     }
 
-    /// Refuses to wait for room in the journal where what it holds longest is of a row that cannot be read now. Where nothing moves
-    /// for some time, anything that it holds counts: it may leave too little for what is to be destaged before that.
+    /// Refuses to wait for room in the journal where what it holds longest is of a row that cannot be read now. Where
+    /// nothing moves for some time, anything that it holds counts: it may leave too little for what is to be destaged
+    /// before that.
     async fn check_stuck(&self, journal: &Journal, tries: u32) -> Result<(), IoError> {
         let held = match tries {
             0..=1 => return Ok(()),
@@ -153,7 +156,8 @@ impl ParityStore {
         rows.filter(has_band).map(|row| (row, band)).collect()
     }
 
-    /// Appends a record; where the log is full, after a commit, which lets go of what is in place. So often that is tried.
+    /// Appends a record; where the log is full, after a commit, which lets go of what is in place. So often that is
+    /// tried.
     pub async fn append_or_commit(&self, draft: Draft, most_tries: u32) -> Result<(Arc<Record>, u64), IoError> {
         for tries in 0..most_tries {
             if let Some(appended) = self.append(&draft, false).await? {
@@ -163,7 +167,8 @@ impl ParityStore {
                 // Whoever is about to destaged what it intends holds the room until the next commit.
                 self.pool.env().clock.sleep(MOMENT * tries).await;
             }
-            // A row that cannot be committed keeps the room that its own records take, and no other from being looked for.
+            // A row that cannot be committed keeps the room that its own records take, and no other from being looked
+            // for.
             if let Err(error) = self.commit_all().await
                 && self.pool.refusal().is_some()
             {
@@ -243,7 +248,8 @@ impl Logging {
     }
 }
 
-/// What was collected is in the journal, durably, if it got a record. Whatever replaced some of it meanwhile holds that too.
+/// What was collected is in the journal, durably, if it got a record. Whatever replaced some of it meanwhile holds that
+/// too.
 fn note_logged(extents: &[(Arc<Row>, u32, u32, u32, u64)], record: Option<&(Arc<Record>, u64)>) {
     for (row, band, start, len, stamp) in extents {
         let mut guard = row.bands().lock();

@@ -22,8 +22,8 @@ use super::write_buffer::BATCH_BANDS;
 
 /// The share of the journal that may be held before anything else is destaged: the rest is for what that intends.
 const HELD_SHARE: u64 = 3;
-/// Bands that are destaged together where their disks answer at once: with parity and what was there before, small changes of so
-/// many fit a processor's own cache.
+/// Bands that are destaged together where their disks answer at once: with parity and what was there before, small
+/// changes of so many fit a processor's own cache.
 const HOT_BANDS: usize = 8;
 /// Bands that may wait, whatever little memory they take.
 const MOST_BANDS: usize = 8192;
@@ -34,8 +34,8 @@ impl ParityStore {
         self.journal.load().as_ref().map_or(0, |journal| journal.capacity())
     }
 
-    /// Bytes of a band that may change in place: with its parity, up to three times as much, more would not fit a record, or the
-    /// journal with what it holds and what else must.
+    /// Bytes of a band that may change in place: with its parity, up to three times as much, more would not fit a
+    /// record, or the journal with what it holds and what else must.
     pub fn most_in_place(&self) -> u64 {
         let (capacity, held) = self.journal.load().as_ref().map_or((0, 0), |journal| (journal.capacity(), journal.held()));
         (capacity / 8).min(capacity.saturating_sub(held) / 4).min(MOST_RECORD_BYTES / 4)
@@ -140,7 +140,8 @@ impl ParityStore {
         Ok(self.place_some_whole().await? || self.relieve().await?)
     }
 
-    /// Makes room: what waits longest goes to the journal or to its place. False if nothing waits. The turn of placing must be held.
+    /// Makes room: what waits longest goes to the journal or to its place. False if nothing waits. The turn of placing
+    /// must be held.
     pub async fn relieve(&self) -> Result<bool, IoError> {
         Ok(self.spill_oldest().await? || self.place_oldest().await?)
     }
@@ -240,11 +241,12 @@ impl ParityStore {
         Box::pin(self.drain_log(&journal, journal.capacity() / HELD_SHARE)).await
     }
 
-    /// Plans bands side by side, and carries the plans out together. Where disks answer at once, a few changes in place at a time, for
-    /// which something was read, are carried out as soon as they are planned: what was read for them is still in the processor's caches.
-    /// A band with more than `most` bytes to write does not change in place.
+    /// Plans bands side by side, and carries the plans out together. Where disks answer at once, a few changes in place
+    /// at a time, for which something was read, are carried out as soon as they are planned: what was read for them is
+    /// still in the processor's caches. A band with more than `most` bytes to write does not change in place.
     async fn place_batch(&self, batch: &[(Arc<Row>, u32)], most: u64) -> Result<(), IoError> {
-        // In order, and before anything is begun: whoever has a turn may wait for what a plan holds that nobody goes on with.
+        // In order, and before anything is begun: whoever has a turn may wait for what a plan holds that nobody goes on
+        // with.
         let mut turns = Vec::with_capacity(batch.len());
         for (row, band) in batch {
             turns.push(row.band_turn(*band).await);

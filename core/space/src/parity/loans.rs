@@ -1,7 +1,7 @@
 //! Places of a row that are lent to changes which are staged there, as [`super::stage`] has it.
 //!
-//! A place is lent to several changes, one behind the other in each column. It is free again once all of them are in place and
-//! committed, and the journal says that they are done with.
+//! A place is lent to several changes, one behind the other in each column. It is free again once all of them are in
+//! place and committed, and the journal says that they are done with.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,8 @@ pub struct Staging {
     lent: BTreeMap<u16, u32>,
     /// The one that is being filled, and how many blocks of each column are taken.
     open: Option<(u16, Vec<u32>)>,
-    /// Loans of which a record that could not be appended may tell all the same, as long as the log of a journal ends there.
+    /// Loans of which a record that could not be appended may tell all the same, as long as the log of a journal ends
+    /// there.
     doubts: Vec<(u16, Option<(u64, u64)>)>,
 }
 
@@ -43,8 +44,8 @@ impl Staging {
 }
 
 impl BandState {
-    /// Lends room for `len` blocks in each of some columns: the place, and the first block of each within it. `None` where enough
-    /// places are lent: the others are for bands that move.
+    /// Lends room for `len` blocks in each of some columns: the place, and the first block of each within it. `None`
+    /// where enough places are lent: the others are for bands that move.
     pub(super) fn lend(&mut self, geometry: &Geometry, columns: &[usize], len: u32) -> Option<(u16, Vec<u32>)> {
         let fits = |used: &[u32]| columns.iter().all(|column| used[*column] + len <= geometry.depth);
         if !self.staging.open.as_ref().is_some_and(|(_, used)| fits(used)) {

@@ -1,6 +1,7 @@
 //! What a space keeps for its rows with parity: what waits to be destaged, the journal, and who destages.
 //!
-//! The mechanisms, each in a file of its own, are methods of the store. It stands on the table of rows, and knows nothing of the space.
+//! The mechanisms, each in a file of its own, are methods of the store. It stands on the table of rows, and knows
+//! nothing of the space.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,10 +43,11 @@ pub struct ParityStore {
     pub write_buffer: WriteBuffer,
     /// Held by who works on the line of the write buffer.
     pub(super) placing: TaskLock<{ rank::PLACING }>,
-    /// Held while bands are destaged by way of the journal: several at once might leave one another no room there, each with bands
-    /// in hand that the oldest record waits for.
+    /// Held while bands are destaged by way of the journal: several at once might leave one another no room there, each
+    /// with bands in hand that the oldest record waits for.
     pub(super) intending: TaskLock<{ rank::INTENDING }>,
-    /// Held while a record of what is only in memory is put together and written: what is written meanwhile goes to the next.
+    /// Held while a record of what is only in memory is put together and written: what is written meanwhile goes to the
+    /// next.
     pub(super) logging: TaskLock<{ rank::LOGGING }>,
     /// Held while maps are written: a commit takes all that happened since the one before it.
     pub committing: TaskLock<{ rank::COMMITTING }>,

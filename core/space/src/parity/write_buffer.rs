@@ -1,7 +1,8 @@
-//! What waits to be destaged, over all rows of a parity space: how much memory it takes, and in which order its bands are served.
+//! What waits to be destaged, over all rows of a parity space: how much memory it takes, and in which order its bands
+//! are served.
 //!
-//! A write is answered when it is in memory: like the cache of a disk, that is lost with the power until it is flushed. A
-//! band that was written throughout goes to its place at once; all others wait for more, and are destaged, oldest
+//! A write is answered when it is in memory: like the cache of a disk, that is lost with the power until it is flushed.
+//! A band that was written throughout goes to its place at once; all others wait for more, and are destaged, oldest
 //! first, where memory or journal get scarce, and by maintenance.
 
 use std::collections::VecDeque;
@@ -71,7 +72,8 @@ impl WriteBuffer {
         self.spilled.lock()
     }
 
-    /// Puts an extent into a band, and the band into the line if it does not wait there. Answers how many blocks of it wait.
+    /// Puts an extent into a band, and the band into the line if it does not wait there. Answers how many blocks of it
+    /// wait.
     pub fn put(&self, row: &Arc<Row>, state: &mut BandState, band: u32, start: u32, extent: Extent) -> u32 {
         self.add(extent.bytes());
         let dirty = state.dirty.entry(band).or_default();
