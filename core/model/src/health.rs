@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::object::ObjectRef;
+
 /// How urgently an object wants its owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -22,12 +24,44 @@ pub struct Condition {
     pub cause: String,
     /// What its owner should do.
     pub next_action: String,
+    /// Which condition it is, where programs act on it.
+    pub reason: Option<Reason>,
+    /// The part that it is about, where it is told of the whole: a disk or a space of a pool.
+    pub about: Option<ObjectRef>,
+}
+
+/// Conditions that programs act on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reason {
+    /// A pool takes no changes.
+    ReadOnly,
+    /// A space finds no room for the rows that it has not yet.
+    NoRoom,
+    /// Slabs of a space are lost or out of step.
+    MissingSlabs,
+    /// A salvage recovered a space, and nobody accepted it yet.
+    Salvaged,
+    /// Something else uses a disk now.
+    InUse,
 }
 
 impl Condition {
     /// A condition of this cause and next action.
     pub fn new(cause: impl Into<String>, next_action: impl Into<String>) -> Self {
-        Self { cause: cause.into(), next_action: next_action.into() }
+        Self { cause: cause.into(), next_action: next_action.into(), reason: None, about: None }
+    }
+
+    /// The same, for programs to know.
+    #[must_use]
+    pub fn because(self, reason: Reason) -> Self {
+        Self { reason: Some(reason), ..self }
+    }
+
+    /// The same, of a part of what it is told of.
+    #[must_use]
+    pub fn about(self, part: ObjectRef) -> Self {
+        Self { about: Some(part), ..self }
     }
 }
 

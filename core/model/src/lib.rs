@@ -8,16 +8,18 @@ pub mod histogram;
 pub mod layout;
 pub mod media;
 pub mod name;
+pub mod object;
 pub mod order;
 pub mod wire;
 
 pub use bytes::ByteSize;
 pub use counted::counted;
-pub use health::{Condition, DiskDetail, DiskState, Health, PoolState, SpaceState};
+pub use health::{Condition, DiskDetail, DiskState, Health, PoolState, Reason, SpaceState};
 pub use histogram::{Histogram, Latencies};
 pub use layout::{Integrity, Layout, Provisioning, Shape, ShapeError};
 pub use media::{Media, Place, RetirePolicy, Usage};
 pub use name::{MAX_NAME_BYTES, Name, NameError, SpacePath};
+pub use object::{ObjectKind, ObjectRef};
 pub use order::natural_order;
 pub use uuid::Uuid;
 

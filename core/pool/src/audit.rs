@@ -179,7 +179,7 @@ impl Pool {
         };
         let log = (found.logs > 0).then_some("its metadata log was damaged and was written anew");
         for cause in labels.into_iter().chain(log) {
-            let object = format!("disk {}", self.disk_label(disk.index));
+            let object = self.disk_object(disk.index);
             self.emit(Severity::Warning, object, cause.into(), "watch the disk; replace it if errors continue");
         }
     }

@@ -216,12 +216,7 @@ impl Pool {
 
     /// Tells that the labels of a disk were written anew.
     pub(crate) fn tell_relabelled(&self, index: u16) {
-        self.emit(
-            Severity::Warning,
-            format!("disk {}", self.disk_label(index)),
-            "a damaged label was rewritten".into(),
-            "watch the disk",
-        );
+        self.emit(Severity::Warning, self.disk_object(index), "a damaged label was rewritten".into(), "watch the disk");
     }
 
     /// Makes sure that a quorum of the old and of the new voters holds `position`.
@@ -291,7 +286,7 @@ impl Pool {
                 DiskState::Missing => "attach it again; until then its data is less protected",
                 _ => "replace it, or check cable and power and attach it again",
             };
-            self.emit(Severity::Warning, format!("disk {}", self.disk_label(index)), format!("out of service: {cause}"), next);
+            self.emit(Severity::Warning, self.disk_object(index), format!("out of service: {cause}"), next);
         }
     }
 

@@ -252,7 +252,7 @@ impl Pool {
                 format!("disk {} failed again while it was brought back into service", info.path),
             ));
         }
-        let object = format!("disk {}", self.disk_label(disk.index));
+        let object = self.disk_object(disk.index);
         match outdated {
             false => self.emit(Severity::Info, object, "back in service; the writes it missed are being copied".into(), ""),
             true => {

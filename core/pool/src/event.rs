@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use holdfast_device::{Clock, Io};
-use holdfast_model::Uuid;
+use holdfast_model::{ObjectRef, Uuid};
 
 use crate::frame::Position;
 
@@ -23,8 +23,8 @@ pub enum Severity {
 pub struct Event {
     /// How urgent it is.
     pub severity: Severity,
-    /// The object, with its kind: `disk S123`, `pool tank`.
-    pub object: String,
+    /// The object.
+    pub object: ObjectRef,
     /// What happened.
     pub cause: String,
     /// What the owner should do; empty where nothing is to be done.

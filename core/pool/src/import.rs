@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use holdfast_model::{DiskState, Name, Uuid};
+use holdfast_model::{DiskState, Name, ObjectKind, ObjectRef, Uuid};
 
 use crate::admission::{Admission, Electorate};
 use crate::area::Area;
@@ -210,18 +210,18 @@ async fn take_over(env: Env, mut found: FoundPool, force: bool) -> Result<Option
     let log = "its metadata log was out of date or damaged and was rewritten";
     let repairs = damaged_labels.into_iter().map(|index| (index, label));
     for (index, what) in repairs.chain(damaged_logs.into_iter().map(|index| (index, log))) {
-        pool.emit(Severity::Warning, format!("disk {}", pool.disk_label(index)), what.into(), "watch the disk");
+        pool.emit(Severity::Warning, pool.disk_object(index), what.into(), "watch the disk");
     }
     for path in strangers {
         let cause = format!("was removed from pool {}: its content is ignored", pool.name());
-        pool.emit(Severity::Warning, format!("disk {path}"), cause, "wipe it to use it again");
+        pool.emit(Severity::Warning, ObjectRef::named(ObjectKind::Disk, path), cause, "wipe it to use it again");
     }
     for (index, device, info) in returned {
         let disk = pool.disk(index).expect("every record has a disk");
         if let Err(error) = pool.take_back(&disk, device, &info).await {
             pool.emit(
                 Severity::Warning,
-                format!("disk {}", info.path),
+                pool.disk_object(index),
                 format!("could not be brought back into service: {error}"),
                 "replace it",
             );
@@ -375,7 +375,7 @@ impl Pool {
             if let Some(disk) = self.disk(*index) {
                 disk.go_out();
             }
-            let object = format!("disk {}", self.disk_label(*index));
+            let object = self.disk_object(*index);
             match log {
                 None => {
                     let cause = format!("missing at import, last seen at {path}");

@@ -146,7 +146,7 @@ impl Pool {
         if bytes.is_none() && now < before {
             let cause = format!("its journal has {now} and no longer {before}: the disks that can hold it had no room for more");
             let next = "add disks or free room, then choose a size with 'holdfast space set --journal'";
-            self.emit(Severity::Warning, format!("space {path}"), cause, next);
+            self.emit(Severity::Warning, self.space_object(space), cause, next);
         }
         Ok(Some(old.into_iter().map(|(_, row)| FreedRow::new(self.clone(), row)).collect()))
     }

@@ -91,7 +91,7 @@ impl Pool {
                 }
             }
             self.refuse(Refusal { why: why.clone(), next_action, is_over: false, reopens: false });
-            self.emit(Severity::Error, format!("pool {}", self.name()), why.clone(), next_action);
+            self.emit(Severity::Error, self.object(), why.clone(), next_action);
         }
         PoolError::new(PoolErrorKind::ReadOnly, format!("{why}; {next_action}"))
     }

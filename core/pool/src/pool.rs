@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use holdfast_model::{DiskState, Name, Uuid};
+use holdfast_model::{DiskState, Name, ObjectKind, ObjectRef, Uuid};
 
 use crate::committer::{Batch, Committer};
 use crate::config::Config;
@@ -120,8 +120,29 @@ impl Pool {
     }
 
     /// Tells its owner something.
-    pub fn emit(&self, severity: Severity, object: String, cause: String, next_action: &str) {
+    pub fn emit(&self, severity: Severity, object: ObjectRef, cause: String, next_action: &str) {
         self.env.events.emit(Event { severity, object, cause, next_action: next_action.into() });
+    }
+
+    /// The pool, as events name it.
+    pub fn object(&self) -> ObjectRef {
+        ObjectRef::pool(self.id(), self.name().as_str())
+    }
+
+    /// A disk of it, as events name it.
+    pub fn disk_object(&self, index: u16) -> ObjectRef {
+        let state = self.state();
+        let known = state.config.disks.get(&index);
+        known.map_or_else(|| ObjectRef::named(ObjectKind::Disk, index.to_string()), DiskRecord::object)
+    }
+
+    /// A space of it, as events name it.
+    pub fn space_object(&self, space: u32) -> ObjectRef {
+        let (state, pool) = (self.state(), self.name());
+        state.config.spaces.get(&space).map_or_else(
+            || ObjectRef::named(ObjectKind::Space, format!("{pool}/{space}")),
+            |known| ObjectRef::space(known.record.uuid, format!("{pool}/{}", known.record.name)),
+        )
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
@@ -185,7 +206,7 @@ impl Pool {
     fn refuse_once(&self, refusal: Refusal) {
         let mut known = self.refusal.lock().expect("no panic while held");
         if known.is_none() {
-            self.emit(Severity::Error, format!("pool {}", self.name()), refusal.why.clone(), refusal.next_action);
+            self.emit(Severity::Error, self.object(), refusal.why.clone(), refusal.next_action);
             *known = Some(refusal);
         }
     }

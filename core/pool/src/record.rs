@@ -38,6 +38,11 @@ pub struct DiskRecord {
 }
 
 impl DiskRecord {
+    /// The disk, as events and conditions name it.
+    pub fn object(&self) -> ObjectRef {
+        ObjectRef::disk(self.id, self.label())
+    }
+
     /// How people call the disk: its serial, or else its path.
     pub fn label(&self) -> &str {
         if self.serial.is_empty() { &self.path } else { &self.serial }

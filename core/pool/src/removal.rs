@@ -42,7 +42,7 @@ impl Pool {
         let wiped = wipe(&device).await;
         if let Err(error) = &wiped {
             let cause = format!("was removed from pool {}, but its labels could not be wiped: {error}", self.name());
-            self.emit(Severity::Warning, format!("disk {label}"), cause, "wipe it before you use it again");
+            self.emit(Severity::Warning, known.object(), cause, "wipe it before you use it again");
         }
         Ok(wiped.is_ok())
     }

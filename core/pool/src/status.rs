@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use holdfast_model::{Condition, DiskDetail, DiskState, Health, PoolState, Shape, Usage};
+use holdfast_model::{Condition, DiskDetail, DiskState, Health, Name, ObjectRef, PoolState, Reason, Shape, Usage};
 
 use crate::allot::allot;
 use crate::area::{Area, UNIT_BYTES};
@@ -62,10 +62,12 @@ fn fits_a_row(config: &mut Config, record: &SpaceRecord) -> bool {
 }
 
 /// What to say of a space that finds no room to grow into.
-fn full(config: &Config, space: u32) -> Option<Condition> {
-    let name = &config.spaces.get(&space)?.record.name;
+fn full(config: &Config, pool: &Name, space: u32) -> Option<Condition> {
+    let record = &config.spaces.get(&space)?.record;
+    let name = &record.name;
     let cause = format!("space {name} has no room to grow: writes that need a new slab are refused, everything else goes on");
-    Some(Condition::new(cause, "add disks with 'holdfast pool add', or discard what is not needed"))
+    let condition = Condition::new(cause, "add disks with 'holdfast pool add', or discard what is not needed");
+    Some(condition.because(Reason::NoRoom).about(ObjectRef::space(record.uuid, format!("{pool}/{name}"))))
 }
 
 /// How a disk of a pool is.
@@ -93,7 +95,11 @@ impl Pool {
         let (disks, next_action) = (self.disks(), self.next_action());
         let mut state = self.state();
         let position = *self.position.lock().expect("no panic while held");
-        let mut conditions: Vec<Condition> = disks.iter().flat_map(|disk| disk.conditions.clone()).collect();
+        let of_disk = |disk: &DiskStatus| {
+            let object = disk.record.object();
+            disk.conditions.clone().into_iter().map(move |condition| condition.about(object.clone()))
+        };
+        let mut conditions: Vec<Condition> = disks.iter().flat_map(of_disk).collect();
         let out = disks.iter().filter(|disk| disk.record.state != DiskState::Online).count();
         let refusal = self.refusal();
         let (pool_state, health) = match (&refusal, out) {
@@ -102,10 +108,10 @@ impl Pool {
             (None, _) => (PoolState::Degraded, Health::Warning),
         };
         if let Some(why) = refusal {
-            conditions.insert(0, Condition::new(why, next_action));
+            conditions.insert(0, Condition::new(why, next_action).because(Reason::ReadOnly));
         }
         let without_room = without_room(&mut state);
-        let full: Vec<Condition> = without_room.into_iter().filter_map(|space| full(&state.config, space)).collect();
+        let full: Vec<Condition> = without_room.into_iter().filter_map(|space| full(&state.config, self.name(), space)).collect();
         let warned = !full.is_empty() || disks.iter().any(|disk| disk.health != Health::Healthy);
         conditions.extend(full);
         let free_units: u64 = state.config.free.values().map(|free| u64::from(free.free())).sum();

@@ -125,7 +125,7 @@ impl Row {
             "writes to chunk {chunk} that were not flushed may be lost: the only disk with them, of {disks}, went away and came back"
         );
         let next = "check what was written last, or restore that data from a backup";
-        self.pool.emit(Severity::Error, format!("space {}", self.path()), cause.clone(), next);
+        self.pool.emit(Severity::Error, self.object(), cause.clone(), next);
         IoError::new(IoErrorKind::Media, format!("space {}: {cause}", self.path()))
     }
 

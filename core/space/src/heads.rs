@@ -225,7 +225,7 @@ impl Row {
     pub async fn distrust(&self, Damaged { slabs, mapped }: &Damaged) -> Result<(), IoError> {
         for index in slabs.iter().copied() {
             let slab = self.slabs.get(index);
-            let (object, path) = (format!("disk {}", slab.disk.id), self.path());
+            let (object, path) = (self.pool.disk_object(slab.disk.index), self.path());
             if self.pool.refusal().is_none() && self.pool.mark_outdated(self.space, self.chunk, index).await? {
                 let cause =
                     format!("the header of a slab of space {path} was overwritten; the slab is copied again from the others");

@@ -94,7 +94,7 @@ impl Inner {
             let cause = format!(
                 "{blocks} block{s} that {were} being written when the power failed did not match the checksum{s} and {were} kept as found"
             );
-            self.pool.emit(Severity::Info, format!("space {}", self.path()), cause, "");
+            self.pool.emit(Severity::Info, self.object(), cause, "");
         }
     }
 

@@ -119,7 +119,7 @@ impl Row {
         let Some(checksums) = &self.checksums else { return Err(lost) };
         let blocks = self.columns()[column].lock().lose_map(map);
         checksums.forget(column, blocks);
-        self.pool.emit(Severity::Error, format!("space {path}"), cause, "restore that data from a backup");
+        self.pool.emit(Severity::Error, self.object(), cause, "restore that data from a backup");
         if self.pool.refusal().is_some() {
             return Ok(());
         }

@@ -113,7 +113,7 @@ impl Row {
     pub async fn rewrite_failed(&self, index: usize, offset: u64, data: IoSlice, how: &str) {
         let len = data.len();
         if let Ok(true) = self.rewrite(index, offset, data).await {
-            let (object, cause) = (format!("disk {}", self.slabs.get(index).disk.id), format!("{len} bytes that {how}"));
+            let (object, cause) = (self.pool.disk_object(self.slabs.get(index).disk.index), format!("{len} bytes that {how}"));
             self.pool.emit(Severity::Warning, object, cause, "watch the disk; replace it if errors continue");
         }
     }

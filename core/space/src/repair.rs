@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use futures_util::future::join_all;
 use holdfast_device::{IoBuf, IoError, IoErrorKind, IoSlice};
 use holdfast_model::wire::crc32c;
-use holdfast_model::{BLOCK_BYTES, counted};
+use holdfast_model::{BLOCK_BYTES, ObjectRef, counted};
 use holdfast_pool::Severity;
 
 use crate::checksums::{PAGE_BLOCKS, PAGE_REGIONS};
@@ -150,7 +150,7 @@ impl Row {
         }
         let at = crate::stripe::offset_in_chunk(self.shape(), column, u64::from(block) * BLOCK_BYTES);
         let cause = format!("no disk holds the block at {at} of chunk {} as a checksum proves that it was written", self.chunk);
-        self.pool.emit(Severity::Error, format!("space {}", self.path()), cause.clone(), "restore that data from a backup");
+        self.pool.emit(Severity::Error, self.object(), cause.clone(), "restore that data from a backup");
         IoError::new(IoErrorKind::Media, format!("space {}: {cause} ({})", self.path(), disks.join(", ")))
     }
 
@@ -250,7 +250,7 @@ impl Row {
         for mend in mends.into_iter().filter(|mend| self.slabs.get(mend.index).usable()) {
             let count = mend.blocks.len();
             if let Ok(true) = self.rewrite(mend.index, u64::from(mend.first) * BLOCK_BYTES, joined(&mend.blocks)).await {
-                let (object, path) = (format!("disk {}", self.slabs.get(mend.index).disk.id), self.path());
+                let (object, path) = (self.pool.disk_object(self.slabs.get(mend.index).disk.index), self.path());
                 let cause = counted(
                     count as u64,
                     &format!(
@@ -270,6 +270,11 @@ impl Row {
             self.write_durably(mend.index, u64::from(mend.first) * BLOCK_BYTES, joined(&mend.blocks)).await?;
         }
         Ok(())
+    }
+
+    /// Its space, as events name it.
+    pub fn object(&self) -> ObjectRef {
+        self.pool.space_object(self.space)
     }
 
     /// How messages call its space.

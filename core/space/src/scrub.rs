@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use holdfast_device::{IoError, IoSlice};
-use holdfast_model::{BLOCK_BYTES, Layout, Uuid, counted};
+use holdfast_model::{BLOCK_BYTES, Layout, counted};
 use holdfast_pool::{RowRecord, Severity};
 
 use crate::checksums::Odd;
@@ -49,7 +49,7 @@ struct Scrub<'a> {
     mends: bool,
     found: Verified,
     /// By disk, blocks of the row at hand that were made good.
-    mended: BTreeMap<Uuid, u64>,
+    mended: BTreeMap<u16, u64>,
     /// The journal that the row at hand belongs to.
     journal: Option<Arc<Journal>>,
 }
@@ -146,7 +146,7 @@ impl<'a> Scrub<'a> {
                 &format!("blocks of space {path} were wrong or could not be read, and were rewritten"),
             );
             let next = "watch the disk; replace it if errors continue";
-            pool.emit(Severity::Warning, format!("disk {disk}"), cause, next);
+            pool.emit(Severity::Warning, pool.disk_object(disk), cause, next);
         }
         let unrepaired = self.found.unrepaired_blocks - known;
         if self.mends && unrepaired > 0 {
@@ -157,7 +157,7 @@ impl<'a> Scrub<'a> {
                 &format!("blocks of chunk {chunk} do not match or cannot be read, and it is unknown what is right"),
             );
             let next = "'space verify' shows where; compare that data with a backup";
-            pool.emit(Severity::Error, format!("space {path}"), cause, next);
+            pool.emit(Severity::Error, self.inner.object(), cause, next);
         }
     }
 
@@ -175,7 +175,7 @@ impl<'a> Scrub<'a> {
             for head in &odd {
                 self.found.mismatched_blocks += head.blocks();
                 match may {
-                    true => *self.mended.entry(row.slabs.get(head.index).disk.id).or_default() += head.blocks(),
+                    true => *self.mended.entry(row.slabs.get(head.index).disk.index).or_default() += head.blocks(),
                     false => self.found.unrepaired_blocks += head.blocks(),
                 }
             }
@@ -206,7 +206,7 @@ impl<'a> Scrub<'a> {
                 self.found.mismatched_blocks += u64::from(odd == Odd::Otherwise);
                 if self.mends && row.rewrite_sums(set, page, slab).await? {
                     self.found.repaired_blocks += 1;
-                    *self.mended.entry(row.slabs.get(slab).disk.id).or_default() += 1;
+                    *self.mended.entry(row.slabs.get(slab).disk.index).or_default() += 1;
                 } else {
                     self.found.unrepaired_blocks += 1;
                 }
@@ -226,7 +226,7 @@ impl<'a> Scrub<'a> {
         let may = self.mends && row.slabs.get(index).usable() && self.inner.pool.refusal().is_none();
         if may && row.rewrite(index, offset, data).await? {
             self.found.repaired_blocks += blocks;
-            *self.mended.entry(row.slabs.get(index).disk.id).or_default() += blocks;
+            *self.mended.entry(row.slabs.get(index).disk.index).or_default() += blocks;
         } else {
             self.found.unrepaired_blocks += blocks;
         }

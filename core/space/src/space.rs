@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use holdfast_device::{Device, Durability, Geometry, Io, IoBuf, IoError, IoErrorKind, IoSlice};
-use holdfast_model::{BLOCK_BYTES, ByteSize, Provisioning};
+use holdfast_model::{BLOCK_BYTES, ByteSize, ObjectRef, Provisioning};
 use holdfast_pool::{Pool, PoolError, PoolErrorKind, SpaceRecord};
 
 use crate::boxed_cold::{boxed_cold, small};
@@ -299,6 +299,11 @@ impl Inner {
             self.thin.store(record.provisioning == Provisioning::Thin, Ordering::Release);
         }
         self.parity.refresh_journaled();
+    }
+
+    /// The space, as events name it.
+    pub fn object(&self) -> ObjectRef {
+        ObjectRef::space(self.record.uuid, self.path())
     }
 
     /// How messages call the space.

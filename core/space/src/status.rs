@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use holdfast_model::{Condition, Health, SpaceState, Uuid};
+use holdfast_model::{Condition, Health, Reason, SpaceState, Uuid};
 use holdfast_pool::UNIT_BYTES;
 
 use crate::block_map::REGION_BYTES;
@@ -144,7 +144,8 @@ impl Space {
         };
         let health = if self.is_read_only() {
             let cause = format!("space {path} was recovered by a salvage and is read-only");
-            conditions.push(Condition::new(cause, format!("check its data, then run 'holdfast space accept {path}'")));
+            let next = format!("check its data, then run 'holdfast space accept {path}'");
+            conditions.push(Condition::new(cause, next).because(Reason::Salvaged));
             health.max(Health::Warning)
         } else {
             health

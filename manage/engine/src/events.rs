@@ -135,7 +135,7 @@ impl holdfast_pool::EventSink for EventLog {
             holdfast_pool::Severity::Warning => Severity::Warning,
             holdfast_pool::Severity::Error => Severity::Error,
         };
-        Self::emit(self, severity, &event.object, &event.cause, &event.next_action);
+        Self::emit(self, severity, &event.object.to_string(), &event.cause, &event.next_action);
     }
 }
 

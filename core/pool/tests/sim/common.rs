@@ -280,7 +280,7 @@ pub fn check_allotment(pool: &Pool) {
 
 /// Whether something was told of an object that says `cause`.
 pub fn told(events: &[Event], object: &str, cause: &str) -> bool {
-    events.iter().any(|event| event.object.contains(object) && event.cause.contains(cause))
+    events.iter().any(|event| event.object.to_string().contains(object) && event.cause.contains(cause))
 }
 
 pub fn at_least(events: &[Event], severity: Severity) -> Vec<&Event> {

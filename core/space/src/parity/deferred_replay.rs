@@ -211,7 +211,7 @@ impl ParityStore {
         let Some(chunks) = self.deferred_chunks() else { return };
         let cause = format!("its journal keeps writes to {chunks}");
         let next = "attach the missing disks; everything else is served, small writes more slowly once the journal is full";
-        self.pool.emit(Severity::Error, format!("space {}", self.path()), cause, next);
+        self.pool.emit(Severity::Error, self.object(), cause, next);
     }
 
     fn deferred_chunks(&self) -> Option<String> {

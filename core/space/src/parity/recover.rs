@@ -195,7 +195,7 @@ impl Row {
                 "in {places} of chunk {chunk} a write that was interrupted by a crash is lost, together with the data before it"
             );
             let next = "restore that data from a backup, then scrub the space";
-            self.pool.emit(Severity::Error, format!("space {}", self.path()), cause, next);
+            self.pool.emit(Severity::Error, self.object(), cause, next);
         }
         Ok(())
     }

@@ -340,7 +340,7 @@ impl Row {
 
     /// Tells that blocks of a stripe cannot be read, with all that is there.
     pub(super) fn tell_unproven(&self, stripe: u32) {
-        let (object, next) = (format!("space {}", self.path()), "restore that data from a backup");
+        let (object, next) = (self.object(), "restore that data from a backup");
         self.pool.emit(Severity::Error, object, self.unproven(stripe), next);
     }
 
