@@ -8,10 +8,11 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 /// What kind of thing an object is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ObjectKind {
     /// The server itself, or a part of it such as its state folder.
+    #[default]
     Server,
     /// An enclosure of disks.
     Enclosure,
@@ -53,6 +54,11 @@ impl ObjectKind {
         Self::Channel,
         Self::Rule,
     ];
+
+    /// The kind with this word.
+    pub fn of_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.word() == word)
+    }
 
     /// Its word, as it is serialised.
     pub fn word(self) -> &'static str {
@@ -139,6 +145,7 @@ impl fmt::Display for ObjectRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
             ObjectKind::Server => f.write_str(&self.name),
+            kind if self.name.is_empty() => f.write_str(kind.word()),
             kind => write!(f, "{} {}", kind.word(), self.name),
         }
     }
@@ -152,7 +159,10 @@ mod tests {
     fn words_are_those_that_are_serialised() {
         for (at, kind) in ObjectKind::ALL.into_iter().enumerate() {
             assert_eq!(kind as usize, at);
-            assert_eq!(serde_json::to_value(kind).expect("JSON"), kind.word());
+            assert_eq!(
+                (serde_json::to_value(kind).expect("JSON"), ObjectKind::of_word(kind.word())),
+                (kind.word().into(), Some(kind))
+            );
         }
     }
 

@@ -1,6 +1,6 @@
 //! What a pool remembers of a disk, of a space and of a row.
 
-use holdfast_model::{DiskState, Layout, Media, Name, Place, Provisioning, RetirePolicy, Shape, Usage, Uuid};
+use holdfast_model::{DiskState, Layout, Media, Name, ObjectRef, Place, Provisioning, RetirePolicy, Shape, Usage, Uuid};
 
 use crate::area::UNIT_BYTES;
 use crate::frame::Position;

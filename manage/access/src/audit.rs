@@ -3,7 +3,8 @@
 //! Invariants: a record holds no secret, and no character that a terminal would obey or a reader not see; an object of any size
 //! takes a bounded part of the log.
 
-use holdfast_api::{AuditRecord, Role, Via, word};
+use holdfast_api::{AuditChange, AuditRecord, word};
+use holdfast_model::{ObjectKind, ObjectRef};
 use holdfast_store::{AuditRow, AuditShare, AuditWhich};
 use serde_json::{Map, Value, json};
 
@@ -13,37 +14,6 @@ use crate::{Access, ApiResult, time};
 const OBJECT_BYTES: usize = 16 << 10;
 const TEXT_BYTES: usize = 512;
 const SECRETS: [&str; 7] = ["password", "secret", "token", "current", "new", "csrf", "password_hash"];
-
-/// What was asked for, and what became of it.
-#[derive(Clone, Debug)]
-pub struct Change {
-    /// Who.
-    pub account: String,
-    /// What they may do.
-    pub role: Option<Role>,
-    /// How they proved who they are.
-    pub via: Option<Via>,
-    /// From where.
-    pub from: String,
-    /// The operation's id.
-    pub operation: String,
-    /// The request's method.
-    pub method: String,
-    /// The request's path.
-    pub path: String,
-    /// The object, with its kind.
-    pub object: String,
-    /// The object before.
-    pub before: Option<Value>,
-    /// The object afterwards.
-    pub after: Option<Value>,
-    /// The status of the answer.
-    pub status: u16,
-    /// The request's id.
-    pub request_id: String,
-    /// In which share of the log it goes.
-    pub share: AuditShare,
-}
 
 /// Blanks out whatever the names of `value`'s members say to be a secret.
 pub fn redact(value: &mut Value) {
@@ -101,27 +71,29 @@ fn record(row: AuditRow) -> AuditRecord {
     AuditRecord {
         id: row.id as u64,
         time: time(row.time_ms),
-        account: row.account,
-        role: row.role.parse().ok(),
-        via: serde_json::from_value(Value::String(row.via)).ok(),
-        from: row.origin,
-        operation: row.operation,
-        method: row.method,
-        path: row.path,
-        object: row.object,
-        before: parsed(row.before),
-        after: parsed(row.after),
-        status: row.status,
-        request_id: row.request_id,
+        change: AuditChange {
+            account: row.account,
+            role: row.role.parse().ok(),
+            via: serde_json::from_value(Value::String(row.via)).ok(),
+            from: row.origin,
+            operation: row.operation,
+            method: row.method,
+            path: row.path,
+            object: ObjectRef::new(ObjectKind::of_word(&row.kind).unwrap_or_default(), row.object_id, row.object),
+            before: parsed(row.before),
+            after: parsed(row.after),
+            status: row.status,
+            request_id: row.request_id,
+        },
     }
 }
 
 impl Access {
-    /// Writes a change down; on the disk when it answers.
+    /// Writes a change down in a share of the log; on the disk when it answers.
     ///
     /// # Errors
     /// If the store cannot be written.
-    pub async fn record(&self, change: Change) -> ApiResult<()> {
+    pub async fn record(&self, change: AuditChange, share: AuditShare) -> ApiResult<()> {
         let (mut before, mut after) = (change.before, change.after);
         before.iter_mut().chain(&mut after).for_each(redact);
         let (before, after) = bounded(before, after);
@@ -135,12 +107,14 @@ impl Access {
             operation: change.operation,
             method: change.method,
             path: short(&change.path),
-            object: short(&change.object),
+            kind: change.object.kind.word().into(),
+            object_id: short(&change.object.id),
+            object: short(&change.object.name),
             before,
             after,
             status: change.status,
             request_id: short(&change.request_id),
-            share: change.share,
+            share,
         };
         self.stored(move |store| store.audit_append(&row)).await
     }

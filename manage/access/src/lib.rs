@@ -28,7 +28,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use holdfast_api::{ApiError, Code, Role, Via};
 use holdfast_store::{AccountRow, SessionRow, Store, StoreError, TokenRow};
 
-pub use audit::{Change, redact};
+pub use audit::redact;
 pub use secret::{hex, random_secret, sha256};
 pub use sessions::LoggedIn;
 pub use throttle::ThrottleSettings;

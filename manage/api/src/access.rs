@@ -6,10 +6,12 @@
 use std::fmt;
 use std::str::FromStr;
 
+use holdfast_model::ObjectRef;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use crate::schema::ObjectRefSchema;
 use crate::settings::Preferences;
 
 /// What an account or a token may do. Each role may all that the one before it may.
@@ -212,13 +214,21 @@ pub struct TokenCreated {
     pub secret: String,
 }
 
-/// A change that somebody asked for.
+/// A change that somebody asked for, as the audit log has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AuditRecord {
     /// Its number; later ones have higher numbers.
     pub id: u64,
     /// When it was done, RFC 3339.
     pub time: String,
+    /// What was done.
+    #[serde(flatten)]
+    pub change: AuditChange,
+}
+
+/// Who asked for which change, and what became of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AuditChange {
     /// Who did it.
     pub account: String,
     /// What they might do then.
@@ -233,8 +243,9 @@ pub struct AuditRecord {
     pub method: String,
     /// The request's path.
     pub path: String,
-    /// The object that was changed, with its kind: `pools/tank`.
-    pub object: String,
+    /// The object that was changed.
+    #[schema(value_type = ObjectRefSchema)]
+    pub object: ObjectRef,
     /// The object before, where there was one.
     pub before: Option<Value>,
     /// The object afterwards, where there is one.

@@ -1,11 +1,11 @@
 //! Causes: what is wrong, once each, with all that it affects. A lost disk is one cause, however many spaces miss it.
 
-use holdfast_model::{DiskState, Health, Usage};
+use holdfast_model::{DiskState, Health, ObjectRef, Usage};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::schema;
+use crate::schema::{self, ObjectRefSchema};
 
 /// What kind of thing is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
@@ -63,8 +63,9 @@ pub struct CauseDisk {
 /// An object that is not well because of a cause.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Affected {
-    /// The object, with its kind: `space tank/vm`.
-    pub object: String,
+    /// The object.
+    #[schema(value_type = ObjectRefSchema)]
+    pub object: ObjectRef,
     /// How well it is.
     #[schema(schema_with = schema::health)]
     pub health: Health,
@@ -82,8 +83,9 @@ pub struct Cause {
     /// How urgent it is.
     #[schema(schema_with = schema::health)]
     pub health: Health,
-    /// What it is about, with its kind: `disk S4NX`, `enclosure shelf-1`, `pool tank`.
-    pub object: String,
+    /// What it is about.
+    #[schema(value_type = ObjectRefSchema)]
+    pub object: ObjectRef,
     /// What is wrong, naming the object.
     pub cause: String,
     /// What its owner should do.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::job::{Job, JobPriority};
+use crate::job::{Job, SetPace};
 use crate::schema;
 use crate::status::Condition;
 
@@ -175,12 +175,9 @@ pub struct RetireDisk {
     /// Goes ahead although spaces get no new rows then, since too few disks are left for their layout.
     #[serde(default)]
     pub force: bool,
-    /// How much the job makes way for clients.
-    #[serde(default)]
-    pub priority: Option<JobPriority>,
-    /// Bytes that the job does in a second at most; 0 for no cap.
-    #[serde(default)]
-    pub cap_bytes_per_second: Option<u64>,
+    /// How the job is done.
+    #[serde(flatten)]
+    pub pace: SetPace,
 }
 
 /// Retires a disk of a pool and moves all data off it.
@@ -190,12 +187,9 @@ pub struct EvacuateDisk {
     /// Goes ahead although spaces get no new rows then, since too few disks are left for their layout.
     #[serde(default)]
     pub force: bool,
-    /// How much the job makes way for clients.
-    #[serde(default)]
-    pub priority: Option<JobPriority>,
-    /// Bytes that the job does in a second at most; 0 for no cap.
-    #[serde(default)]
-    pub cap_bytes_per_second: Option<u64>,
+    /// How the job is done.
+    #[serde(flatten)]
+    pub pace: SetPace,
 }
 
 /// Takes a disk that holds no data out of its pool for good.
@@ -221,12 +215,9 @@ pub struct ReplaceDisk {
     /// Spaces, `POOL/SPACE`, that are destroyed first because a part of their data is lost with the disk; only administrators may.
     #[serde(default)]
     pub give_up: Vec<String>,
-    /// How much the job makes way for clients.
-    #[serde(default)]
-    pub priority: Option<JobPriority>,
-    /// Bytes that the job does in a second at most; 0 for no cap.
-    #[serde(default)]
-    pub cap_bytes_per_second: Option<u64>,
+    /// How the job is done.
+    #[serde(flatten)]
+    pub pace: SetPace,
 }
 
 /// Switches the locating light of a disk's slot.

@@ -1,7 +1,10 @@
 //! What happened, why, and what to do next.
 
+use holdfast_model::ObjectRef;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+
+use crate::schema::ObjectRefSchema;
 
 /// How urgent an event is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
@@ -24,8 +27,9 @@ pub struct Event {
     pub time: String,
     /// How urgent it is.
     pub severity: Severity,
-    /// The object, with its kind: `disk 5f3a`, `pool tank`.
-    pub object: String,
+    /// What it happened to.
+    #[schema(value_type = ObjectRefSchema)]
+    pub object: ObjectRef,
     /// What happened.
     pub cause: String,
     /// What its owner should do; empty where nothing is to be done.

@@ -1,9 +1,11 @@
 //! Jobs: long work that is watched and steered while it runs.
 
+use holdfast_model::{ObjectKind, ObjectRef};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::error::ApiError;
+use crate::schema::ObjectRefSchema;
 use crate::status::Condition;
 
 /// What a job does.
@@ -64,6 +66,40 @@ pub enum JobPriority {
     High,
 }
 
+/// How much a job makes way for clients, and how fast it may be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct JobPace {
+    /// How much it makes way for clients.
+    pub priority: JobPriority,
+    /// Bytes that it does in a second at most.
+    pub cap_bytes_per_second: Option<u64>,
+}
+
+impl JobPace {
+    /// The pace after what `set` changes.
+    #[must_use]
+    pub fn with(self, set: SetPace) -> Self {
+        let cap = |cap: u64| (cap > 0).then_some(cap);
+        Self {
+            priority: set.priority.unwrap_or(self.priority),
+            cap_bytes_per_second: set.cap_bytes_per_second.map_or(self.cap_bytes_per_second, cap),
+        }
+    }
+}
+
+/// How a job is to be done, when it is started and at any time after. What is left out is normal priority and no cap for a new job, and
+/// stays as it is for one that is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SetPace {
+    /// How much it makes way for clients.
+    #[serde(default)]
+    pub priority: Option<JobPriority>,
+    /// Bytes that it does in a second at most; 0 for no cap.
+    #[serde(default)]
+    pub cap_bytes_per_second: Option<u64>,
+}
+
 /// A job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Job {
@@ -71,8 +107,12 @@ pub struct Job {
     pub id: u64,
     /// What it does.
     pub kind: JobKind,
-    /// What it does that to: `POOL`, `POOL/SPACE`, or `POOL/disk PATH`.
-    pub object: String,
+    /// What it does that to: a pool, or a space or disk of one.
+    #[schema(value_type = ObjectRefSchema)]
+    pub object: ObjectRef,
+    /// The pool that it works in.
+    #[schema(value_type = ObjectRefSchema)]
+    pub pool: ObjectRef,
     /// How far it is.
     pub state: JobState,
     /// Bytes that are done.
@@ -83,10 +123,9 @@ pub struct Job {
     pub rate_bytes_per_second: u64,
     /// Time left at that rate; none if unknown.
     pub seconds_left: Option<u64>,
-    /// How much it makes way for clients.
-    pub priority: JobPriority,
-    /// Bytes that it does in a second at most.
-    pub cap_bytes_per_second: Option<u64>,
+    /// How it is done.
+    #[serde(flatten)]
+    pub pace: JobPace,
     /// When it was asked for, RFC 3339 in UTC.
     pub created: String,
     /// When it started; after a restart of the daemon, when it started again.
@@ -101,28 +140,14 @@ pub struct Job {
     pub result: Option<String>,
 }
 
-/// How a job is to be done. What is left out is as usual: normal priority and no cap.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct StartJob {
-    /// How much it makes way for clients.
-    #[serde(default)]
-    pub priority: Option<JobPriority>,
-    /// Bytes that it does in a second at most; 0 for no cap.
-    #[serde(default)]
-    pub cap_bytes_per_second: Option<u64>,
-}
-
-/// Changes how a job is done, at once. What is left out stays as it is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct SetJob {
-    /// How much it makes way for clients.
-    #[serde(default)]
-    pub priority: Option<JobPriority>,
-    /// Bytes that it does in a second at most; 0 for no cap.
-    #[serde(default)]
-    pub cap_bytes_per_second: Option<u64>,
+impl Job {
+    /// What it is done to, as texts call it: `tank`, `tank/vm`, `disk /dev/sda`.
+    pub fn target(&self) -> String {
+        match self.object.kind {
+            ObjectKind::Disk => self.object.to_string(),
+            _ => self.object.name.clone(),
+        }
+    }
 }
 
 /// The answer to a change of a job.

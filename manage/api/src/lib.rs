@@ -26,8 +26,8 @@ pub mod status;
 pub mod verify;
 
 pub use access::{
-    Account, AccountChanged, AuditRecord, Certificate, ChangePassword, CreateAccount, CreateToken, Login, Role, ServerSettings,
-    Session, SetAccount, Setup, SetupState, Token, TokenCreated, Via,
+    Account, AccountChanged, AuditChange, AuditRecord, Certificate, ChangePassword, CreateAccount, CreateToken, Login, Role,
+    ServerSettings, Session, SetAccount, Setup, SetupState, Token, TokenCreated, Via,
 };
 pub use cause::{Affected, Cause, CauseDisk, CauseKind};
 pub use disk::{
@@ -39,7 +39,7 @@ pub use event::{Event, Severity};
 pub use export::{Connection, CreateExport, Export, ExportChanged, ExportCounters, Protocol, SetExport};
 pub use history::{History, HistoryKind, ListKind, ListsChanged, LiveSample, Rates};
 pub use id::DiskRef;
-pub use job::{Job, JobChanged, JobKind, JobPriority, JobState, SetJob, StartJob};
+pub use job::{Job, JobChanged, JobKind, JobPace, JobPriority, JobState, SetPace};
 pub use notify::{
     CreateNotifyChannel, CreateNotifyRule, MailChannel, MailSecurity, NotifyChannel, NotifyChannelChanged, NotifyChannelKind,
     NotifyChannelTested, NotifyDelivery, NotifyDeliveryState, NotifyRule, NotifyRuleChanged, SetMail, SetNotifyChannel,

@@ -2,7 +2,9 @@
 //!
 //! Invariant, held by a test: each list has exactly the words that the model's type serialises to.
 
+use holdfast_model::ObjectKind;
 use serde_json::Value;
+use utoipa::ToSchema;
 use utoipa::openapi::schema::{Schema, SchemaType, Type};
 use utoipa::openapi::{ArrayBuilder, ObjectBuilder, RefOr};
 
@@ -17,6 +19,22 @@ const SPACE_STATE: [&str; 4] = ["ok", "resyncing", "degraded", "failed"];
 const PROVISIONING: [&str; 2] = ["fixed", "thin"];
 const INTEGRITY: [&str; 2] = ["none", "crc32c"];
 
+const REASON: [&str; 5] = ["read-only", "no-room", "missing-slabs", "salvaged", "in-use"];
+
+/// Which object something is about, for programs to decide on and for people to read: the schema of [`holdfast_model::ObjectRef`].
+#[derive(ToSchema)]
+#[schema(as = ObjectRef)]
+#[allow(dead_code, reason = "read by the derived schema")]
+pub struct ObjectRefSchema {
+    /// What kind of thing it is.
+    #[schema(schema_with = object_kind)]
+    kind: String,
+    /// Its id among those of its kind, the same after a renaming; its name where it has no other.
+    id: String,
+    /// What people call it: `tank`, `tank/vm`, `S4NX`.
+    name: String,
+}
+
 fn words(words: &[&'static str]) -> RefOr<Schema> {
     RefOr::T(Schema::Object(
         ObjectBuilder::new().schema_type(SchemaType::Type(Type::String)).enum_values(Some(words.iter().copied())).build(),
@@ -27,6 +45,16 @@ fn words_or_none(words: &[&'static str]) -> RefOr<Schema> {
     let types = SchemaType::from_iter([Type::String, Type::Null]);
     let values = words.iter().map(|word| Value::from(*word)).chain([Value::Null]);
     RefOr::T(Schema::Object(ObjectBuilder::new().schema_type(types).enum_values(Some(values)).build()))
+}
+
+/// The words of [`holdfast_model::ObjectKind`].
+pub fn object_kind() -> RefOr<Schema> {
+    words(&ObjectKind::ALL.map(ObjectKind::word))
+}
+
+/// The words of [`holdfast_model::Reason`], or null.
+pub fn reason_or_none() -> RefOr<Schema> {
+    words_or_none(&REASON)
 }
 
 /// The words of [`holdfast_model::Media`].
@@ -96,7 +124,9 @@ pub fn integrity_or_none() -> RefOr<Schema> {
 
 #[cfg(test)]
 mod tests {
-    use holdfast_model::{DiskDetail, DiskState, Health, Integrity, Media, Provisioning, RetirePolicy, SpaceState, Usage};
+    use holdfast_model::{
+        DiskDetail, DiskState, Health, Integrity, Media, Provisioning, Reason, RetirePolicy, SpaceState, Usage,
+    };
 
     use super::*;
     use crate::word;
@@ -125,6 +155,8 @@ mod tests {
         let states = [SpaceState::Ok, SpaceState::Resyncing, SpaceState::Degraded, SpaceState::Failed];
         assert_eq!(states.map(|value| word(&value)), SPACE_STATE);
         assert_eq!([Provisioning::Fixed, Provisioning::Thin].map(|value| word(&value)), PROVISIONING);
+        let reasons = [Reason::ReadOnly, Reason::NoRoom, Reason::MissingSlabs, Reason::Salvaged, Reason::InUse];
+        assert_eq!(reasons.map(|value| word(&value)), REASON);
         assert_eq!([Integrity::None, Integrity::Crc32c].map(|value| word(&value)), INTEGRITY);
     }
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::job::{JobPriority, JobState};
+use crate::job::{JobState, SetPace};
 use crate::protection::Protection;
 use crate::qos::{Qos, SetQos};
 use crate::schema;
@@ -220,18 +220,15 @@ pub struct ConvertSpace {
     /// Gives up what lies beyond a smaller size; only administrators may.
     #[serde(default)]
     pub discard_beyond: bool,
-    /// How much the job makes way for clients.
-    #[serde(default)]
-    pub priority: Option<JobPriority>,
-    /// Bytes that the job does in a second at most; 0 for no cap.
-    #[serde(default)]
-    pub cap_bytes_per_second: Option<u64>,
+    /// How the job is done.
+    #[serde(flatten)]
+    pub pace: SetPace,
 }
 
 impl ConvertSpace {
     /// Whether it asks for anything to be other than it is.
     pub fn names_a_change(&self) -> bool {
-        let pace = Self { discard_beyond: false, priority: None, cap_bytes_per_second: None, ..self.clone() };
+        let pace = Self { discard_beyond: false, pace: SetPace::default(), ..self.clone() };
         pace != Self::default()
     }
 }

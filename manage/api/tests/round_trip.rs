@@ -2,11 +2,11 @@
 
 use holdfast_api::{
     AddDisks, ApiError, Code, ConvertSpace, CreateExport, CreateFileDisk, CreatePool, CreateSpace, ErrorBody, EvacuateDisk,
-    Event, GrowSpace, ImportPools, Job, JobKind, JobPriority, JobState, LayoutKind, LocateDisk, Protection, Qos, RemoveDisk,
-    ReplaceDisk, RetireDisk, SetDisk, SetExport, SetJob, SetPool, SetQos, SetSettings, SetSpace, Severity, Space, SpaceOption,
-    SpacePlan, SpaceScrub, StartJob, WipeDisk,
+    Event, GrowSpace, ImportPools, Job, JobKind, JobPace, JobPriority, JobState, LayoutKind, LocateDisk, Protection, Qos,
+    RemoveDisk, ReplaceDisk, RetireDisk, SetDisk, SetExport, SetPace, SetPool, SetQos, SetSettings, SetSpace, Severity, Space,
+    SpaceOption, SpacePlan, SpaceScrub, WipeDisk,
 };
-use holdfast_model::{Health, Media, Provisioning, SpaceState, Usage};
+use holdfast_model::{Health, Media, ObjectRef, Provisioning, SpaceState, Usage};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -81,25 +81,25 @@ fn requests_and_answers_keep_their_shape() {
             id: 7,
             time: "2026-01-02T03:04:05.678Z".into(),
             severity: Severity::Warning,
-            object: "disk X".into(),
+            object: ObjectRef::disk(uuid::Uuid::nil(), "X"),
             cause: "gone".into(),
             next_action: "put it back".into(),
         },
-        json!({ "id": 7, "time": "2026-01-02T03:04:05.678Z", "severity": "warning", "object": "disk X", "cause": "gone",
+        json!({ "id": 7, "time": "2026-01-02T03:04:05.678Z", "severity": "warning", "object": { "kind": "disk", "id": "00000000-0000-0000-0000-000000000000", "name": "X" }, "cause": "gone",
                 "next_action": "put it back" }),
     );
     round_trip(
         &Job {
             id: 3,
             kind: JobKind::Scrub,
-            object: "tank/vm".into(),
+            object: ObjectRef::space(uuid::Uuid::from_u128(2), "tank/vm"),
+            pool: ObjectRef::pool(uuid::Uuid::from_u128(1), "tank"),
             state: JobState::Failed,
             done_bytes: 1,
             total_bytes: 2,
             rate_bytes_per_second: 0,
             seconds_left: None,
-            priority: JobPriority::Low,
-            cap_bytes_per_second: Some(1 << 20),
+            pace: JobPace { priority: JobPriority::Low, cap_bytes_per_second: Some(1 << 20) },
             created: "2026-01-02T03:04:05.678Z".into(),
             started: None,
             ended: None,
@@ -107,8 +107,10 @@ fn requests_and_answers_keep_their_shape() {
             error: Some(ApiError::new(Code::Failed, "space tank/vm", "a disk failed", "look at it")),
             result: None,
         },
-        json!({ "id": 3, "kind": "scrub", "object": "tank/vm", "state": "failed", "done_bytes": 1, "total_bytes": 2,
-                "rate_bytes_per_second": 0, "seconds_left": null, "priority": "low", "cap_bytes_per_second": 1048576,
+        json!({ "id": 3, "kind": "scrub", "object": { "kind": "space", "id": "00000000-0000-0000-0000-000000000002", "name": "tank/vm" },
+                "pool": { "kind": "pool", "id": "00000000-0000-0000-0000-000000000001", "name": "tank" }, "state": "failed", "done_bytes": 1, "total_bytes": 2,
+                "rate_bytes_per_second": 0, "seconds_left": null,
+                "priority": "low", "cap_bytes_per_second": 1048576,
                 "created": "2026-01-02T03:04:05.678Z", "started": null, "ended": null, "result": null, "reason": null,
                 "error": { "code": "failed", "field": null, "message": "a disk failed", "object": "space tank/vm", "next_action": "look at it" } }),
     );
@@ -195,8 +197,7 @@ fn what_may_be_left_out_may_be_left_out_and_nothing_else_goes_in() {
     check::<ReplaceDisk>(json!({}));
     check::<LocateDisk>(json!({ "on": true }));
     check::<SetPool>(json!({}));
-    check::<StartJob>(json!({}));
-    check::<SetJob>(json!({}));
+    check::<SetPace>(json!({}));
     check::<SetSettings>(json!({}));
 }
 

@@ -65,7 +65,7 @@ pub async fn token_command(client: &Client, json: bool, command: TokenCommand) -
 pub async fn audit(client: &Client, json: bool, which: Audit) -> Result<()> {
     let mut path = format!("/audit?limit={}", which.limit);
     let after = which.after.map(|after| after.to_string());
-    for (name, value) in [("after", after), ("account", which.account), ("object", which.object)] {
+    for (name, value) in [("after", after), ("account", which.account), ("kind", which.kind), ("object", which.object)] {
         if let Some(value) = value {
             path += &format!("&{name}={}", segment(&value));
         }

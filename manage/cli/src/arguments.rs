@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
-use holdfast_api::{HistoryKind, JobPriority};
+use holdfast_api::{HistoryKind, JobPriority, SetPace};
 use holdfast_engine::Address;
 use holdfast_model::{ByteSize, RetirePolicy, SpacePath, Uuid};
 
@@ -522,6 +522,13 @@ pub struct StartOptions {
     /// Wait until it ends; exit status 1 if it fails or is cancelled
     #[arg(long)]
     pub wait: bool,
+}
+
+impl StartOptions {
+    /// The pace that they ask for.
+    pub fn pace(&self) -> SetPace {
+        SetPace { priority: self.priority, cap_bytes_per_second: self.cap.map(|cap| cap.0) }
+    }
 }
 
 /// What to do with jobs.

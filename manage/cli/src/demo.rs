@@ -19,7 +19,7 @@ use holdfast_api::{
 };
 use holdfast_api::{Pool, PoolChanged, Space, SpaceChanged, Status};
 use holdfast_engine::{Address, Settings};
-use holdfast_model::{ByteSize, Health, SpaceState};
+use holdfast_model::{ByteSize, Health, ObjectKind, SpaceState};
 use serde_json::json;
 
 use crate::arguments::{Demo, LogFormat};
@@ -249,7 +249,7 @@ impl Showing {
             "\nThe disk is put back: within {seconds:.1} s what it missed was copied to it, and everything is healthy:"
         ))?;
         let status: Status = self.client.get("/status").await?;
-        let lines = status.objects.iter().filter(|object| !object.object.starts_with("disk "));
+        let lines = status.objects.iter().filter(|object| object.object.kind != ObjectKind::Disk);
         let lines: Vec<String> =
             lines.map(|object| format!("{}: {}", object.object, holdfast_api::word(&object.health))).collect();
         self.show(&|| lines.join("\n"))

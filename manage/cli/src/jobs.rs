@@ -7,7 +7,7 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use holdfast_api::{ConversionPlan, ConvertSpace, DiskRetired, Job, JobChanged, JobState, RetireDisk, SetJob, StartJob, word};
+use holdfast_api::{ConversionPlan, ConvertSpace, DiskRetired, Job, JobChanged, JobState, RetireDisk, SetPace, word};
 use holdfast_model::{BLOCK_BYTES, ByteSize};
 
 use crate::arguments::{ConvertOptions, JobCommand, StartOptions};
@@ -32,7 +32,7 @@ pub async fn job_command(client: &Client, json: bool, command: JobCommand) -> Re
         JobCommand::Resume { id } => change(client, json, id, "resume").await,
         JobCommand::Cancel { id } => change(client, json, id, "cancel").await,
         JobCommand::Set { id, priority, cap } => {
-            let request = SetJob { priority, cap_bytes_per_second: cap.map(|cap| cap.0) };
+            let request = SetPace { priority, cap_bytes_per_second: cap.map(|cap| cap.0) };
             let answer: JobChanged = client.patch(&format!("/jobs/{id}"), &request).await?;
             tell(json, &answer, answer.changed, format!("job {id} is set"))
         }
@@ -46,8 +46,7 @@ async fn change(client: &Client, json: bool, id: u64, verb: &str) -> Result<()> 
 
 /// Asks for the job at `path`, and follows it if that is wanted.
 pub async fn start(client: &Client, json: bool, path: &str, options: StartOptions) -> Result<()> {
-    let request = StartJob { priority: options.priority, cap_bytes_per_second: options.cap.map(|cap| cap.0) };
-    let answer: JobChanged = client.post(path, &request).await?;
+    let answer: JobChanged = client.post(path, &options.pace()).await?;
     begun(client, json, answer, options.wait).await
 }
 
@@ -64,8 +63,7 @@ pub async fn convert(client: &Client, json: bool, path: &str, shape: ConvertOpti
         thin: (shape.thin || shape.fixed).then_some(shape.thin),
         size_bytes: shape.size.map(ByteSize::bytes),
         discard_beyond: shape.discard_beyond,
-        priority: options.priority,
-        cap_bytes_per_second: options.cap.map(|cap| cap.0),
+        pace: options.pace(),
     };
     let say_rounded = || {
         let Some(size) = shape.size.filter(|_| !json) else { return Ok(()) };
@@ -90,8 +88,7 @@ pub async fn retire(
     (evacuate, force): (bool, bool),
     options: StartOptions,
 ) -> Result<()> {
-    let cap_bytes_per_second = options.cap.map(|cap| cap.0);
-    let request = RetireDisk { evacuate, force, priority: options.priority, cap_bytes_per_second };
+    let request = RetireDisk { evacuate, force, pace: options.pace() };
     let answer: DiskRetired = client.post(path, &request).await?;
     if let (true, Some(job)) = (options.wait, &answer.job) {
         return watch(client, json, job.id).await;
@@ -106,7 +103,7 @@ pub async fn begun(client: &Client, json: bool, answer: JobChanged, wait: bool) 
     if wait {
         return watch(client, json, job.id).await;
     }
-    let done = format!("job {}, {} of {}, is {}", job.id, word(&job.kind), job.object, word(&job.state));
+    let done = format!("job {}, {} of {}, is {}", job.id, word(&job.kind), job.target(), word(&job.state));
     tell(json, &answer, answer.changed, done)
 }
 

@@ -491,7 +491,7 @@ fn left(job: &Job) -> String {
 }
 
 fn cap(job: &Job) -> String {
-    job.cap_bytes_per_second.map_or_else(|| "none".into(), |cap| format!("{}/s", size(cap)))
+    job.pace.cap_bytes_per_second.map_or_else(|| "none".into(), |cap| format!("{}/s", size(cap)))
 }
 
 /// How far a job is, in a line.
@@ -501,7 +501,7 @@ pub fn job_line(job: &Job) -> String {
         JobState::Running => format!(", {}/s, {} left", size(job.rate_bytes_per_second), left(job)),
         _ => job.reason.as_ref().map_or(String::new(), |reason| format!("; {}: {}", reason.cause, reason.next_action)),
     };
-    format!("job {}, {} of {}: {}, {progress}{pace}", job.id, word(&job.kind), job.object, word(&job.state))
+    format!("job {}, {} of {}: {}, {progress}{pace}", job.id, word(&job.kind), job.target(), word(&job.state))
 }
 
 impl Shown for Vec<Job> {
@@ -510,14 +510,14 @@ impl Shown for Vec<Job> {
             vec![
                 job.id.to_string(),
                 word(&job.kind),
-                job.object.clone(),
+                job.target(),
                 word(&job.state),
                 size(job.done_bytes),
                 size(job.total_bytes),
                 percent(job),
                 format!("{}/s", size(job.rate_bytes_per_second)),
                 left(job),
-                word(&job.priority),
+                word(&job.pace.priority),
                 cap(job),
             ]
         });
@@ -530,19 +530,19 @@ impl Shown for Job {
         let text = facts(&[
             ("job", self.id.to_string()),
             ("kind", word(&self.kind)),
-            ("object", self.object.clone()),
+            ("object", self.target()),
             ("state", word(&self.state)),
             ("done", format!("{} of {} ({})", size(self.done_bytes), size(self.total_bytes), percent(self))),
             ("rate", format!("{}/s", size(self.rate_bytes_per_second))),
             ("left", left(self)),
-            ("priority", word(&self.priority)),
+            ("priority", word(&self.pace.priority)),
             ("cap", cap(self)),
             ("created", self.created.clone()),
             ("started", some(&self.started)),
             ("ended", some(&self.ended)),
             ("result", some(&self.result)),
         ]);
-        let condition = |error: &ApiError| Condition { cause: error.message.clone(), next_action: error.next_action.clone() };
+        let condition = |error: &ApiError| Condition::new(&error.message, &error.next_action);
         let why: Vec<Condition> = self.error.as_ref().map(condition).or(self.reason.clone()).into_iter().collect();
         with_conditions(text, &why)
     }

@@ -113,7 +113,7 @@ pub async fn disk_command(client: &Client, json: bool, command: DiskCommand) -> 
             if dry_run {
                 return print(json, &client.post::<EvacuationPlan>(&format!("{path}/plan"), &()).await?);
             }
-            let request = EvacuateDisk { force, priority: start.priority, cap_bytes_per_second: start.cap.map(|cap| cap.0) };
+            let request = EvacuateDisk { force, pace: start.pace() };
             let answer: JobChanged = client.post(&path, &request).await?;
             jobs::begun(client, json, answer, start.wait).await
         }
@@ -126,8 +126,7 @@ pub async fn disk_command(client: &Client, json: bool, command: DiskCommand) -> 
                 new: new.map(|new| disk(&new)).transpose()?,
                 force,
                 give_up: give_up.iter().map(ToString::to_string).collect(),
-                priority: start.priority,
-                cap_bytes_per_second: start.cap.map(|cap| cap.0),
+                pace: start.pace(),
             };
             let path = format!("/disks/{}/replace", segment(&disk(&old)?));
             if dry_run {

@@ -84,7 +84,7 @@ pub(crate) fn condition(pool: &str, alerts: &HeldAlerts, room: &RoomUse) -> Opti
         ByteSize(room.used_bytes),
         ByteSize(room.data_bytes)
     );
-    Some(Condition { cause, next_action: NEXT.into() })
+    Some(Condition::new(cause, NEXT))
 }
 
 impl Engine {
@@ -114,7 +114,7 @@ impl Engine {
         let changed = percents != Some(known.percents).filter(|_| !known.default);
         if changed {
             self.set_alerts(open.pool.id(), Alerts { percents, level: 0 })?;
-            self.note(&format!("pool {}", open.name()), "has other alerts");
+            self.note(&open.object(), "has other alerts");
             self.look_at_room(open)?;
         }
         Ok(changed)
@@ -130,7 +130,7 @@ impl Engine {
         }
         let own = Some(now.percents.clone()).filter(|_| !now.default);
         self.set_alerts(id, Alerts { percents: own, level: now.level })?;
-        let object = format!("pool {name}");
+        let object = open.object();
         match condition(&name, &now, &room) {
             Some(condition) if now.level > known.level => {
                 let error = now.reached().is_some_and(|percent| percent >= ERROR_PERCENT);

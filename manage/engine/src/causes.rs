@@ -16,15 +16,17 @@ use std::sync::{Arc, PoisonError};
 
 use holdfast_api::pool::PoolHealth;
 use holdfast_api::{Affected, Cause, CauseDisk, CauseKind, Condition, Export, ObjectHealth, Pool};
-use holdfast_model::{DiskState, Health, SpaceState, Usage, Uuid};
+use holdfast_model::{DiskState, Health, ObjectKind, ObjectRef, Reason, SpaceState, Usage, Uuid};
 use holdfast_pool::DiskStatus;
 
 use crate::engine::{Engine, OpenPool};
+use crate::exports::export_object;
 use crate::protection::count;
+use crate::status::state_folder;
 use exposure::Exposure;
 
 /// A cause of which nothing but its kind, object, and condition is known yet.
-fn cause(kind: CauseKind, id: &str, object: String, health: Health, condition: Condition) -> Cause {
+fn cause(kind: CauseKind, id: &str, object: ObjectRef, health: Health, condition: Condition) -> Cause {
     Cause {
         id: format!("{} {id}", holdfast_api::word(&kind)),
         kind,
@@ -46,7 +48,7 @@ fn cause(kind: CauseKind, id: &str, object: String, health: Health, condition: C
 fn joined(conditions: &[holdfast_model::Condition]) -> Condition {
     let causes: Vec<&str> = conditions.iter().map(|condition| condition.cause.as_str()).collect();
     let next = conditions.first().map(|condition| condition.next_action.clone()).unwrap_or_default();
-    Condition { cause: causes.join("; "), next_action: next }
+    Condition::new(causes.join("; "), next)
 }
 
 fn enclosure(disk: &DiskStatus) -> Option<&str> {
@@ -71,8 +73,8 @@ struct Site<'a> {
     open: &'a OpenPool,
     view: &'a Pool,
     disks: Vec<DiskStatus>,
-    /// The spaces that miss slabs, by `POOL/SPACE`.
-    exposed: BTreeMap<String, Exposure>,
+    /// The spaces that miss slabs.
+    exposed: Vec<Exposure>,
     resyncing: bool,
 }
 
@@ -94,17 +96,17 @@ impl Site<'_> {
     }
 
     /// The spaces that miss slabs on these disks.
-    fn exposed_by(&self, disks: &[&DiskStatus]) -> impl Iterator<Item = (&String, &Exposure)> {
+    fn exposed_by(&self, disks: &[&DiskStatus]) -> impl Iterator<Item = &Exposure> {
         let indexes: BTreeSet<u16> = disks.iter().map(|disk| disk.record.index).collect();
-        self.exposed.iter().filter(move |(_, exposure)| exposure.slabs.keys().any(|disk| indexes.contains(disk)))
+        self.exposed.iter().filter(move |exposure| exposure.slabs.keys().any(|disk| indexes.contains(disk)))
     }
 
     /// Adds disks and the spaces that miss slabs on them.
     fn about(&self, mut cause: Cause, disks: &[&DiskStatus]) -> Cause {
         cause.disks = disks.iter().map(|disk| self.disk(disk)).collect();
         cause.disks.sort_by(|a, b| (&a.enclosure, a.slot, &a.path).cmp(&(&b.enclosure, b.slot, &b.path)));
-        cause.affects.extend(self.exposed_by(disks).map(|(name, exposure)| exposure.affected(name)));
-        cause.affects.sort_by(|a, b| (b.health, &a.object).cmp(&(a.health, &b.object)));
+        cause.affects.extend(self.exposed_by(disks).map(Exposure::affected));
+        cause.affects.sort_by(|a, b| (b.health, a.object.kind, &a.object.name).cmp(&(a.health, b.object.kind, &b.object.name)));
         cause
     }
 
@@ -117,17 +119,20 @@ impl Site<'_> {
             let all = self.disks.iter().filter(|disk| enclosure(disk) == Some(name)).count();
             let slots: BTreeSet<u32> = disks.iter().filter_map(|disk| Some(disk.record.place.as_ref()?.slot)).collect();
             let slots: Vec<String> = slots.iter().map(u32::to_string).collect();
-            let condition = Condition {
-                cause: format!(
+            let condition = Condition::new(
+                format!(
                     "{} of {all} disks of pool {} in enclosure {name} went out of service together: slots {}",
                     disks.len(),
                     self.view.name,
                     slots.join(", ")
                 ),
-                next_action: "look at power and cables of the enclosure; replace the disks if they do not come back".into(),
-            };
+                "look at power and cables of the enclosure; replace the disks if they do not come back",
+            );
             let id = format!("{} {name} {}", self.view.name, first.record.id);
-            return self.about(cause(CauseKind::EnclosureLost, &id, format!("enclosure {name}"), health, condition), disks);
+            return self.about(
+                cause(CauseKind::EnclosureLost, &id, ObjectRef::named(ObjectKind::Enclosure, name), health, condition),
+                disks,
+            );
         }
         let mut condition = joined(&first.conditions);
         if let Some(place) = &first.record.place {
@@ -137,12 +142,12 @@ impl Site<'_> {
             condition.next_action =
                 format!("nothing needs it any more: take it out of its pool with 'holdfast disk remove {}'", first.record.id);
         }
-        let object = format!("disk {}", first.record.label());
+        let object = first.record.object();
         self.about(cause(CauseKind::DiskLost, &first.record.id.to_string(), object, health, condition), disks)
     }
 
     fn failing(&self, disk: &DiskStatus) -> Cause {
-        let (object, condition) = (format!("disk {}", disk.record.label()), joined(&disk.conditions));
+        let (object, condition) = (disk.record.object(), joined(&disk.conditions));
         self.about(cause(CauseKind::DiskFailing, &disk.record.id.to_string(), object, disk.health, condition), &[disk])
     }
 
@@ -150,11 +155,11 @@ impl Site<'_> {
     fn resyncing(&self, disks: &[&DiskStatus], most: impl FnOnce(u64) -> u64) -> Option<Cause> {
         let first = disks.first()?;
         let indexes: BTreeSet<u16> = disks.iter().map(|disk| disk.record.index).collect();
-        let missed = self.exposed.values().flat_map(|exposure| &exposure.slabs);
+        let missed = self.exposed.iter().flat_map(|exposure| &exposure.slabs);
         let slabs: u64 = missed.filter(|(disk, _)| indexes.contains(disk)).map(|(_, slabs)| slabs).sum();
         let object = match disks {
-            [disk] => format!("disk {}", disk.record.label()),
-            _ => format!("enclosure {}", enclosure(first).unwrap_or_default()),
+            [disk] => disk.record.object(),
+            _ => ObjectRef::named(ObjectKind::Enclosure, enclosure(first).unwrap_or_default()),
         };
         let are = if slabs == 1 { "is" } else { "are" };
         let (doing, next) = match self.resyncing {
@@ -164,8 +169,9 @@ impl Site<'_> {
                 "they are resynced automatically once the disks they need are present; see 'holdfast event list'",
             ),
         };
-        let who = if disks.len() == 1 { object.clone() } else { format!("{} of {object}", count(disks.len() as u64, "disk")) };
-        let condition = Condition { cause: format!("{} on {who} {are} {doing}", count(slabs, "slab")), next_action: next.into() };
+        let who =
+            if disks.len() == 1 { object.to_string() } else { format!("{} of {object}", count(disks.len() as u64, "disk")) };
+        let condition = Condition::new(format!("{} on {who} {are} {doing}", count(slabs, "slab")), next);
         let id = first.record.id.to_string();
         let mut told = self.about(cause(CauseKind::DiskResyncing, &id, object, Health::Warning, condition), disks);
         let most = most(slabs).max(slabs).max(1);
@@ -174,22 +180,22 @@ impl Site<'_> {
         Some(told)
     }
 
-    /// What is wrong with the pool itself: conditions with the same way out are one cause.
-    fn of_pool(&self, refusal: Option<&Condition>) -> Vec<Cause> {
-        let labels: Vec<String> = self.disks.iter().map(|disk| format!("disk {} ", disk.record.label())).collect();
-        let of_disk = |condition: &&Condition| labels.iter().any(|label| condition.cause.starts_with(label));
+    /// What is wrong with the pool itself and not with a disk of it: conditions with the same way out are one cause.
+    fn of_pool(&self) -> Vec<Cause> {
+        let about = |condition: &Condition| condition.about.as_ref().map(|part| part.kind);
+        let own =
+            |condition: &&Condition| condition.reason != Some(Reason::ReadOnly) && about(condition) != Some(ObjectKind::Disk);
         let name = &self.view.name;
         let mut ways: BTreeMap<&str, Vec<&Condition>> = BTreeMap::new();
-        for condition in self.view.conditions.iter().filter(|one| Some(*one) != refusal && !of_disk(one)) {
+        for condition in self.view.conditions.iter().filter(own) {
             ways.entry(&condition.next_action).or_default().push(condition);
         }
-        let own = |(next, conditions): (&str, Vec<&Condition>)| {
+        let told = |(next, conditions): (&str, Vec<&Condition>)| {
             let (mut affects, mut causes) = (Vec::new(), Vec::new());
             for condition in conditions {
-                let space = self.view.spaces.iter().find(|space| condition.cause.starts_with(&format!("space {space} ")));
-                match space {
+                match condition.about.as_ref().filter(|_| condition.reason == Some(Reason::NoRoom)) {
                     Some(space) => affects.push(Affected {
-                        object: format!("space {name}/{space}"),
+                        object: space.clone(),
                         health: Health::Warning,
                         effect: "finds no room to grow into".into(),
                     }),
@@ -199,12 +205,12 @@ impl Site<'_> {
             if causes.is_empty() && !affects.is_empty() {
                 causes.push("what needs new room is refused, all else goes on");
             }
-            let condition = Condition { cause: format_pool(name, &causes.join("; ")), next_action: next.into() };
-            let mut told = cause(CauseKind::Pool, &format!("{name} {next}"), format!("pool {name}"), Health::Warning, condition);
+            let condition = Condition::new(format_pool(name, &causes.join("; ")), next);
+            let mut told = cause(CauseKind::Pool, &format!("{name} {next}"), self.open.object(), Health::Warning, condition);
             told.affects = affects;
             told
         };
-        ways.into_iter().map(own).collect()
+        ways.into_iter().map(told).collect()
     }
 }
 
@@ -227,13 +233,15 @@ impl Engine {
         }
         self.resyncs.lock().unwrap_or_else(PoisonError::into_inner).retain(|disk, _| resyncing.contains(disk));
         for export in exports.iter().filter(|export| export.health != Health::Healthy) {
-            let pool = format!("pool {}", export.space.split('/').next().unwrap_or_default());
-            let (object, space) = (format!("export {}", export.name), format!("space {}", export.space));
+            let object = export_object(&export.name);
+            let known = self.live().exports.get(&export.name).map(|export| export.known.clone());
+            let Some(known) = known else { continue };
+            let (pool, space) = (ObjectRef::pool(known.pool, ""), ObjectRef::space(known.space, &export.space));
             let effect = if export.served { "answers with errors where its space cannot be read" } else { "is not served" };
             let affected = Affected { object: object.clone(), health: export.health, effect: effect.into() };
             let explains = |cause: &&mut Cause| {
-                (cause.kind == CauseKind::PoolOffline && cause.object == pool)
-                    || cause.affects.iter().any(|one| one.object == space && one.health == Health::Unhealthy)
+                (cause.kind == CauseKind::PoolOffline && cause.object.is(&pool))
+                    || cause.affects.iter().any(|one| one.object.is(&space) && one.health == Health::Unhealthy)
             };
             let mut explained = false;
             for cause in causes.iter_mut().filter(explains) {
@@ -247,30 +255,30 @@ impl Engine {
         }
         causes.extend(self.store().trouble().map(|trouble| {
             let condition = self.unwritable(&trouble);
-            cause(CauseKind::Daemon, "state folder", "state folder".into(), Health::Unhealthy, condition)
+            cause(CauseKind::Daemon, "state folder", state_folder(), Health::Unhealthy, condition)
         }));
         causes.extend(self.notifications.troubles().into_iter().flat_map(|channel| {
             let ObjectHealth { object, health, conditions } = channel;
-            conditions.into_iter().map(move |told| cause(CauseKind::Daemon, &object, object.clone(), health, told))
+            conditions.into_iter().map(move |told| cause(CauseKind::Daemon, &object.to_string(), object.clone(), health, told))
         }));
-        causes.sort_by(|a, b| (b.health, a.kind, &a.object).cmp(&(a.health, b.kind, &b.object)));
+        causes.sort_by(|a, b| (b.health, a.kind, &a.object.name).cmp(&(a.health, b.kind, &b.object.name)));
         causes
     }
 
     fn causes_of(&self, open: &Arc<OpenPool>, view: &Pool, resyncing: &mut BTreeSet<Uuid>) -> Vec<Cause> {
         let mut causes = Vec::new();
-        let mut site = Site { open, view, disks: open.pool.disks(), exposed: BTreeMap::new(), resyncing: false };
+        let mut site = Site { open, view, disks: open.pool.disks(), exposed: Vec::new(), resyncing: false };
         for disk in site.disks.iter_mut().filter(|disk| disk.record.state != DiskState::Online) {
             if let Some(job) = self.jobs.replacing(disk.record.id) {
                 let told = crate::protection::replaced(disk, &job, Vec::new()).into_iter();
                 disk.conditions = told.map(|one| holdfast_model::Condition::new(one.cause, one.next_action)).collect();
             }
         }
-        let refusal = open.pool.refusal().and_then(|why| view.conditions.iter().find(|condition| condition.cause == why));
-        let of_pool = site.of_pool(refusal);
-        let is_told = |space: &str, condition: &Condition| {
-            let full = of_pool.iter().flat_map(|told| &told.affects).any(|one| one.object == format!("space {space}"));
-            full && condition.next_action.starts_with("add disks")
+        let refusal = view.conditions.iter().find(|condition| condition.reason == Some(Reason::ReadOnly));
+        let of_pool = site.of_pool();
+        let is_told = |space: &ObjectRef, condition: &Condition| {
+            let full = of_pool.iter().flat_map(|told| &told.affects).any(|one| one.object.is(space));
+            full && condition.reason == Some(Reason::NoRoom)
         };
         let spaces: Vec<_> = open.spaces().values().cloned().collect();
         for space in &spaces {
@@ -278,23 +286,22 @@ impl Engine {
             site.resyncing |= shown.state == SpaceState::Resyncing || space.is_resyncing();
             let mut own = shown.conditions;
             if shown.stale_slabs > 0 {
-                let exposure = exposure::of(open, space, &shown.protection);
                 // What a space says of its missing slabs is told by the disks that they are on.
-                own.drain(..exposure.conditions.min(own.len()));
-                site.exposed.insert(shown.name.clone(), exposure);
+                own.retain(|condition| condition.reason != Some(Reason::MissingSlabs));
+                site.exposed.push(exposure::of(open, space, &shown.protection));
             }
-            own.retain(|condition| !is_told(&shown.name, condition));
+            let object = ObjectRef::space(shown.id, &shown.name);
+            own.retain(|condition| !is_told(&object, condition));
             causes.extend(own.into_iter().map(|condition| {
                 let id = format!("{} {}", shown.name, condition.next_action);
-                cause(CauseKind::Space, &id, format!("space {}", shown.name), shown.health, condition)
+                cause(CauseKind::Space, &id, object.clone(), shown.health, condition)
             }));
         }
         let (lost, online): (Vec<&DiskStatus>, Vec<&DiskStatus>) =
             site.disks.iter().partition(|disk| disk.record.state != DiskState::Online);
         let for_want_of_disks = !lost.is_empty() && open.pool.features().unknown_read_only() == 0;
         if let Some(condition) = refusal {
-            let object = format!("pool {}", view.name);
-            let mut told = cause(CauseKind::PoolReadOnly, &view.name, object, Health::Unhealthy, condition.clone());
+            let mut told = cause(CauseKind::PoolReadOnly, &view.name, open.object(), Health::Unhealthy, condition.clone());
             if for_want_of_disks {
                 told.cause += &format!("; {} of {} out of service", lost.len(), count(site.disks.len() as u64, "disk"));
                 told = site.about(told, &lost);
@@ -307,16 +314,14 @@ impl Engine {
         let (failing, well): (Vec<&DiskStatus>, Vec<&DiskStatus>) = online.iter().partition(|disk| !disk.conditions.is_empty());
         causes.extend(failing.iter().map(|disk| self.with_outlook(&site, site.failing(disk), &[disk])));
         // What a job rebuilds of a lost disk is part of that one's cause, wherever the slabs are now.
-        let mut rebuilt: BTreeSet<String> = BTreeSet::new();
+        let mut rebuilt: BTreeSet<Uuid> = BTreeSet::new();
         for disk in &lost {
-            let exposed: Vec<(String, Uuid)> =
-                site.exposed_by(&[disk]).map(|(name, exposure)| (name.clone(), exposure.id)).collect();
-            let spaces: Vec<Uuid> = exposed.iter().map(|(_, id)| *id).collect();
+            let spaces: Vec<Uuid> = site.exposed_by(&[disk]).map(|exposure| exposure.id).collect();
             if !self.jobs.mending(&[disk.record.id], &spaces).is_empty() {
-                rebuilt.extend(exposed.into_iter().map(|(name, _)| name));
+                rebuilt.extend(spaces);
             }
         }
-        let is_behind = |disk: &&DiskStatus| site.exposed_by(&[disk]).any(|(name, _)| !rebuilt.contains(name));
+        let is_behind = |disk: &&DiskStatus| site.exposed_by(&[disk]).any(|exposure| !rebuilt.contains(&exposure.id));
         let behind: Vec<&DiskStatus> = well.into_iter().filter(is_behind).collect();
         for group in by_enclosure(&behind) {
             let Some(first) = group.first().map(|disk| disk.record.id) else { continue };
@@ -344,7 +349,7 @@ impl Engine {
     /// Adds the jobs that mend it, and when lost disks are repaired by themselves.
     fn with_outlook(&self, site: &Site<'_>, mut cause: Cause, disks: &[&DiskStatus]) -> Cause {
         let ids: Vec<Uuid> = disks.iter().map(|disk| disk.record.id).collect();
-        let spaces: Vec<Uuid> = site.exposed_by(disks).map(|(_, exposure)| exposure.id).collect();
+        let spaces: Vec<Uuid> = site.exposed_by(disks).map(|exposure| exposure.id).collect();
         cause.jobs = self.jobs.mending(&ids, &spaces);
         let is_lost = matches!(cause.kind, CauseKind::DiskLost | CauseKind::EnclosureLost);
         let waits = is_lost && cause.jobs.is_empty() && cause.disks.iter().any(|disk| disk.used_bytes > 0);
@@ -365,5 +370,5 @@ impl Engine {
 
 fn offline(pool: &Pool) -> Option<Cause> {
     let condition = pool.conditions.first().filter(|_| pool.state == PoolHealth::Offline)?.clone();
-    Some(cause(CauseKind::PoolOffline, &pool.name, format!("pool {}", pool.name), Health::Unhealthy, condition))
+    Some(cause(CauseKind::PoolOffline, &pool.name, ObjectRef::pool(pool.id, &pool.name), Health::Unhealthy, condition))
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 
 use holdfast_api::{ApiError, CreateFileDisk, Disk, DiskChanged, DiskRef, SetDisk};
 use holdfast_device::{Device, Durability, IoSlice, file};
-use holdfast_model::{BLOCK_BYTES, ByteSize, DiskState, Place, Uuid, natural_order};
+use holdfast_model::{BLOCK_BYTES, ByteSize, DiskState, ObjectKind, ObjectRef, Place, Uuid, natural_order};
 use holdfast_pool::{DiskChange, LARGEST_DISK_BYTES, SMALLEST_DISK_BYTES};
 
 use crate::disks::{Carries, Taken, real_path};
@@ -190,7 +190,7 @@ impl Engine {
         let taken = self.open_disk(&path, false).await?;
         self.zero_ends(&taken).await?;
         drop(taken);
-        self.note(&object, "wiped");
+        self.note(&ObjectRef::named(ObjectKind::Disk, &path), "wiped");
         Ok(DiskChanged { changed: true, disk: self.disk(&DiskRef::Path(path)).await? })
     }
 

@@ -19,7 +19,7 @@ use holdfast_block::{Balancer, ObjectService, Target};
 use holdfast_device::file::FileDevice;
 use holdfast_device::reactor::{self, CpuLatency, ReactorHandle, ReactorSettings};
 use holdfast_listener::{Address, ListenError};
-use holdfast_model::Uuid;
+use holdfast_model::{ObjectRef, Uuid};
 use holdfast_notify::Notifications;
 use holdfast_pool::{Env, Pool, SpaceRecord};
 use holdfast_space::Space;
@@ -71,6 +71,11 @@ pub(crate) struct OpenPool {
     pub(crate) most_behind: Mutex<BTreeMap<Uuid, u64>>,
 }
 
+/// The daemon, as events name it.
+fn daemon() -> ObjectRef {
+    ObjectRef::server("daemon")
+}
+
 impl OpenPool {
     /// A pool on these disks, none of whose spaces is open.
     pub(crate) fn new(pool: Arc<Pool>, disks: BTreeMap<Uuid, Arc<FileDevice>>) -> Self {
@@ -86,6 +91,21 @@ impl OpenPool {
 
     pub(crate) fn name(&self) -> String {
         self.pool.name().to_string()
+    }
+
+    /// The pool, as events name it.
+    pub(crate) fn object(&self) -> ObjectRef {
+        self.pool.object()
+    }
+
+    /// A space of it, as events name it.
+    pub(crate) fn space_object(&self, record: &SpaceRecord) -> ObjectRef {
+        ObjectRef::space(record.uuid, format!("{}/{}", self.pool.name(), record.name))
+    }
+
+    /// A disk of it, as events name it.
+    pub(crate) fn disk_object(&self, id: Uuid) -> ObjectRef {
+        self.pool.disk_record(id).map_or_else(|| ObjectRef::disk(id, id.to_string()), |record| record.object())
     }
 
     pub(crate) fn disks(&self) -> MutexGuard<'_, BTreeMap<Uuid, Arc<FileDevice>>> {
@@ -265,7 +285,7 @@ impl Engine {
         tokio::spawn(crate::live::run(Arc::downgrade(&engine), engine.stop.subscribe()));
         tokio::spawn(crate::jobs::run(Arc::downgrade(&engine), engine.stop.subscribe()));
         *engine.notifying() = Some(tokio::spawn(engine.notify()));
-        engine.events.emit(Severity::Info, "daemon", &format!("started, version {}", env!("CARGO_PKG_VERSION")), "");
+        engine.events.emit(Severity::Info, &daemon(), &format!("started, version {}", env!("CARGO_PKG_VERSION")), "");
         Ok(engine)
     }
 
@@ -288,10 +308,10 @@ impl Engine {
         }
         let losses = self.losses.load(Ordering::Relaxed);
         match losses {
-            0 => self.events.emit(Severity::Info, "daemon", "stopped cleanly", ""),
+            0 => self.events.emit(Severity::Info, &daemon(), "stopped cleanly", ""),
             _ => self.events.emit(
                 Severity::Error,
-                "daemon",
+                &daemon(),
                 "stopped without making all writes durable",
                 "attach the missing disks",
             ),
@@ -403,7 +423,7 @@ impl Engine {
     }
 
     /// Notes a change that was asked for.
-    pub(crate) fn note(&self, object: &str, what: &str) {
+    pub(crate) fn note(&self, object: &ObjectRef, what: &str) {
         self.events.emit(Severity::Info, object, what, "");
     }
 
@@ -454,7 +474,7 @@ impl Engine {
     /// Closes one space.
     pub(crate) async fn close_space(&self, open: &OpenPool, id: u32) -> ApiResult<()> {
         let Some(space) = open.spaces().get(&id).cloned() else { return Ok(()) };
-        let name = format!("space {}/{}", open.pool.name(), space.record().name);
+        let object = open.space_object(&space.record());
         let closing = self.on_reactor(move || async move { space.close().await });
         match tokio::time::timeout(CLOSE_TIMEOUT, closing).await {
             Ok(Ok(Ok(true))) => {}
@@ -464,7 +484,7 @@ impl Engine {
                 let cause = format!("writes that were acknowledged could not be made durable when it was closed: {error}");
                 self.events.emit(
                     Severity::Error,
-                    &name,
+                    &object,
                     &cause,
                     "attach the missing disks; it is resynchronized when it is opened again",
                 );
@@ -473,7 +493,7 @@ impl Engine {
             Ok(Err(error)) => return Err(error),
             Err(_) => {
                 let message = format!("requests did not end within {} s", CLOSE_TIMEOUT.as_secs());
-                return Err(ApiError::new(Code::Timeout, name, message, "check the pool's disks"));
+                return Err(ApiError::new(Code::Timeout, object, message, "check the pool's disks"));
             }
         }
         if let Some(space) = open.spaces().remove(&id) {
@@ -496,13 +516,13 @@ impl Engine {
     /// Closes a pool in good order, so that its next import finds nothing to bring in step.
     async fn close_pool(&self, open: &OpenPool) {
         if let Err(error) = self.close_spaces(open).await {
-            self.events.emit(Severity::Error, &error.object, &error.message, &error.next_action);
+            self.events.emit(Severity::Error, &open.object(), &format!("not closed: {error}"), &error.next_action);
             self.losses.fetch_add(1, Ordering::Relaxed);
             return;
         }
         if open.is_unsettled() {
             let cause = "was closed with disks away or rows not yet in sync; these are resynchronized at the next start";
-            self.events.emit(Severity::Warning, &format!("pool {}", open.name()), cause, "");
+            self.events.emit(Severity::Warning, &open.object(), cause, "");
             return;
         }
         let pool = open.pool.clone();
@@ -519,7 +539,7 @@ impl Engine {
                 continue;
             }
             if let Err(error) = self.open_space(open, record.id).await {
-                self.events.emit(Severity::Error, &error.object, &error.message, &error.next_action);
+                self.events.emit(Severity::Error, &open.space_object(&record), &error.message, &error.next_action);
             }
         }
     }

@@ -18,6 +18,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use holdfast_api::{Event, Severity};
+use holdfast_model::ObjectRef;
 use tokio::sync::broadcast;
 
 /// Events that are kept in memory.
@@ -70,13 +71,13 @@ impl EventLog {
     }
 
     /// Notes an event. Never waits for a disk.
-    pub fn emit(&self, severity: Severity, object: &str, cause: &str, next_action: &str) {
+    pub fn emit(&self, severity: Severity, object: &ObjectRef, cause: &str, next_action: &str) {
         let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
         let event = Event {
             id: ring.next_id,
             time: now(),
             severity,
-            object: object.into(),
+            object: object.clone(),
             cause: cause.into(),
             next_action: next_action.into(),
         };
@@ -92,9 +93,9 @@ impl EventLog {
         let _ = self.followers.send(event);
         drop(ring);
         match severity {
-            Severity::Info => tracing::info!(object, next_action, "{cause}"),
-            Severity::Warning => tracing::warn!(object, next_action, "{cause}"),
-            Severity::Error => tracing::error!(object, next_action, "{cause}"),
+            Severity::Info => tracing::info!(%object, next_action, "{cause}"),
+            Severity::Warning => tracing::warn!(%object, next_action, "{cause}"),
+            Severity::Error => tracing::error!(%object, next_action, "{cause}"),
         }
     }
 
@@ -135,7 +136,7 @@ impl holdfast_pool::EventSink for EventLog {
             holdfast_pool::Severity::Warning => Severity::Warning,
             holdfast_pool::Severity::Error => Severity::Error,
         };
-        Self::emit(self, severity, &event.object.to_string(), &event.cause, &event.next_action);
+        Self::emit(self, severity, &event.object, &event.cause, &event.next_action);
     }
 }
 
@@ -213,19 +214,29 @@ impl LogWriter {
 
 #[cfg(test)]
 mod tests {
+    use holdfast_model::Uuid;
+
     use super::*;
+
+    fn disk(number: u128) -> ObjectRef {
+        ObjectRef::disk(Uuid::from_u128(number), number.to_string())
+    }
+
+    fn tank() -> ObjectRef {
+        ObjectRef::pool(Uuid::nil(), "tank")
+    }
 
     #[test]
     fn ids_go_on_after_a_restart() {
         let folder = tempfile::tempdir().unwrap();
         let log = EventLog::open(folder.path()).unwrap();
-        log.emit(Severity::Warning, "disk 1", "gone", "put it back");
-        log.emit(Severity::Info, "disk 1", "back", "");
+        log.emit(Severity::Warning, &disk(1), "gone", "put it back");
+        log.emit(Severity::Info, &disk(1), "back", "");
         log.close();
         let mut file = OpenOptions::new().append(true).open(folder.path().join(FILE)).unwrap();
         file.write_all(b"{\"id\":3,\"ti").unwrap();
         let log = EventLog::open(folder.path()).unwrap();
-        log.emit(Severity::Info, "disk 2", "new", "");
+        log.emit(Severity::Info, &disk(2), "new", "");
         log.close();
         let log = EventLog::open(folder.path()).unwrap();
         let events = log.list(0, 100);
@@ -241,7 +252,7 @@ mod tests {
         let log = EventLog::open(folder.path()).unwrap();
         let long = "x".repeat(1000);
         for _ in 0..KEPT + 10 {
-            log.emit(Severity::Info, "pool tank", &long, "");
+            log.emit(Severity::Info, &tank(), &long, "");
             if log.counts().0.is_multiple_of(64) {
                 std::thread::sleep(std::time::Duration::from_micros(500));
             }
@@ -256,9 +267,9 @@ mod tests {
     async fn followers_miss_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let log = EventLog::open(folder.path()).unwrap();
-        log.emit(Severity::Info, "pool tank", "one", "");
+        log.emit(Severity::Info, &tank(), "one", "");
         let (kept, mut following) = log.follow(0);
-        log.emit(Severity::Info, "pool tank", "two", "");
+        log.emit(Severity::Info, &tank(), "two", "");
         assert_eq!(kept.len(), 1);
         assert_eq!(following.recv().await.unwrap().cause, "two");
         log.close();

@@ -10,7 +10,7 @@ use holdfast_api::{
 };
 use holdfast_block::{Claimed, ObjectService, Target};
 use holdfast_listener::ConnectionStatus;
-use holdfast_model::{Health, SpacePath, Uuid, natural_order};
+use holdfast_model::{Health, ObjectKind, ObjectRef, SpacePath, Uuid, natural_order};
 use holdfast_space::Space;
 
 use crate::engine::{Engine, Live, LiveExport, OpenPool};
@@ -127,7 +127,7 @@ impl Engine {
             Err(error) if error.code == Code::ReadOnly => {
                 // Data of a pool that lost too many disks can be read all the same.
                 let cause = "is not kept on its pool, which takes no changes: it ends when the pool is imported anew";
-                self.events.emit(Severity::Warning, &object, cause, "export the space again then");
+                self.events.emit(Severity::Warning, &export_object(&name), cause, "export the space again then");
             }
             kept => kept.map_err(|error| about_export(&object, error))?,
         }
@@ -138,7 +138,8 @@ impl Engine {
             self.drop_export(&open.pool, &name).await?;
             return Err(conflict(&object, cause, "try again when its clients have disconnected"));
         }
-        self.note(&object, &format!("created from space {path}{}", if request.read_only { ", read-only" } else { "" }));
+        let read_only = if request.read_only { ", read-only" } else { "" };
+        self.note(&export_object(&name), &format!("created from space {path}{read_only}"));
         Ok(ExportChanged { changed: true, export: self.export(&name)? })
     }
 
@@ -211,7 +212,7 @@ impl Engine {
                 engine.apply_qos(target.object());
             }
             drop(export);
-            engine.note(&object, "withdrawn");
+            engine.note(&export_object(&name), "withdrawn");
             engine.serve_waiting_exports();
             Ok(Changed { changed: true, message: format!("export {name} is removed; its space stays") })
         })
@@ -222,7 +223,7 @@ impl Engine {
     ///
     /// # Errors
     /// If it is not in service.
-    pub(crate) fn pool_of_export(&self, object: &str, known: &KnownExport) -> ApiResult<Arc<OpenPool>> {
+    pub(crate) fn pool_of_export(&self, object: impl Into<String>, known: &KnownExport) -> ApiResult<Arc<OpenPool>> {
         let open = self.live().pools.values().find(|open| open.pool.id() == known.pool).cloned();
         open.ok_or_else(|| {
             let message = format!("it is kept on the pool of space {}, which is not imported", known.path);
@@ -284,7 +285,7 @@ fn target(known: &KnownExport, service: Arc<ObjectService>, space: &Space) -> Re
 }
 
 /// A refusal of its pool, about an export.
-pub(crate) fn about_export(object: &str, mut error: ApiError) -> ApiError {
+pub(crate) fn about_export(object: impl Into<String>, mut error: ApiError) -> ApiError {
     if !error.message.contains(&error.object) {
         error.message = format!("{}: {}", error.object, error.message);
     }
@@ -292,10 +293,15 @@ pub(crate) fn about_export(object: &str, mut error: ApiError) -> ApiError {
     error
 }
 
+/// An export, as events name it.
+pub(crate) fn export_object(name: &str) -> ObjectRef {
+    ObjectRef::named(ObjectKind::Export, name)
+}
+
 /// How well an export is, and why it is not healthy.
 fn trouble(live: &Live, export: &LiveExport) -> (Health, Vec<Condition>) {
     let LiveExport { known, target } = export;
-    let condition = |cause: String, next: &str| (Health::Unhealthy, vec![Condition { cause, next_action: next.into() }]);
+    let condition = |cause: String, next: &str| (Health::Unhealthy, vec![Condition::new(cause, next)]);
     if target.is_none() {
         let cause = format!("export {} is not served: space {} is not open", known.name, known.path);
         return condition(cause, "see the health of its pool");

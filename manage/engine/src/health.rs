@@ -16,7 +16,7 @@ use std::sync::{Arc, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use holdfast_api::{RetireDisk, Severity};
-use holdfast_model::{Condition, DiskDetail, DiskState, Health, Media, RetirePolicy, Usage, Uuid, counted};
+use holdfast_model::{Condition, DiskDetail, DiskState, Health, Media, ObjectRef, RetirePolicy, Usage, Uuid, counted};
 use holdfast_pool::{DiskCounts, DiskRecord, DiskStatus, Judgement};
 use tokio::sync::watch;
 
@@ -182,21 +182,21 @@ impl Engine {
             let request = RetireDisk { evacuate: true, ..RetireDisk::default() };
             let refused = self.retire_disk(disk.id.to_string(), request).await.err();
             if let Some(past) = past.get_mut(&disk.id) {
-                self.note_unemptied(past, disk.label(), refused.map(|refused| (refused.message, refused.next_action)));
+                self.note_unemptied(past, &disk.object(), refused.map(|refused| (refused.message, refused.next_action)));
             }
         }
     }
 
     /// Says once why a disk that is about to fail was not emptied, and keeps it for the disk's health.
-    fn note_unemptied(&self, past: &mut Past, label: &str, refused: Option<(String, String)>) {
+    fn note_unemptied(&self, past: &mut Past, object: &ObjectRef, refused: Option<(String, String)>) {
         let Some((why, next)) = refused else {
             past.unemptied = None;
             return;
         };
-        let condition = Condition::new(format!("disk {label} is about to fail and was not emptied: {why}"), &next);
+        let condition = Condition::new(format!("{object} is about to fail and was not emptied: {why}"), &next);
         if past.unemptied.as_ref() != Some(&condition) {
             let cause = format!("is about to fail and was not emptied: {why}");
-            self.events.emit(Severity::Warning, &format!("disk {label}"), &cause, &next);
+            self.events.emit(Severity::Warning, object, &cause, &next);
         }
         past.unemptied = Some(condition);
     }
@@ -205,11 +205,10 @@ impl Engine {
         if let Some(answered) = self.smart.lock().unwrap_or_else(PoisonError::into_inner).get(&disk.record.id) {
             past.hear(answered.count, &answered.smart.warnings);
         }
-        let label = disk.record.label();
-        let mut judgement = past.judgement(label);
+        let mut judgement = past.judgement(disk.record.label());
         let judged = (judgement.health, judgement.details.clone());
         if judged != past.judged {
-            let object = format!("disk {label}");
+            let object = disk.record.object();
             match judgement.conditions.last() {
                 Some(told) => self.events.emit(Severity::Warning, &object, &told.cause, &told.next_action),
                 None => self.events.emit(Severity::Info, &object, "is healthy again", ""),
@@ -244,7 +243,7 @@ impl Engine {
                 if !fits {
                     let why = "its data does not fit on the other disks".into();
                     let next = "replace it with 'holdfast disk replace OLD NEW'".into();
-                    self.note_unemptied(past, disk.record.label(), Some((why, next)));
+                    self.note_unemptied(past, &disk.record.object(), Some((why, next)));
                 }
                 fits
             }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use holdfast_api::{ApiError, Code, Condition, ImportPools, ImportedPool, PoolsImported, Severity};
 use holdfast_device::file::FileDevice;
-use holdfast_model::{DiskState, Uuid};
+use holdfast_model::{DiskState, ObjectKind, ObjectRef, Uuid};
 use holdfast_pool::{Candidate, FoundPool, Member, Pool, PoolErrorKind, Scan};
 
 use crate::disks::real_path;
@@ -90,7 +90,8 @@ impl Engine {
         let unusable = Scan { strays, damaged: looked.damaged, ..Scan::default() }.unusable();
         for (candidate, why) in unusable {
             let cause = format!("disk {}: {why}", candidate.info.path);
-            search.refused.push(Condition { cause, next_action: "attach the other disks of its pool, or wipe it".into() });
+            let condition = Condition::new(cause, "attach the other disks of its pool, or wipe it");
+            search.refused.push(condition.about(ObjectRef::named(ObjectKind::Disk, &candidate.info.path)));
         }
         drop(own);
         drop(looked.pools);
@@ -107,7 +108,8 @@ impl Engine {
                 }
                 Err(error) => {
                     search.busy |= error.code == Code::Conflict;
-                    search.refused.push(Condition { cause: error.message, next_action: error.next_action });
+                    let condition = Condition::new(error.message, error.next_action);
+                    search.refused.push(condition.about(ObjectRef::named(ObjectKind::Disk, path)));
                 }
             }
         }
@@ -144,7 +146,7 @@ impl Engine {
         }
         for copy in &found.duplicates {
             let cause = format!("{} is a copy of another of its disks and is not used", copy.path);
-            self.events.emit(Severity::Warning, &object, &cause, "wipe or detach the copy");
+            self.events.emit(Severity::Warning, &ObjectRef::pool(id, &name), &cause, "wipe or detach the copy");
         }
         let members: Vec<(Uuid, String)> =
             found.members.iter().map(|member| (member.id, member.candidate.info.path.clone())).collect();
@@ -168,13 +170,13 @@ impl Engine {
         self.adopt_jobs(&open).await;
         self.open_spaces(&open).await;
         self.remake_exports(&open);
-        self.note(&object, "imported");
+        self.note(&open.object(), "imported");
         // It serves all the same: data is not kept away because the daemon cannot take a note.
         if let Err(error) = self.remember() {
             self.unremembered.store(true, Ordering::Relaxed);
             let cause = format!("is imported, but would not be imported again after a restart: {}", error.message);
             let next = "make room on the file system of the state folder; the daemon retries every second";
-            self.events.emit(Severity::Warning, &object, &cause, next);
+            self.events.emit(Severity::Warning, &open.object(), &cause, next);
         }
         Ok(open)
     }
@@ -191,7 +193,7 @@ impl Engine {
             Err(_) => (vec![], BTreeMap::new()),
         };
         for known in pools {
-            let object = format!("pool {}", known.name);
+            let object = ObjectRef::pool(known.id, &known.name);
             let at = found.iter().position(|pool| pool.id == known.id);
             let result = match at {
                 Some(at) => self.bring_in(found.swap_remove(at), &devices, false).await.map(drop),
@@ -265,14 +267,13 @@ impl Engine {
         }
         matching.sort_by_key(FoundPool::name);
         for found in matching {
-            let object = format!("pool {} ({})", found.name(), found.id);
+            let object = ObjectRef::pool(found.id, found.name());
             match self.bring_in(found, &search.devices, request.force).await {
                 Ok(open) => answer.pools.push(ImportedPool { changed: true, pool: self.pool_view(&open) }),
-                Err(error) if word.is_some() => return Err(error),
+                Err(error) if word.is_some() => return Err(error.at("pool")),
                 Err(error) => {
-                    answer
-                        .refused
-                        .push(Condition { cause: format!("{object}: {}", error.message), next_action: error.next_action });
+                    let cause = format!("{object} ({}): {}", object.id, error.message);
+                    answer.refused.push(Condition::new(cause, error.next_action).about(object));
                 }
             }
         }
@@ -282,7 +283,7 @@ impl Engine {
             let why = answer.refused.iter().map(|condition| format!("; {}", condition.cause)).collect::<String>();
             let mut error = not_found(format!("pool {word}"), "name the folder of its disks with --disk-dir");
             error.message = format!("no disk of it was found{why}");
-            return Err(error);
+            return Err(error.at("pool"));
         }
         answer.changed = answer.pools.iter().any(|pool| pool.changed);
         Ok(answer)
@@ -335,7 +336,7 @@ impl Engine {
 
     /// Closes a pool that cannot be changed any more and imports it anew. Its clients are disconnected.
     pub(crate) async fn reopen(&self, open: Arc<OpenPool>) {
-        let (known, object) = (open.known(), format!("pool {}", open.name()));
+        let (known, object) = (open.known(), open.object());
         self.events.emit(Severity::Warning, &object, "its disks are back: it is imported again", "");
         self.withdraw_targets(&open).await;
         self.halt_jobs_of(open.pool.id()).await;

@@ -37,8 +37,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use holdfast_api::{ApiError, Code, Condition, Job, JobState};
-use holdfast_model::Uuid;
+use holdfast_api::{ApiError, Code, Condition, Job, JobKind, JobState};
+use holdfast_model::{ObjectKind, ObjectRef, Uuid};
 use tokio::sync::{Notify, watch};
 
 use crate::error::ApiResult;
@@ -48,13 +48,18 @@ use control::Control;
 use table::{Record, Table};
 
 pub(crate) use runner::run;
-pub(crate) use spec::{JobSpec, MemberRef, SpaceRef};
+pub(crate) use spec::{JobSpec, Target};
 
 /// Jobs of a pool that run at once, at most.
 const RUNNING_PER_POOL: usize = 2;
 /// How often progress is written down.
 const NOTE_EVERY: Duration = Duration::from_secs(5);
 const FILE: &str = "jobs.json";
+
+/// A job, as events name it.
+fn job_object(id: u64) -> ObjectRef {
+    ObjectRef::named(ObjectKind::Job, id.to_string())
+}
 
 /// The task that does a job's work.
 struct Task {
@@ -100,18 +105,18 @@ impl Inner {
         let record = self.table.any(id)?;
         let mut job = record.view(self.control(id).filter(|_| record.ended.is_none()));
         let waits = record.state == JobState::Running && self.control(id).is_some_and(Control::is_waiting);
-        if let Some(mover) = waits.then(|| self.mover(&record.spec, id)).flatten() {
+        if let Some(mover) = waits.then(|| self.mover(&record.spec.target, id)).flatten() {
             (job.state, job.rate_bytes_per_second, job.seconds_left) = (JobState::Queued, 0, None);
-            job.reason = Some(Condition { cause: format!("it waits for {}", mover.moving()), next_action: mover.way_out() });
+            job.reason = Some(Condition::new(format!("it waits for {}", mover.moving()), mover.way_out()));
         }
         Some(job)
     }
 
     /// The job that moves rows where other work wants to; one that is paused before one that runs.
-    fn mover(&self, work: &JobSpec, except: u64) -> Option<&Record> {
+    fn mover(&self, target: &Target, except: u64) -> Option<&Record> {
         let moves = |record: &&Record| {
             let works = self.control(record.id).is_some_and(|control| !control.is_waiting());
-            works && record.id != except && record.spec.moves_rows() && record.spec.meets(work)
+            works && record.id != except && record.spec.moves_rows() && record.spec.meets(target)
         };
         self.table.jobs.iter().filter(moves).min_by_key(|record| record.state != JobState::Paused)
     }
@@ -193,31 +198,31 @@ impl Jobs {
 
     /// The numbers of the jobs that empty, replace or repair what is on these disks or missing in these spaces.
     pub(crate) fn mending(&self, disks: &[Uuid], spaces: &[Uuid]) -> Vec<u64> {
-        let mends = |record: &&Record| match &record.spec {
-            JobSpec::Evacuate(member) | JobSpec::Replace(member) => disks.contains(&member.disk),
-            JobSpec::Repair(space) => spaces.contains(&space.space),
-            JobSpec::Scrub(_) | JobSpec::Convert { .. } | JobSpec::Rebalance(_) | JobSpec::Upgrade(_) => false,
+        let mends = |record: &&Record| match record.spec.kind {
+            JobKind::Evacuate | JobKind::Replace => disks.contains(&record.spec.target.id),
+            JobKind::Repair => spaces.contains(&record.spec.target.id),
+            JobKind::Scrub | JobKind::Convert | JobKind::Rebalance | JobKind::Upgrade => false,
         };
         self.inner().table.jobs.iter().filter(mends).map(|record| record.id).collect()
     }
 
     /// Why rows of a space do not stay where they are now, and what to do, where a job moves them.
-    pub(crate) fn why_rows_move(&self, space: SpaceRef) -> Option<(String, String)> {
+    pub(crate) fn why_rows_move(&self, space: &Target) -> Option<(String, String)> {
         let inner = self.inner();
-        inner.mover(&JobSpec::Scrub(space), 0).map(|mover| (mover.moving(), mover.way_out()))
+        inner.mover(space, 0).map(|mover| (mover.moving(), mover.way_out()))
     }
 
     /// The jobs that have not ended and work on a space, alone or with all others of its pool.
-    pub(crate) fn on_space(&self, space: &SpaceRef) -> Vec<Job> {
+    pub(crate) fn on_space(&self, space: &Target) -> Vec<Job> {
         let inner = self.inner();
-        let work = JobSpec::Scrub(space.clone());
-        let works = inner.table.jobs.iter().filter(|record| record.spec.meets(&work));
+        let works = inner.table.jobs.iter().filter(|record| record.spec.meets(space));
         works.filter_map(|record| inner.view(record.id)).collect()
     }
 
     /// Whether just this is to be done already.
     fn has(&self, spec: &JobSpec) -> bool {
-        self.inner().table.jobs.iter().any(|record| record.spec == *spec)
+        let same = |other: &JobSpec| other.is_like(spec) && other.provisioning == spec.provisioning;
+        self.inner().table.jobs.iter().any(|record| same(&record.spec))
     }
 
     /// Jobs in the order of their numbers: all that have not ended, and the last that have.

@@ -85,7 +85,7 @@ impl Engine {
             Err(error) => {
                 let cause = format!("its document {key} cannot be read ({error}); it stays as it is");
                 let next = "run the version that wrote it, or make the export anew";
-                self.events.emit(Severity::Error, &format!("pool {}", open.name()), &cause, next);
+                self.events.emit(Severity::Error, &open.object(), &cause, next);
                 None
             }
         };
@@ -135,7 +135,7 @@ impl Engine {
                  served under this one",
                 known.path, known.name
             );
-            self.events.emit(Severity::Warning, &format!("export {}", known.name), &cause, &next);
+            self.events.emit(Severity::Warning, &crate::exports::export_object(&known.name), &cause, &next);
         }
     }
 

@@ -5,14 +5,14 @@
 
 use std::sync::Arc;
 
-use holdfast_api::{ApiError, Changed, Code, DiskRef, DiskRetired, RemoveDisk, RetireDisk, StartJob};
+use holdfast_api::{ApiError, Changed, Code, DiskRef, DiskRetired, JobKind, RemoveDisk, RetireDisk};
 use holdfast_model::{ByteSize, DiskState, RetirePolicy, Usage, Uuid, counted};
 use holdfast_pool::{DiskChange, NewDisk, SpaceLeaving};
 
 use crate::disks::Carries;
 use crate::engine::{Engine, OpenPool};
 use crate::error::{ApiResult, conflict, from_pool};
-use crate::jobs::JobSpec;
+use crate::jobs::{JobSpec, Target};
 use crate::protection::count;
 
 /// A disk of a pool in service.
@@ -24,10 +24,9 @@ pub(crate) struct NamedMember {
 }
 
 impl NamedMember {
-    /// What jobs are asked to work on.
-    pub(crate) fn job_object(&self) -> crate::jobs::MemberRef {
-        let path = format!("{}/disk {}", self.open.name(), self.path);
-        crate::jobs::MemberRef { pool: self.open.pool.id(), disk: self.id, path }
+    /// A job on it.
+    pub(crate) fn job(&self, kind: JobKind) -> JobSpec {
+        JobSpec::new(kind, Target::disk(&self.open, self.id, &self.path))
     }
 }
 
@@ -51,7 +50,7 @@ impl Engine {
         let retired = self.on_reactor(move || async move { pool.set_disk(id, change).await }).await?;
         let retired = retired.map_err(|error| from_pool(object, error))?;
         if retired {
-            self.note(object, "retired");
+            self.note(&open.disk_object(id), "retired");
         }
         Ok(retired)
     }
@@ -176,7 +175,7 @@ impl Engine {
             let member = engine.named_member(&disk).await?;
             let object = format!("disk {disk}");
             if request.evacuate {
-                engine.refuse_without_room(&member, &object, &JobSpec::Evacuate(member.job_object()), None, &[]).await?;
+                engine.refuse_without_room(&member, &object, &member.job(JobKind::Evacuate), None, &[]).await?;
             }
             engine.refuse_without_new_rows(&member.open, member.id, &object, None, request.force)?;
             let mut changed = engine.retire_member(&member.open, member.id, &object).await?;
@@ -184,8 +183,7 @@ impl Engine {
             let there = member.open.pool.disk_record(member.id).is_some_and(|record| record.state == DiskState::Online);
             let mut job = None;
             if request.evacuate || (always && there) {
-                let start = StartJob { priority: request.priority, cap_bytes_per_second: request.cap_bytes_per_second };
-                let answer = engine.evacuate_member(&member, start)?;
+                let answer = engine.evacuate_member(&member, request.pace)?;
                 changed |= answer.changed;
                 job = Some(answer.job);
             }
@@ -216,12 +214,12 @@ impl Engine {
         if is_empty {
             self.refuse_without_new_rows(&open, id, &object, None, force)?;
         }
-        let (pool, name) = (open.pool.clone(), open.name());
+        let (pool, name, gone) = (open.pool.clone(), open.name(), open.disk_object(id));
         let removed = self.on_reactor(move || async move { pool.remove_disk(id).await }).await?;
         let wiped = removed.map_err(|error| from_pool(&object, error))?;
         open.disks().remove(&id);
         self.remember()?;
-        self.note(&object, &format!("was removed from pool {name}"));
+        self.note(&gone, &format!("was removed from pool {name}"));
         let left = if wiped { "" } else { "; if it returns, wipe it before you use it again" };
         Ok(Changed { changed: true, message: format!("disk {disk} was removed from pool {name}{left}") })
     }

@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 use holdfast_api::{JobState, word};
 use holdfast_block::{Limiter, Qos};
-use holdfast_model::Health;
+use holdfast_model::{Health, ObjectRef};
 
 use crate::engine::Engine;
 use crate::qos::to_block;
@@ -91,8 +91,8 @@ impl Engine {
     fn health_metrics(&self) -> Vec<Family> {
         let mut health = Family::new("holdfast_health", Kind::Gauge, "0 healthy, 1 warning, 2 unhealthy.", &["kind", "object"]);
         for object in self.status().objects {
-            let (kind, name) = object.object.split_once(' ').unwrap_or(("", &object.object));
-            health.add(&[kind, name], level(object.health));
+            let ObjectRef { kind, name, .. } = &object.object;
+            health.add(&[kind.word(), name], level(object.health));
         }
         let mut raw = Family::new("holdfast_pool_raw_bytes", Kind::Gauge, "Bytes that spaces may use.", &["pool"]);
         let mut free = Family::new("holdfast_pool_free_bytes", Kind::Gauge, "Bytes that no space uses.", &["pool"]);
@@ -243,8 +243,8 @@ impl Engine {
         }
         for job in jobs.iter().filter(|job| !job.state.has_ended()) {
             let (id, kind) = (job.id.to_string(), word(&job.kind));
-            bytes.add(&[&id, &kind, &job.object, "done"], job.done_bytes);
-            bytes.add(&[&id, &kind, &job.object, "total"], job.total_bytes);
+            bytes.add(&[&id, &kind, &job.object.name, "done"], job.done_bytes);
+            bytes.add(&[&id, &kind, &job.object.name, "total"], job.total_bytes);
         }
         vec![states, bytes]
     }

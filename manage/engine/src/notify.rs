@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use holdfast_api::{Event, Severity};
+use holdfast_model::ObjectRef;
 use holdfast_notify::Host;
 use tokio::sync::broadcast::Receiver;
 
@@ -24,7 +25,7 @@ impl Host for Daemon {
         self.events.follow(after)
     }
 
-    fn emit(&self, severity: Severity, object: &str, cause: &str, next_action: &str) {
+    fn emit(&self, severity: Severity, object: &ObjectRef, cause: &str, next_action: &str) {
         self.events.emit(severity, object, cause, next_action);
     }
 

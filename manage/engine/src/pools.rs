@@ -78,7 +78,7 @@ impl Engine {
     async fn make_pool(&self, request: CreatePool) -> ApiResult<PoolChanged> {
         let name = parse_name("pool", &request.name).map_err(|error| error.at("name"))?;
         let object = format!("pool {name}");
-        let paths = self.resolve_all(&object, &request.disks).await?;
+        let paths = self.resolve_all(&object, &request.disks).await.map_err(|error| error.at("disks"))?;
         let existing = self.live().pools.get(name.as_str()).cloned();
         if let Some(open) = existing {
             let has: BTreeSet<PathBuf> = open.pool.disks().iter().map(|disk| real_path(&disk.record.path)).collect();
@@ -96,8 +96,7 @@ impl Engine {
         let taken = self.take(&paths, request.force).await.map_err(|error| error.at("disks"))?;
         check_sizes(&taken).map_err(|error| error.at("disks"))?;
         let (env, candidates) = (self.env(), taken.iter().map(|taken| taken.candidate.clone()).collect());
-        let wiped = self.wipe_foreign(&taken, request.force).await;
-        wiped?;
+        self.wipe_foreign(&taken, request.force).await.map_err(|error| error.at("disks"))?;
         let made = name.clone();
         let pool = self.on_reactor(move || async move { Pool::create(env, made, candidates).await }).await?;
         let pool = pool.map_err(|error| from_pool(&object, error))?;
@@ -106,7 +105,7 @@ impl Engine {
         self.live_mut().pools.insert(name.to_string(), open.clone());
         self.adopt_jobs(&open).await;
         self.remember()?;
-        self.note(&object, &format!("created with {}", counted(open.pool.disks().len() as u64, "disk", "disks")));
+        self.note(&open.object(), &format!("created with {}", counted(open.pool.disks().len() as u64, "disk", "disks")));
         Ok(PoolChanged { changed: true, pool: self.pool_view(&open) })
     }
 
@@ -153,7 +152,7 @@ impl Engine {
             let changed = engine.on_reactor(move || async move { inner.set_loss_policy(policy).await }).await?;
             let mut changed = changed.map_err(|error| from_pool(&object, error))?;
             if changed {
-                engine.note(&object, "its policy for lost disks was changed");
+                engine.note(&open.object(), "its policy for lost disks was changed");
             }
             if let Some(percents) = percents {
                 changed |= engine.set_thresholds(&open, percents)?;
@@ -190,7 +189,7 @@ impl Engine {
         open.disks().extend(devices_of(&open.pool, taken));
         open.balancer.set_disks(open.disks().len());
         self.remember()?;
-        self.note(&object, &format!("disks added: {}", paths.join(", ")));
+        self.note(&open.object(), &format!("disks added: {}", paths.join(", ")));
         Ok(PoolChanged { changed: true, pool: self.pool_view(&open) })
     }
 
@@ -235,8 +234,9 @@ impl Engine {
                 return Err(from_pool(format!("pool {pool}"), error));
             }
         };
+        let object = open.object();
         self.drop_pool(open).await?;
-        self.note(&format!("pool {pool}"), how);
+        self.note(&object, how);
         Ok(Changed { changed: true, message: format!("pool {pool} is {how}") })
     }
 
@@ -269,8 +269,9 @@ impl Engine {
         let inner = open.pool.clone();
         let destroyed = self.on_reactor(move || async move { inner.destroy().await }).await?;
         destroyed.map_err(|error| from_pool(object, error))?;
+        let gone = open.object();
         self.drop_pool(open).await?;
-        self.note(&format!("pool {pool}"), "destroyed");
+        self.note(&gone, "destroyed");
         let left = match missing.len() {
             0 => String::new(),
             _ => format!("; wipe its missing disks when they are back: {}", missing.join(", ")),

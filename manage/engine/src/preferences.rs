@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use holdfast_api::{ApiError, PercentsSetting, Preferences, SetSettings, SettingName, SettingOrigin, TextSetting, TimeSetting};
-use holdfast_model::counted;
+use holdfast_model::{ObjectRef, counted};
 use serde::{Deserialize, Serialize};
 
 use crate::alerts;
@@ -202,7 +202,7 @@ impl Engine {
         });
         changed.map_err(unwritten)?;
         self.notifications.set_host_name(self.chosen().host_name);
-        self.note(OBJECT, "changed");
+        self.note(&ObjectRef::server(OBJECT), "changed");
         if other_alerts {
             let open: Vec<_> = self.live().pools.values().cloned().collect();
             open.iter().try_for_each(|open| self.look_at_room(open))?;

@@ -12,12 +12,12 @@
 use std::sync::PoisonError;
 
 use holdfast_api::{Condition, Job, JobKind, JobState, Protection, Space as SpaceView};
-use holdfast_model::{DiskState, Health, Shape, Usage};
+use holdfast_model::{DiskState, Health, Reason, Shape, Usage};
 use holdfast_pool::DiskStatus;
 use holdfast_space::{Protection as Held, Space};
 
 use crate::engine::{Engine, OpenPool};
-use crate::jobs::SpaceRef;
+use crate::jobs::Target;
 use crate::view::percent;
 
 /// A number and its unit: `1 row`, `2 rows`.
@@ -66,7 +66,7 @@ pub(crate) fn too_few_to_rebuild(open: &OpenPool, object: &str, shape: &Shape) -
         Some(fewer) => format!("add {add}, or use fewer columns: --columns {}", fewer.columns),
         None => format!("add {add} if it is to be rebuilt at once; until then replace a lost disk soon"),
     };
-    Some(Condition { cause, next_action: next })
+    Some(Condition::new(cause, next))
 }
 
 /// How a job goes on, and what to do about it.
@@ -89,6 +89,8 @@ fn job_percent(job: &Job) -> f64 {
 struct Trouble {
     cause: String,
     next: String,
+    /// Whether it is that slabs are lost or out of step.
+    missing: bool,
     /// When it is over, for `1 again when ...`.
     over: String,
 }
@@ -129,14 +131,14 @@ impl Case<'_> {
             let slabs = count(self.held.lost_slabs, "slab");
             let cause = format!("{} cannot be read: {slabs} {are} overwritten on disks that are in service", count(rows, "row"));
             let next = "find out what writes to the disks besides this pool; restore what cannot be read from a backup".into();
-            return Some(Trouble { cause, next, over: "it is restored".into() });
+            return Some(Trouble { cause, next, missing: true, over: "it is restored".into() });
         }
         let cause = format!("{} cannot be read: too few of the disks that hold {it} are in service", count(rows, "row"));
         let next = format!(
             "attach the missing disks again; if they are lost for good, 'holdfast space destroy {}' and restore it from a backup",
             self.name
         );
-        Some(Trouble { cause, next, over: "the missing disks are attached again".into() })
+        Some(Trouble { cause, next, missing: true, over: "the missing disks are attached again".into() })
     }
 
     /// Disks that are back and being brought in step.
@@ -146,7 +148,7 @@ impl Case<'_> {
         let are = if disks == 1 { "is" } else { "are" };
         let cause = format!("{} {are} back: {part:.0} % of the missed writes are resynced", count(disks, "disk"));
         let over = format!("the missed writes are resynced, {part:.0} %");
-        Some(Trouble { cause, next: "nothing: wait for the resync".into(), over })
+        Some(Trouble { cause, next: "nothing: wait for the resync".into(), missing: true, over })
     }
 
     /// Disks that are out.
@@ -158,10 +160,11 @@ impl Case<'_> {
             Some(job) => {
                 let (how, next) = job_words(job);
                 let over = format!("the rebuild by job {} is done, {:.0} %", job.id, job_percent(job));
-                Trouble { cause: format!("{cause}, and rebuilt on others: {how}"), next, over }
+                Trouble { cause: format!("{cause}, and rebuilt on others: {how}"), next, missing: true, over }
             }
             None => Trouble {
                 cause,
+                missing: true,
                 next: "attach the missing disks again, or replace them; disks that return are resynced automatically".into(),
                 over: "the missing disks are attached again or replaced".into(),
             },
@@ -176,11 +179,16 @@ impl Case<'_> {
             Some(job) => {
                 let (how, next) = job_words(job);
                 let over = format!("the conversion by job {} is done, {converted} %", job.id);
-                Trouble { cause: format!("{part}: {how}"), next, over }
+                Trouble { cause: format!("{part}: {how}"), next, missing: false, over }
             }
             None => {
                 let resume = format!("resume with 'holdfast space convert {}'", self.name);
-                Trouble { cause: format!("{part}; {resume}"), next: resume, over: "the conversion is done".into() }
+                Trouble {
+                    cause: format!("{part}; {resume}"),
+                    next: resume,
+                    missing: false,
+                    over: "the conversion is done".into(),
+                }
             }
         })
     }
@@ -194,7 +202,7 @@ impl Case<'_> {
             }
         };
         let next = format!("'holdfast space convert {}' moves them", self.name);
-        Trouble { cause, next, over: "they are moved".into() }
+        Trouble { cause, next, missing: false, over: "they are moved".into() }
     }
 
     /// What it survives, in a sentence.
@@ -238,7 +246,7 @@ impl Engine {
         let mut view = crate::view::space(open, space, &status);
         view.scrub = self.scrub_of(record.uuid);
         let (held, object) = (&status.protection, format!("space {}", view.name));
-        let jobs = self.jobs.on_space(&SpaceRef::of(open, &record));
+        let jobs = self.jobs.on_space(&Target::space(open, &record));
         let away = open.pool.disks().into_iter().filter(|disk| disk.record.state != DiskState::Online);
         let repair = jobs.iter().find(|job| job.kind == JobKind::Repair).cloned();
         let rebuild = repair.or_else(|| away.map(|disk| disk.record.id).find_map(|disk| self.jobs.replacing(disk)));
@@ -251,7 +259,7 @@ impl Engine {
         match case.converting() {
             // Rows of a stronger layout are no trouble.
             Some(trouble) if !case.is_below() => {
-                view.notes.push(Condition { cause: format!("{object}: {}", trouble.cause), next_action: trouble.next });
+                view.notes.push(Condition::new(format!("{object}: {}", trouble.cause), trouble.next));
             }
             converting => troubles.extend(converting),
         }
@@ -259,9 +267,9 @@ impl Engine {
             troubles.push(case.elsewhere());
         }
         let consequence = case.consequence();
-        let told = troubles.iter().map(|trouble| Condition {
-            cause: format!("{object}: {}; {consequence}", trouble.cause),
-            next_action: trouble.next.clone(),
+        let told = troubles.iter().map(|trouble| {
+            let condition = Condition::new(format!("{object}: {}; {consequence}", trouble.cause), trouble.next.clone());
+            if trouble.missing { condition.because(Reason::MissingSlabs) } else { condition }
         });
         let told: Vec<Condition> = told.collect();
         let work = [JobKind::Repair, JobKind::Replace, JobKind::Evacuate, JobKind::Convert];
@@ -286,7 +294,7 @@ impl Engine {
             let cause =
                 format!("{object} is full: the pool has no room for another row of it, and writes to new places are refused");
             let next = format!("add disks: 'holdfast pool add {} --disk DISK', or discard what is not needed", open.name());
-            view.conditions.push(Condition { cause, next_action: next });
+            view.conditions.push(Condition::new(cause, next).because(Reason::NoRoom));
             view.health = view.health.max(Health::Warning);
         }
         view.notes.extend(too_few_to_rebuild(open, &object, &record.shape));
@@ -299,7 +307,7 @@ pub(crate) fn replaced(disk: &DiskStatus, job: &Job, conditions: Vec<Condition>)
     let (how, next) = job_words(job);
     let cause = format!("disk {} is being replaced: {how}; it leaves the pool at its end", disk.record.label());
     let away = disk.record.state != DiskState::Online;
-    std::iter::once(Condition { cause, next_action: next }).chain(conditions.into_iter().filter(|_| !away)).collect()
+    std::iter::once(Condition::new(cause, next)).chain(conditions.into_iter().filter(|_| !away)).collect()
 }
 
 impl OpenPool {

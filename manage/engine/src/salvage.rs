@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use holdfast_api::salvage::SalvagedChunks;
 use holdfast_api::{SalvagePool, Salvaged, SalvagedDisk, SalvagedJournal, SalvagedSpace, Severity, SpaceChanged};
-use holdfast_model::{Name, counted};
+use holdfast_model::{Name, ObjectRef, counted};
 use holdfast_pool::{Candidate, JournalFound, Salvage};
 
 use crate::disks::real_path;
@@ -72,7 +72,7 @@ impl Engine {
         let disks = counted(found.disks.len() as u64, "disk", "disks");
         let cause = format!("new metadata was written from the slab headers of {disks}");
         let next = format!("run 'holdfast pool import {name}', check its spaces, then run 'holdfast space accept' for each");
-        self.events().emit(Severity::Warning, &object, &cause, &next);
+        self.events().emit(Severity::Warning, &ObjectRef::pool(found.id, name.as_str()), &cause, &next);
         Ok(())
     }
 
@@ -89,7 +89,7 @@ impl Engine {
             let changed = engine.on_reactor(move || async move { accepted.accept().await }).await?;
             let changed = changed.map_err(|error| from_pool(&object, error))?;
             if changed {
-                engine.note(&object, "accepted: clients that connect from now on can write");
+                engine.note(&open.space_object(&space.record()), "accepted: clients that connect from now on can write");
             }
             Ok(SpaceChanged { changed, space: engine.space_view(&open, &space) })
         })

@@ -122,7 +122,7 @@ impl Engine {
         let made = self.on_reactor(move || async move { pool.create_space(spec).await }).await?;
         let record = made.map_err(|error| from_pool(&object, error))?;
         let space = self.open_space(&open, record.id).await?;
-        self.note(&object, &format!("created, {} as {}", ByteSize(record.size_bytes), record.shape));
+        self.note(&open.space_object(&record), &format!("created, {} as {}", ByteSize(record.size_bytes), record.shape));
         Ok(SpaceChanged { changed: true, space: self.space_view(&open, &space) })
     }
 
@@ -138,7 +138,7 @@ impl Engine {
             let grown = engine.on_reactor(move || async move { growing.grow(size_bytes).await }).await?;
             let changed = grown.map_err(|error| from_pool(format!("space {path}"), error))?;
             if changed {
-                engine.note(&format!("space {path}"), &format!("grown to {}", ByteSize(size_bytes)));
+                engine.note(&open.space_object(&space.record()), &format!("grown to {}", ByteSize(size_bytes)));
             }
             Ok(SpaceChanged { changed, space: engine.space_view(&open, &space) })
         })
@@ -152,12 +152,13 @@ impl Engine {
     pub async fn set_space(self: &Arc<Self>, path: String, request: SetSpace) -> ApiResult<SpaceChanged> {
         self.change(move |engine| async move {
             let path = parse_path(&path)?;
-            let object = format!("space {path}");
             let (open, id, space) = engine.space_at(&path)?;
+            let object = open.space_object(&space.record());
             let mut changed = false;
             let service = open.services().get(&space.record().uuid).cloned();
             if let (Some(set), Some(service)) = (&request.qos, &service) {
-                crate::qos::check(&object, &from_block(&service.qos()).with(set)).map_err(|error| error.inside("qos"))?;
+                let wanted = from_block(&service.qos()).with(set);
+                crate::qos::check(&object.to_string(), &wanted).map_err(|error| error.inside("qos"))?;
             }
             if let Some(bytes) = request.journal_bytes {
                 let resizing = space.clone();
@@ -214,7 +215,7 @@ impl Engine {
         self.cancel_jobs_of(open.pool.id(), Some(record.uuid)).await?;
         self.interrupt_wide_jobs_of(open.pool.id()).await?;
         self.close_space(&open, record.id).await?;
-        let pool = open.pool.clone();
+        let (pool, gone) = (open.pool.clone(), open.space_object(&record));
         let destroyed = self.on_reactor(move || async move { pool.destroy_space(record.id).await }).await?;
         if let Err(error) = destroyed {
             self.open_spaces(&open).await;
@@ -223,7 +224,7 @@ impl Engine {
         if let Err(error) = self.forget_space(&open, record.uuid).await {
             tracing::warn!("what was kept for {object} could not be removed: {error}");
         }
-        self.note(&object, "destroyed");
+        self.note(&gone, "destroyed");
         Ok(Changed { changed: true, message: format!("{object} is destroyed") })
     }
 }

@@ -1,15 +1,21 @@
 //! Health of everything, and what the daemon says of itself.
 
 use holdfast_api::{Condition, Daemon, ObjectHealth, Protocol, Status};
-use holdfast_model::Health;
+use holdfast_model::{Health, ObjectKind, ObjectRef};
 
 use crate::engine::Engine;
+use crate::exports::export_object;
 
 /// Memory that this process holds, in bytes: its own and its program's.
 pub fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let size = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     size.and_then(|size| size.trim().trim_end_matches("kB").trim().parse::<u64>().ok()).unwrap_or(0) << 10
+}
+
+/// The state folder, as events and health name it.
+pub(crate) fn state_folder() -> ObjectRef {
+    ObjectRef::server("state folder")
 }
 
 impl Engine {
@@ -21,7 +27,7 @@ impl Engine {
         let mut objects: Vec<ObjectHealth> = Vec::new();
         for pool in pools {
             objects.push(ObjectHealth {
-                object: format!("pool {}", pool.name),
+                object: ObjectRef::pool(pool.id, pool.name),
                 health: pool.health,
                 conditions: pool.conditions,
             });
@@ -29,26 +35,27 @@ impl Engine {
         let open: Vec<_> = self.live().pools.values().cloned().collect();
         for open in open {
             for disk in self.member_views(&open) {
-                let label = if disk.serial.is_empty() { &disk.path } else { &disk.serial };
-                objects.push(ObjectHealth { object: format!("disk {label}"), health: disk.health, conditions: disk.conditions });
+                let object = disk.id.map(|id| open.disk_object(id));
+                let object = object.unwrap_or_else(|| ObjectRef::named(ObjectKind::Disk, disk.path));
+                objects.push(ObjectHealth { object, health: disk.health, conditions: disk.conditions });
             }
         }
         for space in self.spaces() {
             objects.push(ObjectHealth {
-                object: format!("space {}", space.name),
+                object: ObjectRef::space(space.id, space.name),
                 health: space.health,
                 conditions: space.conditions,
             });
         }
         for export in exports {
             objects.push(ObjectHealth {
-                object: format!("export {}", export.name),
+                object: export_object(&export.name),
                 health: export.health,
                 conditions: export.conditions,
             });
         }
         objects.extend(self.store().trouble().map(|trouble| ObjectHealth {
-            object: "state folder".into(),
+            object: state_folder(),
             health: Health::Unhealthy,
             conditions: vec![self.unwritable(&trouble)],
         }));
@@ -72,9 +79,7 @@ impl Engine {
 
     /// That changes of the configuration cannot be kept.
     pub(crate) fn unwritable(&self, trouble: &str) -> Condition {
-        Condition {
-            cause: format!("changes cannot be saved: {trouble}"),
-            next_action: format!("check the free room and permissions of {}", self.state_dir.path().display()),
-        }
+        let next = format!("check the free room and permissions of {}", self.state_dir.path().display());
+        Condition::new(format!("changes cannot be saved: {trouble}"), next)
     }
 }

@@ -16,8 +16,8 @@ impl Engine {
     /// If there is no such space, or a row of it cannot be looked at.
     pub async fn verify_space(&self, path: &str) -> ApiResult<SpaceVerified> {
         let path = parse_path(path)?;
-        let object = format!("space {path}");
         let (open, _, space) = self.space_at(&path)?;
+        let object = open.space_object(&space.record());
         let verified = self.on_reactor(move || async move { space.verify().await }).await?;
         let verified = verified.map_err(|error| from_io(&object, error))?;
         let paths: HashMap<Uuid, String> = open.pool.disks().into_iter().map(|disk| (disk.record.id, disk.record.path)).collect();

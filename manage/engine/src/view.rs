@@ -9,7 +9,7 @@ use holdfast_api::{
     Condition, Disk, DiskErrors, DiskLatency, DiskReliability, LayoutKind, Pool, PoolAlert, PoolMember, PoolRoom, Protection,
     Slab, Space, SpaceCounters, SpaceJournal, SpaceRow, SpaceScrub,
 };
-use holdfast_model::{ByteSize, DiskDetail, DiskState, Health, Layout, PoolState, RetirePolicy, natural_order};
+use holdfast_model::{ByteSize, DiskDetail, DiskState, Health, Layout, PoolState, Reason, RetirePolicy, natural_order};
 use holdfast_pool::{DiskCounters, DiskStatus, Feature, LARGEST_DISK_BYTES, SMALLEST_DISK_BYTES, SlabPlace, UNIT_BYTES};
 use holdfast_space::SpaceStatus;
 
@@ -41,9 +41,10 @@ impl Engine {
         let mut told = conditions(status.conditions);
         for disk in open.pool.disks() {
             if let Some(job) = self.jobs.replacing(disk.record.id) {
-                let own = conditions(disk.conditions.clone());
-                told.retain(|condition| !own.contains(condition));
-                told.extend(crate::protection::replaced(&disk, &job, own));
+                let (own, object) = (conditions(disk.conditions.clone()), disk.record.object());
+                told.retain(|condition| condition.about.as_ref().is_none_or(|about| !about.is(&object)));
+                let replaced = crate::protection::replaced(&disk, &job, own);
+                told.extend(replaced.into_iter().map(|condition| condition.about(object.clone())));
             }
         }
         let member = |disk: DiskStatus| PoolMember {
@@ -123,10 +124,10 @@ pub(crate) fn offline_pool(offline: &OfflinePool, default_grace_seconds: Option<
         id: known.id,
         state: PoolHealth::Offline,
         health: Health::Unhealthy,
-        conditions: vec![Condition {
-            cause: format!("pool {} is not imported: {}", known.name, offline.reason.message),
-            next_action: offline.reason.next_action.clone(),
-        }],
+        conditions: vec![Condition::new(
+            format!("pool {} is not imported: {}", known.name, offline.reason.message),
+            &offline.reason.next_action,
+        )],
         raw_bytes: 0,
         free_bytes: 0,
         generation: 0,
@@ -196,7 +197,7 @@ fn latency_histogram(counters: &DiskCounters) -> Vec<DiskLatency> {
 /// A disk of no pool.
 pub(crate) fn free_disk(found: Found) -> Disk {
     let path = found.info.path.clone();
-    let condition = |cause: String, next_action: &str| Some(Condition { cause, next_action: next_action.into() });
+    let condition = |cause: String, next_action: &str| Some(Condition::new(cause, next_action));
     let condition = match &found.carries {
         Carries::Nothing if found.size_bytes < SMALLEST_DISK_BYTES => condition(
             format!(
@@ -215,7 +216,10 @@ pub(crate) fn free_disk(found: Found) -> Disk {
             "use a smaller one, or a partition of it",
         ),
         Carries::Nothing => None,
-        Carries::InUse(how) => condition(format!("disk {path} is in use: {how}"), "end that use before you add it to a pool"),
+        Carries::InUse(how) => {
+            let told = condition(format!("disk {path} is in use: {how}"), "end that use before you add it to a pool");
+            told.map(|told| told.because(Reason::InUse))
+        }
         Carries::Pool(name, id) => condition(
             format!("disk {path} belongs to pool {name} ({id}), which is not imported"),
             "import that pool, or wipe the disk if the pool's data may be lost",

@@ -19,6 +19,7 @@ use crate::disks::real_path;
 use crate::engine::{Engine, OpenPool};
 use crate::error::ApiResult;
 use crate::import::Return;
+use crate::status::state_folder;
 
 /// What tells one object at a path from the next: device, inode and last change.
 type Mark = (u64, u64, i64, i64);
@@ -105,7 +106,7 @@ impl Engine {
     fn remember_again(&self) -> ApiResult<()> {
         self.remember()?;
         self.unremembered.store(false, Ordering::Relaxed);
-        self.events.emit(Severity::Info, "state folder", "can be written again and lists all imported pools", "");
+        self.events.emit(Severity::Info, &state_folder(), "can be written again and lists all imported pools", "");
         Ok(())
     }
 
@@ -145,8 +146,8 @@ impl Engine {
                 Ok(Return::Reopen) => reopen.push(open),
                 Ok(_) => {}
                 Err(error) => {
-                    let cause = format!("not taken back: {}", error.message);
-                    self.events.emit(Severity::Warning, &error.object, &cause, &error.next_action);
+                    let cause = format!("a disk was not taken back: {}: {}", error.object, error.message);
+                    self.events.emit(Severity::Warning, &open.object(), &cause, &error.next_action);
                 }
             }
         }
@@ -157,7 +158,8 @@ impl Engine {
             self.reopen(open).await;
         }
         for refused in refused {
-            self.events.emit(Severity::Warning, "disk", &refused.cause, &refused.next_action);
+            let Some(object) = refused.about else { continue };
+            self.events.emit(Severity::Warning, &object, &refused.cause, &refused.next_action);
         }
         Ok(())
     }

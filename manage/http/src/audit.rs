@@ -10,8 +10,9 @@ use axum::extract::Request;
 use axum::http::{Method, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use holdfast_access::{Change, Identity};
-use holdfast_api::{ApiError, BASE_PATH, Code, Severity};
+use holdfast_access::Identity;
+use holdfast_api::{ApiError, AuditChange, BASE_PATH, Code, Severity};
+use holdfast_model::{ObjectKind, ObjectRef};
 use holdfast_store::AuditShare;
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
@@ -32,9 +33,46 @@ fn object_path(path: &str, pattern: &str) -> String {
     path.split('/').take(pattern.split('/').count()).collect::<Vec<_>>().join("/")
 }
 
-fn object_name(path: &str) -> String {
-    let name = path.strip_prefix(BASE_PATH).unwrap_or(path).trim_start_matches('/');
-    percent_decode_str(name).decode_utf8_lossy().into_owned()
+/// The object that a path of the API names: its kind and its name, which is empty for what is to be made. What is none of these is a
+/// part of the server.
+fn named(path: &str) -> ObjectRef {
+    let below = path.strip_prefix(BASE_PATH).unwrap_or(path).trim_start_matches('/');
+    let parts: Vec<String> = below.split('/').map(|part| percent_decode_str(part).decode_utf8_lossy().into_owned()).collect();
+    let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+    let (kind, rest) = match parts[..] {
+        ["spaces", pool, space, ..] => return ObjectRef::named(ObjectKind::Space, format!("{pool}/{space}")),
+        ["pools", ref rest @ ..] => (ObjectKind::Pool, rest),
+        ["spaces", ..] => (ObjectKind::Space, &[][..]),
+        ["disks", ref rest @ ..] => (ObjectKind::Disk, rest),
+        ["exports", ref rest @ ..] => (ObjectKind::Export, rest),
+        ["jobs", ref rest @ ..] => (ObjectKind::Job, rest),
+        ["accounts", ref rest @ ..] => (ObjectKind::Account, rest),
+        ["tokens", ref rest @ ..] => (ObjectKind::Token, rest),
+        ["session", ..] => (ObjectKind::Session, &[][..]),
+        ["notifications", "channels", ref rest @ ..] => (ObjectKind::Channel, rest),
+        ["notifications", "rules", ref rest @ ..] => (ObjectKind::Rule, rest),
+        _ => return ObjectRef::server(parts.join("/")),
+    };
+    ObjectRef::named(kind, rest.first().copied().unwrap_or_default())
+}
+
+/// The object at a path with the id and the name that it is shown with, where it is.
+fn known(named: ObjectRef, shown: Option<&Value>) -> ObjectRef {
+    if named.kind == ObjectKind::Server {
+        return named;
+    }
+    let text = |key: &str| match shown?.get(key)? {
+        Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    };
+    let name = match named.kind {
+        ObjectKind::Disk => text("serial").or_else(|| text("path")),
+        _ => text("name"),
+    };
+    let id = text("id");
+    let name = name.or_else(|| Some(named.name).filter(|name| !name.is_empty())).or_else(|| id.clone()).unwrap_or_default();
+    ObjectRef { kind: named.kind, id: id.unwrap_or_else(|| name.clone()), name }
 }
 
 /// The object as it is shown now; none where it is not there.
@@ -47,12 +85,10 @@ async fn look(guard: &Guard, path: &str, identity: &Identity) -> Option<Value> {
     serde_json::from_slice(&to_bytes(response.into_body(), ANSWER_BYTES).await.ok()?).ok()
 }
 
-/// The object in the answer to a request that made one, and its name.
-fn made(answer: &Value) -> Option<(String, Value)> {
-    answer.as_object()?.values().find_map(|member| {
-        let name = ["name", "path", "id"].iter().find_map(|key| member.get(key)?.as_str())?;
-        Some((name.to_owned(), member.clone()))
-    })
+/// The object in the answer to a request that made one.
+fn made(answer: &Value) -> Option<Value> {
+    let is_object = |member: &&Value| ["name", "path", "id"].iter().any(|key| member.get(key).is_some_and(Value::is_string));
+    answer.as_object()?.values().find(is_object).cloned()
 }
 
 async fn collected(response: Response) -> (Response, Option<Value>) {
@@ -67,18 +103,18 @@ async fn collected(response: Response) -> (Response, Option<Value>) {
 }
 
 /// Writes a change down. Where that cannot be, the daemon's log has it, and whoever looks at events is told.
-pub(crate) async fn write(api: &Api, change: Change) {
+pub(crate) async fn write(api: &Api, change: AuditChange, share: AuditShare) {
     let told = change.clone();
-    let Err(error) = api.access.record(change).await else {
+    let Err(error) = api.access.record(change, share).await else {
         api.unaudited.store(false, Ordering::Relaxed);
         return;
     };
-    let Change { account, from, operation, object, status, .. } = told;
-    tracing::error!(account, from, operation, object, status, "a change could not be recorded in the audit log: {error}");
+    let AuditChange { account, from, operation, object, status, .. } = told;
+    tracing::error!(account, from, operation, %object, status, "a change could not be recorded in the audit log: {error}");
     if !api.unaudited.swap(true, Ordering::Relaxed) {
         let cause = format!("changes and logins cannot be recorded: {}", error.message);
         let next = "make room on the file system of the state folder; until then they are in the daemon's log";
-        api.engine.events().emit(Severity::Error, "audit log", &cause, next);
+        api.engine.events().emit(Severity::Error, &ObjectRef::server("audit log"), &cause, next);
     }
 }
 
@@ -105,17 +141,13 @@ pub(crate) async fn run(
         if response.status().is_success() && unchanged {
             return response;
         }
-        let mut object = object_name(shown_at.as_deref().unwrap_or(&path));
         let mut after = None;
         if response.status().is_success() {
             after = match &shown_at {
                 Some(path) => look(&guard, path, &identity).await,
                 None => answer,
             };
-            if let Some((name, new)) = after.as_ref().filter(|_| shown_at.is_none()).and_then(made)
-                && method == Method::POST
-            {
-                object = format!("{object}/{name}");
+            if let Some(new) = after.as_ref().filter(|_| shown_at.is_none() && method == Method::POST).and_then(made) {
                 after = Some(new);
             }
         }
@@ -125,7 +157,13 @@ pub(crate) async fn run(
         if response.status().is_success() && rule.area == "notifications" {
             guard.api.engine.notifications_changed();
         }
-        let change = Change {
+        let share = match (response.status().is_success(), rule.need) {
+            (true, Need::Role(_)) => AuditShare::Changes,
+            (true, _) => AuditShare::Own,
+            (false, _) => AuditShare::Attempts,
+        };
+        let object = known(named(shown_at.as_deref().unwrap_or(&path)), after.as_ref().or(before.as_ref()));
+        let change = AuditChange {
             account: identity.account,
             role: Some(identity.role),
             via: Some(identity.via),
@@ -138,13 +176,8 @@ pub(crate) async fn run(
             after,
             status: response.status().as_u16(),
             request_id,
-            share: match (response.status().is_success(), rule.need) {
-                (true, Need::Role(_)) => AuditShare::Changes,
-                (true, _) => AuditShare::Own,
-                (false, _) => AuditShare::Attempts,
-            },
         };
-        write(&guard.api, change).await;
+        write(&guard.api, change, share).await;
         response
     };
     let task = tokio::spawn(work.in_current_span());
@@ -156,13 +189,23 @@ pub(crate) async fn run(
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
-    fn objects_are_named_by_their_paths() {
+    fn objects_are_named_by_their_paths_and_known_by_their_ids() {
         let pattern = "/api/v1/spaces/{pool}/{space}";
         assert_eq!(object_path("/api/v1/spaces/tank/vm/grow", pattern), "/api/v1/spaces/tank/vm");
-        assert_eq!(object_name("/api/v1/disks/%2Fdev%2Fsda"), "disks//dev/sda");
-        assert_eq!(made(&serde_json::json!({ "changed": true, "pool": { "name": "tank" } })).unwrap().0, "tank");
+        let text = |path: &str| named(path).to_string();
+        assert_eq!(text("/api/v1/spaces/tank/vm"), "space tank/vm");
+        assert_eq!(text("/api/v1/disks/%2Fdev%2Fsda"), "disk /dev/sda");
+        assert_eq!(text("/api/v1/notifications/rules/night"), "rule night");
+        assert_eq!([text("/api/v1/pools"), text("/api/v1/settings")], ["pool", "settings"]);
+        let answer = json!({ "changed": true, "disk": { "id": "7", "path": "/dev/sda", "serial": "S4NX" } });
+        let disk = known(named("/api/v1/disks"), made(&answer).as_ref());
+        assert_eq!(disk, ObjectRef::new(ObjectKind::Disk, "7", "S4NX"));
+        assert_eq!(known(named("/api/v1/jobs/7/pause"), Some(&json!({ "id": 7 }))), ObjectRef::named(ObjectKind::Job, "7"));
+        assert_eq!(known(named("/api/v1/exports/vm"), None), ObjectRef::named(ObjectKind::Export, "vm"));
     }
 }

@@ -1,6 +1,7 @@
 //! The OpenAPI document, and the routes that it is made from.
 
 use utoipa::OpenApi;
+use utoipa::openapi::schema::Schema;
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{OpenApi as OpenApiDocument, RefOr};
 use utoipa_axum::router::OpenApiRouter;
@@ -143,10 +144,37 @@ fn describe_access(document: &mut OpenApiDocument) {
     }
 }
 
+/// Writes schemas that hold the fields of others as those that they are: one object with all fields.
+fn merge_parts(document: &mut OpenApiDocument) {
+    let components = document.components.get_or_insert_default();
+    let known = components.schemas.clone();
+    let part = |part: &RefOr<Schema>| match part {
+        RefOr::T(Schema::Object(object)) => Some(object.clone()),
+        RefOr::Ref(reference) => match known.get(reference.ref_location.rsplit('/').next()?)? {
+            RefOr::T(Schema::Object(object)) => Some(object.clone()),
+            _ => None,
+        },
+        RefOr::T(_) => None,
+    };
+    for schema in components.schemas.values_mut() {
+        let RefOr::T(Schema::AllOf(all)) = schema else { continue };
+        let Some(parts) = all.items.iter().map(part).collect::<Option<Vec<_>>>() else { continue };
+        let mut whole = parts.last().cloned().unwrap_or_default();
+        whole.description = all.description.take();
+        for part in parts.iter().rev().skip(1) {
+            whole.properties.extend(part.properties.clone());
+            whole.required.extend(part.required.clone());
+            whole.additional_properties = whole.additional_properties.or_else(|| part.additional_properties.clone());
+        }
+        *schema = RefOr::T(Schema::Object(whole));
+    }
+}
+
 /// The document, as it is made from the routes.
 pub(crate) fn openapi() -> OpenApiDocument {
     let mut document = routes().to_openapi();
     describe_access(&mut document);
+    merge_parts(&mut document);
     document
 }
 

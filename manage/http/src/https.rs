@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use axum::Extension;
 use holdfast_api::Severity;
+use holdfast_model::ObjectRef;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
@@ -264,7 +265,12 @@ async fn renew(tls: Arc<Tls>, api: Api) {
         match tokio::task::spawn_blocking(move || renewing.renew()).await {
             Ok(Ok(true)) => {
                 let cause = format!("HTTPS is served with another certificate, SHA-256 {}", tls.shown().sha256_fingerprint);
-                api.engine.events().emit(Severity::Info, "certificate", &cause, "compare it when a client asks for it");
+                api.engine.events().emit(
+                    Severity::Info,
+                    &ObjectRef::server("certificate"),
+                    &cause,
+                    "compare it when a client asks for it",
+                );
             }
             Ok(Err(error)) => tracing::error!("{error}"),
             Ok(Ok(false)) | Err(_) => {}

@@ -76,6 +76,10 @@ impl Rig {
     }
 }
 
+fn disk_x() -> holdfast_model::ObjectRef {
+    holdfast_model::ObjectRef::named(holdfast_model::ObjectKind::Disk, "X")
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_life_of_a_pool_over_the_socket() {
     let rig = Rig::start().await;
@@ -160,7 +164,11 @@ async fn a_job_is_asked_for_steered_and_ended_over_the_socket() {
         }
     });
     let done = done.await.expect("the scrub ends");
-    assert_eq!((&done["object"], &done["priority"], &done["error"]), (&json!("tank/vm"), &json!("low"), &Value::Null), "{done}");
+    assert_eq!(
+        (&done["object"]["name"], &done["priority"], &done["error"]),
+        (&json!("tank/vm"), &json!("low"), &Value::Null),
+        "{done}"
+    );
     for (query, count) in [("", 1), ("?state=done&object=tank", 1), ("?state=running", 0), ("?object=tank/none", 0)] {
         let (status, list) = rig.ask("GET", &format!("/jobs{query}"), Value::Null).await;
         assert_eq!((status, list.as_array().map(Vec::len)), (StatusCode::OK, Some(count)), "{query}");
@@ -312,7 +320,7 @@ async fn events_are_followed_until_the_daemon_stops() {
     let mut following = rig.send("GET", "/api/v1/events/follow", "").await.into_body();
     let first = following.frame().await.unwrap().unwrap().into_data().unwrap();
     assert!(String::from_utf8_lossy(&first).contains("started"), "{first:?}");
-    rig.engine.events().emit(holdfast_api::Severity::Warning, "disk X", "gone", "put it back");
+    rig.engine.events().emit(holdfast_api::Severity::Warning, &disk_x(), "gone", "put it back");
     let second = following.frame().await.unwrap().unwrap().into_data().unwrap();
     assert!(String::from_utf8_lossy(&second).contains("put it back"), "{second:?}");
     let metrics = rig.send("GET", "/metrics", "").await;
@@ -369,8 +377,8 @@ async fn consoles_are_told_of_every_change_and_of_traffic() {
     }
     rig.engine.accounts_changed();
     hear(&mut one, |event, data| event == "changed" && lists(data, "accounts")).await;
-    rig.engine.events().emit(holdfast_api::Severity::Info, "disk X", "hello", "");
-    assert_eq!(hear(&mut other, |event, data| event == "noted" && data["object"] == "disk X").await["cause"], "hello");
+    rig.engine.events().emit(holdfast_api::Severity::Info, &disk_x(), "hello", "");
+    assert_eq!(hear(&mut other, |event, data| event == "noted" && data["object"]["name"] == "X").await["cause"], "hello");
     let (status, history) = rig.ask("GET", "/history?kind=space&name=tank%2Fvm&seconds=60&points=30", Value::Null).await;
     assert_eq!(
         (status, &history["step_seconds"], history["reads"].as_array().map(Vec::len)),

@@ -9,6 +9,7 @@ use holdfast_api::{
     ApiError, MailChannel, MailSecurity, NotifyChannelKind, SetMail, SetNotifyChannel, SetWebhook, WebhookChannel,
     WebhookTemplate,
 };
+use holdfast_model::{ObjectKind, ObjectRef};
 use lettre::message::Mailbox;
 use serde::{Deserialize, Serialize};
 use url::{Host, Url};
@@ -296,9 +297,14 @@ impl Channel {
     }
 }
 
-/// How messages and events call a channel.
+/// A channel, as events name it.
+pub(crate) fn reference(name: &str) -> ObjectRef {
+    ObjectRef::named(ObjectKind::Channel, name)
+}
+
+/// How messages call a channel.
 pub(crate) fn object(name: &str) -> String {
-    format!("channel {name}")
+    reference(name).into()
 }
 
 fn has_control(text: &str) -> bool {

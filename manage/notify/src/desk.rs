@@ -7,11 +7,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use holdfast_api::{Condition, Event, NotifyDeliveryState, Severity};
+use holdfast_model::ObjectRef;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
-use crate::channel::{Channel, object};
+use crate::channel::{Channel, reference};
 use crate::message::{Entry, Message, Origin};
 use crate::pace::{Bucket, Pace};
 use crate::rule::{DIGEST_SECONDS, Rule};
@@ -40,11 +41,11 @@ pub(crate) struct Outcome {
     /// The message, if it is over with it.
     pub(crate) ended: Option<Ended>,
     /// An event about the channel: severity, object, cause, next action.
-    pub(crate) event: Option<(Severity, String, String, String)>,
+    pub(crate) event: Option<(Severity, ObjectRef, String, String)>,
 }
 
 /// What a rule sent lately: object and cause, and when.
-type Sent = HashMap<(String, String), i64>;
+type Sent = HashMap<(ObjectRef, String), i64>;
 
 /// The desk.
 pub(crate) struct Desk {
@@ -245,15 +246,15 @@ impl Desk {
     }
 
     /// Notes whether a channel delivers. Answers the event, if that is news.
-    pub(crate) fn judge(&mut self, channel: &str, failure: Option<Failure>) -> Option<(Severity, String, String, String)> {
-        let name = object(channel);
+    pub(crate) fn judge(&mut self, channel: &str, failure: Option<Failure>) -> Option<(Severity, ObjectRef, String, String)> {
+        let name = reference(channel);
         let Some(failure) = failure else {
             self.work.troubles.remove(channel)?;
             return Some((Severity::Info, name, "delivers again".into(), String::new()));
         };
         let cause = format!("a notification was not delivered: {}", failure.message);
         let next_action = format!("check its settings, then send a test with 'holdfast notify test {channel}'");
-        let condition = Condition { cause: format!("{name}: {cause}"), next_action: next_action.clone() };
+        let condition = Condition::new(format!("{name}: {cause}"), &next_action);
         let is_news = self.work.troubles.insert(channel.into(), condition).is_none();
         is_news.then_some((Severity::Error, name, cause, next_action))
     }

@@ -5,6 +5,7 @@
 use std::fmt::Write;
 
 use holdfast_api::{Event, Severity, word};
+use holdfast_model::{ObjectKind, ObjectRef};
 use serde::{Deserialize, Serialize};
 
 /// Different events that a message tells of at most; more are counted.
@@ -20,7 +21,7 @@ pub(crate) struct Entry {
     pub(crate) id: u64,
     pub(crate) time: String,
     pub(crate) severity: Severity,
-    pub(crate) object: String,
+    pub(crate) object: ObjectRef,
     pub(crate) cause: String,
     pub(crate) next_action: String,
     /// How often.
@@ -46,7 +47,7 @@ impl Entry {
             id: event.id,
             time: event.time.clone(),
             severity: event.severity,
-            object: cut(&event.object, OBJECT_BYTES),
+            object: ObjectRef::new(event.object.kind, cut(&event.object.id, OBJECT_BYTES), cut(&event.object.name, OBJECT_BYTES)),
             cause: cut(&event.cause, TEXT_BYTES),
             next_action: cut(&event.next_action, TEXT_BYTES),
             count: 1,
@@ -87,8 +88,8 @@ impl Message {
     pub(crate) fn new(origin: &Origin, entries: Vec<Entry>, omitted: u64) -> Self {
         let severity = entries.iter().map(|entry| entry.severity).max().unwrap_or(Severity::Info);
         let worst = entries.iter().find(|entry| entry.severity == severity);
-        let object = worst.map(|entry| entry.object.clone()).unwrap_or_default();
-        let mut others: Vec<&str> = entries.iter().map(|entry| entry.object.as_str()).filter(|name| *name != object).collect();
+        let object = worst.map(|entry| entry.object.to_string()).unwrap_or_default();
+        let mut others: Vec<String> = entries.iter().map(|entry| entry.object.to_string()).filter(|one| *one != object).collect();
         others.sort_unstable();
         others.dedup();
         let more = match others.len() {
@@ -113,7 +114,7 @@ impl Message {
             id: 0,
             time: time.into(),
             severity: Severity::Info,
-            object: format!("channel {channel}"),
+            object: crate::channel::reference(channel),
             cause: "this is a test: notifications arrive here".into(),
             next_action: String::new(),
             count: 1,
@@ -129,7 +130,7 @@ impl Message {
 
     /// Whether it tells of channels only.
     pub(crate) fn is_about_channels(&self) -> bool {
-        self.omitted == 0 && self.entries.iter().all(|entry| entry.object.starts_with("channel "))
+        self.omitted == 0 && self.entries.iter().all(|entry| entry.object.kind == ObjectKind::Channel)
     }
 
     /// Where its events are shown.
@@ -164,11 +165,19 @@ impl Message {
     }
 }
 
+/// The object that tests call `KIND NAME`; what begins with no kind is a part of the server.
+#[cfg(test)]
+pub(crate) fn named(text: &str) -> ObjectRef {
+    let (kind, name) = text.split_once(' ').unwrap_or((text, ""));
+    let kind = ObjectKind::ALL.into_iter().find(|one| one.word() == kind);
+    kind.map_or_else(|| ObjectRef::server(text), |kind| ObjectRef::named(kind, name))
+}
+
 /// An entry for tests.
 #[cfg(test)]
 pub(crate) fn entry(severity: Severity, object: &str, cause: &str) -> Entry {
     let time = "2026-01-01T00:00:00.000Z".to_owned();
-    Entry::new(&Event { id: 1, time, severity, object: object.into(), cause: cause.into(), next_action: "see to it".into() })
+    Entry::new(&Event { id: 1, time, severity, object: named(object), cause: cause.into(), next_action: "see to it".into() })
 }
 
 #[cfg(test)]

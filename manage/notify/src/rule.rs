@@ -7,6 +7,7 @@
 //! Invariant: whether an event matches and until when it waits follows from the rule, the event and the time alone.
 
 use holdfast_api::{ApiError, CreateNotifyRule, NotifyRule, SetNotifyRule, Severity};
+use holdfast_model::{ObjectKind, ObjectRef};
 use jiff::civil::Time;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
@@ -96,11 +97,12 @@ fn is_like(pattern: &str, text: &str) -> bool {
     text.ends_with(tail)
 }
 
-/// Whether an object, `KIND NAME`, is one that `pattern`, `KIND` or `KIND NAME`, means.
-fn means(pattern: &str, object: &str) -> bool {
+/// Whether an object is one that `pattern`, `KIND` or `KIND NAME`, means. Its id stands for its name, and a part of the server is
+/// meant by its name alone as well.
+fn means(pattern: &str, object: &ObjectRef) -> bool {
     let (kind, name) = pattern.split_once(' ').unwrap_or((pattern, "*"));
-    let (its_kind, its_name) = object.split_once(' ').unwrap_or((object, ""));
-    is_like(kind, its_kind) && is_like(name, its_name)
+    let is_part = object.kind == ObjectKind::Server && is_like(pattern, &object.name);
+    is_part || is_like(kind, object.kind.word()) && (is_like(name, &object.name) || name == object.id)
 }
 
 /// How messages call a rule.
@@ -172,11 +174,11 @@ impl Rule {
     }
 
     /// Whether it sends events of this severity about this object.
-    pub(crate) fn matches(&self, severity: Severity, object: &str) -> bool {
-        let own = crate::channel::object(&self.channel);
+    pub(crate) fn matches(&self, severity: Severity, object: &ObjectRef) -> bool {
+        let own = crate::channel::reference(&self.channel);
         self.enabled
             && severity >= self.severity
-            && object != own
+            && !object.is(&own)
             && (self.objects.is_empty() || self.objects.iter().any(|pattern| means(pattern, object)))
     }
 
@@ -207,6 +209,7 @@ impl Rule {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::named;
 
     fn rule(change: impl FnOnce(&mut CreateNotifyRule)) -> Result<Rule, ApiError> {
         let mut request = CreateNotifyRule {
@@ -226,7 +229,7 @@ mod tests {
     #[test]
     fn objects_are_meant_by_kind_and_name() {
         let meant = |pattern: &str, object: &str| {
-            rule(|rule| rule.objects = vec!["job *".into(), pattern.into()]).unwrap().matches(Severity::Error, object)
+            rule(|rule| rule.objects = vec!["job *".into(), pattern.into()]).unwrap().matches(Severity::Error, &named(object))
         };
         for (pattern, object) in [
             ("pool tank", "pool tank"),
@@ -236,6 +239,7 @@ mod tests {
             ("*", "audit log"),
             ("audit log", "audit log"),
             ("daemon", "daemon"),
+            ("server", "daemon"),
             ("disk *", "disk /dev/sd a"),
             ("pool", "job 7"), // by the other one
         ] {
@@ -256,9 +260,11 @@ mod tests {
     #[test]
     fn a_rule_begins_at_its_severity_and_never_tells_a_channel_of_itself() {
         let warning = rule(|_| ()).unwrap();
-        assert!(!warning.matches(Severity::Info, "daemon") && warning.matches(Severity::Warning, "daemon"));
-        assert!(!warning.matches(Severity::Error, "channel ops") && warning.matches(Severity::Error, "channel other"));
-        assert!(!rule(|rule| rule.enabled = Some(false)).unwrap().matches(Severity::Error, "daemon"));
+        assert!(!warning.matches(Severity::Info, &named("daemon")) && warning.matches(Severity::Warning, &named("daemon")));
+        assert!(
+            !warning.matches(Severity::Error, &named("channel ops")) && warning.matches(Severity::Error, &named("channel other"))
+        );
+        assert!(!rule(|rule| rule.enabled = Some(false)).unwrap().matches(Severity::Error, &named("daemon")));
     }
 
     #[test]

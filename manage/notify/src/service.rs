@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use holdfast_api::{ApiError, Code, Event, NotifyDeliveryState, ObjectHealth, Severity};
-use holdfast_model::Health;
+use holdfast_model::{Health, ObjectKind, ObjectRef};
 use holdfast_store::{AuditRow, AuditShare, Store, StoreError};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -45,7 +45,7 @@ pub trait Host: Send + Sync {
     /// The events after the one of this number that are kept, and each one that comes, without a gap between them.
     fn follow(&self, after: u64) -> (Vec<Event>, Receiver<Event>);
     /// Notes an event.
-    fn emit(&self, severity: Severity, object: &str, cause: &str, next_action: &str);
+    fn emit(&self, severity: Severity, object: &ObjectRef, cause: &str, next_action: &str);
     /// Says that channels, rules or deliveries are not as they were.
     fn changed(&self);
 }
@@ -187,7 +187,7 @@ impl Notifications {
     pub fn troubles(&self) -> Vec<ObjectHealth> {
         let desk = self.desk();
         let shown = |(channel, condition): (&String, &holdfast_api::Condition)| ObjectHealth {
-            object: crate::channel::object(channel),
+            object: crate::channel::reference(channel),
             health: Health::Warning,
             conditions: vec![condition.clone()],
         };
@@ -205,7 +205,9 @@ impl Notifications {
             account: "daemon".into(),
             origin: "daemon".into(),
             operation: "notification_deliver".into(),
-            object: format!("notifications/channels/{}", ended.channel),
+            kind: ObjectKind::Channel.word().into(),
+            object_id: ended.channel.clone(),
+            object: ended.channel.clone(),
             after: Some(after.to_string()),
             status: if ended.state == NotifyDeliveryState::Delivered { 200 } else { 502 },
             share: AuditShare::Deliveries,

@@ -63,7 +63,7 @@ fn teams(message: &Message) -> Value {
             facts.push(json!({ "title": "Next", "value": entry.next_action }));
         }
         facts.push(json!({ "title": "Time", "value": entry.last_time }));
-        body.push(json!({ "type": "TextBlock", "text": entry.object, "weight": "bolder", "wrap": true }));
+        body.push(json!({ "type": "TextBlock", "text": entry.object.to_string(), "weight": "bolder", "wrap": true }));
         body.push(json!({ "type": "FactSet", "facts": facts }));
     }
     if message.omitted > 0 {
@@ -132,7 +132,7 @@ mod tests {
         let (url, body) = made(WebhookTemplate::Generic, "https://x/hook?key=1");
         assert_eq!(url, "https://x/hook?key=1");
         assert_eq!((&body["severity"], &body["host"], &body["omitted_events"]), (&json!("error"), &json!("nas"), &json!(2)));
-        assert_eq!(body["events"][1]["object"], "pool tank");
+        assert_eq!(body["events"][1]["object"], json!({ "kind": "pool", "id": "tank", "name": "tank" }));
         assert_eq!(body["events"][1]["next_action"], "see to it");
         assert_eq!(body["console"], "https://nas:8443/events");
     }

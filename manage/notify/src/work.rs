@@ -175,7 +175,10 @@ mod tests {
         }
         batch.add(entry(Severity::Error, "pool tank", "is read-only"));
         assert_eq!((batch.entries.len(), batch.events()), (ENTRIES, 161));
-        assert!(batch.entries.iter().any(|entry| entry.object == "pool tank"), "the worst is not left out");
+        assert!(
+            batch.entries.iter().any(|entry| entry.object == crate::message::named("pool tank")),
+            "the worst is not left out"
+        );
         let (sent, omitted) = batch.take(|_| true);
         assert_eq!((sent.len(), omitted), (ENTRIES, 52));
         assert_eq!(batch.events(), 0);

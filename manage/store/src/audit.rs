@@ -74,7 +74,11 @@ pub struct AuditRow {
     pub method: String,
     /// The request's path.
     pub path: String,
-    /// The object, with its kind.
+    /// The word of the kind of the object.
+    pub kind: String,
+    /// The object's id.
+    pub object_id: String,
+    /// The object's name.
     pub object: String,
     /// The object before.
     pub before: Option<String>,
@@ -98,6 +102,8 @@ impl AuditRow {
             &self.operation,
             &self.method,
             &self.path,
+            &self.kind,
+            &self.object_id,
             &self.object,
             &self.request_id,
         ];
@@ -116,7 +122,9 @@ pub struct AuditWhich {
     pub limit: u32,
     /// Only those of this account.
     pub account: Option<String>,
-    /// Only those of this object.
+    /// Only those of objects of this kind.
+    pub kind: Option<String>,
+    /// Only those of the object with this name or id.
     pub object: Option<String>,
 }
 
@@ -161,8 +169,7 @@ fn drop_oldest(connection: &Connection, extents: &mut Extents, share: Option<Aud
     Ok(())
 }
 
-const COLUMNS: &str =
-    "id, time_ms, account, role, via, origin, operation, method, path, object, before, after, status, request_id, share";
+const COLUMNS: &str = "id, time_ms, account, role, via, origin, operation, method, path, kind, object_id, object, before, after, status, request_id, share";
 
 fn record(row: &Row<'_>) -> rusqlite::Result<AuditRow> {
     Ok(AuditRow {
@@ -175,12 +182,14 @@ fn record(row: &Row<'_>) -> rusqlite::Result<AuditRow> {
         operation: row.get(6)?,
         method: row.get(7)?,
         path: row.get(8)?,
-        object: row.get(9)?,
-        before: row.get(10)?,
-        after: row.get(11)?,
-        status: row.get(12)?,
-        request_id: row.get(13)?,
-        share: AuditShare::ALL.get(row.get::<_, i64>(14)? as usize).copied().unwrap_or_default(),
+        kind: row.get(9)?,
+        object_id: row.get(10)?,
+        object: row.get(11)?,
+        before: row.get(12)?,
+        after: row.get(13)?,
+        status: row.get(14)?,
+        request_id: row.get(15)?,
+        share: AuditShare::ALL.get(row.get::<_, i64>(16)? as usize).copied().unwrap_or_default(),
     })
 }
 
@@ -201,8 +210,9 @@ impl Store {
         let mut next = *extents;
         let own = &mut next[row.share as usize];
         *own = Extent { records: own.records + 1, bytes: own.bytes + row.bytes() };
-        let statement = "INSERT INTO audit (time_ms, account, role, via, origin, operation, method, path, object, before, after, \
-                         status, request_id, bytes, share) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
+        let statement = "INSERT INTO audit (time_ms, account, role, via, origin, operation, method, path, kind, object_id, object, \
+                         before, after, status, request_id, bytes, share) \
+                         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)";
         let values = rusqlite::params![
             row.time_ms,
             row.account,
@@ -212,6 +222,8 @@ impl Store {
             row.operation,
             row.method,
             row.path,
+            row.kind,
+            row.object_id,
             row.object,
             row.before,
             row.after,
@@ -243,10 +255,10 @@ impl Store {
     pub fn audit(&self, which: &AuditWhich) -> Result<Vec<AuditRow>, StoreError> {
         let order = if which.after.is_some() { "ASC" } else { "DESC" };
         let query = format!(
-            "SELECT {COLUMNS} FROM audit WHERE id > ?1 AND (?2 IS NULL OR account = ?2) AND (?3 IS NULL OR object = ?3) \
-             ORDER BY id {order} LIMIT ?4"
+            "SELECT {COLUMNS} FROM audit WHERE id > ?1 AND (?2 IS NULL OR account = ?2) AND (?3 IS NULL OR kind = ?3) \
+             AND (?4 IS NULL OR object = ?4 OR object_id = ?4) ORDER BY id {order} LIMIT ?5"
         );
-        let values = (which.after.unwrap_or(0), &which.account, &which.object, which.limit);
+        let values = (which.after.unwrap_or(0), &which.account, &which.kind, &which.object, which.limit);
         let mut rows: Vec<AuditRow> =
             self.run("read the audit log", |connection| connection.prepare(&query)?.query_map(values, record)?.collect())?;
         rows.sort_by_key(|row| row.id);

@@ -49,6 +49,8 @@ const MIGRATIONS: &[&str] = &[
          operation TEXT NOT NULL,
          method TEXT NOT NULL,
          path TEXT NOT NULL,
+         kind TEXT NOT NULL,
+         object_id TEXT NOT NULL,
          object TEXT NOT NULL,
          before TEXT,
          after TEXT,
@@ -57,7 +59,8 @@ const MIGRATIONS: &[&str] = &[
          bytes INTEGER NOT NULL
      ) STRICT;
      CREATE INDEX audit_account ON audit (account, id);
-     CREATE INDEX audit_object ON audit (object, id);",
+     CREATE INDEX audit_object ON audit (object, id);
+     CREATE INDEX audit_object_id ON audit (object_id, id);",
     // Which share of the log a record is in: 0 for what was logged before there were shares.
     "ALTER TABLE audit ADD COLUMN share INTEGER NOT NULL DEFAULT 0;
      CREATE INDEX audit_share ON audit (share, id);",

@@ -134,7 +134,7 @@ fn the_store_of_an_older_version_is_taken_over_with_its_log() {
     let file = rusqlite::Connection::open(folder.path().join(holdfast_store::FILE)).unwrap();
     file.execute_batch(
         "DROP INDEX audit_share; ALTER TABLE audit DROP COLUMN share; PRAGMA user_version = 1;
-         INSERT INTO audit VALUES (7, 1, 'ann', '', '', '', '', '', '', '', NULL, NULL, 200, '', 3);",
+         INSERT INTO audit VALUES (7, 1, 'ann', '', '', '', '', '', '', '', '', '', NULL, NULL, 200, '', 3);",
     )
     .unwrap();
     drop(file);

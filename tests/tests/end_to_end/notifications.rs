@@ -49,7 +49,8 @@ fn is_signed(scene: &Scene, request: &Request) -> bool {
 fn objects(request: &Request) -> Vec<String> {
     let body: Value = serde_json::from_str(&request.body).expect("a body is JSON");
     let events = body["events"].as_array().expect("events").iter();
-    events.filter_map(|event| event["object"].as_str().map(str::to_owned)).collect()
+    let named = |object: &Value| Some(format!("{} {}", object["kind"].as_str()?, object["name"].as_str()?));
+    events.filter_map(|event| named(&event["object"])).collect()
 }
 
 fn states(daemon: &Daemon) -> Vec<String> {

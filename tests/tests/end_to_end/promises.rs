@@ -126,7 +126,11 @@ fn health(daemon: &Daemon, object: &str) -> String {
     let status = daemon.json(&["status"]);
     let of = |wanted: &str| {
         let mut objects = status["objects"].as_array().expect("objects").iter();
-        objects.find(|entry| entry["object"].as_str().is_some_and(|named| named.ends_with(wanted))).cloned()
+        let named = |entry: &Value| {
+            let object = &entry["object"];
+            format!("{} {}", object["kind"].as_str().unwrap_or_default(), object["name"].as_str().unwrap_or_default())
+        };
+        objects.find(|entry| named(entry).ends_with(wanted)).cloned()
     };
     let entry = of(object).unwrap_or_else(|| panic!("no {object} in {status}"));
     if entry["health"] != "healthy" {

@@ -95,6 +95,11 @@ impl ParityStore {
         self.journaled.store(!self.pool.journal_rows(self.record.id).is_empty(), Ordering::Release);
     }
 
+    /// The space, as events name it.
+    pub fn object(&self) -> holdfast_model::ObjectRef {
+        holdfast_model::ObjectRef::space(self.record.uuid, self.path())
+    }
+
     /// How messages call the space.
     pub fn path(&self) -> String {
         format!("{}/{}", self.pool.name(), self.record.name)

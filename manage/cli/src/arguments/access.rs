@@ -106,7 +106,10 @@ pub struct Audit {
     /// Only changes by this account
     #[arg(long, value_name = "NAME")]
     pub account: Option<String>,
-    /// Only changes of this object, for example pools/tank
+    /// Only changes of objects of this kind, for example pool
+    #[arg(long)]
+    pub kind: Option<String>,
+    /// Only changes of the object with this name or id, for example tank
     #[arg(long)]
     pub object: Option<String>,
 }

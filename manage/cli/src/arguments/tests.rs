@@ -130,7 +130,7 @@ const FORMS: &[&str] = &[
     "token create watch --role viewer --area pools,status --expires 90d",
     "token list",
     "token delete ID",
-    "audit --after 7 --limit 10 --account ann --object pools/tank",
+    "audit --after 7 --limit 10 --account ann --kind pool --object tank",
     "settings",
     "settings show",
     "settings set --host-name NAME --scrub-every 7d --repair-after never --alert default",

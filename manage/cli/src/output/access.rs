@@ -50,11 +50,11 @@ impl Shown for Vec<AuditRecord> {
             vec![
                 record.id.to_string(),
                 record.time.clone(),
-                record.account.clone(),
-                record.from.clone(),
-                record.operation.clone(),
-                record.object.clone(),
-                record.status.to_string(),
+                record.change.account.clone(),
+                record.change.from.clone(),
+                record.change.operation.clone(),
+                record.change.object.to_string(),
+                record.change.status.to_string(),
             ]
         });
         table(&["ID", "TIME", "ACCOUNT", "FROM", "OPERATION", "OBJECT", "STATUS"], rows)

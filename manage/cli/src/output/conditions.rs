@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn a_remedy_is_printed_once_for_all_causes_that_it_is_for() {
-        let condition = |cause: String, next: &str| Condition { cause, next_action: next.into() };
+        let condition = |cause: String, next: &str| Condition::new(cause, next);
         let mut conditions: Vec<Condition> =
             (1..=6).map(|disk| condition(format!("disk d{disk} is missing"), "attach it again")).collect();
         conditions.insert(1, condition("pool tank is read-only".into(), ""));

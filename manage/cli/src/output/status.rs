@@ -5,16 +5,12 @@
 use std::collections::BTreeMap;
 
 use holdfast_api::{Affected, Cause, Status, word};
+use holdfast_model::ObjectKind;
 
 use super::{facts, harmless, or_dash, size, table};
 
 /// Names of a kind that are shown unless all are asked for.
 const SHOWN_NAMES: usize = 3;
-
-/// The kind and the name of an object such as `space tank/vm`.
-fn parts(object: &str) -> (&str, &str) {
-    object.split_once(' ').unwrap_or((object, ""))
-}
 
 /// `1 space`, `3 spaces`.
 fn counted(count: usize, kind: &str) -> String {
@@ -25,8 +21,7 @@ fn counted(count: usize, kind: &str) -> String {
 fn affected(affects: &[Affected], all: bool) -> String {
     let mut kinds: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for one in affects {
-        let (kind, name) = parts(&one.object);
-        kinds.entry(kind).or_default().push(name);
+        kinds.entry(one.object.kind.word()).or_default().push(&one.object.name);
     }
     let kind = |(kind, names): (&str, Vec<&str>)| {
         let shown = if all { names.len() } else { SHOWN_NAMES.min(names.len()) };
@@ -75,12 +70,12 @@ fn cause(cause: &Cause, all: bool) -> String {
 /// The health of everything as a text; with `all`, every object and every name.
 pub fn status_text(status: &Status, all: bool) -> String {
     let daemon = &status.daemon;
-    let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut kinds: BTreeMap<ObjectKind, usize> = BTreeMap::new();
     for object in &status.objects {
-        *kinds.entry(parts(&object.object).0).or_default() += 1;
+        *kinds.entry(object.object.kind).or_default() += 1;
     }
-    let objects: Vec<String> =
-        ["pool", "disk", "space", "export"].iter().filter_map(|kind| Some(counted(*kinds.get(kind)?, kind))).collect();
+    let shown = [ObjectKind::Pool, ObjectKind::Disk, ObjectKind::Space, ObjectKind::Export];
+    let objects: Vec<String> = shown.into_iter().filter_map(|kind| Some(counted(*kinds.get(&kind)?, kind.word()))).collect();
     let head = facts(&[
         ("health", word(&status.health)),
         ("objects", or_dash(&objects.join(", "))),
@@ -91,7 +86,7 @@ pub fn status_text(status: &Status, all: bool) -> String {
         ("memory", size(daemon.resident_bytes)),
         ("NBD", or_dash(&daemon.nbd_addresses.join(" "))),
     ]);
-    let rows = status.objects.iter().map(|object| vec![object.object.clone(), word(&object.health)]);
+    let rows = status.objects.iter().map(|object| vec![object.object.to_string(), word(&object.health)]);
     let objects = all.then(|| table(&["OBJECT", "HEALTH"], rows));
     let causes = status.causes.iter().map(|one| cause(one, all));
     std::iter::once(head).chain(objects).chain(causes).collect::<Vec<_>>().join("\n\n")
@@ -100,11 +95,15 @@ pub fn status_text(status: &Status, all: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use holdfast_model::Health;
+    use holdfast_model::{Health, ObjectRef};
 
     #[test]
     fn names_are_counted_and_cut_unless_all_are_asked_for() {
-        let space = |name: &str| Affected { object: format!("space tank/{name}"), health: Health::Warning, effect: "".into() };
+        let space = |name: &str| Affected {
+            object: ObjectRef::named(ObjectKind::Space, format!("tank/{name}")),
+            health: Health::Warning,
+            effect: "".into(),
+        };
         let affects: Vec<Affected> = ["a", "b", "c", "d", "e"].into_iter().map(space).collect();
         assert_eq!(affected(&affects[..1], false), "1 space: tank/a");
         assert_eq!(affected(&affects, false), "5 spaces: tank/a, tank/b, tank/c and 2 more");

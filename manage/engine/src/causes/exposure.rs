@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_api::{Affected, Protection};
-use holdfast_model::{Health, Uuid};
+use holdfast_model::{Health, ObjectRef, Uuid};
 use holdfast_space::Space;
 
 use crate::engine::OpenPool;
@@ -14,8 +14,7 @@ pub(super) struct Exposure {
     pub(super) id: Uuid,
     /// By disk, its slabs there that are not in step or cannot be reached.
     pub(super) slabs: BTreeMap<u16, u64>,
-    /// How many of its conditions, the first ones, say the same.
-    pub(super) conditions: usize,
+    object: ObjectRef,
     health: Health,
     effect: String,
 }
@@ -31,20 +30,18 @@ pub(super) fn of(open: &OpenPool, space: &Space, protection: &Protection) -> Exp
         }
     }
     let is_unreadable = protection.unreadable_rows > 0;
-    let is_behind = slabs.keys().any(|disk| !out.contains(disk));
-    let is_away = slabs.keys().any(|disk| out.contains(disk)) && protection.unreadable_rows == 0;
     Exposure {
         id: record.uuid,
         slabs,
-        conditions: [is_unreadable, is_behind, is_away].into_iter().filter(|told| *told).count(),
+        object: open.space_object(&record),
         health: if is_unreadable { Health::Unhealthy } else { Health::Warning },
         effect: protection.summary.clone(),
     }
 }
 
 impl Exposure {
-    /// The space of this name, as a cause shows it.
-    pub(super) fn affected(&self, name: &str) -> Affected {
-        Affected { object: format!("space {name}"), health: self.health, effect: self.effect.clone() }
+    /// The space, as a cause shows it.
+    pub(super) fn affected(&self) -> Affected {
+        Affected { object: self.object.clone(), health: self.health, effect: self.effect.clone() }
     }
 }

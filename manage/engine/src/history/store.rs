@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use holdfast_api::{HistoryKind, Severity, word};
 use holdfast_block::Totals;
+use holdfast_model::ObjectRef;
 use rusqlite::{Connection, ErrorCode, Transaction, params};
 use tokio::sync::oneshot;
 
@@ -183,7 +184,12 @@ impl Keeper {
     fn complain(&mut self, error: &rusqlite::Error) {
         if !std::mem::replace(&mut self.complained, true) {
             let cause = format!("{} cannot be written: {error}; minutes are lost meanwhile", self.path.display());
-            self.events.emit(Severity::Warning, OBJECT, &cause, "check the free room and permissions of the state folder");
+            self.events.emit(
+                Severity::Warning,
+                &ObjectRef::server(OBJECT),
+                &cause,
+                "check the free room and permissions of the state folder",
+            );
         }
     }
 
@@ -217,7 +223,7 @@ impl Keeper {
             Ok(()) => format!("remove {}, unless something is to be read from it", aside.display()),
             Err(error) => format!("it cannot be set aside ({error}): look at the rights in the state folder"),
         };
-        self.events.emit(Severity::Warning, OBJECT, &cause, &next_action);
+        self.events.emit(Severity::Warning, &ObjectRef::server(OBJECT), &cause, &next_action);
     }
 }
 

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::select;
-use holdfast_api::JobPriority;
+use holdfast_api::{JobPace, JobPriority};
 use holdfast_device::Clock;
 use holdfast_space::{Pace, Stopped};
 use serde::{Deserialize, Serialize};
@@ -42,8 +42,7 @@ pub(super) enum JobGate {
 #[derive(Clone, Copy)]
 struct Orders {
     gate: JobGate,
-    priority: JobPriority,
-    cap: Option<u64>,
+    pace: JobPace,
 }
 
 /// Bytes done ahead of what the cap allows.
@@ -107,14 +106,13 @@ impl Control {
         clock: Arc<dyn Clock>,
         requests: impl Fn() -> u64 + Send + Sync + 'static,
         total_bytes: u64,
-        priority: JobPriority,
-        cap: Option<u64>,
+        pace: JobPace,
     ) -> Self {
         let progress = Progress::new(total_bytes);
         progress.begin(clock.now());
         let turn = Step { requests: requests(), ..Step::default() };
         Self {
-            orders: watch::channel(Orders { gate: JobGate::Open, priority, cap }).0,
+            orders: watch::channel(Orders { gate: JobGate::Open, pace }).0,
             clock,
             requests: Box::new(requests),
             turn: Mutex::new(turn),
@@ -156,8 +154,8 @@ impl Control {
     }
 
     /// Sets how much it makes way and how fast it may be.
-    pub(super) fn set_pace(&self, priority: JobPriority, cap: Option<u64>) {
-        self.orders.send_modify(|orders| (orders.priority, orders.cap) = (priority, cap));
+    pub(super) fn set_pace(&self, pace: JobPace) {
+        self.orders.send_modify(|orders| orders.pace = pace);
     }
 
     /// Bytes a second, of late.
@@ -181,7 +179,7 @@ impl Control {
         let asked = self.clock.now();
         let took = self.disturbed(asked);
         loop {
-            let Orders { gate, priority, cap } = *orders.borrow_and_update();
+            let Orders { gate, pace: JobPace { priority, cap_bytes_per_second: cap } } = *orders.borrow_and_update();
             let now = self.clock.now();
             let left = match gate {
                 JobGate::Shut => return Err(Stopped),

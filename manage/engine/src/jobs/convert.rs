@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use holdfast_api::{ApiError, ConversionPlan, ConvertSpace, CreateSpace, JobChanged, LayoutKind, StartJob};
-use holdfast_model::{ByteSize, Layout, Provisioning, Shape};
+use holdfast_api::{ApiError, ConversionPlan, ConvertSpace, CreateSpace, JobChanged, LayoutKind, SetPace};
+use holdfast_model::{ByteSize, Layout, ObjectRef, Provisioning, Shape};
 use holdfast_pool::{PoolError, PoolErrorKind, SpaceRecord};
 use holdfast_space::{Ended, Pace, Space};
 
-use super::spec::{JobSpec, Outcome, Site, SpaceRef};
+use super::spec::{JobSpec, Outcome, Site, Target};
 use crate::engine::{Engine, OpenPool};
 use crate::error::{ApiResult, conflict, from_pool, from_space};
 use crate::protection::too_few_to_rebuild;
@@ -24,17 +24,17 @@ impl Engine {
 
     async fn convert(&self, path: &str, request: ConvertSpace) -> ApiResult<JobChanged> {
         let path = parse_path(path)?;
-        let object = format!("space {path}");
         let asked_size = request.size_bytes.map(|size_bytes| space_size(&path, size_bytes)).transpose()?;
         let (open, _, space) = self.space_at(&path)?;
         let record = space.record();
-        let (shape, provisioning) = wanted(&object, &open, &record, &request)?;
+        let target = Target::space(&open, &record);
+        let object = target.object();
+        let (shape, provisioning) = wanted(&object.to_string(), &open, &record, &request)?;
         let size = asked_size.unwrap_or(record.size_bytes);
         if size < record.size_bytes && !request.discard_beyond {
-            self.refuse_loss(&object, &space, size).await?;
+            self.refuse_loss(&object.to_string(), &space, size).await?;
         }
-        let space_ref = SpaceRef::of(&open, &record);
-        let spec = JobSpec::Convert { space: space_ref.clone(), provisioning };
+        let spec = JobSpec::convert(target.clone(), provisioning);
         if let Some(job) = self.jobs.like(&spec)
             && (record.shape != shape || request.thin.is_some() && !self.jobs.has(&spec))
         {
@@ -47,19 +47,17 @@ impl Engine {
         }
         let had_journal = open.pool.journal_bytes(record.id) > 0;
         let reshaped = self.reshape(&object, &space, shape, provisioning, request.journal_bytes).await?;
-        if let Err(refused) = self.resize(&object, (&space, &space_ref), size, request.discard_beyond).await {
+        if let Err(refused) = self.resize((&space, &target), size, request.discard_beyond).await {
             if reshaped {
                 self.reshape(&object, &space, record.shape, record.provisioning, None).await?;
                 let has_journal = open.pool.journal_bytes(record.id) > 0;
                 if had_journal != has_journal || space.record().provisioning != record.provisioning {
-                    let as_before = JobSpec::Convert { space: SpaceRef::of(&open, &record), provisioning: record.provisioning };
-                    self.add_job(as_before, StartJob::default())?;
+                    self.add_job(JobSpec::convert(target, record.provisioning), SetPace::default())?;
                 }
             }
             return Err(refused);
         }
-        let start = StartJob { priority: request.priority, cap_bytes_per_second: request.cap_bytes_per_second };
-        self.add_job(spec, start)
+        self.add_job(spec, request.pace)
     }
 
     /// What a conversion would move, and how much room the space takes then. Nothing is changed.
@@ -125,7 +123,7 @@ impl Engine {
     /// Asks for another shape; false if that is what the space was asked for before.
     async fn reshape(
         &self,
-        object: &str,
+        object: &ObjectRef,
         space: &Arc<Space>,
         shape: Shape,
         provisioning: Provisioning,
@@ -154,21 +152,15 @@ impl Engine {
     }
 
     /// Gives a space another size; nothing where it has that.
-    async fn resize(
-        &self,
-        object: &str,
-        (space, space_ref): (&Arc<Space>, &SpaceRef),
-        size_bytes: u64,
-        discard_beyond: bool,
-    ) -> ApiResult<()> {
-        let (resizing, before) = (space.clone(), space.record().size_bytes);
+    async fn resize(&self, (space, target): (&Arc<Space>, &Target), size_bytes: u64, discard_beyond: bool) -> ApiResult<()> {
+        let (resizing, before, object) = (space.clone(), space.record().size_bytes, &target.object());
         if size_bytes == before {
             return Ok(());
         }
         let resized = self.on_reactor(move || async move {
             if size_bytes < before { resizing.shrink(size_bytes, discard_beyond).await } else { resizing.grow(size_bytes).await }
         });
-        let refused = |error: PoolError| match self.jobs.why_rows_move(space_ref.clone()) {
+        let refused = |error: PoolError| match self.jobs.why_rows_move(target) {
             Some((moving, next)) if error.kind == PoolErrorKind::Conflict => {
                 conflict(object, format!("its size cannot change because of {moving}"), format!("{next}, then try again"))
                     .at("size_bytes")
@@ -236,10 +228,10 @@ pub(super) fn total_bytes(site: &Site) -> u64 {
 }
 
 /// Converts.
-pub(super) async fn run(site: &Site, provisioning: Provisioning, pace: &dyn Pace) -> Result<Outcome, Ended> {
+pub(super) async fn run(site: &Site, provisioning: Option<Provisioning>, pace: &dyn Pace) -> Result<Outcome, Ended> {
     let mut shapes = Vec::new();
     for space in &site.spaces {
-        space.convert(provisioning, pace).await?;
+        space.convert(provisioning.unwrap_or(space.record().provisioning), pace).await?;
         shapes.push(space.record().shape.to_string());
     }
     Ok(Outcome { result: format!("all of it is {}", shapes.join(", ")), findings: Vec::new() })

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use holdfast_api::{DiskRef, EvacuateDisk, EvacuationPlan, JobChanged, SpaceEvacuation, StartJob};
+use holdfast_api::{DiskRef, EvacuateDisk, EvacuationPlan, JobChanged, JobKind, SetPace, SpaceEvacuation};
 use holdfast_model::Uuid;
 use holdfast_pool::{NewDisk, SpaceLeaving};
 use holdfast_space::{Ended, Pace};
 
 use super::rebalance::disk_balances;
-use super::spec::{JobSpec, Outcome, Site};
+use super::spec::{Outcome, Site};
 use crate::engine::{Engine, OpenPool};
 use crate::error::{ApiResult, from_pool};
 use crate::leaving::NamedMember;
@@ -25,11 +25,10 @@ impl Engine {
             let disk = DiskRef::new(&disk);
             let member = engine.named_member(&disk).await?;
             let object = format!("disk {disk}");
-            engine.refuse_without_room(&member, &object, &JobSpec::Evacuate(member.job_object()), None, &[]).await?;
+            engine.refuse_without_room(&member, &object, &member.job(JobKind::Evacuate), None, &[]).await?;
             engine.refuse_without_new_rows(&member.open, member.id, &object, None, request.force)?;
             engine.retire_member(&member.open, member.id, &object).await?;
-            let start = StartJob { priority: request.priority, cap_bytes_per_second: request.cap_bytes_per_second };
-            engine.evacuate_member(&member, start)
+            engine.evacuate_member(&member, request.pace)
         })
         .await
     }
@@ -71,7 +70,7 @@ impl Engine {
         let sum = |of: fn(&SpaceEvacuation) -> u64| spaces.iter().map(of).sum::<u64>();
         let stuck = sum(|space| space.stuck);
         Ok(EvacuationPlan {
-            name: member.job_object().path,
+            name: format!("{}/disk {}", member.open.name(), member.path),
             moves: sum(|space| space.moves),
             slab_bytes: sum(|space| space.slab_bytes),
             move_bytes: sum(|space| space.move_bytes),
@@ -88,8 +87,8 @@ impl Engine {
     }
 
     /// Queues the job that moves all data off a disk. No other change may be under way.
-    pub(crate) fn evacuate_member(&self, member: &NamedMember, request: StartJob) -> ApiResult<JobChanged> {
-        self.add_job(JobSpec::Evacuate(member.job_object()), request)
+    pub(crate) fn evacuate_member(&self, member: &NamedMember, request: SetPace) -> ApiResult<JobChanged> {
+        self.add_job(member.job(JobKind::Evacuate), request)
     }
 }
 

@@ -33,7 +33,7 @@ const TABLE: &str = "jobs";
 impl Table {
     /// The documents of a pool, by name.
     fn documents(&self, pool: Uuid) -> BTreeMap<String, Vec<u8>> {
-        let jobs = self.jobs.iter().filter(|record| record.spec.pool() == pool);
+        let jobs = self.jobs.iter().filter(|record| record.spec.target.pool == pool);
         let jobs = jobs.map(|record| (format!("{JOBS}{}", record.key), text(record)));
         let scrubbed = self.scrubbed.iter().filter(|(_, scrubbed)| scrubbed.pool == pool);
         jobs.chain(scrubbed.map(|(space, scrubbed)| (format!("{SCRUBBED}{space}"), text(scrubbed)))).collect()
@@ -51,7 +51,7 @@ impl Table {
 
     /// Forgets what is about a pool that is not here any more.
     fn forget(&mut self, pool: Uuid) {
-        self.jobs.retain(|record| record.spec.pool() != pool);
+        self.jobs.retain(|record| record.spec.target.pool != pool);
         self.scrubbed.retain(|_, scrubbed| scrubbed.pool != pool);
     }
 }
@@ -91,7 +91,7 @@ impl Engine {
         {
             let mut inner = self.jobs.inner();
             inner.table.forget(id);
-            jobs.into_iter().filter(|record| record.spec.pool() == id).for_each(|record| inner.table.take(record));
+            jobs.into_iter().filter(|record| record.spec.target.pool == id).for_each(|record| inner.table.take(record));
             inner.table.scrubbed.extend(scrubbed.into_iter().map(|(space, known)| (space, Scrubbed { pool: id, ..known })));
             self.jobs.save(&mut inner);
         }

@@ -8,11 +8,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use holdfast_api::{Severity, StartJob};
+use holdfast_api::{JobKind, SetPace, Severity};
 use holdfast_model::{DiskState, RetirePolicy, Usage, Uuid};
 use holdfast_pool::SpaceRecord;
 
-use super::spec::{JobSpec, SpaceRef};
+use super::spec::{JobSpec, Target};
 use super::{Inner, Jobs};
 use crate::engine::{Engine, OpenPool};
 
@@ -27,7 +27,7 @@ struct Lost {
     /// Those that are to be retired.
     disks: Vec<Uuid>,
     /// Those that are to be rebuilt.
-    spaces: Vec<SpaceRef>,
+    spaces: Vec<Target>,
 }
 
 impl Engine {
@@ -43,8 +43,8 @@ impl Engine {
                     engine.retire_member(&open, disk, &format!("disk {disk}")).await?;
                 }
                 for space in spaces {
-                    engine.note(&format!("space {}", space.path), "is to be rebuilt: its missing disks did not return");
-                    engine.add_job(JobSpec::Repair(space), StartJob::default())?;
+                    engine.note(&space.object(), "is to be rebuilt: its missing disks did not return");
+                    engine.add_job(JobSpec::new(JobKind::Repair, space), SetPace::default())?;
                 }
             }
             Ok(())
@@ -137,7 +137,7 @@ impl Engine {
             let cause = "the data of its lost disks was not rebuilt: not all of it fits on the other disks";
             let next =
                 "attach the disks again or add others; 'holdfast pool set --retire-policy always' rebuilds as much as fits";
-            self.events.emit(Severity::Warning, &format!("pool {}", open.name()), cause, next);
+            self.events.emit(Severity::Warning, &open.object(), cause, next);
         }
         false
     }
@@ -172,8 +172,8 @@ impl Jobs {
 
 impl Inner {
     /// The spaces of a pool that miss slabs on lost disks and for which no repair was asked of late.
-    fn spaces_to_rebuild(&mut self, open: &OpenPool, now: Instant, retry: Duration) -> Vec<SpaceRef> {
-        let space = |record: SpaceRecord| SpaceRef::of(open, &record);
+    fn spaces_to_rebuild(&mut self, open: &OpenPool, now: Instant, retry: Duration) -> Vec<Target> {
+        let space = |record: SpaceRecord| Target::space(open, &record);
         let (mut lost, mut whole) = (Vec::new(), Vec::new());
         for record in open.pool.spaces() {
             match open.pool.lost_slabs(record.id).is_empty() {

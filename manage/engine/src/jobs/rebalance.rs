@@ -4,14 +4,14 @@
 
 use std::sync::Arc;
 
-use holdfast_api::{DiskBalance, JobChanged, RebalancePlan, StartJob};
+use holdfast_api::{DiskBalance, JobChanged, JobKind, RebalancePlan, SetPace};
 use holdfast_device::{IoError, IoErrorKind};
 use holdfast_model::counted;
 use holdfast_pool::{Balance, DiskUse};
 use holdfast_space::Ended;
 
 use super::control::Control;
-use super::spec::{JobSpec, Outcome, Site};
+use super::spec::{Outcome, Site};
 use crate::engine::{Engine, OpenPool};
 use crate::error::ApiResult;
 use crate::view::percent;
@@ -21,8 +21,8 @@ impl Engine {
     ///
     /// # Errors
     /// If there is no such pool, or the job cannot be written down.
-    pub async fn rebalance_pool(self: &Arc<Self>, pool: String, request: StartJob) -> ApiResult<JobChanged> {
-        self.add_pool_job(pool, JobSpec::Rebalance, request).await
+    pub async fn rebalance_pool(self: &Arc<Self>, pool: String, request: SetPace) -> ApiResult<JobChanged> {
+        self.add_pool_job(pool, JobKind::Rebalance, request).await
     }
 
     /// What a rebalancing would move, and how full each disk would be. Nothing is changed.

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use holdfast_api::{JobChanged, StartJob};
+use holdfast_api::{JobChanged, JobKind, SetPace};
 use holdfast_model::counted;
 use holdfast_space::{Ended, Pace};
 
-use super::spec::{JobSpec, Outcome, Site};
+use super::spec::{Outcome, Site};
 use crate::engine::Engine;
 use crate::error::ApiResult;
 
@@ -15,8 +15,8 @@ impl Engine {
     ///
     /// # Errors
     /// If there is no such space, or the job cannot be written down.
-    pub async fn repair_space(self: &Arc<Self>, path: String, request: StartJob) -> ApiResult<JobChanged> {
-        self.add_space_job(path, JobSpec::Repair, request).await
+    pub async fn repair_space(self: &Arc<Self>, path: String, request: SetPace) -> ApiResult<JobChanged> {
+        self.add_space_job(path, JobKind::Repair, request).await
     }
 }
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_api::{AddDisks, ApiError, DiskRef, EvacuationPlan, JobChanged, JobState, ReplaceDisk, StartJob};
+use holdfast_api::{AddDisks, ApiError, DiskRef, EvacuationPlan, JobChanged, JobKind, JobState, ReplaceDisk};
 use holdfast_device::IoError;
 use holdfast_model::{ByteSize, DiskState, Usage, Uuid};
 use holdfast_pool::{NewDisk, PoolErrorKind};
@@ -64,7 +64,7 @@ impl Engine {
             let object = format!("disk {disk}");
             let new = engine.newcomer(&old, &object, &request).await?;
             engine.check_given_up(&old, &object, &request.give_up)?;
-            let work = JobSpec::Replace(old.job_object());
+            let work = old.job(JobKind::Replace);
             let offered = new.offered();
             engine.refuse_without_room(&old, &object, &work, offered.clone(), &request.give_up).await?;
             let forced = request.force && request.new.is_none();
@@ -77,8 +77,7 @@ impl Engine {
             for space in &request.give_up {
                 engine.end_space(space, true).await?;
             }
-            let start = StartJob { priority: request.priority, cap_bytes_per_second: request.cap_bytes_per_second };
-            engine.add_job(work, start)
+            engine.add_job(work, request.pace)
         })
         .await
     }
@@ -192,7 +191,7 @@ impl super::Jobs {
     /// The job that took the disk that was at `path` out of its pool.
     fn last_replacement(&self, path: &str) -> Option<holdfast_api::Job> {
         let inner = self.inner();
-        let of = |spec: &JobSpec| matches!(spec, JobSpec::Replace(member) if member.path.ends_with(&format!("/disk {path}")));
+        let of = |spec: &JobSpec| spec.kind == JobKind::Replace && spec.target.name == path;
         let done = inner.table.ended.iter().rev().find(|record| record.state == JobState::Done && of(&record.spec));
         done.and_then(|record| inner.view(record.id))
     }
@@ -200,7 +199,7 @@ impl super::Jobs {
     /// The job by which a disk is to leave its pool.
     pub(crate) fn replacing(&self, disk: Uuid) -> Option<holdfast_api::Job> {
         let inner = self.inner();
-        let replaces = |spec: &JobSpec| matches!(spec, JobSpec::Replace(member) if member.disk == disk);
-        inner.table.jobs.iter().find(|record| replaces(&record.spec)).and_then(|record| inner.view(record.id))
+        let replaces = |record: &&super::table::Record| record.spec.is(JobKind::Replace, disk);
+        inner.table.jobs.iter().find(replaces).and_then(|record| inner.view(record.id))
     }
 }

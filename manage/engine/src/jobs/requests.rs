@@ -4,43 +4,33 @@
 
 use std::sync::Arc;
 
-use holdfast_api::{ApiError, Job, JobChanged, JobState, SetJob, StartJob};
+use holdfast_api::{ApiError, Job, JobChanged, JobKind, JobPace, JobState, SetPace};
 use holdfast_model::Uuid;
 
 use super::control::JobGate;
-use super::spec::{JobSpec, PoolRef, SpaceRef};
+use super::job_object;
+use super::spec::{JobSpec, Target};
 use super::table::{Record, Table};
 use crate::engine::Engine;
 use crate::error::{ApiResult, conflict, not_found};
 use crate::spaces::parse_path;
 
-fn name(id: u64) -> String {
-    format!("job {id}")
-}
-
 fn absent(id: u64) -> ApiError {
-    not_found(name(id), "'holdfast job list --all' lists the jobs")
-}
-
-/// A cap as a request says it, where 0 takes it away.
-fn cap(bytes_per_second: u64) -> Option<u64> {
-    (bytes_per_second > 0).then_some(bytes_per_second)
+    not_found(job_object(id), "'holdfast job list --all' lists the jobs")
 }
 
 /// The job of this number, if something can be changed about it.
 fn unended(table: &mut Table, id: u64) -> ApiResult<&mut Record> {
     let ended = table.any(id).ok_or_else(|| absent(id))?.state;
     let message = format!("it has ended: {}", holdfast_api::word(&ended));
-    table.job(id).ok_or_else(|| conflict(name(id), message, "start a new job"))
+    table.job(id).ok_or_else(|| conflict(job_object(id), message, "start a new job"))
 }
 
 impl Engine {
-    /// Jobs, oldest first: all that have not ended and the last that have; of one state and of one `POOL` or `POOL/SPACE`
-    /// where these are given.
+    /// Jobs, oldest first: all that have not ended and the last that have; of one state, and in one pool or on one space or disk, by
+    /// name or id, where these are given.
     pub fn jobs(&self, state: Option<JobState>, object: Option<&str>) -> Vec<Job> {
-        let within = |job: &Job, object: &str| {
-            job.object.strip_prefix(object).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
+        let within = |job: &Job, named: &str| [&job.object, &job.pool].iter().any(|one| one.name == named || one.id == named);
         let mut jobs = self.jobs.list();
         jobs.retain(|job| state.is_none_or(|state| job.state == state) && object.is_none_or(|object| within(job, object)));
         jobs
@@ -55,40 +45,30 @@ impl Engine {
     }
 
     /// Queues a job of a space, unless the same has not ended yet.
-    pub(super) async fn add_space_job(
-        self: &Arc<Self>,
-        path: String,
-        spec: fn(SpaceRef) -> JobSpec,
-        request: StartJob,
-    ) -> ApiResult<JobChanged> {
+    pub(super) async fn add_space_job(self: &Arc<Self>, path: String, kind: JobKind, request: SetPace) -> ApiResult<JobChanged> {
         self.change(move |engine| async move {
             let (open, _, space) = engine.space_at(&parse_path(&path)?)?;
-            engine.add_job(spec(SpaceRef::of(&open, &space.record())), request)
+            engine.add_job(JobSpec::new(kind, Target::space(&open, &space.record())), request)
         })
         .await
     }
 
     /// Queues a job of a pool, unless the same has not ended yet.
-    pub(super) async fn add_pool_job(
-        self: &Arc<Self>,
-        pool: String,
-        spec: fn(PoolRef) -> JobSpec,
-        request: StartJob,
-    ) -> ApiResult<JobChanged> {
+    pub(super) async fn add_pool_job(self: &Arc<Self>, pool: String, kind: JobKind, request: SetPace) -> ApiResult<JobChanged> {
         self.change(move |engine| async move {
             let open = engine.pool_named(&pool)?;
-            engine.add_job(spec(PoolRef::of(&open)), request)
+            engine.add_job(JobSpec::new(kind, Target::pool(&open)), request)
         })
         .await
     }
 
     /// Queues a job, unless the same has not ended yet. No other change may be under way.
-    pub(super) fn add_job(&self, spec: JobSpec, request: StartJob) -> ApiResult<JobChanged> {
+    pub(super) fn add_job(&self, spec: JobSpec, request: SetPace) -> ApiResult<JobChanged> {
         if let Some(id) = self.jobs.like(&spec) {
             return Ok(JobChanged { changed: false, job: self.job(id)? });
         }
-        let (priority, cap) = (request.priority.unwrap_or_default(), request.cap_bytes_per_second.and_then(cap));
-        let id = self.jobs.change(&mut self.jobs.inner(), |table| table.add(spec, priority, cap).id)?;
+        let pace = JobPace::default().with(request);
+        let id = self.jobs.change(&mut self.jobs.inner(), |table| table.add(spec, pace).id)?;
         self.start_jobs();
         Ok(JobChanged { changed: true, job: self.job(id)? })
     }
@@ -106,7 +86,7 @@ impl Engine {
         })??;
         let job = inner.view(id).ok_or_else(|| absent(id))?;
         if let Some(control) = &progress {
-            control.set_pace(job.priority, job.cap_bytes_per_second);
+            control.set_pace(job.pace);
             if inner.table.any(id).is_some_and(|record| record.state != JobState::Running) {
                 control.set_gate(JobGate::Held);
             }
@@ -121,7 +101,7 @@ impl Engine {
     pub fn pause_job(&self, id: u64) -> ApiResult<JobChanged> {
         let answer = self.change_job(id, |record| std::mem::replace(&mut record.state, JobState::Paused) != JobState::Paused)?;
         if answer.changed {
-            self.note(&name(id), "paused");
+            self.note(&job_object(id), "paused");
             self.jobs.wake.notify_one();
         }
         Ok(answer)
@@ -141,7 +121,7 @@ impl Engine {
         };
         let JobChanged { changed, .. } = self.change_job(id, resume)?;
         if changed {
-            self.note(&name(id), "resumed");
+            self.note(&job_object(id), "resumed");
             self.start_jobs_unless_changing();
         }
         Ok(JobChanged { changed, job: self.job(id)? })
@@ -151,18 +131,18 @@ impl Engine {
     ///
     /// # Errors
     /// If there is none, or it has ended.
-    pub fn set_job(&self, id: u64, request: SetJob) -> ApiResult<JobChanged> {
+    pub fn set_job(&self, id: u64, request: SetPace) -> ApiResult<JobChanged> {
         let set = |record: &mut Record| {
-            let before = (record.priority, record.cap_bytes_per_second);
-            record.priority = request.priority.unwrap_or(record.priority);
-            record.cap_bytes_per_second = request.cap_bytes_per_second.map_or(record.cap_bytes_per_second, cap);
-            before != (record.priority, record.cap_bytes_per_second)
+            let before = record.pace;
+            record.pace = before.with(request);
+            before != record.pace
         };
         let answer = self.change_job(id, set)?;
         if answer.changed {
-            let cap = answer.job.cap_bytes_per_second;
-            let cap = cap.map_or_else(|| "no cap".into(), |cap| format!("at most {}/s", holdfast_model::ByteSize(cap)));
-            self.note(&name(id), &format!("set to {} priority, {cap}", holdfast_api::word(&answer.job.priority)));
+            let JobPace { priority, cap_bytes_per_second } = answer.job.pace;
+            let cap = cap_bytes_per_second
+                .map_or_else(|| "no cap".into(), |cap| format!("at most {}/s", holdfast_model::ByteSize(cap)));
+            self.note(&job_object(id), &format!("set to {} priority, {cap}", holdfast_api::word(&priority)));
         }
         Ok(answer)
     }
@@ -182,8 +162,7 @@ impl Engine {
 
     /// Cancels all jobs of a pool, or those of one space of it.
     pub(crate) async fn cancel_jobs_of(&self, pool: Uuid, space: Option<Uuid>) -> ApiResult<()> {
-        let of =
-            |spec: &JobSpec| spec.pool() == pool && space.is_none_or(|space| spec.space().is_some_and(|of| of.space == space));
+        let of = |spec: &JobSpec| spec.target.pool == pool && space.is_none_or(|space| spec.target.id == space);
         self.cancel_jobs(|record| of(&record.spec)).await
     }
 
@@ -200,12 +179,12 @@ impl Engine {
                     if let Some(control) = control {
                         record.note(control);
                     }
-                    cancelled.push((*id, record.title()));
+                    cancelled.push((*id, record.spec.title()));
                 }
             })?;
         }
         for (id, title) in &cancelled {
-            self.note(&name(*id), &format!("{title} cancelled"));
+            self.note(&job_object(*id), &format!("{title} cancelled"));
         }
         self.jobs.stop_tasks(|record| which(record) && record.state == JobState::Cancelled).await
     }
@@ -215,7 +194,7 @@ impl Engine {
 pub(super) fn answer_to_cancel(job: Job) -> ApiResult<JobChanged> {
     if job.state != JobState::Cancelled {
         let message = format!("it has ended: {}", holdfast_api::word(&job.state));
-        return Err(conflict(name(job.id), message, "start a new job"));
+        return Err(conflict(job_object(job.id), message, "start a new job"));
     }
     Ok(JobChanged { changed: true, job })
 }

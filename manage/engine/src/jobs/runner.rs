@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use super::control::{Control, JobGate};
 use super::spec::{JobSpec, Outcome, Site};
 use super::table::Record;
-use super::{Inner, Jobs, RUNNING_PER_POOL, Task};
+use super::{Inner, Jobs, RUNNING_PER_POOL, Task, job_object};
 use crate::engine::{Engine, OpenPool};
 use crate::error::{ApiResult, from_space, not_found};
 use crate::events::now;
@@ -86,7 +86,7 @@ impl Engine {
         }
         let queued = inner.table.jobs.iter().filter(|record| record.state == JobState::Queued);
         let mut queued: Vec<Record> = queued.cloned().collect();
-        queued.sort_by_key(|record| (Reverse(record.priority), record.id));
+        queued.sort_by_key(|record| (Reverse(record.pace.priority), record.id));
         let mut changed = false;
         for record in queued {
             match self.place(&record.spec) {
@@ -115,18 +115,18 @@ impl Engine {
         record.state = JobState::Running;
         if !resumed {
             record.started = Some(now());
-            self.note(&format!("job {}", record.id), &format!("{} started", record.title()));
+            self.note(&job_object(record.id), &format!("{} started", record.spec.title()));
         }
     }
 
     fn place(&self, spec: &JobSpec) -> Whereabouts {
         let live = self.live();
-        let Some(open) = live.pools.values().find(|open| open.pool.id() == spec.pool()) else { return Whereabouts::Nowhere };
-        let wanted = |record: &holdfast_pool::SpaceRecord| spec.space().is_none_or(|space| space.space == record.uuid);
+        let Some(open) = live.pools.values().find(|open| open.pool.id() == spec.target.pool) else { return Whereabouts::Nowhere };
+        let wanted = |record: &holdfast_pool::SpaceRecord| spec.target.as_space().is_none_or(|space| space == record.uuid);
         let spaces: Vec<_> = open.spaces().values().filter(|space| wanted(&space.record())).cloned().collect();
         let there = open.pool.spaces().iter().filter(|record| wanted(record)).count();
-        if there == 0 && spec.space().is_some() {
-            return Whereabouts::Gone(not_found(spec.subject(), "ask for the work on what is there"));
+        if there == 0 && spec.target.as_space().is_some() {
+            return Whereabouts::Gone(not_found(spec.target.object(), "ask for the work on what is there"));
         }
         if spaces.len() < there {
             Whereabouts::Nowhere
@@ -139,8 +139,8 @@ impl Engine {
         let (id, spec) = (record.id, record.spec.clone());
         let pool = Arc::downgrade(&site.open);
         let requests = move || pool.upgrade().map_or(0, |open| requests(&open));
-        let (total_bytes, cap) = (spec.total_bytes(&site), record.cap_bytes_per_second);
-        let control = Arc::new(Control::new(reactor::clock(), requests, total_bytes, record.priority, cap));
+        let total_bytes = spec.total_bytes(&site);
+        let control = Arc::new(Control::new(reactor::clock(), requests, total_bytes, record.pace));
         control.set_resume_point(record.resume);
         let pace = control.clone();
         let call = self.next_reactor().call(move || async move {
@@ -160,14 +160,14 @@ impl Engine {
 
     /// Stops the work on a pool that closes, without ending its jobs: they go on when it is back.
     pub(crate) async fn halt_jobs_of(&self, pool: holdfast_model::Uuid) {
-        if let Err(error) = self.jobs.stop_tasks(|record| record.spec.pool() == pool).await {
+        if let Err(error) = self.jobs.stop_tasks(|record| record.spec.target.pool == pool).await {
             tracing::error!("{error}");
         }
     }
 
     /// Stops the work of jobs that are about all spaces of a pool, without ending these: they go on with the spaces that are there then.
     pub(crate) async fn interrupt_wide_jobs_of(&self, pool: holdfast_model::Uuid) -> ApiResult<()> {
-        self.jobs.stop_tasks(|record| record.spec.pool() == pool && record.spec.space().is_none()).await
+        self.jobs.stop_tasks(|record| record.spec.target.pool == pool && record.spec.target.as_space().is_none()).await
     }
 
     /// Stops all work for good, without ending the jobs: they go on after the next start.
@@ -196,8 +196,8 @@ impl Inner {
     /// Whether there is room for one more job in its pool beside those that work, and nothing that was cancelled still does the same.
     fn has_turn(&self, queued: &Record) -> bool {
         let waits = |record: &Record| self.control(record.id).is_some_and(Control::is_waiting);
-        let runs =
-            |record: &&Record| record.state == JobState::Running && record.spec.pool() == queued.spec.pool() && !waits(record);
+        let beside = |record: &Record| record.spec.target.pool == queued.spec.target.pool;
+        let runs = |record: &&Record| record.state == JobState::Running && beside(record) && !waits(record);
         let lingers = |id: &u64| {
             let record = self.table.any(*id);
             record.is_some_and(|record| record.state.has_ended() && record.spec.is_like(&queued.spec))
@@ -214,7 +214,7 @@ impl Jobs {
         let Some(task) = inner.tasks.remove(&id) else { return };
         let Some(record) = inner.table.job(id) else { return };
         record.note(&task.control);
-        let subject = record.spec.subject();
+        let subject = record.spec.target.object();
         match brought {
             Ok(Ok(outcome)) => {
                 for found in &outcome.findings {
@@ -237,13 +237,13 @@ impl Jobs {
     fn succeed(&self, inner: &mut Inner, id: u64, result: String) {
         let Some(record) = inner.table.end(id, JobState::Done, Some(result.clone())) else { return };
         record.done_bytes = record.total_bytes;
-        self.events.emit(Severity::Info, &format!("job {id}"), &format!("{} done: {result}", record.title()), "");
+        self.events.emit(Severity::Info, &job_object(id), &format!("{} done: {result}", record.spec.title()), "");
     }
 
     fn fail(&self, inner: &mut Inner, id: u64, error: ApiError) {
         let Some(record) = inner.table.end(id, JobState::Failed, None) else { return };
-        let cause = format!("{} failed: {}", record.title(), error.message);
-        self.events.emit(Severity::Error, &format!("job {id}"), &cause, &error.next_action);
+        let cause = format!("{} failed: {}", record.spec.title(), error.message);
+        self.events.emit(Severity::Error, &job_object(id), &cause, &error.next_action);
         record.error = Some(error);
     }
 
@@ -255,7 +255,7 @@ impl Jobs {
             for (id, task) in &inner.tasks {
                 if let Some(record) = inner.table.any(*id).filter(|record| which(record)) {
                     task.control.set_gate(JobGate::Shut);
-                    waiting.push((format!("job {id}: {}", record.title()), task.over.clone()));
+                    waiting.push((format!("job {id}: {}", record.spec.title()), task.over.clone()));
                 }
             }
         }

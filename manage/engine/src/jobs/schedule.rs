@@ -7,11 +7,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_api::{JobPriority, SpaceScrub, StartJob};
+use holdfast_api::{JobKind, JobPriority, SetPace, SpaceScrub};
 use holdfast_model::Uuid;
 use jiff::Timestamp;
 
-use super::spec::{JobSpec, SpaceRef};
+use super::spec::{JobSpec, Target};
 use super::table::Scrubbed;
 use crate::engine::Engine;
 
@@ -30,8 +30,7 @@ impl Engine {
     pub(crate) fn scrub_of(&self, space: Uuid) -> SpaceScrub {
         let every = self.scrub_every();
         let inner = self.jobs.inner();
-        let scrubs = |spec: &JobSpec| matches!(spec, JobSpec::Scrub(of) if of.space == space);
-        let job = inner.table.jobs.iter().find(|record| scrubs(&record.spec)).map(|record| record.id);
+        let job = inner.table.jobs.iter().find(|record| record.spec.is(JobKind::Scrub, space)).map(|record| record.id);
         let Some(known) = inner.table.scrubbed.get(&space) else { return SpaceScrub { job, ..SpaceScrub::default() } };
         SpaceScrub {
             last_at: known.last.as_ref().map(|_| shown(known.at)),
@@ -51,8 +50,8 @@ impl Engine {
         }
         let asked = self.change(move |engine| async move {
             for space in due {
-                let request = StartJob { priority: Some(JobPriority::Low), ..StartJob::default() };
-                engine.add_job(JobSpec::Scrub(space), request)?;
+                let request = SetPace { priority: Some(JobPriority::Low), ..SetPace::default() };
+                engine.add_job(JobSpec::new(JobKind::Scrub, space), request)?;
             }
             Ok(())
         });
@@ -62,36 +61,33 @@ impl Engine {
     }
 
     /// Notes spaces that are new, forgets those that are gone, and says which are due.
-    fn note_spaces(&self, every: Duration) -> Vec<SpaceRef> {
+    fn note_spaces(&self, every: Duration) -> Vec<Target> {
         let (open, offline): (Vec<_>, BTreeSet<Uuid>) = {
             let live = self.live();
             (live.pools.values().cloned().collect(), live.offline.keys().copied().collect())
         };
         let spaces = open.iter().flat_map(|open| {
-            let space = |record| SpaceRef::of(open, &record);
+            let space = |record| Target::space(open, &record);
             open.pool.spaces().into_iter().map(space)
         });
-        let spaces: Vec<SpaceRef> = spaces.collect();
+        let spaces: Vec<Target> = spaces.collect();
         let mut inner = self.jobs.inner();
         let known = inner.table.scrubbed.len();
-        let there: BTreeSet<Uuid> = spaces.iter().map(|space| space.space).collect();
+        let there: BTreeSet<Uuid> = spaces.iter().map(|space| space.id).collect();
         inner.table.scrubbed.retain(|space, scrubbed| there.contains(space) || offline.contains(&scrubbed.pool));
         inner.unsaved |= inner.table.scrubbed.len() != known;
         let mut due = Vec::new();
         for space in spaces {
-            match inner.table.scrubbed.get(&space.space) {
+            match inner.table.scrubbed.get(&space.id) {
                 None => {
-                    inner.table.scrubbed.insert(space.space, Scrubbed { pool: space.pool, at: Timestamp::now(), last: None });
+                    inner.table.scrubbed.insert(space.id, Scrubbed { pool: space.pool, at: Timestamp::now(), last: None });
                     inner.unsaved = true;
                 }
                 Some(scrubbed) if since(scrubbed.at) >= every => due.push(space),
                 Some(_) => {}
             }
         }
-        let under_way = |space: &SpaceRef| {
-            let scrub = JobSpec::Scrub(space.clone());
-            inner.table.jobs.iter().any(|record| record.spec.is_like(&scrub))
-        };
+        let under_way = |space: &Target| inner.table.jobs.iter().any(|record| record.spec.is(JobKind::Scrub, space.id));
         due.retain(|space| !under_way(space));
         due
     }

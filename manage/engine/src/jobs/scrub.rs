@@ -8,13 +8,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use holdfast_api::{JobChanged, Severity, StartJob};
+use holdfast_api::{JobChanged, JobKind, SetPace, Severity};
 use holdfast_model::{ByteSize, Uuid, counted};
 use holdfast_pool::Audit;
 use holdfast_space::{Ended, Mismatch, Verified};
 
 use super::control::{Control, ResumePoint};
-use super::spec::{Finding, JobSpec, Outcome, Site};
+use super::spec::{Finding, Outcome, Site};
 use crate::engine::Engine;
 use crate::error::ApiResult;
 
@@ -26,8 +26,8 @@ impl Engine {
     ///
     /// # Errors
     /// If there is no such space, or the job cannot be written down.
-    pub async fn scrub_space(self: &Arc<Self>, path: String, request: StartJob) -> ApiResult<JobChanged> {
-        self.add_space_job(path, JobSpec::Scrub, request).await
+    pub async fn scrub_space(self: &Arc<Self>, path: String, request: SetPace) -> ApiResult<JobChanged> {
+        self.add_space_job(path, JobKind::Scrub, request).await
     }
 }
 

@@ -1,11 +1,12 @@
-//! What a job does, as it is written down: one variant a kind.
+//! What a job does and to what, as it is written down.
 //!
-//! A kind is added here with its object, its total and its work, and has a file of its own beside this one.
+//! A kind is added here with its total and its work, and has a file of its own beside this one. Invariant: whether two jobs are about
+//! one thing follows from kinds and ids; names are for people.
 
 use std::sync::Arc;
 
 use holdfast_api::{JobKind, Severity};
-use holdfast_model::{Provisioning, Uuid};
+use holdfast_model::{ObjectKind, ObjectRef, Provisioning, Uuid};
 use holdfast_pool::SpaceRecord;
 use holdfast_space::{Ended, Space};
 use serde::{Deserialize, Serialize};
@@ -14,75 +15,73 @@ use super::control::Control;
 use super::{convert, evacuate, rebalance, repair, replace, scrub, upgrade};
 use crate::engine::OpenPool;
 
-/// A space that a job works on.
+/// What a job works on: a pool, or a space or disk of one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct SpaceRef {
+pub(crate) struct Target {
     /// The pool's id.
     pub(crate) pool: Uuid,
-    /// The space's id.
-    pub(crate) space: Uuid,
-    /// `POOL/SPACE`, for people.
-    pub(crate) path: String,
-}
-
-impl SpaceRef {
-    /// A space of a pool.
-    pub(crate) fn of(open: &OpenPool, record: &SpaceRecord) -> Self {
-        Self { pool: open.pool.id(), space: record.uuid, path: format!("{}/{}", open.name(), record.name) }
-    }
-}
-
-/// A pool that a job works on.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct PoolRef {
+    /// The pool's name when the job was asked for.
+    pub(crate) pool_name: String,
+    /// What it is: a pool, a space or a disk.
+    pub(crate) kind: ObjectKind,
     /// Its id.
-    pub(crate) pool: Uuid,
-    /// `POOL`, for people.
-    pub(crate) path: String,
+    pub(crate) id: Uuid,
+    /// Its name when the job was asked for: `POOL`, `POOL/SPACE`, or the path of the disk.
+    pub(crate) name: String,
 }
 
-impl PoolRef {
+impl Target {
+    fn of(open: &OpenPool, kind: ObjectKind, id: Uuid, name: String) -> Self {
+        Self { pool: open.pool.id(), pool_name: open.name(), kind, id, name }
+    }
+
     /// A pool.
-    pub(crate) fn of(open: &OpenPool) -> Self {
-        Self { pool: open.pool.id(), path: open.name() }
+    pub(crate) fn pool(open: &OpenPool) -> Self {
+        Self::of(open, ObjectKind::Pool, open.pool.id(), open.name())
+    }
+
+    /// A space of a pool.
+    pub(crate) fn space(open: &OpenPool, record: &SpaceRecord) -> Self {
+        Self::of(open, ObjectKind::Space, record.uuid, format!("{}/{}", open.name(), record.name))
+    }
+
+    /// A disk of a pool.
+    pub(crate) fn disk(open: &OpenPool, id: Uuid, path: &str) -> Self {
+        Self::of(open, ObjectKind::Disk, id, path.into())
+    }
+
+    /// It, as answers and events name it.
+    pub(crate) fn object(&self) -> ObjectRef {
+        ObjectRef::new(self.kind, self.id.to_string(), &self.name)
+    }
+
+    /// Its pool, as answers name it.
+    pub(super) fn pool_object(&self) -> ObjectRef {
+        ObjectRef::pool(self.pool, &self.pool_name)
+    }
+
+    /// The id of the space that it is, if it is one.
+    pub(super) fn as_space(&self) -> Option<Uuid> {
+        (self.kind == ObjectKind::Space).then_some(self.id)
+    }
+
+    /// Whether there may be a space that work on both goes over.
+    fn meets(&self, other: &Self) -> bool {
+        let both = self.as_space().zip(other.as_space());
+        self.pool == other.pool && both.is_none_or(|(one, other)| one == other)
     }
 }
 
-/// A disk of a pool that a job works on.
+/// What a job does, and to what.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct MemberRef {
-    /// The pool's id.
-    pub(crate) pool: Uuid,
-    /// The disk's id in the pool.
-    pub(crate) disk: Uuid,
-    /// `POOL/disk PATH`, for people.
-    pub(crate) path: String,
-}
-
-/// What a job does.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
-pub(crate) enum JobSpec {
-    /// Reads all data of a space with their copies or parity.
-    Scrub(SpaceRef),
-    /// Moves the rows of a space to the shape that the pool knows for it.
-    Convert {
-        /// The space.
-        #[serde(flatten)]
-        space: SpaceRef,
-        /// Whether it has all its rows in the end.
-        provisioning: Provisioning,
-    },
-    /// Rebuilds what a space lost with disks on others.
-    Repair(SpaceRef),
-    /// Moves all data off a disk.
-    Evacuate(MemberRef),
-    /// The same, or makes anew what it held, and takes it out of its pool for good.
-    Replace(MemberRef),
-    /// Evens out how full the disks of a pool are.
-    Rebalance(PoolRef),
-    /// Lets a pool use all features that are known here.
-    Upgrade(PoolRef),
+pub(crate) struct JobSpec {
+    /// What kind of work it is.
+    pub(crate) kind: JobKind,
+    /// What it is done to.
+    pub(crate) target: Target,
+    /// Of a conversion, whether the space has all its rows in the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) provisioning: Option<Provisioning>,
 }
 
 /// Where a job works.
@@ -111,103 +110,68 @@ pub(super) struct Outcome {
 }
 
 impl JobSpec {
-    /// What kind of work it is.
-    pub(super) fn kind(&self) -> JobKind {
-        match self {
-            Self::Scrub(_) => JobKind::Scrub,
-            Self::Convert { .. } => JobKind::Convert,
-            Self::Repair(_) => JobKind::Repair,
-            Self::Evacuate(_) => JobKind::Evacuate,
-            Self::Replace(_) => JobKind::Replace,
-            Self::Rebalance(_) => JobKind::Rebalance,
-            Self::Upgrade(_) => JobKind::Upgrade,
-        }
+    /// Work of a kind that its target says all about.
+    pub(crate) fn new(kind: JobKind, target: Target) -> Self {
+        Self { kind, target, provisioning: None }
     }
 
-    /// The space that it is done to, where it is one.
-    pub(super) fn space(&self) -> Option<&SpaceRef> {
-        match self {
-            Self::Scrub(space) | Self::Convert { space, .. } | Self::Repair(space) => Some(space),
-            Self::Evacuate(_) | Self::Replace(_) | Self::Rebalance(_) | Self::Upgrade(_) => None,
-        }
+    /// The conversion of a space to the shape that the pool knows for it.
+    pub(super) fn convert(space: Target, provisioning: Provisioning) -> Self {
+        Self { kind: JobKind::Convert, target: space, provisioning: Some(provisioning) }
     }
 
-    /// What it is done to: `POOL`, `POOL/SPACE`, or `POOL/disk PATH`.
-    pub(super) fn object(&self) -> &str {
-        match self {
-            Self::Scrub(space) | Self::Convert { space, .. } | Self::Repair(space) => &space.path,
-            Self::Evacuate(member) | Self::Replace(member) => &member.path,
-            Self::Rebalance(pool) | Self::Upgrade(pool) => &pool.path,
-        }
-    }
-
-    /// The id of the pool that it is done in.
-    pub(super) fn pool(&self) -> Uuid {
-        match self {
-            Self::Scrub(space) | Self::Convert { space, .. } | Self::Repair(space) => space.pool,
-            Self::Evacuate(member) | Self::Replace(member) => member.pool,
-            Self::Rebalance(pool) | Self::Upgrade(pool) => pool.pool,
-        }
-    }
-
-    /// What it is done to, as events call that.
-    pub(super) fn subject(&self) -> String {
-        match self {
-            Self::Scrub(space) | Self::Convert { space, .. } | Self::Repair(space) => format!("space {}", space.path),
-            Self::Evacuate(member) | Self::Replace(member) => format!("disk {}", member.disk),
-            Self::Rebalance(pool) | Self::Upgrade(pool) => format!("pool {}", pool.path),
-        }
+    /// How texts call it: `scrub of tank/vm`, `evacuate of disk /dev/sda`.
+    pub(super) fn title(&self) -> String {
+        let Target { kind, name, .. } = &self.target;
+        let disk = if *kind == ObjectKind::Disk { "disk " } else { "" };
+        format!("{} of {disk}{name}", holdfast_api::word(&self.kind))
     }
 
     /// Whether this is the same kind of work on the same object.
     pub(super) fn is_like(&self, other: &Self) -> bool {
-        (self.kind(), self.pool(), self.target()) == (other.kind(), other.pool(), other.target())
+        let key = |spec: &Self| (spec.kind, spec.target.pool, spec.target.id);
+        key(self) == key(other)
+    }
+
+    /// Whether this is a job of that kind on the object with that id.
+    pub(super) fn is(&self, kind: JobKind, id: Uuid) -> bool {
+        (self.kind, self.target.id) == (kind, id)
     }
 
     /// Whether it moves rows or slabs; of a space, one such job at a time does.
     pub(super) fn moves_rows(&self) -> bool {
-        matches!(self, Self::Convert { .. } | Self::Evacuate(_) | Self::Replace(_) | Self::Rebalance(_))
+        matches!(self.kind, JobKind::Convert | JobKind::Evacuate | JobKind::Replace | JobKind::Rebalance)
     }
 
-    /// Whether there may be a space that both work on.
-    pub(super) fn meets(&self, other: &Self) -> bool {
-        let both = self.space().zip(other.space());
-        self.pool() == other.pool() && both.is_none_or(|(one, other)| one.space == other.space)
-    }
-
-    /// The id of what it is done to.
-    fn target(&self) -> Uuid {
-        match self {
-            Self::Scrub(space) | Self::Convert { space, .. } | Self::Repair(space) => space.space,
-            Self::Evacuate(member) | Self::Replace(member) => member.disk,
-            Self::Rebalance(pool) | Self::Upgrade(pool) => pool.pool,
-        }
+    /// Whether there may be a space that both this and work on `target` go over.
+    pub(super) fn meets(&self, target: &Target) -> bool {
+        self.target.meets(target)
     }
 
     /// Bytes that its work goes over.
     pub(super) fn total_bytes(&self, site: &Site) -> u64 {
-        match self {
-            Self::Scrub(_) => scrub::total_bytes(site),
-            Self::Convert { .. } => convert::total_bytes(site),
-            Self::Repair(_) => repair::total_bytes(site),
-            Self::Evacuate(member) => evacuate::total_bytes(site, member.disk),
-            Self::Replace(member) => replace::total_bytes(site, member.disk),
+        match self.kind {
+            JobKind::Scrub => scrub::total_bytes(site),
+            JobKind::Convert => convert::total_bytes(site),
+            JobKind::Repair => repair::total_bytes(site),
+            JobKind::Evacuate => evacuate::total_bytes(site, self.target.id),
+            JobKind::Replace => replace::total_bytes(site, self.target.id),
             // What is to move is planned by the work itself.
-            Self::Rebalance(_) => 0,
-            Self::Upgrade(_) => upgrade::total_bytes(site),
+            JobKind::Rebalance => 0,
+            JobKind::Upgrade => upgrade::total_bytes(site),
         }
     }
 
     /// Does its work, on a reactor.
     pub(super) async fn run(&self, site: &Site, pace: &Control) -> Result<Outcome, Ended> {
-        match self {
-            Self::Scrub(_) => scrub::run(site, pace).await,
-            Self::Convert { provisioning, .. } => convert::run(site, *provisioning, pace).await,
-            Self::Repair(_) => repair::run(site, pace).await,
-            Self::Evacuate(member) => evacuate::run(site, member.disk, pace).await,
-            Self::Replace(member) => replace::run(site, member.disk, pace).await,
-            Self::Rebalance(_) => rebalance::run(site, pace).await,
-            Self::Upgrade(_) => upgrade::run(site, pace).await,
+        match self.kind {
+            JobKind::Scrub => scrub::run(site, pace).await,
+            JobKind::Convert => convert::run(site, self.provisioning, pace).await,
+            JobKind::Repair => repair::run(site, pace).await,
+            JobKind::Evacuate => evacuate::run(site, self.target.id, pace).await,
+            JobKind::Replace => replace::run(site, self.target.id, pace).await,
+            JobKind::Rebalance => rebalance::run(site, pace).await,
+            JobKind::Upgrade => upgrade::run(site, pace).await,
         }
     }
 }

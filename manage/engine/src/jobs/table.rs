@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use holdfast_api::{ApiError, Job, JobPriority, JobState};
+use holdfast_api::{ApiError, Job, JobKind, JobPace, JobState};
 use holdfast_model::Uuid;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -27,8 +27,8 @@ pub(super) struct Record {
     pub(super) key: Uuid,
     pub(super) spec: JobSpec,
     pub(super) state: JobState,
-    pub(super) priority: JobPriority,
-    pub(super) cap_bytes_per_second: Option<u64>,
+    #[serde(flatten)]
+    pub(super) pace: JobPace,
     pub(super) created: String,
     pub(super) started: Option<String>,
     pub(super) ended: Option<String>,
@@ -48,15 +48,10 @@ impl Record {
         self.resume = control.resume_point();
     }
 
-    /// How messages call it.
-    pub(super) fn title(&self) -> String {
-        format!("{} of {}", holdfast_api::word(&self.spec.kind()), self.spec.object())
-    }
-
     /// What is said of it to who waits until it has moved a row.
     pub(super) fn moving(&self) -> String {
         let paused = if self.state == JobState::Paused { ", which is paused" } else { "" };
-        format!("a row that is being moved by job {}, {}{paused}", self.id, self.title())
+        format!("a row that is being moved by job {}, {}{paused}", self.id, self.spec.title())
     }
 
     /// What to do about that.
@@ -78,15 +73,15 @@ impl Record {
         let left_bytes = record.total_bytes.saturating_sub(record.done_bytes);
         Job {
             id: record.id,
-            kind: record.spec.kind(),
-            object: record.spec.object().into(),
+            kind: record.spec.kind,
+            object: record.spec.target.object(),
+            pool: record.spec.target.pool_object(),
             state: record.state,
             done_bytes: record.done_bytes,
             total_bytes: record.total_bytes,
             rate_bytes_per_second: rate,
             seconds_left: (rate > 0).then(|| left_bytes.div_ceil(rate)),
-            priority: record.priority,
-            cap_bytes_per_second: record.cap_bytes_per_second,
+            pace: record.pace,
             created: record.created,
             started: record.started,
             ended: record.ended,
@@ -149,14 +144,13 @@ impl Default for Table {
 
 impl Table {
     /// Adds a queued job.
-    pub(super) fn add(&mut self, spec: JobSpec, priority: JobPriority, cap: Option<u64>) -> &Record {
+    pub(super) fn add(&mut self, spec: JobSpec, pace: JobPace) -> &Record {
         self.jobs.push(Record {
             id: self.next_id,
             key: Uuid::new_v4(),
             spec,
             state: JobState::Queued,
-            priority,
-            cap_bytes_per_second: cap,
+            pace,
             created: now(),
             started: None,
             ended: None,
@@ -195,9 +189,10 @@ impl Table {
         record.state = state;
         record.ended = Some(now());
         record.result = result.clone();
-        if let JobSpec::Scrub(space) = &record.spec {
+        let JobSpec { kind, target, .. } = &record.spec;
+        if *kind == JobKind::Scrub {
             let last = Some(LastScrub { state, result: result.clone() });
-            self.scrubbed.insert(space.space, Scrubbed { pool: space.pool, at: Timestamp::now(), last });
+            self.scrubbed.insert(target.id, Scrubbed { pool: target.pool, at: Timestamp::now(), last });
         }
         self.ended.push_back(record);
         let excess = self.ended.len().saturating_sub(HISTORY);

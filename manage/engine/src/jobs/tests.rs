@@ -8,22 +8,26 @@ mod waiting;
 use std::path::{Path, PathBuf};
 
 use holdfast_api::{
-    AddDisks, ConvertSpace, CreateFileDisk, CreatePool, CreateSpace, DiskRef, EvacuateDisk, ImportPools, JobKind, JobPriority,
-    LayoutKind, ReplaceDisk, SetJob, Severity, StartJob,
+    AddDisks, ConvertSpace, CreateFileDisk, CreatePool, CreateSpace, DiskRef, EvacuateDisk, ImportPools, JobKind, JobPace,
+    JobPriority, LayoutKind, ReplaceDisk, SetPace, Severity,
 };
 use holdfast_device::{Durability, IoBuf};
-use holdfast_model::{ByteSize, DiskDetail, DiskState};
+use holdfast_model::{ByteSize, DiskDetail, DiskState, ObjectKind};
 
 use super::*;
 use crate::{Engine, Settings, StartError};
 
 const MIB: u64 = 1 << 20;
 /// So slow that a scrub of the rig's spaces does not end by itself.
-const SLOW: StartJob = StartJob { priority: None, cap_bytes_per_second: Some(MIB) };
+const SLOW: SetPace = SetPace { priority: None, cap_bytes_per_second: Some(MIB) };
+
+fn capped(bytes_per_second: u64) -> SetPace {
+    SetPace { cap_bytes_per_second: Some(bytes_per_second), ..SetPace::default() }
+}
 
 /// An evacuation that is as slow.
 fn slow_evacuation() -> EvacuateDisk {
-    EvacuateDisk { cap_bytes_per_second: SLOW.cap_bytes_per_second, ..EvacuateDisk::default() }
+    EvacuateDisk { pace: SLOW, ..EvacuateDisk::default() }
 }
 
 struct Rig {
@@ -100,7 +104,7 @@ async fn fill(engine: &Arc<Engine>, name: &str) {
     written.await.unwrap().unwrap();
 }
 
-async fn scrub(engine: &Arc<Engine>, space: &str, request: StartJob) -> Job {
+async fn scrub(engine: &Arc<Engine>, space: &str, request: SetPace) -> Job {
     let answer = engine.scrub_space(space.into(), request).await.unwrap();
     assert!(answer.changed, "{answer:?}");
     answer.job
@@ -123,15 +127,20 @@ async fn until_in(engine: &Engine, id: u64, state: JobState) -> Job {
 }
 
 fn told(engine: &Engine, object: &str, part: &str) -> usize {
-    engine.events().list(0, usize::MAX).iter().filter(|event| event.object == object && event.cause.contains(part)).count()
+    engine
+        .events()
+        .list(0, usize::MAX)
+        .iter()
+        .filter(|event| event.object.to_string() == object && event.cause.contains(part))
+        .count()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_scrub_comes_to_its_end_and_tells_what_it_found() {
     let rig = Rig::new();
     let engine = rig.with_spaces(&["tank/a"]).await;
-    let job = scrub(&engine, "tank/a", StartJob::default()).await;
-    assert_eq!((job.kind, job.object.as_str(), job.priority), (JobKind::Scrub, "tank/a", JobPriority::Normal));
+    let job = scrub(&engine, "tank/a", SetPace::default()).await;
+    assert_eq!((job.kind, job.object.name.as_str(), job.pace.priority), (JobKind::Scrub, "tank/a", JobPriority::Normal));
     let done = until_in(&engine, job.id, JobState::Done).await;
     assert!(done.done_bytes == done.total_bytes && done.total_bytes >= 32 * MIB && done.error.is_none(), "{done:?}");
     assert!(done.result.as_deref().is_some_and(|result| result == "32 MiB compared, all agree"), "{done:?}");
@@ -147,13 +156,13 @@ async fn a_scrub_comes_to_its_end_and_tells_what_it_found() {
             let disk = std::fs::File::options().write(true).open(&slab.path).unwrap();
             std::os::unix::fs::FileExt::write_all_at(&disk, &[0xa5 + copy; 8192], slab.offset_bytes + (1 << 20)).unwrap();
         }
-        let job = scrub(&engine, "tank/a", StartJob::default()).await;
+        let job = scrub(&engine, "tank/a", SetPace::default()).await;
         let done = until_in(&engine, job.id, JobState::Done).await;
         assert!(done.result.as_deref().is_some_and(|result| result.contains(found)), "{done:?}");
     }
     let events = engine.events().list(0, usize::MAX);
     let findings: Vec<_> =
-        events.iter().filter(|event| event.object == "space tank/a" && event.cause.starts_with("scrub: ")).collect();
+        events.iter().filter(|event| event.object.to_string() == "space tank/a" && event.cause.starts_with("scrub: ")).collect();
     let errors = findings.iter().filter(|event| event.severity == Severity::Error).count();
     assert_eq!((findings.len(), errors), (6, 4), "{findings:#?}");
     engine.shutdown().await;
@@ -164,9 +173,9 @@ async fn asking_again_answers_with_the_job_that_is_there() {
     let rig = Rig::new();
     let engine = rig.with_spaces(&["tank/a"]).await;
     let job = scrub(&engine, "tank/a", SLOW).await;
-    let again = engine.scrub_space("tank/a".into(), StartJob::default()).await.unwrap();
-    assert!(!again.changed && again.job.id == job.id && again.job.cap_bytes_per_second == Some(MIB), "{again:?}");
-    assert_eq!(engine.scrub_space("tank/none".into(), StartJob::default()).await.unwrap_err().code, Code::NotFound);
+    let again = engine.scrub_space("tank/a".into(), SetPace::default()).await.unwrap();
+    assert!(!again.changed && again.job.id == job.id && again.job.pace.cap_bytes_per_second == Some(MIB), "{again:?}");
+    assert_eq!(engine.scrub_space("tank/none".into(), SetPace::default()).await.unwrap_err().code, Code::NotFound);
     assert_eq!(engine.job(job.id + 1).unwrap_err().code, Code::NotFound);
     assert_eq!(engine.jobs(Some(JobState::Running), Some("tank")).len(), 1);
     assert_eq!(engine.jobs(Some(JobState::Done), None).len() + engine.jobs(None, Some("tan")).len(), 0);
@@ -177,7 +186,7 @@ async fn asking_again_answers_with_the_job_that_is_there() {
 async fn a_paused_job_stands_still_until_it_is_resumed() {
     let rig = Rig::new();
     let engine = rig.with_spaces(&["tank/a"]).await;
-    let id = scrub(&engine, "tank/a", StartJob { cap_bytes_per_second: Some(8 * MIB), ..StartJob::default() }).await.id;
+    let id = scrub(&engine, "tank/a", SetPace { cap_bytes_per_second: Some(8 * MIB), ..SetPace::default() }).await.id;
     until(&engine, id, "it does not begin", |job| job.done_bytes > 2 * MIB && job.rate_bytes_per_second > 0).await;
     let paused = engine.pause_job(id).unwrap();
     assert!(paused.changed && paused.job.state == JobState::Paused && !engine.pause_job(id).unwrap().changed);
@@ -186,8 +195,8 @@ async fn a_paused_job_stands_still_until_it_is_resumed() {
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(engine.job(id).unwrap(), before, "it stands still");
     assert_eq!(before.rate_bytes_per_second, 0);
-    let set = engine.set_job(id, SetJob { cap_bytes_per_second: Some(0), ..SetJob::default() }).unwrap();
-    assert!(set.changed && set.job.cap_bytes_per_second.is_none() && set.job.state == JobState::Paused, "{set:?}");
+    let set = engine.set_job(id, SetPace { cap_bytes_per_second: Some(0), ..SetPace::default() }).unwrap();
+    assert!(set.changed && set.job.pace.cap_bytes_per_second.is_none() && set.job.state == JobState::Paused, "{set:?}");
     let resumed = engine.resume_job(id).unwrap();
     assert!(resumed.changed && resumed.job.done_bytes >= before.done_bytes && !engine.resume_job(id).unwrap().changed);
     until_in(&engine, id, JobState::Done).await;
@@ -201,12 +210,12 @@ async fn a_cap_is_kept_and_changes_at_once() {
     let rig = Rig::new();
     let engine = rig.with_spaces(&["tank/a"]).await;
     let begun = Instant::now();
-    let id = scrub(&engine, "tank/a", StartJob { cap_bytes_per_second: Some(MIB), ..StartJob::default() }).await.id;
+    let id = scrub(&engine, "tank/a", SetPace { cap_bytes_per_second: Some(MIB), ..SetPace::default() }).await.id;
     tokio::time::sleep(Duration::from_millis(1500)).await;
     let (done, elapsed) = (engine.job(id).unwrap().done_bytes, begun.elapsed().as_secs_f64());
     let most = MIB as f64 * elapsed + 2.0 * MIB as f64;
     assert!(done > 0 && done as f64 <= most, "{} in {elapsed} s", ByteSize(done));
-    let set = SetJob { priority: Some(JobPriority::High), cap_bytes_per_second: Some(1 << 30) };
+    let set = SetPace { priority: Some(JobPriority::High), cap_bytes_per_second: Some(1 << 30) };
     assert!(engine.set_job(id, set.clone()).unwrap().changed && !engine.set_job(id, set).unwrap().changed);
     // At the old cap the rest of 32 MiB would take longer than anybody waits here.
     until_in(&engine, id, JobState::Done).await;
@@ -225,7 +234,7 @@ async fn a_cancelled_job_ends_at_once_and_can_be_asked_for_anew() {
     assert!(!engine.cancel_job(id).await.unwrap().changed);
     assert_eq!(engine.resume_job(id).unwrap_err().code, Code::Conflict);
     assert!(engine.jobs.inner().tasks.is_empty());
-    let next = scrub(&engine, "tank/a", StartJob::default()).await;
+    let next = scrub(&engine, "tank/a", SetPace::default()).await;
     assert!(next.id > id);
     let done = until_in(&engine, next.id, JobState::Done).await;
     // It ended before it was asked to, or while it was being cancelled.
@@ -244,7 +253,7 @@ async fn two_run_in_a_pool_and_the_next_is_the_one_of_higher_priority() {
     for (space, priority) in
         [("a", JobPriority::Normal), ("b", JobPriority::Normal), ("c", JobPriority::Low), ("d", JobPriority::High)]
     {
-        ids.push(scrub(&engine, &format!("tank/{space}"), StartJob { priority: Some(priority), ..SLOW }).await.id);
+        ids.push(scrub(&engine, &format!("tank/{space}"), SetPace { priority: Some(priority), ..SLOW }).await.id);
     }
     let states = || ids.iter().map(|id| engine.job(*id).unwrap().state).collect::<Vec<_>>();
     use JobState::{Cancelled, Paused, Queued, Running};
@@ -277,16 +286,16 @@ async fn jobs_go_on_after_a_restart_and_paused_ones_stay_paused() {
     let engine = rig.start().await;
     for id in [ids[0], ids[2]] {
         until_in(&engine, id, JobState::Running).await;
-        engine.set_job(id, SetJob { cap_bytes_per_second: Some(0), ..SetJob::default() }).unwrap();
+        engine.set_job(id, SetPace { cap_bytes_per_second: Some(0), ..SetPace::default() }).unwrap();
         until_in(&engine, id, JobState::Done).await;
     }
     let still = engine.job(ids[1]).unwrap();
     assert_eq!((still.state, still.total_bytes), (JobState::Paused, paused.total_bytes));
     assert_eq!(engine.job(ids[3]).unwrap().state, JobState::Cancelled);
-    engine.set_job(ids[1], SetJob { cap_bytes_per_second: Some(0), ..SetJob::default() }).unwrap();
+    engine.set_job(ids[1], SetPace { cap_bytes_per_second: Some(0), ..SetPace::default() }).unwrap();
     engine.resume_job(ids[1]).unwrap();
     until_in(&engine, ids[1], JobState::Done).await;
-    assert!(scrub(&engine, "tank/a", StartJob::default()).await.id > ids[3], "numbers are not given twice");
+    assert!(scrub(&engine, "tank/a", SetPace::default()).await.id > ids[3], "numbers are not given twice");
     engine.shutdown().await;
 }
 
@@ -294,10 +303,10 @@ async fn jobs_go_on_after_a_restart_and_paused_ones_stay_paused() {
 async fn a_scrub_goes_on_where_it_was_when_the_daemon_is_killed() {
     let rig = Rig::new();
     let engine = rig.with_spaces(&["tank/a"]).await;
-    let start = StartJob { priority: None, cap_bytes_per_second: Some(8 * MIB) };
+    let start = SetPace { priority: None, cap_bytes_per_second: Some(8 * MIB) };
     let id = scrub(&engine, "tank/a", start).await.id;
     until(&engine, id, "it does not begin", |job| job.done_bytes >= 12 * MIB).await;
-    let noted = engine.set_job(id, SetJob { cap_bytes_per_second: Some(1), ..SetJob::default() }).unwrap().job;
+    let noted = engine.set_job(id, SetPace { cap_bytes_per_second: Some(1), ..SetPace::default() }).unwrap().job;
     // What is written down at this moment is what a kill leaves.
     std::fs::copy(rig.path("state/jobs.json"), rig.path("killed")).unwrap();
     engine.shutdown().await;
@@ -312,12 +321,12 @@ async fn a_scrub_goes_on_where_it_was_when_the_daemon_is_killed() {
         begun.done_bytes + 4 * MIB >= noted.done_bytes && begun.total_bytes == noted.total_bytes,
         "{begun:?} after {noted:?}"
     );
-    engine.set_job(id, SetJob { cap_bytes_per_second: Some(0), ..SetJob::default() }).unwrap();
+    engine.set_job(id, SetPace { cap_bytes_per_second: Some(0), ..SetPace::default() }).unwrap();
     let done = until_in(&engine, id, JobState::Done).await;
     assert_eq!(done.result.as_deref(), Some("32 MiB compared, all agree"), "each part once");
     let read: u64 = engine.pool_named("tank").unwrap().pool.disks().iter().map(|disk| disk.counts.read_bytes).sum();
     assert!(read < 32 * MIB - 4 * MIB, "{} MiB were read anew", read / MIB);
-    let again = scrub(&engine, "tank/a", StartJob::default()).await.id;
+    let again = scrub(&engine, "tank/a", SetPace::default()).await.id;
     let done = until_in(&engine, again, JobState::Done).await;
     assert_eq!(done.result.as_deref(), Some("32 MiB compared, all agree"), "another one begins at the beginning");
     engine.shutdown().await;
@@ -380,7 +389,7 @@ async fn spaces_are_scrubbed_when_it_is_time() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert!(begun.elapsed() >= Duration::from_millis(700), "one and then another");
-    assert!(engine.jobs(None, None).iter().all(|job| job.priority == JobPriority::Low && job.object == "tank/a"));
+    assert!(engine.jobs(None, None).iter().all(|job| job.pace.priority == JobPriority::Low && job.object.name == "tank/a"));
     let never = holdfast_api::SetSettings { scrub_every_seconds: Some(0), ..Default::default() };
     engine.set_preferences(never).await.unwrap();
     let over = || engine.space("tank/a").unwrap().scrub.job.is_none();
@@ -433,8 +442,7 @@ fn as_it_is() -> ConvertSpace {
         thin: None,
         size_bytes: None,
         discard_beyond: false,
-        priority: None,
-        cap_bytes_per_second: None,
+        pace: SetPace::default(),
     }
 }
 
@@ -442,7 +450,7 @@ fn as_it_is() -> ConvertSpace {
 async fn a_space_is_converted_while_it_keeps_its_data() {
     let rig = Rig::new();
     let engine = rig.with_spaces(&["tank/a"]).await;
-    let request = ConvertSpace { layout: Some(LayoutKind::Parity), cap_bytes_per_second: Some(1), ..as_it_is() };
+    let request = ConvertSpace { layout: Some(LayoutKind::Parity), pace: capped(1), ..as_it_is() };
     let begun = engine.convert_space("tank/a".into(), request.clone()).await.unwrap();
     assert!(begun.changed && begun.job.kind == JobKind::Convert && begun.job.total_bytes >= 16 * MIB, "{begun:?}");
     assert!(!engine.convert_space("tank/a".into(), request.clone()).await.unwrap().changed);
@@ -450,7 +458,7 @@ async fn a_space_is_converted_while_it_keeps_its_data() {
     let refused = engine.convert_space("tank/a".into(), other).await.unwrap_err();
     assert!(refused.code == Code::Conflict && refused.next_action.contains("job cancel 1"), "{refused}");
     let id = begun.job.id;
-    engine.set_job(id, SetJob { cap_bytes_per_second: Some(0), ..SetJob::default() }).unwrap();
+    engine.set_job(id, SetPace { cap_bytes_per_second: Some(0), ..SetPace::default() }).unwrap();
     until_in(&engine, id, JobState::Done).await;
     assert_eq!(engine.space("tank/a").unwrap().layout, LayoutKind::Parity);
     holds_what_was_written(&engine, "tank/a").await;
@@ -477,7 +485,7 @@ async fn a_disk_is_evacuated_and_a_lost_one_repaired() {
     );
     assert_eq!(engine.disk(&DiskRef::new(&disk)).await.unwrap().usage, Some(holdfast_model::Usage::Auto), "nothing is changed");
     let job = engine.evacuate_disk(disk.clone(), Default::default()).await.unwrap().job;
-    assert_eq!((job.kind, job.object), (JobKind::Evacuate, format!("tank/disk {disk}")));
+    assert_eq!((job.kind, job.target(), job.pool.name), (JobKind::Evacuate, format!("disk {disk}"), "tank".into()));
     assert_eq!(job.total_bytes, plan.move_bytes);
     until_in(&engine, job.id, JobState::Done).await;
     for then in &plan.disks {
@@ -501,7 +509,7 @@ async fn a_disk_is_evacuated_and_a_lost_one_repaired() {
     }
     // A write, so that what the lost disk misses is written down.
     fill(&engine, "tank/a").await;
-    let job = engine.repair_space("tank/a".into(), StartJob::default()).await.unwrap().job;
+    let job = engine.repair_space("tank/a".into(), SetPace::default()).await.unwrap().job;
     let done = until_in(&engine, job.id, JobState::Done).await;
     assert!(done.total_bytes > 0, "{done:?}");
     let rows = engine.space_map("tank/a").await.unwrap();
@@ -522,8 +530,8 @@ async fn a_disk_that_was_added_gets_its_share() {
     let plan = engine.plan_rebalance("tank").await.unwrap();
     let new = plan.disks.iter().find(|disk| disk.path == path).unwrap();
     assert!(plan.move_bytes > 8 * MIB && new.used_bytes == 0 && new.used_bytes_then == plan.move_bytes, "{plan:?}");
-    let job = engine.rebalance_pool("tank".into(), StartJob::default()).await.unwrap().job;
-    assert_eq!((job.kind, job.object.as_str()), (JobKind::Rebalance, "tank"));
+    let job = engine.rebalance_pool("tank".into(), SetPace::default()).await.unwrap().job;
+    assert_eq!((job.kind, job.object.name.as_str()), (JobKind::Rebalance, "tank"));
     let done = until_in(&engine, job.id, JobState::Done).await;
     assert_eq!((done.done_bytes, done.total_bytes), (plan.move_bytes, plan.move_bytes));
     assert!(done.result.unwrap().starts_with(&format!("{} moved", holdfast_model::counted(plan.moves, "slab", "slabs"))));
@@ -552,7 +560,7 @@ async fn a_rebalancing_goes_on_after_a_restart() {
     drop(engine);
     let engine = rig.start().await;
     let left = engine.plan_rebalance("tank").await.unwrap();
-    engine.set_job(id, SetJob { cap_bytes_per_second: Some(0), ..SetJob::default() }).unwrap();
+    engine.set_job(id, SetPace { cap_bytes_per_second: Some(0), ..SetPace::default() }).unwrap();
     let done = until_in(&engine, id, JobState::Done).await;
     assert!(left.moves > 0 && done.total_bytes <= left.move_bytes, "{left:?}, {done:?}");
     assert_eq!(engine.plan_rebalance("tank").await.unwrap().moves, 0);
@@ -566,7 +574,7 @@ async fn a_replacement_goes_on_after_a_restart() {
     let engine = rig.with_spaces(&["tank/a"]).await;
     let [old, new] = ["d1", "d4"].map(|name| rig.path(name).display().to_string());
     engine.create_file_disk(CreateFileDisk { path: new.clone(), size_bytes: 128 * MIB }).await.unwrap();
-    let request = ReplaceDisk { new: Some(new.clone()), cap_bytes_per_second: Some(MIB), ..ReplaceDisk::default() };
+    let request = ReplaceDisk { new: Some(new.clone()), pace: SLOW, ..ReplaceDisk::default() };
     let asked = engine.replace_disk(old.clone(), request.clone()).await.unwrap();
     assert!(asked.changed && !engine.replace_disk(old.clone(), request.clone()).await.unwrap().changed);
     let shown = engine.disk(&DiskRef::new(&old)).await.unwrap();
@@ -577,7 +585,7 @@ async fn a_replacement_goes_on_after_a_restart() {
     let engine = rig.start().await;
     assert!(!engine.replace_disk(old.clone(), request).await.unwrap().changed);
     assert_eq!(engine.pool("tank").unwrap().disks.len(), 4);
-    engine.set_job(asked.job.id, SetJob { cap_bytes_per_second: Some(0), ..SetJob::default() }).unwrap();
+    engine.set_job(asked.job.id, SetPace { cap_bytes_per_second: Some(0), ..SetPace::default() }).unwrap();
     until_in(&engine, asked.job.id, JobState::Done).await;
     let members: Vec<String> = engine.pool("tank").unwrap().disks.into_iter().map(|disk| disk.path).collect();
     assert!(members.len() == 3 && members.contains(&new) && !members.contains(&old), "{members:?}");
@@ -610,8 +618,8 @@ async fn an_older_pool_is_upgraded() {
     assert_eq!((known.features, known.upgrade_available.is_empty()), (Vec::<String>::new(), false));
     let plan = engine.plan_upgrade("tank").unwrap();
     assert!(plan.added == ["documents"] && plan.labels == 4, "{plan:?}");
-    let job = engine.upgrade_pool("tank".into(), StartJob::default()).await.unwrap().job;
-    assert_eq!((job.kind, job.object.as_str()), (JobKind::Upgrade, "tank"));
+    let job = engine.upgrade_pool("tank".into(), SetPace::default()).await.unwrap().job;
+    assert_eq!((job.kind, job.object.name.as_str()), (JobKind::Upgrade, "tank"));
     until_in(&engine, job.id, JobState::Done).await;
     let known = engine.pool("tank").unwrap();
     assert_eq!((known.features, known.upgrade_available), (plan.added, Vec::new()));
@@ -718,9 +726,10 @@ async fn a_damaged_or_later_file_is_refused_by_name() {
 #[test]
 fn the_history_is_bounded_and_keeps_the_last() {
     let mut table = Table::default();
-    let space = spec::SpaceRef { pool: Default::default(), space: Default::default(), path: "tank/a".into() };
+    let (pool, id) = (Uuid::from_u128(1), Uuid::from_u128(2));
+    let space = Target { pool, pool_name: "tank".into(), kind: ObjectKind::Space, id, name: "tank/a".into() };
     for _ in 0..table::HISTORY + 10 {
-        let id = table.add(spec::JobSpec::Scrub(space.clone()), JobPriority::Normal, None).id;
+        let id = table.add(JobSpec::new(JobKind::Scrub, space.clone()), JobPace::default()).id;
         assert!(table.end(id, JobState::Done, None).is_some() && table.end(id, JobState::Failed, None).is_none());
     }
     assert_eq!((table.ended.len(), table.ended[0].id, table.jobs.len()), (table::HISTORY, 11, 0));
@@ -738,7 +747,7 @@ async fn a_job_of_all_spaces_lets_go_of_one_that_is_destroyed() {
     until(&engine, id, "it does not begin", |job| job.done_bytes > 0).await;
     assert!(engine.destroy_space("tank/a".into(), true).await.unwrap().changed);
     make_full(&engine, "tank/c").await;
-    engine.set_job(id, SetJob { cap_bytes_per_second: Some(0), ..SetJob::default() }).unwrap();
+    engine.set_job(id, SetPace { cap_bytes_per_second: Some(0), ..SetPace::default() }).unwrap();
     let ended = until(&engine, id, "it does not end", |job| job.state.has_ended()).await;
     assert_eq!(ended.state, JobState::Done, "{ended:?}");
     holds_what_was_written(&engine, "tank/b").await;
@@ -760,7 +769,7 @@ async fn a_job_that_waits_for_one_that_is_paused_can_be_cancelled() {
     tokio::time::sleep(Duration::from_millis(200)).await;
     let cancelled = engine.cancel_job(second).await.unwrap();
     assert_eq!((cancelled.changed, cancelled.job.state), (true, JobState::Cancelled));
-    engine.set_job(first, SetJob { cap_bytes_per_second: Some(0), ..SetJob::default() }).unwrap();
+    engine.set_job(first, SetPace { cap_bytes_per_second: Some(0), ..SetPace::default() }).unwrap();
     engine.resume_job(first).unwrap();
     until_in(&engine, first, JobState::Done).await;
     holds_what_was_written(&engine, "tank/a").await;
@@ -789,8 +798,7 @@ async fn a_conversion_that_is_refused_leaves_the_shape_as_it_was() {
 async fn a_space_is_not_made_thin_and_fixed_at_once() {
     let rig = Rig::new();
     let engine = rig.with_spaces(&["tank/a"]).await;
-    let parity =
-        ConvertSpace { layout: Some(LayoutKind::Parity), thin: Some(false), cap_bytes_per_second: Some(1), ..as_it_is() };
+    let parity = ConvertSpace { layout: Some(LayoutKind::Parity), thin: Some(false), pace: capped(1), ..as_it_is() };
     let job = engine.convert_space("tank/a".into(), parity.clone()).await.unwrap().job.id;
     let thin = ConvertSpace { thin: Some(true), ..parity.clone() };
     let refused = engine.convert_space("tank/a".into(), thin).await.unwrap_err();

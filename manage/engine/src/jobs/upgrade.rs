@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use holdfast_api::{JobChanged, StartJob, UpgradePlan};
+use holdfast_api::{JobChanged, JobKind, SetPace, UpgradePlan};
 use holdfast_device::IoError;
 use holdfast_model::BLOCK_BYTES;
 use holdfast_pool::Feature;
 use holdfast_space::{Ended, Pace};
 
-use super::spec::{JobSpec, Outcome, Site};
+use super::spec::{Outcome, Site};
 use crate::engine::{Engine, OpenPool};
 use crate::error::ApiResult;
 use crate::view::names;
@@ -22,8 +22,8 @@ impl Engine {
     ///
     /// # Errors
     /// If there is no such pool, or the job cannot be written down.
-    pub async fn upgrade_pool(self: &Arc<Self>, pool: String, request: StartJob) -> ApiResult<JobChanged> {
-        self.add_pool_job(pool, JobSpec::Upgrade, request).await
+    pub async fn upgrade_pool(self: &Arc<Self>, pool: String, request: SetPace) -> ApiResult<JobChanged> {
+        self.add_pool_job(pool, JobKind::Upgrade, request).await
     }
 
     /// What an upgrade would change. Nothing is changed.

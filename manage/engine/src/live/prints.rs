@@ -10,6 +10,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use holdfast_api::{Event, JobState, ListKind};
+use holdfast_model::ObjectKind;
 
 use super::Live;
 use crate::engine::{Engine, OpenPool};
@@ -40,13 +41,15 @@ impl Happened {
 impl Live {
     /// What an event is about is not as it was.
     pub(super) fn note(&self, event: &Event) {
-        match event.object.split(' ').next() {
-            Some("disk") => self.happened.count(ListKind::Disks),
-            Some("pool") => self.happened.count(ListKind::Pools),
-            Some("space") => self.happened.count(ListKind::Spaces),
-            Some("export") => self.happened.count(ListKind::Exports),
-            Some("job") => self.happened.count(ListKind::Jobs),
-            _ => {}
+        match event.object.kind {
+            ObjectKind::Disk => self.happened.count(ListKind::Disks),
+            ObjectKind::Pool => self.happened.count(ListKind::Pools),
+            ObjectKind::Space => self.happened.count(ListKind::Spaces),
+            ObjectKind::Export => self.happened.count(ListKind::Exports),
+            ObjectKind::Job => self.happened.count(ListKind::Jobs),
+            ObjectKind::Server | ObjectKind::Enclosure => {}
+            // Those who change these say so themselves.
+            ObjectKind::Account | ObjectKind::Session | ObjectKind::Token | ObjectKind::Channel | ObjectKind::Rule => {}
         }
     }
 
@@ -116,8 +119,8 @@ impl Engine {
             (protocol, status.name, status.connections, status.attached).hash(&mut exports);
         }
         for job in self.jobs(None, None) {
-            (job.id, job.cap_bytes_per_second).hash(&mut jobs);
-            format!("{:?}{:?}", job.state, job.priority).hash(&mut jobs);
+            (job.id, job.pace.cap_bytes_per_second).hash(&mut jobs);
+            format!("{:?}{:?}", job.state, job.pace.priority).hash(&mut jobs);
             (job.id, job.state.has_ended(), job.state == JobState::Paused).hash(&mut spaces);
         }
         let happened = |kind: ListKind| self.consoles.happened.0[kind as usize].load(Ordering::Relaxed);

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use holdfast_api::{ExportChanged, Qos, SetExport, SetQos};
 use holdfast_block::ObjectService;
 use holdfast_device::reactor::clock;
-use holdfast_model::Uuid;
+use holdfast_model::{ObjectRef, Uuid};
 use holdfast_pool::Pool;
 
 use super::{from_block, to_block};
 use crate::engine::Engine;
 use crate::error::{ApiResult, not_found};
-use crate::exports::about_export;
+use crate::exports::{about_export, export_object};
 use crate::kept::{kept, qos_key};
 
 impl Engine {
@@ -41,14 +41,14 @@ impl Engine {
     /// Sets the quality of service of a space. Answers whether it was another.
     pub(crate) async fn set_space_qos(
         &self,
-        object: &str,
+        object: &ObjectRef,
         pool: &Arc<Pool>,
         service: &ObjectService,
         set: &SetQos,
     ) -> ApiResult<bool> {
         let before = from_block(&service.qos());
         let qos = before.with(set);
-        super::check(object, &qos).map_err(|error| error.inside("qos"))?;
+        super::check(&object.to_string(), &qos).map_err(|error| error.inside("qos"))?;
         if qos == before {
             return Ok(false);
         }
@@ -60,7 +60,7 @@ impl Engine {
 
     /// Changes an export in use.
     pub(crate) async fn change_export(&self, name: &str, request: SetExport) -> ApiResult<ExportChanged> {
-        let object = format!("export {name}");
+        let object = export_object(name);
         let mut known = {
             let live = self.live();
             let export = live.exports.get(name).map(|export| export.known.clone());
@@ -69,7 +69,7 @@ impl Engine {
         let before = known.clone();
         known.qos = known.qos.with(&request.qos.unwrap_or_default());
         known.read_only = request.read_only.unwrap_or(known.read_only);
-        super::check(&object, &known.qos).map_err(|error| error.inside("qos"))?;
+        super::check(&object.to_string(), &known.qos).map_err(|error| error.inside("qos"))?;
         if known == before {
             return Ok(ExportChanged { changed: false, export: self.export(name)? });
         }

@@ -28,10 +28,10 @@ async fn a_lost_disk_is_one_cause_with_all_that_it_affects() {
     eventually(&engine, "noticing", || engine.status().causes.first().is_some_and(|cause| cause.repair_at.is_some())).await;
     let lost = only(&engine);
     assert_eq!((lost.kind, lost.health), (CauseKind::DiskLost, Health::Unhealthy));
-    assert!(lost.object.contains("d2") && lost.cause.contains("is missing") && !lost.next_action.is_empty(), "{lost:?}");
+    assert!(lost.object.name.contains("d2") && lost.cause.contains("is missing") && !lost.next_action.is_empty(), "{lost:?}");
     assert_eq!(lost.disks.iter().map(|disk| disk.path.as_str()).collect::<Vec<_>>(), [disks[1].as_str()]);
-    let affected: Vec<&str> = lost.affects.iter().map(|one| one.object.as_str()).collect();
-    assert_eq!(affected, ["space tank/a", "space tank/b", "space tank/c"]);
+    let affected: Vec<&str> = lost.affects.iter().map(|one| one.object.name.as_str()).collect();
+    assert_eq!(affected, ["tank/a", "tank/b", "tank/c"]);
     assert!(lost.affects.iter().all(|one| one.effect.contains("survives no more lost disk now")), "{lost:?}");
     let left = lost.repair_in_seconds.unwrap();
     assert!(left <= 300 && lost.no_repair.is_none() && lost.jobs.is_empty(), "{lost:?}");
@@ -59,7 +59,7 @@ async fn disks_of_one_enclosure_that_go_together_are_one_cause() {
     }
     eventually(&engine, "noticing", || engine.status().causes.iter().any(|cause| cause.disks.len() == 2)).await;
     let lost = only(&engine);
-    assert_eq!((lost.kind, lost.object.as_str()), (CauseKind::EnclosureLost, "enclosure shelf1"));
+    assert_eq!((lost.kind, lost.object.to_string().as_str()), (CauseKind::EnclosureLost, "enclosure shelf1"));
     assert!(lost.cause.contains("2 of 2 disks") && lost.cause.contains("slots 0, 1"), "{}", lost.cause);
     assert_eq!(lost.affects.len(), 1, "a space is named once: {lost:?}");
     engine.shutdown().await;
@@ -75,7 +75,7 @@ async fn a_pool_without_enough_disks_is_one_cause() {
     let is_read_only = |cause: &Cause| cause.kind == CauseKind::PoolReadOnly && cause.disks.len() == 4;
     eventually(&engine, "noticing", || engine.status().causes.first().is_some_and(is_read_only)).await;
     let told = only(&engine);
-    assert_eq!((told.object.as_str(), told.health), ("pool tank", Health::Unhealthy));
+    assert_eq!((told.object.to_string().as_str(), told.health), ("pool tank", Health::Unhealthy));
     assert!(told.affects.iter().any(|one| one.effect.contains("cannot be read")), "{told:?}");
     engine.shutdown().await;
 }

@@ -126,7 +126,7 @@ async fn a_disk_is_replaced_by_a_new_one() {
     let (engine, disks) = start(&rig, rig.settings(), 4, 3).await;
     let request = ReplaceDisk { new: Some(disks[3].clone()), ..ReplaceDisk::default() };
     let asked = engine.replace_disk(disks[0].clone(), request.clone()).await.unwrap();
-    assert_eq!((asked.job.kind, asked.job.object), (JobKind::Replace, format!("tank/disk {}", disks[0])));
+    assert_eq!((asked.job.kind, asked.job.object.name), (JobKind::Replace, disks[0].clone()));
     until_done(&engine, asked.job.id).await;
     assert_eq!(members(&engine), disks[1..]);
     check_moved(&engine, "tank/vm", &disks[0]).await;
@@ -223,7 +223,8 @@ async fn a_disk_that_tells_of_its_end_is_emptied_where_the_policy_says_so() {
     set(&engine, RetirePolicy::Never, 0).await;
     engine.add_disks("tank".into(), AddDisks { disks: disks[..1].to_vec(), force: false }).await.unwrap();
     engine.create_space(narrow("tank/vm", 16 * MIB)).await.unwrap();
-    let warned = || engine.status().objects.iter().any(|object| object.object.contains("d1") && object.health == Health::Warning);
+    let warned =
+        || engine.status().objects.iter().any(|object| object.object.name.contains("d1") && object.health == Health::Warning);
     eventually(&engine, "the warning", warned).await;
     let bad = shown(&engine, &disks[0]).await;
     assert_eq!((bad.details.as_slice(), bad.usage), (&[DiskDetail::PredictiveFailure][..], Some(Usage::Auto)));

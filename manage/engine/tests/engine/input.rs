@@ -1,7 +1,7 @@
 //! What requests ask for: sizes that are rounded, and requests that ask for nothing.
 
 use crate::support::{MIB, Rig, eventually, mirror, pool};
-use holdfast_api::{Code, ConvertSpace, CreateFileDisk, GrowSpace, ImportPools, JobPriority};
+use holdfast_api::{Code, ConvertSpace, CreateFileDisk, GrowSpace, ImportPools, JobPriority, SetPace};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sizes_are_rounded_up_to_whole_blocks() {
@@ -30,7 +30,10 @@ async fn a_conversion_that_changes_nothing_is_refused() {
     let rig = Rig::new();
     let (engine, _) = rig.with_space(3).await;
     let convert = |request| engine.convert_space("tank/vm".into(), request);
-    for nothing in [ConvertSpace::default(), ConvertSpace { priority: Some(JobPriority::Low), ..ConvertSpace::default() }] {
+    for nothing in [
+        ConvertSpace::default(),
+        ConvertSpace { pace: SetPace { priority: Some(JobPriority::Low), ..SetPace::default() }, ..ConvertSpace::default() },
+    ] {
         let error = convert(nothing).await.unwrap_err();
         assert!(error.code == Code::Invalid && error.next_action.contains("--layout"), "{error}");
     }

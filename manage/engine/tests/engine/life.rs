@@ -58,9 +58,12 @@ async fn a_pulled_disk_is_noticed_and_brought_in_step_when_it_is_back() {
     let status = engine.status();
     assert!(
         status.health > Health::Healthy
-            && status.objects.iter().any(|object| object.object == "space tank/vm" && object.health == Health::Warning)
+            && status
+                .objects
+                .iter()
+                .any(|object| object.object.to_string() == "space tank/vm" && object.health == Health::Warning)
     );
-    assert!(engine.events().list(0, 1000).iter().any(|event| event.object.contains("d2") && !event.next_action.is_empty()));
+    assert!(engine.events().list(0, 1000).iter().any(|event| event.object.name.contains("d2") && !event.next_action.is_empty()));
     fs::rename(rig.path("away"), &disks[1]).unwrap();
     eventually(&engine, "healing", || engine.status().health == Health::Healthy).await;
     eventually(&engine, "resyncing", || engine.space("tank/vm").unwrap().stale_slabs == 0).await;

@@ -79,7 +79,10 @@ async fn an_export_whose_name_is_taken_waits_on_its_pool() {
     import(&second, &rig).await;
     assert_eq!(second.export("vm").unwrap().space, "shelf/vm");
     let events = second.events().list(0, 100);
-    let told = events.iter().find(|event| event.object == "export vm" && event.cause.contains("not served")).expect("an event");
+    let told = events
+        .iter()
+        .find(|event| event.object.to_string() == "export vm" && event.cause.contains("not served"))
+        .expect("an event");
     assert!(told.cause.contains("tank/vm") && told.cause.contains("shelf/vm"), "{told:?}");
     assert!(told.next_action.contains("--name") && told.next_action.contains("nbd unexport vm"), "{told:?}");
 

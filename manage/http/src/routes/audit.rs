@@ -8,8 +8,8 @@ use axum::extract::State;
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::IntoResponse;
 use futures_util::stream::unfold;
-use holdfast_access::Change;
-use holdfast_api::{AuditRecord, BASE_PATH, ErrorBody};
+use holdfast_api::{AuditChange, AuditRecord, BASE_PATH, ErrorBody};
+use holdfast_model::ObjectRef;
 use holdfast_store::{AuditShare, AuditWhich};
 use serde::Deserialize;
 use tokio::fs::File;
@@ -37,7 +37,9 @@ pub(crate) struct Which {
     limit: Option<u32>,
     /// Only changes by this account.
     account: Option<String>,
-    /// Only changes of this object, as in `pools/tank`.
+    /// Only changes of objects of this kind, as in `pool`.
+    kind: Option<String>,
+    /// Only changes of the object with this name or id, as in `tank` or `tank/vm`.
     object: Option<String>,
 }
 
@@ -50,6 +52,7 @@ pub(crate) async fn list(access: OnAccess, InQuery(which): InQuery<Which>) -> An
         after: which.after.map(|after| i64::try_from(after).unwrap_or(i64::MAX)),
         limit: which.limit.unwrap_or(RECORDS).min(MOST_RECORDS),
         account: which.account,
+        kind: which.kind,
         object: which.object,
     };
     Ok(Json(access.audit(which).await?))
@@ -62,7 +65,7 @@ pub(crate) async fn list(access: OnAccess, InQuery(which): InQuery<Which>) -> An
 pub(crate) async fn backup(State(api): State<Api>, by: By, from: From, id: Id) -> Answered<impl IntoResponse + use<>> {
     let file = File::from_std(api.access.backup().await?);
     // It changes nothing, but hands out what guards everything.
-    let change = Change {
+    let change = AuditChange {
         account: by.account.clone(),
         role: Some(by.role),
         via: Some(by.via),
@@ -70,14 +73,13 @@ pub(crate) async fn backup(State(api): State<Api>, by: By, from: From, id: Id) -
         operation: "backup".into(),
         method: "GET".into(),
         path: format!("{BASE_PATH}/backup"),
-        object: "backup".into(),
+        object: ObjectRef::server("backup"),
         before: None,
         after: None,
         status: 200,
         request_id: id.0,
-        share: AuditShare::Changes,
     };
-    audit::write(&api, change).await;
+    audit::write(&api, change, AuditShare::Changes).await;
     let chunks = unfold(file, |mut file| async move {
         let mut chunk = vec![0; CHUNK_BYTES];
         match file.read(&mut chunk).await {

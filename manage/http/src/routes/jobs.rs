@@ -4,7 +4,7 @@ use axum::Json;
 use axum::http::StatusCode;
 use holdfast_api::{
     ConversionPlan, ConvertSpace, ErrorBody, EvacuateDisk, EvacuationPlan, Job, JobChanged, JobState, RebalancePlan, ReplaceDisk,
-    SetJob, StartJob, UpgradePlan,
+    SetPace, UpgradePlan,
 };
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -19,7 +19,7 @@ use crate::refusal::{Answered, Body, InPath, InQuery};
 pub(crate) struct Which {
     /// Only jobs in this state.
     state: Option<JobState>,
-    /// Only jobs of this `POOL`, or this `POOL/SPACE`.
+    /// Only jobs in the pool, or on the space or disk, with this name or id.
     object: Option<String>,
 }
 
@@ -41,11 +41,11 @@ pub(crate) async fn show(engine: OnEngine, InPath(id): InPath<u64>) -> Answered<
 }
 
 /// Changes how much a job makes way for clients, and how fast it may be, at once.
-#[utoipa::path(patch, path = "/jobs/{id}", tag = "jobs", operation_id = "job_set", request_body = SetJob,
+#[utoipa::path(patch, path = "/jobs/{id}", tag = "jobs", operation_id = "job_set", request_body = SetPace,
     params(("id" = u64, Path, description = "Number of the job.")),
     responses((status = 200, body = JobChanged, description = "The job as it is now."),
         (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
-pub(crate) async fn set(engine: OnEngine, InPath(id): InPath<u64>, Body(request): Body<SetJob>) -> Answered<Json<JobChanged>> {
+pub(crate) async fn set(engine: OnEngine, InPath(id): InPath<u64>, Body(request): Body<SetPace>) -> Answered<Json<JobChanged>> {
     Ok(Json(engine.set_job(id, request)?))
 }
 
@@ -77,7 +77,7 @@ pub(crate) async fn cancel(engine: OnEngine, InPath(id): InPath<u64>) -> Answere
 }
 
 /// Scrubs a space: reads all its data with their copies or parity, while it is in use. Answers with the job that does it.
-#[utoipa::path(post, path = "/spaces/{pool}/{space}/scrub", tag = "jobs", operation_id = "space_scrub", request_body = StartJob,
+#[utoipa::path(post, path = "/spaces/{pool}/{space}/scrub", tag = "jobs", operation_id = "space_scrub", request_body = SetPace,
     params(("pool" = String, Path, description = "Name of the pool."), ("space" = String, Path, description = "Name of the space.")),
     responses((status = 202, body = JobChanged, description = "The job is queued."),
         (status = 200, body = JobChanged, description = "It already existed."),
@@ -85,7 +85,7 @@ pub(crate) async fn cancel(engine: OnEngine, InPath(id): InPath<u64>) -> Answere
 pub(crate) async fn scrub(
     engine: OnEngine,
     InPath((pool, space)): InPath<(String, String)>,
-    Body(request): Body<StartJob>,
+    Body(request): Body<SetPace>,
 ) -> Answered<(StatusCode, Json<JobChanged>)> {
     let answer = engine.scrub_space(format!("{pool}/{space}"), request).await?;
     Ok(taken(answer))
@@ -122,7 +122,7 @@ pub(crate) async fn plan_conversion(
 }
 
 /// Rebuilds what a space lost with disks on other disks. Answers with the job that does it.
-#[utoipa::path(post, path = "/spaces/{pool}/{space}/repair", tag = "jobs", operation_id = "space_repair", request_body = StartJob,
+#[utoipa::path(post, path = "/spaces/{pool}/{space}/repair", tag = "jobs", operation_id = "space_repair", request_body = SetPace,
     params(("pool" = String, Path, description = "Name of the pool."), ("space" = String, Path, description = "Name of the space.")),
     responses((status = 202, body = JobChanged, description = "The job is queued."),
         (status = 200, body = JobChanged, description = "It already existed."),
@@ -130,7 +130,7 @@ pub(crate) async fn plan_conversion(
 pub(crate) async fn repair(
     engine: OnEngine,
     InPath((pool, space)): InPath<(String, String)>,
-    Body(request): Body<StartJob>,
+    Body(request): Body<SetPace>,
 ) -> Answered<(StatusCode, Json<JobChanged>)> {
     let answer = engine.repair_space(format!("{pool}/{space}"), request).await?;
     Ok(taken(answer))
@@ -164,7 +164,7 @@ pub(crate) async fn plan_evacuation(engine: OnEngine, by: By, InPath(disk): InPa
 }
 
 /// Evens out how full the disks of a pool are, medium by medium. Answers with the job that moves its slabs.
-#[utoipa::path(post, path = "/pools/{pool}/rebalance", tag = "jobs", operation_id = "pool_rebalance", request_body = StartJob,
+#[utoipa::path(post, path = "/pools/{pool}/rebalance", tag = "jobs", operation_id = "pool_rebalance", request_body = SetPace,
     params(("pool" = String, Path, description = "Name.")),
     responses((status = 202, body = JobChanged, description = "The job is queued."),
         (status = 200, body = JobChanged, description = "It already existed."),
@@ -172,7 +172,7 @@ pub(crate) async fn plan_evacuation(engine: OnEngine, by: By, InPath(disk): InPa
 pub(crate) async fn rebalance(
     engine: OnEngine,
     InPath(pool): InPath<String>,
-    Body(request): Body<StartJob>,
+    Body(request): Body<SetPace>,
 ) -> Answered<(StatusCode, Json<JobChanged>)> {
     Ok(taken(engine.rebalance_pool(pool, request).await?))
 }
@@ -188,7 +188,7 @@ pub(crate) async fn plan_rebalance(engine: OnEngine, InPath(pool): InPath<String
 
 /// Lets a pool use all features of the format that this version knows. Answers with the job that does it. Versions that do not know
 /// them cannot import the pool afterwards.
-#[utoipa::path(post, path = "/pools/{pool}/upgrade", tag = "jobs", operation_id = "pool_upgrade", request_body = StartJob,
+#[utoipa::path(post, path = "/pools/{pool}/upgrade", tag = "jobs", operation_id = "pool_upgrade", request_body = SetPace,
     params(("pool" = String, Path, description = "Name.")),
     responses((status = 202, body = JobChanged, description = "The job is queued."),
         (status = 200, body = JobChanged, description = "It already existed."),
@@ -196,7 +196,7 @@ pub(crate) async fn plan_rebalance(engine: OnEngine, InPath(pool): InPath<String
 pub(crate) async fn upgrade(
     engine: OnEngine,
     InPath(pool): InPath<String>,
-    Body(request): Body<StartJob>,
+    Body(request): Body<SetPace>,
 ) -> Answered<(StatusCode, Json<JobChanged>)> {
     Ok(taken(engine.upgrade_pool(pool, request).await?))
 }

@@ -7,8 +7,9 @@ use axum::extract::State;
 use axum::http::header::SET_COOKIE;
 use axum::http::{HeaderName, StatusCode};
 use axum::response::IntoResponse;
-use holdfast_access::{Change, Denied, LoggedIn};
-use holdfast_api::{ChangePassword, Changed, Code, ErrorBody, Login, Session, Setup, SetupState, Via, word};
+use holdfast_access::{Denied, LoggedIn};
+use holdfast_api::{AuditChange, ChangePassword, Changed, Code, ErrorBody, Login, Session, Setup, SetupState, Via, word};
+use holdfast_model::{ObjectKind, ObjectRef};
 use holdfast_store::AuditShare;
 use serde_json::json;
 
@@ -40,8 +41,9 @@ impl Attempt {
             Err(denied) if denied.retry_after.is_some() || denied.error.code == Code::Conflict => return,
             Err(denied) => denied.error.code.status(),
         };
-        let change = Change {
-            object: format!("accounts/{}", self.account),
+        let share = if self.via == Via::Setup && status == 201 { AuditShare::Changes } else { AuditShare::Attempts };
+        let change = AuditChange {
+            object: ObjectRef::named(ObjectKind::Account, &self.account),
             account: self.account,
             role: None,
             via: Some(self.via),
@@ -53,9 +55,8 @@ impl Attempt {
             after: (status == 201).then(|| json!({ "via": word(&self.via) })),
             status,
             request_id: self.id.0,
-            share: if self.via == Via::Setup && status == 201 { AuditShare::Changes } else { AuditShare::Attempts },
         };
-        audit::write(api, change).await;
+        audit::write(api, change, share).await;
     }
 }
 

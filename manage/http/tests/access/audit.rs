@@ -1,6 +1,7 @@
 //! Every change is written down, with what was before and after, and no secret.
 
 use holdfast_api::Role;
+use holdfast_model::{ObjectKind, ObjectRef};
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
@@ -37,8 +38,8 @@ async fn who_did_what_from_where_before_and_after() {
     let made = of("pool_create");
     assert_eq!(made.len(), 1, "what changed nothing is no change");
     assert_eq!(
-        (&made[0]["object"], &made[0]["after"]["name"], &made[0]["before"]),
-        (&json!("pools/tank"), &json!("tank"), &Value::Null)
+        (&made[0]["object"]["id"], &made[0]["object"]["name"], &made[0]["before"]),
+        (&made[0]["after"]["id"], &json!("tank"), &Value::Null)
     );
     let set = of("pool_set")[0];
     assert_eq!(
@@ -52,7 +53,7 @@ async fn who_did_what_from_where_before_and_after() {
     assert!(of("nbd_unexport").is_empty());
     let logins = of("session_create");
     assert!(logins.iter().any(|login| login["status"] == 401 && login["account"] == "ann"), "{logins:?}");
-    let one = rig.ask("GET", "/audit?object=pools%2Ftank&limit=1", &headers, Value::Null).await.json();
+    let one = rig.ask("GET", "/audit?kind=pool&object=tank&limit=1", &headers, Value::Null).await.json();
     assert_eq!(one[0]["operation"], "pool_destroy", "without 'after' the newest are given");
     let later = rig.ask("GET", "/audit?after=1&limit=1", &headers, Value::Null).await.json();
     assert_eq!(later[0]["id"], 2);
@@ -99,9 +100,9 @@ async fn strangers_write_little_into_the_log_and_nothing_that_a_terminal_obeys()
     rig.pass(std::time::Duration::from_secs(3600));
     assert_eq!(rig.try_login("\u{1b}]0;x\u{7}\n\u{9b}31m\u{202e}gnp", PASSWORD).await.status, StatusCode::UNAUTHORIZED);
     let records = rig.access.audit(which()).await.unwrap();
-    let last = records.last().unwrap();
+    let last = &records.last().unwrap().change;
     assert_eq!(last.account, "\u{fffd}]0;x\u{fffd}\u{fffd}\u{fffd}31m\u{fffd}gnp");
-    assert_eq!(last.object, format!("accounts/{}", last.account));
+    assert_eq!(last.object, ObjectRef::named(ObjectKind::Account, &last.account));
     rig.stop().await;
 }
 

@@ -281,8 +281,8 @@ async fn who_is_to_make_room_can_still_log_in() {
     let ann = rig.login("ann").await;
     assert_eq!(rig.ask("GET", "/session", &ann.headers(), Value::Null).await.status, StatusCode::OK);
     let told = rig.engine.events().list(0, usize::MAX);
-    assert!(told.iter().any(|event| event.object == "audit log"), "{told:?}");
-    let ill = |rig: &Rig| rig.engine.status().objects.into_iter().any(|object| object.object == "state folder");
+    assert!(told.iter().any(|event| event.object.to_string() == "audit log"), "{told:?}");
+    let ill = |rig: &Rig| rig.engine.status().objects.into_iter().any(|object| object.object.to_string() == "state folder");
     assert!(ill(&rig), "health tells");
     file.execute_batch("ALTER TABLE a RENAME TO accounts; ALTER TABLE s RENAME TO sessions; ALTER TABLE l RENAME TO audit")
         .unwrap();

@@ -73,7 +73,7 @@ async fn a_viewers_token_changes_nothing() {
         }
     }
     let after = rig.access.audit(holdfast_store::AuditWhich { limit: 1000, ..Default::default() }).await.unwrap();
-    let refused = after[before..].iter().filter(|record| record.status < 400).count();
+    let refused = after[before..].iter().filter(|record| record.change.status < 400).count();
     assert_eq!(refused, 0, "{after:?}");
     assert_eq!(rig.access.accounts().len(), 3);
     rig.stop().await;

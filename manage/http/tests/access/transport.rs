@@ -76,7 +76,7 @@ async fn strangers_make_room_for_whoever_has_an_account() {
     }
     let mut oldest = strangers.remove(0);
     assert_eq!(oldest.read(&mut [0; 1]).await.unwrap_or(0), 0, "the oldest stranger was sent away");
-    rig.engine.events().emit(holdfast_api::Severity::Info, "test", "one more", "nothing");
+    rig.engine.events().emit(holdfast_api::Severity::Info, &holdfast_model::ObjectRef::server("test"), "one more", "nothing");
     let mut told = Vec::new();
     while !String::from_utf8_lossy(&told).contains("one more") {
         let frame = tokio::time::timeout(LONG, followed.frame()).await.expect("it goes on").expect("it has not ended").unwrap();

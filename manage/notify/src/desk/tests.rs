@@ -3,6 +3,7 @@
 use holdfast_api::{CreateNotifyRule, SetNotifyChannel, SetWebhook};
 
 use super::*;
+use crate::message::named;
 
 const SECOND: i64 = 1000;
 const MINUTE: i64 = 60 * SECOND;
@@ -13,7 +14,7 @@ struct Office {
     now: i64,
     events: u64,
     sent: Vec<Message>,
-    told: Vec<(Severity, String)>,
+    told: Vec<(Severity, ObjectRef)>,
 }
 
 fn request(name: &str, channel: &str) -> CreateNotifyRule {
@@ -49,7 +50,7 @@ impl Office {
         self.events += 1;
         let time = Timestamp::from_millisecond(self.now).unwrap().to_string();
         let event =
-            Event { id: self.events, time, severity, object: object.into(), cause: cause.into(), next_action: String::new() };
+            Event { id: self.events, time, severity, object: named(object), cause: cause.into(), next_action: String::new() };
         self.desk.hear(&event, self.now);
     }
 
@@ -67,7 +68,7 @@ impl Office {
                 let outcome = self.desk.finish(waiting.id, result, self.now);
                 if let Some((severity, object, cause, _)) = outcome.event {
                     self.told.push((severity, object.clone()));
-                    self.happen(severity, &object, &cause);
+                    self.happen(severity, &object.to_string(), &cause);
                 }
             }
             if idle {
@@ -206,14 +207,14 @@ fn a_message_is_given_up_after_a_day_and_one_event_tells() {
     office.pass(23 * HOUR, down);
     assert!(office.told.is_empty());
     office.pass(25 * HOUR, down);
-    assert_eq!(office.told, [(Severity::Error, "channel ops".to_owned())]);
+    assert_eq!(office.told, [(Severity::Error, named("channel ops"))]);
     let ended = office.desk.work.ended.back().unwrap();
     assert!(ended.state == NotifyDeliveryState::Failed && ended.attempts > 40, "{ended:?}");
     let condition = office.desk.work.troubles["ops"].clone();
     assert!(condition.cause.contains("channel ops") && condition.cause.contains("cannot be reached"), "{condition:?}");
     office.happen(Severity::Error, "pool tank", "is offline");
     office.pass(26 * HOUR, taken);
-    assert_eq!(office.told.last(), Some(&(Severity::Info, "channel ops".to_owned())));
+    assert_eq!(office.told.last(), Some(&(Severity::Info, named("channel ops"))));
     assert!(office.desk.work.troubles.is_empty());
 }
 
@@ -258,7 +259,7 @@ fn events_are_heard_once_and_old_ones_are_left() {
         id: office.events,
         time: "1969-12-01T00:00:00Z".into(),
         severity: Severity::Error,
-        object: "pool tank".into(),
+        object: named("pool tank"),
         cause: "long ago".into(),
         next_action: String::new(),
     };

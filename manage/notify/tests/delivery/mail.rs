@@ -1,6 +1,7 @@
 //! Mail.
 
 use holdfast_api::{MailSecurity, NotifyDeliveryState, SetMail, SetNotifyChannel, Severity};
+use holdfast_model::{ObjectKind, ObjectRef};
 use holdfast_notify::Host;
 
 use crate::rig::Rig;
@@ -32,7 +33,12 @@ async fn mail_is_sent_encrypted_and_after_a_login() {
         rig.mail("ops", settings).await;
         rig.rule("ops").await;
         rig.start();
-        rig.log.emit(Severity::Error, "pool tänk", "is read-only: too few disks", "attach the missing disks again");
+        rig.log.emit(
+            Severity::Error,
+            &ObjectRef::named(ObjectKind::Pool, "tänk"),
+            "is read-only: too few disks",
+            "attach the missing disks again",
+        );
         rig.delivered(1).await;
         let mails = server.taken();
         assert_eq!(mails.len(), 1);
@@ -81,7 +87,7 @@ async fn a_refusal_is_told_once_and_holds_no_secret() {
     let tested = rig.notifications.test_channel("ops").await.unwrap();
     assert!(!tested.delivered && tested.message.contains("535"), "{tested:?}");
     rig.start();
-    rig.log.emit(Severity::Error, "pool tank", "is read-only", "");
+    rig.log.emit(Severity::Error, &ObjectRef::named(ObjectKind::Pool, "tank"), "is read-only", "");
     // Refused three times; the second and the third attempt come 10 and 20 s later.
     let failed = |all: &[holdfast_api::NotifyDelivery]| {
         all.iter().any(|one| one.rule.is_some() && one.state == NotifyDeliveryState::Failed)
@@ -89,17 +95,16 @@ async fn a_refusal_is_told_once_and_holds_no_secret() {
     let deliveries = rig.until("given up", failed).await;
     assert_eq!(deliveries.iter().map(|one| one.attempts).collect::<Vec<_>>(), [1, 3]);
     let troubles = rig.notifications.troubles();
-    assert!(troubles.len() == 1 && troubles[0].object == "channel ops" && troubles[0].conditions[0].cause.contains("535"));
-    rig.until("told", |_| rig.log.all().iter().any(|event| event.object == "channel ops")).await;
-    let about: Vec<_> = rig.log.all().into_iter().filter(|event| event.object == "channel ops").collect();
+    assert!(
+        troubles.len() == 1 && troubles[0].object.to_string() == "channel ops" && troubles[0].conditions[0].cause.contains("535")
+    );
+    rig.until("told", |_| rig.log.all().iter().any(|event| event.object.to_string() == "channel ops")).await;
+    let about: Vec<_> = rig.log.all().into_iter().filter(|event| event.object.to_string() == "channel ops").collect();
     assert!(about.len() == 1 && about[0].severity == Severity::Error && about[0].next_action.contains("notify test ops"));
     let audit = rig.audit();
     assert_eq!(
         audit.iter().map(|(operation, object, status, _)| (&**operation, &**object, *status)).collect::<Vec<_>>(),
-        [
-            ("notification_deliver", "notifications/channels/ops", 502),
-            ("notification_deliver", "notifications/channels/ops", 502)
-        ]
+        [("notification_deliver", "ops", 502), ("notification_deliver", "ops", 502)]
     );
     let said = format!("{audit:?}{:?}{troubles:?}{:?}", rig.log.all(), rig.notifications.channels());
     assert!(!said.contains("secret-part") && !said.contains(LOGIN), "{said}");
@@ -113,7 +118,7 @@ async fn a_test_says_what_the_server_says_and_clears_a_failure() {
     rig.mail("ops", settings(server.port, MailSecurity::None, "")).await;
     rig.rule("ops").await;
     rig.start();
-    rig.log.emit(Severity::Error, "pool tank", "is read-only", "");
+    rig.log.emit(Severity::Error, &ObjectRef::named(ObjectKind::Pool, "tank"), "is read-only", "");
     let tried = |all: &[holdfast_api::NotifyDelivery]| all.iter().any(|one| one.attempts == 1 && one.error.is_some());
     let queued = rig.until("tried", tried).await;
     assert!(queued[0].state == NotifyDeliveryState::Queued && queued[0].error.as_ref().unwrap().contains("450"), "{queued:?}");

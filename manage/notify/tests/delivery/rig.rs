@@ -6,6 +6,7 @@ use std::time::Duration;
 use holdfast_api::{
     CreateNotifyChannel, CreateNotifyRule, Event, NotifyDelivery, NotifyDeliveryState, SetMail, SetWebhook, Severity,
 };
+use holdfast_model::ObjectRef;
 use holdfast_notify::{Host, Notifications};
 use holdfast_store::{AuditLimits, AuditWhich, Store};
 use tokio::sync::{broadcast, watch};
@@ -28,13 +29,13 @@ impl Host for Log {
         (events.iter().filter(|event| event.id > after).cloned().collect(), self.followers.subscribe())
     }
 
-    fn emit(&self, severity: Severity, object: &str, cause: &str, next_action: &str) {
+    fn emit(&self, severity: Severity, object: &ObjectRef, cause: &str, next_action: &str) {
         let mut events = self.events.lock().unwrap();
         let event = Event {
             id: events.len() as u64 + 1,
             time: jiff::Timestamp::now().to_string(),
             severity,
-            object: object.into(),
+            object: object.clone(),
             cause: cause.into(),
             next_action: next_action.into(),
         };

@@ -1,6 +1,7 @@
 //! Webhooks.
 
 use holdfast_api::{NotifyDeliveryState, SetWebhook, Severity, WebhookTemplate};
+use holdfast_model::{ObjectKind, ObjectRef};
 use holdfast_notify::Host;
 use ring::hmac;
 
@@ -34,7 +35,7 @@ async fn a_request_is_signed_carries_its_token_and_checks_its_server() {
     rig.webhook("hook", hook).await;
     rig.rule("hook").await;
     rig.start();
-    rig.log.emit(Severity::Warning, "disk d1", "is missing", "attach it again");
+    rig.log.emit(Severity::Warning, &ObjectRef::named(ObjectKind::Disk, "d1"), "is missing", "attach it again");
     let deliveries = rig.delivered(1).await;
     assert_eq!((deliveries[0].events, deliveries[0].attempts), (1, 1));
     let requests = server.taken();
@@ -111,12 +112,12 @@ async fn what_waits_for_a_server_outlives_the_daemon() {
     rig.webhook("hook", settings(format!("http://127.0.0.1:{port}/"))).await;
     rig.rule("hook").await;
     rig.start();
-    rig.log.emit(Severity::Error, "pool tank", "is read-only", "");
+    rig.log.emit(Severity::Error, &ObjectRef::named(ObjectKind::Pool, "tank"), "is read-only", "");
     let tried = |all: &[holdfast_api::NotifyDelivery]| all.iter().any(|one| one.attempts > 0);
     rig.until("tried", tried).await;
     // Killed; while no daemon runs, something else happens.
     rig.begin_anew();
-    rig.log.emit(Severity::Error, "pool tank", "is offline", "");
+    rig.log.emit(Severity::Error, &ObjectRef::named(ObjectKind::Pool, "tank"), "is offline", "");
     let waiting = rig.notifications.deliveries();
     assert_eq!(waiting[0].state, NotifyDeliveryState::Queued, "{waiting:?}");
     let server = web_server(Wire::Plain, port, OK).await;

@@ -1,14 +1,20 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { alarms, MOST_ALARMS } from './alarms.ts';
-import type { Cause, Event } from './api/types';
+import type { Cause, Event, ObjectRef } from './api/types';
+
+/** The object that a test calls `KIND NAME`, with its name as its id. */
+const named = (text: string): ObjectRef => {
+  const [kind = '', name = ''] = text.split(' ');
+  return { kind: kind as ObjectRef['kind'], id: name, name };
+};
 
 let id = 0;
 const event = (object: string, severity: Event['severity'] = 'warning'): Event => ({
   id: (id += 1),
   time: '2026-01-01T00:00:00Z',
   severity,
-  object,
+  object: named(object),
   cause: 'went wrong',
   next_action: '',
 });
@@ -16,12 +22,12 @@ const cause = (disk: string, spaces: string[]): Cause => ({
   id: `disk-lost ${disk}`,
   kind: 'disk-lost',
   health: 'unhealthy',
-  object: `disk ${disk}`,
+  object: named(`disk ${disk}`),
   cause: `disk ${disk} is missing`,
   next_action: '',
   disks: [
     {
-      id: 'd',
+      id: disk,
       pool: 'tank',
       path: `/dev/${disk}`,
       serial: disk,
@@ -33,7 +39,7 @@ const cause = (disk: string, spaces: string[]): Cause => ({
       state: 'missing',
     },
   ],
-  affects: spaces.map((object) => ({ object: `space ${object}`, health: 'warning', effect: '' })),
+  affects: spaces.map((object) => ({ object: named(`space ${object}`), health: 'warning', effect: '' })),
   repair_at: null,
   repair_in_seconds: null,
   no_repair: null,
@@ -44,7 +50,8 @@ const cause = (disk: string, spaces: string[]): Cause => ({
 
 test('all events of a cause are one message, and are not told again soon', () => {
   const told = new Map<string, number>();
-  const lost = [event('disk A'), event('pool tank'), event('space tank/x'), event('space tank/y'), event('disk /dev/A')];
+  const elsewhere = { ...event('disk A'), object: { ...named('disk A'), name: '/dev/A' } };
+  const lost = [event('disk A'), event('pool tank'), event('space tank/x'), event('space tank/y'), elsewhere];
   const causes = [cause('A', ['tank/x', 'tank/y'])];
   const said = alarms(lost, causes, told, 1000);
   assert.deepEqual(

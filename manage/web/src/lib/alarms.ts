@@ -1,5 +1,6 @@
 // What goes wrong while somebody looks is said on every page: one message for each cause, however many events it has.
-import type { Cause, Event } from './api/types';
+import type { Cause, Event, ObjectRef } from './api/types';
+import { objectKey, objectName } from './words.ts';
 
 export interface Alarm {
   /** The cause, or the object where no cause is known. */
@@ -15,10 +16,11 @@ export const MOST_ALARMS = 3;
 const QUIET_MS = 60_000;
 
 /** Whether an event about `object` comes of a cause. */
-export function concerns(cause: Cause, object: string): boolean {
+export function concerns(cause: Cause, object: ObjectRef): boolean {
+  const same = (other: ObjectRef) => objectKey(other) === objectKey(object);
   const about = (disk: Cause['disks'][number]) =>
-    [disk.serial, disk.path, disk.id].some((name) => name !== '' && object === `disk ${name}`) || object === `pool ${disk.pool}`;
-  return cause.object === object || cause.affects.some((one) => one.object === object) || cause.disks.some(about);
+    object.kind === 'disk' ? object.id === disk.id : object.kind === 'pool' && object.name === disk.pool;
+  return same(cause.object) || cause.affects.some((one) => same(one.object)) || cause.disks.some(about);
 }
 
 /** The messages for events that came together. `told` remembers what was said when, in milliseconds. */
@@ -28,13 +30,13 @@ export function alarms(events: readonly Event[], causes: readonly Cause[], told:
   for (const event of events) {
     if (event.severity === 'info') continue;
     const cause = causes.find((one) => concerns(one, event.object));
-    const about = cause?.id ?? event.object;
+    const [about, name] = [cause?.id ?? objectKey(event.object), objectName(event.object)];
     if (told.has(about) || found.has(about)) continue;
     const grave = cause ? cause.health === 'unhealthy' : event.severity === 'error';
     found.set(about, {
       about,
       tone: grave ? 'error' : 'warning',
-      text: cause?.cause ?? (event.cause.includes(event.object) ? event.cause : `${event.object}: ${event.cause}`),
+      text: cause?.cause ?? (event.cause.includes(name) ? event.cause : `${name}: ${event.cause}`),
       href: cause ? '/' : `/events?event=${event.id}`,
     });
   }

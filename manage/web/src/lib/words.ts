@@ -1,5 +1,5 @@
 // The words for states and layouts, and the tone in which each is shown.
-import type { Disk, Health, Job, LayoutKind, Pool, Space } from './api/types';
+import type { Disk, Health, Job, LayoutKind, ObjectRef, Pool, Space } from './api/types';
 
 export type Tone = 'ok' | 'info' | 'warning' | 'error' | 'muted';
 
@@ -112,34 +112,43 @@ export function mediaName(media: Disk['media']): string {
   return { hdd: 'HDD', ssd: 'SSD', unknown: 'Unknown' }[media];
 }
 
-/** A job's object as the API names it: `tank`, `tank/vm`, `tank/disk /dev/sda`. */
-export function jobHref(object: string): string {
-  const [pool = '', rest] = object.includes('/')
-    ? [object.slice(0, object.indexOf('/')), object.slice(object.indexOf('/') + 1)]
-    : [object];
-  const encoded = encodeURIComponent(pool);
-  if (rest === undefined) return `/pools/${encoded}`;
-  return rest.startsWith('disk ')
-    ? `/disks/${encodeURIComponent(rest.slice(5))}`
-    : `/spaces/${encoded}/${encodeURIComponent(rest)}`;
+/** What people call an object: `space tank/vm`; a part of the server by its name alone. */
+export function objectName({ kind, name }: ObjectRef): string {
+  return kind === 'server' ? name : name === '' ? kind : `${kind} ${name}`;
 }
 
-/** Where an object of the health or an event leads, such as `space tank/vm`; null where it has no page. */
-export function objectHref(object: string): string | null {
-  const at = object.indexOf(' ');
-  const name = object.slice(at + 1);
-  switch (object.slice(0, Math.max(at, 0))) {
+/** What a job is done to, as texts call it: `tank`, `tank/vm`, `disk /dev/sda`. */
+export function jobTarget({ object }: Pick<Job, 'object'>): string {
+  return object.kind === 'disk' ? objectName(object) : object.name;
+}
+
+/** The kind and the id of an object, which stay the same when it is renamed. */
+export function objectKey({ kind, id }: ObjectRef): string {
+  return `${kind} ${id}`;
+}
+
+/** Where an object leads; null where it has no page. */
+export function objectHref({ kind, id, name }: ObjectRef): string | null {
+  switch (kind) {
     case 'pool':
       return `/pools/${encodeURIComponent(name)}`;
     case 'space':
       return `/spaces/${name.split('/').map(encodeURIComponent).join('/')}`;
     case 'disk':
-      return `/disks/${encodeURIComponent(name)}`;
+      return `/disks/${encodeURIComponent(id)}`;
     case 'export':
       return '/exports';
     case 'job':
       return '/jobs';
-    default:
+    case 'account':
+    case 'session':
+    case 'token':
+      return '/access';
+    case 'channel':
+    case 'rule':
+      return '/notifications';
+    case 'server':
+    case 'enclosure':
       return null;
   }
 }

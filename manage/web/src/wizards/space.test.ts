@@ -58,12 +58,12 @@ test('each wrong input is said at its field', () => {
 });
 
 test('a refusal of the server finds its field', () => {
-  const at = (code: string, field: string | null, object = 'space tank/vm') => spaceField({ code, field, object });
+  const at = (code: string, field: string | null) => spaceField({ code, field });
   assert.equal(at('exists', 'layout'), 'name');
   assert.equal(at('no-space', 'size_bytes'), 'size');
   assert.equal(at('invalid', 'columns'), 'columns');
   assert.equal(at('invalid', 'enclosure_aware'), 'enclosures');
-  assert.equal(at('not-found', 'name', 'pool tank'), 'pool');
-  assert.equal(at('conflict', null, 'daemon'), undefined);
+  assert.equal(at('not-found', 'name'), 'pool');
+  assert.equal(at('conflict', null), undefined);
   assert.equal(at('invalid', 'toString'), undefined);
 });

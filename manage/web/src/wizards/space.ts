@@ -117,10 +117,11 @@ export function requestOf(form: SpaceForm): CreateSpace {
 }
 
 /** The field that a refusal of the server is about. */
-export function spaceField(failure: Pick<ApiFailure, 'code' | 'field' | 'object'>): string | undefined {
+export function spaceField(failure: Pick<ApiFailure, 'code' | 'field'>): string | undefined {
   // A space of this name with another layout or size is there: that is settled by another name.
   if (failure.code === 'exists') return 'name';
-  if (failure.object.startsWith('pool ')) return 'pool';
+  // Its name begins with that of its pool, which is chosen.
+  if (failure.code === 'not-found' && failure.field === 'name') return 'pool';
   return fieldAt(failure, {
     name: 'name',
     columns: 'columns',

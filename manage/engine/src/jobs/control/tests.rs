@@ -35,7 +35,12 @@ impl Rig {
     fn new(priority: JobPriority, cap: Option<u64>) -> Self {
         let (clock, requests) = (Arc::new(Leaping::default()), Arc::new(AtomicU64::new(7)));
         let counted = requests.clone();
-        let control = Control::new(clock.clone(), move || counted.load(Ordering::Relaxed), 1 << 20, priority, cap);
+        let control = Control::new(
+            clock.clone(),
+            move || counted.load(Ordering::Relaxed),
+            1 << 20,
+            JobPace { priority, cap_bytes_per_second: cap },
+        );
         Self { clock, requests, control }
     }
 
@@ -74,9 +79,9 @@ fn no_more_is_done_than_the_cap_and_one_step() {
     let elapsed = rig.clock.now().as_secs_f64();
     let most = 1000.0 * elapsed + 100.0;
     assert!((4.8..=5.1).contains(&elapsed) && 5000.0 <= most + 1.0, "5,000 bytes at 1,000 a second took {elapsed} s");
-    rig.control.set_pace(JobPriority::High, None);
+    rig.control.set_pace(JobPace { priority: JobPriority::High, cap_bytes_per_second: None });
     assert_eq!(rig.step(1 << 30, WORK, 0), Duration::ZERO, "without a cap nothing is owed");
-    rig.control.set_pace(JobPriority::High, Some(1 << 30));
+    rig.control.set_pace(JobPace { priority: JobPriority::High, cap_bytes_per_second: Some(1 << 30) });
     assert!(rig.step(1, WORK, 0) <= Duration::from_secs(1));
 }
 

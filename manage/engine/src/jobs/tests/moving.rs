@@ -20,7 +20,7 @@ fn documents(engine: &Engine, prefix: &str) -> Vec<(String, Vec<u8>)> {
 }
 
 async fn finishes(engine: &Engine, id: u64) -> Job {
-    engine.set_job(id, SetJob { cap_bytes_per_second: Some(0), ..SetJob::default() }).unwrap();
+    engine.set_job(id, SetPace { cap_bytes_per_second: Some(0), ..SetPace::default() }).unwrap();
     until_in(engine, id, JobState::Done).await
 }
 
@@ -28,7 +28,7 @@ async fn finishes(engine: &Engine, id: u64) -> Job {
 async fn they_go_on_where_the_pool_is_imported() {
     let rig = Rig::new();
     let engine = rig.with_spaces(&["tank/a", "tank/b"]).await;
-    let id = scrub(&engine, "tank/a", StartJob { cap_bytes_per_second: Some(8 * MIB), ..StartJob::default() }).await.id;
+    let id = scrub(&engine, "tank/a", SetPace { cap_bytes_per_second: Some(8 * MIB), ..SetPace::default() }).await.id;
     let waiting = scrub(&engine, "tank/b", SLOW).await.id;
     engine.pause_job(waiting).unwrap();
     until(&engine, id, "it does not begin", |job| job.done_bytes >= 12 * MIB).await;
@@ -40,12 +40,12 @@ async fn they_go_on_where_the_pool_is_imported() {
     let there = rig.path("e1").display().to_string();
     second.create_file_disk(CreateFileDisk { path: there.clone(), size_bytes: 128 * MIB }).await.unwrap();
     second.create_pool(CreatePool { name: "shelf".into(), disks: vec![there], force: false }).await.unwrap();
-    let own = second.upgrade_pool("shelf".into(), StartJob::default()).await.unwrap().job;
+    let own = second.upgrade_pool("shelf".into(), SetPace::default()).await.unwrap().job;
     until_in(&second, own.id, JobState::Done).await;
     import(&second, &rig).await;
     let jobs = second.jobs(None, Some("tank"));
     assert_eq!(jobs.len(), 2, "{jobs:?}");
-    let [run, paused] = ["tank/a", "tank/b"].map(|space| jobs.iter().find(|job| job.object == space).unwrap());
+    let [run, paused] = ["tank/a", "tank/b"].map(|space| jobs.iter().find(|job| job.object.name == space).unwrap());
     assert!(run.done_bytes + 4 * MIB >= 12 * MIB && run.id != paused.id && run.id != own.id && paused.id != own.id, "{jobs:?}");
     assert_eq!(paused.state, JobState::Paused);
     let done = finishes(&second, run.id).await;

@@ -7,7 +7,7 @@ use super::*;
 
 /// A conversion of `tank/a` to three copies, so slow that it does not end by itself.
 fn three_copies() -> ConvertSpace {
-    ConvertSpace { copies: Some(3), cap_bytes_per_second: Some(2 * MIB), ..as_it_is() }
+    ConvertSpace { copies: Some(3), pace: capped(2 * MIB), ..as_it_is() }
 }
 
 async fn add_disks(engine: &Arc<Engine>, rig: &Rig, numbers: std::ops::RangeInclusive<u32>) -> Vec<String> {
@@ -65,7 +65,7 @@ async fn a_cancelled_conversion_is_told_with_what_it_left_and_how_to_resume() {
     for part in ["\"wanted\"} 2\n", "\"held\"} 1\n"] {
         assert!(metrics.contains(&format!("holdfast_space_survivable_losses{{space=\"tank/a\",part={part}")), "{metrics}");
     }
-    let object = engine.status().objects.into_iter().find(|object| object.object == "space tank/a").unwrap();
+    let object = engine.status().objects.into_iter().find(|object| object.object.to_string() == "space tank/a").unwrap();
     assert_eq!(object.health, Health::Warning);
 
     let job = engine.convert_space("tank/a".into(), as_it_is()).await.unwrap().job.id;
@@ -84,7 +84,7 @@ async fn a_stronger_layout_half_given_up_is_worth_a_note_only() {
     add_disks(&engine, &rig, 4..=6).await;
     let job = engine.convert_space("tank/a".into(), ConvertSpace { copies: Some(3), ..as_it_is() }).await.unwrap().job.id;
     until_in(&engine, job, JobState::Done).await;
-    let back = ConvertSpace { copies: Some(2), cap_bytes_per_second: Some(2 * MIB), ..as_it_is() };
+    let back = ConvertSpace { copies: Some(2), pace: capped(2 * MIB), ..as_it_is() };
     let job = engine.convert_space("tank/a".into(), back).await.unwrap().job.id;
     until(&engine, job, "nothing is converted", |job| job.done_bytes >= 3 * MIB).await;
     engine.cancel_job(job).await.unwrap();

@@ -7,8 +7,7 @@ async fn who_waits_for_a_paused_job_says_so_and_what_to_do() {
     let rig = Rig::new();
     let engine = rig.with_spaces(&["tank/a"]).await;
     let disk = rig.path("d1").display().to_string();
-    let cap_bytes_per_second = Some(MIB);
-    let slow = ConvertSpace { layout: Some(LayoutKind::Simple), columns: Some(2), cap_bytes_per_second, ..as_it_is() };
+    let slow = ConvertSpace { layout: Some(LayoutKind::Simple), columns: Some(2), pace: SLOW, ..as_it_is() };
     let converting = engine.convert_space("tank/a".into(), slow).await.unwrap().job.id;
     until(&engine, converting, "it does not begin", |job| job.done_bytes > 0).await;
     engine.pause_job(converting).unwrap();
@@ -28,8 +27,8 @@ async fn who_waits_for_a_paused_job_says_so_and_what_to_do() {
     assert!(refused.next_action.contains(&format!("holdfast job cancel {converting}")), "{refused}");
     assert_eq!(engine.space("tank/a").unwrap().size_bytes, 16 * MIB);
 
-    let uncapped = SetJob { cap_bytes_per_second: Some(0), ..SetJob::default() };
-    assert!(engine.set_job(leaving, SetJob { priority: Some(JobPriority::High), ..SetJob::default() }).unwrap().changed);
+    let uncapped = SetPace { cap_bytes_per_second: Some(0), ..SetPace::default() };
+    assert!(engine.set_job(leaving, SetPace { priority: Some(JobPriority::High), ..SetPace::default() }).unwrap().changed);
     engine.set_job(converting, uncapped).unwrap();
     engine.resume_job(converting).unwrap();
     for id in [converting, leaving] {

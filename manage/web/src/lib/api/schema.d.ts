@@ -1133,8 +1133,8 @@ export interface components {
             effect: string;
             /** @enum {string} */
             health: "healthy" | "warning" | "unhealthy";
-            /** @description The object, with its kind: `space tank/vm`. */
-            object: string;
+            /** @description The object. */
+            object: components["schemas"]["ObjectRef"];
         };
         /** @description Why a request was refused or failed. */
         ApiError: {
@@ -1152,7 +1152,35 @@ export interface components {
             /** @description The object, with its kind: `pool tank`. */
             object: string;
         };
-        /** @description A change that somebody asked for. */
+        /** @description Who asked for which change, and what became of it. */
+        AuditChange: {
+            /** @description Who did it. */
+            account: string;
+            /** @description The object afterwards, where there is one. */
+            after?: unknown;
+            /** @description The object before, where there was one. */
+            before?: unknown;
+            /** @description From where: an address, or `socket`. */
+            from: string;
+            /** @description The request's method. */
+            method: string;
+            /** @description The object that was changed. */
+            object: components["schemas"]["ObjectRef"];
+            /** @description What was asked for: the operation's id in the API's document. */
+            operation: string;
+            /** @description The request's path. */
+            path: string;
+            /** @description The request's id. */
+            request_id: string;
+            role?: components["schemas"]["Role"] | null;
+            /**
+             * Format: int32
+             * @description The status of the answer.
+             */
+            status: number;
+            via?: components["schemas"]["Via"] | null;
+        };
+        /** @description A change that somebody asked for, as the audit log has it. */
         AuditRecord: {
             /** @description Who did it. */
             account: string;
@@ -1169,8 +1197,8 @@ export interface components {
             id: number;
             /** @description The request's method. */
             method: string;
-            /** @description The object that was changed, with its kind: `pools/tank`. */
-            object: string;
+            /** @description The object that was changed. */
+            object: components["schemas"]["ObjectRef"];
             /** @description What was asked for: the operation's id in the API's document. */
             operation: string;
             /** @description The request's path. */
@@ -1212,8 +1240,8 @@ export interface components {
             next_action: string;
             /** @description Why repair does not start automatically, if lost disks wait for an administrator. */
             no_repair?: string | null;
-            /** @description What it is about, with its kind: `disk S4NX`, `enclosure shelf-1`, `pool tank`. */
-            object: string;
+            /** @description What it is about. */
+            object: components["schemas"]["ObjectRef"];
             /** @description When repair starts automatically, RFC 3339 in UTC; none if it does not, or has started. */
             repair_at?: string | null;
             /**
@@ -1302,10 +1330,13 @@ export interface components {
         Code: "invalid" | "not-found" | "exists" | "conflict" | "not-confirmed" | "no-space" | "read-only" | "not-authenticated" | "throttled" | "forbidden" | "too-large" | "timeout" | "failed";
         /** @description One thing that is not as it should be. */
         Condition: {
+            about?: components["schemas"]["ObjectRef"] | null;
             /** @description What is wrong, naming the object. */
             cause: string;
             /** @description What its owner should do. */
             next_action: string;
+            /** @enum {string|null} */
+            reason?: "read-only" | "no-room" | "missing-slabs" | "salvaged" | "in-use" | null;
         };
         /** @description A client that is connected to an export. */
         Connection: {
@@ -1403,7 +1434,7 @@ export interface components {
         ConvertSpace: {
             /**
              * Format: int64
-             * @description Bytes that the job does in a second at most; 0 for no cap.
+             * @description Bytes that it does in a second at most; 0 for no cap.
              */
             cap_bytes_per_second?: number | null;
             /**
@@ -1829,7 +1860,7 @@ export interface components {
         EvacuateDisk: {
             /**
              * Format: int64
-             * @description Bytes that the job does in a second at most; 0 for no cap.
+             * @description Bytes that it does in a second at most; 0 for no cap.
              */
             cap_bytes_per_second?: number | null;
             /** @description Goes ahead although spaces get no new rows then, since too few disks are left for their layout. */
@@ -1897,8 +1928,8 @@ export interface components {
             id: number;
             /** @description What its owner should do; empty where nothing is to be done. */
             next_action: string;
-            /** @description The object, with its kind: `disk 5f3a`, `pool tank`. */
-            object: string;
+            /** @description What it happened to. */
+            object: components["schemas"]["ObjectRef"];
             /** @description How urgent it is. */
             severity: components["schemas"]["Severity"];
             /** @description When, RFC 3339 in UTC. */
@@ -2071,8 +2102,10 @@ export interface components {
             id: number;
             /** @description What it does. */
             kind: components["schemas"]["JobKind"];
-            /** @description What it does that to: `POOL`, `POOL/SPACE`, or `POOL/disk PATH`. */
-            object: string;
+            /** @description What it does that to: a pool, or a space or disk of one. */
+            object: components["schemas"]["ObjectRef"];
+            /** @description The pool that it works in. */
+            pool: components["schemas"]["ObjectRef"];
             /** @description How much it makes way for clients. */
             priority: components["schemas"]["JobPriority"];
             /**
@@ -2110,6 +2143,16 @@ export interface components {
          * @enum {string}
          */
         JobKind: "scrub" | "convert" | "repair" | "evacuate" | "rebalance" | "upgrade" | "replace";
+        /** @description How much a job makes way for clients, and how fast it may be. */
+        JobPace: {
+            /**
+             * Format: int64
+             * @description Bytes that it does in a second at most.
+             */
+            cap_bytes_per_second?: number | null;
+            /** @description How much it makes way for clients. */
+            priority: components["schemas"]["JobPriority"];
+        };
         /**
          * @description How much a job makes way for the requests of clients, and which of the queued ones begins first.
          * @enum {string}
@@ -2383,8 +2426,17 @@ export interface components {
             conditions: components["schemas"]["Condition"][];
             /** @enum {string} */
             health: "healthy" | "warning" | "unhealthy";
-            /** @description The object, with its kind: `space tank/vm`. */
-            object: string;
+            /** @description The object. */
+            object: components["schemas"]["ObjectRef"];
+        };
+        /** @description Which object something is about, for programs to decide on and for people to read: the schema of [`holdfast_model::ObjectRef`]. */
+        ObjectRef: {
+            /** @description Its id among those of its kind, the same after a renaming; its name where it has no other. */
+            id: string;
+            /** @enum {string} */
+            kind: "server" | "enclosure" | "pool" | "disk" | "space" | "export" | "job" | "account" | "session" | "token" | "channel" | "rule";
+            /** @description What people call it: `tank`, `tank/vm`, `S4NX`. */
+            name: string;
         };
         /** @description Thresholds. */
         PercentsSetting: {
@@ -2713,7 +2765,7 @@ export interface components {
         ReplaceDisk: {
             /**
              * Format: int64
-             * @description Bytes that the job does in a second at most; 0 for no cap.
+             * @description Bytes that it does in a second at most; 0 for no cap.
              */
             cap_bytes_per_second?: number | null;
             /**
@@ -2731,7 +2783,7 @@ export interface components {
         RetireDisk: {
             /**
              * Format: int64
-             * @description Bytes that the job does in a second at most; 0 for no cap.
+             * @description Bytes that it does in a second at most; 0 for no cap.
              */
             cap_bytes_per_second?: number | null;
             /** @description Moves its data away as well, as a job. */
@@ -2946,15 +2998,6 @@ export interface components {
             /** @description Refuses writes, or accepts them. Its clients are disconnected and see the change when they reconnect. */
             read_only?: boolean | null;
         };
-        /** @description Changes how a job is done, at once. What is left out stays as it is. */
-        SetJob: {
-            /**
-             * Format: int64
-             * @description Bytes that it does in a second at most; 0 for no cap.
-             */
-            cap_bytes_per_second?: number | null;
-            priority?: components["schemas"]["JobPriority"] | null;
-        };
         /** @description Settings of a mail channel; what is left out stays, or is as usual for a new one. */
         SetMail: {
             /** @description The authority that the server's certificate is checked against, as PEM; empty for those of the system. */
@@ -2999,6 +3042,18 @@ export interface components {
             /** @description From when to when nothing is sent but collected, `HH:MM-HH:MM`; empty for no such time. */
             quiet?: string | null;
             severity?: components["schemas"]["Severity"] | null;
+        };
+        /**
+         * @description How a job is to be done, when it is started and at any time after. What is left out is normal priority and no cap for a new job, and
+         *     stays as it is for one that is there.
+         */
+        SetPace: {
+            /**
+             * Format: int64
+             * @description Bytes that it does in a second at most; 0 for no cap.
+             */
+            cap_bytes_per_second?: number | null;
+            priority?: components["schemas"]["JobPriority"] | null;
         };
         /** @description Changes what can be changed of a pool; what is left out stays as it is. */
         SetPool: {
@@ -3504,15 +3559,6 @@ export interface components {
              */
             unchecked_bytes: number;
         };
-        /** @description How a job is to be done. What is left out is as usual: normal priority and no cap. */
-        StartJob: {
-            /**
-             * Format: int64
-             * @description Bytes that it does in a second at most; 0 for no cap.
-             */
-            cap_bytes_per_second?: number | null;
-            priority?: components["schemas"]["JobPriority"] | null;
-        };
         /** @description Everything at a glance: the worst health, what is wrong once each, and each object's own health. */
         Status: {
             /** @description What is wrong, the worst first. All effects of one cause are listed once, under the cause. */
@@ -3886,9 +3932,11 @@ export interface operations {
                 account?: string;
                 /** @description Only records with higher ids, those that follow it first; without it the newest. */
                 after?: number;
+                /** @description Only changes of objects of this kind, as in `pool`. */
+                kind?: string;
                 /** @description At most so many, 1,000 at most; 200 if left out. */
                 limit?: number;
-                /** @description Only changes of this object, as in `pools/tank`. */
+                /** @description Only changes of the object with this name or id, as in `tank` or `tank/vm`. */
                 object?: string;
             };
             header?: never;
@@ -5164,7 +5212,7 @@ export interface operations {
     job_list: {
         parameters: {
             query?: {
-                /** @description Only jobs of this `POOL`, or this `POOL/SPACE`. */
+                /** @description Only jobs in the pool, or on the space or disk, with this name or id. */
                 object?: string;
                 /** @description Only jobs in this state. */
                 state?: components["schemas"]["JobState"];
@@ -5275,7 +5323,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["SetJob"];
+                "application/json": components["schemas"]["SetPace"];
             };
         };
         responses: {
@@ -6560,7 +6608,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["StartJob"];
+                "application/json": components["schemas"]["SetPace"];
             };
         };
         responses: {
@@ -6673,7 +6721,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["StartJob"];
+                "application/json": components["schemas"]["SetPace"];
             };
         };
         responses: {
@@ -7754,7 +7802,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["StartJob"];
+                "application/json": components["schemas"]["SetPace"];
             };
         };
         responses: {
@@ -7819,7 +7867,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["StartJob"];
+                "application/json": components["schemas"]["SetPace"];
             };
         };
         responses: {

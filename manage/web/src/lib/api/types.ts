@@ -22,6 +22,7 @@ export type Job = Schemas['Job'];
 export type LayoutCapacity = Schemas['LayoutCapacity'];
 export type LayoutKind = Schemas['LayoutKind'];
 export type LiveSample = Schemas['LiveSample'];
+export type ObjectRef = Schemas['ObjectRef'];
 export type Pool = Schemas['Pool'];
 export type Rates = Schemas['Rates'];
 export type RebalancePlan = Schemas['RebalancePlan'];
