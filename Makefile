@@ -64,6 +64,7 @@ bench: console
 		SUBJECTS=simple,simple-plain,two-way,two-way-plain,parity2,parity2-plain $(TARGET)/release/bench
 	@ROUNDS=$(ROUNDS) QUICK=$(QUICK) $(TARGET)/release/parity
 	@ROUNDS=$(ROUNDS) QUICK=$(QUICK) $(TARGET)/release/stripes
+	@ROUNDS=$(ROUNDS) QUICK=$(QUICK) $(TARGET)/release/summed
 	@HOLDFAST_BIN=$(TARGET)/release/holdfast ROUNDS=$(ROUNDS) $(TARGET)/release/jobs
 	@HOLDFAST_BIN=$(TARGET)/release/holdfast ROUNDS=$(ROUNDS) $(TARGET)/release/qos
 	@$(TARGET)/release/simulated

@@ -1,8 +1,8 @@
 //! For benchmarks that hold a pool in their own process: nobody remembers it, and nobody hears of it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use holdfast_device::{Clock, Io};
+use holdfast_device::{Clock, Device, Durability, Geometry, Io, IoBuf, IoSlice};
 use holdfast_model::Uuid;
 use holdfast_pool::{Env, Event, EventSink, Witness, WitnessRecord};
 
@@ -25,4 +25,46 @@ impl EventSink for Nobody {
 /// What such a pool runs on: a clock, and the same seed each time.
 pub fn env(clock: Arc<dyn Clock>) -> Env {
     Env { clock, seed: 1, witness: Arc::new(Nobody), events: Arc::new(Nobody) }
+}
+
+/// A disk of plain memory.
+pub struct Memory(Mutex<IoBuf>);
+
+impl Memory {
+    /// Of so many zeros.
+    pub fn new(bytes: usize) -> Self {
+        Self(Mutex::new(IoBuf::zeroed(bytes)))
+    }
+}
+
+impl Device for Memory {
+    fn geometry(&self) -> Geometry {
+        Geometry {
+            size_bytes: self.0.lock().expect("no panic while held").len() as u64,
+            logical_sector_bytes: 4096,
+            physical_sector_bytes: 4096,
+            rotational: false,
+            discard: false,
+        }
+    }
+
+    fn read(&self, offset: u64, mut buf: IoBuf) -> Io<IoBuf> {
+        let (from, len) = (offset as usize, buf.len());
+        buf.copy_from_slice(&self.0.lock().expect("no panic while held")[from..from + len]);
+        Io::ready(Ok(buf))
+    }
+
+    fn write(&self, offset: u64, data: IoSlice, _durability: Durability) -> Io<()> {
+        let from = offset as usize;
+        self.0.lock().expect("no panic while held")[from..from + data.len()].copy_from_slice(&data);
+        Io::ready(Ok(()))
+    }
+
+    fn flush(&self) -> Io<()> {
+        Io::ready(Ok(()))
+    }
+
+    fn discard(&self, _offset: u64, _len: u64) -> Io<()> {
+        Io::ready(Ok(()))
+    }
 }

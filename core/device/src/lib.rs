@@ -10,14 +10,19 @@
 //!  sim/       seeded executor, clock and disks that fail               (the simulated world)
 //! ```
 //!
+//! What only some devices offer is a trait of its own: those of `capability.rs`, [`Copies`], [`Integrity`], [`Hints`].
+//!
 //! One invariant: a request that was started runs to its end in the device even where its future is dropped, and its
 //! buffer lives until then.
 
 pub mod buffer;
 mod capability;
+mod copies;
 mod device;
 mod error;
 pub mod file;
+mod hints;
+mod integrity;
 mod io;
 pub mod reactor;
 mod signal;
@@ -26,8 +31,11 @@ mod time;
 
 pub use buffer::{IoBuf, IoSlice};
 pub use capability::{BlockLimits, BlockObject, DiscardLimits, Extent, ExtentKind, Extents, Limits, StableId, Zeroes};
+pub use copies::Copies;
 pub use device::{Device, Durability, Geometry};
 pub use error::{IoError, IoErrorKind};
+pub use hints::Hints;
+pub use integrity::Integrity;
 pub use io::{Io, RequestTag, Watch, Watcher};
 pub use signal::{Raised, Signal};
 pub use time::Clock;

@@ -33,7 +33,7 @@ use crate::row::Row;
 use crate::slab::Slab;
 
 pub use cache::ChecksumCache;
-pub use pages::{Ages, Check, Pages};
+pub use pages::{Ages, Check, KnownSum, Pages};
 pub use sector::{PAGE_BLOCKS, PAGE_BYTES, PAGE_REGIONS, RegionSums, sums_of};
 
 use pages::{page_parts, pages_of};
@@ -124,13 +124,18 @@ impl Checksums {
 
     /// Takes the checksums of blocks that were written. Their turn must be held.
     pub fn note(self: &Arc<Self>, set: usize, first: u32, checksums: &[u32]) {
-        let added = self.counted(set, |pages| pages.note(first, checksums.iter().map(|sum| Some(*sum))));
+        self.note_from(set, first, checksums, false);
+    }
+
+    /// As [`Checksums::note`], of checksums that came with the blocks if they were `given`.
+    pub fn note_from(self: &Arc<Self>, set: usize, first: u32, checksums: &[u32], given: bool) {
+        let added = self.counted(set, |pages| pages.note(first, checksums.iter().map(|sum| Some(*sum)), given));
         self.admit(set, added);
     }
 
     /// Notes that nobody knows what blocks hold: a write of them was cut short. Their turn must be held.
     pub fn forget(self: &Arc<Self>, set: usize, blocks: Blocks) {
-        let added = self.counted(set, |pages| pages.note(blocks.start, (blocks.start..blocks.end).map(|_| None)));
+        let added = self.counted(set, |pages| pages.note(blocks.start, (blocks.start..blocks.end).map(|_| None), false));
         self.admit(set, added);
     }
 
@@ -330,14 +335,14 @@ impl Row {
     }
 
     /// The checksums of blocks of a set, as far as they are known.
-    pub async fn known_sums(&self, set: usize, blocks: Blocks) -> Result<Vec<Option<u32>>, IoError> {
+    pub async fn known_sums(&self, set: usize, blocks: Blocks) -> Result<Vec<Option<KnownSum>>, IoError> {
         let Some(checksums) = &self.checksums else { return Ok(vec![None; (blocks.end - blocks.start) as usize]) };
         let mut all = Vec::with_capacity((blocks.end - blocks.start) as usize);
         for part in page_parts(blocks) {
             loop {
                 let known: Result<Vec<_>, ()> = {
                     let pages = checksums.set(set);
-                    (part.start..part.end).map(|block| pages.get(block)).collect()
+                    (part.start..part.end).map(|block| pages.known(block)).collect()
                 };
                 match known {
                     Ok(known) => break all.extend(known),

@@ -19,6 +19,8 @@
 //!  protection.rs   how many losses its rows bear now
 //!  movement.rs     what moves while it is in use: relocate.rs a chunk to another row, slab_move.rs a slab to another disk
 //!  reshape.rs      another shape, other disks                     rebuild.rs       lost slabs made anew on other disks
+//!  copies.rs      each copy by itself                            integrity.rs    checksums that come with a write
+//!  hints.rs       what stays marked
 //!  scrub.rs        copies, or data and parity, compared           pace.rs          how fast long work may go
 //!  lock_order.rs   which lock is taken under which                check.rs         what must hold between any two steps
 //! ```
@@ -39,10 +41,13 @@ mod check;
 mod checksums;
 mod chunks;
 mod column;
+mod copies;
 mod discard;
 mod extents;
 mod flush;
 mod heads;
+mod hints;
+mod integrity;
 mod lock_order;
 mod maintenance;
 mod map_owner;

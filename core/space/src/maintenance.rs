@@ -272,13 +272,15 @@ impl Inner {
         let last_look = std::mem::replace(&mut *self.looked.lock().expect("no panic while held"), now);
         let mut idle = Vec::new();
         for row in &rows {
+            let kept = self.kept_regions(row);
             for (index, column) in row.columns().iter().enumerate() {
+                let is_kept = |region: u32| kept.get(index).is_some_and(|kept| kept.contains(region));
                 let mut state = column.lock();
                 let quiet: Vec<u32> = state
                     .marked
                     .runs(0, state.marked.limit())
                     .flat_map(|(start, end)| start..end)
-                    .filter(|region| !state.recent.contains(*region) && !state.is_running(*region))
+                    .filter(|region| !state.recent.contains(*region) && !state.is_running(*region) && !is_kept(*region))
                     .collect();
                 let limit = state.recent.limit();
                 state.recent.remove(0, limit);

@@ -15,6 +15,7 @@
 //!  stage.rs         blocks kept beside their place                 loans.rs              where
 //!  recover.rs       what a crash left of these                     stripe.rs             pieces, read or computed
 //!  rejoin.rs        a slab that was away                           prove.rs              checksums taken anew
+//!  copies.rs        each copy of a block by itself
 //!  maintenance.rs   what is done unasked
 //! ```
 //!
@@ -27,6 +28,7 @@ mod background_destage;
 mod band_map;
 pub mod bands;
 mod commit;
+mod copies;
 mod deferred_replay;
 mod destage;
 mod dirty;

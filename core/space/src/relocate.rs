@@ -219,7 +219,7 @@ impl Move<'_> {
         for run in held.runs(start, end) {
             let part = part(run);
             let data = self.space.read_row(self.old, &part, IoBuf::new(part.len)).await?;
-            if self.space.write_row(&self.new, &part, &data.freeze(), Durability::Cached).await.is_err() {
+            if self.space.write_row(&self.new, &part, &data.freeze(), None, Durability::Cached).await.is_err() {
                 return Ok(false);
             }
         }

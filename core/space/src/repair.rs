@@ -1,7 +1,8 @@
 //! Copies of a column told right from wrong by their checksums.
 //!
 //! A checksum that no copy agrees with may itself be what is wrong: another slab may have a newer one, or several copies hold the
-//! same. Only where neither tells is a block given up, and then reads of it fail.
+//! same. Only where neither tells is a block given up, and then reads of it fail. So they do at once where the checksum
+//! came with the block: it is what its writer had in mind.
 
 use std::sync::atomic::Ordering;
 
@@ -11,7 +12,7 @@ use holdfast_model::wire::crc32c;
 use holdfast_model::{BLOCK_BYTES, ObjectRef, counted};
 use holdfast_pool::Severity;
 
-use crate::checksums::{PAGE_BLOCKS, PAGE_REGIONS};
+use crate::checksums::{KnownSum, PAGE_BLOCKS, PAGE_REGIONS};
 use crate::column::Blocks;
 use crate::parity::bytes_of;
 use crate::row::Row;
@@ -96,7 +97,7 @@ impl Row {
         column: usize,
         block: u32,
         at: u32,
-        known: Option<u32>,
+        known: Option<KnownSum>,
         copies: &[Held],
     ) -> Option<(IoSlice, bool)> {
         let mut readable = copies.iter().filter_map(|copy| copy.block(at));
@@ -113,10 +114,10 @@ impl Row {
             }
             return Some((right, true));
         };
-        if let Some(right) = readable.clone().find(|data| crc32c(data) == known) {
+        if let Some(right) = readable.clone().find(|data| crc32c(data) == known.crc) {
             return Some((right.clone(), true));
         }
-        let agree = readable.clone().count() > 1 && readable.all(|data| data[..] == first[..]);
+        let agree = !known.given && readable.clone().count() > 1 && readable.all(|data| data[..] == first[..]);
         let right = match agree {
             true => first.clone(),
             false => self.told_by_another(column, block, at, copies).await?,
@@ -162,7 +163,7 @@ impl Row {
         let Some(checksums) = &self.checksums else { return Ok(()) };
         let runs: Vec<(u32, u32)> = self.columns()[column].lock().written.runs(blocks.start, blocks.end).collect();
         for (start, end) in runs {
-            let hints = self.known_sums(column, Blocks { start, end }).await?;
+            let hints = self.known_sums(column, Blocks { start, end }).await?.into_iter().map(|hint| hint.map(|hint| hint.crc));
             let copies = self.read_copies(column, Blocks { start, end }).await?;
             let mut mends = Vec::new();
             for (at, hint) in (0u32..).zip(hints) {

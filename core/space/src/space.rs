@@ -9,6 +9,7 @@ use holdfast_pool::{Pool, PoolError, PoolErrorKind, SpaceRecord};
 
 use crate::boxed_cold::{boxed_cold, small};
 use crate::checksums::ChecksumCache;
+use crate::hints::KeptMarked;
 use crate::lock_order::{TaskLock, branch, rank};
 use crate::movement::Movement;
 use crate::parity::{ParityStore, StoreLimits};
@@ -31,6 +32,9 @@ pub struct SpaceSettings {
     pub staged_bytes: usize,
     /// Bytes of memory for block checksums: a megabyte for those of about 800 MiB on the disks.
     pub checksum_cache_bytes: usize,
+    /// Whether checksums that come with a write are compared with its data at once. Else the reads of simple and
+    /// mirrored rows do that.
+    pub compare_given: bool,
 }
 
 impl Default for SpaceSettings {
@@ -41,6 +45,7 @@ impl Default for SpaceSettings {
             write_buffer_bytes: 16 << 20,
             staged_bytes: 64 << 10,
             checksum_cache_bytes: 64 << 20,
+            compare_given: cfg!(debug_assertions),
         }
     }
 }
@@ -88,6 +93,8 @@ pub(crate) struct Inner {
     pub stamped: AtomicU64,
     /// The chunk that the slow look at slab metadata comes to next.
     pub audited: AtomicU32,
+    /// Ranges that stay marked dirty though they are idle.
+    pub kept_marked: KeptMarked,
     /// When the last look for idle regions began.
     pub looked: Mutex<std::time::Duration>,
     /// Requests under way: who makes the space smaller waits for them.
@@ -140,6 +147,7 @@ impl Space {
             stamped: AtomicU64::new(0),
             audited: AtomicU32::new(0),
             looked: Mutex::default(),
+            kept_marked: KeptMarked::default(),
             in_flight: InFlight::default(),
         };
         Ok(Arc::new(Self { inner: Arc::new(inner) }))
@@ -214,7 +222,7 @@ impl Space {
             return Io::ready(Err(error));
         }
         self.inner.counters.writes.add(data.len());
-        self.begin(in_flight_guard, async move |inner| inner.write(offset, data, durability).await)
+        self.begin(in_flight_guard, async move |inner| inner.write(offset, data, None, durability).await)
     }
 
     /// Gives a range back; it reads as zeros afterwards.
@@ -237,7 +245,7 @@ impl Space {
     }
 
     /// Begins a request, and counts it if it fails.
-    fn begin<T: Unpin + 'static>(
+    pub(crate) fn begin<T: Unpin + 'static>(
         &self,
         in_flight_guard: InFlightGuard,
         request: impl AsyncFnOnce(&Inner) -> Result<T, IoError> + 'static,
@@ -329,7 +337,8 @@ impl Inner {
         self.closed.load(Ordering::Acquire)
     }
 
-    fn check_writable(&self) -> Result<(), IoError> {
+    /// Whether clients may change it.
+    pub fn check_writable(&self) -> Result<(), IoError> {
         if self.is_closed() {
             return Err(IoError::new(IoErrorKind::Gone, format!("space {} is closed", self.path())));
         }

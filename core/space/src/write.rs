@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 use crate::boxed_cold::boxed_cold;
 use crate::checksums::sums_of;
 use crate::column::Blocks;
+use crate::integrity::sums_within;
 use crate::lock_order::join_all;
 use crate::row::{Row, RowBody};
 use crate::row_table::RowTable;
@@ -163,21 +164,31 @@ async fn answered(begun: &mut Copies) {
 }
 
 impl Inner {
-    /// Writes `data` at `offset`, part by part.
-    pub async fn write(&self, offset: u64, data: IoSlice, durability: Durability) -> Result<(), IoError> {
-        self.parity.ready().await?;
-        for part in chunk_parts(self.record.chunk_bytes, offset, data.len() as u64) {
-            let row = self.row_for_write(part.chunk).await?;
-            let _changing = row.changing(&part);
-            self.write_row(&row, &part, &data, durability).await?;
+    /// Writes `data` at `offset`, part by part. The checksums of its blocks may be `given`.
+    // An `async fn` would keep its arguments twice, and a request is to be small.
+    pub fn write(
+        &self,
+        offset: u64,
+        data: IoSlice,
+        given: Option<&[u32]>,
+        durability: Durability,
+    ) -> impl Future<Output = Result<(), IoError>> {
+        let parts = chunk_parts(self.record.chunk_bytes, offset, data.len() as u64);
+        async move {
+            self.parity.ready().await?;
+            for part in parts {
+                let row = self.row_for_write(part.chunk).await?;
+                let _changing = row.changing(&part);
+                self.write_row(&row, &part, &data, given, durability).await?;
+            }
+            if self.rows.context.checksums.is_pressed()
+                && let Err(error) = boxed_cold(self.relieve_sums()).await
+            {
+                // It is another row's, and told to whoever flushes or maintains it.
+                tracing::warn!(space = %self.path(), %error, "checksums cannot be written");
+            }
+            Ok(())
         }
-        if self.rows.context.checksums.is_pressed()
-            && let Err(error) = boxed_cold(self.relieve_sums()).await
-        {
-            // It is another row's, and told to whoever flushes or maintains it.
-            tracing::warn!(space = %self.path(), %error, "checksums cannot be written");
-        }
-        Ok(())
     }
 
     /// Writes the part of `data` that a part of a row is to hold.
@@ -186,58 +197,74 @@ impl Inner {
         row: &Arc<Row>,
         part: &ChunkPart,
         data: &IoSlice,
+        given: Option<&[u32]>,
         durability: Durability,
     ) -> Result<(), IoError> {
         row.ensure_headers().await?;
         if let RowBody::Bands(_) = row.body {
-            return boxed_cold(self.parity.enter(row, part, Some(data.slice(part.at, part.len)), durability)).await;
+            let data = data.slice(part.at, part.len);
+            given.map_or(Ok(()), |given| self.compare_given(&data, sums_within(given, part.at, part.len)))?;
+            return boxed_cold(self.parity.enter(row, part, Some(data), durability)).await;
         }
-        let payload = |segment: &Segment| data.slice(part.at + segment.at, segment.len);
+        let write = |segment: &Segment| {
+            let (at, len) = (part.at + segment.at, segment.len);
+            self.rows.write_segment(
+                row,
+                *segment,
+                data.slice(at, len),
+                given.map(|given| sums_within(given, at, len)),
+                durability,
+            )
+        };
         if let Some(segment) = only_segment(row.shape(), part) {
-            return self.rows.write_segment(row, &segment, payload(&segment), durability).await;
+            return write(&segment).await;
         }
         let cut: Vec<Segment> = segments(row.shape(), part.offset, part.len).collect();
-        let writes = cut.iter().map(|segment| self.rows.write_segment(row, segment, payload(segment), durability));
-        boxed_cold(join_all(writes)).await.into_iter().collect()
+        boxed_cold(join_all(cut.iter().map(write))).await.into_iter().collect()
     }
 }
 
 impl RowTable {
-    /// Writes `data` to a segment of a row without parity.
-    pub async fn write_segment(
+    /// Writes `data` to a segment of a row without parity. The checksums of its blocks may be `given`.
+    // See `write`.
+    pub fn write_segment(
         &self,
         row: &Arc<Row>,
-        segment: &Segment,
+        segment: Segment,
         data: IoSlice,
+        given: Option<&[u32]>,
         durability: Durability,
-    ) -> Result<(), IoError> {
+    ) -> impl Future<Output = Result<(), IoError>> {
+        let (Segment { column, offset, .. }, durable) = (segment, durability == Durability::Durable);
         let blocks = Blocks::of(segment.offset, segment.len);
-        let mut turn = row.write_turn(segment.column, blocks).await?;
-        let durable = durability == Durability::Durable;
-        let checksums = row.checksums.as_ref().map(|checksums| (checksums, sums_of(&data).collect::<SmallVec<[u32; 4]>>()));
-        let mut tries = 0;
-        // What no disk is there to take leaves everything as it is.
-        row.settle_column(segment.column).await?;
-        turn.begin();
-        while let Err(error) = row.write_copies(segment.column, segment.offset, &data, durability).await {
-            tries += 1;
-            let hopeless = error.kind != IoErrorKind::Media || tries > 2;
-            if hopeless || boxed_cold(row.settle_column(segment.column)).await.is_err() {
-                return Err(error);
+        async move {
+            let mut turn = row.write_turn(column, blocks).await?;
+            let computed = || sums_of(&data).collect::<SmallVec<[u32; 4]>>();
+            let checksums = row.checksums.as_ref().map(|all| (all, given.map_or_else(computed, SmallVec::from_slice)));
+            let mut tries = 0;
+            // What no disk is there to take leaves everything as it is.
+            row.settle_column(column).await?;
+            turn.begin();
+            while let Err(error) = row.write_copies(column, offset, &data, durability).await {
+                tries += 1;
+                let hopeless = error.kind != IoErrorKind::Media || tries > 2;
+                if hopeless || boxed_cold(row.settle_column(column)).await.is_err() {
+                    return Err(error);
+                }
             }
+            if let Some((checksums, known)) = &checksums {
+                checksums.note_from(column, blocks.start, known, given.is_some());
+            }
+            turn.end();
+            let maps_behind = row.columns()[column].lock().note_written(blocks, durable);
+            if !durable {
+                self.touch(row);
+            }
+            drop(turn);
+            if maps_behind {
+                boxed_cold(row.write_maps(column)).await?;
+            }
+            Ok(())
         }
-        if let Some((checksums, known)) = &checksums {
-            checksums.note(segment.column, blocks.start, known);
-        }
-        turn.end();
-        let maps_behind = row.columns()[segment.column].lock().note_written(blocks, durable);
-        if !durable {
-            self.touch(row);
-        }
-        drop(turn);
-        if maps_behind {
-            boxed_cold(row.write_maps(segment.column)).await?;
-        }
-        Ok(())
     }
 }

@@ -9,56 +9,21 @@
 //! disks. SPDK's raid5f of 4+1 on its memory disks was measured at 3.1 GB/s of whole stripes on one such core.
 
 use std::rc::Rc;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use holdfast_device::reactor::{self, ReactorSettings};
-use holdfast_device::{Device, Durability, Geometry, Io, IoBuf, IoSlice};
+use holdfast_device::{Durability, IoBuf, IoSlice};
 use holdfast_model::{ByteSize, Integrity, Layout, Media, Provisioning, Shape};
 use holdfast_pool::{Candidate, DiskInfo, Pool, SpaceSpec};
 use holdfast_space::{Space, SpaceSettings};
-use holdfast_tests::in_process;
+use holdfast_tests::in_process::{self, Memory};
 use holdfast_tests::rounds::{median, number, text};
 
 const DISK_BYTES: usize = 256 << 20;
 const SPACE_BYTES: u64 = 128 << 20;
 /// Gigabytes of whole stripes a second.
 const SPDK_RAID5F: f64 = 3.1;
-
-/// A disk of plain memory.
-struct Memory(Mutex<IoBuf>);
-
-impl Device for Memory {
-    fn geometry(&self) -> Geometry {
-        Geometry {
-            size_bytes: DISK_BYTES as u64,
-            logical_sector_bytes: 4096,
-            physical_sector_bytes: 4096,
-            rotational: false,
-            discard: false,
-        }
-    }
-
-    fn read(&self, offset: u64, mut buf: IoBuf) -> Io<IoBuf> {
-        let (from, len) = (offset as usize, buf.len());
-        buf.copy_from_slice(&self.0.lock().expect("no panic while held")[from..from + len]);
-        Io::ready(Ok(buf))
-    }
-
-    fn write(&self, offset: u64, data: IoSlice, _durability: Durability) -> Io<()> {
-        let from = offset as usize;
-        self.0.lock().expect("no panic while held")[from..from + data.len()].copy_from_slice(&data);
-        Io::ready(Ok(()))
-    }
-
-    fn flush(&self) -> Io<()> {
-        Io::ready(Ok(()))
-    }
-
-    fn discard(&self, _offset: u64, _len: u64) -> Io<()> {
-        Io::ready(Ok(()))
-    }
-}
 
 /// What is measured.
 #[derive(Clone, Copy)]
@@ -83,7 +48,7 @@ async fn space_of(case: Case) -> Arc<Space> {
     let env = in_process::env(reactor::clock());
     let disk = |index: u16| {
         let serial = format!("S{index}");
-        let device = Arc::new(Memory(Mutex::new(IoBuf::zeroed(DISK_BYTES))));
+        let device = Arc::new(Memory::new(DISK_BYTES));
         Candidate { device, info: DiskInfo { path: serial.clone(), serial, media: Media::Ssd, ..DiskInfo::default() } }
     };
     let pool = Pool::create(env, "tank".parse().expect("a name"), (0..case.columns).map(disk).collect()).await;

@@ -33,6 +33,16 @@ impl Check {
     }
 }
 
+/// A checksum, and where it comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KnownSum {
+    /// The CRC-32C.
+    pub crc: u32,
+    /// Whether it came with the block and was not compared with it: then the block counts as wrong where they differ,
+    /// though all copies agree.
+    pub given: bool,
+}
+
 /// For each region, when its checksums changed last: a number that no other change of the set has.
 pub type Ages = [u64; REGIONS];
 
@@ -86,7 +96,7 @@ fn lacking(found: &[Option<RegionSums>]) -> u8 {
 
 impl Page {
     fn new(blank: bool) -> Self {
-        let region = RegionSums { known: 0, checksums: [0; REGION_BLOCKS as usize] };
+        let region = RegionSums { known: 0, given: 0, checksums: [0; REGION_BLOCKS as usize] };
         Self {
             regions: [region; REGIONS],
             newer: [0; REGIONS],
@@ -104,6 +114,7 @@ impl Page {
             let Some(found) = found else { continue };
             let (known, newer) = (&mut self.regions[index], std::mem::take(&mut self.newer[index]));
             known.known = (known.known & newer) | (found.known & !newer);
+            known.given = (known.given & newer) | (found.given & !newer);
             for (bit, sum) in found.checksums.iter().enumerate().filter(|(bit, _)| newer >> bit & 1 == 0) {
                 known.checksums[bit] = *sum;
             }
@@ -133,8 +144,9 @@ impl Pages {
         (self.pages[page].get_or_insert_with(|| Box::new(Page::new(blank))), added)
     }
 
-    /// Takes the checksums of blocks from `first` on; `None` where one is not known. Answers which pages were added.
-    pub fn note(&mut self, first: u32, checksums: impl Iterator<Item = Option<u32>>) -> Vec<u32> {
+    /// Takes the checksums of blocks from `first` on; `None` where one is not known. `given` ones came with the blocks.
+    /// Answers which pages were added.
+    pub fn note(&mut self, first: u32, checksums: impl Iterator<Item = Option<u32>>, given: bool) -> Vec<u32> {
         let mut added = Vec::new();
         let mut last = None;
         self.changes += 1;
@@ -153,6 +165,7 @@ impl Pages {
                 }
                 None => known.known &= !bit,
             }
+            known.given = if given { known.given | bit } else { known.given & !bit };
             page.newer[region] |= bit;
             if last != Some((at, region)) {
                 page.changed[region] = age;
@@ -183,6 +196,14 @@ impl Pages {
         }
         let known = &page.regions[region];
         Ok((known.known & bit != 0).then(|| known.checksums[(block % REGION_BLOCKS) as usize]))
+    }
+
+    /// As [`Pages::get`], with where it comes from.
+    pub fn known(&self, block: u32) -> Result<Option<KnownSum>, ()> {
+        let crc = self.get(block)?;
+        let (at, region, bit) = place(block);
+        let given = self.pages[at].as_ref().is_some_and(|page| page.regions[region].given & bit != 0);
+        Ok(crc.map(|crc| KnownSum { crc, given }))
     }
 
     /// Compares the checksums of blocks from `first` on, but for those in `holes`, which are counted from there.
@@ -317,14 +338,14 @@ mod tests {
     use super::*;
 
     fn known(sum: u32) -> Option<RegionSums> {
-        Some(RegionSums { known: u64::MAX, checksums: [sum; 64] })
+        Some(RegionSums { known: u64::MAX, given: 0, checksums: [sum; 64] })
     }
 
     #[test]
     fn what_was_written_before_a_page_is_read_stands() {
         let mut pages = Pages::new(1024, false);
         assert_eq!(pages.check(600, &[7], &[], 0), Check::Unread);
-        assert_eq!(pages.note(600, [Some(9), None].into_iter()), vec![1]);
+        assert_eq!(pages.note(600, [Some(9), None].into_iter(), false), vec![1]);
         assert_eq!(pages.check(600, &[9], &[], 0), Check::Right);
         assert_eq!(pages.check(600, &[9, 1, 1], &[], 0), Check::Unread);
         assert!(pages.snapshot(1).is_none(), "the rest is not known");
@@ -338,9 +359,9 @@ mod tests {
     #[test]
     fn a_page_stays_until_the_disks_have_it() {
         let mut pages = Pages::new(1024, true);
-        pages.note(70, [Some(1)].into_iter());
+        pages.note(70, [Some(1)].into_iter(), false);
         let (_, ages) = pages.snapshot(0).expect("nothing is on disk");
-        pages.note(0, [Some(2)].into_iter());
+        pages.note(0, [Some(2)].into_iter(), false);
         pages.written(0, ages);
         assert_eq!((pages.is_region_behind(0), pages.is_region_behind(1)), (true, false));
         assert!(!pages.evict(0) && !pages.evict(0));
@@ -354,16 +375,16 @@ mod tests {
     #[test]
     fn what_was_written_late_counts_for_nothing_newer() {
         let mut pages = Pages::new(512, true);
-        pages.note(0, [Some(1)].into_iter());
+        pages.note(0, [Some(1)].into_iter(), false);
         let (_, first) = pages.snapshot(0).expect("nothing is on disk");
         pages.written(0, first);
         assert!(!pages.evict(0) && pages.evict(0), "the disks have it");
-        pages.note(0, [Some(2)].into_iter());
+        pages.note(0, [Some(2)].into_iter(), false);
         pages.take_read(0, &[None; 8], false);
         pages.written(0, first);
         assert!(pages.is_region_behind(0) && pages.behind().contains(&0), "the change after the page came back is not on disk");
         let (_, second) = pages.snapshot(0).expect("read");
-        pages.note(64, [Some(3)].into_iter());
+        pages.note(64, [Some(3)].into_iter(), false);
         let (_, third) = pages.snapshot(0).expect("read");
         pages.written(0, third);
         pages.written(0, second);
@@ -375,18 +396,18 @@ mod tests {
         let mut pages = Pages::new(512, false);
         assert!(pages.take_read(0, &[None; 8], true) && pages.is_failed(0));
         assert_eq!(pages.check(0, &[5], &[], 0), Check::Unproven);
-        pages.note(1, [Some(9)].into_iter());
+        pages.note(1, [Some(9)].into_iter(), false);
         pages.complete(0, &[known(5); 8], false);
         assert_eq!((pages.get(0), pages.get(1), pages.is_failed(0)), (Ok(Some(5)), Ok(Some(9)), false));
         pages.complete(0, &[known(7); 8], false);
         assert_eq!(pages.get(0), Ok(Some(5)), "it is whole already");
         // What was found the first time, or noted before, is newer than what a disk has later.
         let mut pages = Pages::new(512, false);
-        pages.note(2, [Some(9)].into_iter());
+        pages.note(2, [Some(9)].into_iter(), false);
         let mut half = [known(5); 8];
         half[7] = None;
         pages.take_read(0, &half, true);
-        pages.note(3, [Some(9)].into_iter());
+        pages.note(3, [Some(9)].into_iter(), false);
         pages.complete(0, &[known(7); 8], false);
         assert_eq!(
             (pages.get(0), pages.get(2), pages.get(3), pages.get(448)),
@@ -395,9 +416,23 @@ mod tests {
     }
 
     #[test]
+    fn where_a_checksum_comes_from_is_known_until_the_next() {
+        let mut pages = Pages::new(512, false);
+        pages.note(1, [Some(1), Some(2)].into_iter(), true);
+        let mut found = [known(5); 8];
+        found[0] = Some(RegionSums { known: u64::MAX, given: 0b1001, checksums: [5; 64] });
+        pages.take_read(0, &found, false);
+        let given: Vec<bool> = (0..5).map(|block| pages.known(block).expect("read").expect("known").given).collect();
+        assert_eq!(given, [true, true, true, true, false]);
+        pages.note(0, [Some(3), None].into_iter(), false);
+        assert_eq!(pages.known(0), Ok(Some(KnownSum { crc: 3, given: false })));
+        assert_eq!((pages.known(1), pages.known(2)), (Ok(None), Ok(Some(KnownSum { crc: 2, given: true }))));
+    }
+
+    #[test]
     fn a_touched_region_is_written_again() {
         let mut pages = Pages::new(1024, true);
-        pages.note(0, [Some(1)].into_iter());
+        pages.note(0, [Some(1)].into_iter(), false);
         let (_, ages) = pages.snapshot(0).expect("read");
         pages.written(0, ages);
         assert!(pages.touch(1) && pages.touch(2));

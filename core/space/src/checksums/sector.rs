@@ -4,7 +4,7 @@
 //! of regions that did not change are the same either way. So a page has one place and no generations.
 //!
 //! ```text
-//!  | crc u32 | "HSUM" | row u64 | region u32 | zeros | known bits u64 at 24 | zeros | 64 checksums u32 at 256 |
+//!  | crc u32 | "HSUM" | row u64 | region u32 | zeros | known bits u64 at 24 | given bits u64 | zeros | 64 checksums u32 at 256 |
 //! ```
 //!
 //! The CRC is that of pool, disk and offset, as if they stood before it, and of all that follows it.
@@ -47,6 +47,8 @@ pub struct PageOwner {
 pub struct RegionSums {
     /// A bit for each block.
     pub known: u64,
+    /// Of these, a bit for each that came with its block and was not compared with it.
+    pub given: u64,
     /// For each block, its CRC-32C.
     pub checksums: [u32; REGION_BLOCKS as usize],
 }
@@ -55,7 +57,8 @@ impl RegionSums {
     /// Whether it has every checksum that another has.
     pub fn has(&self, other: &Self) -> bool {
         let differs = |bit: usize| other.known >> bit & 1 == 1 && self.checksums[bit] != other.checksums[bit];
-        other.known & !self.known == 0 && !(0..self.checksums.len()).any(differs)
+        let same_given = (self.given ^ other.given) & other.known == 0;
+        other.known & !self.known == 0 && same_given && !(0..self.checksums.len()).any(differs)
     }
 }
 
@@ -77,6 +80,7 @@ impl PageOwner {
             sector[8..16].copy_from_slice(&self.row.to_le_bytes());
             sector[16..20].copy_from_slice(&(self.page * PAGE_REGIONS + index as u32).to_le_bytes());
             sector[24..32].copy_from_slice(&checksums.known.to_le_bytes());
+            sector[32..40].copy_from_slice(&checksums.given.to_le_bytes());
             for (sum, bytes) in checksums.checksums.iter().zip(sector[SUMS_AT..].chunks_exact_mut(4)) {
                 bytes.copy_from_slice(&sum.to_le_bytes());
             }
@@ -104,8 +108,8 @@ impl PageOwner {
         let number = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().expect("four bytes"));
         let mut checksums = [0; REGION_BLOCKS as usize];
         checksums.iter_mut().zip(sector[SUMS_AT..].chunks_exact(4)).for_each(|(sum, bytes)| *sum = number(bytes));
-        let known = u64::from_le_bytes(sector[24..32].try_into().expect("eight bytes"));
-        Some(RegionSums { known, checksums })
+        let bits = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+        Some(RegionSums { known: bits(&sector[24..32]), given: bits(&sector[32..40]), checksums })
     }
 }
 
@@ -121,8 +125,11 @@ mod tests {
     #[test]
     fn a_sector_is_taken_only_where_it_was_written_and_whole() {
         let owner = PageOwner { pool: Uuid::from_u128(1), disk: Uuid::from_u128(2), row: 3, offset: 1 << 20, page: 2 };
-        let region =
-            |seed: u32| RegionSums { known: u64::from(seed) << 3, checksums: std::array::from_fn(|at| at as u32 * seed) };
+        let region = |seed: u32| RegionSums {
+            known: u64::from(seed) << 3,
+            given: u64::from(seed),
+            checksums: std::array::from_fn(|at| at as u32 * seed),
+        };
         let regions: Vec<RegionSums> = (0..PAGE_REGIONS).map(region).collect();
         let page = owner.seal(&regions);
         assert_eq!(page.len(), PAGE_BYTES);
@@ -148,8 +155,8 @@ mod tests {
     #[test]
     fn a_torn_page_is_old_or_new_sector_by_sector() {
         let owner = PageOwner { pool: Uuid::from_u128(1), disk: Uuid::from_u128(2), row: 3, offset: 0, page: 0 };
-        let old = vec![RegionSums { known: 1, checksums: [1; 64] }; 8];
-        let new = vec![RegionSums { known: 3, checksums: [2; 64] }; 8];
+        let old = vec![RegionSums { known: 1, given: 0, checksums: [1; 64] }; 8];
+        let new = vec![RegionSums { known: 3, given: 0, checksums: [2; 64] }; 8];
         let (before, after) = (owner.seal(&old), owner.seal(&new));
         let torn = [&after[..3 * SECTOR], &before[3 * SECTOR..]].concat();
         let opened = owner.open(&torn);

@@ -92,7 +92,7 @@ impl ParityStore {
         let block = place.seal_anchor(chain.anchor).freeze();
         let Stretch { row, offset, len } = journal.anchor(chain.anchor % 2);
         for segment in segments(row.shape(), offset, len) {
-            self.rows.write_segment(row, &segment, block.clone(), Durability::Durable).await?;
+            self.rows.write_segment(row, segment, block.clone(), None, Durability::Durable).await?;
         }
         journal.lock().tail = place.at;
         Ok(())
@@ -117,7 +117,7 @@ impl ParityStore {
                 let base = done;
                 for segment in segments(row.shape(), offset, len) {
                     let data = part.slice(base + segment.at, segment.len);
-                    writes.push(async move { self.rows.write_segment(row, &segment, data, Durability::Durable).await });
+                    writes.push(self.rows.write_segment(row, segment, data, None, Durability::Durable));
                 }
                 done += len;
             }

@@ -13,7 +13,7 @@ use crate::row::{Row, RowBody};
 use super::band_map::NOWHERE;
 use super::bands::{Torn, Write};
 use super::journal::{Draft, Record};
-use super::plan::{Goal, Placing};
+use super::plan::{Goal, ParityFrom, Placing};
 use super::record::MOST_ENTRIES;
 use super::store::ParityStore;
 
@@ -73,7 +73,7 @@ impl ParityStore {
                 return Ok(());
             }
         }
-        match row.plan(self, band, turn, self.most_in_place()).await {
+        match row.plan(self, band, turn, self.most_in_place(), ParityFrom::Cheapest).await {
             Ok(Some(placing)) => self.carry_out(vec![placing]).await,
             Ok(None) => Ok(()),
             Err(_) if row.is_gone() => {

@@ -15,7 +15,7 @@ use crate::stripe::ChunkPart;
 use super::dirty::{Content, Extent};
 use super::durable::LOG_SHARE;
 use super::geometry::bytes_of;
-use super::plan::{Goal, Placing};
+use super::plan::{Goal, ParityFrom, Placing};
 use super::record::MOST_RECORD_BYTES;
 use super::store::ParityStore;
 use super::write_buffer::BATCH_BANDS;
@@ -236,7 +236,7 @@ impl ParityStore {
     }
 
     /// Sees to it that the journal has room for what is intended.
-    async fn drain_for_intents(&self) -> Result<(), IoError> {
+    pub(super) async fn drain_for_intents(&self) -> Result<(), IoError> {
         let journal = self.journal().await?;
         Box::pin(self.drain_log(&journal, journal.capacity() / HELD_SHARE)).await
     }
@@ -254,7 +254,7 @@ impl ParityStore {
         let (mut planned, mut waiting, mut result) = (Vec::new(), Vec::new(), Ok(()));
         for ((row, band), turn) in batch.iter().zip(turns) {
             let mut plan = Box::pin(branch(async move {
-                let planned = row.plan(self, *band, turn, most).await;
+                let planned = row.plan(self, *band, turn, most, ParityFrom::Cheapest).await;
                 if planned.is_err() && row.is_gone() {
                     self.forget_waiting(row);
                     return Ok(None);

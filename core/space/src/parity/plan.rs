@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use holdfast_device::{IoBuf, IoError, IoSlice};
+use holdfast_device::{IoBuf, IoError, IoErrorKind, IoSlice};
 use holdfast_model::BLOCK_BYTES;
 use holdfast_parity::{ColumnUpdate, Kernel};
 
@@ -65,6 +65,15 @@ pub struct Planned {
     pub staged: Option<(u16, Vec<StagedPiece>)>,
 }
 
+/// What parity is computed from where a band changes in place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParityFrom {
+    /// What takes fewer reads: the other columns, or the parity and what changes.
+    Cheapest,
+    /// The other columns: parity may not agree with what is there.
+    Data,
+}
+
 /// How a band is to be treated.
 enum Way {
     Nothing,
@@ -73,6 +82,19 @@ enum Way {
     /// To a fresh place, with what it holds besides read from the old one.
     Move(u16),
     InPlace(u16),
+}
+
+/// How some blocks of a stripe change, each unit alike throughout.
+#[derive(Clone, Copy)]
+struct Change<'a> {
+    /// What each unit gets.
+    contents: &'a [Option<Content>],
+    /// Units that hold data, a bit for each.
+    written: u64,
+    /// Units that change.
+    changed: u64,
+    /// The parity pieces to write.
+    parity: &'a [usize],
 }
 
 /// The units of one stripe as extents cover them.
@@ -123,6 +145,7 @@ impl Row {
         band: u32,
         turn: BandTurn,
         most: u64,
+        from: ParityFrom,
     ) -> Result<Option<Placing>, IoError> {
         let bands = self.bands();
         let geometry = bands.geometry;
@@ -196,7 +219,7 @@ impl Row {
                 }
                 Ok(())
             }
-            Way::InPlace(place) => self.plan_in_place(&geometry, place, &units, &mut placing).await,
+            Way::InPlace(place) => self.plan_in_place(&geometry, place, &units, from, &mut placing).await,
         };
         if let Err(error) = planned {
             self.bands().lock().placing.remove(&band);
@@ -266,6 +289,7 @@ impl Row {
         geometry: &Geometry,
         place: u16,
         units: &[(u32, Units)],
+        from: ParityFrom,
         placing: &mut Placing,
     ) -> Result<(), IoError> {
         let takes = |column: &usize| self.slabs.get(*column).takes_writes();
@@ -279,7 +303,7 @@ impl Row {
                 let touched = (0..geometry.data).any(|piece| units.content(piece, range[0], range[1]).is_some());
                 if touched {
                     let rows = Rows { stripe: *stripe, place, within: range[0], len: range[1] - range[0] };
-                    self.plan_range(geometry, rows, units, &left_out, placing).await?;
+                    self.plan_range(geometry, rows, units, &left_out, from, placing).await?;
                 }
             }
         }
@@ -307,6 +331,7 @@ impl Row {
         rows: Rows,
         units: &Units,
         left_out: &[usize],
+        from: ParityFrom,
         placing: &mut Placing,
     ) -> Result<(), IoError> {
         let Rows { stripe, place, within: start, len } = rows;
@@ -328,30 +353,22 @@ impl Row {
         let changed = filled | emptied;
         let by_change = (written & changed) | parity_mask;
         let anew = written & !changed;
-        let made = if parity.is_empty() {
-            Vec::new()
-        } else if self.cost(geometry, stripe, by_change) < self.cost(geometry, stripe, anew) && written != 0 {
-            let mut old = self.load_pieces(rows, by_change).await?;
-            let mut made: Vec<IoBuf> = parity.iter().map(|piece| old.take(*piece)).collect();
-            let changes: Vec<ColumnUpdate<'_>> = (0..geometry.data)
-                .filter(|piece| changed >> piece & 1 == 1)
-                .map(|piece| ColumnUpdate {
-                    column: piece,
-                    old: if written >> piece & 1 == 1 { old.bytes(piece) } else { None },
-                    new: bytes_in(&contents[piece]),
-                })
-                .collect();
-            update(&changes, &parity, geometry, &mut made);
-            made
-        } else {
-            let old = self.load_pieces(rows, anew).await?;
-            let data: Vec<Option<&[u8]>> = (0..geometry.data)
-                .map(|piece| if anew >> piece & 1 == 1 { old.bytes(piece) } else { bytes_in(&contents[piece]) })
-                .collect();
-            let mut all: Vec<IoBuf> = (0..geometry.parity).map(|_| IoBuf::new(bytes_of(len))).collect();
-            encode(&data, all.iter_mut().map(|buf| &mut buf[..]));
-            let kept = |(index, buf): (usize, IoBuf)| parity.contains(&(geometry.data + index)).then_some(buf);
-            all.into_iter().enumerate().filter_map(kept).collect()
+        let change = Change { contents: &contents, written, changed, parity: &parity };
+        let cheaper = written != 0 && self.cost(geometry, stripe, by_change) < self.cost(geometry, stripe, anew);
+        let made = match from {
+            _ if parity.is_empty() => Vec::new(),
+            ParityFrom::Data => self.parity_from_data(geometry, rows, &change).await?,
+            // What cannot be read one way may not be needed the other.
+            ParityFrom::Cheapest if cheaper => match self.parity_by_change(geometry, rows, &change).await {
+                Err(error) if error.kind == IoErrorKind::Media => self.parity_from_data(geometry, rows, &change).await?,
+                made => made?,
+            },
+            ParityFrom::Cheapest => match self.parity_from_data(geometry, rows, &change).await {
+                Err(error) if error.kind == IoErrorKind::Media && written != 0 => {
+                    self.parity_by_change(geometry, rows, &change).await?
+                }
+                made => made?,
+            },
         };
         let mut blocks: Vec<IoSlice> = contents
             .iter()
@@ -381,6 +398,38 @@ impl Row {
         };
         placing.intents.push(Planned { intent, blocks, staged: None });
         Ok(())
+    }
+
+    /// Parity brought up to date: what was there, less what changes, and what takes its place.
+    async fn parity_by_change(&self, geometry: &Geometry, rows: Rows, change: &Change<'_>) -> Result<Vec<IoBuf>, IoError> {
+        let Change { contents, written, changed, parity } = *change;
+        let by_change = parity.iter().fold(written & changed, |mask, piece| mask | 1 << piece);
+        let mut old = self.load_pieces(rows, by_change).await?;
+        let mut made: Vec<IoBuf> = parity.iter().map(|piece| old.take(*piece)).collect();
+        let changes: Vec<ColumnUpdate<'_>> = (0..geometry.data)
+            .filter(|piece| changed >> piece & 1 == 1)
+            .map(|piece| ColumnUpdate {
+                column: piece,
+                old: if written >> piece & 1 == 1 { old.bytes(piece) } else { None },
+                new: bytes_in(&contents[piece]),
+            })
+            .collect();
+        update(&changes, parity, geometry, &mut made);
+        Ok(made)
+    }
+
+    /// Parity computed from all data of the stripe.
+    async fn parity_from_data(&self, geometry: &Geometry, rows: Rows, change: &Change<'_>) -> Result<Vec<IoBuf>, IoError> {
+        let Change { contents, written, changed, parity } = *change;
+        let anew = written & !changed;
+        let old = self.load_pieces(rows, anew).await?;
+        let data: Vec<Option<&[u8]>> = (0..geometry.data)
+            .map(|piece| if anew >> piece & 1 == 1 { old.bytes(piece) } else { bytes_in(&contents[piece]) })
+            .collect();
+        let mut all: Vec<IoBuf> = (0..geometry.parity).map(|_| IoBuf::new(bytes_of(rows.len))).collect();
+        encode(&data, all.iter_mut().map(|buf| &mut buf[..]));
+        let kept = |(index, buf): (usize, IoBuf)| parity.contains(&(geometry.data + index)).then_some(buf);
+        Ok(all.into_iter().enumerate().filter_map(kept).collect())
     }
 
     /// What it costs to read some pieces: one each, and the whole stripe where one must be computed.

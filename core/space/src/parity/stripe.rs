@@ -77,6 +77,11 @@ impl Pieces {
         (0..self.known.len()).filter(|piece| self.failed >> piece & 1 == 1).collect()
     }
 
+    /// Whether a piece was read, or holds nothing.
+    pub fn is_read(&self, piece: usize) -> bool {
+        matches!(self.known[piece], Known::Bytes(_) | Known::Zeros)
+    }
+
     /// Why one was not read.
     pub fn error(&self) -> Option<&IoError> {
         self.error.as_ref()
@@ -330,7 +335,7 @@ impl Row {
         }
     }
 
-    fn not_as_summed(&self, rows: &Rows) -> IoError {
+    pub(super) fn not_as_summed(&self, rows: &Rows) -> IoError {
         IoError::new(IoErrorKind::Media, format!("space {}: {}", self.path(), self.unproven(rows.stripe)))
     }
 

@@ -8,6 +8,7 @@ use holdfast_model::BLOCK_BYTES;
 use holdfast_model::wire::crc32c;
 
 use crate::block_map::{REGION_BLOCKS, REGION_BYTES};
+use crate::checksums::KnownSum;
 use crate::column::Blocks;
 use crate::pace::Ended;
 use crate::parity::bytes_of;
@@ -24,7 +25,7 @@ struct Copies {
     /// Slabs in step that could not.
     failed: Vec<usize>,
     /// For each block its checksum, where it is known.
-    checksums: Vec<Option<u32>>,
+    checksums: Vec<Option<KnownSum>>,
     /// Whether they have no checksums at all.
     plain: bool,
 }
@@ -44,8 +45,12 @@ impl Copies {
     fn right(&self, block: u32, copies: usize) -> Option<usize> {
         let alike =
             |copy: &usize| (0..self.read.len()).filter(|other| self.block(*other, block) == self.block(*copy, block)).count();
-        let summed = |copy: &usize| self.checksums[block as usize] == Some(crc32c(self.block(*copy, block)));
-        let proven = self.checksums[block as usize].is_some() || self.plain;
+        let known = self.checksums[block as usize];
+        let summed = |copy: &usize| known.is_some_and(|known| known.crc == crc32c(self.block(*copy, block)));
+        let proven = known.is_some() || self.plain;
+        if known.is_some_and(|known| known.given) {
+            return (0..self.read.len()).find(summed);
+        }
         let most = |copy: &usize| alike(copy) > 1 && alike(copy) * 2 > copies && (proven || !self.is_uniform(*copy, block));
         (0..self.read.len()).find(summed).or_else(|| (0..self.read.len()).find(most))
     }
@@ -57,7 +62,7 @@ impl Copies {
                 .checksums
                 .iter()
                 .zip(first.chunks(BLOCK_BYTES as usize))
-                .all(|(sum, block)| sum.map_or(self.plain, |sum| sum == crc32c(block)))
+                .all(|(sum, block)| sum.map_or(self.plain, |sum| sum.crc == crc32c(block)))
     }
 
     /// Whether the checksums of all blocks are known.
@@ -169,7 +174,7 @@ impl Scrub<'_> {
             let sum = copies.checksums[block as usize];
             let odd = |copy: &usize| match (told, sum) {
                 (Some(told), _) => copies.block(*copy, block) != told,
-                (None, Some(sum)) => crc32c(copies.block(*copy, block)) != sum,
+                (None, Some(sum)) => crc32c(copies.block(*copy, block)) != sum.crc,
                 (None, None) => first_differs(copy) || !copies.plain,
             };
             for copy in (0..copies.read.len()).filter(odd) {

@@ -2,6 +2,7 @@
 //! done with them. What threads alone can break is tried on real reactors.
 
 mod background_destage;
+mod capabilities;
 mod checksums;
 mod enclosures;
 mod extents;

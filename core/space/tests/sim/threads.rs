@@ -138,6 +138,7 @@ fn stress(name: &str, options: &FileOptions, layout: Layout) {
             write_buffer_bytes: 1 << 20,
             staged_bytes: 0,
             checksum_cache_bytes: 16 << 10,
+            ..SpaceSettings::default()
         };
         let space = Space::open(pool.clone(), record.id, settings).expect("it opens");
         reactor::spawn_local(space.clone().maintain());
