@@ -322,7 +322,7 @@ fn live(seed: u64) {
 
 #[test]
 fn every_copy_is_what_was_written_or_an_error() {
-    crate::over_seeds(SEEDS, live);
+    holdfast_harness::over_seeds(SEEDS, live);
 }
 
 /// As a user with checks of his own does it: first blocks that are wrong in their place, then what else does not agree.
@@ -364,7 +364,7 @@ fn mend(seed: u64) {
 
 #[test]
 fn what_is_wrong_silently_is_mended_by_the_word_of_the_user() {
-    crate::over_seeds(SEEDS, mend);
+    holdfast_harness::over_seeds(SEEDS, mend);
 }
 
 /// Shapes that keep checksums, all in one column but for parity.
@@ -440,7 +440,7 @@ fn give_wrong(seed: u64) {
 
 #[test]
 fn a_wrong_checksum_that_was_given_is_a_failed_read_and_never_wrong_data() {
-    crate::over_seeds(SEEDS, give_wrong);
+    holdfast_harness::over_seeds(SEEDS, give_wrong);
 }
 
 /// Right checksums are there after a crash, and tell what no copy tells.
@@ -486,7 +486,7 @@ fn give_right(seed: u64) {
 
 #[test]
 fn checksums_that_were_given_tell_after_a_crash() {
-    crate::over_seeds(SEEDS, give_right);
+    holdfast_harness::over_seeds(SEEDS, give_right);
 }
 
 #[test]
