@@ -5,7 +5,8 @@
 //!   rest      blocks, each with its place, its frame and its payload; the frame's checksums are made to fit
 //! ```
 //!
-//! Held up: no panic, nothing written before it is asked for, and what is written then can be imported with all its spaces.
+//! Held up: no panic, nothing written before it is asked for, and what is written then can be imported with all its
+//! spaces.
 
 #![no_main]
 

@@ -11,7 +11,9 @@ fn main() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../web/dist");
     let index = folder.join("index.html");
     if !index.exists() {
-        fs::create_dir_all(&folder).and_then(|()| fs::write(&index, PAGE)).expect("a page can be written beside the console");
+        fs::create_dir_all(&folder)
+            .and_then(|()| fs::write(&index, PAGE))
+            .expect("a page can be written beside the console");
     }
     println!("cargo:rerun-if-changed={}", folder.display());
 }

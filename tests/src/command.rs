@@ -1,4 +1,5 @@
-//! Programs that run to their end. Each has a time limit, and says all that it printed when it does not do as it should.
+//! Programs that run to their end. Each has a time limit, and says all that it printed when it does not do as it
+//! should.
 
 use std::fmt;
 use std::process::{Command, Output, Stdio};

@@ -11,7 +11,8 @@ use crate::random::bytes;
 /// Bytes of a slab before its data.
 const HEAD_BYTES: u64 = 64 << 10;
 
-/// Writes over half of the data of one slab of every row of a space, the one that `choose` names, if any. Answers how many.
+/// Writes over half of the data of one slab of every row of a space, the one that `choose` names, if any. Answers how
+/// many.
 pub fn corrupt(daemon: &Daemon, space: &str, choose: impl Fn(&[Value]) -> Option<usize>) -> usize {
     let map = daemon.json(&["space", "map", space]);
     let mut count = 0;
@@ -19,7 +20,8 @@ pub fn corrupt(daemon: &Daemon, space: &str, choose: impl Fn(&[Value]) -> Option
         let slabs = row["slabs"].as_array().expect("slabs");
         let Some(slab) = choose(slabs).map(|index| &slabs[index]) else { continue };
         let path = slab["path"].as_str().expect("a path");
-        let (offset, len) = (slab["offset_bytes"].as_u64().expect("bytes"), slab["length_bytes"].as_u64().expect("bytes"));
+        let (offset, len) =
+            (slab["offset_bytes"].as_u64().expect("bytes"), slab["length_bytes"].as_u64().expect("bytes"));
         let file = File::options().write(true).open(path).expect("a disk can be opened");
         let rubbish = bytes(offset, (len - HEAD_BYTES) as usize / 2 / 4096 * 4096);
         file.write_all_at(&rubbish, offset + HEAD_BYTES).expect("a disk can be written to");

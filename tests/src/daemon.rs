@@ -104,7 +104,8 @@ impl Daemon {
     /// Kills it while others here still ask it for something; it is cleared away by the next start.
     pub fn strike(&self) {
         if let Some(child) = &self.child {
-            let _ = rustix::process::kill_process(rustix::process::Pid::from_child(child), rustix::process::Signal::KILL);
+            let _ =
+                rustix::process::kill_process(rustix::process::Pid::from_child(child), rustix::process::Signal::KILL);
         }
     }
 
@@ -146,7 +147,8 @@ impl Daemon {
 
     fn signal(&self, signal: rustix::process::Signal) {
         let child = self.child.as_ref().expect("it runs");
-        rustix::process::kill_process(rustix::process::Pid::from_child(child), signal).expect("a child can be signalled");
+        rustix::process::kill_process(rustix::process::Pid::from_child(child), signal)
+            .expect("a child can be signalled");
     }
 
     /// Starts it again on the state that it left.
@@ -174,7 +176,8 @@ impl Daemon {
     #[track_caller]
     pub fn json(&self, arguments: &[&str]) -> Value {
         let printed = self.cli(&[&["--json"], arguments].concat()).succeeded();
-        serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{arguments:?} printed no JSON: {error}\n{printed}"))
+        serde_json::from_str(&printed)
+            .unwrap_or_else(|error| panic!("{arguments:?} printed no JSON: {error}\n{printed}"))
     }
 
     /// Runs `holdfast` against it, which must succeed.
@@ -203,7 +206,8 @@ impl Daemon {
         disks
     }
 
-    /// Makes the space `path` (`POOL/SPACE`), exports it by the name of the space, and gives its URI on the unix socket.
+    /// Makes the space `path` (`POOL/SPACE`), exports it by the name of the space, and gives its URI on the unix
+    /// socket.
     #[track_caller]
     pub fn space(&self, path: &str, options: &[&str]) -> String {
         self.please(&[&["space", "create", path], options].concat());

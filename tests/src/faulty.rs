@@ -1,5 +1,5 @@
-//! A disk whose reads or writes fail while they are told to: a file served by nbdkit with its error filter, which nbdfuse shows
-//! as a file again.
+//! A disk whose reads or writes fail while they are told to: a file served by nbdkit with its error filter, which
+//! nbdfuse shows as a file again.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

@@ -49,8 +49,8 @@ pub fn verify(uri: &str, options: &[&str]) {
     fio(uri, &[&judge, options].concat()).succeeded();
 }
 
-/// A part of an export that fio writes and reads back again and again, its two halves in turn. A round that is cut off leaves the half of the
-/// round before it alone.
+/// A part of an export that fio writes and reads back again and again, its two halves in turn. A round that is cut off
+/// leaves the half of the round before it alone.
 pub struct Rounds {
     offset: u64,
     half_bytes: u64,
@@ -81,7 +81,10 @@ impl Rounds {
                 continue;
             }
             let said = round.to_string();
-            assert!(over.load(Ordering::SeqCst) && !said.contains("verify failed") && !said.contains("bad header"), "{said}");
+            assert!(
+                over.load(Ordering::SeqCst) && !said.contains("verify failed") && !said.contains("bad header"),
+                "{said}"
+            );
         }
     }
 
@@ -135,7 +138,12 @@ impl Running {
     pub fn finish(self) -> String {
         let output = self.child.wait_with_output().expect("a child can be waited for");
         let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(output.status.success(), "fio failed: {}\n{printed}{}", output.status, String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "fio failed: {}\n{printed}{}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
         printed
     }
 

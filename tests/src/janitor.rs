@@ -1,7 +1,7 @@
 //! Takes away what outlives a process: mounts, loop devices, and folders of memory.
 //!
-//! Invariant: it is a process of its own, in a session of its own, that is told in advance what to do, and does it when its
-//! input ends: so it works also when the run panics, is interrupted or is killed.
+//! Invariant: it is a process of its own, in a session of its own, that is told in advance what to do, and does it when
+//! its input ends: so it works also when the run panics, is interrupted or is killed.
 
 use std::io::Write;
 use std::process::{Child, Command, Stdio};

@@ -18,7 +18,8 @@
 //!   process.rs   memory and processor time of a running process
 //! ```
 //!
-//! Invariant: nothing that deals with the daemon knows it from inside; it is its command line, its sockets and its files only.
+//! Invariant: nothing that deals with the daemon knows it from inside; it is its command line, its sockets and its
+//! files only.
 
 pub mod command;
 pub mod corruption;

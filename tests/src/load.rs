@@ -1,7 +1,7 @@
 //! Writes that remember what each block may hold, and hold the daemon to it.
 //!
-//! Each block has a history: what is settled (durable by a flush or by FUA), and what was issued after that. After a crash
-//! a block holds what is settled or something issued since, whole, and every later read returns the same.
+//! Each block has a history: what is settled (durable by a flush or by FUA), and what was issued after that. After a
+//! crash a block holds what is settled or something issued since, whole, and every later read returns the same.
 //! Invariant: only one client writes to a block, so the order of its history is the order of its requests.
 
 use std::collections::VecDeque;
@@ -127,7 +127,8 @@ impl Load {
     /// A load of `clients` on an export of `size_bytes` that reads as zeros.
     pub fn new(clients: usize, size_bytes: u64) -> Self {
         let blocks = size_bytes / BLOCK_BYTES as u64 / clients as u64;
-        let region = |number: u64| Region { first: number * blocks, blocks: vec![History::default(); blocks as usize], next: 1 };
+        let region =
+            |number: u64| Region { first: number * blocks, blocks: vec![History::default(); blocks as usize], next: 1 };
         Self { regions: (0..clients as u64).map(|number| Mutex::new(region(number))).collect() }
     }
 
@@ -193,7 +194,13 @@ impl Load {
         }
     }
 
-    fn request(&self, client: &mut Client, region: usize, random: &mut Random, done: &mut Done) -> Result<(), NbdError> {
+    fn request(
+        &self,
+        client: &mut Client,
+        region: usize,
+        random: &mut Random,
+        done: &mut Done,
+    ) -> Result<(), NbdError> {
         let count = lock(&self.regions[region]).blocks.len() as u64;
         let from = random.below(count);
         let blocks = from..(from + 1 + random.below(MAX_BLOCKS)).min(count);
@@ -213,7 +220,13 @@ impl Load {
         }
     }
 
-    fn write(&self, client: &mut Client, region: usize, blocks: std::ops::Range<u64>, fua: bool) -> Result<(), NbdError> {
+    fn write(
+        &self,
+        client: &mut Client,
+        region: usize,
+        blocks: std::ops::Range<u64>,
+        fua: bool,
+    ) -> Result<(), NbdError> {
         let mut data = Vec::new();
         let offset = {
             let mut region = lock(&self.regions[region]);
@@ -238,7 +251,13 @@ impl Load {
     }
 
     /// Zeros, by a write of them or by a discard: both read as zeros from then on.
-    fn zero(&self, client: &mut Client, region: usize, blocks: std::ops::Range<u64>, discard: bool) -> Result<(), NbdError> {
+    fn zero(
+        &self,
+        client: &mut Client,
+        region: usize,
+        blocks: std::ops::Range<u64>,
+        discard: bool,
+    ) -> Result<(), NbdError> {
         let range = blocks.start as usize..blocks.end as usize;
         let first = {
             let mut region = lock(&self.regions[region]);
@@ -258,8 +277,8 @@ impl Load {
 
     fn read(&self, client: &mut Client, region: usize, blocks: std::ops::Range<u64>) -> Result<(), NbdError> {
         let first = lock(&self.regions[region]).first;
-        let data =
-            client.read((first + blocks.start) * BLOCK_BYTES as u64, (blocks.end - blocks.start) as usize * BLOCK_BYTES)?;
+        let data = client
+            .read((first + blocks.start) * BLOCK_BYTES as u64, (blocks.end - blocks.start) as usize * BLOCK_BYTES)?;
         let region = lock(&self.regions[region]);
         for (block, found) in blocks.zip(data.chunks_exact(BLOCK_BYTES)) {
             let history = &region.blocks[block as usize];
@@ -276,8 +295,9 @@ impl Load {
 
     /// A flush covers what was answered on any connection before it.
     fn flush(&self, client: &mut Client) -> Result<(), NbdError> {
-        let answered =
-            |region: &Mutex<Region>| lock(region).blocks.iter().map(|history| history.answered_count).collect::<Vec<_>>();
+        let answered = |region: &Mutex<Region>| {
+            lock(region).blocks.iter().map(|history| history.answered_count).collect::<Vec<_>>()
+        };
         let answered: Vec<_> = self.regions.iter().map(answered).collect();
         client.flush()?;
         for (region, counts) in self.regions.iter().zip(answered) {

@@ -26,7 +26,13 @@ pub fn tried(program: &str, arguments: &[&str]) -> Result<String, String> {
 ///
 /// # Errors
 /// In words, if this machine gives none, or none with direct I/O.
-pub fn attach(scene: &Scene, janitor: &mut Janitor, user: &str, count: usize, bytes: u64) -> Result<Vec<String>, String> {
+pub fn attach(
+    scene: &Scene,
+    janitor: &mut Janitor,
+    user: &str,
+    count: usize,
+    bytes: u64,
+) -> Result<Vec<String>, String> {
     let folder = scene.folder(&format!("{user}-disks"));
     (0..count).map(|number| attach_one(janitor, &format!("{folder}/disk{number}"), bytes)).collect()
 }

@@ -33,7 +33,8 @@ impl Metrics {
         let wanted = |line: &&str| {
             line.strip_prefix(name).and_then(|rest| rest.strip_prefix('{')).is_some_and(|labels| labels.contains(label))
         };
-        let values: Vec<f64> = self.0.lines().filter(wanted).filter_map(|line| line.rsplit(' ').next()?.parse().ok()).collect();
+        let values: Vec<f64> =
+            self.0.lines().filter(wanted).filter_map(|line| line.rsplit(' ').next()?.parse().ok()).collect();
         assert!(!values.is_empty(), "no {name} with {label} in\n{}", self.0);
         values.iter().sum()
     }

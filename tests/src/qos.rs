@@ -51,8 +51,8 @@ impl Two {
         (fio::rates(&capped).0.iops, fio::rates(&free).0.iops)
     }
 
-    /// The 99th percentile of the polite client at depth 1, alone and beside the greedy one at depth 128, in microseconds; and
-    /// what the greedy one did a second.
+    /// The 99th percentile of the polite client at depth 1, alone and beside the greedy one at depth 128, in
+    /// microseconds; and what the greedy one did a second.
     pub fn neighbours(&self, kind: &str, seconds: u32) -> (f64, f64, f64) {
         let direction = if kind.contains("write") { "write" } else { "read" };
         let alone = start(&self.polite, kind, 1, seconds).finish();

@@ -8,8 +8,8 @@
 //!   Extents       where it has data                        ┘
 //! ```
 //!
-//! Invariant: every range is checked where these traits are implemented. One that is misaligned to 4 KiB or beyond the size is
-//! [`IoErrorKind::Invalid`](crate::IoErrorKind::Invalid) and changes nothing.
+//! Invariant: every range is checked where these traits are implemented. One that is misaligned to 4 KiB or beyond the
+//! size is [`IoErrorKind::Invalid`](crate::IoErrorKind::Invalid) and changes nothing.
 
 use holdfast_model::Uuid;
 

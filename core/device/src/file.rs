@@ -6,8 +6,8 @@
 //!   Memory    files on tmpfs and ramfs: a plain system call, answered at once
 //! ```
 //!
-//! How a file is accessed is found out when it is opened ([`FileDevice::mode`]). On tmpfs io_uring would hand each request to a
-//! worker thread.
+//! How a file is accessed is found out when it is opened ([`FileDevice::mode`]). On tmpfs io_uring would hand each
+//! request to a worker thread.
 //!
 //! A device serves every reactor: a request is done by the ring of the thread that makes it. A thread that runs no
 //! reactor makes its requests by blocking system calls, and has its answer at once; tools that look at disks do that.
@@ -222,7 +222,9 @@ impl Inner {
     fn error(&self, what: &str, offset: u64, len: u64, number: i32) -> IoError {
         let kind = match number {
             libc::ENOSPC | libc::EDQUOT => IoErrorKind::NoSpace,
-            libc::ENODEV | libc::ENXIO | libc::EBADF | libc::ENOENT | libc::ESTALE | libc::ENOMEDIUM => IoErrorKind::Gone,
+            libc::ENODEV | libc::ENXIO | libc::EBADF | libc::ENOENT | libc::ESTALE | libc::ENOMEDIUM => {
+                IoErrorKind::Gone
+            }
             libc::EROFS | libc::EPERM | libc::EACCES => IoErrorKind::ReadOnly,
             libc::EINVAL | libc::EFBIG | libc::EOPNOTSUPP => IoErrorKind::Invalid,
             _ => IoErrorKind::Media,
@@ -328,9 +330,11 @@ impl Device for FileDevice {
                 Ok(buf)
             });
         }
-        inner.perform((offset, len), Action::Read(buf), |inner, (offset, len), action, outcome| match (action, outcome) {
-            (Action::Read(buf), Ok(())) => Ok(buf),
-            (_, outcome) => Err(inner.error("read", offset, len, outcome.err().unwrap_or(libc::EIO))),
+        inner.perform((offset, len), Action::Read(buf), |inner, (offset, len), action, outcome| {
+            match (action, outcome) {
+                (Action::Read(buf), Ok(())) => Ok(buf),
+                (_, outcome) => Err(inner.error("read", offset, len, outcome.err().unwrap_or(libc::EIO))),
+            }
         })
     }
 
@@ -389,7 +393,9 @@ impl Device for FileDevice {
         let answer = helper::run(discarding);
         let path = inner.path.display().to_string();
         Io::pending(async move {
-            answer.await.unwrap_or_else(|| Err(IoError::new(IoErrorKind::Media, format!("discard on {path} was not run"))))
+            answer
+                .await
+                .unwrap_or_else(|| Err(IoError::new(IoErrorKind::Media, format!("discard on {path} was not run"))))
         })
     }
 }

@@ -1,5 +1,5 @@
-//! The answer of a device: often there at once, else a future. Neither an answer that is there at once nor one that a disk will
-//! give costs an allocation.
+//! The answer of a device: often there at once, else a future. Neither an answer that is there at once nor one that a
+//! disk will give costs an allocation.
 
 use std::future::Future;
 use std::pin::Pin;

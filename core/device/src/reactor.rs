@@ -15,7 +15,8 @@
 //! Sockets are read and written by plain nonblocking system calls. A socket that has nothing waits: while the reactor
 //! spins its task simply tries again, and only a reactor that goes to sleep arms a poll for it in the ring. Spinning
 //! costs the time of a core, so it is limited by [`ReactorSettings::spin`], and stops by itself when recent waits did
-//! not end within that limit. An idle reactor sleeps. While it spins, clients sleep: [`CpuLatency`] has the kernel wake them quickly.
+//! not end within that limit. An idle reactor sleeps. While it spins, clients sleep: [`CpuLatency`] has the kernel wake
+//! them quickly.
 //!
 //! Invariant: the buffer of an operation in flight is owned by the reactor until its completion arrives, whoever drops
 //! what in the meantime.
@@ -54,8 +55,8 @@ pub(crate) use shared::{Injected, Shared};
 pub struct ReactorSettings {
     /// Name of its thread, shown by `top -H` and in messages.
     pub name: String,
-    /// For how long it polls while work is likely before it sleeps. Zero never polls: each wait then costs a sleep and a
-    /// wake-up, which on many machines takes longer than the I/O.
+    /// For how long it polls while work is likely before it sleeps. Zero never polls: each wait then costs a sleep and
+    /// a wake-up, which on many machines takes longer than the I/O.
     pub spin: Duration,
     /// Storage operations in flight at once, at most; more wait in order.
     pub ring_entries: u32,
@@ -67,7 +68,13 @@ pub struct ReactorSettings {
 
 impl Default for ReactorSettings {
     fn default() -> Self {
-        Self { name: "reactor".into(), spin: Duration::from_micros(200), ring_entries: 256, core: None, cpu_latency: None }
+        Self {
+            name: "reactor".into(),
+            spin: Duration::from_micros(200),
+            ring_entries: 256,
+            core: None,
+            cpu_latency: None,
+        }
     }
 }
 
@@ -137,7 +144,8 @@ fn abort(name: &str, panic: &(dyn std::any::Any + Send)) -> ! {
     std::process::abort()
 }
 
-/// Runs a reactor on this thread until `future` ends, and hands its output back. A panic in a task unwinds through here.
+/// Runs a reactor on this thread until `future` ends, and hands its output back. A panic in a task unwinds through
+/// here.
 ///
 /// # Errors
 /// When the kernel gives no ring.

@@ -172,8 +172,8 @@ impl Sim {
     /// [`PowerCut`] when the power was cut meanwhile, or is off already; nothing is polled after that.
     ///
     /// # Panics
-    /// If nothing is ready, nothing is in flight and no timer is set while the future has not ended, or if it takes more
-    /// steps than the limit.
+    /// If nothing is ready, nothing is in flight and no timer is set while the future has not ended, or if it takes
+    /// more steps than the limit.
     pub fn run<R: 'static>(&self, future: impl Future<Output = R> + 'static) -> Result<R, PowerCut> {
         let root = self.spawn_handle(future);
         self.drive(|| root.is_finished(), true)?;
@@ -200,7 +200,10 @@ impl Sim {
                 return Ok(());
             }
             if !self.step() {
-                assert!(!must_end, "seed {seed}: deadlock: no task is ready, no request is in flight and no timer is set");
+                assert!(
+                    !must_end,
+                    "seed {seed}: deadlock: no task is ready, no request is in flight and no timer is set"
+                );
                 return Ok(());
             }
             (self.after_step.borrow())();
@@ -208,7 +211,8 @@ impl Sim {
         panic!("seed {seed}: the run did not end within {} steps", self.step_limit.get());
     }
 
-    /// Polls one task or goes on with one request; where there is neither, moves the clock. False where nothing is left.
+    /// Polls one task or goes on with one request; where there is neither, moves the clock. False where nothing is
+    /// left.
     fn step(&self) -> bool {
         let mut wakers = Vec::new();
         let ready = self.executor.ready_tasks();
@@ -301,7 +305,8 @@ impl Sim {
         random::mix(state.trace, state.now)
     }
 
-    /// Has `check` called after every step: what must hold between any two is asserted there. It does not keep the world running.
+    /// Has `check` called after every step: what must hold between any two is asserted there. It does not keep the
+    /// world running.
     pub fn after_every_step(&self, check: impl Fn() + 'static) {
         *self.after_step.borrow_mut() = Box::new(check);
     }

@@ -1,5 +1,5 @@
-//! What tests of core share: the seeds that a simulation runs over, inputs of the fuzzer, and what this machine does not let a
-//! test do.
+//! What tests of core share: the seeds that a simulation runs over, inputs of the fuzzer, and what this machine does
+//! not let a test do.
 //!
 //! Invariant: a failure names the seed that repeats it, and what is left out stands in the summary of `make test`.
 
@@ -25,11 +25,15 @@ impl Seeds {
     /// What `variable` says of them, and otherwise so many from 0 on.
     fn chosen(usual: u64, variable: impl Fn(&str) -> Option<String>) -> Self {
         let number = |name: &str| {
-            variable(name).map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is {text:?} and should be a number")))
+            variable(name)
+                .map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is {text:?} and should be a number")))
         };
         match number("HOLDFAST_SEED") {
             Some(seed) => Self::One(seed),
-            None => Self::Range { from: number("HOLDFAST_FROM").unwrap_or(0), count: number("HOLDFAST_SEEDS").unwrap_or(usual) },
+            None => Self::Range {
+                from: number("HOLDFAST_FROM").unwrap_or(0),
+                count: number("HOLDFAST_SEEDS").unwrap_or(usual),
+            },
         }
     }
 }
@@ -93,13 +97,18 @@ mod tests {
     #[test]
     fn seeds_are_those_that_the_environment_names() {
         let chosen = |set: &[(&str, &str)]| {
-            Seeds::chosen(300, |name| set.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()))
+            Seeds::chosen(300, |name| {
+                set.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+            })
         };
         assert_eq!(chosen(&[]), Seeds::Range { from: 0, count: 300 });
         assert_eq!(chosen(&[("HOLDFAST_FROM", "70")]), Seeds::Range { from: 70, count: 300 });
         assert_eq!(chosen(&[("HOLDFAST_FROM", "70"), ("HOLDFAST_SEEDS", "5")]), Seeds::Range { from: 70, count: 5 });
         assert_eq!(chosen(&[("HOLDFAST_FROM", "70"), ("HOLDFAST_SEED", "9")]), Seeds::One(9));
-        assert!(std::panic::catch_unwind(|| Seeds::chosen(1, |_| Some("few".into()))).is_err(), "no typing error runs nothing");
+        assert!(
+            std::panic::catch_unwind(|| Seeds::chosen(1, |_| Some("few".into()))).is_err(),
+            "no typing error runs nothing"
+        );
     }
 
     #[test]

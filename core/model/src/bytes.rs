@@ -17,7 +17,9 @@ pub enum ByteSizeError {
     #[error("'{0}' is not a size: write a number with a unit, for example 256KiB, 4GiB or 1.5TiB")]
     NotANumber(String),
     /// The unit is not one of the known ones.
-    #[error("'{0}' has an unknown unit: use B, KiB, MiB, GiB, TiB, PiB (powers of 1024) or kB, MB, GB, TB, PB (powers of 1000)")]
+    #[error(
+        "'{0}' has an unknown unit: use B, KiB, MiB, GiB, TiB, PiB (powers of 1024) or kB, MB, GB, TB, PB (powers of 1000)"
+    )]
     UnknownUnit(String),
     /// More than 2^64 - 1 bytes, or a fraction of a byte.
     #[error("'{0}' is not a whole number of bytes below 16 EiB")]

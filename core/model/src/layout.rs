@@ -183,10 +183,16 @@ impl Shape {
         self.integrity == Integrity::Crc32c
     }
 
-    /// The shape that a space gets on `disks` disks where its creator leaves columns or interleave open. Where the disks suffice, it
-    /// leaves as many beside each row as the layout survives losses.
-    pub fn choose(layout: Layout, columns: Option<u16>, interleave: Option<ByteSize>, disks: usize) -> Result<Self, ShapeError> {
-        // As many disks stay beside a row as may be lost, so that what they held can be rebuilt; a small pool has none to spare.
+    /// The shape that a space gets on `disks` disks where its creator leaves columns or interleave open. Where the
+    /// disks suffice, it leaves as many beside each row as the layout survives losses.
+    pub fn choose(
+        layout: Layout,
+        columns: Option<u16>,
+        interleave: Option<ByteSize>,
+        disks: usize,
+    ) -> Result<Self, ShapeError> {
+        // As many disks stay beside a row as may be lost, so that what they held can be rebuilt; a small pool has none
+        // to spare.
         let copies = usize::from(layout.copies());
         let columns_on = |disks: usize| u16::try_from(disks / copies.max(1)).unwrap_or(MAX_COLUMNS).min(MAX_COLUMNS);
         let most = columns_on(disks.saturating_sub(layout.tolerates().into()));
@@ -335,13 +341,17 @@ mod tests {
         assert_eq!(columns(Layout::Mirror { copies: 2 }, 9), Ok(4));
         assert_eq!(columns(Layout::Mirror { copies: 3 }, 8), Ok(2));
         assert_eq!(columns(Layout::Mirror { copies: 3 }, 7), Ok(1));
-        assert!(matches!(columns(Layout::Mirror { copies: 3 }, 2), Err(ShapeError::Disks { needed: 3, present: 2, .. })));
+        assert!(matches!(
+            columns(Layout::Mirror { copies: 3 }, 2),
+            Err(ShapeError::Disks { needed: 3, present: 2, .. })
+        ));
         assert!(matches!(columns(Layout::Mirror { copies: 9 }, 20), Err(ShapeError::Copies(9))));
     }
 
     #[test]
     fn parity_defaults_follow_the_pool() {
-        let columns = |parity, disks| Shape::choose(Layout::Parity { parity }, None, None, disks).map(|shape| shape.columns);
+        let columns =
+            |parity, disks| Shape::choose(Layout::Parity { parity }, None, None, disks).map(|shape| shape.columns);
         assert_eq!((columns(1, 3), columns(1, 24)), (Ok(3), Ok(3)));
         assert_eq!((columns(2, 4), columns(2, 6), columns(2, 8), columns(2, 24)), (Ok(4), Ok(4), Ok(6), Ok(7)));
         assert!(matches!(columns(1, 2), Err(ShapeError::Disks { needed: 3, present: 2, .. })));
@@ -352,7 +362,8 @@ mod tests {
 
     #[test]
     fn defaults_leave_disks_to_rebuild_on_where_there_are_enough() {
-        let layouts = (2..=3).map(|copies| Layout::Mirror { copies }).chain((1..=2).map(|parity| Layout::Parity { parity }));
+        let layouts =
+            (2..=3).map(|copies| Layout::Mirror { copies }).chain((1..=2).map(|parity| Layout::Parity { parity }));
         for layout in layouts {
             let (losses, least) =
                 (usize::from(layout.tolerates()), usize::from(layout.copies()) * usize::from(layout.least_columns()));
@@ -373,11 +384,17 @@ mod tests {
         }
         assert_eq!((check(0, 3, unit), check(3, 7, unit)), (Err(ShapeError::Parity(0)), Err(ShapeError::Parity(3))));
         for (parity, columns) in [(1, 0), (1, 2), (1, 33), (2, 3), (2, 33)] {
-            assert!(matches!(check(parity, columns, unit), Err(ShapeError::ParityColumns { .. })), "{parity} of {columns}");
+            assert!(
+                matches!(check(parity, columns, unit), Err(ShapeError::ParityColumns { .. })),
+                "{parity} of {columns}"
+            );
         }
         assert_eq!(check(1, 5, ByteSize::mib(16)), Ok(()));
         let error = check(1, 6, ByteSize::mib(16)).expect_err("80 MiB").to_string();
-        assert!(error.contains("single parity of 6 columns with an interleave of 16 MiB has a stripe of 80 MiB"), "{error}");
+        assert!(
+            error.contains("single parity of 6 columns with an interleave of 16 MiB has a stripe of 80 MiB"),
+            "{error}"
+        );
         assert_eq!(check(1, 3, ByteSize(3000)), Err(ShapeError::Interleave(ByteSize(3000))));
     }
 

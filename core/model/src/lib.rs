@@ -1,5 +1,6 @@
-//! The words that every floor shares: ids, sizes, names, media, layouts, health and states, counts by latency,
-//! the order of names, numbers of things in words, and the one little-endian wire reader. Nothing here does I/O, reads a clock or draws a random number.
+//! The words that every floor shares: ids, sizes, names, media, layouts, health and states, counts by latency, the
+//! order of names, numbers of things in words, and the one little-endian wire reader. Nothing here does I/O, reads a
+//! clock or draws a random number.
 
 pub mod bytes;
 mod counted;

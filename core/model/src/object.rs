@@ -1,6 +1,7 @@
 //! Which object an event, a job or a condition is about, for programs to decide on and for people to read.
 //!
-//! Invariant: an id stays the same when its object is renamed. An object that has nothing but its name has that as its id.
+//! Invariant: an id stays the same when its object is renamed. An object that has nothing but its name has that as its
+//! id.
 
 use std::fmt;
 
@@ -171,6 +172,9 @@ mod tests {
         let id = Uuid::from_u128(7);
         let (before, after) = (ObjectRef::space(id, "tank/a"), ObjectRef::space(id, "tank/b"));
         assert!(before.is(&after) && before != after && !before.is(&ObjectRef::pool(id, "tank/a")));
-        assert_eq!([before.to_string(), ObjectRef::server("state folder").to_string()], ["space tank/a", "state folder"]);
+        assert_eq!(
+            [before.to_string(), ObjectRef::server("state folder").to_string()],
+            ["space tank/a", "state folder"]
+        );
     }
 }

@@ -28,7 +28,8 @@ fn by_numbers(mut one: &[u8], mut other: &[u8]) -> Ordering {
     one.len().cmp(&other.len())
 }
 
-/// Compares two names as people list them; upper and lower case, and leading zeros, only decide between names that are otherwise alike.
+/// Compares two names as people list them; upper and lower case, and leading zeros, only decide between names that are
+/// otherwise alike.
 pub fn natural_order(one: &str, other: &str) -> Ordering {
     by_numbers(one.as_bytes(), other.as_bytes()).then_with(|| one.cmp(other))
 }

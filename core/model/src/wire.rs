@@ -1,5 +1,5 @@
-//! The one reader and writer of binary records: little-endian on disk, big-endian on the network. A reader never reads past
-//! its end and never trusts a length: each take is checked, and a failed one leaves nothing half read.
+//! The one reader and writer of binary records: little-endian on disk, big-endian on the network. A reader never reads
+//! past its end and never trusts a length: each take is checked, and a failed one leaves nothing half read.
 
 use uuid::Uuid;
 

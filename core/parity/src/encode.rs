@@ -24,7 +24,11 @@ impl Agreement {
 /// The data columns as sources, from the highest down.
 #[track_caller]
 pub(crate) fn add_columns<'a>(pass: &mut Pass<'a, '_>, data: &[Option<&'a [u8]>]) {
-    assert!((1..=MAX_COLUMNS).contains(&data.len()), "{} data columns; 1 to {MAX_COLUMNS} can be protected", data.len());
+    assert!(
+        (1..=MAX_COLUMNS).contains(&data.len()),
+        "{} data columns; 1 to {MAX_COLUMNS} can be protected",
+        data.len()
+    );
     for (column, bytes) in data.iter().enumerate().rev() {
         if let Some(bytes) = bytes {
             pass.source(column, bytes);

@@ -1,7 +1,7 @@
 //! The field GF(2^8) with the polynomial x^8 + x^4 + x^3 + x^2 + 1 (0x11D) and the generator g = 2.
 //!
-//! Addition is XOR. Every constant that bytes are ever multiplied by stands in one table, in each form that a kernel wants; the
-//! table is computed at build time from [`multiply`] alone.
+//! Addition is XOR. Every constant that bytes are ever multiplied by stands in one table, in each form that a kernel
+//! wants; the table is computed at build time from [`multiply`] alone.
 
 /// What is left of the polynomial once x^8 is taken away.
 const REMAINDER: u8 = 0x1D;
@@ -47,7 +47,8 @@ pub(crate) fn exponent(a: u8, b: u8) -> usize {
 pub(crate) struct Factor {
     /// The constant itself.
     pub(crate) value: u8,
-    /// Its product as a matrix over bits, as `GF2P8AFFINEQB` takes it: the row of the highest bit of the result in the lowest byte.
+    /// Its product as a matrix over bits, as `GF2P8AFFINEQB` takes it: the row of the highest bit of the result in the
+    /// lowest byte.
     pub(crate) matrix: u64,
     /// Its products with 0x00, 0x01 .. 0x0F, then with 0x00, 0x10 .. 0xF0, for a table lookup by half bytes.
     pub(crate) halves: [[u8; 16]; 2],
@@ -149,9 +150,14 @@ mod tests {
             let rows = factor.matrix.to_le_bytes();
             for byte in 0..=255u8 {
                 let expected = multiply(constant, byte);
-                let by_matrix = (0..8).fold(0, |sum, bit| sum | (((rows[7 - bit] & byte).count_ones() as u8 & 1) << bit));
+                let by_matrix =
+                    (0..8).fold(0, |sum, bit| sum | (((rows[7 - bit] & byte).count_ones() as u8 & 1) << bit));
                 let by_halves = factor.halves[0][usize::from(byte & 15)] ^ factor.halves[1][usize::from(byte >> 4)];
-                assert_eq!((factor.value, by_matrix, by_halves), (constant, expected, expected), "{constant} times {byte}");
+                assert_eq!(
+                    (factor.value, by_matrix, by_halves),
+                    (constant, expected, expected),
+                    "{constant} times {byte}"
+                );
             }
         }
     }

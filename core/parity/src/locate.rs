@@ -9,8 +9,8 @@
 //! | Q | 0 | e |
 //! | data column x | e | g^x e |
 //!
-//! So T / S names the column, and each byte that differs must name the same. Where they do not, or name a column that is not there,
-//! more than one piece is wrong.
+//! So T / S names the column, and each byte that differs must name the same. Where they do not, or name a column that
+//! is not there, more than one piece is wrong.
 
 use crate::encode::{Agreement, add_columns};
 use crate::field::exponent;

@@ -1,7 +1,7 @@
 //! One walk over pieces of equal length, which is all that encoding, updating, checking and recovering are.
 //!
-//! At each place the walk forms two sums in registers over several cache lines, and makes from them what is wanted before
-//! it goes on. Every byte is read once and written once, and nothing lies in between.
+//! At each place the walk forms two sums in registers over several cache lines, and makes from them what is wanted
+//! before it goes on. Every byte is read once and written once, and nothing lies in between.
 //!
 //! ```text
 //!   P sum  =  sum of the sources               (+ a given P)
@@ -118,7 +118,10 @@ impl<'a, 'o> Pass<'a, 'o> {
     pub(crate) fn source(&mut self, exponent: usize, bytes: &'a [u8]) {
         self.of_length(bytes.len());
         assert!(self.count < MAX_SOURCES, "more than {MAX_SOURCES} sources");
-        debug_assert!(self.count == 0 || self.sources[self.count - 1].exponent >= exponent, "from the highest to the lowest");
+        debug_assert!(
+            self.count == 0 || self.sources[self.count - 1].exponent >= exponent,
+            "from the highest to the lowest"
+        );
         self.sources[self.count] = Source { bytes, exponent, factor: Factor::power(exponent) };
         self.count += 1;
     }
@@ -268,7 +271,8 @@ impl<'a, 'o> Pass<'a, 'o> {
         }
     }
 
-    /// Both sums where only doubling is cheap: from the highest exponent down, the Q sum doubled once for each exponent.
+    /// Both sums where only doubling is cheap: from the highest exponent down, the Q sum doubled once for each
+    /// exponent.
     ///
     /// # Safety
     /// As for [`Pass::step`].

@@ -105,11 +105,12 @@ impl Lost {
 }
 
 impl Kernel {
-    /// Makes the `wanted` pieces of a stripe that lost up to two, in one walk. Lost pieces that nobody wants are not made.
+    /// Makes the `wanted` pieces of a stripe that lost up to two, in one walk. Lost pieces that nobody wants are not
+    /// made.
     ///
     /// # Panics
-    /// If more is lost than parity is left ([`Stripe::is_recoverable`]), if a wanted piece is not lost or more than two are
-    /// wanted, if there are no columns or more than [`MAX_COLUMNS`], or if slices differ in length.
+    /// If more is lost than parity is left ([`Stripe::is_recoverable`]), if a wanted piece is not lost or more than two
+    /// are wanted, if there are no columns or more than [`MAX_COLUMNS`], or if slices differ in length.
     #[track_caller]
     pub fn recover(self, stripe: &Stripe, wanted: &mut [(Piece, &mut [u8])]) {
         let columns = stripe.data.len();

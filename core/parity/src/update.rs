@@ -1,14 +1,15 @@
 //! Parity brought up to date where some columns change and the others are not read.
 //!
-//! The field is linear: whatever a column's change adds to the column, its constant times the same is what P and Q gain.
+//! The field is linear: whatever a column's change adds to the column, its constant times the same is what P and Q
+//! gain.
 
 use crate::pass::{MAX_SOURCES, Pass, Value};
 use crate::{Kernel, MAX_COLUMNS};
 
 /// What one data column held and what it is to hold, in the range that P and Q are given for.
 ///
-/// `None` stands for zeros, so a column that was never written has no `old`, and a caller that has the difference at hand
-/// gives it as `new` alone.
+/// `None` stands for zeros, so a column that was never written has no `old`, and a caller that has the difference at
+/// hand gives it as `new` alone.
 #[derive(Clone, Copy, Debug)]
 pub struct ColumnUpdate<'a> {
     /// Which data column.

@@ -53,9 +53,11 @@ pub(crate) struct Admission {
 }
 
 impl Admission {
-    /// Whether the witness has a vote: it took part in the last generation, and knows of no change beyond the disks here.
+    /// Whether the witness has a vote: it took part in the last generation, and knows of no change beyond the disks
+    /// here.
     pub(crate) fn has_witness(&self, found: &FoundPool) -> bool {
-        let promised = found.members.iter().map(|member| member.promised).max().unwrap_or(0).max(found.position.generation);
+        let promised =
+            found.members.iter().map(|member| member.promised).max().unwrap_or(0).max(found.position.generation);
         self.witness.is_some_and(|witness| witness.promised >= promised && witness.tip <= found.position)
     }
 
@@ -70,7 +72,10 @@ impl Admission {
         if self.electorate.carried(&self.present, self.has_witness(found)) {
             return Ok(());
         }
-        match self.witness.filter(|witness| witness.tip > found.position && self.electorate.carried(&self.present, true)) {
+        match self
+            .witness
+            .filter(|witness| witness.tip > found.position && self.electorate.carried(&self.present, true))
+        {
             None => Err(self.no_quorum(&found.config)),
             Some(witness) => Err(PoolError::new(
                 PoolErrorKind::NoQuorum,
@@ -102,8 +107,13 @@ impl Admission {
         let list = |wanted: &dyn Fn(u16) -> bool| {
             let records = config.disks.values().filter(|record| wanted(record.index));
             let texts = records.map(|record| {
-                let text =
-                    format!("{} {} (serial {}, last seen at {})", record.model, record.id, or_none(&record.serial), record.path);
+                let text = format!(
+                    "{} {} (serial {}, last seen at {})",
+                    record.model,
+                    record.id,
+                    or_none(&record.serial),
+                    record.path
+                );
                 text.trim_start().to_owned()
             });
             texts.collect::<Vec<_>>().join("; ")

@@ -1,7 +1,7 @@
-//! Which disks a row gets: those with the most free room, so that free space stays even, each at most once. Where
-//! fewer disks than a row needs are in service, others have stale slabs of it from its beginning: a pool with a disk less
-//! goes on taking writes. Disks that are to be avoided come last. As many slabs as serve the row are always on disks in service. The rows of a space that is to survive
-//! the loss of an enclosure are spread over enclosures too.
+//! Which disks a row gets: those with the most free room, so that free space stays even, each at most once. Where fewer
+//! disks than a row needs are in service, others have stale slabs of it from its beginning: a pool with a disk less
+//! goes on taking writes. Disks that are to be avoided come last. As many slabs as serve the row are always on disks in
+//! service. The rows of a space that is to survive the loss of an enclosure are spread over enclosures too.
 
 use std::cmp::Reverse;
 
@@ -39,8 +39,8 @@ pub fn allot(config: &mut Config, space: &SpaceRecord) -> Result<RowRecord, Pool
     })
 }
 
-/// When it is the turn of a disk among those that are as empty. Mixed, so that every disk shares rows with every other: what is lost with
-/// one is then read from all.
+/// When it is the turn of a disk among those that are as empty. Mixed, so that every disk shares rows with every other:
+/// what is lost with one is then read from all.
 fn turn(disk: u16, row: u64) -> u64 {
     let mixed = (row.wrapping_mul(1 << 16) ^ u64::from(disk)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 16

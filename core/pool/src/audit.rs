@@ -1,7 +1,8 @@
 //! Labels and logs, looked at while the pool is in use, and written anew from memory where they are damaged.
 //!
-//! What is damaged behind an owner's back does no harm to it, and is missing at the next import. Invariant: a disk in service of which a
-//! look found nothing more to mend tells by itself, after any crash, that it is a member and what the pool's configuration was.
+//! What is damaged behind an owner's back does no harm to it, and is missing at the next import. Invariant: a disk in
+//! service of which a look found nothing more to mend tells by itself, after any crash, that it is a member and what
+//! the pool's configuration was.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -80,8 +81,8 @@ impl Pool {
         self.audit_disk(next as u16).await
     }
 
-    /// Looks at both labels and the log of a disk, and writes anew what is damaged. A disk that does not take it goes out of service. Nothing
-    /// is looked at where the pool takes no changes.
+    /// Looks at both labels and the log of a disk, and writes anew what is damaged. A disk that does not take it goes
+    /// out of service. Nothing is looked at where the pool takes no changes.
     ///
     /// # Errors
     /// No quorum, where the disk has to be taken out.
@@ -113,7 +114,12 @@ impl Pool {
         }
     }
 
-    async fn mend_disk(&self, disk: &Arc<PoolDisk>, committer: &mut Committer, doubtful: bool) -> Result<Audit, Unmended> {
+    async fn mend_disk(
+        &self,
+        disk: &Arc<PoolDisk>,
+        committer: &mut Committer,
+        doubtful: bool,
+    ) -> Result<Audit, Unmended> {
         let position = committer.position;
         let Some(log) = committer.logs.get_mut(&disk.index) else { return Ok(Audit::default()) };
         let mut found = Audit { labels: self.mend_labels(disk, &log.place).await?, logs: 0 };
@@ -122,7 +128,8 @@ impl Pool {
             None => true,
         };
         if doubtful && !is_whole(&log.place, log.tip()).await {
-            // What the others can do without is copied anew rather than believed where nothing tells damage from an older state.
+            // What the others can do without is copied anew rather than believed where nothing tells damage from an
+            // older state.
             let away = self.pool_disks().iter().filter(|disk| !disk.in_service()).map(|disk| disk.index).collect();
             let spare = self.state().config.can_copy_anew(disk.index, &away);
             if let (Some(known), Some(shown)) = (log.tip(), log.place.find_tip().await)

@@ -1,11 +1,12 @@
-//! Even use of disks: which slabs would have to move so that disks of a medium are filled to the same part, and as few of them as
-//! can be.
+//! Even use of disks: which slabs would have to move so that disks of a medium are filled to the same part, and as few
+//! of them as can be.
 //!
-//! New rows go to the disks with the most free room, which keeps equal disks even by itself. Disks that were added or emptied later
-//! stay behind; what is planned here makes that good.
+//! New rows go to the disks with the most free room, which keeps equal disks even by itself. Disks that were added or
+//! emptied later stay behind; what is planned here makes that good.
 //!
-//! Invariants: a slab moves from a disk that is fuller than all of its medium together to one that is less full, and only where both come nearer
-//! to each other by it. So the sum of used^2 / size falls with each move: whoever plans again and again comes to an end.
+//! Invariants: a slab moves from a disk that is fuller than all of its medium together to one that is less full, and
+//! only where both come nearer to each other by it. So the sum of used^2 / size falls with each move: whoever plans
+//! again and again comes to an end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -94,8 +95,8 @@ impl Level {
         f64::from(self.used) / f64::from(self.size)
     }
 
-    /// Whether both are nearer to each other once so many units went from here to there. Told in whole numbers: were it rounded, a slab
-    /// might go back and forth for ever.
+    /// Whether both are nearer to each other once so many units went from here to there. Told in whole numbers: were it
+    /// rounded, a slab might go back and forth for ever.
     fn evens_out(&self, to: &Self, units: u32) -> bool {
         let [size, used, to_size, to_used] = [self.size, self.used, to.size, to.used].map(i128::from);
         let differ = used * to_size - to_used * size;
@@ -146,11 +147,13 @@ impl Levels {
         self.put(to, Level { used: target.used + units, ..target });
     }
 
-    /// The slab of a row that is to move, and where: from the fullest disk that has too much to the emptiest that may take it.
+    /// The slab of a row that is to move, and where: from the fullest disk that has too much to the emptiest that may
+    /// take it.
     fn choose(&self, config: &Config, row: &RowRecord, enclosure_aware: bool) -> Option<(usize, u16)> {
         let half = f64::from(row.slab_units) / 2.0;
         let over = |(_, disk): &(usize, u16)| self.excess(*disk).is_some_and(|excess| excess >= half);
-        let mut sources: Vec<(usize, u16)> = row.slabs.iter().map(crate::SlabPlace::disk).enumerate().filter(over).collect();
+        let mut sources: Vec<(usize, u16)> =
+            row.slabs.iter().map(crate::SlabPlace::disk).enumerate().filter(over).collect();
         sources.sort_by(|a, b| self.disks[&b.1].part().total_cmp(&self.disks[&a.1].part()));
         sources.into_iter().find_map(|(slab, from)| {
             let source = self.disks[&from];
@@ -178,14 +181,15 @@ fn may_lie_on(row: &RowRecord, disk: u16) -> bool {
     row.slabs.iter().all(|slab| slab.disk() != disk)
 }
 
-/// Whether a slab may move to a disk in its enclosure: no more of those that back it are there than where it is now, and fewer than may be lost.
+/// Whether a slab may move to a disk in its enclosure: no more of those that back it are there than where it is now,
+/// and fewer than may be lost.
 fn bears(config: &Config, row: &RowRecord, slab: usize, to: u16) -> bool {
     let beside = |disk| enclosures::others_beside(config, row, slab, disk);
     beside(to) < row.shape.layout.tolerates().into() && beside(to) <= beside(row.slabs[slab].disk())
 }
 
-/// Whether a move is allowed as the pool is now, and is good for something: it is off a disk that is retired, or makes the use of both
-/// disks more even.
+/// Whether a move is allowed as the pool is now, and is good for something: it is off a disk that is retired, or makes
+/// the use of both disks more even.
 pub(crate) fn is_sound(config: &Config, row: &RowRecord, wanted: &SlabMove, enclosure_aware: bool) -> bool {
     let slab = usize::from(wanted.slab);
     let (Some(from), Some(to)) = (config.disks.get(&wanted.from), config.disks.get(&wanted.to)) else { return false };
@@ -219,8 +223,8 @@ struct Rows {
 }
 
 impl Pool {
-    /// What would make the use of its disks even. Nothing is changed. Rows of journals stay where they are, and so do those of spaces
-    /// that a salvage made until they are accepted. In a large pool this takes seconds.
+    /// What would make the use of its disks even. Nothing is changed. Rows of journals stay where they are, and so do
+    /// those of spaces that a salvage made until they are accepted. In a large pool this takes seconds.
     pub fn balance(&self) -> Balance {
         let (known, spaces) = {
             let state = self.state();
@@ -243,7 +247,14 @@ impl Pool {
                             let from = row.slabs[slab].disk();
                             levels.shift(from, to, row.slab_units);
                             row.slabs[slab] = crate::SlabPlace::new(to, 0);
-                            moves.push(SlabMove { space: *space, chunk, slab: slab as u16, from, to, units: row.slab_units });
+                            moves.push(SlabMove {
+                                space: *space,
+                                chunk,
+                                slab: slab as u16,
+                                from,
+                                to,
+                                units: row.slab_units,
+                            });
                         }
                     }
                     from = found.next;
@@ -288,7 +299,8 @@ mod tests {
     #[test]
     fn no_slab_goes_back_to_where_it_came_from() {
         let level = |size, used| Level { media: Media::Ssd, size, used };
-        for (size, to_size, units) in (20..44).flat_map(|size| (20..44).map(move |to| (size, to, 1 + (size + to) % 4))) {
+        for (size, to_size, units) in (20..44).flat_map(|size| (20..44).map(move |to| (size, to, 1 + (size + to) % 4)))
+        {
             for (used, to_used) in (units..=size).flat_map(|used| (0..=to_size - units).map(move |to| (used, to))) {
                 if level(size, used).evens_out(&level(to_size, to_used), units) {
                     let back = level(to_size, to_used + units).evens_out(&level(size, used - units), units);

@@ -43,8 +43,8 @@ impl Record {
         }
     }
 
-    /// A row whose disk went out after it was allotted has missed whatever that disk's outage stands for, and so has a slab that came in
-    /// step while its disk went.
+    /// A row whose disk went out after it was allotted has missed whatever that disk's outage stands for, and so has a
+    /// slab that came in step while its disk went.
     pub fn mark_slabs_of_lost_disks(&mut self, config: &Config) {
         let going: BTreeSet<u16> = (self.changes.iter())
             .filter_map(|change| if let Change::DiskOut { disk, .. } = change { Some(*disk) } else { None })
@@ -62,7 +62,9 @@ impl Record {
                 Change::Stale { space, chunk, slab, stale: false } => {
                     let row = config.spaces.get(space).and_then(|space| space.rows.get(chunk));
                     let place = row.and_then(|row| row.slabs.get(usize::from(*slab)));
-                    marks.extend(place.filter(|place| going.contains(&place.disk())).map(|_| stale(*space, *chunk, *slab)));
+                    marks.extend(
+                        place.filter(|place| going.contains(&place.disk())).map(|_| stale(*space, *chunk, *slab)),
+                    );
                 }
                 _ => {}
             }
@@ -95,9 +97,9 @@ impl Touched {
             Change::Space(SpaceRecord { id, .. }) | Change::SpaceGone(id) => {
                 !self.spaces.contains(id) && !self.spaces_of_rows.contains(id)
             }
-            Change::Disk(DiskRecord { index, .. }) | Change::DiskOut { disk: index, .. } | Change::DiskOutdated(index) => {
-                !self.disks.contains(index)
-            }
+            Change::Disk(DiskRecord { index, .. })
+            | Change::DiskOut { disk: index, .. }
+            | Change::DiskOutdated(index) => !self.disks.contains(index),
             // Rows that come or go decide whether it may.
             Change::DiskGone(index) => !self.disks.contains(index) && self.rows.is_empty() && self.spaces.is_empty(),
             Change::Pool(_)
@@ -124,7 +126,9 @@ impl Touched {
             Change::Space(SpaceRecord { id, .. }) | Change::SpaceGone(id) => {
                 self.spaces.insert(*id);
             }
-            Change::Disk(DiskRecord { index, .. }) | Change::DiskOut { disk: index, .. } | Change::DiskOutdated(index) => {
+            Change::Disk(DiskRecord { index, .. })
+            | Change::DiskOut { disk: index, .. }
+            | Change::DiskOutdated(index) => {
                 self.disks.insert(*index);
             }
             Change::DiskGone(index) => {

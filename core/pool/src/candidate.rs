@@ -37,7 +37,9 @@ pub struct Candidate {
 /// Refuses a list that names a disk twice, under one name or under two.
 pub(crate) fn refuse_twice(disks: &[Candidate]) -> Result<(), PoolError> {
     for (at, candidate) in disks.iter().enumerate() {
-        let same = |other: &&Candidate| other.info.path == candidate.info.path || Arc::ptr_eq(&other.device, &candidate.device);
+        let same = |other: &&Candidate| {
+            other.info.path == candidate.info.path || Arc::ptr_eq(&other.device, &candidate.device)
+        };
         if let Some(other) = disks[..at].iter().find(same) {
             return Err(PoolError::invalid(format!(
                 "disk {} is named twice, the first time as {}: name it once",

@@ -1,7 +1,7 @@
 //! What a space of some shape could hold if it were made now.
 //!
-//! Invariant: a fixed space of the told size is made by the pool as it is now, and on disks whose free room is in one piece
-//! none is made that is larger.
+//! Invariant: a fixed space of the told size is made by the pool as it is now, and on disks whose free room is in one
+//! piece none is made that is larger.
 
 use std::collections::BTreeMap;
 
@@ -77,7 +77,12 @@ impl Pool {
     ///
     /// # Errors
     /// A shape or journal that cannot be on the disks in service.
-    pub fn capacity(&self, shape: &Shape, journal_bytes: Option<u64>, enclosure_aware: bool) -> Result<Capacity, PoolError> {
+    pub fn capacity(
+        &self,
+        shape: &Shape,
+        journal_bytes: Option<u64>,
+        enclosure_aware: bool,
+    ) -> Result<Capacity, PoolError> {
         let path = format!("of {shape} in pool {}", self.name());
         journal_bytes.map_or(Ok(()), |bytes| check_journal(&path, shape, bytes))?;
         // A smaller space has a smaller journal by default, which may leave room for more data.
@@ -137,7 +142,8 @@ impl Pool {
             slabs.into_values().collect::<Vec<Vec<u64>>>()
         };
         let free_units: u64 = free().map(|(_, free)| u64::from(free.free())).sum();
-        let known: Vec<(u64, Shape)> = journal.first().map(|row| (journal.len() as u64, row.shape)).into_iter().collect();
+        let known: Vec<(u64, Shape)> =
+            journal.first().map(|row| (journal.len() as u64, row.shape)).into_iter().collect();
         let most_in_map = rows_with_room(&state, 1, &known, shape).min(JOURNAL_CHUNK.into());
         let with_chunk = |chunk_bytes: u64| {
             let slabs = slabs_of(slab_units(shape, chunk_bytes));
@@ -194,7 +200,8 @@ impl Pool {
         }
         for space in state.config.spaces.values() {
             let record = &space.record;
-            let journal = space.journal_rows().map(|(_, row)| row.slabs.len() as u64 * u64::from(row.slab_units) * UNIT_BYTES);
+            let journal =
+                space.journal_rows().map(|(_, row)| row.slabs.len() as u64 * u64::from(row.slab_units) * UNIT_BYTES);
             room.provisioned_bytes +=
                 u64::from(record.chunks()) * row_raw_bytes(&record.shape, record.chunk_bytes) + journal.sum::<u64>();
         }
@@ -204,7 +211,10 @@ impl Pool {
 
 /// What keeps rows from being more, on disks with room for so many slabs, by enclosure.
 fn limit(slabs: &[Vec<u64>], rows: u64, together: u64) -> Limit {
-    let large = slabs.iter().filter(|disks| disks.iter().map(|slabs| (*slabs).min(rows)).sum::<u64>() > rows * together).count();
+    let large = slabs
+        .iter()
+        .filter(|disks| disks.iter().map(|slabs| (*slabs).min(rows)).sum::<u64>() > rows * together)
+        .count();
     if slabs.len() > 1 && large > 0 {
         return Limit::LargeEnclosures(large);
     }
@@ -214,8 +224,9 @@ fn limit(slabs: &[Vec<u64>], rows: u64, together: u64) -> Limit {
     }
 }
 
-/// The rows of `width` slabs, each on another disk and at most so many `together` in an enclosure, on disks with room for so
-/// many slabs, by enclosure: the most for which all disks together have room when none holds more than one slab of a row.
+/// The rows of `width` slabs, each on another disk and at most so many `together` in an enclosure, on disks with room
+/// for so many slabs, by enclosure: the most for which all disks together have room when none holds more than one slab
+/// of a row.
 fn most_rows(slabs: &[Vec<u64>], width: u64, together: u64) -> u64 {
     let (mut fit, mut too_many) = (0, slabs.iter().flatten().sum::<u64>() / width + 1);
     while fit + 1 < too_many {

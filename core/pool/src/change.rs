@@ -38,7 +38,8 @@ pub enum Change {
         /// The last change that it is known to hold, and the generation that its label is known to promise.
         holds: Position,
     },
-    /// A disk that was out came back in an older state than it went: each of its stale slabs may have missed any write at all.
+    /// A disk that was out came back in an older state than it went: each of its stale slabs may have missed any write
+    /// at all.
     DiskOutdated(u16),
     /// A disk that holds no slab left the pool for good.
     DiskGone(u16),
@@ -75,8 +76,8 @@ pub enum Change {
         /// Whether it is stale.
         stale: bool,
     },
-    /// A slab is stale, and may have missed any write at all; or it has missed no others than those marked by now. Says nothing
-    /// where the row is gone, or needs the slab.
+    /// A slab is stale, and may have missed any write at all; or it has missed no others than those marked by now. Says
+    /// nothing where the row is gone, or needs the slab.
     Outdated {
         /// The space.
         space: u32,

@@ -1,5 +1,5 @@
-//! Whether a configuration keeps its invariants. Simulations ask after every step; a damaged log never gets that far, as
-//! [`Config::apply`] refuses it.
+//! Whether a configuration keeps its invariants. Simulations ask after every step; a damaged log never gets that far,
+//! as [`Config::apply`] refuses it.
 
 use std::collections::BTreeSet;
 
@@ -35,7 +35,9 @@ impl Config {
         }
         hold(bytes == self.row_bytes, || format!("rows have {bytes} bytes and {} are counted", self.row_bytes))?;
         let documents: u64 = self.documents.iter().map(|(key, content)| Self::document_bytes(key, content.len())).sum();
-        hold(documents == self.documents_bytes(), || format!("documents have {documents} bytes and others are counted"))?;
+        hold(documents == self.documents_bytes(), || {
+            format!("documents have {documents} bytes and others are counted")
+        })?;
         units.sort_unstable();
         let overlap = units.windows(2).find(|pair| pair[0].0 == pair[1].0 && pair[0].1 + pair[0].2 > pair[1].1);
         hold(overlap.is_none(), || format!("two slabs share a unit: {overlap:?}"))
@@ -46,7 +48,9 @@ impl Config {
         let mut ids = BTreeSet::new();
         for (index, disk) in &self.disks {
             let of = || format!("disk {index}: {disk:?}");
-            hold(*index == disk.index && *index < self.next_disk && ids.insert(disk.id), || format!("its number: {}", of()))?;
+            hold(*index == disk.index && *index < self.next_disk && ids.insert(disk.id), || {
+                format!("its number: {}", of())
+            })?;
             let holds_nothing = disk.holds == Position::default();
             hold(disk.state != DiskState::Online || holds_nothing, || format!("in service, and out: {}", of()))?;
             let area = Area::of_disk("", disk.disk_bytes).map_err(|error| error.context)?;

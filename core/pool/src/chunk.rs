@@ -14,11 +14,12 @@ const MOST_DOUBLED: u32 = 12;
 const LEAST_SLAB_BYTES: u64 = 1 << 20;
 /// A disk has room for about this many slabs, so that even small disks can be shared by several spaces.
 const SLABS_PER_DISK: u64 = 64;
-/// A parity row has at least so many bands of data where the smallest disk has room for it: each slab has spare bands as well.
+/// A parity row has at least so many bands of data where the smallest disk has room for it: each slab has spare bands
+/// as well.
 const LEAST_BANDS: u64 = 4;
 
-/// Data bytes of a chunk of a new space: up to 256 MiB on real disks, less where disks are small; doubled until `fits` takes it, as
-/// long as slabs remain a small part of a disk.
+/// Data bytes of a chunk of a new space: up to 256 MiB on real disks, less where disks are small; doubled until `fits`
+/// takes it, as long as slabs remain a small part of a disk.
 pub fn chunk_bytes(shape: &Shape, smallest_disk: &Area, fits: &dyn Fn(u64) -> bool) -> u64 {
     let mut chunk = chunk_of(shape, smallest_disk, 0);
     for doubled in 1..=MOST_DOUBLED {

@@ -1,7 +1,9 @@
 //! Changes as bytes: one tag, then the fields in order. A reader checks every value before it believes it.
 
 use holdfast_model::wire::{Reader, WireError, Writer};
-use holdfast_model::{ByteSize, DiskState, Integrity, Layout, Media, Name, Place, Provisioning, RetirePolicy, Shape, Usage};
+use holdfast_model::{
+    ByteSize, DiskState, Integrity, Layout, Media, Name, Place, Provisioning, RetirePolicy, Shape, Usage,
+};
 
 use crate::change::Change;
 use crate::features::Features;
@@ -39,8 +41,8 @@ fn read_name(reader: &mut Reader<'_>) -> Result<Name, WireError> {
 /// In the byte of a shape's interleave, that it keeps CRC-32C checksums.
 const WITH_SUMS: u8 = 0x80;
 
-/// Writes a shape in five bytes: kind, copies or columns of parity, columns, and binary logarithm of the interleave with a bit for
-/// checksums.
+/// Writes a shape in five bytes: kind, copies or columns of parity, columns, and binary logarithm of the interleave
+/// with a bit for checksums.
 pub fn write_shape(writer: &mut Writer, shape: &Shape) {
     let (kind, redundancy) = match shape.layout {
         Layout::Simple => (0, 1),
@@ -162,7 +164,12 @@ impl Change {
             8 => Self::SpaceGone(reader.u32()?),
             9 => Self::Row { space: reader.u32()?, chunk: reader.u32()?, row: read_row(reader)? },
             10 => Self::RowGone { space: reader.u32()?, chunk: reader.u32()? },
-            11 => Self::Stale { space: reader.u32()?, chunk: reader.u32()?, slab: reader.u16()?, stale: read_bool(reader)? },
+            11 => Self::Stale {
+                space: reader.u32()?,
+                chunk: reader.u32()?,
+                slab: reader.u16()?,
+                stale: read_bool(reader)?,
+            },
             12 => {
                 let from = read_position(reader)?;
                 Self::Forced { from, generation: reader.u64()? }
@@ -175,9 +182,12 @@ impl Change {
                 Self::LossPolicy(LossPolicy { retire, grace_seconds: given.then_some(seconds) })
             }
             16 => Self::DiskOutdated(reader.u16()?),
-            17 => {
-                Self::Outdated { space: reader.u32()?, chunk: reader.u32()?, slab: reader.u16()?, outdated: read_bool(reader)? }
-            }
+            17 => Self::Outdated {
+                space: reader.u32()?,
+                chunk: reader.u32()?,
+                slab: reader.u16()?,
+                outdated: read_bool(reader)?,
+            },
             18 => Self::RowBegun { space: reader.u32()?, chunk: reader.u32()? },
             19 => Self::Document {
                 key: reader.text()?.into(),

@@ -1,6 +1,6 @@
 //! One change at a time. Callers put their changes into a queue; whoever gets the log takes all that wait and writes
-//! them as one record to every disk in service. It counts when a quorum holds it and still shows this owner's promise, and
-//! only then the configuration in memory follows.
+//! them as one record to every disk in service. It counts when a quorum holds it and still shows this owner's promise,
+//! and only then the configuration in memory follows.
 //!
 //! Invariant: the configuration in memory is the one at `Committer::position`, and a quorum holds it. When a quorum
 //! cannot be had, or whoever writes is dropped in the middle, the pool turns read-only until the next import: nothing
@@ -65,7 +65,10 @@ impl Pool {
     }
 
     /// Writes changes that do not depend on each other, many in a record.
-    pub(crate) async fn commit_each(&self, changes: impl IntoIterator<Item = (Change, Guard)>) -> Result<(), PoolError> {
+    pub(crate) async fn commit_each(
+        &self,
+        changes: impl IntoIterator<Item = (Change, Guard)>,
+    ) -> Result<(), PoolError> {
         let answers: Vec<_> = changes.into_iter().map(|(change, guard)| self.queue(vec![change], guard)).collect();
         let mut committer = self.committer.lock().await;
         self.drain(&mut committer).await;
@@ -87,8 +90,8 @@ impl Pool {
     }
 
     /// Writes everything that waits. A change of the voters gets a record behind it that changes nothing: it proves to
-    /// every later import that the change counted, whoever of the old voters is missing then. The witness hears of it too: a
-    /// disk whose log lost its end must not find its vote among voters that are no more.
+    /// every later import that the change counted, whoever of the old voters is missing then. The witness hears of it
+    /// too: a disk whose log lost its end must not find its vote among voters that are no more.
     pub(crate) async fn drain(&self, committer: &mut Committer) {
         while let Some(mut record) = self.next_record() {
             if record.batches.is_empty() {
@@ -143,7 +146,8 @@ impl Pool {
 
     fn holds(&self, guard: &Guard) -> bool {
         let state = self.state();
-        let recorded = |index: &u16| state.config.disks.get(index).is_some_and(|record| record.state == DiskState::Online);
+        let recorded =
+            |index: &u16| state.config.disks.get(index).is_some_and(|record| record.state == DiskState::Online);
         let in_service = |mark: &OutageMark| mark.disk.outages() == mark.outages && recorded(&mark.disk.index);
         let row = |space, chunk| state.config.spaces.get(space).and_then(|space| space.rows.get(chunk));
         match guard {
@@ -220,7 +224,13 @@ impl Pool {
     }
 
     /// Makes sure that a quorum of the old and of the new voters holds `position`.
-    async fn settle(&self, votes: &Votes, changes: &[Change], held: &BTreeSet<u16>, position: Position) -> Result<(), PoolError> {
+    async fn settle(
+        &self,
+        votes: &Votes,
+        changes: &[Change],
+        held: &BTreeSet<u16>,
+        position: Position,
+    ) -> Result<(), PoolError> {
         let after = votes.after(changes.iter());
         let carried = |witness| votes.carried(held, witness) && after.carried(held, witness);
         if carried(false) {
@@ -240,8 +250,8 @@ impl Pool {
         ))
     }
 
-    /// Tells the witness of the last change, so that its vote counts from now on. Where disks suffice, a failure is no more
-    /// than a vote less.
+    /// Tells the witness of the last change, so that its vote counts from now on. Where disks suffice, a failure is no
+    /// more than a vote less.
     pub(crate) async fn inform_witness(&self) {
         let position = *self.position.lock().expect("no panic while held");
         self.tell_witness(position).await;
@@ -267,7 +277,8 @@ impl Pool {
         self.note_out_with(vec![Change::DiskOut { disk: index, state, holds: UNKNOWN }], index, state, cause);
     }
 
-    /// The same of one that was set back: whatever its log tells when it returns, nothing on it counts that was not copied there since.
+    /// The same of one that was set back: whatever its log tells when it returns, nothing on it counts that was not
+    /// copied there since.
     pub(crate) fn note_set_back(&self, index: u16, cause: &str) {
         let state = DiskState::Failed;
         let out = Change::DiskOut { disk: index, state, holds: UNKNOWN };

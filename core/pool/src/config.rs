@@ -1,8 +1,9 @@
 //! The configuration of a pool: its disks, its spaces, and where every slab lies. It changes only by [`Change`]s, which
 //! are what the metadata log holds; a checkpoint is the list of changes that builds the configuration from nothing.
 //!
-//! Invariants: no two slabs share a unit; the slabs of a row are on distinct disks; of the slabs that back each other as
-//! many as serve them are never stale: one copy of a column, the data columns' number of a parity row. [`Config::apply`] refuses a change that would break one, so a damaged log cannot either.
+//! Invariants: no two slabs share a unit; the slabs of a row are on distinct disks; of the slabs that back each other
+//! as many as serve them are never stale: one copy of a column, the data columns' number of a parity row.
+//! [`Config::apply`] refuses a change that would break one, so a damaged log cannot either.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -65,8 +66,8 @@ pub struct Config {
     pub next_disk: u16,
     /// Free units of each disk.
     pub free: BTreeMap<u16, FreeExtents>,
-    /// Where forced imports left a history that other disks may have continued, and the generations that they began; the
-    /// latest of them.
+    /// Where forced imports left a history that other disks may have continued, and the generations that they began;
+    /// the latest of them.
     pub forced: Vec<(Position, u64)>,
     /// What is done about lost disks.
     pub loss_policy: LossPolicy,
@@ -113,7 +114,9 @@ impl Config {
     pub fn apply(&mut self, change: &Change) -> Result<(), WireError> {
         match change {
             Change::Pool(name) => self.name = Some(name.clone()),
-            Change::Features(features) if features.unknown_incompatible() != 0 => return Err(WireError::Value("features")),
+            Change::Features(features) if features.unknown_incompatible() != 0 => {
+                return Err(WireError::Value("features"));
+            }
             Change::Features(features) => self.features = *features,
             Change::Opened => self.closed = false,
             Change::Closed => self.closed = true,
@@ -187,7 +190,8 @@ impl Config {
         self.forced.iter().any(|(from, generation)| *from < position && position.generation < *generation)
     }
 
-    /// Whether [`Config::apply`] would carry out a change that the pool itself made. A row's units are taken beforehand.
+    /// Whether [`Config::apply`] would carry out a change that the pool itself made. A row's units are taken
+    /// beforehand.
     pub(crate) fn takes(&self, change: &Change) -> bool {
         let row = |space, chunk| self.spaces.get(space).and_then(|space| space.rows.get(chunk));
         match change {
@@ -254,7 +258,13 @@ impl Config {
     /// The changes that build this configuration from nothing, in order, one at a time.
     pub fn changes(&self) -> impl Iterator<Item = Change> {
         let features = (self.features != Features::NONE).then_some(Change::Features(self.features));
-        let head = self.name.clone().map(Change::Pool).into_iter().chain(features).chain(self.closed.then_some(Change::Closed));
+        let head = self
+            .name
+            .clone()
+            .map(Change::Pool)
+            .into_iter()
+            .chain(features)
+            .chain(self.closed.then_some(Change::Closed));
         let disks = self.disks.values().cloned().map(Change::Disk);
         let spaces = self.spaces.iter().flat_map(|(id, space)| {
             let rows = space.rows.iter().flat_map(move |(chunk, row)| {
@@ -264,10 +274,12 @@ impl Config {
             });
             std::iter::once(Change::Space(space.record.clone())).chain(rows)
         });
-        let forced = self.forced.iter().map(|(from, generation)| Change::Forced { from: *from, generation: *generation });
+        let forced =
+            self.forced.iter().map(|(from, generation)| Change::Forced { from: *from, generation: *generation });
         let policy = (self.loss_policy != LossPolicy::default()).then_some(Change::LossPolicy(self.loss_policy));
         let documents = self.documents.iter();
-        let documents = documents.map(|(key, content)| Change::Document { key: (&**key).into(), content: Some(content.clone()) });
+        let documents =
+            documents.map(|(key, content)| Change::Document { key: (&**key).into(), content: Some(content.clone()) });
         let first = head.chain(std::iter::once(self.counters())).chain(policy).chain(forced);
         first.chain(documents).chain(disks).chain(spaces)
     }
@@ -277,8 +289,8 @@ impl Config {
         Change::Counters { row: self.next_row, space: self.next_space, disk: self.next_disk }
     }
 
-    /// How large a checkpoint without its documents may become with the spaces and rows that there are, whatever happens to
-    /// their slabs.
+    /// How large a checkpoint without its documents may become with the spaces and rows that there are, whatever
+    /// happens to their slabs.
     pub(crate) fn map_bytes(&self) -> u64 {
         self.disks_bytes() + self.spaces.len() as u64 * SPACE_BYTES + self.row_bytes
     }
@@ -396,15 +408,20 @@ impl Config {
             return Err(WireError::Value("disk"));
         }
         for row in self.spaces.values_mut().flat_map(|space| space.rows.values_mut()) {
-            row.slabs.iter_mut().filter(|slab| slab.disk() == disk && slab.stale()).for_each(|slab| slab.set_outdated(true));
+            row.slabs
+                .iter_mut()
+                .filter(|slab| slab.disk() == disk && slab.stale())
+                .for_each(|slab| slab.set_outdated(true));
         }
         Ok(())
     }
 
     /// Rows that were written to and cannot be read without a disk: of each, the space and the chunk.
     pub(crate) fn rows_that_need(&self, disk: u16) -> impl Iterator<Item = (u32, u32)> + '_ {
-        let rows = self.spaces.iter().flat_map(|(id, space)| space.rows.iter().map(move |(chunk, row)| (*id, *chunk, row)));
-        let needs = move |row: &RowRecord| row.begun && row.slabs.iter().any(|slab| slab.disk() == disk && !slab.stale());
+        let rows =
+            self.spaces.iter().flat_map(|(id, space)| space.rows.iter().map(move |(chunk, row)| (*id, *chunk, row)));
+        let needs =
+            move |row: &RowRecord| row.begun && row.slabs.iter().any(|slab| slab.disk() == disk && !slab.stale());
         rows.filter(move |(_, _, row)| needs(row)).map(|(id, chunk, _)| (id, chunk))
     }
 

@@ -1,7 +1,8 @@
 //! A member disk in use.
 //!
-//! Its outage count tells everybody at the cost of one load whether it is in service (even) or out (odd), and whether it
-//! was out since they last looked: a slab that was in step at count 4 is not believed at count 6 until the pool says so.
+//! Its outage count tells everybody at the cost of one load whether it is in service (even) or out (odd), and whether
+//! it was out since they last looked: a slab that was in step at count 4 is not believed at count 6 until the pool says
+//! so.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -66,7 +67,13 @@ pub struct PoolDisk {
 }
 
 impl PoolDisk {
-    pub(crate) fn new(index: u16, id: Uuid, area: Area, device: Option<Arc<dyn Device>>, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(
+        index: u16,
+        id: Uuid,
+        area: Area,
+        device: Option<Arc<dyn Device>>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         let outages = AtomicU32::new(u32::from(device.is_none()));
         let attached = ArcSwapOption::from(device.map(|device| Arc::new(Attached(device))));
         Self {
@@ -174,13 +181,20 @@ impl PoolDisk {
         let count = self.counters.writes.fetch_add(1, Ordering::Relaxed);
         self.counters.written_bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
         match self.attached.load().as_ref() {
-            Some(attached) => self.timed(count, |counters| &counters.write_latency, attached.0.write(offset, data, durability)),
+            Some(attached) => {
+                self.timed(count, |counters| &counters.write_latency, attached.0.write(offset, data, durability))
+            }
             None => Io::ready(Err(self.gone())),
         }
     }
 
     /// Takes the time of a request that is not answered yet, if it is its turn.
-    fn timed<T: Unpin + 'static>(self: &Arc<Self>, count: u64, of: fn(&DiskCounters) -> &Histogram, io: Io<T>) -> Io<T> {
+    fn timed<T: Unpin + 'static>(
+        self: &Arc<Self>,
+        count: u64,
+        of: fn(&DiskCounters) -> &Histogram,
+        io: Io<T>,
+    ) -> Io<T> {
         if matches!(io, Io::Ready(_)) || !count.is_multiple_of(TIMED_EVERY) {
             return io;
         }

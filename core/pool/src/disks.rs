@@ -36,8 +36,10 @@ pub struct DiskChange {
 impl Pool {
     /// Takes a disk out of service, at once for readers, and durably when answered.
     pub async fn disk_out(&self, index: u16, state: DiskState, cause: &str) -> Result<(), PoolError> {
-        // Queued first: who sees the disk out of service on another thread, and waits for the queue, finds the change there.
-        let answer = self.queue(vec![Change::DiskOut { disk: index, state, holds: UNKNOWN }], Guard::NotRecorded(index));
+        // Queued first: who sees the disk out of service on another thread, and waits for the queue, finds the change
+        // there.
+        let answer =
+            self.queue(vec![Change::DiskOut { disk: index, state, holds: UNKNOWN }], Guard::NotRecorded(index));
         self.go_out(index, state, cause);
         self.answered(answer).await?;
         if self.state().config.disks.get(&index).is_some_and(|record| record.state == DiskState::Online) {
@@ -67,7 +69,8 @@ impl Pool {
             (state.config.next_disk, Checkpoint::new(&state.config.checkpoint()))
         };
         if usize::from(MAX_DISKS - next) < disks.len() {
-            let message = format!("pool {} has had {next} disks, and a pool can have {MAX_DISKS} over its lifetime", self.name());
+            let message =
+                format!("pool {} has had {next} disks, and a pool can have {MAX_DISKS} over its lifetime", self.name());
             return Err(PoolError::invalid(message).about("disks"));
         }
         refuse_twice(&disks)?;
@@ -105,7 +108,13 @@ impl Pool {
         {
             let mut state = self.state();
             for (record, candidate, area) in &added {
-                let disk = PoolDisk::new(record.index, record.id, *area, Some(candidate.device.clone()), self.env.clock.clone());
+                let disk = PoolDisk::new(
+                    record.index,
+                    record.id,
+                    *area,
+                    Some(candidate.device.clone()),
+                    self.env.clock.clone(),
+                );
                 state.disks.insert(record.index, Arc::new(disk));
             }
         }
@@ -136,9 +145,9 @@ impl Pool {
     pub async fn set_disk(&self, id: Uuid, change: DiskChange) -> Result<bool, PoolError> {
         let _admin = self.admin.lock().await;
         loop {
-            let known = self
-                .disk_record(id)
-                .ok_or_else(|| PoolError::new(PoolErrorKind::NotFound, format!("disk {id} is not in pool {}", self.name())))?;
+            let known = self.disk_record(id).ok_or_else(|| {
+                PoolError::new(PoolErrorKind::NotFound, format!("disk {id} is not in pool {}", self.name()))
+            })?;
             let mut record = known.clone();
             record.media = change.media.unwrap_or(record.media);
             record.usage = change.usage.unwrap_or(record.usage);
@@ -175,7 +184,9 @@ impl Pool {
         }
         let generation = self.position.lock().expect("no panic while held").generation;
         let elsewhere = match position {
-            Some(position) if self.state().config.departed_before(position) => Some(format!("changes up to {position}")),
+            Some(position) if self.state().config.departed_before(position) => {
+                Some(format!("changes up to {position}"))
+            }
             // Its log cannot say what it took part in, but its label does.
             None if member.promised > generation => Some(format!("a promise of generation {}", member.promised)),
             _ => None,
@@ -254,9 +265,12 @@ impl Pool {
         }
         let object = self.disk_object(disk.index);
         match outdated {
-            false => self.emit(Severity::Info, object, "back in service; the writes it missed are being copied".into(), ""),
+            false => {
+                self.emit(Severity::Info, object, "back in service; the writes it missed are being copied".into(), "")
+            }
             true => {
-                let cause = "back in service with an older state than it had in this pool; all its data is copied again";
+                let cause =
+                    "back in service with an older state than it had in this pool; all its data is copied again";
                 self.emit(
                     Severity::Warning,
                     object,

@@ -1,7 +1,8 @@
-//! Named documents that a pool keeps for those above it: what must go wherever the pool goes. What they say is no matter of the pool.
+//! Named documents that a pool keeps for those above it: what must go wherever the pool goes. What they say is no
+//! matter of the pool.
 //!
-//! Invariant: their number and their size, each alone and all together, are bounded, and rows and spaces never take the room that the
-//! disks have for them.
+//! Invariant: their number and their size, each alone and all together, are bounded, and rows and spaces never take the
+//! room that the disks have for them.
 
 use std::ops::Bound;
 
@@ -27,7 +28,9 @@ impl Pool {
     pub fn documents(&self, prefix: &str) -> Vec<(String, Vec<u8>)> {
         let state = self.state();
         let from = state.config.documents.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
-        from.take_while(|(key, _)| key.starts_with(prefix)).map(|(key, content)| (key.clone(), content.to_vec())).collect()
+        from.take_while(|(key, _)| key.starts_with(prefix))
+            .map(|(key, content)| (key.clone(), content.to_vec()))
+            .collect()
     }
 
     /// Replaces a document, or removes it; durable when answered. False if it was so already.
@@ -50,11 +53,15 @@ impl Pool {
 
     fn check_document(&self, key: &str, bytes: usize) -> Result<(), PoolError> {
         if !Config::is_document_key(key) {
-            let text = format!("a document of pool {} cannot be named {key:?}: choose 1 to {MOST_KEY_BYTES} bytes", self.name());
+            let text = format!(
+                "a document of pool {} cannot be named {key:?}: choose 1 to {MOST_KEY_BYTES} bytes",
+                self.name()
+            );
             return Err(PoolError::invalid(text));
         }
         let refuse = |what: String| {
-            let text = format!("pool {} cannot keep document {key:?} of {}: {what}", self.name(), ByteSize(bytes as u64));
+            let text =
+                format!("pool {} cannot keep document {key:?} of {}: {what}", self.name(), ByteSize(bytes as u64));
             Err(PoolError::new(PoolErrorKind::NoSpace, text))
         };
         if bytes > MOST_DOCUMENT_BYTES {
@@ -69,8 +76,11 @@ impl Pool {
         let before = known.map_or(0, |known| Config::document_bytes(key, known.len()));
         let wanted = state.config.documents_bytes() - before + Config::document_bytes(key, bytes);
         if wanted > room {
-            let text =
-                format!("its smallest disk has room for {} of documents, and {} were wanted", ByteSize(room), ByteSize(wanted));
+            let text = format!(
+                "its smallest disk has room for {} of documents, and {} were wanted",
+                ByteSize(room),
+                ByteSize(wanted)
+            );
             return refuse(text + "; remove what is not needed, or replace that disk with a larger one");
         }
         Ok(())

@@ -1,10 +1,11 @@
 //! Rows spread over enclosures, so that the loss of a whole one is survived.
 //!
-//! Invariant: of slabs that back each other, no enclosure holds more than the layout bears losses. Disks whose place is not known
-//! count as one enclosure.
+//! Invariant: of slabs that back each other, no enclosure holds more than the layout bears losses. Disks whose place is
+//! not known count as one enclosure.
 //!
-//! Copies are spread as evenly as there are enclosures for them. Within that, the disks that stand for most of what is left are
-//! taken first, so that no room is left that nobody can back: a disk with much room itself, or those of an enclosure with much in all.
+//! Copies are spread as evenly as there are enclosures for them. Within that, the disks that stand for most of what is
+//! left are taken first, so that no room is left that nobody can back: a disk with much room itself, or those of an
+//! enclosure with much in all.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -60,7 +61,8 @@ fn count<'a>(enclosures: impl Iterator<Item = &'a str>) -> BTreeMap<&'a str, usi
     disks
 }
 
-/// Refuses a shape that cannot survive the loss of an enclosure of this pool; else tells how many slabs of a row one may hold.
+/// Refuses a shape that cannot survive the loss of an enclosure of this pool; else tells how many slabs of a row one
+/// may hold.
 pub(crate) fn check(config: &Config, path: &str, shape: &Shape) -> Result<usize, PoolError> {
     let data = || config.disks.values().filter(|disk| disk.usage.takes_slabs() && disk.state == DiskState::Online);
     if let Some(most) = most_of_row(shape, data().map(enclosure)) {
@@ -111,7 +113,8 @@ fn pick<'a>(fitting: &[Fitting<'a>], width: usize, most: usize) -> Option<Vec<Fi
     for disks in enclosures.values_mut() {
         disks.sort_by_key(|disk| (disk.rank, Reverse(disk.slabs), disk.turn));
         let slabs: Vec<u64> = disks.iter().map(|disk| disk.slabs).collect();
-        let stands_for = |nth: usize, disk: &Fitting<'_>| disk.slabs.max(rows_that_need(&slabs, most as u64, nth as u64 + 1));
+        let stands_for =
+            |nth: usize, disk: &Fitting<'_>| disk.slabs.max(rows_that_need(&slabs, most as u64, nth as u64 + 1));
         offered.extend(disks.iter().take(most).enumerate().map(|(nth, disk)| (stands_for(nth, disk), *disk)));
     }
     offered.sort_by_key(|(stands_for, disk)| (disk.rank, Reverse(*stands_for), Reverse(disk.slabs), disk.turn));
@@ -119,8 +122,8 @@ fn pick<'a>(fitting: &[Fitting<'a>], width: usize, most: usize) -> Option<Vec<Fi
     (picked.len() == width).then_some(picked)
 }
 
-/// The most rows to come for which each must have `nth` slabs in an enclosure, if none of the room on its disks is to be left over:
-/// no row has more than `most` there.
+/// The most rows to come for which each must have `nth` slabs in an enclosure, if none of the room on its disks is to
+/// be left over: no row has more than `most` there.
 fn rows_that_need(slabs: &[u64], most: u64, nth: u64) -> u64 {
     let (mut need, mut do_not) = (0, slabs.iter().sum::<u64>() / most + 2);
     while need + 1 < do_not {
@@ -145,12 +148,14 @@ fn arrange(picked: &[Fitting<'_>], groups: usize, each: usize, needed: usize, mo
     };
     while let Some(poor) = (0..groups).find(|group| in_service(&dealt, *group) < needed) {
         let rich = (0..groups).filter(|group| in_service(&dealt, *group) > needed);
-        let swaps = rich.flat_map(|rich| members(rich).flat_map(move |from| members(poor).map(move |to| (rich, from, to))));
-        let swapped = swaps.filter(|(_, from, to)| !dealt[*from].rank.0 && dealt[*to].rank.0).find_map(|(rich, from, to)| {
-            let mut swapped = dealt.clone();
-            swapped.swap(from, to);
-            (within(&swapped, rich) && within(&swapped, poor)).then_some(swapped)
-        });
+        let swaps =
+            rich.flat_map(|rich| members(rich).flat_map(move |from| members(poor).map(move |to| (rich, from, to))));
+        let swapped =
+            swaps.filter(|(_, from, to)| !dealt[*from].rank.0 && dealt[*to].rank.0).find_map(|(rich, from, to)| {
+                let mut swapped = dealt.clone();
+                swapped.swap(from, to);
+                (within(&swapped, rich) && within(&swapped, poor)).then_some(swapped)
+            });
         dealt = swapped?;
     }
     Some((0..groups).flat_map(|group| members(group).map(|at| dealt[at].disk).collect::<Vec<_>>()).collect())

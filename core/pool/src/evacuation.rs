@@ -1,7 +1,8 @@
-//! What it takes to empty disks: which rows would get other disks, which find none, and how full the others would be then.
+//! What it takes to empty disks: which rows would get other disks, which find none, and how full the others would be
+//! then.
 //!
-//! Rows are tried one after another on a copy of the free room, by the rule that gives a row that moves its disks, and in the order in
-//! which spaces leave a disk; slabs of disks that are lost by the rule that rebuilds them.
+//! Rows are tried one after another on a copy of the free room, by the rule that gives a row that moves its disks, and
+//! in the order in which spaces leave a disk; slabs of disks that are lost by the rule that rebuilds them.
 //!
 //! Invariant: nothing is changed, and where nothing else happens meanwhile what is told comes true.
 
@@ -104,8 +105,8 @@ impl Pool {
         self.plan_without(&BTreeSet::from([record.index]), new)
     }
 
-    /// Spaces that get no new rows once a disk takes none any more, and another one may be in the pool, although they do now: too few
-    /// disks are left for their layout.
+    /// Spaces that get no new rows once a disk takes none any more, and another one may be in the pool, although they
+    /// do now: too few disks are left for their layout.
     ///
     /// # Errors
     /// A new disk of a size that no pool takes.
@@ -113,7 +114,8 @@ impl Pool {
         let state = self.state();
         let takes = |disk: &&DiskRecord| disk.usage.takes_slabs() && disk.state == DiskState::Online;
         let now: Vec<&DiskRecord> = state.config.disks.values().filter(takes).collect();
-        let mut trial = Config { disks: state.config.disks.clone(), next_disk: state.config.next_disk, ..Config::default() };
+        let mut trial =
+            Config { disks: state.config.disks.clone(), next_disk: state.config.next_disk, ..Config::default() };
         new.map_or(Ok(()), |new| trial.add(new))?;
         trial.disks.retain(|_, record| record.id != disk);
         let then: Vec<&DiskRecord> = trial.disks.values().filter(takes).collect();
@@ -146,15 +148,22 @@ impl Pool {
             (trial, config.spaces.keys().copied().collect::<Vec<u32>>())
         };
         new.map_or(Ok(()), |new| trial.add(new))?;
-        trial.disks.values_mut().filter(|disk| leaving.contains(&disk.index)).for_each(|disk| disk.usage = Usage::Retired);
+        trial
+            .disks
+            .values_mut()
+            .filter(|disk| leaving.contains(&disk.index))
+            .for_each(|disk| disk.usage = Usage::Retired);
         let before = trial.free.clone();
         // Requests are let in between two spaces.
-        let planned =
-            spaces.into_iter().filter_map(|space| self.leaving(space, leaving).map(|found| trial.empty(leaving, &found)));
+        let planned = spaces
+            .into_iter()
+            .filter_map(|space| self.leaving(space, leaving).map(|found| trial.empty(leaving, &found)));
         let spaces = planned.collect();
-        let changed =
-            |disk: &&DiskRecord| leaving.contains(&disk.index) || before.get(&disk.index) != trial.free.get(&disk.index);
-        let disks = trial.disks.values().filter(changed).filter_map(|disk| disk_use(disk, &before, &trial.free)).collect();
+        let changed = |disk: &&DiskRecord| {
+            leaving.contains(&disk.index) || before.get(&disk.index) != trial.free.get(&disk.index)
+        };
+        let disks =
+            trial.disks.values().filter(changed).filter_map(|disk| disk_use(disk, &before, &trial.free)).collect();
         Ok(Evacuation { spaces, disks })
     }
 
@@ -163,7 +172,8 @@ impl Pool {
         let state = self.state();
         let known = state.config.spaces.get(&space)?;
         let is_there = |row: &RowRecord| row.slabs.iter().any(|slab| disks.contains(&slab.disk()));
-        let rows: Vec<RowRecord> = known.data_rows(0).map(|(_, row)| row).filter(|row| is_there(row)).cloned().collect();
+        let rows: Vec<RowRecord> =
+            known.data_rows(0).map(|(_, row)| row).filter(|row| is_there(row)).cloned().collect();
         let renewed = known.journal_rows().any(|(_, row)| is_there(row));
         let journal: Vec<RowRecord> = known.journal_rows().filter(|_| renewed).map(|(_, row)| row.clone()).collect();
         if rows.is_empty() && journal.is_empty() {
@@ -222,7 +232,8 @@ impl Config {
             let there: Vec<usize> = (0..row.slabs.len()).filter(|slab| is_leaving(&row.slabs[*slab])).collect();
             let lost = there.iter().any(|slab| self.disks[&row.slabs[*slab].disk()].state != DiskState::Online);
             let takes = |other: &DiskRecord| rank_for_move(other, &without, &avoided);
-            let whole = !lost && *in_map > 0 && allot_on(self, record.shape, units, record.enclosure_aware, &takes).is_ok();
+            let whole =
+                !lost && *in_map > 0 && allot_on(self, record.shape, units, record.enclosure_aware, &takes).is_ok();
             let moved = if whole {
                 self.give_back(row);
                 there.len()
@@ -291,7 +302,11 @@ impl SpaceLeaving {
     }
 }
 
-fn disk_use(disk: &DiskRecord, before: &BTreeMap<u16, FreeExtents>, then: &BTreeMap<u16, FreeExtents>) -> Option<DiskUse> {
+fn disk_use(
+    disk: &DiskRecord,
+    before: &BTreeMap<u16, FreeExtents>,
+    then: &BTreeMap<u16, FreeExtents>,
+) -> Option<DiskUse> {
     let units = Area::of_disk("", disk.disk_bytes).ok()?.units();
     let used = |free: &BTreeMap<u16, FreeExtents>| Some(u64::from(units - free.get(&disk.index)?.free()) * UNIT_BYTES);
     Some(DiskUse {

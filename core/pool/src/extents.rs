@@ -43,7 +43,8 @@ impl FreeExtents {
 
     /// Takes exactly these units; false, and nothing taken, where one of them is not free.
     pub fn take_at(&mut self, start: u32, len: u32) -> bool {
-        let Some((run_start, run_len)) = self.runs.range(..=start).next_back().map(|(start, len)| (*start, *len)) else {
+        let Some((run_start, run_len)) = self.runs.range(..=start).next_back().map(|(start, len)| (*start, *len))
+        else {
             return false;
         };
         let run_end = u64::from(run_start) + u64::from(run_len);

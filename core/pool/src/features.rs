@@ -1,10 +1,10 @@
 //! Features of the format that not every version knows: the ones known here, and those that a pool uses.
 //!
-//! A pool's features stand in its configuration and as flags in the labels of its disks. A new pool has all that are known; one
-//! that was made by an older version gets them by an upgrade.
+//! A pool's features stand in its configuration and as flags in the labels of its disks. A new pool has all that are
+//! known; one that was made by an older version gets them by an upgrade.
 //!
-//! Invariant: whatever needs a feature is written only after the labels of all disks in service say so. A version that does not
-//! know it is stopped by the first label, before it stumbles over the configuration or the data.
+//! Invariant: whatever needs a feature is written only after the labels of all disks in service say so. A version that
+//! does not know it is stopped by the first label, before it stumbles over the configuration or the data.
 
 use holdfast_model::wire::{Reader, WireError, Writer};
 
@@ -19,7 +19,8 @@ impl Feature {
     /// All that are known here.
     pub const ALL: [Self; 1] = [Self::Documents];
 
-    /// Its flag. The five flags below it stood for parts of the format that every pool has now; they are not given again.
+    /// Its flag. The five flags below it stood for parts of the format that every pool has now; they are not given
+    /// again.
     pub const fn flag(self) -> Features {
         match self {
             Self::Documents => Features { compatible: 0, read_only_compatible: 0, incompatible: 1 << 5 },

@@ -170,7 +170,12 @@ impl Frame {
             return Err(WireError::Value("payload offset"));
         }
         let kind = Kind::read(kind)?;
-        Ok(Header { frame: Self { kind, pool, disk, offset, position, previous }, payload_len, payload_at, payload_crc })
+        Ok(Header {
+            frame: Self { kind, pool, disk, offset, position, previous },
+            payload_len,
+            payload_at,
+            payload_crc,
+        })
     }
 
     /// Whether a block looks like one of a later version, which this one cannot read.
@@ -203,8 +208,8 @@ impl Frame {
 }
 
 impl Frame {
-    /// Reads a block whose payload is inline and that is this frame's: of its kind, for its pool, disk, offset and generation.
-    /// Answers the block's own sequence and its payload; `None` if it is anything else.
+    /// Reads a block whose payload is inline and that is this frame's: of its kind, for its pool, disk, offset and
+    /// generation. Answers the block's own sequence and its payload; `None` if it is anything else.
     pub fn open_own<'a>(&self, block: &'a [u8]) -> Option<(u64, &'a [u8])> {
         let (header, payload) = Self::open_inline(block).ok()?;
         let owner = |frame: &Self| (frame.kind, frame.pool, frame.disk, frame.offset, frame.position.generation);

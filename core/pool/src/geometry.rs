@@ -1,4 +1,5 @@
-//! How slabs and rows are laid out: what a slab's head, maps, bands and checksums take, and how many units a row has for its chunk.
+//! How slabs and rows are laid out: what a slab's head, maps, bands and checksums take, and how many units a row has
+//! for its chunk.
 //!
 //! Invariant: pure functions of a shape and sizes. What they answer is part of the on-disk format: the same for ever.
 
@@ -50,8 +51,8 @@ pub fn checksum_cache_bytes(shape: &Shape, after_head: u64) -> u64 {
     }
 }
 
-/// The bands of a slab of a parity row. Overwriting a whole band takes a spare place, so that what was there stays until
-/// the band is switched over.
+/// The bands of a slab of a parity row. Overwriting a whole band takes a spare place, so that what was there stays
+/// until the band is switched over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bands {
     /// Bands that the row maps at any time: V.

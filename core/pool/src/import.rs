@@ -1,8 +1,8 @@
 //! How a pool comes into being: made from disks, or found on them and imported.
 //!
-//! An import first writes its promise, a new generation, into the labels of a majority, then sees that their logs end where they were found
-//! to end, and only then appends. So an earlier owner that still runs, or an import that was cut short, can never add to a history that
-//! this one continues.
+//! An import first writes its promise, a new generation, into the labels of a majority, then sees that their logs end
+//! where they were found to end, and only then appends. So an earlier owner that still runs, or an import that was cut
+//! short, can never add to a history that this one continues.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -34,10 +34,16 @@ use crate::{PoolError, PoolErrorKind};
 const MOST_LOOKS: u32 = 4;
 /// No two imports promise the same: their generations are apart by a random number, below this.
 const APART: u64 = 1 << 16;
-/// A forced import may run beside others that nobody here knows of: it is ahead of them by so much, and by a random number below it.
+/// A forced import may run beside others that nobody here knows of: it is ahead of them by so much, and by a random
+/// number below it.
 const FORCED_APART: u64 = 1 << 32;
 
-pub(crate) async fn create(env: Env, name: Name, disks: Vec<Candidate>, features: Features) -> Result<Arc<Pool>, PoolError> {
+pub(crate) async fn create(
+    env: Env,
+    name: Name,
+    disks: Vec<Candidate>,
+    features: Features,
+) -> Result<Arc<Pool>, PoolError> {
     if disks.is_empty() {
         return Err(PoolError::invalid(format!("pool {name} needs at least one disk")).about("disks"));
     }
@@ -50,7 +56,8 @@ pub(crate) async fn create(env: Env, name: Name, disks: Vec<Candidate>, features
     config.apply(&Change::Features(features)).map_err(impossible)?;
     for (index, candidate) in disks.into_iter().enumerate() {
         let area = Area::of_disk(&candidate.info.path, candidate.device.geometry().size_bytes)?;
-        let record = new_record(index as u16, draw_uuid(env.seed ^ id.as_u128() as u64, index as u64 + 1), &candidate, &area);
+        let record =
+            new_record(index as u16, draw_uuid(env.seed ^ id.as_u128() as u64, index as u64 + 1), &candidate, &area);
         config.apply(&Change::Disk(record.clone())).map_err(impossible)?;
         members.push((record, candidate, area));
     }
@@ -66,7 +73,8 @@ pub(crate) async fn create(env: Env, name: Name, disks: Vec<Candidate>, features
     let logs = join_all(starts).await.into_iter().collect::<Result<BTreeMap<_, _>, _>>()?;
     let mut pool_disks = BTreeMap::new();
     for (record, candidate, area) in &members {
-        let label = Label { pool: id, disk: record.id, disk_bytes: area.disk_bytes, promised: position.generation, features };
+        let label =
+            Label { pool: id, disk: record.id, disk_bytes: area.disk_bytes, promised: position.generation, features };
         label_disk(&candidate.device, area, &label).await?;
         let disk = PoolDisk::new(record.index, record.id, *area, Some(candidate.device.clone()), env.clock.clone());
         pool_disks.insert(record.index, Arc::new(disk));
@@ -86,7 +94,8 @@ pub(crate) async fn adopt(env: Env, mut found: FoundPool, force: bool) -> Result
             return Ok(pool);
         }
         let again = scan(candidates).await.pools.into_iter().find(|found| found.id == id);
-        found = again.ok_or_else(|| PoolError::damaged(format!("pool {name} changed while it was imported: import it again")))?;
+        found = again
+            .ok_or_else(|| PoolError::damaged(format!("pool {name} changed while it was imported: import it again")))?;
     }
     Err(PoolError::new(
         PoolErrorKind::Conflict,
@@ -136,12 +145,15 @@ async fn take_over(env: Env, mut found: FoundPool, force: bool) -> Result<Option
     let told = env.witness.store(id, WitnessRecord { promised: generation, tip }).await.is_ok();
     let witness_held = told && has_witness;
     let features = found.config.features;
-    // The label of a disk that was set back, and of one that returns, goes on telling what it was until all its slabs are marked.
-    let returns = |index: &u16| found.config.disks.get(index).is_some_and(|disk| disk.state != DiskState::Online && !disk.voting);
+    // The label of a disk that was set back, and of one that returns, goes on telling what it was until all its slabs
+    // are marked.
+    let returns =
+        |index: &u16| found.config.disks.get(index).is_some_and(|disk| disk.state != DiskState::Online && !disk.voting);
     let keeps_label = |index: &u16| set_back.contains_key(index) || returns(index);
     let kept: BTreeSet<u16> = numbered().map(|(index, _)| index).filter(keeps_label).collect();
     let promises = numbered().filter(|(index, _)| !kept.contains(index)).map(|(index, member)| async move {
-        let label = Label { pool: id, disk: member.id, disk_bytes: member.area.disk_bytes, promised: generation, features };
+        let label =
+            Label { pool: id, disk: member.id, disk_bytes: member.area.disk_bytes, promised: generation, features };
         let place = LogPlace { device: member.candidate.device.clone(), area: member.area, pool: id, disk: member.id };
         (index, raise(&place, member.tip, &label).await)
     });
@@ -149,7 +161,8 @@ async fn take_over(env: Env, mut found: FoundPool, force: bool) -> Result<Option
     if raised.iter().any(|(_, raised)| *raised == Raised::Overtaken) {
         return Ok(None);
     }
-    let held: BTreeSet<u16> = raised.iter().filter(|(_, raised)| *raised == Raised::Held).map(|(index, _)| *index).collect();
+    let held: BTreeSet<u16> =
+        raised.iter().filter(|(_, raised)| *raised == Raised::Held).map(|(index, _)| *index).collect();
     admission.present = admission.present.intersection(&held).copied().collect();
     if !admission.electorate.carried(&admission.present, witness_held) && !force {
         return Err(admission.no_quorum(&found.config));
@@ -196,7 +209,8 @@ async fn take_over(env: Env, mut found: FoundPool, force: bool) -> Result<Option
         .filter(|record| record.state == DiskState::Online && !holders.contains(&record.index))
         .map(|record| Absent { disk: record.index, log: set_back.get(&record.index).copied() })
         .collect();
-    let damaged_labels: Vec<u16> = holders.iter().copied().filter(|index| members[index].labels_whole != [true; 2]).collect();
+    let damaged_labels: Vec<u16> =
+        holders.iter().copied().filter(|index| members[index].labels_whole != [true; 2]).collect();
     let damaged_logs: Vec<u16> = repaired.into_iter().filter(|index| holders.contains(index)).collect();
     let (surplus, surplus_rows) = surplus(&config);
     let started = Position { generation, sequence: position.sequence };
@@ -299,22 +313,24 @@ struct Outdated {
 
 /// Members that are taken for in service and whose disks were set back to an older state since.
 ///
-/// A change is written only when every disk in service has the one before, or has it written down that it is out; so a log that
-/// lacks more than the last one and ends in order was longer once. One that ends otherwise is damaged, or an image that was taken while a
-/// record was on its way: it is believed on its label's word, if that names the present generation, only where something can be read from
-/// nowhere else.
+/// A change is written only when every disk in service has the one before, or has it written down that it is out; so a
+/// log that lacks more than the last one and ends in order was longer once. One that ends otherwise is damaged, or an
+/// image that was taken while a record was on its way: it is believed on its label's word, if that names the present
+/// generation, only where something can be read from nowhere else.
 async fn set_back(found: &FoundPool, numbers: &BTreeMap<Uuid, u16>) -> BTreeMap<u16, Outdated> {
     let reaches = |position: Position| position.sequence + 1 >= found.position.sequence;
     let (mut set_back, mut doubtful) = (BTreeMap::new(), BTreeMap::new());
     for member in &found.members {
         let Some(record) = numbers.get(&member.id).and_then(|index| found.config.disks.get(index)) else { continue };
-        // Every disk in service has the promise of a generation in its label before the first change of that is written.
+        // Every disk in service has the promise of a generation in its label before the first change of that is
+        // written.
         let promised = member.promised == 0 || member.promised >= found.position.generation;
         let current = |tip: Tip| tip.position == found.position || (promised && reaches(tip.position));
         if record.state != DiskState::Online || member.tip.is_some_and(current) {
             continue;
         }
-        let place = LogPlace { device: member.candidate.device.clone(), area: member.area, pool: found.id, disk: member.id };
+        let place =
+            LogPlace { device: member.candidate.device.clone(), area: member.area, pool: found.id, disk: member.id };
         let furthest = place.furthest().await;
         if promised && furthest.is_some_and(reaches) {
             continue;
@@ -356,12 +372,17 @@ impl Pool {
     ///
     /// # Errors
     /// As [`Pool::create`]; features that are not known here.
-    pub async fn create_with(env: Env, name: Name, disks: Vec<Candidate>, features: Features) -> Result<Arc<Self>, PoolError> {
+    pub async fn create_with(
+        env: Env,
+        name: Name,
+        disks: Vec<Candidate>,
+        features: Features,
+    ) -> Result<Arc<Self>, PoolError> {
         create(env, name, disks, features).await
     }
 
-    /// Takes a found pool into use. With `force`, also where fewer disks than a quorum are here: the administrator vouches that the
-    /// missing ones do not know better.
+    /// Takes a found pool into use. With `force`, also where fewer disks than a quorum are here: the administrator
+    /// vouches that the missing ones do not know better.
     ///
     /// # Errors
     /// No quorum; the text names every missing disk.
@@ -383,7 +404,8 @@ impl Pool {
                 }
                 Some(Outdated { tip, damaged }) => {
                     let what = if *damaged { "has a damaged log, or was set back" } else { "was set back" };
-                    let cause = format!("{what} to an older state: it holds changes up to {tip}, and had all up to {from}");
+                    let cause =
+                        format!("{what} to an older state: it holds changes up to {tip}, and had all up to {from}");
                     let next = "find out why, for example a restored image or a swapped disk; its data is not used until it is copied again";
                     self.emit(Severity::Error, object, cause, next);
                 }
@@ -402,8 +424,8 @@ impl Pool {
         self.commit(changes, Guard::None).await.map(drop)
     }
 
-    /// On the administrator's word the disks that are not here lose their votes without being asked, and with them those
-    /// that turn out not to be writable.
+    /// On the administrator's word the disks that are not here lose their votes without being asked, and with them
+    /// those that turn out not to be writable.
     async fn force_votes(&self, absent: &[u16], from: Position) -> Result<(), PoolError> {
         let mut committer = self.committer.lock().await;
         let forced = Change::Forced { from, generation: committer.position.generation };

@@ -1,8 +1,8 @@
 //! The journal of a parity space: mirror rows under chunk numbers that no data has, made with the space and replaced as
 //! a whole.
 //!
-//! Invariant: a complete parity space has a journal, and while one takes the place of another every import finds exactly
-//! one of the two.
+//! Invariant: a complete parity space has a journal, and while one takes the place of another every import finds
+//! exactly one of the two.
 
 use std::sync::Arc;
 
@@ -57,8 +57,9 @@ impl Pool {
             return None;
         }
         let state = self.state();
-        let chunks =
-            || state.config.spaces.get(&space).into_iter().flat_map(|space| space.journal_rows()).map(|(chunk, _)| *chunk);
+        let chunks = || {
+            state.config.spaces.get(&space).into_iter().flat_map(|space| space.journal_rows()).map(|(chunk, _)| *chunk)
+        };
         let span = JournalSpan { first: chunks().next()?, rows: chunks().count() as u32 };
         span.contains(chunk).then_some(span)
     }
@@ -69,8 +70,8 @@ impl Pool {
         state.config.spaces.get(&space).map_or(0, |space| bytes_of(space.journal_rows().map(|(_, row)| row)))
     }
 
-    /// Whether a space has the journal that it would be given if this size were asked for: that, in whole stripes, or any where
-    /// none is told; with the copies that its shape asks for, and on no disk that is lost or retired.
+    /// Whether a space has the journal that it would be given if this size were asked for: that, in whole stripes, or
+    /// any where none is told; with the copies that its shape asks for, and on no disk that is lost or retired.
     pub fn has_journal_of(&self, space: u32, bytes: Option<u64>) -> bool {
         let rows = self.journal_rows(space);
         let state = self.state();
@@ -78,8 +79,8 @@ impl Pool {
         copies.is_some_and(|copies| suits(&state.config, copies, &rows, bytes))
     }
 
-    /// What would become of a space's journal if all its rows had a layout, with a journal of `bytes` where that is told. Nothing is
-    /// changed.
+    /// What would become of a space's journal if all its rows had a layout, with a journal of `bytes` where that is
+    /// told. Nothing is changed.
     ///
     /// # Errors
     /// There is no such space, or no room for its journal.
@@ -101,12 +102,17 @@ impl Pool {
         Ok(JournalPlan { bytes_now, bytes_then: new_bytes, new_bytes })
     }
 
-    /// Gives a space another journal, at once and as a whole, of the size that it has where none is told, or a smaller one where that
-    /// finds no room; `None` if it has that already, or keeps no parity any more. The old one must be empty, its rows are given back: their units stay taken until the answer is dropped.
+    /// Gives a space another journal, at once and as a whole, of the size that it has where none is told, or a smaller
+    /// one where that finds no room; `None` if it has that already, or keeps no parity any more. The old one must be
+    /// empty, its rows are given back: their units stay taken until the answer is dropped.
     ///
     /// # Errors
     /// No parity space, a size that cannot be, too little room, or no quorum; the old journal stays then.
-    pub async fn replace_journal(self: &Arc<Self>, space: u32, bytes: Option<u64>) -> Result<Option<Vec<FreedRow>>, PoolError> {
+    pub async fn replace_journal(
+        self: &Arc<Self>,
+        space: u32,
+        bytes: Option<u64>,
+    ) -> Result<Option<Vec<FreedRow>>, PoolError> {
         let _admin = self.admin.lock().await;
         let gone = || PoolError::new(PoolErrorKind::NotFound, format!("space {space} is gone"));
         let record = self.space(space).ok_or_else(gone)?;
@@ -144,7 +150,9 @@ impl Pool {
         }
         let [before, now] = [bytes_of(old.iter().map(|(_, row)| row)), bytes_of(new.iter())].map(ByteSize);
         if bytes.is_none() && now < before {
-            let cause = format!("its journal has {now} and no longer {before}: the disks that can hold it had no room for more");
+            let cause = format!(
+                "its journal has {now} and no longer {before}: the disks that can hold it had no room for more"
+            );
             let next = "add disks or free room, then choose a size with 'holdfast space set --journal'";
             self.emit(Severity::Warning, self.space_object(space), cause, next);
         }

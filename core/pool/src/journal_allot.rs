@@ -1,7 +1,7 @@
 //! Which disks the journal of a parity space gets, and how large it is.
 //!
-//! Invariant: its copies are on different disks, and it takes no more of disks for data than their part for journals unless
-//! more was asked for.
+//! Invariant: its copies are on different disks, and it takes no more of disks for data than their part for journals
+//! unless more was asked for.
 
 use std::collections::BTreeMap;
 
@@ -49,8 +49,9 @@ impl Plan {
     fn new(copies: u8, columns: u16, bytes: u64, most: u64) -> Self {
         let shape = Shape::plain(Layout::Mirror { copies }, columns, INTERLEAVE);
         let stripe = shape.stripe_bytes();
-        let bytes =
-            bytes.next_multiple_of(stripe).min((most / stripe * stripe).max(LEAST_DEFAULT_BYTES.next_multiple_of(stripe)));
+        let bytes = bytes
+            .next_multiple_of(stripe)
+            .min((most / stripe * stripe).max(LEAST_DEFAULT_BYTES.next_multiple_of(stripe)));
         let rows = bytes.div_ceil(USUAL_SLAB_BYTES * u64::from(columns));
         let slab_bytes = bytes.div_ceil(rows * u64::from(columns)).next_multiple_of(INTERLEAVE.bytes());
         Self { shape, slab_bytes, rows }
@@ -72,14 +73,15 @@ struct Chosen {
 }
 
 impl Chosen {
-    /// Journal disks; else solid-state disks in front of rotating ones; else, for three copies, two of these and any other;
-    /// else all that take data. Where the journal must survive the loss of an enclosure, fast disks alone do if they are in enclosures
-    /// enough.
+    /// Journal disks; else solid-state disks in front of rotating ones; else, for three copies, two of these and any
+    /// other; else all that take data. Where the journal must survive the loss of an enclosure, fast disks alone do if
+    /// they are in enclosures enough.
     fn of(config: &Config, copies: usize, enclosure_aware: bool) -> Self {
         let usable = |disk: &&DiskRecord| disk.state == DiskState::Online && !config.avoided.contains(&disk.index);
         let enough = config.disks.values().filter(usable).filter(|disk| disk.usage.takes_slabs()).count() >= copies;
-        let online =
-            || config.disks.values().filter(|disk| disk.state == DiskState::Online).filter(|disk| !enough || usable(disk));
+        let online = || {
+            config.disks.values().filter(|disk| disk.state == DiskState::Online).filter(|disk| !enough || usable(disk))
+        };
         let data = || online().filter(|disk| disk.usage.takes_slabs());
         let indices = |disks: &mut dyn Iterator<Item = &DiskRecord>| disks.map(|disk| disk.index).collect::<Vec<_>>();
         let mut fast = indices(&mut online().filter(|disk| disk.usage == Usage::Journal));
@@ -89,8 +91,9 @@ impl Chosen {
         let all = indices(&mut data());
         let with_rank = |disks: &[u16], rank| disks.iter().map(|disk| (*disk, rank)).collect::<BTreeMap<_, _>>();
         let row = Shape::plain(Layout::Mirror { copies: copies as u8 }, 1, INTERLEAVE);
-        let spread =
-            || enclosures::most_of_row(&row, fast.iter().map(|disk| enclosures::enclosure(&config.disks[disk]))).is_some();
+        let spread = || {
+            enclosures::most_of_row(&row, fast.iter().map(|disk| enclosures::enclosure(&config.disks[disk]))).is_some()
+        };
         if fast.len() >= copies && (!enclosure_aware || spread()) {
             return Self { ranks: with_rank(&fast, 0), most_columns: fast.len() / copies };
         }
@@ -106,20 +109,23 @@ impl Chosen {
     fn default_bytes(&self, config: &Config, copies: u64, columns: u64) -> u64 {
         let disks = || self.ranks.keys().filter_map(|disk| config.disks.get(disk));
         let units_of = |disk: &DiskRecord| Area::of_disk("", disk.disk_bytes).map_or(0, |area| u64::from(area.units()));
-        let free: u64 = self.ranks.keys().filter_map(|disk| config.free.get(disk)).map(|free| u64::from(free.free())).sum();
+        let free: u64 =
+            self.ranks.keys().filter_map(|disk| config.free.get(disk)).map(|free| u64::from(free.free())).sum();
         let per_disk = disks().map(units_of).min().unwrap_or(0) * columns;
-        let for_journals: u64 =
-            disks().map(|disk| if disk.usage == Usage::Journal { units_of(disk) } else { units_of(disk) / ALL_PART }).sum();
+        let for_journals: u64 = disks()
+            .map(|disk| if disk.usage == Usage::Journal { units_of(disk) } else { units_of(disk) / ALL_PART })
+            .sum();
         let journals = config.spaces.values().flat_map(SpaceRows::journal_rows).map(|(_, row)| row);
-        let here = |row: &RowRecord| row.slabs.iter().filter(|slab| self.ranks.contains_key(&slab.disk())).count() as u64;
+        let here =
+            |row: &RowRecord| row.slabs.iter().filter(|slab| self.ranks.contains_key(&slab.disk())).count() as u64;
         let taken: u64 = journals.map(|row| here(row) * u64::from(row.slab_units)).sum();
         let of_left = for_journals.saturating_sub(taken) / LEFT_PART;
         (per_disk / DEFAULT_PART).min(free / DEFAULT_PART / copies).min(of_left / copies) * UNIT_BYTES
     }
 }
 
-/// The journal of a space of this size by default, where the disks have room for it: a power of two, so that sizes close to each other
-/// have the same.
+/// The journal of a space of this size by default, where the disks have room for it: a power of two, so that sizes
+/// close to each other have the same.
 fn default_journal(config: &Config, space_bytes: u64) -> u64 {
     let fast = config.disks.values().any(|disk| disk.usage == Usage::Journal || disk.media == Media::Ssd);
     let most = if fast { DEFAULT_FAST_BYTES } else { DEFAULT_BYTES };
@@ -135,7 +141,8 @@ pub(crate) fn least_with_journal_like(config: &Config, space_bytes: u64) -> u64 
     }
 }
 
-/// Takes the units of a journal with so many copies, for a space of `space_bytes`: of `bytes`, or as large as the pool makes it.
+/// Takes the units of a journal with so many copies, for a space of `space_bytes`: of `bytes`, or as large as the pool
+/// makes it.
 pub(crate) fn allot_journal(
     config: &mut Config,
     path: &str,
@@ -147,7 +154,8 @@ pub(crate) fn allot_journal(
     let chosen = Chosen::of(config, copies.into(), enclosure_aware);
     let usual = default_journal(config, space_bytes);
     // Where the disks have no room for the default, they may have it for less.
-    let smaller = |size: &u64| (bytes.is_none() && *size > LEAST_DEFAULT_BYTES).then(|| (size / 2).max(LEAST_DEFAULT_BYTES));
+    let smaller =
+        |size: &u64| (bytes.is_none() && *size > LEAST_DEFAULT_BYTES).then(|| (size / 2).max(LEAST_DEFAULT_BYTES));
     let ranks = |disk: &DiskRecord| chosen.ranks.get(&disk.index).copied();
     // Where not enough of the disks have room side by side, fewer of them may have it.
     let columns = (1..=chosen.most_columns.clamp(1, MOST_COLUMNS) as u16).rev();
@@ -220,8 +228,9 @@ pub(crate) fn suits(config: &Config, copies: u8, rows: &[(u32, RowRecord)], byte
     bytes.is_none_or(|bytes| are_of(rows, bytes)) && are_sound(config, copies, rows)
 }
 
-/// Takes the units of the journal that is to take the place of `old`: of `bytes`, or of the size that it has. Where that has no room and
-/// nobody asked for it, as large as the pool makes it: a small journal is better than one that is about to be lost.
+/// Takes the units of the journal that is to take the place of `old`: of `bytes`, or of the size that it has. Where
+/// that has no room and nobody asked for it, as large as the pool makes it: a small journal is better than one that is
+/// about to be lost.
 pub(crate) fn renewed_journal<'a>(
     config: &mut Config,
     space: &SpaceRecord,

@@ -92,7 +92,8 @@ pub(crate) fn judge(
         DiskState::Missing | DiskState::Failed if record.usage == Usage::Retired && slabs() == 0 => {
             let how = if record.state == DiskState::Missing { "is missing" } else { "failed" };
             let cause = format!("disk {name} ({size}) {how}, and nothing of it is needed any more");
-            let detail = if record.state == DiskState::Missing { DiskDetail::LostCommunication } else { DiskDetail::IoError };
+            let detail =
+                if record.state == DiskState::Missing { DiskDetail::LostCommunication } else { DiskDetail::IoError };
             let next = format!("take it out of its pool: 'holdfast disk remove {}'; or attach it again", record.id);
             told(Health::Warning, detail, cause, &next)
         }
@@ -102,7 +103,8 @@ pub(crate) fn judge(
                 slabs_text(slabs()),
                 if slabs() == 1 { "is" } else { "are" }
             );
-            let next = format!("watch the jobs that rebuild it, or 'holdfast disk replace {}', or attach it again", record.id);
+            let next =
+                format!("watch the jobs that rebuild it, or 'holdfast disk replace {}', or attach it again", record.id);
             told(Health::Unhealthy, DiskDetail::LostCommunication, cause, &next)
         }
         DiskState::Missing => {

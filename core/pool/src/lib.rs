@@ -1,7 +1,7 @@
 //! Disks to slabs.
 //!
-//! A pool is a set of disks with one configuration, which stands whole on every one of them. It gives spaces *rows*: for
-//! each chunk of a space a slab on each of several distinct disks.
+//! A pool is a set of disks with one configuration, which stands whole on every one of them. It gives spaces *rows*:
+//! for each chunk of a space a slab on each of several distinct disks.
 //!
 //! Each line stands on those below it; [`Pool`] is one type with its methods in the files above `pool.rs`.
 //!

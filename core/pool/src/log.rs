@@ -6,12 +6,13 @@
 //! ```
 //!
 //! A checkpoint goes into the half not in use and is durable before the other half is given up and a record follows it,
-//! so one half is whole at any time. Behind the last block of the half in use stands a block of zeros: a log that ends otherwise is damaged
-//! there, and one that ends so and is short was set back to an older state. A record continues the log only if its sequence is the next one, its generation not
-//! lower, and its frame carries the checksum of the payload before it: leftovers of an earlier use of the half never fit.
+//! so one half is whole at any time. Behind the last block of the half in use stands a block of zeros: a log that ends
+//! otherwise is damaged there, and one that ends so and is short was set back to an older state. A record continues the
+//! log only if its sequence is the next one, its generation not lower, and its frame carries the checksum of the
+//! payload before it: leftovers of an earlier use of the half never fit.
 //!
-//! An owner begins with a checkpoint of its own, in the half that the owner before it does not use: a record which that one
-//! still sends does not reach what this one writes.
+//! An owner begins with a checkpoint of its own, in the half that the owner before it does not use: a record which that
+//! one still sends does not reach what this one writes.
 
 use std::sync::Arc;
 
@@ -76,8 +77,8 @@ async fn read(device: &Arc<dyn Device>, offset: u64, len: u64) -> Option<IoBuf> 
 }
 
 impl LogPlace {
-    /// Finds the newer of the two halves; `None` where there is none, or where its checkpoint is damaged: the older half is
-    /// whole then, but what was added to the newer one since is lost, so the disk is not to be believed.
+    /// Finds the newer of the two halves; `None` where there is none, or where its checkpoint is damaged: the older
+    /// half is whole then, but what was added to the newer one since is lost, so the disk is not to be believed.
     pub async fn find_tip(&self) -> Option<Tip> {
         let mut best: Option<Tip> = None;
         for half in 0..2 {
@@ -93,8 +94,8 @@ impl LogPlace {
         self.checkpoint_pieces(best.half, &header, |_| {}).await.then_some(best)
     }
 
-    /// The payloads of the log up to `tip` with their positions: the checkpoint's, then each record's. `None` if a checksum
-    /// fails.
+    /// The payloads of the log up to `tip` with their positions: the checkpoint's, then each record's. `None` if a
+    /// checksum fails.
     pub async fn payloads(&self, tip: &Tip) -> Option<Vec<(Position, Vec<u8>)>> {
         let start = self.area.log_half(tip.half);
         let header = self.checkpoint_header(tip.half).await?;
@@ -118,8 +119,9 @@ impl LogPlace {
         read(&self.device, tip.end, BLOCK_BYTES).await.is_some_and(|block| block.iter().all(|byte| *byte == 0))
     }
 
-    /// Whether a log that is to end at `known` ends earlier as it was left there once, in either half, which a disk does that was set back.
-    /// With `appended` also where something stands behind that: what was written after it was set back, or what is behind damage.
+    /// Whether a log that is to end at `known` ends earlier as it was left there once, in either half, which a disk
+    /// does that was set back. With `appended` also where something stands behind that: what was written after it was
+    /// set back, or what is behind damage.
     pub async fn ends_earlier(&self, shown: &Tip, known: &Tip, appended: bool) -> bool {
         if shown.position.sequence + 1 >= known.position.sequence {
             return false;
@@ -133,7 +135,8 @@ impl LogPlace {
         read(&self.device, shown.end, end - shown.end).await.is_some_and(|gap| gap.iter().all(|byte| *byte == 0))
     }
 
-    /// The last change that any whole block of the two halves names: what the disk held once, be its log damaged before that or not.
+    /// The last change that any whole block of the two halves names: what the disk held once, be its log damaged before
+    /// that or not.
     pub async fn furthest(&self) -> Option<Position> {
         let mut best = None;
         for half in 0..2 {
@@ -206,7 +209,8 @@ impl LogPlace {
         let mut at = 0;
         while at < header.payload_len {
             let len = (header.payload_len - at).min(PIECE_BYTES);
-            let Some(piece) = read(&self.device, start + at as u64, (len as u64).next_multiple_of(BLOCK_BYTES)).await else {
+            let Some(piece) = read(&self.device, start + at as u64, (len as u64).next_multiple_of(BLOCK_BYTES)).await
+            else {
                 return false;
             };
             sum.add(&piece[..len]);
@@ -262,7 +266,8 @@ impl Window {
         if !place.owns(&header, Kind::Record, offset) {
             return None;
         }
-        let (header, payload) = Frame::open_inline(self.bytes(place, offset, header.total_bytes(), limit).await?).ok()?;
+        let (header, payload) =
+            Frame::open_inline(self.bytes(place, offset, header.total_bytes(), limit).await?).ok()?;
         Some((header, payload.to_vec()))
     }
 
@@ -296,7 +301,11 @@ pub struct Checkpoint {
 impl Checkpoint {
     /// From its payload.
     pub fn new(payload: &[u8]) -> Self {
-        Self { pieces: payload.chunks(PIECE_BYTES).map(IoSlice::padded).collect(), len: payload.len(), crc: crc32c(payload) }
+        Self {
+            pieces: payload.chunks(PIECE_BYTES).map(IoSlice::padded).collect(),
+            len: payload.len(),
+            crc: crc32c(payload),
+        }
     }
 
     /// Bytes of payload.
@@ -363,7 +372,8 @@ impl DiskLog {
         let older = IoSlice::padded(&[0; BLOCK_BYTES as usize]);
         self.place.device.write(self.place.area.log_half(1 - half), older, Durability::Durable).await?;
         let checkpoint_bytes = BLOCK_BYTES + (checkpoint.len as u64).next_multiple_of(BLOCK_BYTES);
-        self.tip = Some(Tip { position, half, checkpoint_bytes, end: start + checkpoint_bytes, previous: checkpoint.crc });
+        self.tip =
+            Some(Tip { position, half, checkpoint_bytes, end: start + checkpoint_bytes, previous: checkpoint.crc });
         self.own = true;
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Rows that take the place of others, slabs that get another disk, and another shape for what is allotted next.
 //!
-//! Invariants: a chunk has one row at every moment: the old one is given up and the new one comes in the same change. A slab
-//! that gets another disk is stale there from its beginning.
+//! Invariants: a chunk has one row at every moment: the old one is given up and the new one comes in the same change. A
+//! slab that gets another disk is stale there from its beginning.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -26,14 +26,18 @@ use crate::rows::FreedRow;
 use crate::{PoolError, PoolErrorKind, enclosures};
 
 impl Pool {
-    /// Takes the units of a row of a space's present shape, all on disks in service and none on those of `without`: if such are named, on
-    /// spares too where the others have no room. They are
-    /// given back when the second part of the answer is dropped, unless that is told to keep them. Its id is written down as
-    /// used: what is left of it on the disks after a crash is never taken for another row's.
+    /// Takes the units of a row of a space's present shape, all on disks in service and none on those of `without`: if
+    /// such are named, on spares too where the others have no room. They are given back when the second part of the
+    /// answer is dropped, unless that is told to keep them. Its id is written down as used: what is left of it on the
+    /// disks after a crash is never taken for another row's.
     ///
     /// # Errors
     /// No such space, no room on enough disks, no quorum.
-    pub async fn reserve_row(self: &Arc<Self>, space: u32, without: &[u16]) -> Result<(RowRecord, FreedRow), PoolError> {
+    pub async fn reserve_row(
+        self: &Arc<Self>,
+        space: u32,
+        without: &[u16],
+    ) -> Result<(RowRecord, FreedRow), PoolError> {
         let record = self.known_space(space)?;
         let row = self.take_row(&record, without)?;
         let reserved = FreedRow::new(self.clone(), row.clone());
@@ -63,8 +67,9 @@ impl Pool {
         })
     }
 
-    /// Puts a reserved row in the place of the one that a chunk has, whose units stay taken until the answer is dropped. `None`,
-    /// and nothing is changed, where one of its disks went out since its outage count was as told, or the chunk has no row.
+    /// Puts a reserved row in the place of the one that a chunk has, whose units stay taken until the answer is
+    /// dropped. `None`, and nothing is changed, where one of its disks went out since its outage count was as told, or
+    /// the chunk has no row.
     ///
     /// # Errors
     /// No quorum.
@@ -82,8 +87,8 @@ impl Pool {
         Ok(moved.then(|| FreedRow::new(self.clone(), old)))
     }
 
-    /// Gives a stale slab another disk in service: the one with the most room that has no other slab of its row. It is stale
-    /// there too, and what it had before stays taken until the answer is dropped. `None` where it is not stale.
+    /// Gives a stale slab another disk in service: the one with the most room that has no other slab of its row. It is
+    /// stale there too, and what it had before stays taken until the answer is dropped. `None` where it is not stale.
     ///
     /// # Errors
     /// No disk with room, no quorum.
@@ -108,7 +113,8 @@ impl Pool {
         Ok(Some((now, FreedRow::new(self.clone(), part(lost)))))
     }
 
-    /// How the slab of a chunk that is on a disk could leave that alone; `None` where it has none there, or no other disk has room.
+    /// How the slab of a chunk that is on a disk could leave that alone; `None` where it has none there, or no other
+    /// disk has room.
     pub fn slab_off(&self, space: u32, chunk: u32, disk: u16) -> Option<SlabMove> {
         let state = self.state();
         let known = state.config.spaces.get(&space)?;
@@ -118,9 +124,9 @@ impl Pool {
         Some(SlabMove { space, chunk, slab: slab as u16, from: disk, to, units: row.slab_units })
     }
 
-    /// Takes units for a slab on the disk that it is to move to, and tells the row that it is of. They are given back when the last
-    /// part of the answer is dropped, unless that is told to keep them. `None` where the move is not allowed, or good for
-    /// nothing, as the pool is now.
+    /// Takes units for a slab on the disk that it is to move to, and tells the row that it is of. They are given back
+    /// when the last part of the answer is dropped, unless that is told to keep them. `None` where the move is not
+    /// allowed, or good for nothing, as the pool is now.
     pub fn reserve_slab(self: &Arc<Self>, wanted: &SlabMove) -> Option<(RowRecord, SlabPlace, FreedRow)> {
         let mut state = self.state();
         let space = state.config.spaces.get(&wanted.space)?;
@@ -135,9 +141,9 @@ impl Pool {
         Some((row, place, units))
     }
 
-    /// Puts a slab of a row in the place that was reserved for it, which holds all that the slab holds; the units that it had stay
-    /// taken until the answer is dropped. `None`, and nothing is changed, where the row is not as told any more, or its new disk went
-    /// out since its outage count was as told.
+    /// Puts a slab of a row in the place that was reserved for it, which holds all that the slab holds; the units that
+    /// it had stay taken until the answer is dropped. `None`, and nothing is changed, where the row is not as told any
+    /// more, or its new disk went out since its outage count was as told.
     ///
     /// # Errors
     /// No quorum.
@@ -178,8 +184,9 @@ impl Pool {
         })
     }
 
-    /// From now on rows of a space are allotted in this shape; those that it has stay as they are until they are moved. A space
-    /// that keeps parity from now on gets a journal with the same change. False if it has that shape and provisioning.
+    /// From now on rows of a space are allotted in this shape; those that it has stay as they are until they are moved.
+    /// A space that keeps parity from now on gets a journal with the same change. False if it has that shape and
+    /// provisioning.
     ///
     /// # Errors
     /// A shape that the disks in service cannot bear, no room for the journal, no quorum.
@@ -245,8 +252,8 @@ impl Pool {
         self.commit(vec![Change::Space(fixed)], Guard::None).await.map(drop)
     }
 
-    /// Takes the journal of a space that keeps no parity any more away. It must be empty; its units stay taken until the
-    /// answer is dropped.
+    /// Takes the journal of a space that keeps no parity any more away. It must be empty; its units stay taken until
+    /// the answer is dropped.
     ///
     /// # Errors
     /// No quorum.
@@ -272,8 +279,9 @@ impl Pool {
         self.chunks_where(space, |row| row.slabs.iter().any(|slab| slab.disk() == disk))
     }
 
-    /// Slabs of a space that are stale on disks out of service, as chunk and index in the row, those of the most endangered
-    /// rows first. Those of its journal are not among them, and a space that a salvage made has none before it is accepted.
+    /// Slabs of a space that are stale on disks out of service, as chunk and index in the row, those of the most
+    /// endangered rows first. Those of its journal are not among them, and a space that a salvage made has none before
+    /// it is accepted.
     pub fn lost_slabs(&self, space: u32) -> Vec<(u32, usize)> {
         let state = self.state();
         let out = |disk: u16| state.config.disks.get(&disk).is_none_or(|disk| disk.state != DiskState::Online);
@@ -308,13 +316,16 @@ impl Pool {
     }
 }
 
-/// The disk with the most room that can take over a slab of a row, with `enclosure_aware` in an enclosure that may hold it.
+/// The disk with the most room that can take over a slab of a row, with `enclosure_aware` in an enclosure that may hold
+/// it.
 pub(crate) fn emptiest_for(config: &Config, row: &RowRecord, slab: usize, enclosure_aware: bool) -> Option<u16> {
     let takes = |disk: &DiskRecord| takes_what_leaves(disk) && row.slabs.iter().all(|slab| slab.disk() != disk.index);
     let together = |index: &u16| if enclosure_aware { enclosures::others_beside(config, row, slab, *index) } else { 0 };
     let bears = |index: &u16| !enclosure_aware || together(index) < row.shape.layout.tolerates().into();
-    let fitting =
-        config.free.iter().filter(|(index, free)| free.fits(row.slab_units) && takes(&config.disks[index]) && bears(index));
+    let fitting = config
+        .free
+        .iter()
+        .filter(|(index, free)| free.fits(row.slab_units) && takes(&config.disks[index]) && bears(index));
     fitting
         .min_by_key(|(index, free)| (together(index), config.avoided.contains(index), Reverse(free.free()), **index))
         .map(|(index, _)| *index)
@@ -331,7 +342,8 @@ pub(crate) fn rank_for_move(disk: &DiskRecord, without: &[u16], avoided: &BTreeS
     rank.map(|rank| rank + 2 * u8::from(avoided.contains(&disk.index)))
 }
 
-/// A slab that gets another place is to be filled from the others: what all of it has missed is marked there beforehand.
+/// A slab that gets another place is to be filled from the others: what all of it has missed is marked there
+/// beforehand.
 fn stale_at(space: u32, chunk: u32, slab: usize) -> Change {
     Change::Stale { space, chunk, slab: slab as u16, stale: true }
 }

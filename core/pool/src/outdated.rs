@@ -1,7 +1,7 @@
 //! What a disk or a slab may have missed, and how that is told.
 //!
-//! Invariant: a disk that was set back to an older state than it is known to have had counts for nothing until all of it is copied anew;
-//! its log tells, which gets a record at least as often as [`Pool::stamp`] is asked for one.
+//! Invariant: a disk that was set back to an older state than it is known to have had counts for nothing until all of
+//! it is copied anew; its log tells, which gets a record at least as often as [`Pool::stamp`] is asked for one.
 
 use std::time::Duration;
 
@@ -27,10 +27,12 @@ impl Pool {
         self.row(space, chunk).is_some_and(|row| row.slabs.get(slab).is_some_and(SlabPlace::outdated))
     }
 
-    /// Writes down that an outdated slab missed no other writes than those that the others of its row have marked by now.
+    /// Writes down that an outdated slab missed no other writes than those that the others of its row have marked by
+    /// now.
     pub async fn end_outdated(&self, space: u32, chunk: u32, slab: usize) -> Result<(), PoolError> {
         if self.is_slab_outdated(space, chunk, slab) {
-            self.commit(vec![Change::Outdated { space, chunk, slab: slab as u16, outdated: false }], Guard::None).await?;
+            self.commit(vec![Change::Outdated { space, chunk, slab: slab as u16, outdated: false }], Guard::None)
+                .await?;
         }
         Ok(())
     }
@@ -43,8 +45,9 @@ impl Pool {
         Ok(())
     }
 
-    /// Sees to it that every disk in service has a record in its log that is younger than `since`. So a disk that is set back to what it
-    /// was before then is told by its log; where disks like it decide with the witness alone, by that.
+    /// Sees to it that every disk in service has a record in its log that is younger than `since`. So a disk that is
+    /// set back to what it was before then is told by its log; where disks like it decide with the witness alone, by
+    /// that.
     pub async fn stamp(&self, since: Duration) -> Result<(), PoolError> {
         if *self.recorded.lock().expect("no panic while held") > since {
             return Ok(());

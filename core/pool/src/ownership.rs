@@ -57,8 +57,8 @@ impl Pool {
         self.lost.load(Ordering::Acquire)
     }
 
-    /// Looks at the promise of each disk in service. Where one shows that of a later import, the pool is lost: see [`Pool::is_lost`].
-    /// Costs a read of 4 KiB a disk.
+    /// Looks at the promise of each disk in service. Where one shows that of a later import, the pool is lost: see
+    /// [`Pool::is_lost`]. Costs a read of 4 KiB a disk.
     pub async fn look_for_another_owner(&self) {
         if !self.may_be_lost() {
             return;

@@ -188,7 +188,8 @@ impl Pool {
     }
 
     pub(crate) fn refused(&self, what: &str) -> PoolError {
-        let unknown = || PoolError::new(PoolErrorKind::ReadOnly, format!("pool {} refused the change of {what}", self.name()));
+        let unknown =
+            || PoolError::new(PoolErrorKind::ReadOnly, format!("pool {} refused the change of {what}", self.name()));
         self.check_open().err().unwrap_or_else(unknown)
     }
 

@@ -1,18 +1,21 @@
 //! Whose a disk is: the promise in its labels, raised by an import and looked at by every owner.
 //!
 //! An import raises the promise of a majority first and reads the logs after it. An owner answers a change only when a
-//! majority still shows its own promise *after* the record was written there. Any two majorities share a disk: either the
-//! import read its log after the record was there, or the owner saw the import's promise and did not count the disk.
+//! majority still shows its own promise *after* the record was written there. Any two majorities share a disk: either
+//! the import read its log after the record was there, or the owner saw the import's promise and did not count the
+//! disk.
 //!
 //! ```text
 //!  owner    append ──▶ read the label: own? ──▶ answer            (a higher promise: the pool is lost, nothing is answered)
 //!  import   write the label ──▶ read where the log ends ──▶ append into the other half
 //! ```
 //!
-//! Invariant: nobody writes over the higher promise of another import that he can see, and a disk that shows one holds no change.
+//! Invariant: nobody writes over the higher promise of another import that he can see, and a disk that shows one holds
+//! no change.
 //!
-//! Disks that only store cannot refuse what an earlier owner sends after it was passed over. Devices that can, raise their own epoch in
-//! [`raise`], before the label, and answer the requests of earlier epochs with an error that leads to [`Pool::lose`].
+//! Disks that only store cannot refuse what an earlier owner sends after it was passed over. Devices that can, raise
+//! their own epoch in [`raise`], before the label, and answer the requests of earlier epochs with an error that leads
+//! to [`Pool::lose`].
 
 use std::sync::Arc;
 
@@ -72,7 +75,8 @@ pub(crate) async fn promised(place: &LogPlace) -> Option<u64> {
     let mut promised = None;
     for offset in place.area.labels() {
         let Ok(block) = place.device.read(offset, IoBuf::new(BLOCK_BYTES as usize)).await else { continue };
-        let label = Label::open(&block, offset).ok().filter(|label| (label.pool, label.disk) == (place.pool, place.disk));
+        let label =
+            Label::open(&block, offset).ok().filter(|label| (label.pool, label.disk) == (place.pool, place.disk));
         promised = promised.max(label.map(|label| label.promised));
     }
     promised
@@ -100,8 +104,8 @@ pub(crate) async fn label_disk(device: &Arc<dyn Device>, area: &Area, label: &La
     Ok(())
 }
 
-/// Writes the promise of an import into the labels of a disk, unless another one stands there that is not lower, and then sees that its
-/// log ends where it was found to end: whatever an earlier owner was answered is on the disk by now.
+/// Writes the promise of an import into the labels of a disk, unless another one stands there that is not lower, and
+/// then sees that its log ends where it was found to end: whatever an earlier owner was answered is on the disk by now.
 pub(crate) async fn raise(place: &LogPlace, tip: Option<Tip>, own: &Label) -> Raised {
     let (device, area) = (&place.device, &place.area);
     // What a killed daemon left in the disk's cache must not be served and then lost.

@@ -1,7 +1,7 @@
 //! Pools that may only be read here: they use a feature which a writer must know.
 //!
-//! Invariant: nothing is written to any disk of such a pool, nor to its witness. It is served only where that needs no repair: it was
-//! closed in good order, and each of its disks that counts has all changes.
+//! Invariant: nothing is written to any disk of such a pool, nor to its witness. It is served only where that needs no
+//! repair: it was closed in good order, and each of its disks that counts has all changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,6 +1,8 @@
 //! What a pool remembers of a disk, of a space and of a row.
 
-use holdfast_model::{DiskState, Layout, Media, Name, ObjectRef, Place, Provisioning, RetirePolicy, Shape, Usage, Uuid};
+use holdfast_model::{
+    DiskState, Layout, Media, Name, ObjectRef, Place, Provisioning, RetirePolicy, Shape, Usage, Uuid,
+};
 
 use crate::area::UNIT_BYTES;
 use crate::frame::Position;
@@ -32,8 +34,8 @@ pub struct DiskRecord {
     pub state: DiskState,
     /// Whether it counts for the quorum.
     pub voting: bool,
-    /// While it is out of service, the last change that it is known to hold, and the generation whose promise its label is known to
-    /// show: one that comes back with less was set back to an older state. Zero while it is in service.
+    /// While it is out of service, the last change that it is known to hold, and the generation whose promise its label
+    /// is known to show: one that comes back with less was set back to an older state. Zero while it is in service.
     pub holds: Position,
 }
 
@@ -90,8 +92,8 @@ impl SpaceRecord {
     }
 }
 
-/// A row: one chunk of a space, on `shape.width()` slabs. Slab `column * copies + copy` holds that copy of that column; a
-/// parity row has one slab a column.
+/// A row: one chunk of a space, on `shape.width()` slabs. Slab `column * copies + copy` holds that copy of that column;
+/// a parity row has one slab a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowRecord {
     /// Unique in the pool for ever: block maps of an earlier row in the same place are told apart by it.
@@ -140,8 +142,8 @@ impl RowRecord {
     }
 }
 
-/// Whether a row can be part of a journal. While a space changes its shape, its journal has as many copies as the old or the
-/// new one asks for.
+/// Whether a row can be part of a journal. While a space changes its shape, its journal has as many copies as the old
+/// or the new one asks for.
 pub(crate) fn is_journal_row(row: &RowRecord) -> bool {
     let data = row.slab_data_bytes();
     matches!(row.shape.layout, Layout::Mirror { .. })

@@ -1,7 +1,8 @@
 //! Disks that leave the pool for good, and what is done about those that are lost.
 //!
 //! Invariant: a disk leaves when no slab is on it, by one change that also takes its vote, and its number is never
-//! given again. Its labels go last: until then, and if it is away, it is told by the configuration that it is none of the pool's.
+//! given again. Its labels go last: until then, and if it is away, it is told by the configuration that it is none of
+//! the pool's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,8 +19,8 @@ use crate::record::{DiskRecord, LossPolicy, RowRecord};
 use crate::{PoolError, PoolErrorKind};
 
 impl Pool {
-    /// Takes a disk out of the pool for good, also one that is away. Answers whether its labels were wiped: if not, it is away or
-    /// cannot be written.
+    /// Takes a disk out of the pool for good, also one that is away. Answers whether its labels were wiped: if not, it
+    /// is away or cannot be written.
     ///
     /// # Errors
     /// No such disk, one that holds slabs, the last one that votes, or no quorum.
@@ -50,9 +51,9 @@ impl Pool {
     /// Sees that a disk may leave, and that nothing is allotted on it any more.
     async fn retire_for_good(&self, id: Uuid) -> Result<DiskRecord, PoolError> {
         loop {
-            let known = self
-                .disk_record(id)
-                .ok_or_else(|| PoolError::new(PoolErrorKind::NotFound, format!("disk {id} is not in pool {}", self.name())))?;
+            let known = self.disk_record(id).ok_or_else(|| {
+                PoolError::new(PoolErrorKind::NotFound, format!("disk {id} is not in pool {}", self.name()))
+            })?;
             self.check_removal(&known)?;
             if known.usage == Usage::Retired {
                 return Ok(known);
@@ -78,7 +79,10 @@ impl Pool {
                 }
                 _ => "rebuild them elsewhere with 'holdfast space repair', or attach the disk again".into(),
             };
-            return refuse(format!("disk {label} of pool {} holds {slabs} slabs of {spaces}: {next} first", self.name()));
+            return refuse(format!(
+                "disk {label} of pool {} holds {slabs} slabs of {spaces}: {next} first",
+                self.name()
+            ));
         }
         let votes = Votes::of(config).after([Change::DiskGone(disk.index)].iter());
         let others: BTreeSet<u16> = (config.disks.values())
@@ -127,7 +131,8 @@ fn has_lost_rows(config: &Config, space: u32, disk: u16) -> bool {
 
 /// How many slabs of each space a disk holds.
 fn slabs_by_space(config: &Config, disk: u16) -> BTreeMap<u32, usize> {
-    let count =
-        |rows: &BTreeMap<u32, RowRecord>| rows.values().filter(|row| row.slabs.iter().any(|slab| slab.disk() == disk)).count();
+    let count = |rows: &BTreeMap<u32, RowRecord>| {
+        rows.values().filter(|row| row.slabs.iter().any(|slab| slab.disk() == disk)).count()
+    };
     config.spaces.iter().map(|(id, space)| (*id, count(&space.rows))).filter(|(_, slabs)| *slabs > 0).collect()
 }

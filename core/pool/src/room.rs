@@ -1,7 +1,8 @@
 //! How large a configuration may become: every disk in service must be able to hold it, so the smallest one says.
 //!
-//! Invariants: rows and spaces are only begun while this has room for them, so no disk is lost to a log that does not fit. The rows of
-//! a new space are so large that [`SPACES`] spaces that take all of the pool's room, in whatever parts and shapes, have room here.
+//! Invariants: rows and spaces are only begun while this has room for them, so no disk is lost to a log that does not
+//! fit. The rows of a new space are so large that [`SPACES`] spaces that take all of the pool's room, in whatever parts
+//! and shapes, have room here.
 
 use holdfast_model::{BLOCK_BYTES, ByteSize, Shape};
 
@@ -32,7 +33,8 @@ pub(crate) fn documents_room(state: &State) -> u64 {
     smallest_log(state).map_or(MOST_DOCUMENTS_BYTES, |(_, room)| (room / DOCUMENTS_PART).min(MOST_DOCUMENTS_BYTES))
 }
 
-/// The disk with the smallest log, and what a checkpoint there may have besides documents: those that are there, or may come.
+/// The disk with the smallest log, and what a checkpoint there may have besides documents: those that are there, or may
+/// come.
 fn smallest_map(state: &State) -> Option<(&PoolDisk, u64)> {
     let documents = documents_room(state).max(state.config.documents_bytes());
     smallest_log(state).map(|(disk, room)| (disk, room.saturating_sub(documents)))
@@ -47,15 +49,17 @@ fn wanted(state: &State, spaces: u64, rows: &[(u64, Shape)]) -> u64 {
 /// Spaces that a pool is to have room for, however its room is parted among them.
 pub(crate) const SPACES: u64 = 4096;
 
-/// Data bytes of a chunk of a new space of this size: its rows keep to its share of the map. Half of that is shared out as the pool's room
-/// is, half is the same for all.
+/// Data bytes of a chunk of a new space of this size: its rows keep to its share of the map. Half of that is shared out
+/// as the pool's room is, half is the same for all.
 pub(crate) fn chunk_of_space(state: &State, shape: &Shape, size_bytes: u64) -> Result<u64, PoolError> {
     let config = &state.config;
     let smallest = smallest_area(config)?;
     let data = config.disks.values().filter(|disk| disk.usage.takes_slabs());
-    let units: u64 = data.filter_map(|disk| Area::of_disk("", disk.disk_bytes).ok()).map(|area| u64::from(area.units())).sum();
+    let units: u64 =
+        data.filter_map(|disk| Area::of_disk("", disk.disk_bytes).ok()).map(|area| u64::from(area.units())).sum();
     let raw = u128::from(units) * u128::from(UNIT_BYTES);
-    let map = smallest_map(state).map_or(u64::MAX, |(_, room)| room.saturating_sub(config.disks_bytes() + SPACES * SPACE_BYTES));
+    let map = smallest_map(state)
+        .map_or(u64::MAX, |(_, room)| room.saturating_sub(config.disks_bytes() + SPACES * SPACE_BYTES));
     let fits = |chunk_bytes: u64| {
         let row_raw = u128::from(row_raw_bytes(shape, chunk_bytes));
         let rows = u128::from(size_bytes.div_ceil(chunk_bytes)).min(raw / row_raw);
@@ -67,7 +71,8 @@ pub(crate) fn chunk_of_space(state: &State, shape: &Shape, size_bytes: u64) -> R
 
 /// How many rows of a shape the disks could write down besides the other new spaces and rows.
 pub(crate) fn rows_with_room(state: &State, spaces: u64, others: &[(u64, Shape)], shape: &Shape) -> u64 {
-    smallest_map(state).map_or(u64::MAX, |(_, room)| room.saturating_sub(wanted(state, spaces, others)) / row_bytes(shape))
+    smallest_map(state)
+        .map_or(u64::MAX, |(_, room)| room.saturating_sub(wanted(state, spaces, others)) / row_bytes(shape))
 }
 
 /// Refuses more spaces, and more rows of each of these shapes, than the disks could write down.
@@ -96,5 +101,7 @@ pub(crate) fn smallest_area(config: &Config) -> Result<Area, PoolError> {
     let data = config.disks.values().filter(|disk| disk.usage.takes_slabs());
     let smallest = data.filter_map(|disk| Area::of_disk("", disk.disk_bytes).ok()).min_by_key(Area::units);
     let pool = || config.name.as_ref().map(ToString::to_string).unwrap_or_default();
-    smallest.ok_or_else(|| PoolError::invalid(format!("pool {} has no disk for data: set the usage of one to auto", pool())))
+    smallest.ok_or_else(|| {
+        PoolError::invalid(format!("pool {} has no disk for data: set the usage of one to auto", pool()))
+    })
 }

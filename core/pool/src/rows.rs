@@ -38,8 +38,8 @@ impl Drop for FreedRow {
 }
 
 impl Pool {
-    /// Writes down that a slab missed a write. Does nothing to one that is needed: the last copy of its column, or one of the
-    /// last slabs that a parity row can be computed from.
+    /// Writes down that a slab missed a write. Does nothing to one that is needed: the last copy of its column, or one
+    /// of the last slabs that a parity row can be computed from.
     pub async fn mark_stale(&self, space: u32, chunk: u32, slab: usize) -> Result<(), PoolError> {
         let change = Change::Stale { space, chunk, slab: slab as u16, stale: true };
         self.commit(vec![change], Guard::None).await.map(drop)
@@ -78,11 +78,12 @@ impl Pool {
         rows.into_iter().flatten().take(most).map(|(chunk, _)| *chunk).collect()
     }
 
-    /// The chunks of a space that have a stale slab on a disk that is in service, those of its journal among them. A space that a salvage
-    /// made has none before it is accepted.
+    /// The chunks of a space that have a stale slab on a disk that is in service, those of its journal among them. A
+    /// space that a salvage made has none before it is accepted.
     pub fn stale_chunks(&self, space: u32) -> Vec<u32> {
         let state = self.state();
-        let back = |slab: &SlabPlace| slab.stale() && state.disks.get(&slab.disk()).is_some_and(|disk| disk.in_service());
+        let back =
+            |slab: &SlabPlace| slab.stale() && state.disks.get(&slab.disk()).is_some_and(|disk| disk.in_service());
         let accepted = state.config.spaces.get(&space).filter(|space| !space.record.read_only);
         let rows = accepted.map(|space| space.rows.iter());
         rows.into_iter().flatten().filter(|(_, row)| row.slabs.iter().any(back)).map(|(chunk, _)| *chunk).collect()
@@ -134,7 +135,9 @@ impl Pool {
     /// No quorum, or a row of a journal: that is replaced as a whole.
     pub async fn free_row(self: &Arc<Self>, space: u32, chunk: u32) -> Result<Option<FreedRow>, PoolError> {
         if chunk >= JOURNAL_CHUNK {
-            return Err(PoolError::invalid(format!("chunk {chunk} of space {space} is its journal: replace that as a whole")));
+            return Err(PoolError::invalid(format!(
+                "chunk {chunk} of space {space} is its journal: replace that as a whole"
+            )));
         }
         let Some(row) = self.row(space, chunk) else { return Ok(None) };
         let freed = self.commit(vec![Change::RowGone { space, chunk }], Guard::None).await?;

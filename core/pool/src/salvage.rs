@@ -6,12 +6,13 @@
 //!  write.rs   a new configuration, in new logs and labels
 //! ```
 //!
-//! The pool keeps its id and its disks theirs: every header, map and record of a journal names them, and whoever reads one checks
-//! them. The new history begins under a generation beyond all that is known of the old one, and says that it was forced: a disk
-//! that turns up later with a log of the old history is refused, not believed.
+//! The pool keeps its id and its disks theirs: every header, map and record of a journal names them, and whoever reads
+//! one checks them. The new history begins under a generation beyond all that is known of the old one, and says that it
+//! was forced: a disk that turns up later with a log of the old history is refused, not believed.
 //!
-//! Invariants: nothing is written before the report was made and asked for; then logs and labels only, never a slab. A chunk of
-//! which anything was found never reads as zeros: what cannot be served fails. The spaces are read-only until they are accepted.
+//! Invariants: nothing is written before the report was made and asked for; then logs and labels only, never a slab. A
+//! chunk of which anything was found never reads as zeros: what cannot be served fails. The spaces are read-only until
+//! they are accepted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -128,7 +129,8 @@ struct MemberDisk {
 }
 
 impl Salvage {
-    /// Looks at every unit of the disks and writes nothing. Where slabs of several pools are found, `pool` says which one is wanted.
+    /// Looks at every unit of the disks and writes nothing. Where slabs of several pools are found, `pool` says which
+    /// one is wanted.
     ///
     /// # Errors
     /// No slabs, several pools, or more of them than fit into memory.
@@ -144,8 +146,10 @@ impl Salvage {
         let (mut doubts, mut obstacle) = (Vec::new(), None);
         let mut promised = 0;
         for found in known.pools.iter().filter(|found| found.id == id) {
-            promised = found.members.iter().map(|member| member.promised).max().unwrap_or(0).max(found.position.generation);
-            // A pool's own first change follows its first checkpoint at once; what has none is a salvage that was cut short.
+            promised =
+                found.members.iter().map(|member| member.promised).max().unwrap_or(0).max(found.position.generation);
+            // A pool's own first change follows its first checkpoint at once; what has none is a salvage that was cut
+            // short.
             if found.position.sequence > 1 {
                 obstacle = Some(format!(
                     "pool {} has metadata on {} of its disks: import it, with force if too few of them are present; if you know that this metadata is wrong, wipe those disks, which keeps their slabs, and salvage again",
@@ -194,7 +198,10 @@ impl Salvage {
             let info = candidate.info.clone();
             disks.push(SalvagedDisk { info, id: disk, slabs: mine.len(), counting: 0, unreadable: walk.unreadable });
             if walk.unreadable > 0 {
-                doubts.push(format!("disk {} failed {} reads: slabs there were not found", candidate.info.path, walk.unreadable));
+                doubts.push(format!(
+                    "disk {} failed {} reads: slabs there were not found",
+                    candidate.info.path, walk.unreadable
+                ));
             }
             slabs.extend(mine.into_iter().map(|slab| (number, slab)));
             members.push(MemberDisk { candidate, id: disk, area });
@@ -217,7 +224,10 @@ impl Salvage {
 }
 
 fn none_found() -> PoolError {
-    PoolError::new(PoolErrorKind::NotFound, "no slab of a pool was found on these disks: name all disks that the pool had")
+    PoolError::new(
+        PoolErrorKind::NotFound,
+        "no slab of a pool was found on these disks: name all disks that the pool had",
+    )
 }
 
 /// The pool that is asked for, or the only one.
@@ -231,7 +241,9 @@ fn wanted(counts: &BTreeMap<Uuid, usize>, pool: Option<Uuid>) -> Result<Uuid, Po
             Err(PoolError::new(PoolErrorKind::NotFound, text))
         }
         (None, 1) => counts.keys().next().copied().ok_or_else(none_found),
-        (None, _) => Err(PoolError::invalid(format!("slabs of several pools were found: {}; choose one of them", list()))),
+        (None, _) => {
+            Err(PoolError::invalid(format!("slabs of several pools were found: {}; choose one of them", list())))
+        }
     }
 }
 
@@ -250,7 +262,8 @@ async fn later_features(candidate: &Candidate, area: &Area, pool: Uuid) -> Optio
     (flags != 0).then_some(flags)
 }
 
-/// How a disk was divided: as its size tells, unless it grew since and more of its slabs lie where a disk of a smaller size has them.
+/// How a disk was divided: as its size tells, unless it grew since and more of its slabs lie where a disk of a smaller
+/// size has them.
 fn area_of(candidate: &Candidate, slabs: &[Slab]) -> Result<Area, PoolError> {
     let size_bytes = candidate.device.geometry().size_bytes;
     let area = Area::of_disk(&candidate.info.path, size_bytes)?;

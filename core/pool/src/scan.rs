@@ -28,8 +28,8 @@ pub struct Scan {
     pub pools: Vec<FoundPool>,
     /// Disks without a trace of a pool.
     pub blank: Vec<Candidate>,
-    /// Disks that say which pool they belong to and of which no whole configuration was found, by the pool's id. With that of the
-    /// pool in use they can be taken back.
+    /// Disks that say which pool they belong to and of which no whole configuration was found, by the pool's id. With
+    /// that of the pool in use they can be taken back.
     pub strays: Vec<(Uuid, Member)>,
     /// Disks that belong to a pool but cannot be used, and why.
     pub damaged: Vec<(Candidate, String)>,
@@ -83,7 +83,9 @@ impl Scan {
     /// Disks that cannot be used without others, and why.
     pub fn unusable(self) -> impl Iterator<Item = (Candidate, String)> {
         let why = |(pool, member): (Uuid, Member)| {
-            let why = format!("it belongs to pool {pool}, whose configuration was not found complete: attach more of its disks");
+            let why = format!(
+                "it belongs to pool {pool}, whose configuration was not found complete: attach more of its disks"
+            );
             (member.candidate, why)
         };
         self.damaged.into_iter().chain(self.strays.into_iter().map(why))
@@ -92,7 +94,8 @@ impl Scan {
     /// The disk of a pool that was looked at alone, with the last change that its log holds, where that can be read.
     pub(crate) fn alone(self, pool: Uuid) -> Option<(Member, Option<Position>)> {
         let found = self.pools.into_iter().find(|found| found.id == pool);
-        let member = found.and_then(|found| found.members.into_iter().next().map(|member| (member, Some(found.position))));
+        let member =
+            found.and_then(|found| found.members.into_iter().next().map(|member| (member, Some(found.position))));
         member.or_else(|| self.strays.into_iter().find(|(id, _)| *id == pool).map(|(_, member)| (member, None)))
     }
 }
@@ -103,7 +106,8 @@ impl FoundPool {
         self.config.name.as_ref().map(Name::to_string).unwrap_or_default()
     }
 
-    /// Flags of features with which it may only be read here. What the label of a disk says that is in the pool no more does not count.
+    /// Flags of features with which it may only be read here. What the label of a disk says that is in the pool no more
+    /// does not count.
     pub fn unknown_read_only(&self) -> u64 {
         let numbers = self.numbers();
         let counting = self.members.iter().filter(|member| numbers.contains_key(&member.id));
@@ -254,7 +258,9 @@ async fn look(candidate: Candidate) -> Look {
     };
     let Some((pool, id)) = evidence.owner() else {
         return match evidence.unreadable {
-            _ if evidence.later_version => Look::Damaged(candidate, "it is of a later version: use that version".into()),
+            _ if evidence.later_version => {
+                Look::Damaged(candidate, "it is of a later version: use that version".into())
+            }
             Some(error) => Look::Damaged(candidate, format!("it cannot be read ({error}): check cable and power")),
             None => Look::Blank(candidate),
         };
@@ -297,12 +303,17 @@ async fn assemble(id: Uuid, members: Vec<Member>) -> Result<(FoundPool, Misfits)
         let Some(tip) = members[at].tip else { break };
         if let Some((config, open_change)) = load(id, &members[at], &tip).await {
             let rivals = find_rivals(id, &config, &members, tip.position).await;
-            let size = |member: &Member| config.disks.values().find(|record| record.id == member.id).map(|it| it.disk_bytes);
+            let size =
+                |member: &Member| config.disks.values().find(|record| record.id == member.id).map(|it| it.disk_bytes);
             let fits = |member: &Member| size(member).is_none_or(|bytes| bytes == member.area.disk_bytes);
             let (members, misfits): (Vec<_>, Vec<_>) = members.into_iter().partition(fits);
-            let why = |member: Member| (member.candidate, "its size differs from the one recorded in the pool".to_string());
+            let why =
+                |member: Member| (member.candidate, "its size differs from the one recorded in the pool".to_string());
             let misfits = misfits.into_iter().map(why).collect();
-            return Ok((FoundPool { id, config, position: tip.position, members, duplicates, open_change, rivals }, misfits));
+            return Ok((
+                FoundPool { id, config, position: tip.position, members, duplicates, open_change, rivals },
+                misfits,
+            ));
         }
         members[at].tip = None;
     }
@@ -352,7 +363,8 @@ async fn find_rivals(id: Uuid, config: &Config, members: &[Member], best: Positi
     for members in histories.values() {
         let tip = members[0].tip.expect("members of a history have a tip");
         let Some((other, _)) = load(id, members[0], &tip).await else { continue };
-        let known = |member: &&Member| other.disks.values().find(|record| record.id == member.id).map(|record| record.index);
+        let known =
+            |member: &&Member| other.disks.values().find(|record| record.id == member.id).map(|record| record.index);
         if Votes::of(&other).carried(&members.iter().filter_map(known).collect(), false) {
             rivals.extend(members.iter().map(|member| member.id));
         }

@@ -1,4 +1,5 @@
-//! The head of a slab: as many units of 64 KiB before its data as its header and maps take. One is enough for seven maps.
+//! The head of a slab: as many units of 64 KiB before its data as its header and maps take. One is enough for seven
+//! maps.
 //!
 //! ```text
 //!  0        4 KiB     8 KiB     12 KiB                                   a multiple of 64 KiB
@@ -24,8 +25,8 @@ pub use crate::geometry::{
 /// No map was ever written under a greater number: who writes one counts up from those that are there.
 pub const MOST_MAP_SEQUENCE: u64 = 1 << 62;
 
-/// The sequence in the header of a slab whose row was given back. Of a row that is only to replace another one, it is the id of
-/// that; else it is 0.
+/// The sequence in the header of a slab whose row was given back. Of a row that is only to replace another one, it is
+/// the id of that; else it is 0.
 pub const WRITTEN_OFF: u64 = u64::MAX;
 /// The sequence in the header of a slab that is only to take the place of another one of its row.
 pub const ARRIVING: u64 = u64::MAX - 1;

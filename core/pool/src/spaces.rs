@@ -1,7 +1,7 @@
 //! Spaces made, grown, made smaller and removed.
 //!
-//! Invariant: a fixed space whose creation or growth was answered has all its rows, and a parity space its journal; one that was
-//! cut short is taken back at the next import.
+//! Invariant: a fixed space whose creation or growth was answered has all its rows, and a parity space its journal; one
+//! that was cut short is taken back at the next import.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -120,7 +120,8 @@ impl Pool {
     /// A smaller size, or, for a fixed space, too little room.
     pub async fn grow_space(&self, id: u32, size_bytes: u64) -> Result<bool, PoolError> {
         let _admin = self.admin.lock().await;
-        let record = self.space(id).ok_or_else(|| PoolError::new(PoolErrorKind::NotFound, format!("space {id} is gone")))?;
+        let record =
+            self.space(id).ok_or_else(|| PoolError::new(PoolErrorKind::NotFound, format!("space {id} is gone")))?;
         let path = format!("{}/{}", self.name(), record.name);
         check_space_size(&path, size_bytes)?;
         if size_bytes == record.size_bytes {
@@ -147,12 +148,16 @@ impl Pool {
         Ok(true)
     }
 
-    /// Makes a space smaller and gives up its rows beyond the new end, whatever they hold; `None` if it has that size or less. Nobody
-    /// may use these rows. Their units stay taken until the answer is dropped.
+    /// Makes a space smaller and gives up its rows beyond the new end, whatever they hold; `None` if it has that size
+    /// or less. Nobody may use these rows. Their units stay taken until the answer is dropped.
     ///
     /// # Errors
     /// A size that cannot be, no quorum.
-    pub async fn shrink_space(self: &Arc<Self>, id: u32, size_bytes: u64) -> Result<Option<Vec<(u32, FreedRow)>>, PoolError> {
+    pub async fn shrink_space(
+        self: &Arc<Self>,
+        id: u32,
+        size_bytes: u64,
+    ) -> Result<Option<Vec<(u32, FreedRow)>>, PoolError> {
         let _admin = self.admin.lock().await;
         let gone = || PoolError::new(PoolErrorKind::NotFound, format!("space {id} is gone"));
         let record = self.space(id).ok_or_else(gone)?;
@@ -161,7 +166,8 @@ impl Pool {
             return Ok(None);
         }
         let smaller = SpaceRecord { size_bytes, ..record };
-        let beyond: Vec<(u32, RowRecord)> = self.rows(id).into_iter().filter(|(chunk, _)| *chunk >= smaller.chunks()).collect();
+        let beyond: Vec<(u32, RowRecord)> =
+            self.rows(id).into_iter().filter(|(chunk, _)| *chunk >= smaller.chunks()).collect();
         // The first change makes it smaller; an import after that removes what rows are left beyond the end.
         let mut changes = vec![Change::Space(smaller)];
         let mut freed = Vec::new();
@@ -188,7 +194,8 @@ impl Pool {
             return Ok(());
         }
         let path = format!("{}/{}", self.name(), space.name);
-        let why = format!("space {path} is read-only until you accept its salvaged data: 'holdfast space accept {path}'");
+        let why =
+            format!("space {path} is read-only until you accept its salvaged data: 'holdfast space accept {path}'");
         Err(PoolError::new(PoolErrorKind::ReadOnly, why))
     }
 
@@ -198,7 +205,8 @@ impl Pool {
     /// No such space, no quorum.
     pub async fn accept_space(&self, id: u32) -> Result<bool, PoolError> {
         let _admin = self.admin.lock().await;
-        let record = self.space(id).ok_or_else(|| PoolError::new(PoolErrorKind::NotFound, format!("space {id} is gone")))?;
+        let record =
+            self.space(id).ok_or_else(|| PoolError::new(PoolErrorKind::NotFound, format!("space {id} is gone")))?;
         if !record.read_only {
             return Ok(false);
         }
@@ -226,7 +234,8 @@ impl Pool {
         Ok((JOURNAL_CHUNK..).zip(rows).collect())
     }
 
-    /// Takes the units of a space's rows from a chunk on. Those of its journal, if any, are not written down yet either.
+    /// Takes the units of a space's rows from a chunk on. Those of its journal, if any, are not written down yet
+    /// either.
     pub(crate) fn reserve_rows(
         &self,
         path: &str,
@@ -270,7 +279,8 @@ impl Pool {
         let width = rows.iter().map(|(_, row)| row.slabs.len()).max().unwrap_or(1);
         let mut parts = rows.chunks((SLABS_PER_CHANGE / width).max(1));
         while let Some(part) = parts.next() {
-            let changes = part.iter().map(|(chunk, row)| Change::Row { space, chunk: *chunk, row: row.clone() }).collect();
+            let changes =
+                part.iter().map(|(chunk, row)| Change::Row { space, chunk: *chunk, row: row.clone() }).collect();
             let made = self.commit(changes, Guard::None).await;
             if made != Ok(true) {
                 self.release_rows(part);

@@ -34,12 +34,14 @@ pub struct PoolStatus {
     pub was_closed: bool,
 }
 
-/// Spaces that have not all their rows yet and for which another one finds no room now, be it on the disks or in the pool's map.
+/// Spaces that have not all their rows yet and for which another one finds no room now, be it on the disks or in the
+/// pool's map.
 fn without_room(state: &mut State) -> Vec<u32> {
     // Many spaces have rows of one kind.
     let mut known: Vec<((Shape, u32, bool), bool)> = Vec::new();
     let growing = |space: &&SpaceRows| (space.data_row_count() as u64) < u64::from(space.record.chunks());
-    let records: Vec<SpaceRecord> = state.config.spaces.values().filter(growing).map(|space| space.record.clone()).collect();
+    let records: Vec<SpaceRecord> =
+        state.config.spaces.values().filter(growing).map(|space| space.record.clone()).collect();
     let mut lacks_room = |record: &SpaceRecord| {
         let kind = (record.shape, slab_units(&record.shape, record.chunk_bytes), record.enclosure_aware);
         let fits = known.iter().find(|(other, _)| *other == kind).map(|(_, fits)| *fits).unwrap_or_else(|| {
@@ -65,7 +67,8 @@ fn fits_a_row(config: &mut Config, record: &SpaceRecord) -> bool {
 fn full(config: &Config, pool: &Name, space: u32) -> Option<Condition> {
     let record = &config.spaces.get(&space)?.record;
     let name = &record.name;
-    let cause = format!("space {name} has no room to grow: writes that need a new slab are refused, everything else goes on");
+    let cause =
+        format!("space {name} has no room to grow: writes that need a new slab are refused, everything else goes on");
     let condition = Condition::new(cause, "add disks with 'holdfast pool add', or discard what is not needed");
     Some(condition.because(Reason::NoRoom).about(ObjectRef::space(record.uuid, format!("{pool}/{name}"))))
 }
@@ -111,7 +114,8 @@ impl Pool {
             conditions.insert(0, Condition::new(why, next_action).because(Reason::ReadOnly));
         }
         let without_room = without_room(&mut state);
-        let full: Vec<Condition> = without_room.into_iter().filter_map(|space| full(&state.config, self.name(), space)).collect();
+        let full: Vec<Condition> =
+            without_room.into_iter().filter_map(|space| full(&state.config, self.name(), space)).collect();
         let warned = !full.is_empty() || disks.iter().any(|disk| disk.health != Health::Healthy);
         conditions.extend(full);
         let free_units: u64 = state.config.free.values().map(|free| u64::from(free.free())).sum();
@@ -135,8 +139,8 @@ impl Pool {
             && !(check_room(&state, 0, &[(1, record.shape)]).is_ok() && fits_a_row(&mut state.config, &record))
     }
 
-    /// How its disks are now. One that is out of service is missing, also before that is committed and where too few disks are
-    /// left to commit it.
+    /// How its disks are now. One that is out of service is missing, also before that is committed and where too few
+    /// disks are left to commit it.
     pub fn disks(&self) -> Vec<DiskStatus> {
         let state = self.state();
         let status = |record: &DiskRecord| {

@@ -18,8 +18,8 @@ impl Pool {
         self.state().config.features
     }
 
-    /// Lets it use every feature that is known here: in the labels first, then in the configuration. An older version cannot import
-    /// it any more. False if it does so already.
+    /// Lets it use every feature that is known here: in the labels first, then in the configuration. An older version
+    /// cannot import it any more. False if it does so already.
     ///
     /// # Errors
     /// A label that cannot be written, another import that has begun, no quorum. The features are not used then.
@@ -33,16 +33,19 @@ impl Pool {
         {
             let committer = self.committer.lock().await;
             let disks: Vec<_> = committer.logs.keys().filter_map(|index| self.disk(*index)).collect();
-            let writes = disks.iter().filter_map(|disk| Some((disk, disk.device()?))).map(|(disk, device)| async move {
-                let label = Label { features: wanted, ..self.own_label(disk.id, &disk.area) };
-                match shown(&device, &disk.area, &label).await {
-                    Shown::Later(generation) => return Err(self.lose(generation).context),
-                    Shown::Strange(why) => return Err(format!("disk {}: {why}", self.disk_label(disk.index))),
-                    Shown::Own | Shown::Damaged => {}
-                }
-                let written = label_disk(&device, &disk.area, &label).await;
-                written.map_err(|error| format!("the label of disk {} was not written: {error}", self.disk_label(disk.index)))
-            });
+            let writes =
+                disks.iter().filter_map(|disk| Some((disk, disk.device()?))).map(|(disk, device)| async move {
+                    let label = Label { features: wanted, ..self.own_label(disk.id, &disk.area) };
+                    match shown(&device, &disk.area, &label).await {
+                        Shown::Later(generation) => return Err(self.lose(generation).context),
+                        Shown::Strange(why) => return Err(format!("disk {}: {why}", self.disk_label(disk.index))),
+                        Shown::Own | Shown::Damaged => {}
+                    }
+                    let written = label_disk(&device, &disk.area, &label).await;
+                    written.map_err(|error| {
+                        format!("the label of disk {} was not written: {error}", self.disk_label(disk.index))
+                    })
+                });
             if let Some(Err(why)) = join_all(writes).await.into_iter().find(Result::is_err) {
                 let why = format!("pool {} is not upgraded: {why}; check that disk and try again", self.name());
                 return Err(PoolError::new(PoolErrorKind::Io, why));

@@ -1,7 +1,7 @@
 //! The block map on disk: for 64 MiB of a slab, which 4 KiB blocks were written and which 256 KiB regions are dirty.
 //!
-//! It stands in two slots, written in turn, so that a torn write leaves the one before. The frame's position carries the
-//! row's id and the map's own sequence: a map of an earlier row in this place is not this row's map.
+//! It stands in two slots, written in turn, so that a torn write leaves the one before. The frame's position carries
+//! the row's id and the map's own sequence: a map of an earlier row in this place is not this row's map.
 //!
 //! ```text
 //!  | chunk u32 | column u16 | map u16 | dirty regions, 256 bits | written blocks, 16,384 bits |

@@ -217,7 +217,11 @@ mod tests {
                 let from_runs: Vec<u32> = set.runs(0, limit).flat_map(|(start, end)| start..end).collect();
                 assert_eq!(from_runs, plain.iter().copied().collect::<Vec<_>>(), "seed {seed}");
                 let from_gaps: Vec<u32> = set.gaps(0, limit).flat_map(|(start, end)| start..end).collect();
-                assert_eq!(from_gaps, (0..limit).filter(|block| !plain.contains(block)).collect::<Vec<_>>(), "seed {seed}");
+                assert_eq!(
+                    from_gaps,
+                    (0..limit).filter(|block| !plain.contains(block)).collect::<Vec<_>>(),
+                    "seed {seed}"
+                );
                 let mut both = BlockSet::new(limit);
                 both.insert(start, end);
                 both.insert_all(&set);

@@ -1,7 +1,7 @@
 //! Small requests.
 //!
-//! Every request is a future that is allocated, moved there and freed. It is as large as the largest of what it may wait for, which
-//! would be 20 KiB, so branches that few requests take are allocated when they are taken.
+//! Every request is a future that is allocated, moved there and freed. It is as large as the largest of what it may
+//! wait for, which would be 20 KiB, so branches that few requests take are allocated when they are taken.
 //!
 //! Invariant: a request is no larger than [`REQUEST_BYTES`]; one that grows beyond does not compile.
 

@@ -27,7 +27,10 @@ impl Inner {
         for row in open.iter().chain(&moving) {
             match &row.body {
                 RowBody::Columns(columns) => {
-                    columns.iter().filter(|column| column.is_open()).for_each(|column| column.lock().check(row.marks()));
+                    columns
+                        .iter()
+                        .filter(|column| column.is_open())
+                        .for_each(|column| column.lock().check(row.marks()));
                 }
                 RowBody::Bands(bands) => {
                     bands.lock().check(&bands.geometry);
@@ -56,8 +59,15 @@ fn waiting_bytes(bands: &Bands) -> usize {
 impl Row {
     /// Asserts that the row is made as the pool knows it, if that knows it still.
     fn check_record(self: &Arc<Self>) {
-        let Some(known) = self.pool.row(self.space, self.chunk).filter(|known| known.id == self.record.id) else { return };
-        assert_eq!((known.shape, known.slab_units), (self.record.shape, self.record.slab_units), "chunk {}", self.chunk);
+        let Some(known) = self.pool.row(self.space, self.chunk).filter(|known| known.id == self.record.id) else {
+            return;
+        };
+        assert_eq!(
+            (known.shape, known.slab_units),
+            (self.record.shape, self.record.slab_units),
+            "chunk {}",
+            self.chunk
+        );
         assert_eq!(known.slabs.len(), self.slabs.len(), "slabs of chunk {}", self.chunk);
         let mut disks: Vec<u16> = known.slabs.iter().map(|slab| slab.disk()).collect();
         disks.sort_unstable();

@@ -1,17 +1,18 @@
-//! Block checksums: what a disk answers is compared with what was written there, so that silent corruption is never served.
+//! Block checksums: what a disk answers is compared with what was written there, so that silent corruption is never
+//! served.
 //!
-//! A column's copies hold the same, so they share one set of checksums in memory; each slab of a row with parity has its own.
-//! On disk every slab has those of its blocks behind its data. They are read when they are needed, kept within a limit, and
-//! written behind the data they tell of.
+//! A column's copies hold the same, so they share one set of checksums in memory; each slab of a row with parity has
+//! its own. On disk every slab has those of its blocks behind its data. They are read when they are needed, kept within
+//! a limit, and written behind the data they tell of.
 //!
 //! Invariants:
-//! - Who has the turn of a block changes its checksum, after the block and before the turn ends. So whoever finds a block other than
-//!   its checksum says, and has its turn, has found corruption.
-//! - A region of a simple or mirrored row is unmarked only when every copy has its checksums durably. After a crash those of
-//!   marked regions are no more than a hint as to which of several copies is right.
+//! - Who has the turn of a block changes its checksum, after the block and before the turn ends. So whoever finds a
+//!   block other than its checksum says, and has its turn, has found corruption.
+//! - A region of a simple or mirrored row is unmarked only when every copy has its checksums durably. After a crash
+//!   those of marked regions are no more than a hint as to which of several copies is right.
 //! - The journal of a parity row keeps what was destaged until its checksums are durable.
-//! - A block that was written and is not marked has a checksum on every slab that has it. One without is unproven: other slabs settle what
-//!   it holds, or reads of it fail.
+//! - A block that was written and is not marked has a checksum on every slab that has it. One without is unproven:
+//!   other slabs settle what it holds, or reads of it fail.
 
 mod cache;
 mod pages;
@@ -135,12 +136,13 @@ impl Checksums {
 
     /// Notes that nobody knows what blocks hold: a write of them was cut short. Their turn must be held.
     pub fn forget(self: &Arc<Self>, set: usize, blocks: Blocks) {
-        let added = self.counted(set, |pages| pages.note(blocks.start, (blocks.start..blocks.end).map(|_| None), false));
+        let added =
+            self.counted(set, |pages| pages.note(blocks.start, (blocks.start..blocks.end).map(|_| None), false));
         self.admit(set, added);
     }
 
-    /// Compares blocks with their checksums, but for those in `holes`. These are counted from `first` on, and `data` begins `offset`
-    /// blocks behind that.
+    /// Compares blocks with their checksums, but for those in `holes`. These are counted from `first` on, and `data`
+    /// begins `offset` blocks behind that.
     fn check(&self, set: usize, first: u32, offset: u32, data: &[u8], holes: &[(u32, u32)]) -> Check {
         let mut found = Check::Right;
         for (index, batch) in data.chunks(BATCH_BLOCKS * BLOCK_BYTES as usize).enumerate() {
@@ -274,7 +276,9 @@ impl Row {
         let mut answered = false;
         for index in self.sums_slabs(set).filter(in_step).collect::<Vec<_>>() {
             match self.read_slab_sums(index, page).await {
-                Ok(regions) => found.regions.iter_mut().zip(regions).for_each(|(found, region)| *found = found.or(region)),
+                Ok(regions) => {
+                    found.regions.iter_mut().zip(regions).for_each(|(found, region)| *found = found.or(region))
+                }
                 // What cannot be read there is lost; it is no reason to withhold the data.
                 Err(error) if error.kind == IoErrorKind::Media => found.failed = true,
                 Err(_) => continue,
@@ -301,7 +305,13 @@ impl Row {
     }
 
     /// Compares blocks of a slab, reading their checksums if need be. Holes are counted from the first block.
-    pub async fn check_sums(&self, slab: usize, first: u32, data: &[u8], holes: &[(u32, u32)]) -> Result<Check, IoError> {
+    pub async fn check_sums(
+        &self,
+        slab: usize,
+        first: u32,
+        data: &[u8],
+        holes: &[(u32, u32)],
+    ) -> Result<Check, IoError> {
         let Some(checksums) = &self.checksums else { return Ok(Check::Right) };
         let set = self.sums_set(slab);
         let check = checksums.check(set, first, 0, data, holes);
@@ -353,8 +363,8 @@ impl Row {
         Ok(all)
     }
 
-    /// Writes pages that hold a region which `wanted` names, of a set, and which the disks do not have. They are on disk once
-    /// the disks are flushed and [`Row::end_sums`] was told.
+    /// Writes pages that hold a region which `wanted` names, of a set, and which the disks do not have. They are on
+    /// disk once the disks are flushed and [`Row::end_sums`] was told.
     pub async fn write_sums(&self, wanted: &dyn Fn(usize, u32) -> bool) -> Result<SumsWritten, IoError> {
         let mut written = SumsWritten::default();
         let Some(checksums) = &self.checksums else { return Ok(written) };
@@ -413,7 +423,8 @@ impl Row {
         }
     }
 
-    /// A page as it is to be written to a slab that is to take another's place, and where; `None` where there is nothing in it.
+    /// A page as it is to be written to a slab that is to take another's place, and where; `None` where there is
+    /// nothing in it.
     pub async fn sums_page_for(&self, set: usize, page: u32, to: &Slab) -> Result<Option<(u64, IoBuf)>, IoError> {
         let Some(checksums) = &self.checksums else { return Ok(None) };
         let first = page * PAGE_BLOCKS;
@@ -448,7 +459,8 @@ impl Row {
         }
     }
 
-    /// The slabs of a set that do not have a page as it is in memory: those that have it otherwise, and those that cannot read it.
+    /// The slabs of a set that do not have a page as it is in memory: those that have it otherwise, and those that
+    /// cannot read it.
     pub async fn odd_sums(&self, set: usize, page: u32) -> Result<Vec<(usize, Odd)>, IoError> {
         let mut odd = Vec::new();
         let Some(checksums) = &self.checksums else { return Ok(odd) };
@@ -467,7 +479,9 @@ impl Row {
             let region_of = |index: u32| page * PAGE_REGIONS + index;
             let clean = |region: u32| region < state.marked.limit() && !state.marked.contains(region);
             settled.retain(|(index, _)| clean(region_of(*index)));
-            settled.iter_mut().for_each(|(index, checksums)| checksums.known &= state.written.word(region_of(*index) as usize));
+            settled
+                .iter_mut()
+                .for_each(|(index, checksums)| checksums.known &= state.written.word(region_of(*index) as usize));
         }
         if settled.iter().all(|(_, checksums)| checksums.known == 0) {
             return Ok(odd);

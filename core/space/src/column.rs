@@ -1,7 +1,8 @@
 //! The state of a column in memory.
 //!
-//! Invariants: `pending` is a part of `written`, and `settling` of what is written; what a block map on disk shows as written is `written` less `pending`; a
-//! region with a running write is in `marked`, and `marked` is what every copy in step has on disk, or more.
+//! Invariants: `pending` is a part of `written`, and `settling` of what is written; what a block map on disk shows as
+//! written is `written` less `pending`; a region with a running write is in `marked`, and `marked` is what every copy
+//! in step has on disk, or more.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
@@ -205,7 +206,8 @@ impl ColumnState {
 
     /// Notes that nobody knows how a write to these regions ended.
     pub fn tear(&mut self, regions: Blocks) {
-        for region in (regions.start..regions.end).filter(|region| !self.unsynced.contains(*region)).collect::<Vec<_>>() {
+        for region in (regions.start..regions.end).filter(|region| !self.unsynced.contains(*region)).collect::<Vec<_>>()
+        {
             self.torn.insert(region, region + 1);
             self.unsynced.insert(region, region + 1);
         }
@@ -222,7 +224,8 @@ impl ColumnState {
         self.running.get(region as usize).is_some_and(|count| *count > 0)
     }
 
-    /// Notes that blocks were written. Answers whether their block maps must reach the disk for a durable write to last.
+    /// Notes that blocks were written. Answers whether their block maps must reach the disk for a durable write to
+    /// last.
     pub fn note_written(&mut self, blocks: Blocks, durable: bool) -> bool {
         let Blocks { start, end } = blocks;
         let known = self.written.contains_all(start, end);
@@ -305,8 +308,8 @@ impl ColumnState {
         self.maps[map].on_disk < self.maps[map].changed
     }
 
-    /// Asks for regions of one map to be marked, and for their neighbours with them: about as many as the map has marked
-    /// already, so that writes scattered over a column need few marks, and at most [`MARKED_AHEAD`].
+    /// Asks for regions of one map to be marked, and for their neighbours with them: about as many as the map has
+    /// marked already, so that writes scattered over a column need few marks, and at most [`MARKED_AHEAD`].
     pub fn want_around(&mut self, regions: Blocks) {
         let first = regions.start / MAP_REGIONS * MAP_REGIONS;
         let end = (first + MAP_REGIONS).min(self.wanted.limit());

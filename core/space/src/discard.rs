@@ -1,5 +1,5 @@
-//! Discards and write-zeroes: blocks leave the block map, no data is written. A thin row that holds nothing goes back to
-//! the pool.
+//! Discards and write-zeroes: blocks leave the block map, no data is written. A thin row that holds nothing goes back
+//! to the pool.
 
 use std::sync::Arc;
 

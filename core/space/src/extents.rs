@@ -29,13 +29,16 @@ impl Space {
         Ok(row.map(|row| row.columns().iter().map(runs).collect()).unwrap_or_default())
     }
 
-    /// The same, but for regions that are marked dirty: corruption of these blocks is told by their checksums whenever it happens.
+    /// The same, but for regions that are marked dirty: corruption of these blocks is told by their checksums whenever
+    /// it happens.
     pub async fn settled_blocks(&self, chunk: u32) -> Result<Vec<Vec<(u32, u32)>>, IoError> {
         let row = self.inner.row(chunk).await?;
         let runs = |column: &crate::column::Column| {
             let state = column.lock();
-            let clean =
-                state.marked.gaps(0, state.marked.limit()).map(|(start, end)| (start * REGION_BLOCKS, end * REGION_BLOCKS));
+            let clean = state
+                .marked
+                .gaps(0, state.marked.limit())
+                .map(|(start, end)| (start * REGION_BLOCKS, end * REGION_BLOCKS));
             clean.flat_map(|(start, end)| state.written.runs(start, end.min(state.blocks()))).collect()
         };
         Ok(row.map(|row| row.columns().iter().map(runs).collect()).unwrap_or_default())

@@ -25,7 +25,8 @@ impl Inner {
     }
 
     async fn flush_all(&self, rows: &[Arc<Row>]) -> Result<(), IoError> {
-        let (banded, plain): (Vec<Arc<Row>>, Vec<Arc<Row>>) = rows.iter().cloned().partition(|row| row.bands_if_any().is_some());
+        let (banded, plain): (Vec<Arc<Row>>, Vec<Arc<Row>>) =
+            rows.iter().cloned().partition(|row| row.bands_if_any().is_some());
         let mut made = Ok(());
         if !banded.is_empty() {
             banded.iter().for_each(|row| row.in_use.end_touch());
@@ -69,8 +70,8 @@ impl Inner {
         result
     }
 
-    /// Makes everything durable that can be, and unmarks every region whose copies are all in step. Answers whether nothing is left to do
-    /// for whoever opens the space next; a row that cannot be settled keeps no other from it.
+    /// Makes everything durable that can be, and unmarks every region whose copies are all in step. Answers whether
+    /// nothing is left to do for whoever opens the space next; a row that cannot be settled keeps no other from it.
     ///
     /// # Errors
     /// Something that was answered could not be made durable.
@@ -92,7 +93,8 @@ impl Inner {
 }
 
 impl RowTable {
-    /// Flushes every disk that was written. A disk that cannot flush is out; that is an error only where it held the last copy.
+    /// Flushes every disk that was written. A disk that cannot flush is out; that is an error only where it held the
+    /// last copy.
     pub async fn settle_disks(&self) -> Result<(), IoError> {
         let disks: Vec<_> = self.context.pool.pool_disks().into_iter().filter(|disk| disk.in_service()).collect();
         let results = join_all(disks.iter().map(|disk| disk.settle())).await;
@@ -129,9 +131,13 @@ impl Row {
         IoError::new(IoErrorKind::Media, format!("space {}: {cause}", self.path()))
     }
 
-    /// Unmarks regions of a column that `may` be: no write is under way in them, all copies are in step, and everything written
-    /// to them is durable, as are their checksums.
-    pub async fn unmark(&self, column: usize, may: impl Fn(&crate::column::ColumnState, u32) -> bool) -> Result<(), IoError> {
+    /// Unmarks regions of a column that `may` be: no write is under way in them, all copies are in step, and everything
+    /// written to them is durable, as are their checksums.
+    pub async fn unmark(
+        &self,
+        column: usize,
+        may: impl Fn(&crate::column::ColumnState, u32) -> bool,
+    ) -> Result<(), IoError> {
         let mut maps = self.columns()[column].maps.lock().await;
         if !self.whole() {
             return Ok(());
@@ -142,13 +148,18 @@ impl Row {
                 .marked
                 .runs(0, state.marked.limit())
                 .flat_map(|(start, end)| start..end)
-                .filter(|region| !state.is_running(*region) && !state.unsynced.contains(*region) && may(&state, *region))
-                .filter(|region| self.checksums.as_ref().is_none_or(|checksums| !checksums.is_region_behind(column, *region)))
+                .filter(|region| {
+                    !state.is_running(*region) && !state.unsynced.contains(*region) && may(&state, *region)
+                })
+                .filter(|region| {
+                    self.checksums.as_ref().is_none_or(|checksums| !checksums.is_region_behind(column, *region))
+                })
                 .collect();
             clear.iter().for_each(|region| state.marked.remove(*region, *region + 1));
             clear
         };
-        let mut touched: Vec<usize> = cleared.iter().map(|region| (region / crate::block_map::MAP_REGIONS) as usize).collect();
+        let mut touched: Vec<usize> =
+            cleared.iter().map(|region| (region / crate::block_map::MAP_REGIONS) as usize).collect();
         touched.dedup();
         for map in touched {
             self.write_map(column, map, &mut maps[map]).await?;

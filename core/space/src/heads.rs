@@ -1,7 +1,7 @@
 //! The heads of slabs as an open row finds them on disk: whether they are its own, and the newest of the maps in them.
 //!
-//! After a crash the slabs that back each other may differ by the last map written: the newest counts. A slab that is away may
-//! hold one map more, of a write that a crash cut short: its number is passed over.
+//! After a crash the slabs that back each other may differ by the last map written: the newest counts. A slab that is
+//! away may hold one map more, of a write that a crash cut short: its number is passed over.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -179,7 +179,9 @@ impl Row {
             RowBody::Bands(bands) => {
                 let maps = bands.maps.lock().await;
                 let heads = self.read_heads(0..self.slabs.len(), maps.len()).await;
-                heads.odd(self, maps.len(), |map, block, disk, offset| self.band_map_number(map as u32, block, disk, offset))
+                heads.odd(self, maps.len(), |map, block, disk, offset| {
+                    self.band_map_number(map as u32, block, disk, offset)
+                })
             }
             RowBody::Columns(columns) => {
                 let maps = columns[set].maps.lock().await;
@@ -191,12 +193,13 @@ impl Row {
         }
     }
 
-    /// Where nothing but heads tells whether slabs were overwritten, and others have what they hold: lets those whose heads are damaged
-    /// be copied anew, as the next start would. Answers those that stay.
+    /// Where nothing but heads tells whether slabs were overwritten, and others have what they hold: lets those whose
+    /// heads are damaged be copied anew, as the next start would. Answers those that stay.
     pub async fn distrust_odd(&self, odd: Vec<OddHead>) -> Result<Vec<OddHead>, IoError> {
         let mut staying = Vec::with_capacity(odd.len());
         for head in odd {
-            let is_copied = self.checksums.is_none() && self.pool.mark_outdated(self.space, self.chunk, head.index).await?;
+            let is_copied =
+                self.checksums.is_none() && self.pool.mark_outdated(self.space, self.chunk, head.index).await?;
             if is_copied {
                 self.refresh();
             } else {
@@ -219,20 +222,23 @@ impl Row {
         Ok(())
     }
 
-    /// Deals with slabs that lack their header or a map although the row was written to: something overwrote their heads, so nothing of
-    /// them is believed. Where the others suffice all of such a slab is copied anew; where they do not, its checksums tell what of it
-    /// is right, and one without checksums does not count, unless it has all its maps.
+    /// Deals with slabs that lack their header or a map although the row was written to: something overwrote their
+    /// heads, so nothing of them is believed. Where the others suffice all of such a slab is copied anew; where they do
+    /// not, its checksums tell what of it is right, and one without checksums does not count, unless it has all its
+    /// maps.
     pub async fn distrust(&self, Damaged { slabs, mapped }: &Damaged) -> Result<(), IoError> {
         for index in slabs.iter().copied() {
             let slab = self.slabs.get(index);
             let (object, path) = (self.pool.disk_object(slab.disk.index), self.path());
             if self.pool.refusal().is_none() && self.pool.mark_outdated(self.space, self.chunk, index).await? {
-                let cause =
-                    format!("the header of a slab of space {path} was overwritten; the slab is copied again from the others");
+                let cause = format!(
+                    "the header of a slab of space {path} was overwritten; the slab is copied again from the others"
+                );
                 self.pool.emit(Severity::Error, object, cause, "find out what writes to the disk besides this pool");
                 self.refresh();
             } else if self.checksums.is_none() && !mapped.contains(&index) {
-                let cause = format!("the head of a slab of space {path} was overwritten, and no other has what it held");
+                let cause =
+                    format!("the head of a slab of space {path} was overwritten, and no other has what it held");
                 self.pool.emit(Severity::Error, object, cause, "restore that data from a backup");
                 slab.distrust();
             }
@@ -242,7 +248,8 @@ impl Row {
 }
 
 impl Heads {
-    /// Slabs without a header, or without one of so many maps; `open` reads a block of a disk at an offset as one of these.
+    /// Slabs without a header, or without one of so many maps; `open` reads a block of a disk at an offset as one of
+    /// these.
     pub fn damaged(&self, maps: usize, open: impl Fn(usize, &[u8], Uuid, u64) -> bool) -> Damaged {
         let has = |head: &Head, map: usize| {
             (0..2).any(|slot| {
@@ -263,7 +270,8 @@ impl Heads {
         damaged
     }
 
-    /// Slabs in step whose header cannot be read, or that lack the newest of a map; `open` tells the number of a map in a block.
+    /// Slabs in step whose header cannot be read, or that lack the newest of a map; `open` tells the number of a map in
+    /// a block.
     fn odd(&self, row: &Row, maps: usize, open: impl Fn(usize, &[u8], Uuid, u64) -> Option<u64>) -> Vec<OddHead> {
         let number = |head: &Head, map: usize| {
             let numbers = (0..2).filter_map(|slot| {
@@ -297,8 +305,8 @@ impl Heads {
         self.found.len()
     }
 
-    /// The newest of a map, and whether every slab has it; `open` reads a block of a disk at an offset. Notes in `place` where it
-    /// stands, and the number after which no slab has any.
+    /// The newest of a map, and whether every slab has it; `open` reads a block of a disk at an offset. Notes in
+    /// `place` where it stands, and the number after which no slab has any.
     pub fn newest<M>(
         &self,
         map: usize,

@@ -25,7 +25,8 @@ impl KeptMarked {
     /// Adds or takes out a range.
     fn set(&self, range: Range<u64>, keep: bool) {
         let mut kept = self.0.lock().expect("no panic while held");
-        let around = |known: &Range<u64>| [known.start..known.end.min(range.start), known.start.max(range.end)..known.end];
+        let around =
+            |known: &Range<u64>| [known.start..known.end.min(range.start), known.start.max(range.end)..known.end];
         *kept = kept.iter().flat_map(around).filter(|part| part.start < part.end).collect();
         if keep {
             kept.push(range);

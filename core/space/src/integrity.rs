@@ -58,7 +58,9 @@ impl Inner {
             None => Ok(()),
             Some(block) => {
                 let path = self.path();
-                Err(IoError::invalid(format!("space {path}: block {block} of a write is not as the checksum that came with it")))
+                Err(IoError::invalid(format!(
+                    "space {path}: block {block} of a write is not as the checksum that came with it"
+                )))
             }
         }
     }

@@ -1,8 +1,8 @@
 //! Slabs to virtual disks.
 //!
-//! A [`Space`] is a list of chunks of equal size. A chunk that holds data has a *row*: slabs on distinct disks, as columns and
-//! copies. Each slab carries a block map in its head: which 4 KiB blocks were ever written, and which regions may differ
-//! between copies.
+//! A [`Space`] is a list of chunks of equal size. A chunk that holds data has a *row*: slabs on distinct disks, as
+//! columns and copies. Each slab carries a block map in its head: which 4 KiB blocks were ever written, and which
+//! regions may differ between copies.
 //!
 //! ```text
 //!  space.rs        the virtual disk: open, close, requests        extents.rs   what is written and what is not
@@ -29,8 +29,8 @@
 //! - A block is served from disk only if its block map says that it was written; so a fresh row needs no zeroing, and
 //!   what an earlier owner left is never seen.
 //! - A block's bit reaches the disk only after its data is durable there.
-//! - A region is marked dirty on every copy before a write to it begins, and unmarked only when all copies hold the same,
-//!   durably. After a crash a marked region is brought in step before any of its blocks is served.
+//! - A region is marked dirty on every copy before a write to it begins, and unmarked only when all copies hold the
+//!   same, durably. After a crash a marked region is brought in step before any of its blocks is served.
 //! - A copy that missed a write is recorded as stale in the pool before that write is answered.
 
 mod block_map;

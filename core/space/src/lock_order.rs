@@ -272,8 +272,12 @@ mod asserted {
         pub fn check(&self, rank: u8) {
             let mut next = self.0.as_ref();
             while let Some(link) = next {
-                let last = HELD.with_borrow(|held| held.get(&link.number).and_then(|ranks| ranks.iter().max().copied()));
-                assert!(last.is_none_or(|last| last <= rank), "a lock of rank {rank} is taken under one of rank {last:?}");
+                let last =
+                    HELD.with_borrow(|held| held.get(&link.number).and_then(|ranks| ranks.iter().max().copied()));
+                assert!(
+                    last.is_none_or(|last| last <= rank),
+                    "a lock of rank {rank} is taken under one of rank {last:?}"
+                );
                 next = link.parent.as_ref();
             }
         }
@@ -314,7 +318,10 @@ mod asserted {
         pub fn new() -> Self {
             LOCKED.with_borrow_mut(|locked| {
                 let last = locked.iter().max().copied();
-                assert!(last.is_none_or(|last| last < RANK), "a lock of rank {RANK} is taken under one of rank {last:?}");
+                assert!(
+                    last.is_none_or(|last| last < RANK),
+                    "a lock of rank {RANK} is taken under one of rank {last:?}"
+                );
                 locked.push(RANK);
             });
             Self

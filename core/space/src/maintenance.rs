@@ -1,5 +1,5 @@
-//! Maintenance: stale slabs rejoin, dirty regions left by a crash are brought in step, idle regions are unmarked, idle rows
-//! are closed. One pass is [`Space::maintain_once`]; [`Space::maintain`] repeats it.
+//! Maintenance: stale slabs rejoin, dirty regions left by a crash are brought in step, idle regions are unmarked, idle
+//! rows are closed. One pass is [`Space::maintain_once`]; [`Space::maintain`] repeats it.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -30,13 +30,17 @@ impl Space {
                 tracing::warn!(space = %self.inner.path(), %error, "maintenance");
             }
             let swept = self.inner.swept.load(Ordering::Acquire) == u64::MAX;
-            let pause =
-                if swept { self.inner.settings.maintenance_interval } else { self.inner.settings.maintenance_interval / 50 };
+            let pause = if swept {
+                self.inner.settings.maintenance_interval
+            } else {
+                self.inner.settings.maintenance_interval / 50
+            };
             select(clock.sleep(pause), pin!(self.inner.closing.notified())).await;
         }
     }
 
-    /// One pass of maintenance. A row that cannot be served does not keep the others from theirs; the last error is told.
+    /// One pass of maintenance. A row that cannot be served does not keep the others from theirs; the last error is
+    /// told.
     pub async fn maintain_once(&self) -> Result<(), IoError> {
         branch(self.inner.maintain_once()).await
     }
@@ -72,10 +76,11 @@ impl Inner {
         self.is_closed() || self.pool.refusal().is_some()
     }
 
-    /// Has every disk record now and then that time went by while data was written: one that is set back is told by that.
+    /// Has every disk record now and then that time went by while data was written: one that is set back is told by
+    /// that.
     async fn stamp_if_due(&self) -> Result<(), IoError> {
-        let changed =
-            self.counters.writes.requests.load(Ordering::Relaxed) + self.counters.discards.requests.load(Ordering::Relaxed);
+        let changed = self.counters.writes.requests.load(Ordering::Relaxed)
+            + self.counters.discards.requests.load(Ordering::Relaxed);
         if self.stamped.swap(changed, Ordering::AcqRel) != changed {
             let since = self.pool.env().clock.now().saturating_sub(STAMP_EVERY);
             self.pool.stamp(since).await?;
@@ -122,8 +127,8 @@ impl Inner {
         result
     }
 
-    /// Makes the copies of a row agree where they may differ since a crash. Those of a journal are read first: a record that one
-    /// of them has whole counts, whichever that is.
+    /// Makes the copies of a row agree where they may differ since a crash. Those of a journal are read first: a record
+    /// that one of them has whole counts, whichever that is.
     pub async fn resync_row(&self, row: &Arc<Row>) -> Result<(), IoError> {
         if row.chunk >= JOURNAL_CHUNK {
             self.parity.ready().await?;
@@ -168,7 +173,8 @@ impl Inner {
         result
     }
 
-    /// Sees to it that pages of checksums which were found to lack something lack it no longer: read again, or told by parity.
+    /// Sees to it that pages of checksums which were found to lack something lack it no longer: read again, or told by
+    /// parity.
     async fn prove(&self, row: &Arc<Row>) -> Result<(), IoError> {
         let Some(checksums) = &row.checksums else { return Ok(()) };
         let mut proven = Ok(());
@@ -203,8 +209,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Takes anew the checksums of a slab that one of its pages was found to lack. Answers false where a part must wait for the end of
-    /// a change that was cut short.
+    /// Takes anew the checksums of a slab that one of its pages was found to lack. Answers false where a part must wait
+    /// for the end of a change that was cut short.
     async fn prove_bands(&self, row: &Arc<Row>, slab: usize, page: u32) -> Result<bool, IoError> {
         let mut whole = true;
         for band in row.bands_on_page(page) {
@@ -302,7 +308,8 @@ impl Inner {
         // These regions were written before the last look; a disk without a younger record was set back to before that.
         self.pool.stamp(last_look).await?;
         for (row, column, quiet) in idle {
-            let unmarked = row.unmark(column, |state, region| quiet.contains(&region) && !state.recent.contains(region)).await;
+            let unmarked =
+                row.unmark(column, |state, region| quiet.contains(&region) && !state.recent.contains(region)).await;
             row.unless_gone(unmarked)?;
         }
         Ok(())

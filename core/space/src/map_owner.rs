@@ -1,7 +1,7 @@
 //! Whose a map in the head of a slab is: block maps of columns and band maps of parity rows alike.
 //!
-//! Invariant: a map of an earlier row in the same place, or of another chunk, disk or offset, is never taken for this one. The frame's
-//! position carries the row's id and the map's own sequence.
+//! Invariant: a map of an earlier row in the same place, or of another chunk, disk or offset, is never taken for this
+//! one. The frame's position carries the row's id and the map's own sequence.
 
 use holdfast_device::IoBuf;
 use holdfast_model::Uuid;
@@ -41,7 +41,8 @@ impl MapOwner {
         self.frame(kind, disk, offset, sequence).seal(&writer.into_bytes())
     }
 
-    /// The sequence and the content of a block that was written for this owner, disk and offset; `None` if it is anything else.
+    /// The sequence and the content of a block that was written for this owner, disk and offset; `None` if it is
+    /// anything else.
     pub fn open<'a>(&self, kind: Kind, block: &'a [u8], disk: Uuid, offset: u64) -> Option<(u64, Reader<'a>)> {
         let (sequence, payload) = self.frame(kind, disk, offset, 0).open_own(block)?;
         let mut reader = Reader::new(payload);

@@ -1,10 +1,11 @@
 //! How an open row learns from its disks what it holds.
 //!
-//! Every copy in step has the block maps. After a crash they may differ by the last map written; the newest counts, and is
-//! written to all copies before the column is used, so that whichever copy remains tells the same.
+//! Every copy in step has the block maps. After a crash they may differ by the last map written; the newest counts, and
+//! is written to all copies before the column is used, so that whichever copy remains tells the same.
 //!
-//! Invariants: each column is opened by itself, when it is needed, so that one whose disks are away keeps no other from being
-//! served. A row that was written to has all its maps on every slab in step: one that is missing was overwritten, and tells of no hole.
+//! Invariants: each column is opened by itself, when it is needed, so that one whose disks are away keeps no other from
+//! being served. A row that was written to has all its maps on every slab in step: one that is missing was overwritten,
+//! and tells of no hole.
 
 use std::sync::Arc;
 
@@ -73,9 +74,11 @@ impl Row {
             return Ok(true);
         }
         let mut heads = self.read_heads(self.shape().group(column * self.copies()), maps.len()).await;
-        let open = |map: usize, block: &[u8], disk, offset| MapBits::open(block, &self.owner(column, map), disk, offset);
+        let open =
+            |map: usize, block: &[u8], disk, offset| MapBits::open(block, &self.owner(column, map), disk, offset);
         if self.begun() {
-            let damaged = heads.damaged(maps.len(), |map, block, disk, offset| open(map, block, disk, offset).is_some());
+            let damaged =
+                heads.damaged(maps.len(), |map, block, disk, offset| open(map, block, disk, offset).is_some());
             self.distrust(&damaged).await?;
             heads.retain(self);
         }
@@ -84,7 +87,8 @@ impl Row {
             return Err(heads.error.unwrap_or_else(|| IoError::invalid("a column without copies")));
         }
         for (map, place) in maps.iter_mut().enumerate() {
-            let Some((bits, agreed)) = heads.newest(map, place, |block, disk, offset| open(map, block, disk, offset)) else {
+            let Some((bits, agreed)) = heads.newest(map, place, |block, disk, offset| open(map, block, disk, offset))
+            else {
                 if self.begun() {
                     self.lose_map(column, map, place).await?;
                 }
@@ -107,8 +111,8 @@ impl Row {
         Ok(heads.owned)
     }
 
-    /// No slab tells any more which blocks of a map were written. Each counts as written, and has no checksum until it is written
-    /// again: reads of it fail.
+    /// No slab tells any more which blocks of a map were written. Each counts as written, and has no checksum until it
+    /// is written again: reads of it fail.
     async fn lose_map(&self, column: usize, map: usize, place: &mut MapOnDisk) -> Result<(), IoError> {
         let path = self.path();
         let cause = format!(

@@ -1,5 +1,5 @@
-//! How fast long work may go, and whether it is to go on. Whoever starts the work hands this in; what carries it out asks
-//! before each step, so that a pause or an end takes hold between two steps and never within one.
+//! How fast long work may go, and whether it is to go on. Whoever starts the work hands this in; what carries it out
+//! asks before each step, so that a pause or an end takes hold between two steps and never within one.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -5,8 +5,8 @@
 //!   losses that a space bears = fewest over its rows, those of its journal among them; never more than its layout wants
 //! ```
 //!
-//! Invariant: whichever so many disks go next, every row is served from those that are left. The layout alone promises nothing: rows
-//! of an earlier one, slabs that missed writes and disks that are out all count as they are.
+//! Invariant: whichever so many disks go next, every row is served from those that are left. The layout alone promises
+//! nothing: rows of an earlier one, slabs that missed writes and disks that are out all count as they are.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,7 +44,8 @@ pub struct Protection {
     pub lost_slabs: u64,
 }
 
-/// Slabs that do not count though the pool has nothing against them, by chunk: those of the row with that id, as it was opened last.
+/// Slabs that do not count though the pool has nothing against them, by chunk: those of the row with that id, as it was
+/// opened last.
 #[derive(Default)]
 pub(crate) struct Lost {
     rows: Mutex<BTreeMap<u32, (u64, BTreeSet<usize>)>>,
@@ -134,8 +135,8 @@ impl Tally {
         self.disks.get(&slab.disk()).is_some_and(|disk| disk.in_service)
     }
 
-    /// Counts a row, some of whose slabs are lost; answers how many are not sound: they do not hold what was written, or their disks are
-    /// not in service.
+    /// Counts a row, some of whose slabs are lost; answers how many are not sound: they do not hold what was written,
+    /// or their disks are not in service.
     pub(crate) fn add(&mut self, chunk: u32, row: &RowRecord, lost: &BTreeSet<usize>) -> u64 {
         let found = &mut self.found;
         found.rows += 1;
@@ -158,7 +159,8 @@ impl Tally {
         let mut is_readable = true;
         let group = row.shape.group(0).len();
         for (slabs, sound) in row.slabs.chunks(group).zip(sound.chunks(group)) {
-            let sound: Vec<&SlabPlace> = slabs.iter().zip(sound).filter(|(_, sound)| **sound).map(|(slab, _)| slab).collect();
+            let sound: Vec<&SlabPlace> =
+                slabs.iter().zip(sound).filter(|(_, sound)| **sound).map(|(slab, _)| slab).collect();
             let Some(more) = sound.len().checked_sub(row.shape.needed()) else {
                 is_readable = false;
                 break;

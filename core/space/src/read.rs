@@ -1,4 +1,5 @@
-//! Reads: from the copy that serves soonest, and from another where one fails; what failed is rewritten from a good copy.
+//! Reads: from the copy that serves soonest, and from another where one fails; what failed is rewritten from a good
+//! copy.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,8 +27,8 @@ const STREAM_PATIENCE: u32 = 32;
 type Copy = (usize, Guard<Arc<Slab>>);
 
 impl Row {
-    /// The copy of a column to read from: the one with the fewest requests under way; among equals, on rotating media, the one
-    /// whose head is nearest; else neighbouring regions go to different copies.
+    /// The copy of a column to read from: the one with the fewest requests under way; among equals, on rotating media,
+    /// the one whose head is nearest; else neighbouring regions go to different copies.
     pub fn choose_copy(&self, column: usize, offset: u64, without: &[usize]) -> Option<Copy> {
         let mut best: Option<(Copy, (u32, u64))> = None;
         for (index, slab) in self.copies_of(column) {
@@ -84,7 +85,8 @@ impl Row {
         }
     }
 
-    /// Takes a disk that is away out. Where the pool cannot write that down it takes no changes any more, and reads go on.
+    /// Takes a disk that is away out. Where the pool cannot write that down it takes no changes any more, and reads go
+    /// on.
     pub async fn read_failed(&self, slab: &Slab, error: &IoError) {
         let disk = &slab.disk;
         disk.counters.read_errors.fetch_add(1, Ordering::Relaxed);
@@ -104,7 +106,8 @@ impl Row {
         for index in failed.iter().copied().filter(|index| self.slabs.get(*index).usable()) {
             let Some((_, good)) = self.choose_copy(column, offset, failed) else { break };
             let Ok(data) = good.disk.read(good.at(offset), IoBuf::new(len)).await else { break };
-            self.rewrite_failed(index, offset, data.freeze(), "could not be read and were rewritten from another copy").await;
+            self.rewrite_failed(index, offset, data.freeze(), "could not be read and were rewritten from another copy")
+                .await;
         }
         drop(turn);
     }
@@ -113,7 +116,8 @@ impl Row {
     pub async fn rewrite_failed(&self, index: usize, offset: u64, data: IoSlice, how: &str) {
         let len = data.len();
         if let Ok(true) = self.rewrite(index, offset, data).await {
-            let (object, cause) = (self.pool.disk_object(self.slabs.get(index).disk.index), format!("{len} bytes that {how}"));
+            let (object, cause) =
+                (self.pool.disk_object(self.slabs.get(index).disk.index), format!("{len} bytes that {how}"));
             self.pool.emit(Severity::Warning, object, cause, "watch the disk; replace it if errors continue");
         }
     }

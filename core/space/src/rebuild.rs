@@ -1,7 +1,7 @@
 //! Slabs whose disks are lost get other disks, and there what their row's other slabs tell.
 //!
-//! Invariant: before a slab gets its new disk, every surviving slab has it written down that all of the lost one's data is to
-//! be copied; so a crash at any point leaves a slab that is stale and known to be so.
+//! Invariant: before a slab gets its new disk, every surviving slab has it written down that all of the lost one's data
+//! is to be copied; so a crash at any point leaves a slab that is stale and known to be so.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -35,7 +35,8 @@ impl Space {
         inner.pool.lost_slabs(inner.record.id).into_iter().map(units).sum::<u64>() * UNIT_BYTES
     }
 
-    /// Rebuilds every slab that missed writes on a disk out of service on another disk, those of the most endangered rows first.
+    /// Rebuilds every slab that missed writes on a disk out of service on another disk, those of the most endangered
+    /// rows first.
     ///
     /// # Errors
     /// Too little room, or rows that cannot be served; what was rebuilt before stays so.

@@ -2,9 +2,9 @@
 //!
 //! The new row is filled as [`crate::movement`] has it, and takes the old one's place with one change of the pool.
 //!
-//! Invariants: until that one change the old row alone counts, and it gets every write; the new one is in nobody's map, so a crash
-//! or an error leaves nothing behind. With the change everything that was answered before is durable in the new row. The units
-//! of either stay taken as long as a request may still be on its way to them.
+//! Invariants: until that one change the old row alone counts, and it gets every write; the new one is in nobody's map,
+//! so a crash or an error leaves nothing behind. With the change everything that was answered before is durable in the
+//! new row. The units of either stay taken as long as a request may still be on its way to them.
 
 use std::sync::Arc;
 
@@ -57,7 +57,9 @@ impl Row {
             }
             return held;
         }
-        for segment in segments(self.shape(), u64::from(start) * BLOCK_BYTES, ((end - start) as usize) * BLOCK_BYTES as usize) {
+        for segment in
+            segments(self.shape(), u64::from(start) * BLOCK_BYTES, ((end - start) as usize) * BLOCK_BYTES as usize)
+        {
             let first = start + (segment.at as u64 / BLOCK_BYTES) as u32;
             let from = (segment.offset / BLOCK_BYTES) as u32;
             let len = (segment.len as u64 / BLOCK_BYTES) as u32;
@@ -131,7 +133,8 @@ impl Inner {
         if let RowBody::Bands(bands) = &old.body {
             bands.forget();
         }
-        // In this order: at any time the headers of one of the two say that it counts. Where they cannot be written, the next write does.
+        // In this order: at any time the headers of one of the two say that it counts. Where they cannot be written,
+        // the next write does.
         if new.ensure_headers().await.is_ok() {
             old.write_off().await;
         }
@@ -207,7 +210,8 @@ impl Move<'_> {
         (self.space.record.chunk_bytes / BLOCK_BYTES) as u32
     }
 
-    /// Copies a piece. With `again` what holds nothing any more is emptied. Answers false where the new row took no write.
+    /// Copies a piece. With `again` what holds nothing any more is emptied. Answers false where the new row took no
+    /// write.
     async fn copy_piece(&self, start: u32, end: u32, again: bool) -> Result<bool, IoError> {
         let part = |(from, to): (u32, u32)| ChunkPart {
             chunk: self.old.chunk,

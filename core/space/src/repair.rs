@@ -1,8 +1,8 @@
 //! Copies of a column told right from wrong by their checksums.
 //!
-//! A checksum that no copy agrees with may itself be what is wrong: another slab may have a newer one, or several copies hold the
-//! same. Only where neither tells is a block given up, and then reads of it fail. So they do at once where the checksum
-//! came with the block: it is what its writer had in mind.
+//! A checksum that no copy agrees with may itself be what is wrong: another slab may have a newer one, or several
+//! copies hold the same. Only where neither tells is a block given up, and then reads of it fail. So they do at once
+//! where the checksum came with the block: it is what its writer had in mind.
 
 use std::sync::atomic::Ordering;
 
@@ -53,8 +53,8 @@ impl Row {
         self.right_blocks(column, blocks).await
     }
 
-    /// Reads blocks of a column from whichever copies have them right, and rewrites those that have not. The turn of the blocks
-    /// must be held, and their regions must be in step.
+    /// Reads blocks of a column from whichever copies have them right, and rewrites those that have not. The turn of
+    /// the blocks must be held, and their regions must be in step.
     pub async fn right_blocks(&self, column: usize, blocks: Blocks) -> Result<IoBuf, IoError> {
         let mut whole = IoBuf::zeroed(bytes_of(blocks.end - blocks.start));
         let runs: Vec<(u32, u32)> = self.columns()[column].lock().written.runs(blocks.start, blocks.end).collect();
@@ -150,20 +150,23 @@ impl Row {
             self.slabs.get(copy.index).disk.counters.checksum_errors.fetch_add(1, Ordering::Relaxed);
         }
         let at = crate::stripe::offset_in_chunk(self.shape(), column, u64::from(block) * BLOCK_BYTES);
-        let cause = format!("no disk holds the block at {at} of chunk {} as a checksum proves that it was written", self.chunk);
+        let cause =
+            format!("no disk holds the block at {at} of chunk {} as a checksum proves that it was written", self.chunk);
         self.pool.emit(Severity::Error, self.object(), cause.clone(), "restore that data from a backup");
         IoError::new(IoErrorKind::Media, format!("space {}: {cause} ({})", self.path(), disks.join(", ")))
     }
 
-    /// Makes the copies of a region agree, and takes their checksums. Where copies differ, the one counts that is as the checksum says.
-    /// After a crash a checksum may be older than its block, so that without such a copy the first one counts; where no more than a write of this
-    /// process was `torn`, a block without such a copy stays lost. The turn of the blocks must be held.
+    /// Makes the copies of a region agree, and takes their checksums. Where copies differ, the one counts that is as
+    /// the checksum says. After a crash a checksum may be older than its block, so that without such a copy the first
+    /// one counts; where no more than a write of this process was `torn`, a block without such a copy stays lost. The
+    /// turn of the blocks must be held.
     pub async fn agree(&self, column: usize, blocks: Blocks, torn: bool) -> Result<(), IoError> {
         let mut doubtful = 0;
         let Some(checksums) = &self.checksums else { return Ok(()) };
         let runs: Vec<(u32, u32)> = self.columns()[column].lock().written.runs(blocks.start, blocks.end).collect();
         for (start, end) in runs {
-            let hints = self.known_sums(column, Blocks { start, end }).await?.into_iter().map(|hint| hint.map(|hint| hint.crc));
+            let hints =
+                self.known_sums(column, Blocks { start, end }).await?.into_iter().map(|hint| hint.map(|hint| hint.crc));
             let copies = self.read_copies(column, Blocks { start, end }).await?;
             let mut mends = Vec::new();
             for (at, hint) in (0u32..).zip(hints) {
@@ -192,8 +195,8 @@ impl Row {
         self.settle_column(column).await
     }
 
-    /// Lets a block hold nothing again that was not durable when it was written first, and that its disk lost since. Answers whether it is
-    /// such a one.
+    /// Lets a block hold nothing again that was not durable when it was written first, and that its disk lost since.
+    /// Answers whether it is such a one.
     fn give_up_pending(&self, column: usize, block: u32) -> bool {
         let mut state = self.columns()[column].lock();
         let pending = state.pending.contains(block);
@@ -203,8 +206,8 @@ impl Row {
         pending
     }
 
-    /// Reads blocks of a column from every copy in step; one that fails as a whole is read block by block. It is an error where none is
-    /// there to be read: that tells nothing of what they hold.
+    /// Reads blocks of a column from every copy in step; one that fails as a whole is read block by block. It is an
+    /// error where none is there to be read: that tells nothing of what they hold.
     async fn read_copies(&self, column: usize, blocks: Blocks) -> Result<Vec<Held>, IoError> {
         loop {
             self.settle_column(column).await?;
@@ -216,7 +219,8 @@ impl Row {
     }
 
     async fn read_usable(&self, column: usize, Blocks { start, end }: Blocks) -> Vec<Held> {
-        let usable: Vec<usize> = self.copies_of(column).filter(|(_, slab)| slab.usable()).map(|(index, _)| index).collect();
+        let usable: Vec<usize> =
+            self.copies_of(column).filter(|(_, slab)| slab.usable()).map(|(index, _)| index).collect();
         join_all(usable.into_iter().map(|index| async move {
             let read = async |first: u32, count: u32| {
                 let slab = self.slabs.get(index);
@@ -250,7 +254,8 @@ impl Row {
         }
         for mend in mends.into_iter().filter(|mend| self.slabs.get(mend.index).usable()) {
             let count = mend.blocks.len();
-            if let Ok(true) = self.rewrite(mend.index, u64::from(mend.first) * BLOCK_BYTES, joined(&mend.blocks)).await {
+            if let Ok(true) = self.rewrite(mend.index, u64::from(mend.first) * BLOCK_BYTES, joined(&mend.blocks)).await
+            {
                 let (object, path) = (self.pool.disk_object(self.slabs.get(mend.index).disk.index), self.path());
                 let cause = counted(
                     count as u64,

@@ -1,10 +1,10 @@
 //! A space gets another shape or other disks, row by row, while it is in use.
 //!
-//! What is asked for stands in the pool at once: rows are allotted in the new shape from then on. The rows that are left over
-//! tell what is still to be done, so a crash or a stop loses none of what was done before.
+//! What is asked for stands in the pool at once: rows are allotted in the new shape from then on. The rows that are
+//! left over tell what is still to be done, so a crash or a stop loses none of what was done before.
 //!
-//! Invariant: a row is never less protected than the weaker of the two shapes promises, and the journal has as many copies as
-//! the old or the new one asks for.
+//! Invariant: a row is never less protected than the weaker of the two shapes promises, and the journal has as many
+//! copies as the old or the new one asks for.
 
 use holdfast_device::{IoError, IoErrorKind};
 use holdfast_model::{Provisioning, Shape};
@@ -15,12 +15,17 @@ use crate::pace::{Ended, Pace};
 use crate::space::{Inner, Space};
 
 impl Space {
-    /// Asks for another shape, thin or fixed, which [`Space::convert`] then brings about. False if that is what it was asked
-    /// before. To fixed it becomes only at the end, when it has all its rows.
+    /// Asks for another shape, thin or fixed, which [`Space::convert`] then brings about. False if that is what it was
+    /// asked before. To fixed it becomes only at the end, when it has all its rows.
     ///
     /// # Errors
     /// A shape that the disks cannot bear, no room for a journal, no quorum.
-    pub async fn reshape(&self, shape: Shape, provisioning: Provisioning, journal_bytes: Option<u64>) -> Result<bool, PoolError> {
+    pub async fn reshape(
+        &self,
+        shape: Shape,
+        provisioning: Provisioning,
+        journal_bytes: Option<u64>,
+    ) -> Result<bool, PoolError> {
         let inner = &self.inner;
         let now = if inner.thin() { Provisioning::Thin } else { Provisioning::Fixed };
         let first = if provisioning == Provisioning::Thin { provisioning } else { now };
@@ -35,8 +40,8 @@ impl Space {
         inner.pool.chunks_of_other_shape(inner.record.id).len() as u64 * inner.record.chunk_bytes
     }
 
-    /// Moves every row to the space's present shape. As a fixed space it has all its rows at the end, as a thin one none that
-    /// holds nothing.
+    /// Moves every row to the space's present shape. As a fixed space it has all its rows at the end, as a thin one
+    /// none that holds nothing.
     ///
     /// # Errors
     /// Too little room, or a row that cannot be read; what was moved before stays so.
@@ -104,8 +109,8 @@ impl Space {
 }
 
 impl Inner {
-    /// Sees to it that the space has the journal that its shape asks for, on disks that are neither lost nor retired; none where
-    /// no row keeps parity.
+    /// Sees to it that the space has the journal that its shape asks for, on disks that are neither lost nor retired;
+    /// none where no row keeps parity.
     pub async fn suit_journal(&self) -> Result<(), IoError> {
         if !self.parity.journaled() || self.parity.suit_journal().await? {
             return Ok(());

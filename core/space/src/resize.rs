@@ -6,9 +6,9 @@
 //!   larger:   what the last row holds beyond the old end is emptied ─▶ rows of a fixed space ─▶ one change of the pool
 //! ```
 //!
-//! Invariants: a space has the old size or the new one, at any moment and after any crash. Nobody reads or writes beyond the end, and
-//! no row is given up while a client's request may be under way in it. Whatever lay beyond an earlier end reads as zeros when the space
-//! has grown again.
+//! Invariants: a space has the old size or the new one, at any moment and after any crash. Nobody reads or writes
+//! beyond the end, and no row is given up while a client's request may be under way in it. Whatever lay beyond an
+//! earlier end reads as zeros when the space has grown again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -92,8 +92,8 @@ impl Space {
     /// Makes it smaller; false if it has that size already. Requests beyond the new end are refused from now on.
     ///
     /// # Errors
-    /// A larger size; a salvage that nobody has accepted; data beyond the new end, unless `discard_beyond` gives that up; a row that is being moved, perhaps by a job that
-    /// is paused; no quorum. It has its old size then.
+    /// A larger size; a salvage that nobody has accepted; data beyond the new end, unless `discard_beyond` gives that
+    /// up; a row that is being moved, perhaps by a job that is paused; no quorum. It has its old size then.
     pub async fn shrink(&self, size_bytes: u64, discard_beyond: bool) -> Result<bool, PoolError> {
         let inner = &self.inner;
         let _one = inner.in_flight.resizing.lock().await;
@@ -103,7 +103,12 @@ impl Space {
         if size_bytes >= before {
             let larger = PoolError::new(
                 PoolErrorKind::Invalid,
-                format!("space {} has {} and does not shrink to {}", inner.path(), ByteSize(before), ByteSize(size_bytes)),
+                format!(
+                    "space {} has {} and does not shrink to {}",
+                    inner.path(),
+                    ByteSize(before),
+                    ByteSize(size_bytes)
+                ),
             );
             return if size_bytes == before { Ok(false) } else { Err(larger) };
         }
@@ -149,7 +154,8 @@ impl Inner {
         self.pool.space(self.record.id).map_or(Ok(()), |record| self.pool.check_accepted(&record))
     }
 
-    /// Keeps rows from being moved. One that is being moved is waited for, but not long: whoever moves it may be paused.
+    /// Keeps rows from being moved. One that is being moved is waited for, but not long: whoever moves it may be
+    /// paused.
     async fn keep_rows_still(&self) -> Result<Still<'_>, PoolError> {
         for _ in 0..STILL_TRIES {
             if let Some(still) = self.movement.try_hold_still() {
@@ -159,7 +165,10 @@ impl Inner {
         }
         Err(PoolError::new(
             PoolErrorKind::Conflict,
-            format!("a row of space {} is being moved by a job: wait for it, or cancel it, then try again", self.path()),
+            format!(
+                "a row of space {} is being moved by a job: wait for it, or cancel it, then try again",
+                self.path()
+            ),
         ))
     }
 

@@ -1,7 +1,8 @@
 //! Copies brought back in step: regions that were dirty when the power went, and slabs whose disk was away.
 //!
-//! While a slab joins it takes every new write; the regions that are marked by then are copied one by one under the write
-//! turn of their blocks. So when the last one is done it holds what the others hold, and only then the pool is told.
+//! While a slab joins it takes every new write; the regions that are marked by then are copied one by one under the
+//! write turn of their blocks. So when the last one is done it holds what the others hold, and only then the pool is
+//! told.
 
 use std::sync::Arc;
 
@@ -43,7 +44,12 @@ impl Row {
     }
 
     /// What blocks that hold data should be on every copy, and which copy has it. The turn of the blocks must be held.
-    async fn source(&self, column: usize, blocks: Blocks, preferred: Option<usize>) -> Result<(Option<usize>, IoBuf), IoError> {
+    async fn source(
+        &self,
+        column: usize,
+        blocks: Blocks,
+        preferred: Option<usize>,
+    ) -> Result<(Option<usize>, IoBuf), IoError> {
         if self.checksums.is_some() {
             return Ok((None, self.right_blocks(column, blocks).await?));
         }
@@ -78,8 +84,8 @@ impl Row {
         self.settle_column(column).await
     }
 
-    /// Copies blocks one by one. One that is right nowhere is left as the target has it: its checksum is known, so that it is not
-    /// served, unless the target is the one that has it right.
+    /// Copies blocks one by one. One that is right nowhere is left as the target has it: its checksum is known, so that
+    /// it is not served, unless the target is the one that has it right.
     async fn copy_blocks(&self, column: usize, Blocks { start, end }: Blocks, target: usize) -> Result<(), IoError> {
         for block in start..end {
             match self.copy_region(column, Blocks { start: block, end: block + 1 }, &[target]).await {
@@ -111,8 +117,9 @@ impl Row {
             }
         }
         self.settle_column(column).await?;
-        Err(last
-            .unwrap_or_else(|| IoError::new(holdfast_device::IoErrorKind::Stale, format!("column {column} has no copy in step"))))
+        Err(last.unwrap_or_else(|| {
+            IoError::new(holdfast_device::IoErrorKind::Stale, format!("column {column} has no copy in step"))
+        }))
     }
 
     /// Slabs that are stale though their disk is in service.
@@ -121,7 +128,8 @@ impl Row {
         (0..self.slabs.len()).filter(stale).collect()
     }
 
-    /// Brings a stale slab in step. Answers whether it is; false where its disk went out meanwhile, or another task does so.
+    /// Brings a stale slab in step. Answers whether it is; false where its disk went out meanwhile, or another task
+    /// does so.
     pub async fn rejoin(self: &Arc<Self>, space: &Inner, index: usize, pace: &dyn Pace) -> Result<bool, Ended> {
         if let RowBody::Bands(_) = self.body {
             // What the journal intends must be in place before anything is computed from it.
@@ -188,7 +196,8 @@ impl Row {
             }
             let bytes = regions.len() as u64 * REGION_BYTES;
             pace.step(bytes).await?;
-            let joins = regions.iter().map(|region| self.join_region(column, Blocks::of_region(*region, blocks), index));
+            let joins =
+                regions.iter().map(|region| self.join_region(column, Blocks::of_region(*region, blocks), index));
             join_all(joins).await.into_iter().collect::<Result<(), IoError>>()?;
             pace.done(bytes);
         }

@@ -1,7 +1,7 @@
 //! An open row: its slabs, which of them are in step, and its columns.
 //!
-//! A *provisional* row is not the pool's yet: it takes the place of its chunk's row once it holds all of that. A write that one
-//! of its slabs misses ends that attempt, so nothing of it is ever written down as stale.
+//! A *provisional* row is not the pool's yet: it takes the place of its chunk's row once it holds all of that. A write
+//! that one of its slabs misses ends that attempt, so nothing of it is ever written down as stale.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -98,8 +98,10 @@ impl Row {
         let slab_bytes = record.slab_data_bytes();
         let slabs = Slabs::new(pool, &record)?;
         let blocks = (slab_bytes / BLOCK_BYTES) as u32;
-        let checksums =
-            record.shape.has_checksums().then(|| Checksums::new(slabs.len() / copies, blocks, blank, checksums.clone()));
+        let checksums = record
+            .shape
+            .has_checksums()
+            .then(|| Checksums::new(slabs.len() / copies, blocks, blank, checksums.clone()));
         let body = if record.shape.layout.parity() > 0 {
             RowBody::Bands(Bands::new(Geometry::new(&record.shape, *chunk_bytes, slab_bytes), slabs.len()))
         } else {
@@ -143,7 +145,8 @@ impl Row {
         matches!(self.record.shape.layout, Layout::Mirror { .. })
     }
 
-    /// Whether regions are marked dirty before they are written: their copies, or a block and its checksum, may differ after a crash.
+    /// Whether regions are marked dirty before they are written: their copies, or a block and its checksum, may differ
+    /// after a crash.
     pub fn marks(&self) -> bool {
         self.mirrored() || (matches!(self.body, RowBody::Columns(_)) && self.checksums.is_some())
     }
@@ -169,7 +172,8 @@ impl Row {
         let online = |slab: &Slab| self.pool.disk_state(slab.disk.index) == Some(DiskState::Online);
         let known = || self.slabs.iter().zip(&record.slabs).zip(outages.iter().copied()).enumerate();
         let own = known().filter(|(_, ((slab, place), _))| slab.disk.index == place.disk());
-        let own: Vec<_> = own.map(|(index, ((slab, place), outages))| (index, online(&slab), slab, place, outages)).collect();
+        let own: Vec<_> =
+            own.map(|(index, ((slab, place), outages))| (index, online(&slab), slab, place, outages)).collect();
         let returned = own.iter().filter(|(_, online, slab, place, outages)| slab.returns(place, *online, *outages));
         let returned: Vec<usize> = returned.map(|(index, ..)| *index).collect();
         if !returned.is_empty() {
@@ -181,14 +185,15 @@ impl Row {
         settled.for_each(|(_, online, slab, place, outages)| slab.refresh(place, online, outages));
     }
 
-    /// Slabs that do not count until a commit has told what they lost: nothing else would tell a block that is not there.
+    /// Slabs that do not count until a commit has told what they lost: nothing else would tell a block that is not
+    /// there.
     pub fn in_doubt(&self) -> BTreeSet<usize> {
         let bands = self.bands_if_any().filter(|_| self.checksums.is_none());
         bands.map(|bands| bands.lock().returned.clone()).unwrap_or_default()
     }
 
-    /// Notes which slabs do not count though the pool has nothing against them: nothing proves what they hold, or which of their blocks
-    /// hold anything.
+    /// Notes which slabs do not count though the pool has nothing against them: nothing proves what they hold, or which
+    /// of their blocks hold anything.
     pub fn note_lost(&self) {
         let damaged = |index: usize| self.columns().get(index / self.copies()).is_some_and(Column::is_damaged);
         let is_lost = |index: &usize| self.slabs.get(*index).is_distrusted() || damaged(*index);
@@ -221,14 +226,15 @@ impl Row {
                 state.lose_cached();
             }
             if self.checksums.is_none() {
-                // Nothing tells whether a block that was not durable is there: it reads as it did before it was written.
+                // Nothing tells whether a block that was not durable is there: it reads as it did before it was
+                // written.
                 state.forget_pending();
             }
         }
     }
 
-    /// Notes that a provisional row, which nobody wrote to yet, is in step on every disk in service. Its headers say which row it
-    /// is to replace.
+    /// Notes that a provisional row, which nobody wrote to yet, is in step on every disk in service. Its headers say
+    /// which row it is to replace.
     pub fn begin_provisional(&self, replaces: u64) {
         self.replaces.store(replaces, Ordering::Release);
         for (slab, place) in self.slabs.iter().zip(&self.record.slabs) {
@@ -260,7 +266,9 @@ impl Row {
     /// Whether none of its blocks holds data, and none is about to.
     pub fn is_empty(&self) -> bool {
         match &self.body {
-            RowBody::Columns(columns) => columns.iter().all(|column| column.is_open() && column.lock().written.is_empty()),
+            RowBody::Columns(columns) => {
+                columns.iter().all(|column| column.is_open() && column.lock().written.is_empty())
+            }
             RowBody::Bands(bands) => bands.lock().is_empty(),
         }
     }
@@ -341,7 +349,8 @@ impl Row {
         Ok(())
     }
 
-    /// Makes sure that the copies which a write passed over are recorded as stale, and that one that took it is in step.
+    /// Makes sure that the copies which a write passed over are recorded as stale, and that one that took it is in
+    /// step.
     pub async fn confirm(&self, column: usize, took: &[usize]) -> Result<(), IoError> {
         let recorded = |index: usize, slab: &Slab| took.contains(&index) || slab.stale_recorded();
         if !self.copies_of(column).all(|(index, slab)| recorded(index, &slab)) {
@@ -354,7 +363,10 @@ impl Row {
             None if lasting => Ok(()),
             _ => Err(IoError::new(
                 IoErrorKind::Media,
-                format!("chunk {} of space {}: no up-to-date copy of column {column} accepted the write", self.chunk, self.space),
+                format!(
+                    "chunk {} of space {}: no up-to-date copy of column {column} accepted the write",
+                    self.chunk, self.space
+                ),
             )),
         }
     }
@@ -369,7 +381,8 @@ impl Row {
         if missed.iter().all(recorded) && self.serves(0) {
             return Ok(());
         }
-        let object = format!("chunk {} of space {}: too few up-to-date slabs accepted the write", self.chunk, self.space);
+        let object =
+            format!("chunk {} of space {}: too few up-to-date slabs accepted the write", self.chunk, self.space);
         Err(IoError::new(IoErrorKind::Media, object))
     }
 
@@ -388,7 +401,8 @@ impl Row {
         self.mapless.store(false, Ordering::Release);
     }
 
-    /// Whether the pool has it written down that the row was written to, so that a slab without header or map is damaged.
+    /// Whether the pool has it written down that the row was written to, so that a slab without header or map is
+    /// damaged.
     pub fn begun(&self) -> bool {
         self.begun.load(Ordering::Acquire)
     }
@@ -433,8 +447,8 @@ impl Row {
         self.headers_whole.store(false, Ordering::Release);
     }
 
-    /// Writes on the slabs of a row that goes that it does, so that nobody takes what is left there for a row. A hint: where it
-    /// cannot be written, it is left out. Should the row stay, its headers come back with the next write.
+    /// Writes on the slabs of a row that goes that it does, so that nobody takes what is left there for a row. A hint:
+    /// where it cannot be written, it is left out. Should the row stay, its headers come back with the next write.
     pub async fn write_off(&self) {
         self.headers_whole.store(false, Ordering::Release);
         let writes = (0..self.slabs.len()).map(|index| async move {

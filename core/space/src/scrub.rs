@@ -9,10 +9,11 @@
 //! | two parities | by both, where one piece is wrong; where up to two cannot be read | the same |
 //!
 //! Invariants:
-//! - Each step takes the turn of its blocks and gives it back: no write is under way in what is compared, and nobody waits for
-//!   long, however slow the pace is. A row is kept in its place only during a step, and may make way for another between two.
-//! - Only slabs in step say what is right, and only such are written. Nothing is told of a region that is dirty since a crash, or of a
-//!   band whose change was cut short.
+//! - Each step takes the turn of its blocks and gives it back: no write is under way in what is compared, and nobody
+//!   waits for long, however slow the pace is. A row is kept in its place only during a step, and may make way for
+//!   another between two.
+//! - Only slabs in step say what is right, and only such are written. Nothing is told of a region that is dirty since a
+//!   crash, or of a band whose change was cut short.
 //! - A block is rewritten only with what all the others of its row say, and then they all agree.
 
 mod bands;
@@ -55,7 +56,8 @@ struct Scrub<'a> {
 }
 
 impl Space {
-    /// Compares data and parity, or copies, throughout, its journal's among them, and changes nothing. Writes go on meanwhile.
+    /// Compares data and parity, or copies, throughout, its journal's among them, and changes nothing. Writes go on
+    /// meanwhile.
     ///
     /// # Errors
     /// A row that cannot be opened.
@@ -67,8 +69,8 @@ impl Space {
         }
     }
 
-    /// Compares as [`Space::verify`] does, at a given pace, and makes good what is told wrong or cannot be read. In a space that a salvage
-    /// made nothing is made good before it is accepted.
+    /// Compares as [`Space::verify`] does, at a given pace, and makes good what is told wrong or cannot be read. In a
+    /// space that a salvage made nothing is made good before it is accepted.
     ///
     /// # Errors
     /// The pace says that it is to end, a row cannot be opened, or the pool cannot write down that a slab failed.
@@ -76,15 +78,22 @@ impl Space {
         self.scrub_from(0, pace, &|_, _| ()).await
     }
 
-    /// Scrubs from a chunk on. After each it tells `passed` where a scrub that is begun anew may go on, and what was found so far.
+    /// Scrubs from a chunk on. After each it tells `passed` where a scrub that is begun anew may go on, and what was
+    /// found so far.
     ///
     /// # Errors
     /// As [`Space::scrub`].
-    pub async fn scrub_from(&self, chunk: u32, pace: &dyn Pace, passed: &dyn Fn(u32, &Verified)) -> Result<Verified, Ended> {
+    pub async fn scrub_from(
+        &self,
+        chunk: u32,
+        pace: &dyn Pace,
+        passed: &dyn Fn(u32, &Verified),
+    ) -> Result<Verified, Ended> {
         self.walk(chunk, pace, !self.is_read_only(), passed).await
     }
 
-    /// Bytes that a scrub goes over from a chunk on, and tells its pace as done. Of these it reads those that hold something.
+    /// Bytes that a scrub goes over from a chunk on, and tells its pace as done. Of these it reads those that hold
+    /// something.
     pub fn scrub_bytes(&self, from: u32) -> u64 {
         let inner = &self.inner;
         let (rows, journal) = (inner.pool.rows(inner.record.id), inner.pool.journal_rows(inner.record.id));
@@ -92,7 +101,13 @@ impl Space {
         left.map(|(_, row)| row_bytes(row, inner.record.chunk_bytes)).sum()
     }
 
-    async fn walk(&self, from: u32, pace: &dyn Pace, mends: bool, passed: &dyn Fn(u32, &Verified)) -> Result<Verified, Ended> {
+    async fn walk(
+        &self,
+        from: u32,
+        pace: &dyn Pace,
+        mends: bool,
+        passed: &dyn Fn(u32, &Verified),
+    ) -> Result<Verified, Ended> {
         let inner = &self.inner;
         inner.parity.ready().await?;
         let mut scrub = Scrub::new(inner, pace, mends);
@@ -220,7 +235,8 @@ impl<'a> Scrub<'a> {
         Ok(self.inner.row_if_any(row.chunk).await?.filter(|used| Arc::ptr_eq(used, row)))
     }
 
-    /// Writes what a slab should hold, in blocks that it holds otherwise or cannot read. The turn of the blocks must be held, alone.
+    /// Writes what a slab should hold, in blocks that it holds otherwise or cannot read. The turn of the blocks must be
+    /// held, alone.
     async fn mend(&mut self, row: &Row, index: usize, offset: u64, data: IoSlice) -> Result<(), Ended> {
         let blocks = data.len() as u64 / BLOCK_BYTES;
         let may = self.mends && row.slabs.get(index).usable() && self.inner.pool.refusal().is_none();

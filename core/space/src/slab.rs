@@ -3,8 +3,8 @@
 //! A slab is in step at a certain outage count of its disk. One load of that count tells whether it may be read; where
 //! the counts differ, the pool's record decides.
 //!
-//! Invariant: a slab gets another disk only where it is neither in step nor joining, or where nobody changes its row and the new
-//! place holds the same; a request that reads the old one keeps it from being given to others.
+//! Invariant: a slab gets another disk only where it is neither in step nor joining, or where nobody changes its row
+//! and the new place holds the same; a request that reads the old one keeps it from being given to others.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -38,8 +38,9 @@ pub struct Slab {
 impl Slab {
     /// A slab of a row at a place of the pool, not in step as far as is known.
     pub fn new(pool: &Pool, row: &RowRecord, place: &SlabPlace) -> Result<Self, IoError> {
-        let disk =
-            pool.disk(place.disk()).ok_or_else(|| IoError::new(IoErrorKind::Gone, format!("disk {} of a row", place.disk())))?;
+        let disk = pool
+            .disk(place.disk())
+            .ok_or_else(|| IoError::new(IoErrorKind::Gone, format!("disk {} of a row", place.disk())))?;
         Ok(Self {
             start: disk.area.unit_at(place.unit()),
             head_bytes: row.slab_head_bytes(),
@@ -110,7 +111,8 @@ impl Slab {
         self.outdated.load(Ordering::Acquire)
     }
 
-    /// Whether it counts again after an outage once the pool's word is taken over: what its disk had not made durable before is lost.
+    /// Whether it counts again after an outage once the pool's word is taken over: what its disk had not made durable
+    /// before is lost.
     pub fn returns(&self, place: &SlabPlace, online: bool, outages: u32) -> bool {
         let known = self.in_step_at.load(Ordering::Acquire);
         self.counts(place, online, outages) && known != outages && known != NOT_IN_STEP

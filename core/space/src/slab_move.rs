@@ -1,12 +1,12 @@
 //! One slab of a row gets another disk while the row is in use.
 //!
-//! The slab is copied as [`crate::movement`] has it; behind the gate the new place gets maps and header, and the slab moves with one
-//! change of the pool.
+//! The slab is copied as [`crate::movement`] has it; behind the gate the new place gets maps and header, and the slab
+//! moves with one change of the pool.
 //!
-//! Invariants: until that one change the slab's old place counts, and gets every write; a crash or an error before it leaves nothing behind
-//! that anybody takes for a slab. With it the new place holds, durably, all that the old one held, so the row is at no time less
-//! protected. The row keeps its id: what the journal has for it still counts. The old units stay taken as long as a request may still
-//! be on its way to them.
+//! Invariants: until that one change the slab's old place counts, and gets every write; a crash or an error before it
+//! leaves nothing behind that anybody takes for a slab. With it the new place holds, durably, all that the old one
+//! held, so the row is at no time less protected. The row keeps its id: what the journal has for it still counts. The
+//! old units stay taken as long as a request may still be on its way to them.
 
 use std::sync::Arc;
 
@@ -27,7 +27,8 @@ use crate::space::{Inner, Space};
 use crate::stripe::{Segment, segments};
 
 impl Space {
-    /// Moves a slab as planned. Answers false, and nothing is changed, where it cannot be moved now or makes disks no more even.
+    /// Moves a slab as planned. Answers false, and nothing is changed, where it cannot be moved now or makes disks no
+    /// more even.
     ///
     /// # Errors
     /// The pace says that it is to end, or the pool takes no changes.
@@ -131,7 +132,11 @@ impl Copying for SlabCopy<'_> {
         let changed = self.row.take_changed((self.space.record.chunk_bytes / BLOCK_BYTES) as u32);
         let mut blocks = BlockSet::new(self.row.columns()[self.column()].lock().blocks());
         for (start, end) in changed.runs(0, changed.limit()) {
-            let range = segments(self.row.shape(), u64::from(start) * BLOCK_BYTES, (end - start) as usize * BLOCK_BYTES as usize);
+            let range = segments(
+                self.row.shape(),
+                u64::from(start) * BLOCK_BYTES,
+                (end - start) as usize * BLOCK_BYTES as usize,
+            );
             for segment in range.filter(|segment| segment.column == self.column()) {
                 let first = (segment.offset / BLOCK_BYTES) as u32;
                 blocks.insert(first, first + (segment.len as u64 / BLOCK_BYTES) as u32);
@@ -203,7 +208,9 @@ impl<'a> SlabCopy<'a> {
     fn begin(space: &'a Inner, row: &'a UsedRow, index: usize, to: Slab) -> Self {
         match &row.body {
             RowBody::Bands(bands) => bands.lock().changed = Some(BlockSet::new(bands.geometry.bands)),
-            RowBody::Columns(_) => *row.changed() = Some(BlockSet::new((space.record.chunk_bytes / BLOCK_BYTES) as u32)),
+            RowBody::Columns(_) => {
+                *row.changed() = Some(BlockSet::new((space.record.chunk_bytes / BLOCK_BYTES) as u32))
+            }
         }
         Self { space, row, index, to }
     }
@@ -227,8 +234,8 @@ impl<'a> SlabCopy<'a> {
         }
     }
 
-    /// Copies blocks as their checksums say. Without these, from the slab itself, and only if they cannot be read from one that backs it: what is
-    /// wrong on another copy stays there.
+    /// Copies blocks as their checksums say. Without these, from the slab itself, and only if they cannot be read from
+    /// one that backs it: what is wrong on another copy stays there.
     async fn copy_piece(&self, start: u32, end: u32) -> Result<(), IoError> {
         let (offset, len) = (u64::from(start) * BLOCK_BYTES, (end - start) as usize * BLOCK_BYTES as usize);
         let data = if self.row.checksums.is_some() {
@@ -264,8 +271,8 @@ impl<'a> SlabCopy<'a> {
         Ok(())
     }
 
-    /// Gives the other copies of the column maps of the numbers that those of the new place will have: by them a salvage tells which
-    /// copy missed writes.
+    /// Gives the other copies of the column maps of the numbers that those of the new place will have: by them a
+    /// salvage tells which copy missed writes.
     async fn level_maps(&self, maps: &mut [MapOnDisk]) -> Result<(), IoError> {
         if let RowBody::Columns(_) = self.row.body {
             for (map, place) in maps.iter_mut().enumerate() {

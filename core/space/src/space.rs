@@ -27,8 +27,8 @@ pub struct SpaceSettings {
     pub maintenance_interval: std::time::Duration,
     /// Bytes written to a parity space that may be in memory before the oldest are destaged; twice as much at most.
     pub write_buffer_bytes: usize,
-    /// Bytes that change in place of a parity space together, from which on they are staged beside their place on disks that do
-    /// not rotate, instead of in every copy of the journal.
+    /// Bytes that change in place of a parity space together, from which on they are staged beside their place on disks
+    /// that do not rotate, instead of in every copy of the journal.
     pub staged_bytes: usize,
     /// Bytes of memory for block checksums: a megabyte for those of about 800 MiB on the disks.
     pub checksum_cache_bytes: usize,
@@ -109,9 +109,9 @@ impl Space {
     /// # Errors
     /// No such space.
     pub fn open(pool: Arc<Pool>, id: u32, settings: SpaceSettings) -> Result<Arc<Self>, PoolError> {
-        let record = pool
-            .space(id)
-            .ok_or_else(|| PoolError::new(PoolErrorKind::NotFound, format!("pool {} has no space {id}", pool.name())))?;
+        let record = pool.space(id).ok_or_else(|| {
+            PoolError::new(PoolErrorKind::NotFound, format!("pool {} has no space {id}", pool.name()))
+        })?;
         let thin = record.provisioning == Provisioning::Thin;
         let read_only = record.read_only;
         let swept = if pool.was_closed() || !pool.has_begun_rows(id) { u64::MAX } else { 0 };
@@ -179,8 +179,9 @@ impl Space {
         Ok(accepted)
     }
 
-    /// Ends its maintenance, makes everything durable and cleans all dirty marks. No request may be under way. Answers whether it was
-    /// closed in good order: otherwise its pool must not be, so that what is left is looked at as after a crash.
+    /// Ends its maintenance, makes everything durable and cleans all dirty marks. No request may be under way. Answers
+    /// whether it was closed in good order: otherwise its pool must not be, so that what is left is looked at as after
+    /// a crash.
     ///
     /// # Errors
     /// Something that was answered could not be made durable.
@@ -193,8 +194,8 @@ impl Space {
         branch(self.inner.close()).await
     }
 
-    /// Destages what was written to a parity space in the background, until the space is closed. To be run on every thread that
-    /// serves it.
+    /// Destages what was written to a parity space in the background, until the space is closed. To be run on every
+    /// thread that serves it.
     pub async fn background_destage(self: Arc<Self>) {
         branch(self.inner.parity.background_destage()).await;
     }
@@ -344,7 +345,8 @@ impl Inner {
         }
         if self.read_only.load(Ordering::Acquire) {
             let path = self.path();
-            let why = format!("space {path} was salvaged and is read-only until you run 'holdfast space accept {path}'");
+            let why =
+                format!("space {path} was salvaged and is read-only until you run 'holdfast space accept {path}'");
             return Err(IoError::new(IoErrorKind::ReadOnly, why));
         }
         match self.pool.refusal() {

@@ -107,7 +107,8 @@ impl Space {
     /// Whether copies are being brought in step.
     pub fn is_resyncing(&self) -> bool {
         let behind = |row: &Arc<Row>| {
-            row.slabs.iter().any(|slab| slab.joining()) || row.columns().iter().any(|column| !column.lock().unsynced.is_empty())
+            row.slabs.iter().any(|slab| slab.joining())
+                || row.columns().iter().any(|column| !column.lock().unsynced.is_empty())
         };
         self.inner.swept.load(Ordering::Acquire) != u64::MAX || self.inner.rows.open_rows().iter().any(behind)
     }
@@ -126,13 +127,14 @@ impl Space {
             stale += tally.add(chunk, &row, &inner.rows.context.lost.of(chunk, row.id));
         }
         let protection = tally.end();
-        let marked = |row: &Arc<Row>| row.columns().iter().map(|column| u64::from(column.lock().marked.count())).sum::<u64>();
+        let marked =
+            |row: &Arc<Row>| row.columns().iter().map(|column| u64::from(column.lock().marked.count())).sum::<u64>();
         let dirty = inner.rows.open_rows().iter().map(marked).sum::<u64>() * REGION_BYTES;
         let resyncing = self.is_resyncing();
         let path = inner.path();
         let mut conditions = Vec::new();
-        let below =
-            protection.held_losses < protection.wanted_losses || protection.held_enclosures < protection.wanted_enclosures;
+        let below = protection.held_losses < protection.wanted_losses
+            || protection.held_enclosures < protection.wanted_enclosures;
         let (state, health) = if protection.unreadable_rows > 0 {
             (SpaceState::Failed, Health::Unhealthy)
         } else if resyncing {
@@ -193,8 +195,12 @@ impl Space {
     pub fn map(&self) -> Vec<RowMap> {
         let inner = &self.inner;
         let (chunk_bytes, size_bytes) = (inner.record.chunk_bytes, inner.size_bytes());
-        let paths: std::collections::HashMap<u16, (Uuid, String)> =
-            inner.pool.disks().into_iter().map(|disk| (disk.record.index, (disk.record.id, disk.record.path))).collect();
+        let paths: std::collections::HashMap<u16, (Uuid, String)> = inner
+            .pool
+            .disks()
+            .into_iter()
+            .map(|disk| (disk.record.index, (disk.record.id, disk.record.path)))
+            .collect();
         let row_map = |(chunk, row): (u32, holdfast_pool::RowRecord)| {
             let copies = u16::from(row.shape.layout.copies());
             let slab = |(index, place): (usize, &holdfast_pool::SlabPlace)| {
@@ -212,7 +218,12 @@ impl Space {
             };
             let offset_bytes = u64::from(chunk) * chunk_bytes;
             let end = (offset_bytes + chunk_bytes).min(size_bytes);
-            RowMap { chunk, offset_bytes, len_bytes: end - offset_bytes, slabs: row.slabs.iter().enumerate().map(slab).collect() }
+            RowMap {
+                chunk,
+                offset_bytes,
+                len_bytes: end - offset_bytes,
+                slabs: row.slabs.iter().enumerate().map(slab).collect(),
+            }
         };
         let rows = inner.pool.rows(inner.record.id).into_iter();
         rows.filter(|(chunk, _)| u64::from(*chunk) * chunk_bytes < size_bytes).map(row_map).collect()

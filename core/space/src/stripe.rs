@@ -45,7 +45,8 @@ pub fn chunk_parts(chunk_bytes: u64, offset: u64, len: u64) -> impl Iterator<Ite
         let position = offset + done;
         let within = position % chunk_bytes;
         let part = left.min(chunk_bytes - within);
-        let found = ChunkPart { chunk: (position / chunk_bytes) as u32, at: done as usize, len: part as usize, offset: within };
+        let found =
+            ChunkPart { chunk: (position / chunk_bytes) as u32, at: done as usize, len: part as usize, offset: within };
         done += part;
         Some(found)
     })

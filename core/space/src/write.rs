@@ -97,7 +97,13 @@ impl Row {
     }
 
     /// Writes `data` to every copy of a column that takes writes. The column must be settled.
-    async fn write_copies(&self, column: usize, offset: u64, data: &IoSlice, durability: Durability) -> Result<(), IoError> {
+    async fn write_copies(
+        &self,
+        column: usize,
+        offset: u64,
+        data: &IoSlice,
+        durability: Durability,
+    ) -> Result<(), IoError> {
         let took = match self.begin_copies(column, offset, data, durability) {
             Ok(took) => took,
             Err(waiting) => waiting.await?,
@@ -105,7 +111,8 @@ impl Row {
         self.confirm(column, &took).await
     }
 
-    /// Begins the writes of all copies. Answers which slabs took it if all did so at once, or else who waits for those under way.
+    /// Begins the writes of all copies. Answers which slabs took it if all did so at once, or else who waits for those
+    /// under way.
     fn begin_copies(
         &self,
         column: usize,

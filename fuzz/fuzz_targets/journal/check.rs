@@ -5,8 +5,8 @@
 //!   rest         the payload of its head, sealed as the journal does it
 //! ```
 //!
-//! Held up: no panic, a head that is read accounts for its blocks and is the same when it is written and read again, and what
-//! belongs elsewhere is not read.
+//! Held up: no panic, a head that is read accounts for its blocks and is the same when it is written and read again,
+//! and what belongs elsewhere is not read.
 
 use holdfast_model::Uuid;
 use holdfast_pool::Position;

@@ -1,7 +1,7 @@
 //! What the metadata log of a pool holds: the changes of a checkpoint or a record, as bytes in a frame.
 //!
-//! Held up: no panic, a change that is read is the same when it is written and read again, and a configuration that took all of
-//! them is the same after it went through a checkpoint.
+//! Held up: no panic, a change that is read is the same when it is written and read again, and a configuration that
+//! took all of them is the same after it went through a checkpoint.
 
 use holdfast_model::Uuid;
 use holdfast_model::wire::Writer;

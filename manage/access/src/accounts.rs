@@ -59,7 +59,12 @@ fn last(name: &str, what: &str) -> ApiError {
 }
 
 fn missing(name: &str) -> ApiError {
-    ApiError::new(Code::NotFound, format!("account {name}"), "there is no account of this name", "see 'holdfast account list'")
+    ApiError::new(
+        Code::NotFound,
+        format!("account {name}"),
+        "there is no account of this name",
+        "see 'holdfast account list'",
+    )
 }
 
 impl Access {
@@ -94,7 +99,9 @@ impl Access {
                 return Ok(AccountChanged { changed: false, account: shown(&row) });
             }
             let message = format!("it already exists, with role {} or another password", row.role);
-            return Err(ApiError::new(Code::Exists, object, message, "change it with 'holdfast account set'").at("name"));
+            return Err(
+                ApiError::new(Code::Exists, object, message, "change it with 'holdfast account set'").at("name")
+            );
         }
         let password_hash = self.passwords.hash(request.password).await?;
         let row = AccountRow {
@@ -109,9 +116,13 @@ impl Access {
         {
             let tables = self.tables();
             if tables.accounts.contains_key(&row.name) {
-                return Err(
-                    ApiError::new(Code::Exists, object, "it was created by someone else just now", "check it first").at("name")
-                );
+                return Err(ApiError::new(
+                    Code::Exists,
+                    object,
+                    "it was created by someone else just now",
+                    "check it first",
+                )
+                .at("name"));
             }
             if tables.accounts.len() >= ACCOUNTS {
                 let message = format!("there are {ACCOUNTS} accounts already");
@@ -119,7 +130,8 @@ impl Access {
             }
             if tables.accounts.is_empty() && request.role != Role::Administrator {
                 let next = "create an administrator first";
-                return Err(ApiError::new(Code::Conflict, object, "the first account must be an administrator", next).at("role"));
+                return Err(ApiError::new(Code::Conflict, object, "the first account must be an administrator", next)
+                    .at("role"));
             }
         }
         let kept = row.clone();
@@ -168,8 +180,8 @@ impl Access {
         Ok(AccountChanged { changed: true, account: shown(&row) })
     }
 
-    /// Replaces an account's row, and ends its sessions but `session` if it may not or has another password. The caller holds
-    /// the turn to change.
+    /// Replaces an account's row, and ends its sessions but `session` if it may not or has another password. The caller
+    /// holds the turn to change.
     pub(crate) async fn replace_account(
         &self,
         name: &str,

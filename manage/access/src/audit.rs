@@ -1,7 +1,7 @@
 //! The audit log: every change, with the object before and after.
 //!
-//! Invariants: a record holds no secret, and no character that a terminal would obey or a reader not see; an object of any size
-//! takes a bounded part of the log.
+//! Invariants: a record holds no secret, and no character that a terminal would obey or a reader not see; an object of
+//! any size takes a bounded part of the log.
 
 use holdfast_api::{AuditChange, AuditRecord, word};
 use holdfast_model::{ObjectKind, ObjectRef};
@@ -51,7 +51,9 @@ fn bounded(before: Option<Value>, after: Option<Value>) -> (Option<String>, Opti
         }
     }
     let shorten = |text: Option<String>| {
-        text.map(|text| if text.len() <= OBJECT_BYTES { text } else { json!({ "too_large_bytes": text.len() }).to_string() })
+        text.map(
+            |text| if text.len() <= OBJECT_BYTES { text } else { json!({ "too_large_bytes": text.len() }).to_string() },
+        )
     };
     (shorten(whole.0), shorten(whole.1))
 }

@@ -7,9 +7,9 @@
 //!   secret.rs     random secrets, their hashes   audit.rs      who changed what
 //! ```
 //!
-//! Invariants: a request has an identity or none, and its role is never more than its account's now; secrets are kept as
-//! hashes only; what is in memory is what is in the store, but for logins while that cannot be written; every table has a limit, and
-//! whoever meets it is told so.
+//! Invariants: a request has an identity or none, and its role is never more than its account's now; secrets are kept
+//! as hashes only; what is in memory is what is in the store, but for logins while that cannot be written; every table
+//! has a limit, and whoever meets it is told so.
 
 mod accounts;
 mod audit;
@@ -80,7 +80,9 @@ impl Default for AccessSettings {
             session_life: Duration::from_secs(12 * 60 * 60),
             setup_life: Duration::from_secs(24 * 60 * 60),
             throttle: ThrottleSettings::default(),
-            clock: Arc::new(|| SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)),
+            clock: Arc::new(|| {
+                SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
+            }),
         }
     }
 }

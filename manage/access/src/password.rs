@@ -1,7 +1,7 @@
 //! Passwords: Argon2id with the cost that OWASP names (19 MiB, two passes, one lane).
 //!
-//! Invariant: no more than two hashes are computed at once and no more than sixteen wait, so that a flood of logins takes
-//! neither memory nor the threads of management.
+//! Invariant: no more than two hashes are computed at once and no more than sixteen wait, so that a flood of logins
+//! takes neither memory nor the threads of management.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -32,10 +32,14 @@ pub(crate) fn acceptable(account: &str, password: &str) -> ApiResult<()> {
     let object = format!("account {account}");
     let next = format!("choose one of {SHORTEST} to {LONGEST} bytes");
     if !(SHORTEST..=LONGEST).contains(&password.len()) {
-        return Err(ApiError::invalid(object, format!("the password has {} bytes", password.len()), next).at("password"));
+        return Err(
+            ApiError::invalid(object, format!("the password has {} bytes", password.len()), next).at("password")
+        );
     }
     if password == account {
-        return Err(ApiError::invalid(object, "the password is the account's name", "choose another one").at("password"));
+        return Err(
+            ApiError::invalid(object, "the password is the account's name", "choose another one").at("password")
+        );
     }
     Ok(())
 }
@@ -70,7 +74,8 @@ impl Passwords {
 
     /// The hash of `password`, with its salt and cost.
     pub(crate) async fn hash(&self, password: String) -> ApiResult<String> {
-        let hashed = self.compute(move || Argon2::default().hash_password(password.as_bytes()).map(|hash| hash.to_string()));
+        let hashed =
+            self.compute(move || Argon2::default().hash_password(password.as_bytes()).map(|hash| hash.to_string()));
         let failed = |error: argon2::password_hash::Error| {
             ApiError::new(Code::Failed, "password", format!("it cannot be hashed: {error}"), "try again")
         };

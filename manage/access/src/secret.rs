@@ -1,6 +1,7 @@
 //! Secrets of 256 random bits, and their hashes.
 //!
-//! Invariant: with so many random bits a plain SHA-256 cannot be turned round, so lookups by hash need no slow function.
+//! Invariant: with so many random bits a plain SHA-256 cannot be turned round, so lookups by hash need no slow
+//! function.
 
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};

@@ -51,7 +51,8 @@ impl Access {
             ),
             retry_after: Some(wait),
         })?;
-        let hash = self.tables().accounts.get(&request.name).filter(|row| row.enabled).map(|row| row.password_hash.clone());
+        let hash =
+            self.tables().accounts.get(&request.name).filter(|row| row.enabled).map(|row| row.password_hash.clone());
         let password = if request.password.len() <= password::LONGEST { request.password } else { String::new() };
         let right = self.passwords.matches(password, hash.clone()).await.map_err(|error| {
             self.throttle.took_back(&name, from);
@@ -64,7 +65,9 @@ impl Access {
         let _changing = self.changing.lock().await;
         // Another password may have been set while this one was looked at.
         let row = self.tables().accounts.get(&request.name).filter(|row| row.enabled).cloned();
-        let Some(mut row) = row.filter(|row| Some(&row.password_hash) == hash.as_ref()) else { return Err(wrong().into()) };
+        let Some(mut row) = row.filter(|row| Some(&row.password_hash) == hash.as_ref()) else {
+            return Err(wrong().into());
+        };
         row.last_login_ms = Some(self.now_ms());
         let kept = row.clone();
         self.kept_if_possible(move |store| store.put_account(&kept)).await;
@@ -76,7 +79,8 @@ impl Access {
         let no_luck = || ApiError::new(Code::Failed, "login", "the system gives no random numbers", "try again");
         let secret = random_secret().ok_or_else(no_luck)?;
         let now = self.now_ms();
-        let row = SessionRow { hash: sha256(secret.as_bytes()), account: account.into(), created_ms: now, seen_ms: now };
+        let row =
+            SessionRow { hash: sha256(secret.as_bytes()), account: account.into(), created_ms: now, seen_ms: now };
         self.drop_ended(now).await;
         let kept = row.clone();
         self.kept_if_possible(move |store| store.put_session(&kept)).await;
@@ -86,8 +90,8 @@ impl Access {
         Ok(LoggedIn { secret, session, seconds: self.settings.session_life.as_secs() })
     }
 
-    /// Writes what a login leaves in the store. Where it cannot be written, one who is to make room must still be able to log in; the
-    /// session ends with the daemon then.
+    /// Writes what a login leaves in the store. Where it cannot be written, one who is to make room must still be able
+    /// to log in; the session ends with the daemon then.
     async fn kept_if_possible(&self, act: impl FnOnce(&Store) -> Result<(), StoreError> + Send + 'static) {
         if let Err(error) = self.stored(act).await {
             tracing::warn!("a login does not survive a restart: {error}");
@@ -179,14 +183,22 @@ impl Access {
     ///
     /// # Errors
     /// If the current password is wrong or the new one cannot be.
-    pub async fn change_password(&self, identity: &Identity, request: ChangePassword, from: IpAddr) -> Result<(), Denied> {
+    pub async fn change_password(
+        &self,
+        identity: &Identity,
+        request: ChangePassword,
+        from: IpAddr,
+    ) -> Result<(), Denied> {
         let object = format!("account {}", identity.account);
         let known = self.tables().accounts.get(&identity.account).map(|row| row.password_hash.clone());
         let (Some(hash), Some(session)) = (known, identity.session) else {
             let next = "log in with name and password, or use 'holdfast account set NAME --password'";
-            return Err(ApiError::new(Code::Forbidden, object, "only a session may change its own password", next).into());
+            return Err(
+                ApiError::new(Code::Forbidden, object, "only a session may change its own password", next).into()
+            );
         };
-        password::acceptable(&identity.account, &request.new).map_err(|error| ApiError { field: Some("new".into()), ..error })?;
+        password::acceptable(&identity.account, &request.new)
+            .map_err(|error| ApiError { field: Some("new".into()), ..error })?;
         let from = network(from);
         self.throttle.begin(&identity.account, from, self.now_ms()).map_err(|wait| Denied {
             error: ApiError::new(Code::Throttled, &*object, "too many wrong passwords", "wait a little"),
@@ -198,7 +210,9 @@ impl Access {
         };
         if !self.passwords.matches(request.current, Some(hash.clone())).await.map_err(busy)? {
             let next = "check it; an administrator can set a new one";
-            return Err(ApiError::new(Code::Forbidden, object, "the current password is wrong", next).at("current").into());
+            return Err(ApiError::new(Code::Forbidden, object, "the current password is wrong", next)
+                .at("current")
+                .into());
         }
         self.throttle.succeeded(&identity.account, from);
         let new = self.passwords.hash(request.new).await?;

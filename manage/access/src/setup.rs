@@ -31,7 +31,10 @@ impl Access {
             return None;
         }
         let token = random_secret()?;
-        let link = Link { hash: sha256(token.as_bytes()), until_ms: self.now_ms() + self.settings.setup_life.as_millis() as i64 };
+        let link = Link {
+            hash: sha256(token.as_bytes()),
+            until_ms: self.now_ms() + self.settings.setup_life.as_millis() as i64,
+        };
         *self.setup.lock().unwrap_or_else(PoisonError::into_inner) = Some(link);
         Some(token)
     }
@@ -39,7 +42,8 @@ impl Access {
     /// Makes the first administrator, and logs it in.
     ///
     /// # Errors
-    /// If there is an account, the token is not the link's or has ended, name or password cannot be, or it was tried too often.
+    /// If there is an account, the token is not the link's or has ended, name or password cannot be, or it was tried
+    /// too often.
     pub async fn set_up(&self, request: Setup, from: IpAddr) -> Result<LoggedIn, Denied> {
         let _changing = self.changing.lock().await;
         if !self.needs_setup() {

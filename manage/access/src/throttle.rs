@@ -7,8 +7,8 @@
 //!   account              50 times       1 s, doubled up to two, but not at addresses where it logged in before
 //! ```
 //!
-//! Invariants: nobody is locked out for good, since every wait ends; a try is counted before its password is looked at, so
-//! that tries at once count each; the table is bounded, and the entry that failed longest ago makes way.
+//! Invariants: nobody is locked out for good, since every wait ends; a try is counted before its password is looked at,
+//! so that tries at once count each; the table is bounded, and the entry that failed longest ago makes way.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;

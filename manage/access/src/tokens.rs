@@ -1,7 +1,8 @@
 //! Tokens: what programs show instead of a password.
 //!
-//! Invariants: a token may never more than its account may now, and nothing once it has ended or its account is disabled;
-//! a token makes no tokens unless it is an administrator's without areas, so a narrow one cannot widen itself.
+//! Invariants: a token may never more than its account may now, and nothing once it has ended or its account is
+//! disabled; a token makes no tokens unless it is an administrator's without areas, so a narrow one cannot widen
+//! itself.
 
 use holdfast_api::{ApiError, Changed, Code, CreateToken, Token, TokenCreated, Via};
 use holdfast_store::TokenRow;
@@ -53,7 +54,8 @@ fn check(identity: &Identity, request: &CreateToken) -> ApiResult<()> {
         .at("name"));
     }
     if request.role > identity.role {
-        let message = format!("account {} is {}, so its tokens cannot be {}", identity.account, identity.role, request.role);
+        let message =
+            format!("account {} is {}, so its tokens cannot be {}", identity.account, identity.role, request.role);
         return Err(ApiError::new(Code::Forbidden, object, message, "choose a lower role").at("role"));
     }
     if let Some(unknown) = request.areas.iter().find(|area| !AREAS.contains(&area.as_str())) {
@@ -74,7 +76,8 @@ fn check(identity: &Identity, request: &CreateToken) -> ApiResult<()> {
 impl Access {
     /// The tokens that `identity` may see: its own, or all for administrators.
     pub fn tokens(&self, identity: &Identity) -> Vec<Token> {
-        let mut rows: Vec<TokenRow> = self.tables().tokens.values().filter(|row| sees(identity, row)).cloned().collect();
+        let mut rows: Vec<TokenRow> =
+            self.tables().tokens.values().filter(|row| sees(identity, row)).cloned().collect();
         rows.sort_by(|one, other| (one.created_ms, &one.id).cmp(&(other.created_ms, &other.id)));
         rows.iter().map(shown).collect()
     }

@@ -198,7 +198,8 @@ pub struct CreateToken {
     pub name: String,
     /// What it may do; no more than its account may.
     pub role: Role,
-    /// The tags of the operations that it may use: disks, pools, spaces, exports, jobs, events, status; all if left out.
+    /// The tags of the operations that it may use: disks, pools, spaces, exports, jobs, events, status; all if left
+    /// out.
     #[serde(default)]
     pub areas: Vec<String>,
     /// For how long it counts: a minute to ten years.

@@ -29,7 +29,8 @@ pub enum CauseKind {
     Space,
     /// An export is not served.
     Export,
-    /// The daemon itself, such as a state folder that cannot be written or a notification channel that does not deliver.
+    /// The daemon itself, such as a state folder that cannot be written or a notification channel that does not
+    /// deliver.
     Daemon,
 }
 

@@ -44,7 +44,8 @@ pub struct DiskReliability {
 /// Requests to a disk that took about as long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DiskLatency {
-    /// They took less than this, in microseconds, and no less than what stands in the entry before; none where there is no limit.
+    /// They took less than this, in microseconds, and no less than what stands in the entry before; none where there is
+    /// no limit.
     pub up_to_us: Option<u64>,
     /// Reads.
     pub reads: u64,
@@ -117,7 +118,8 @@ pub struct Disk {
     pub errors: DiskErrors,
     /// What it did so far; none while it belongs to no pool.
     pub reliability: Option<DiskReliability>,
-    /// How long its requests took since the pool was imported, of one in sixteen, up to the longest; none while it belongs to no pool.
+    /// How long its requests took since the pool was imported, of one in sixteen, up to the longest; none while it
+    /// belongs to no pool.
     pub latency_histogram: Option<Vec<DiskLatency>>,
     /// Its last SMART report; none if it was not asked yet or reports nothing.
     pub smart: Option<DiskSmart>,
@@ -205,14 +207,16 @@ pub struct RemoveDisk {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReplaceDisk {
-    /// The replacement, a new disk or one of the pool: path, serial number or id. If left out, the data goes to the other disks.
+    /// The replacement, a new disk or one of the pool: path, serial number or id. If left out, the data goes to the
+    /// other disks.
     #[serde(default)]
     pub new: Option<String>,
-    /// Takes a new disk that carries something else; what it carries is lost, so only administrators may. Without a new disk: goes
-    /// ahead although spaces get no new rows then, since too few disks are left for their layout.
+    /// Takes a new disk that carries something else; what it carries is lost, so only administrators may. Without a new
+    /// disk: goes ahead although spaces get no new rows then, since too few disks are left for their layout.
     #[serde(default)]
     pub force: bool,
-    /// Spaces, `POOL/SPACE`, that are destroyed first because a part of their data is lost with the disk; only administrators may.
+    /// Spaces, `POOL/SPACE`, that are destroyed first because a part of their data is lost with the disk; only
+    /// administrators may.
     #[serde(default)]
     pub give_up: Vec<String>,
     /// How the job is done.

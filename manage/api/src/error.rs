@@ -66,8 +66,8 @@ pub struct ApiError {
     pub object: String,
     /// What to do next; empty where nothing helps.
     pub next_action: String,
-    /// The field of the request that it is about, by its JSON name; one inside another has a dot: `qos.max_iops`. Null where it is about
-    /// no single field.
+    /// The field of the request that it is about, by its JSON name; one inside another has a dot: `qos.max_iops`. Null
+    /// where it is about no single field.
     pub field: Option<String>,
 }
 
@@ -80,7 +80,12 @@ pub struct ErrorBody {
 
 impl ApiError {
     /// An error about `object`: the reason, and what to do next.
-    pub fn new(code: Code, object: impl Into<String>, message: impl Into<String>, next_action: impl Into<String>) -> Self {
+    pub fn new(
+        code: Code,
+        object: impl Into<String>,
+        message: impl Into<String>,
+        next_action: impl Into<String>,
+    ) -> Self {
         Self { code, message: message.into(), object: object.into(), next_action: next_action.into(), field: None }
     }
 

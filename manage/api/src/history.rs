@@ -23,8 +23,8 @@ pub enum HistoryKind {
     Disk,
 }
 
-/// Rates and latencies over time. All lists are equally long; a value is null where nothing was sampled, and a latency also where there
-/// was no request.
+/// Rates and latencies over time. All lists are equally long; a value is null where nothing was sampled, and a latency
+/// also where there was no request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct History {
     /// What it is of.
@@ -43,9 +43,11 @@ pub struct History {
     pub read_bytes: Vec<Option<f64>>,
     /// Bytes written a second.
     pub written_bytes: Vec<Option<f64>>,
-    /// Half of the reads were answered within so many microseconds; where samples were merged, their mean weighted by requests.
+    /// Half of the reads were answered within so many microseconds; where samples were merged, their mean weighted by
+    /// requests.
     pub read_p50_us: Vec<Option<u64>>,
-    /// 99 in 100 of the reads were answered within so many microseconds; where samples were merged, the highest of them.
+    /// 99 in 100 of the reads were answered within so many microseconds; where samples were merged, the highest of
+    /// them.
     pub read_p99_us: Vec<Option<u64>>,
     /// Half of the writes were answered within so many microseconds.
     pub write_p50_us: Vec<Option<u64>>,
@@ -113,8 +115,16 @@ pub enum ListKind {
 
 impl ListKind {
     /// All of them.
-    pub const ALL: [Self; 8] =
-        [Self::Disks, Self::Pools, Self::Spaces, Self::Exports, Self::Jobs, Self::Status, Self::Accounts, Self::Notifications];
+    pub const ALL: [Self; 8] = [
+        Self::Disks,
+        Self::Pools,
+        Self::Spaces,
+        Self::Exports,
+        Self::Jobs,
+        Self::Status,
+        Self::Accounts,
+        Self::Notifications,
+    ];
 }
 
 /// Lists that are not as they were; sent as the event `changed`.

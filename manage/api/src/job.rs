@@ -87,8 +87,8 @@ impl JobPace {
     }
 }
 
-/// How a job is to be done, when it is started and at any time after. What is left out is normal priority and no cap for a new job, and
-/// stays as it is for one that is there.
+/// How a job is to be done, when it is started and at any time after. What is left out is normal priority and no cap
+/// for a new job, and stays as it is for one that is there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetPace {

@@ -26,8 +26,8 @@ pub mod status;
 pub mod verify;
 
 pub use access::{
-    Account, AccountChanged, AuditChange, AuditRecord, Certificate, ChangePassword, CreateAccount, CreateToken, Login, Role,
-    ServerSettings, Session, SetAccount, Setup, SetupState, Token, TokenCreated, Via,
+    Account, AccountChanged, AuditChange, AuditRecord, Certificate, ChangePassword, CreateAccount, CreateToken, Login,
+    Role, ServerSettings, Session, SetAccount, Setup, SetupState, Token, TokenCreated, Via,
 };
 pub use cause::{Affected, Cause, CauseDisk, CauseKind};
 pub use disk::{
@@ -41,16 +41,16 @@ pub use history::{History, HistoryKind, ListKind, ListsChanged, LiveSample, Rate
 pub use id::DiskRef;
 pub use job::{Job, JobChanged, JobKind, JobPace, JobPriority, JobState, SetPace};
 pub use notify::{
-    CreateNotifyChannel, CreateNotifyRule, MailChannel, MailSecurity, NotifyChannel, NotifyChannelChanged, NotifyChannelKind,
-    NotifyChannelTested, NotifyDelivery, NotifyDeliveryState, NotifyRule, NotifyRuleChanged, SetMail, SetNotifyChannel,
-    SetNotifyRule, SetWebhook, WebhookChannel, WebhookTemplate,
+    CreateNotifyChannel, CreateNotifyRule, MailChannel, MailSecurity, NotifyChannel, NotifyChannelChanged,
+    NotifyChannelKind, NotifyChannelTested, NotifyDelivery, NotifyDeliveryState, NotifyRule, NotifyRuleChanged,
+    SetMail, SetNotifyChannel, SetNotifyRule, SetWebhook, WebhookChannel, WebhookTemplate,
 };
 pub use plan::{
     ConversionPlan, DiskBalance, EvacuationPlan, RebalancePlan, SpaceEvacuation, SpaceOption, SpacePlan, UpgradePlan,
 };
 pub use pool::{
-    AddDisks, CapacityLimit, CreatePool, ImportPools, ImportedPool, LayoutCapacity, Pool, PoolAlert, PoolChanged, PoolHealth,
-    PoolMember, PoolRoom, PoolsImported, SetPool,
+    AddDisks, CapacityLimit, CreatePool, ImportPools, ImportedPool, LayoutCapacity, Pool, PoolAlert, PoolChanged,
+    PoolHealth, PoolMember, PoolRoom, PoolsImported, SetPool,
 };
 pub use protection::Protection;
 pub use qos::{Qos, SetQos};
@@ -59,8 +59,8 @@ pub use settings::{
     PercentsSetting, Preferences, SetSettings, SettingName, SettingOrigin, SettingsChanged, TextSetting, TimeSetting,
 };
 pub use space::{
-    ConvertSpace, CreateSpace, GrowSpace, LayoutKind, SetSpace, Slab, Space, SpaceChanged, SpaceCounters, SpaceJournal, SpaceRow,
-    SpaceScrub,
+    ConvertSpace, CreateSpace, GrowSpace, LayoutKind, SetSpace, Slab, Space, SpaceChanged, SpaceCounters, SpaceJournal,
+    SpaceRow, SpaceScrub,
 };
 pub use status::{Condition, Daemon, ObjectHealth, Status};
 pub use verify::{Mismatch, SpaceVerified};

@@ -1,4 +1,5 @@
-//! Notifications: the channels that messages go out by, the rules that say what goes out, and what became of each message.
+//! Notifications: the channels that messages go out by, the rules that say what goes out, and what became of each
+//! message.
 //!
 //! Invariant: no answer carries a password, a secret, a token, or more of a webhook's URL than its server.
 
@@ -184,7 +185,8 @@ pub struct NotifyRule {
     pub objects: Vec<String>,
     /// Events are collected for so long into one message; 0 to send at once.
     pub digest_seconds: u32,
-    /// From when to when nothing is sent but collected, `HH:MM-HH:MM` in the server's time zone; null if there is no such time.
+    /// From when to when nothing is sent but collected, `HH:MM-HH:MM` in the server's time zone; null if there is no
+    /// such time.
     pub quiet: Option<String>,
     /// Whether errors are sent in that time too.
     pub errors_pass_quiet: bool,

@@ -149,7 +149,8 @@ pub struct SpaceEvacuation {
     pub stuck: u64,
     /// Bytes that these take there.
     pub stuck_bytes: u64,
-    /// Its rows that have a slab there and cannot be read now, those of its journal among them: without the disk they are lost for good.
+    /// Its rows that have a slab there and cannot be read now, those of its journal among them: without the disk they
+    /// are lost for good.
     pub lost_rows: u64,
     /// Bytes of data in these.
     pub lost_bytes: u64,
@@ -178,7 +179,8 @@ pub struct EvacuationPlan {
     pub lost_bytes: u64,
     /// The spaces that have such rows: refused unless each is given up by name, which destroys it.
     pub give_up: Vec<String>,
-    /// The spaces that would get no new rows any more, since too few disks were left for their layout: refused without force.
+    /// The spaces that would get no new rows any more, since too few disks were left for their layout: refused without
+    /// force.
     pub without_new_rows: Vec<String>,
     /// The spaces that have slabs on it.
     pub spaces: Vec<SpaceEvacuation>,

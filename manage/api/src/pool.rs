@@ -78,7 +78,8 @@ pub struct Pool {
     pub retire_policy: RetirePolicy,
     /// For how long a disk may be away before; none leaves it to the daemon.
     pub grace_seconds: Option<u32>,
-    /// What the daemon has for pools that leave it to it, in whole seconds, rounded up; none if it leaves their lost disks alone.
+    /// What the daemon has for pools that leave it to it, in whole seconds, rounded up; none if it leaves their lost
+    /// disks alone.
     pub default_grace_seconds: Option<u64>,
 }
 
@@ -102,8 +103,8 @@ pub enum CapacityLimit {
     Map,
 }
 
-/// What a pool could still hold in a layout. Single parity is there with its default columns and, where they differ, with those of dual
-/// parity, so that the two can be compared.
+/// What a pool could still hold in a layout. Single parity is there with its default columns and, where they differ,
+/// with those of dual parity, so that the two can be compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LayoutCapacity {
     /// The resilience.

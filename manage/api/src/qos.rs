@@ -11,7 +11,8 @@ use utoipa::ToSchema;
 pub struct Qos {
     /// Normalised I/Os a second at most; none is no limit.
     pub max_iops: Option<u64>,
-    /// Normalised I/Os beyond the maximum that may be done at once after a rest, which saves them at the rate of the maximum.
+    /// Normalised I/Os beyond the maximum that may be done at once after a rest, which saves them at the rate of the
+    /// maximum.
     pub burst_iops: Option<u64>,
     /// Bytes a second at most; none is no limit.
     pub max_bytes_per_second: Option<u64>,

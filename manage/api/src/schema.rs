@@ -21,7 +21,8 @@ const INTEGRITY: [&str; 2] = ["none", "crc32c"];
 
 const REASON: [&str; 5] = ["read-only", "no-room", "missing-slabs", "salvaged", "in-use"];
 
-/// Which object something is about, for programs to decide on and for people to read: the schema of [`holdfast_model::ObjectRef`].
+/// Which object something is about, for programs to decide on and for people to read: the schema of
+/// [`holdfast_model::ObjectRef`].
 #[derive(ToSchema)]
 #[schema(as = ObjectRef)]
 #[allow(dead_code, reason = "read by the derived schema")]
@@ -37,7 +38,10 @@ pub struct ObjectRefSchema {
 
 fn words(words: &[&'static str]) -> RefOr<Schema> {
     RefOr::T(Schema::Object(
-        ObjectBuilder::new().schema_type(SchemaType::Type(Type::String)).enum_values(Some(words.iter().copied())).build(),
+        ObjectBuilder::new()
+            .schema_type(SchemaType::Type(Type::String))
+            .enum_values(Some(words.iter().copied()))
+            .build(),
     ))
 }
 

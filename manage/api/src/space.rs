@@ -117,7 +117,8 @@ pub struct Space {
     pub health: Health,
     /// Why it is not healthy.
     pub conditions: Vec<Condition>,
-    /// What to know of it that is no trouble now, as that the pool has too few disks to rebuild on; its health does not follow these.
+    /// What to know of it that is no trouble now, as that the pool has too few disks to rebuild on; its health does not
+    /// follow these.
     pub notes: Vec<Condition>,
     /// What it did since it was opened.
     pub counters: SpaceCounters,
@@ -197,8 +198,8 @@ pub struct ConvertSpace {
     /// Columns of parity, 1 or 2; if left out as they are, or 1 where it gets parity.
     #[serde(default)]
     pub parity: Option<u8>,
-    /// Stripe units side by side, those of parity included; if left out as they are, or chosen from the pool's disks where the
-    /// resilience changes.
+    /// Stripe units side by side, those of parity included; if left out as they are, or chosen from the pool's disks
+    /// where the resilience changes.
     #[serde(default)]
     pub columns: Option<u16>,
     /// Bytes of a stripe unit: a power of two, 4 KiB to 16 MiB; as it is if left out.
@@ -208,13 +209,15 @@ pub struct ConvertSpace {
     #[serde(default)]
     #[schema(schema_with = schema::integrity_or_none)]
     pub integrity: Option<Integrity>,
-    /// Size of the journal that a parity space gets if it has none, 32 MiB to 100 GiB; chosen from the pool's disks if left out.
+    /// Size of the journal that a parity space gets if it has none, 32 MiB to 100 GiB; chosen from the pool's disks if
+    /// left out.
     #[serde(default)]
     pub journal_bytes: Option<u64>,
     /// Whether it takes room only as it is written to; as it is if left out.
     #[serde(default)]
     pub thin: Option<bool>,
-    /// Its new size, rounded up to whole blocks of 4 KiB; unchanged if left out. A smaller one is refused while there is data beyond it.
+    /// Its new size, rounded up to whole blocks of 4 KiB; unchanged if left out. A smaller one is refused while there
+    /// is data beyond it.
     #[serde(default)]
     pub size_bytes: Option<u64>,
     /// Gives up what lies beyond a smaller size; only administrators may.

@@ -1,10 +1,10 @@
 //! What is sent is what is received, and a request with a field that nobody knows is refused.
 
 use holdfast_api::{
-    AddDisks, ApiError, Code, ConvertSpace, CreateExport, CreateFileDisk, CreatePool, CreateSpace, ErrorBody, EvacuateDisk,
-    Event, GrowSpace, ImportPools, Job, JobKind, JobPace, JobPriority, JobState, LayoutKind, LocateDisk, Protection, Qos,
-    RemoveDisk, ReplaceDisk, RetireDisk, SetDisk, SetExport, SetPace, SetPool, SetQos, SetSettings, SetSpace, Severity, Space,
-    SpaceOption, SpacePlan, SpaceScrub, WipeDisk,
+    AddDisks, ApiError, Code, ConvertSpace, CreateExport, CreateFileDisk, CreatePool, CreateSpace, ErrorBody,
+    EvacuateDisk, Event, GrowSpace, ImportPools, Job, JobKind, JobPace, JobPriority, JobState, LayoutKind, LocateDisk,
+    Protection, Qos, RemoveDisk, ReplaceDisk, RetireDisk, SetDisk, SetExport, SetPace, SetPool, SetQos, SetSettings,
+    SetSpace, Severity, Space, SpaceOption, SpacePlan, SpaceScrub, WipeDisk,
 };
 use holdfast_model::{Health, Media, ObjectRef, Provisioning, SpaceState, Usage};
 use serde::Serialize;
@@ -205,8 +205,14 @@ fn what_may_be_left_out_may_be_left_out_and_nothing_else_goes_in() {
 fn a_limit_that_is_left_out_stays_and_zero_lifts_it() {
     let set = |json: Value| serde_json::from_value::<SetQos>(json).unwrap();
     let qos = Qos::default().with(&set(json!({ "max_iops": 2000, "burst_iops": 500, "min_iops": 7 })));
-    assert_eq!((qos.max_iops, qos.burst_iops, qos.min_iops, qos.max_bytes_per_second), (Some(2000), Some(500), Some(7), None));
+    assert_eq!(
+        (qos.max_iops, qos.burst_iops, qos.min_iops, qos.max_bytes_per_second),
+        (Some(2000), Some(500), Some(7), None)
+    );
     let qos = qos.with(&set(json!({ "max_iops": 0, "max_bytes_per_second": 8192 })));
-    assert_eq!((qos.max_iops, qos.burst_iops, qos.min_iops, qos.max_bytes_per_second), (None, None, Some(7), Some(8192)));
+    assert_eq!(
+        (qos.max_iops, qos.burst_iops, qos.min_iops, qos.max_bytes_per_second),
+        (None, None, Some(7), Some(8192))
+    );
     assert_eq!(qos.with(&SetQos::default()), qos);
 }

@@ -57,7 +57,9 @@ pub async fn token_command(client: &Client, json: bool, command: TokenCommand) -
             print_line(&made.secret)
         }
         TokenCommand::List => print(json, &client.get::<Vec<Token>>("/tokens").await?),
-        TokenCommand::Delete { id } => tell_gone(json, &client.delete::<Changed>(&format!("/tokens/{}", segment(&id))).await?),
+        TokenCommand::Delete { id } => {
+            tell_gone(json, &client.delete::<Changed>(&format!("/tokens/{}", segment(&id))).await?)
+        }
     }
 }
 
@@ -65,7 +67,8 @@ pub async fn token_command(client: &Client, json: bool, command: TokenCommand) -
 pub async fn audit(client: &Client, json: bool, which: Audit) -> Result<()> {
     let mut path = format!("/audit?limit={}", which.limit);
     let after = which.after.map(|after| after.to_string());
-    for (name, value) in [("after", after), ("account", which.account), ("kind", which.kind), ("object", which.object)] {
+    for (name, value) in [("after", after), ("account", which.account), ("kind", which.kind), ("object", which.object)]
+    {
         if let Some(value) = value {
             path += &format!("&{name}={}", segment(&value));
         }
@@ -92,7 +95,10 @@ pub async fn backup(client: &Client, json: bool, file: &Path) -> Result<()> {
     let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(part);
     let mut target = opened.with_context(|| format!("file {}: it cannot be created", part.display()))?;
     let done = client.download("/backup", &mut target).await.and_then(|bytes| {
-        target.sync_all().and_then(|()| fs::rename(part, file)).with_context(|| format!("file {shown}: it cannot be written"))?;
+        target
+            .sync_all()
+            .and_then(|()| fs::rename(part, file))
+            .with_context(|| format!("file {shown}: it cannot be written"))?;
         Ok(bytes)
     });
     let bytes = done.inspect_err(|_| {

@@ -25,8 +25,8 @@ pub use notify::{AddChannel, ChannelCommand, MailOptions, NotifyCommand, RuleCom
 pub use settings::{SetSetting, SettingsCommand};
 pub use values::{AlertPercents, Cap, Chosen, Every, Grace, WakeWithin};
 use values::{
-    parse_alerts, parse_cap, parse_duration, parse_every, parse_grace, parse_history_kind, parse_priority, parse_retire_policy,
-    parse_wake_within,
+    parse_alerts, parse_cap, parse_duration, parse_every, parse_grace, parse_history_kind, parse_priority,
+    parse_retire_policy, parse_wake_within,
 };
 
 /// Pools disks, keeps virtual disks on the pools, and serves them to NBD clients.
@@ -206,13 +206,15 @@ pub struct Serve {
     /// How long an idle thread polls before it sleeps: longer lowers latency and costs CPU time
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub spin: Option<Duration>,
-    /// CPU wake-up latency to ask of the kernel under load: lower costs energy, 0 keeps CPUs awake, any asks for nothing. Needs root
+    /// CPU wake-up latency to ask of the kernel under load: lower costs energy, 0 keeps CPUs awake, any asks for
+    /// nothing. Needs root
     #[arg(long, value_name = "TIME", default_value = "3us", value_parser = parse_wake_within)]
     pub wake_within: WakeWithin,
     /// How often each space is scrubbed automatically, for example 12h, 7d or never; overrides 'settings set'
     #[arg(long, value_name = "TIME", value_parser = parse_every)]
     pub scrub_every: Option<Every>,
-    /// How long a disk may be missing before its data is rebuilt on other disks, for example 5m or never; overrides 'settings set'
+    /// How long a disk may be missing before its data is rebuilt on other disks, for example 5m or never; overrides
+    /// 'settings set'
     #[arg(long, value_name = "TIME", value_parser = parse_every)]
     pub repair_after: Option<Every>,
     /// Log format; HOLDFAST_LOG sets the level, for example HOLDFAST_LOG=debug
@@ -249,8 +251,8 @@ pub enum PoolCommand {
         /// Alert when this full, in percent, for example 70,85,95, none, or default for the setting of the server
         #[arg(long, value_name = "PERCENTS", value_parser = parse_alerts)]
         alert: Option<AlertPercents>,
-        /// What to do about disks that are lost or about to fail: auto retires them and rebuilds their data if all of it fits on the
-        /// other disks, always rebuilds as much as fits, never does nothing; auto by default
+        /// What to do about disks that are lost or about to fail: auto retires them and rebuilds their data if all of
+        /// it fits on the other disks, always rebuilds as much as fits, never does nothing; auto by default
         #[arg(long, value_name = "POLICY", value_parser = parse_retire_policy)]
         retire_policy: Option<RetirePolicy>,
         /// How long a disk may be missing before that, for example 5m, or default for the setting of the server
@@ -299,8 +301,8 @@ pub enum PoolCommand {
         #[command(flatten)]
         start: StartOptions,
     },
-    /// Recover a pool whose metadata is lost on all disks, from its slab headers; only reports what it finds unless --write is
-    /// given
+    /// Recover a pool whose metadata is lost on all disks, from its slab headers; only reports what it finds unless
+    /// --write is given
     Salvage {
         /// All remaining disks of the pool: paths, serial numbers or ids
         #[arg(required = true, value_hint = ValueHint::FilePath)]
@@ -378,7 +380,8 @@ pub enum SpaceCommand {
         /// Block checksums, which detect and repair silent corruption; crc32c by default
         #[arg(long, value_enum)]
         integrity: Option<IntegrityWord>,
-        /// Journal size of a parity space, 32MiB to 100GiB; chosen from the space's size and the pool's disks by default
+        /// Journal size of a parity space, 32MiB to 100GiB; chosen from the space's size and the pool's disks by
+        /// default
         #[arg(long, value_name = "SIZE")]
         journal: Option<ByteSize>,
         /// Its size, for example 4GiB; rounded up to blocks of 4 KiB

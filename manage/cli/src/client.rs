@@ -78,7 +78,9 @@ impl Client {
             Reach::Socket(socket) => {
                 Ok(Box::new(UnixStream::connect(socket).await.map_err(|error| self.unreachable(socket, &error))?))
             }
-            Reach::Server { place, fingerprint, .. } => Ok(Box::new(trust::connect(place, fingerprint.as_deref()).await?)),
+            Reach::Server { place, fingerprint, .. } => {
+                Ok(Box::new(trust::connect(place, fingerprint.as_deref()).await?))
+            }
         }
     }
 
@@ -87,8 +89,10 @@ impl Client {
         let stream = self.connect().await?;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
         tokio::spawn(connection);
-        let mut request =
-            Request::builder().method(method).uri(format!("{BASE_PATH}{path}")).header("content-type", "application/json");
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("{BASE_PATH}{path}"))
+            .header("content-type", "application/json");
         request = match &self.reach {
             Reach::Socket(_) => request.header("host", "holdfast"),
             Reach::Server { place, proof, .. } => {
@@ -163,14 +167,17 @@ impl Client {
         let mut body = self.checked(Method::GET, path, Bytes::new()).await?.into_body();
         let mut bytes = 0;
         while let Some(frame) = body.frame().await {
-            let Ok(data) = frame.context("the daemon aborted its answer; next: see its log")?.into_data() else { continue };
+            let Ok(data) = frame.context("the daemon aborted its answer; next: see its log")?.into_data() else {
+                continue;
+            };
             file.write_all(&data)?;
             bytes += data.len() as u64;
         }
         Ok(bytes)
     }
 
-    /// Calls `each` with every event that is kept, and with each one that comes, until the daemon stops or `each` fails.
+    /// Calls `each` with every event that is kept, and with each one that comes, until the daemon stops or `each`
+    /// fails.
     pub async fn follow(&self, mut each: impl FnMut(Event) -> Result<()>) -> Result<()> {
         let mut body = self.checked(Method::GET, "/events/follow", Bytes::new()).await?.into_body();
         let mut text = Vec::new();

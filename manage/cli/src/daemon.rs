@@ -1,7 +1,7 @@
 //! The daemon: engine and API in one process, from the first signal to the last flush.
 //!
-//! Invariant: the first SIGTERM or SIGINT ends it in good order (clients drained, spaces closed and flushed); the second
-//! ends it at once, which is what a power failure would do, and as safe.
+//! Invariant: the first SIGTERM or SIGINT ends it in good order (clients drained, spaces closed and flushed); the
+//! second ends it at once, which is what a power failure would do, and as safe.
 
 use std::io::IsTerminal;
 use std::net::SocketAddr;
@@ -31,8 +31,10 @@ const API_TIMEOUT: Duration = Duration::from_secs(5);
 pub fn start_logging(format: LogFormat, default: &str) {
     use tracing_subscriber::EnvFilter;
     let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new(default));
-    let builder =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
     // A second start in one process keeps the first; only tests do that.
     let _ = match format {
         LogFormat::Text => builder.try_init(),
@@ -62,8 +64,10 @@ fn settings(options: &Serve) -> Settings {
         payload_bytes: options.nbd_payload.bytes(),
         ..NbdSettings::default()
     };
-    settings.given =
-        Given { scrub_every: options.scrub_every.map(|every| every.0), repair_after: options.repair_after.map(|after| after.0) };
+    settings.given = Given {
+        scrub_every: options.scrub_every.map(|every| every.0),
+        repair_after: options.repair_after.map(|after| after.0),
+    };
     settings.wake_within = options.wake_within.0;
     if let Some(reactors) = options.reactors {
         settings.reactors = reactors as usize;
@@ -147,7 +151,8 @@ impl Daemon {
         if let Some(https) = &https {
             tracing::info!(addresses = ?https.addresses(), sha256 = https.fingerprint(), "serving HTTPS");
         }
-        let https = https.map(|https| tokio::spawn(holdfast_http::serve_https(https, api.clone(), ended(stopped.clone()))));
+        let https =
+            https.map(|https| tokio::spawn(holdfast_http::serve_https(https, api.clone(), ended(stopped.clone()))));
         let api = tokio::spawn(holdfast_http::serve(listener, api, ended(stopped)));
         Ok(Self { engine, setup, stop, api, https })
     }
@@ -160,7 +165,9 @@ impl Daemon {
         let access = Access::open(engine.store().clone(), AccessSettings::default())?;
         let https = match management.https {
             [] => None,
-            addresses => Some(Https::listen(addresses, management.certificate.clone(), engine.state_folder(), patience).await?),
+            addresses => {
+                Some(Https::listen(addresses, management.certificate.clone(), engine.state_folder(), patience).await?)
+            }
         };
         engine.notifications().set_console(https.as_ref().and_then(Https::url));
         Ok(((Api::new(engine.clone(), access.clone()), access), https))
@@ -182,7 +189,9 @@ impl Daemon {
         }
         match losses {
             0 => Ok(()),
-            1 => Err(anyhow!("a space was closed without all acknowledged writes being durable: see 'holdfast event list'")),
+            1 => Err(anyhow!(
+                "a space was closed without all acknowledged writes being durable: see 'holdfast event list'"
+            )),
             _ => Err(anyhow!(
                 "{losses} spaces were closed without all acknowledged writes being durable: see 'holdfast event list'"
             )),

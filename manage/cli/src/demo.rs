@@ -53,7 +53,8 @@ pub async fn demo(options: Demo, json: bool) -> Result<()> {
     // A second demonstration on this machine gets a port of its own.
     let port = if std::net::TcpListener::bind(HTTPS).is_ok() { HTTPS.1 } else { 0 };
     let https = [(HTTPS.0, port).into()];
-    let daemon = Daemon::start(settings(&dir)?, Management { socket: &socket, https: &https, certificate: None }).await?;
+    let daemon =
+        Daemon::start(settings(&dir)?, Management { socket: &socket, https: &https, certificate: None }).await?;
     let showing = Showing { client: Client::new(&socket), quiet: json, dir };
     let shown = tokio::select! {
         shown = showing.run(json) => shown,
@@ -72,8 +73,8 @@ pub async fn demo(options: Demo, json: bool) -> Result<()> {
 }
 
 fn find_client() -> Result<()> {
-    let found =
-        std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join("nbdcopy").is_file()));
+    let found = std::env::var_os("PATH")
+        .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join("nbdcopy").is_file()));
     if !found {
         bail!("nbdcopy: it is not installed; next: install the package libnbd-bin");
     }
@@ -89,7 +90,10 @@ fn prepare(dir: &Path) -> Result<PathBuf> {
         bail!("folder {}: it holds other files; next: name another folder with --dir", dir.display());
     }
     if std::os::unix::net::UnixStream::connect(dir.join("holdfast.sock")).is_ok() {
-        bail!("folder {}: a demonstration is running in it; next: stop it, or name another folder with --dir", dir.display());
+        bail!(
+            "folder {}: a demonstration is running in it; next: stop it, or name another folder with --dir",
+            dir.display()
+        );
     }
     fs::write(&marker, "A demonstration of Holdfast. It is cleared when the demonstration runs again.\n")?;
     for name in ["disks", "away", "state"] {
@@ -195,7 +199,9 @@ impl Showing {
         self.copy(&sample.display().to_string(), uri).await?;
         self.check(uri).await?;
         let seconds = started.elapsed().as_secs_f64();
-        self.say(&format!("\nnbdcopy wrote {SAMPLE_SIZE} of data to {uri}\nand read them back: identical ({seconds:.1} s)."))
+        self.say(&format!(
+            "\nnbdcopy wrote {SAMPLE_SIZE} of data to {uri}\nand read them back: identical ({seconds:.1} s)."
+        ))
     }
 
     async fn wait_for(&self, what: &str, done: impl Fn(&Pool, &Space) -> bool) -> Result<(Pool, Space)> {
@@ -207,7 +213,10 @@ impl Showing {
                 return Ok((pool, space));
             }
             if started.elapsed() > PATIENCE {
-                bail!("space tank/vm: {what} did not happen within {} s; next: see 'holdfast event list'", PATIENCE.as_secs());
+                bail!(
+                    "space tank/vm: {what} did not happen within {} s; next: see 'holdfast event list'",
+                    PATIENCE.as_secs()
+                );
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
@@ -223,7 +232,9 @@ impl Showing {
             })
             .await?;
         self.check(uri).await?;
-        self.say("What was written is still there, whole. 'holdfast pool show tank' says what is wrong and what to do:")?;
+        self.say(
+            "What was written is still there, whole. 'holdfast pool show tank' says what is wrong and what to do:",
+        )?;
         self.show(&|| pool.text())?;
         let events: Vec<Event> = self.client.get("/events?limit=3").await?;
         self.say("\n'holdfast event list' ends with:")?;
@@ -232,7 +243,9 @@ impl Showing {
         fill(&sample, SAMPLE_SIZE.bytes(), 2)?;
         self.copy(&sample.display().to_string(), uri).await?;
         self.check(uri).await?;
-        self.say(&format!("\nAnother {SAMPLE_SIZE} were written while the disk was missing, and read back: identical."))?;
+        self.say(&format!(
+            "\nAnother {SAMPLE_SIZE} were written while the disk was missing, and read back: identical."
+        ))?;
         Ok(away)
     }
 

@@ -33,7 +33,8 @@ mod tests {
         let mut command = Arguments::command();
         command.build();
         fn check(command: &clap::Command, name: &str, folder: &Path) {
-            let page = std::fs::read_to_string(folder.join(format!("{name}.1"))).unwrap_or_else(|_| panic!("no page of {name}"));
+            let page = std::fs::read_to_string(folder.join(format!("{name}.1")))
+                .unwrap_or_else(|_| panic!("no page of {name}"));
             let plain = page.replace("\\*(Aq", "'").replace('\\', "");
             assert!(plain.contains(&command.get_about().unwrap().to_string()), "{name}");
             for argument in command.get_arguments().filter_map(|argument| argument.get_long()) {

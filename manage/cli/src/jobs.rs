@@ -1,7 +1,7 @@
 //! The commands that begin, watch and steer jobs.
 //!
-//! Invariant: progress goes to standard error, what came of the job to standard output; who waits for a job is told by the
-//! exit code whether it was done.
+//! Invariant: progress goes to standard error, what came of the job to standard output; who waits for a job is told by
+//! the exit code whether it was done.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -51,7 +51,13 @@ pub async fn start(client: &Client, json: bool, path: &str, options: StartOption
 }
 
 /// Asks for the conversion of the space at `path`, and follows it if that is wanted.
-pub async fn convert(client: &Client, json: bool, path: &str, shape: ConvertOptions, options: StartOptions) -> Result<()> {
+pub async fn convert(
+    client: &Client,
+    json: bool,
+    path: &str,
+    shape: ConvertOptions,
+    options: StartOptions,
+) -> Result<()> {
     let request = ConvertSpace {
         layout: shape.layout.map(Into::into),
         copies: shape.copies,
@@ -93,7 +99,8 @@ pub async fn retire(
     if let (true, Some(job)) = (options.wait, &answer.job) {
         return watch(client, json, job.id).await;
     }
-    let moving = answer.job.as_ref().map(|job| format!("; job {} moves its data to other disks", job.id)).unwrap_or_default();
+    let moving =
+        answer.job.as_ref().map(|job| format!("; job {} moves its data to other disks", job.id)).unwrap_or_default();
     tell(json, &answer, answer.changed, format!("disk {} is retired{moving}", answer.disk.path))
 }
 

@@ -38,7 +38,8 @@ async fn begin(place: &ServerAddress, pinned: Option<&str>, name: &str, password
     let client = Client::of_server(place.clone(), pinned.map(str::to_owned), Proof::None);
     let body = serde_json::to_vec(&holdfast_api::Login { name: name.into(), password })?;
     let response = client.send(Method::POST, "/session", body.into()).await?;
-    let cookie = response.headers().get(SET_COOKIE).and_then(|value| value.to_str().ok()?.split(';').next().map(str::to_owned));
+    let cookie =
+        response.headers().get(SET_COOKIE).and_then(|value| value.to_str().ok()?.split(';').next().map(str::to_owned));
     let done = response.status().is_success();
     let bytes = response.into_body().collect().await?.to_bytes();
     let strange = || anyhow!("server {}: it has another version than this command", place.url());
@@ -64,8 +65,12 @@ pub async fn login(options: Login, json: bool) -> Result<()> {
     crate::trust::connect(&place, pinned.as_deref()).await?;
     let password = password(&format!("Password of {} at {}: ", options.account, place.url()))?;
     let (session, client) = begin(&place, pinned.as_deref(), &options.account, password).await?;
-    let request =
-        CreateToken { name: here(), role: session.role, areas: Vec::new(), expires_in_seconds: options.expires.as_secs() };
+    let request = CreateToken {
+        name: here(),
+        role: session.role,
+        areas: Vec::new(),
+        expires_in_seconds: options.expires.as_secs(),
+    };
     let made: Result<TokenCreated> = client.post("/tokens", &request).await;
     let _: Result<Changed> = client.delete("/session").await;
     let made = made?;

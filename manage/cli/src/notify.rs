@@ -1,13 +1,15 @@
 //! The commands about notifications.
 //!
-//! Invariant: passwords, secrets and tokens come from a file, the terminal or standard input, never from the command line.
+//! Invariant: passwords, secrets and tokens come from a file, the terminal or standard input, never from the command
+//! line.
 
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use holdfast_api::{
-    Changed, CreateNotifyChannel, CreateNotifyRule, NotifyChannel, NotifyChannelChanged, NotifyChannelKind, NotifyChannelTested,
-    NotifyDelivery, NotifyRule, NotifyRuleChanged, SetMail, SetNotifyChannel, SetNotifyRule, SetWebhook,
+    Changed, CreateNotifyChannel, CreateNotifyRule, NotifyChannel, NotifyChannelChanged, NotifyChannelKind,
+    NotifyChannelTested, NotifyDelivery, NotifyRule, NotifyRuleChanged, SetMail, SetNotifyChannel, SetNotifyRule,
+    SetWebhook,
 };
 
 use crate::arguments::{AddChannel, ChannelCommand, MailOptions, NotifyCommand, RuleCommand, WebhookOptions};
@@ -36,12 +38,23 @@ fn secret(what: &str, file: Option<&Path>, asks: bool) -> Result<Option<String>>
 
 fn mail(name: &str, options: MailOptions, asks: bool, ca_certificate: Option<String>) -> Result<SetMail> {
     let MailOptions { host, port, security, user, password_file, from, to } = options;
-    let password = secret(&format!("Password of channel {name}"), password_file.as_deref(), asks && password_file.is_none())?;
-    Ok(SetMail { server: host, port, security, user, password, from, to: (!to.is_empty()).then_some(to), ca_certificate })
+    let password =
+        secret(&format!("Password of channel {name}"), password_file.as_deref(), asks && password_file.is_none())?;
+    Ok(SetMail {
+        server: host,
+        port,
+        security,
+        user,
+        password,
+        from,
+        to: (!to.is_empty()).then_some(to),
+        ca_certificate,
+    })
 }
 
 fn webhook(name: &str, options: WebhookOptions, asks: bool, ca_certificate: Option<String>) -> Result<SetWebhook> {
-    let WebhookOptions { url, url_file, template, secret: asks_secret, secret_file, token: asks_token, token_file } = options;
+    let WebhookOptions { url, url_file, template, secret: asks_secret, secret_file, token: asks_token, token_file } =
+        options;
     let url = match url {
         Some(url) => Some(url),
         None => secret(&format!("URL of channel {name}"), url_file.as_deref(), asks)?,
@@ -71,9 +84,15 @@ pub async fn notify_command(client: &Client, json: bool, command: NotifyCommand)
                 let next = format!("check its settings with 'holdfast notify channel show {channel}'");
                 bail!("channel {channel}: the test was not delivered: {}; next: {next}", tested.message);
             }
-            if json { print_json(&tested) } else { print_line(&format!("channel {channel} delivers: {}", tested.message)) }
+            if json {
+                print_json(&tested)
+            } else {
+                print_line(&format!("channel {channel} delivers: {}", tested.message))
+            }
         }
-        NotifyCommand::Deliveries => print(json, &client.get::<Vec<NotifyDelivery>>("/notifications/deliveries").await?),
+        NotifyCommand::Deliveries => {
+            print(json, &client.get::<Vec<NotifyDelivery>>("/notifications/deliveries").await?)
+        }
     }
 }
 
@@ -107,7 +126,9 @@ async fn channel_command(client: &Client, json: bool, command: ChannelCommand) -
             let for_mail = of_mail.is_any() || password || no_login;
             let for_webhook = of_webhook.is_any() || no_secret || no_token;
             if !for_mail && !for_webhook && ca.is_none() {
-                bail!("channel {name}: nothing is to be changed; next: name an option, see 'holdfast notify channel set --help'");
+                bail!(
+                    "channel {name}: nothing is to be changed; next: name an option, see 'holdfast notify channel set --help'"
+                );
             }
             let request = match there.kind {
                 NotifyChannelKind::Mail if for_webhook => {
@@ -173,7 +194,9 @@ async fn rule_command(client: &Client, json: bool, command: RuleCommand) -> Resu
                 enabled: (enable || disable).then_some(enable),
             };
             if request == SetNotifyRule::default() {
-                bail!("rule {name}: nothing is to be changed; next: name an option, see 'holdfast notify rule set --help'");
+                bail!(
+                    "rule {name}: nothing is to be changed; next: name an option, see 'holdfast notify rule set --help'"
+                );
             }
             let answer: NotifyRuleChanged = client.patch(&rule_path(&name), &request).await?;
             tell(json, &answer, answer.changed, format!("rule {name} is set"))

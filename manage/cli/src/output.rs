@@ -9,8 +9,8 @@ use anyhow::Result;
 use comfy_table::{ContentArrangement, Table, presets};
 use holdfast_api::pool::PoolHealth;
 use holdfast_api::{
-    ApiError, Condition, Disk, DiskErrors, Event, Job, JobState, LayoutKind, Pool, Salvaged, Space, SpaceJournal, SpaceRow,
-    SpaceVerified, UpgradePlan, word,
+    ApiError, Condition, Disk, DiskErrors, Event, Job, JobState, LayoutKind, Pool, Salvaged, Space, SpaceJournal,
+    SpaceRow, SpaceVerified, UpgradePlan, word,
 };
 use holdfast_model::{BLOCK_BYTES, ByteSize, RetirePolicy, counted};
 use serde::Serialize;
@@ -64,7 +64,9 @@ pub fn in_full(error: &anyhow::Error) -> String {
 
 /// Whether an error only says that nobody reads any more.
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe))
+    error
+        .chain()
+        .any(|cause| cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe))
 }
 
 fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
@@ -149,11 +151,25 @@ impl Shown for Salvaged {
             self.id,
             table(&["DISK", "ID", "SLABS", "COUNTING", "FAILED READS"], disks),
             table(
-                &["SPACE", "SIZE", "LAYOUT", "CHUNKS", "COMPLETE", "DEGRADED", "MISSING", "CONFLICTING", "ABSENT", "JOURNAL"],
+                &[
+                    "SPACE",
+                    "SIZE",
+                    "LAYOUT",
+                    "CHUNKS",
+                    "COMPLETE",
+                    "DEGRADED",
+                    "MISSING",
+                    "CONFLICTING",
+                    "ABSENT",
+                    "JOURNAL"
+                ],
                 spaces
             ),
         );
-        let doubts = self.spaces.iter().flat_map(|space| space.doubts.iter().map(|doubt| format!("\n! {}: {doubt}", space.name)));
+        let doubts = self
+            .spaces
+            .iter()
+            .flat_map(|space| space.doubts.iter().map(|doubt| format!("\n! {}: {doubt}", space.name)));
         text.extend(self.doubts.iter().map(|doubt| format!("\n! {doubt}")).chain(doubts));
         text.extend(
             self.other_pools
@@ -204,7 +220,9 @@ impl Shown for Disk {
             facts(&[
                 (
                     "SMART",
-                    smart.passed.map_or_else(|| "-".into(), |passed| if passed { "passed".into() } else { "failed".into() }),
+                    smart
+                        .passed
+                        .map_or_else(|| "-".into(), |passed| if passed { "passed".into() } else { "failed".into() }),
                 ),
                 ("temperature", smart.temperature_celsius.map_or_else(|| "-".into(), |degrees| format!("{degrees} C"))),
                 ("power-on hours", some(&smart.power_on_hours)),
@@ -278,7 +296,8 @@ impl Shown for Pool {
             ),
             (
                 "retire policy",
-                word(&self.retire_policy) + if self.retire_policy == RetirePolicy::default() { " (default)" } else { "" },
+                word(&self.retire_policy)
+                    + if self.retire_policy == RetirePolicy::default() { " (default)" } else { "" },
             ),
             (
                 "grace",
@@ -308,8 +327,10 @@ impl Shown for Pool {
             text = format!("{text}\n\n{}", table(&header, rows));
         }
         if self.state != PoolHealth::Offline || !self.disks.is_empty() {
-            let rows =
-                self.disks.iter().map(|disk| vec![disk.path.clone(), or_dash(&disk.serial), word(&disk.state), some(&disk.id)]);
+            let rows = self
+                .disks
+                .iter()
+                .map(|disk| vec![disk.path.clone(), or_dash(&disk.serial), word(&disk.state), some(&disk.id)]);
             text = format!("{text}\n\n{}", table(&["DISK", "SERIAL", "STATE", "ID"], rows));
         }
         with_conditions(text, &self.conditions)
@@ -411,7 +432,9 @@ impl Shown for Space {
 impl Shown for UpgradePlan {
     fn text(&self) -> String {
         match self.added.is_empty() {
-            true => format!("pool {} uses all features of this version: {}", self.name, or_dash(&self.features.join(", "))),
+            true => {
+                format!("pool {} uses all features of this version: {}", self.name, or_dash(&self.features.join(", ")))
+            }
             false => format!(
                 "pool {} would also use {}; {} to write, and versions without these features can no longer import it",
                 self.name,
@@ -447,7 +470,8 @@ impl Shown for SpaceVerified {
             counted(self.mismatched_blocks, "block does not match", "blocks do not match")
         );
         if self.unchecked_bytes > 0 {
-            text += &format!("; {} could not be compared, because it was stale or unreadable", size(self.unchecked_bytes));
+            text +=
+                &format!("; {} could not be compared, because it was stale or unreadable", size(self.unchecked_bytes));
         }
         text
     }

@@ -4,23 +4,26 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use holdfast_api::{
-    AddDisks, Changed, Connection, CreateExport, CreateFileDisk, CreatePool, CreateSpace, Disk, DiskChanged, EvacuateDisk,
-    EvacuationPlan, Event, Export, ExportChanged, GrowSpace, History, HistoryKind, ImportPools, JobChanged, LayoutKind,
-    LocateDisk, Pool, PoolChanged, PoolsImported, Protocol, RebalancePlan, RemoveDisk, ReplaceDisk, SalvagePool, Salvaged,
-    SetDisk, SetExport, SetPool, SetSpace, Space, SpaceChanged, SpacePlan, SpaceRow, SpaceVerified, Status, UpgradePlan,
-    WipeDisk,
+    AddDisks, Changed, Connection, CreateExport, CreateFileDisk, CreatePool, CreateSpace, Disk, DiskChanged,
+    EvacuateDisk, EvacuationPlan, Event, Export, ExportChanged, GrowSpace, History, HistoryKind, ImportPools,
+    JobChanged, LayoutKind, LocateDisk, Pool, PoolChanged, PoolsImported, Protocol, RebalancePlan, RemoveDisk,
+    ReplaceDisk, SalvagePool, Salvaged, SetDisk, SetExport, SetPool, SetSpace, Space, SpaceChanged, SpacePlan,
+    SpaceRow, SpaceVerified, Status, UpgradePlan, WipeDisk,
 };
 use holdfast_model::{BLOCK_BYTES, ByteSize, Integrity, SpacePath, counted};
 use serde::Serialize;
 
-use crate::arguments::{DiskCommand, EventCommand, Grace, IntegrityWord, LayoutWord, NbdCommand, PoolCommand, SpaceCommand};
+use crate::arguments::{
+    DiskCommand, EventCommand, Grace, IntegrityWord, LayoutWord, NbdCommand, PoolCommand, SpaceCommand,
+};
 use crate::client::{Client, segment};
 use crate::jobs;
 use crate::output::{Shown, grouped, layout_text, print, print_json, print_line, status_text, with_conditions};
 
 /// A path as the daemon can use it, which has another working folder.
 fn absolute(path: &Path) -> Result<String> {
-    let whole = std::path::absolute(path).with_context(|| format!("path {}: it cannot be made absolute", path.display()))?;
+    let whole =
+        std::path::absolute(path).with_context(|| format!("path {}: it cannot be made absolute", path.display()))?;
     whole
         .into_os_string()
         .into_string()
@@ -61,7 +64,12 @@ fn space_path(space: &SpacePath) -> String {
 
 /// What a pool has, in a line.
 fn pool_text(pool: &Pool) -> String {
-    format!("pool {} has {}, {}", pool.name, counted(pool.disks.len() as u64, "disk", "disks"), ByteSize(pool.raw_bytes))
+    format!(
+        "pool {} has {}, {}",
+        pool.name,
+        counted(pool.disks.len() as u64, "disk", "disks"),
+        ByteSize(pool.raw_bytes)
+    )
 }
 
 /// Prints what a change did: the API's answer, or one line for people.
@@ -139,9 +147,10 @@ pub async fn disk_command(client: &Client, json: bool, command: DiskCommand) -> 
             let path = format!("/disks/{}/remove", segment(&disk(&name)?));
             tell_gone(json, &client.post(&path, &RemoveDisk { force }).await?)
         }
-        DiskCommand::Locate { disk: name, off } => {
-            tell_gone(json, &client.post(&format!("/disks/{}/locate", segment(&disk(&name)?)), &LocateDisk { on: !off }).await?)
-        }
+        DiskCommand::Locate { disk: name, off } => tell_gone(
+            json,
+            &client.post(&format!("/disks/{}/locate", segment(&disk(&name)?)), &LocateDisk { on: !off }).await?,
+        ),
         DiskCommand::Wipe { disk: name, force } => {
             let path = format!("/disks/{}/wipe", segment(&disk(&name)?));
             let answer: DiskChanged = client.post(&path, &WipeDisk { force }).await?;
@@ -156,7 +165,8 @@ pub async fn pool_command(client: &Client, json: bool, command: PoolCommand) -> 
         PoolCommand::List => print(json, &client.get::<Vec<Pool>>("/pools").await?),
         PoolCommand::Show { pool } => print(json, &client.get::<Pool>(&format!("/pools/{}", segment(&pool))).await?),
         PoolCommand::Create { pool, disk, force } => {
-            let answer: PoolChanged = client.post("/pools", &CreatePool { name: pool, disks: disks(&disk)?, force }).await?;
+            let answer: PoolChanged =
+                client.post("/pools", &CreatePool { name: pool, disks: disks(&disk)?, force }).await?;
             let done = pool_text(&answer.pool);
             tell(json, &answer, answer.changed, done)
         }
@@ -214,7 +224,9 @@ pub async fn pool_command(client: &Client, json: bool, command: PoolCommand) -> 
             let request = SalvagePool { disks: disks(&disk)?, pool, write, name };
             print(json, &client.post::<Salvaged>("/salvage", &request).await?)
         }
-        PoolCommand::Export { pool } => tell_gone(json, &client.post(&format!("/pools/{}/export", segment(&pool)), &()).await?),
+        PoolCommand::Export { pool } => {
+            tell_gone(json, &client.post(&format!("/pools/{}/export", segment(&pool)), &()).await?)
+        }
         PoolCommand::Destroy { pool, yes } => {
             tell_gone(json, &client.delete(&format!("/pools/{}?confirm={yes}", segment(&pool))).await?)
         }
@@ -230,7 +242,9 @@ pub async fn space_command(client: &Client, json: bool, command: SpaceCommand) -
             let answer: SpaceChanged = client.post(&format!("{}/accept", space_path(&space)), &()).await?;
             tell(json, &answer, answer.changed, format!("space {} can be written to", answer.space.name))
         }
-        SpaceCommand::Map { space } => print(json, &client.get::<Vec<SpaceRow>>(&format!("{}/map", space_path(&space))).await?),
+        SpaceCommand::Map { space } => {
+            print(json, &client.get::<Vec<SpaceRow>>(&format!("{}/map", space_path(&space))).await?)
+        }
         SpaceCommand::Create {
             space,
             layout,
@@ -298,7 +312,9 @@ pub async fn space_command(client: &Client, json: bool, command: SpaceCommand) -
                 ),
             }
         }
-        SpaceCommand::Scrub { space, start } => jobs::start(client, json, &format!("{}/scrub", space_path(&space)), start).await,
+        SpaceCommand::Scrub { space, start } => {
+            jobs::start(client, json, &format!("{}/scrub", space_path(&space)), start).await
+        }
         SpaceCommand::Repair { space, start } => {
             jobs::start(client, json, &format!("{}/repair", space_path(&space)), start).await
         }
@@ -318,8 +334,12 @@ pub async fn nbd_command(client: &Client, json: bool, command: NbdCommand) -> Re
         NbdCommand::Export { space, name, read_only } => {
             let request = CreateExport { space: space.to_string(), name, protocol: Protocol::Nbd, read_only };
             let answer: ExportChanged = client.post("/exports", &request).await?;
-            let done =
-                format!("space {} is export {}: {}", answer.export.space, answer.export.name, answer.export.uris.join(" "));
+            let done = format!(
+                "space {} is export {}: {}",
+                answer.export.space,
+                answer.export.name,
+                answer.export.uris.join(" ")
+            );
             tell(json, &answer, answer.changed, done)
         }
         NbdCommand::Set { name, read_only, qos } => {
@@ -330,7 +350,9 @@ pub async fn nbd_command(client: &Client, json: bool, command: NbdCommand) -> Re
         NbdCommand::Connections { name } => {
             print(json, &client.get::<Vec<Connection>>(&format!("/exports/{}/connections", segment(&name))).await?)
         }
-        NbdCommand::Unexport { name } => tell_gone(json, &client.delete(&format!("/exports/{}", segment(&name))).await?),
+        NbdCommand::Unexport { name } => {
+            tell_gone(json, &client.delete(&format!("/exports/{}", segment(&name))).await?)
+        }
     }
 }
 
@@ -344,10 +366,20 @@ pub async fn event_command(client: &Client, json: bool, command: EventCommand) -
 }
 
 /// Shows what was asked of an object over time.
-pub async fn history(client: &Client, json: bool, kind: HistoryKind, name: &str, seconds: u64, points: u64) -> Result<()> {
+pub async fn history(
+    client: &Client,
+    json: bool,
+    kind: HistoryKind,
+    name: &str,
+    seconds: u64,
+    points: u64,
+) -> Result<()> {
     let name = if kind == HistoryKind::Disk { disk(name)? } else { name.to_owned() };
     let (kind, name) = (holdfast_api::word(&kind), segment(&name));
-    print(json, &client.get::<History>(&format!("/history?kind={kind}&name={name}&seconds={seconds}&points={points}")).await?)
+    print(
+        json,
+        &client.get::<History>(&format!("/history?kind={kind}&name={name}&seconds={seconds}&points={points}")).await?,
+    )
 }
 
 /// Shows the health of everything.

@@ -41,10 +41,13 @@ pub struct ServerAddress {
 impl ServerAddress {
     /// Reads `https://HOST[:PORT]`.
     pub fn parse(url: &str) -> Result<Self> {
-        let wrong = || anyhow!("server {url}: it is not a server address; next: write for example https://HOST:{DEFAULT_PORT}");
+        let wrong =
+            || anyhow!("server {url}: it is not a server address; next: write for example https://HOST:{DEFAULT_PORT}");
         let uri: hyper::Uri = url.parse().map_err(|_| wrong())?;
         let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(wrong)?;
-        let plain = uri.path() == "/" && uri.query().is_none() && !uri.authority().is_some_and(|all| all.as_str().contains('@'));
+        let plain = uri.path() == "/"
+            && uri.query().is_none()
+            && !uri.authority().is_some_and(|all| all.as_str().contains('@'));
         if uri.scheme_str() != Some("https") || !plain {
             return Err(wrong());
         }
@@ -54,7 +57,11 @@ impl ServerAddress {
 
     /// Host and port as one text.
     pub fn authority(&self) -> String {
-        if self.host.contains(':') { format!("[{}]:{}", self.host, self.port) } else { format!("{}:{}", self.host, self.port) }
+        if self.host.contains(':') {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
     }
 
     /// The address, always written the same way.

@@ -14,7 +14,9 @@ use tokio_rustls::rustls::client::WebPkiServerVerifier;
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use tokio_rustls::rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use tokio_rustls::rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+};
 
 use crate::servers::ServerAddress;
 
@@ -90,8 +92,8 @@ fn authorities(provider: &Arc<CryptoProvider>) -> Option<Arc<WebPkiServerVerifie
     WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build().ok()
 }
 
-/// Connects to the server at `place`, which must have the certificate with the SHA-256 `pinned`, or one that an authority
-/// of this machine vouches for.
+/// Connects to the server at `place`, which must have the certificate with the SHA-256 `pinned`, or one that an
+/// authority of this machine vouches for.
 pub async fn connect(place: &ServerAddress, pinned: Option<&str>) -> Result<TlsStream<TcpStream>> {
     let url = place.url();
     let stream = TcpStream::connect((place.host.as_str(), place.port)).await.map_err(|error| {

@@ -42,7 +42,11 @@ fn ends(process: &mut Child) -> std::process::ExitStatus {
 fn spawn(folder: &Path) -> Child {
     let mut command = holdfast();
     command.args(["serve", "--reactors", "1", "--state"]).arg(folder.join("state"));
-    command.arg("--socket").arg(folder.join("api.sock")).arg("--nbd").arg(format!("unix:{}/nbd.sock", folder.display()));
+    command
+        .arg("--socket")
+        .arg(folder.join("api.sock"))
+        .arg("--nbd")
+        .arg(format!("unix:{}/nbd.sock", folder.display()));
     let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
     let mut log = BufReader::new(process.stderr.take().unwrap());
     let mut line = String::new();
@@ -94,7 +98,8 @@ fn a_daemon_that_does_not_start_says_why_once() {
     std::fs::write(&taken, "").unwrap();
     let state = folder.path().join("state");
     let serve = |arguments: [&str; 4]| {
-        let output = holdfast().arg("serve").args(arguments).arg("--socket").arg(folder.path().join("s")).output().unwrap();
+        let output =
+            holdfast().arg("serve").args(arguments).arg("--socket").arg(folder.path().join("s")).output().unwrap();
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
         String::from_utf8(output.stderr).unwrap()
     };
@@ -139,7 +144,10 @@ fn a_script_makes_uses_and_removes_everything() {
         assert!(table.status.success() && !table.stdout.is_empty(), "{list:?}");
     }
     let refusal = daemon.refuses(&["pool", "destroy", "tank", "--yes"]);
-    assert!(refusal.contains("pool tank") && refusal.contains("next: ") && refusal.contains("nbd unexport x"), "{refusal}");
+    assert!(
+        refusal.contains("pool tank") && refusal.contains("next: ") && refusal.contains("nbd unexport x"),
+        "{refusal}"
+    );
     let refusal = daemon.refuses(&["disk", "create-file", "d9", "--size", "0"]);
     assert!(refusal.contains("d9") && refusal.contains("64 MiB"), "{refusal}");
     assert_eq!(daemon.run(&["disk", "create-file", "d9"]).status.code(), Some(2));
@@ -184,7 +192,10 @@ fn a_parity_space_is_weighed_made_filled_and_verified() {
     assert_eq!((&plan["fits"], &plan["options"][0]["columns"]), (&true.into(), &4.into()), "{plan}");
     let shown = daemon.run(&[&create[..], &["--dry-run"]].concat());
     let shown = String::from_utf8(shown.stdout).unwrap();
-    assert!(shown.contains("dual parity") && shown.contains("mirror of 3 copies") && shown.contains("2 disks"), "{shown}");
+    assert!(
+        shown.contains("dual parity") && shown.contains("mirror of 3 copies") && shown.contains("2 disks"),
+        "{shown}"
+    );
     assert_eq!(daemon.does(&["space", "list"]), serde_json::json!([]));
     let made = daemon.does(&create);
     assert_eq!((&made["space"]["parity"], &made["space"]["layout"]), (&2.into(), &"parity".into()));
@@ -213,7 +224,8 @@ fn a_parity_space_is_weighed_made_filled_and_verified() {
     let shown = String::from_utf8(daemon.run(&evacuate).stdout).unwrap();
     assert!(shown.contains("no room for") && shown.contains("next: add disks") && shown.contains("tank/p"), "{shown}");
     assert_eq!(daemon.does(&["disk", "show", "d1"])["usage"], "auto", "nothing is changed");
-    let refusal = daemon.refuses(&["space", "create", "tank/m", "--layout", "mirror", "--parity", "1", "--size", "1MiB"]);
+    let refusal =
+        daemon.refuses(&["space", "create", "tank/m", "--layout", "mirror", "--parity", "1", "--size", "1MiB"]);
     assert!(refusal.contains("no parity columns") && refusal.contains("next: "), "{refusal}");
     assert_eq!(daemon.does(&["space", "verify", "tank/p"])["mismatched_blocks"], 0);
     let export = daemon.does(&["nbd", "export", "tank/p"]);
@@ -224,8 +236,12 @@ fn a_parity_space_is_weighed_made_filled_and_verified() {
     assert!(refusal.contains("from 32 MiB to 100 GiB"), "{refusal}");
     let sample = daemon.folder.path().join("sample");
     std::fs::write(&sample, (0..4u32 << 20).flat_map(u32::to_le_bytes).collect::<Vec<u8>>()).unwrap();
-    let copied =
-        Command::new("nbdcopy").arg("--flush").arg(&sample).arg(export["export"]["uris"][0].as_str().unwrap()).status().unwrap();
+    let copied = Command::new("nbdcopy")
+        .arg("--flush")
+        .arg(&sample)
+        .arg(export["export"]["uris"][0].as_str().unwrap())
+        .status()
+        .unwrap();
     assert!(copied.success());
     let whole = daemon.does(&["space", "verify", "tank/p"]);
     assert_eq!((&whole["mismatched_blocks"], &whole["unchecked_bytes"]), (&0.into(), &0.into()), "{whole}");
@@ -277,7 +293,10 @@ fn a_job_is_begun_watched_steered_and_survives_a_kill() {
     for (field, value) in [("kind", "scrub"), ("state", "running"), ("priority", "low")] {
         assert_eq!(list[0][field], value, "{list}");
     }
-    assert!(list[0]["done_bytes"].is_u64() && list[0]["total_bytes"].as_u64().is_some_and(|bytes| bytes >= 32 << 20), "{list}");
+    assert!(
+        list[0]["done_bytes"].is_u64() && list[0]["total_bytes"].as_u64().is_some_and(|bytes| bytes >= 32 << 20),
+        "{list}"
+    );
     let table = String::from_utf8(daemon.run(&["job", "list"]).stdout).unwrap();
     assert!(table.starts_with("JOB ") && table.contains("tank/vm") && table.contains("1 MiB/s"), "{table}");
 
@@ -356,7 +375,8 @@ fn settings_are_shown_set_and_reset() {
     let text = |arguments: &[&str]| String::from_utf8(daemon.run(arguments).stdout).unwrap();
     let shown = text(&["settings"]);
     assert!(shown.contains("every 7 days (default)") && shown.contains("after 5 minutes (default)"), "{shown}");
-    let set = ["settings", "set", "--host-name", "nas", "--scrub-every", "30d", "--repair-after", "never", "--alert", "80"];
+    let set =
+        ["settings", "set", "--host-name", "nas", "--scrub-every", "30d", "--repair-after", "never", "--alert", "80"];
     assert_eq!(daemon.does(&set)["changed"], true);
     assert_eq!(daemon.does(&set)["changed"], false);
     let shown = text(&["settings", "show"]);
@@ -431,14 +451,21 @@ fn the_demonstration_shows_what_it_says() {
     assert!(foreign.join("thesis").exists(), "what is no demonstration is left alone");
     let dir = folder.path().join("demo");
     for round in 1..=2 {
-        let mut process =
-            holdfast().args(["demo", "--once", "--dir"]).arg(&dir).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut process = holdfast()
+            .args(["demo", "--once", "--dir"])
+            .arg(&dir)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         let mut text = String::new();
         process.stdout.take().unwrap().read_to_string(&mut text).unwrap();
         let mut errors = String::new();
         process.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
         assert_eq!(ends(&mut process).code(), Some(0), "round {round}: {text}\n{errors}");
-        for part in ["identical", "is pulled", "missing", "next: ", "put back", "healthy", "nbdinfo 'nbd+unix:///vm?socket="] {
+        for part in
+            ["identical", "is pulled", "missing", "next: ", "put back", "healthy", "nbdinfo 'nbd+unix:///vm?socket="]
+        {
             assert!(text.contains(part), "round {round}: '{part}' is not in {text}");
         }
     }

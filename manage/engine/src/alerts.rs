@@ -6,8 +6,9 @@
 //!          ── 70 ────────────── event (warning), level 1        back below 70 - 5: event (info), level 0
 //! ```
 //!
-//! Invariant: a level that is told is told again only after the use fell [`HYSTERESIS_PERCENT`] below its threshold in between, also
-//! over a restart: thresholds and levels are in the state folder. A pool without thresholds of its own has those of the server.
+//! Invariant: a level that is told is told again only after the use fell [`HYSTERESIS_PERCENT`] below its threshold in
+//! between, also over a restart: thresholds and levels are in the state folder. A pool without thresholds of its own
+//! has those of the server.
 
 use std::sync::PoisonError;
 
@@ -56,7 +57,8 @@ impl HeldAlerts {
     /// How many thresholds count as reached at this use.
     fn level_at(&self, used_percent: f64) -> usize {
         let reached = self.percents.iter().take_while(|percent| used_percent >= f64::from(**percent)).count();
-        let held = self.percents.iter().take_while(|percent| used_percent > f64::from(**percent) - HYSTERESIS_PERCENT).count();
+        let held =
+            self.percents.iter().take_while(|percent| used_percent > f64::from(**percent) - HYSTERESIS_PERCENT).count();
         reached.max(self.level.min(held))
     }
 
@@ -156,7 +158,9 @@ pub(crate) fn checked(object: &str, mut percents: Vec<u8>) -> ApiResult<Vec<u8>>
     percents.dedup();
     if percents.len() > MOST || percents.iter().any(|percent| !(1..=100).contains(percent)) {
         let message = format!("alert thresholds {percents:?} are not valid: at most {MOST}, each from 1 to 100");
-        return Err(ApiError::invalid(object, message, "for example --alert 70,85,95, or --alert none").at("alert_percents"));
+        return Err(
+            ApiError::invalid(object, message, "for example --alert 70,85,95, or --alert none").at("alert_percents")
+        );
     }
     Ok(percents)
 }

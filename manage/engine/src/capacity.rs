@@ -1,7 +1,8 @@
 //! What a pool could still hold, by layout, and how much of it is promised.
 //!
-//! Invariant: each figure is what the pool itself would allot now to a space of the columns that stand beside it: those that `space
-//! create` gives by default, and for single parity those of dual parity as well, so that the two can be compared.
+//! Invariant: each figure is what the pool itself would allot now to a space of the columns that stand beside it: those
+//! that `space create` gives by default, and for single parity those of dual parity as well, so that the two can be
+//! compared.
 
 use holdfast_api::{CapacityLimit, LayoutCapacity, PoolRoom};
 use holdfast_model::{ByteSize, Integrity, Layout, Shape};

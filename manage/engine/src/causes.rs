@@ -6,8 +6,9 @@
 //!                       └─ space tank/b: cannot be read            repair in 4 min, job 7
 //! ```
 //!
-//! Disks of one enclosure that went out together are one cause, and so are all lost disks of a pool that takes no changes for want of them.
-//! Invariant: every condition of every object is part of a cause, so that nothing is well here that is not well there.
+//! Disks of one enclosure that went out together are one cause, and so are all lost disks of a pool that takes no
+//! changes for want of them. Invariant: every condition of every object is part of a cause, so that nothing is well
+//! here that is not well there.
 
 mod exposure;
 
@@ -106,7 +107,9 @@ impl Site<'_> {
         cause.disks = disks.iter().map(|disk| self.disk(disk)).collect();
         cause.disks.sort_by(|a, b| (&a.enclosure, a.slot, &a.path).cmp(&(&b.enclosure, b.slot, &b.path)));
         cause.affects.extend(self.exposed_by(disks).map(Exposure::affected));
-        cause.affects.sort_by(|a, b| (b.health, a.object.kind, &a.object.name).cmp(&(a.health, b.object.kind, &b.object.name)));
+        cause
+            .affects
+            .sort_by(|a, b| (b.health, a.object.kind, &a.object.name).cmp(&(a.health, b.object.kind, &b.object.name)));
         cause
     }
 
@@ -139,8 +142,10 @@ impl Site<'_> {
             condition.cause += &format!(", slot {} of enclosure {}", place.slot, place.enclosure);
         }
         if first.record.usage == Usage::Retired && first.free_bytes == first.data_bytes {
-            condition.next_action =
-                format!("nothing needs it any more: take it out of its pool with 'holdfast disk remove {}'", first.record.id);
+            condition.next_action = format!(
+                "nothing needs it any more: take it out of its pool with 'holdfast disk remove {}'",
+                first.record.id
+            );
         }
         let object = first.record.object();
         self.about(cause(CauseKind::DiskLost, &first.record.id.to_string(), object, health, condition), disks)
@@ -169,8 +174,11 @@ impl Site<'_> {
                 "they are resynced automatically once the disks they need are present; see 'holdfast event list'",
             ),
         };
-        let who =
-            if disks.len() == 1 { object.to_string() } else { format!("{} of {object}", count(disks.len() as u64, "disk")) };
+        let who = if disks.len() == 1 {
+            object.to_string()
+        } else {
+            format!("{} of {object}", count(disks.len() as u64, "disk"))
+        };
         let condition = Condition::new(format!("{} on {who} {are} {doing}", count(slabs, "slab")), next);
         let id = first.record.id.to_string();
         let mut told = self.about(cause(CauseKind::DiskResyncing, &id, object, Health::Warning, condition), disks);
@@ -183,8 +191,9 @@ impl Site<'_> {
     /// What is wrong with the pool itself and not with a disk of it: conditions with the same way out are one cause.
     fn of_pool(&self) -> Vec<Cause> {
         let about = |condition: &Condition| condition.about.as_ref().map(|part| part.kind);
-        let own =
-            |condition: &&Condition| condition.reason != Some(Reason::ReadOnly) && about(condition) != Some(ObjectKind::Disk);
+        let own = |condition: &&Condition| {
+            condition.reason != Some(Reason::ReadOnly) && about(condition) != Some(ObjectKind::Disk)
+        };
         let name = &self.view.name;
         let mut ways: BTreeMap<&str, Vec<&Condition>> = BTreeMap::new();
         for condition in self.view.conditions.iter().filter(own) {
@@ -206,7 +215,8 @@ impl Site<'_> {
                 causes.push("what needs new room is refused, all else goes on");
             }
             let condition = Condition::new(format_pool(name, &causes.join("; ")), next);
-            let mut told = cause(CauseKind::Pool, &format!("{name} {next}"), self.open.object(), Health::Warning, condition);
+            let mut told =
+                cause(CauseKind::Pool, &format!("{name} {next}"), self.open.object(), Health::Warning, condition);
             told.affects = affects;
             told
         };
@@ -237,7 +247,8 @@ impl Engine {
             let known = self.live().exports.get(&export.name).map(|export| export.known.clone());
             let Some(known) = known else { continue };
             let (pool, space) = (ObjectRef::pool(known.pool, ""), ObjectRef::space(known.space, &export.space));
-            let effect = if export.served { "answers with errors where its space cannot be read" } else { "is not served" };
+            let effect =
+                if export.served { "answers with errors where its space cannot be read" } else { "is not served" };
             let affected = Affected { object: object.clone(), health: export.health, effect: effect.into() };
             let explains = |cause: &&mut Cause| {
                 (cause.kind == CauseKind::PoolOffline && cause.object.is(&pool))
@@ -250,7 +261,8 @@ impl Engine {
             }
             if !explained {
                 let condition = export.conditions.first().cloned();
-                causes.extend(condition.map(|told| cause(CauseKind::Export, &export.name, object, export.health, told)));
+                causes
+                    .extend(condition.map(|told| cause(CauseKind::Export, &export.name, object, export.health, told)));
             }
         }
         causes.extend(self.store().trouble().map(|trouble| {
@@ -259,7 +271,9 @@ impl Engine {
         }));
         causes.extend(self.notifications.troubles().into_iter().flat_map(|channel| {
             let ObjectHealth { object, health, conditions } = channel;
-            conditions.into_iter().map(move |told| cause(CauseKind::Daemon, &object.to_string(), object.clone(), health, told))
+            conditions
+                .into_iter()
+                .map(move |told| cause(CauseKind::Daemon, &object.to_string(), object.clone(), health, told))
         }));
         causes.sort_by(|a, b| (b.health, a.kind, &a.object.name).cmp(&(a.health, b.kind, &b.object.name)));
         causes
@@ -301,7 +315,8 @@ impl Engine {
             site.disks.iter().partition(|disk| disk.record.state != DiskState::Online);
         let for_want_of_disks = !lost.is_empty() && open.pool.features().unknown_read_only() == 0;
         if let Some(condition) = refusal {
-            let mut told = cause(CauseKind::PoolReadOnly, &view.name, open.object(), Health::Unhealthy, condition.clone());
+            let mut told =
+                cause(CauseKind::PoolReadOnly, &view.name, open.object(), Health::Unhealthy, condition.clone());
             if for_want_of_disks {
                 told.cause += &format!("; {} of {} out of service", lost.len(), count(site.disks.len() as u64, "disk"));
                 told = site.about(told, &lost);
@@ -309,9 +324,12 @@ impl Engine {
             causes.push(told);
         }
         if refusal.is_none() || !for_want_of_disks {
-            causes.extend(self.lost_together(&lost).iter().map(|group| self.with_outlook(&site, site.lost(group), group)));
+            causes.extend(
+                self.lost_together(&lost).iter().map(|group| self.with_outlook(&site, site.lost(group), group)),
+            );
         }
-        let (failing, well): (Vec<&DiskStatus>, Vec<&DiskStatus>) = online.iter().partition(|disk| !disk.conditions.is_empty());
+        let (failing, well): (Vec<&DiskStatus>, Vec<&DiskStatus>) =
+            online.iter().partition(|disk| !disk.conditions.is_empty());
         causes.extend(failing.iter().map(|disk| self.with_outlook(&site, site.failing(disk), &[disk])));
         // What a job rebuilds of a lost disk is part of that one's cause, wherever the slabs are now.
         let mut rebuilt: BTreeSet<Uuid> = BTreeSet::new();

@@ -28,7 +28,8 @@ impl Engine {
             disks.extend(self.member_views(open));
         }
         let pooled = self.pooled_paths();
-        let paths = self.known_paths().await?.into_iter().filter(|path| !pooled.contains_key(&real_path(path))).collect();
+        let paths =
+            self.known_paths().await?.into_iter().filter(|path| !pooled.contains_key(&real_path(path))).collect();
         disks.extend(self.look_at(paths).await?.into_iter().map(crate::view::free_disk));
         let pool = |disk: &Disk| disk.pool.clone().unwrap_or_default();
         disks.sort_by(|a, b| natural_order(&pool(a), &pool(b)).then_with(|| natural_order(&a.path, &b.path)));
@@ -50,15 +51,16 @@ impl Engine {
         found.map(crate::view::free_disk).ok_or_else(|| not_found(format!("disk {path}"), "check the path"))
     }
 
-    /// The member of a pool that a person names; `path` is what its name was resolved to. At a path where one was seen last and
-    /// another one is now, the latter is meant.
+    /// The member of a pool that a person names; `path` is what its name was resolved to. At a path where one was seen
+    /// last and another one is now, the latter is meant.
     pub(crate) fn member(&self, disk: &DiskRef, path: &str) -> Option<(Arc<OpenPool>, Uuid)> {
         let (real, word) = (real_path(path), disk.as_str());
         let pools: Vec<Arc<OpenPool>> = self.live().pools.values().cloned().collect();
         let members: Vec<_> =
             pools.iter().flat_map(|open| open.pool.disks().into_iter().map(move |disk| (open, disk.record))).collect();
-        let named =
-            members.iter().find(|(_, record)| record.id.to_string() == word || (!word.is_empty() && record.serial == word));
+        let named = members
+            .iter()
+            .find(|(_, record)| record.id.to_string() == word || (!word.is_empty() && record.serial == word));
         let there = || {
             let at_path = members.iter().filter(|(_, record)| real_path(&record.path) == real);
             at_path.min_by_key(|(_, record)| record.state != DiskState::Online)
@@ -78,7 +80,8 @@ impl Engine {
         let CreateFileDisk { path, size_bytes } = request;
         let object = format!("disk {path}");
         if !path.starts_with('/') {
-            return Err(ApiError::invalid(object, "its path is not absolute", "write the full path, beginning with /").at("path"));
+            return Err(ApiError::invalid(object, "its path is not absolute", "write the full path, beginning with /")
+                .at("path"));
         }
         let size_bytes = whole_blocks(size_bytes);
         let [size, least, most] = [size_bytes, SMALLEST_DISK_BYTES, LARGEST_DISK_BYTES].map(ByteSize);
@@ -93,7 +96,9 @@ impl Engine {
                 let has = ByteSize(data.len());
                 return Err(exists_with(&object, "size", has.beside(size), size.beside(has)).at("size_bytes"));
             }
-            Ok(_) => return Err(conflict(object, "the path exists and is not a file", "choose another path").at("path")),
+            Ok(_) => {
+                return Err(conflict(object, "the path exists and is not a file", "choose another path").at("path"));
+            }
             Err(_) => {
                 let owned = path.clone();
                 let made = self.blocking(move || file::create(owned, size_bytes)).await?;
@@ -152,7 +157,9 @@ impl Engine {
                 hint.place = place.or(hint.place.take());
                 let changed = next != *state && (request.media.is_some() || hint_changed(&state, &next, &path));
                 if changed {
-                    self.state_dir.store(&self.store, &next).map_err(|error| conflict("state folder", error.to_string(), ""))?;
+                    self.state_dir
+                        .store(&self.store, &next)
+                        .map_err(|error| conflict("state folder", error.to_string(), ""))?;
                     *state = next;
                 }
                 changed
@@ -174,13 +181,19 @@ impl Engine {
         let object = format!("disk {disk}");
         if let Some((open, _)) = self.member(disk, &path) {
             let name = open.name();
-            return Err(conflict(object, format!("it belongs to pool {name}"), format!("destroy or export pool {name} first")));
+            return Err(conflict(
+                object,
+                format!("it belongs to pool {name}"),
+                format!("destroy or export pool {name} first"),
+            ));
         }
         let shown = self.disk(&DiskRef::Path(path.clone())).await?;
         let carries = self.look_at(vec![path.clone()]).await?.into_iter().next().map(|found| found.carries);
         match carries {
             Some(Carries::Nothing) | None => return Ok(DiskChanged { changed: false, disk: shown }),
-            Some(Carries::InUse(how)) => return Err(conflict(object, format!("it is in use: {how}"), "end that use first")),
+            Some(Carries::InUse(how)) => {
+                return Err(conflict(object, format!("it is in use: {how}"), "end that use first"));
+            }
             _ if !force => {
                 let causes: Vec<String> = shown.conditions.iter().map(|condition| condition.cause.clone()).collect();
                 return Err(not_confirmed(object, causes.join("; "), "if that data may be lost, repeat with --force"));

@@ -55,7 +55,8 @@ pub(crate) struct Found {
     pub(crate) carries: Carries,
 }
 
-/// Does something that waits for the operating system with each of `items`, [`SIDE_BY_SIDE`] at a time. Answers in their order.
+/// Does something that waits for the operating system with each of `items`, [`SIDE_BY_SIDE`] at a time. Answers in
+/// their order.
 async fn side_by_side<T: Send + 'static, R: Send + 'static>(items: Vec<T>, act: fn(T) -> R) -> ApiResult<Vec<R>> {
     let (mut items, mut done) = (items.into_iter(), Vec::new());
     loop {
@@ -121,8 +122,8 @@ impl Engine {
         Ok(paths)
     }
 
-    /// Whether a disk is one that this server knows of itself: a block device, a file made or used as a disk, a member of a pool,
-    /// or what only a serial number or an id names.
+    /// Whether a disk is one that this server knows of itself: a block device, a file made or used as a disk, a member
+    /// of a pool, or what only a serial number or an id names.
     ///
     /// # Errors
     /// If the daemon is stopping.
@@ -153,8 +154,11 @@ impl Engine {
         let DiskRef::Word(word) = disk else { return Ok(disk.as_str().into()) };
         let mut found: BTreeSet<String> = BTreeSet::new();
         for open in self.live().pools.values() {
-            let named =
-                open.pool.disks().into_iter().filter(|disk| disk.record.serial == *word || disk.record.id.to_string() == *word);
+            let named = open
+                .pool
+                .disks()
+                .into_iter()
+                .filter(|disk| disk.record.serial == *word || disk.record.id.to_string() == *word);
             found.extend(named.map(|disk| disk.record.path));
         }
         if found.is_empty() {
@@ -164,7 +168,10 @@ impl Engine {
         }
         let object = format!("disk {word}");
         match found.len() {
-            0 => Err(not_found(object, "name it by an absolute path, a serial number or an id; 'holdfast disk list' shows them")),
+            0 => Err(not_found(
+                object,
+                "name it by an absolute path, a serial number or an id; 'holdfast disk list' shows them",
+            )),
             1 => Ok(found.into_iter().next().unwrap_or_default()),
             _ => {
                 let paths: Vec<String> = found.into_iter().collect();
@@ -186,7 +193,8 @@ impl Engine {
         let deadline = Instant::now() + BUSY_PATIENCE;
         loop {
             let owned = path.to_string();
-            let facts = self.blocking(move || file::probe(owned)).await?.map_err(|error| refused(object.clone(), &error))?;
+            let facts =
+                self.blocking(move || file::probe(owned)).await?.map_err(|error| refused(object.clone(), &error))?;
             // A child that is just being started holds our own locks for a moment longer than we do.
             let passing = facts.in_use_by.is_some() && !facts.is_block_device && Instant::now() < deadline;
             if !passing {
@@ -204,7 +212,8 @@ impl Engine {
 
     async fn open_probed(&self, path: &str, facts: &Probe, read_only: bool) -> ApiResult<Taken> {
         let owned = path.to_string();
-        let opened = self.blocking(move || FileDevice::open(owned, FileOptions { read_only, ..FileOptions::default() }));
+        let opened =
+            self.blocking(move || FileDevice::open(owned, FileOptions { read_only, ..FileOptions::default() }));
         let device = opened.await?.map_err(|error| refused(format!("disk {path}"), &error))?;
         let candidate = Candidate { device: device.clone() as Arc<dyn Device>, info: self.info_of(path, facts) };
         Ok(Taken { candidate, device })
@@ -256,7 +265,8 @@ impl Engine {
                 found.carries = Carries::Something(format!("parts of a pool: {why}"));
             }
         }
-        let mut unclaimed: Vec<&mut Found> = found.values_mut().filter(|found| found.carries == Carries::Nothing).collect();
+        let mut unclaimed: Vec<&mut Found> =
+            found.values_mut().filter(|found| found.carries == Carries::Nothing).collect();
         let paths: Vec<PathBuf> = unclaimed.iter().map(|found| found.info.path.clone().into()).collect();
         let carried = side_by_side(paths, |path| foreign::carries(&path)).await?;
         for (found, carried) in unclaimed.iter_mut().zip(carried) {
@@ -293,7 +303,11 @@ impl Engine {
             let object = format!("disk {path}");
             let real = real_path(path);
             if let Some(pool) = pooled.get(&real) {
-                return Err(conflict(&object, format!("{object} belongs to pool {pool}"), "name a disk that belongs to no pool"));
+                return Err(conflict(
+                    &object,
+                    format!("{object} belongs to pool {pool}"),
+                    "name a disk that belongs to no pool",
+                ));
             }
             if !seen.insert(real) {
                 return Err(ApiError::invalid(&object, format!("{object} is named twice"), "name each disk once"));
@@ -315,7 +329,9 @@ fn refused(object: String, error: &std::io::Error) -> ApiError {
     match error.kind() {
         ErrorKind::NotFound => not_found(object, "check the path; 'holdfast disk list' lists the disks"),
         ErrorKind::ResourceBusy => conflict(object, error.to_string(), "end that use, or name another disk"),
-        ErrorKind::InvalidInput => ApiError::invalid(object, error.to_string(), "name a regular file or a block device"),
+        ErrorKind::InvalidInput => {
+            ApiError::invalid(object, error.to_string(), "name a regular file or a block device")
+        }
         _ => system(object, "opening it", error),
     }
 }
@@ -325,10 +341,13 @@ fn refuse(found: &Found, force: bool) -> ApiResult<()> {
     let forcing = "if its data may be lost, repeat with --force; otherwise name another disk";
     match &found.carries {
         Carries::Nothing => Ok(()),
-        Carries::InUse(how) => Err(conflict(object, format!("it is in use: {how}"), "end that use, or name another disk")),
+        Carries::InUse(how) => {
+            Err(conflict(object, format!("it is in use: {how}"), "end that use, or name another disk"))
+        }
         _ if force => Ok(()),
         Carries::Pool(name, id) => {
-            let import = format!("run 'holdfast pool import {id}' to use that pool; if it may be lost, repeat with --force");
+            let import =
+                format!("run 'holdfast pool import {id}' to use that pool; if it may be lost, repeat with --force");
             Err(not_confirmed(object, format!("it belongs to pool {name} ({id}), which is not imported"), import))
         }
         Carries::Former(pool) => {
@@ -369,7 +388,8 @@ mod tests {
         running.1 = running.1.max(running.0);
         CHANGED.notify_all();
         let hang = Duration::from_secs(60);
-        let (mut running, waited) = CHANGED.wait_timeout_while(running, hang, |running| running.1 < SIDE_BY_SIDE).unwrap();
+        let (mut running, waited) =
+            CHANGED.wait_timeout_while(running, hang, |running| running.1 < SIDE_BY_SIDE).unwrap();
         assert!(!waited.timed_out(), "disk {number} is looked at alone");
         running.0 -= 1;
         number

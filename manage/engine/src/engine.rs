@@ -5,8 +5,8 @@
 //!   shutdown:  front ends drained ─▶ watcher ends ─▶ jobs halt ─▶ spaces closed (flushed, marks cleaned) ─▶ notifications end ─▶ reactors end ─▶ folder unlocked
 //! ```
 //!
-//! Invariants: changes run one at a time and to their end, whether or not the one who asked still waits. What is open is
-//! what is remembered in the state folder, except while a change is under way.
+//! Invariants: changes run one at a time and to their end, whether or not the one who asked still waits. What is open
+//! is what is remembered in the state folder, except while a change is under way.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -84,7 +84,8 @@ impl OpenPool {
         Self { pool, disks: Mutex::new(disks), spaces, services, balancer, unsettled, most_behind: Mutex::default() }
     }
 
-    /// Whether a space was closed with something left to resynchronize, so that the pool must not be closed in good order.
+    /// Whether a space was closed with something left to resynchronize, so that the pool must not be closed in good
+    /// order.
     pub(crate) fn is_unsettled(&self) -> bool {
         self.unsettled.load(Ordering::Acquire)
     }
@@ -126,13 +127,17 @@ impl OpenPool {
         let pool = self.name();
         let records: Vec<_> = self.spaces().values().map(|space| space.record()).collect();
         let services = self.services();
-        let named = |record: SpaceRecord| Some((format!("{pool}/{}", record.name), services.get(&record.uuid)?.clone()));
+        let named =
+            |record: SpaceRecord| Some((format!("{pool}/{}", record.name), services.get(&record.uuid)?.clone()));
         records.into_iter().filter_map(named).collect()
     }
 
     /// The space of this name, and its number in the pool.
     pub(crate) fn space(&self, name: &str) -> Option<(u32, Arc<Space>)> {
-        self.spaces().iter().find(|(_, space)| space.record().name.as_str() == name).map(|(id, space)| (*id, space.clone()))
+        self.spaces()
+            .iter()
+            .find(|(_, space)| space.record().name.as_str() == name)
+            .map(|(id, space)| (*id, space.clone()))
     }
 
     pub(crate) fn known(&self) -> KnownPool {
@@ -201,7 +206,10 @@ pub struct Engine {
 fn quick_wake_ups(within: Duration) -> Option<Arc<CpuLatency>> {
     match CpuLatency::open(within) {
         Ok(latency) => {
-            tracing::info!(microseconds = latency.bound_us(), "under load, the kernel is asked to wake CPUs within this time");
+            tracing::info!(
+                microseconds = latency.bound_us(),
+                "under load, the kernel is asked to wake CPUs within this time"
+            );
             Some(Arc::new(latency))
         }
         Err(error) => {
@@ -221,8 +229,8 @@ impl Engine {
         let state_dir = StateDir::open(&settings.state_dir, settings.patience)?;
         let store = Arc::new(Store::open(state_dir.path(), AuditLimits::default())?);
         let state = state_dir.load(&store)?;
-        let events =
-            EventLog::open(state_dir.path()).map_err(|error| StartError::System("the event log cannot be opened", error))?;
+        let events = EventLog::open(state_dir.path())
+            .map_err(|error| StartError::System("the event log cannot be opened", error))?;
         let notifications = Notifications::open(store.clone(), events.counts().0)?;
         let history = History::open(state_dir.path(), events.clone())
             .map_err(|error| StartError::System("the history cannot be recorded", error))?;
@@ -289,8 +297,8 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Ends in good order: clients are drained, spaces closed, reactors stopped. The engine answers nothing afterwards. Answers of how many
-    /// spaces something that was acknowledged could not be made durable.
+    /// Ends in good order: clients are drained, spaces closed, reactors stopped. The engine answers nothing afterwards.
+    /// Answers of how many spaces something that was acknowledged could not be made durable.
     pub async fn shutdown(&self) -> usize {
         let _ = self.stop.send(true);
         self.front_ends.stop().await;
@@ -391,7 +399,12 @@ impl Engine {
             make(engine.clone()).await
         });
         task.await.unwrap_or_else(|error| {
-            Err(ApiError::new(Code::Failed, "daemon", format!("the change was aborted: {error}"), "see the daemon's log"))
+            Err(ApiError::new(
+                Code::Failed,
+                "daemon",
+                format!("the change was aborted: {error}"),
+                "see the daemon's log",
+            ))
         })
     }
 
@@ -481,7 +494,8 @@ impl Engine {
             Ok(Ok(Ok(false))) => open.unsettled.store(true, Ordering::Release),
             Ok(Ok(Err(error))) => {
                 open.unsettled.store(true, Ordering::Release);
-                let cause = format!("writes that were acknowledged could not be made durable when it was closed: {error}");
+                let cause =
+                    format!("writes that were acknowledged could not be made durable when it was closed: {error}");
                 self.events.emit(
                     Severity::Error,
                     &object,
@@ -521,7 +535,8 @@ impl Engine {
             return;
         }
         if open.is_unsettled() {
-            let cause = "was closed with disks away or rows not yet in sync; these are resynchronized at the next start";
+            let cause =
+                "was closed with disks away or rows not yet in sync; these are resynchronized at the next start";
             self.events.emit(Severity::Warning, &open.object(), cause, "");
             return;
         }

@@ -20,7 +20,12 @@ pub fn not_found(object: impl Into<String>, next_action: impl Into<String>) -> A
 }
 
 /// It is there already, and its `parameter` is another one.
-pub fn exists_with(object: &str, parameter: &str, has: impl std::fmt::Display, wanted: impl std::fmt::Display) -> ApiError {
+pub fn exists_with(
+    object: &str,
+    parameter: &str,
+    has: impl std::fmt::Display,
+    wanted: impl std::fmt::Display,
+) -> ApiError {
     ApiError::new(
         Code::Exists,
         object,
@@ -35,7 +40,11 @@ pub fn conflict(object: impl Into<String>, message: impl Into<String>, next_acti
 }
 
 /// It would destroy something, and nobody said that it may.
-pub fn not_confirmed(object: impl Into<String>, message: impl Into<String>, next_action: impl Into<String>) -> ApiError {
+pub fn not_confirmed(
+    object: impl Into<String>,
+    message: impl Into<String>,
+    next_action: impl Into<String>,
+) -> ApiError {
     ApiError::new(Code::NotConfirmed, object, message, next_action)
 }
 
@@ -87,7 +96,9 @@ pub fn from_io(object: impl Into<String>, error: IoError) -> ApiError {
 pub fn from_space(object: impl Into<String>, error: IoError) -> ApiError {
     match error.kind {
         IoErrorKind::Invalid => ApiError::invalid(object, error.context, ""),
-        IoErrorKind::NoSpace => ApiError::new(Code::NoSpace, object, error.context, "add disks to the pool, or ask for less"),
+        IoErrorKind::NoSpace => {
+            ApiError::new(Code::NoSpace, object, error.context, "add disks to the pool, or ask for less")
+        }
         _ => from_io(object, error),
     }
 }

@@ -153,7 +153,8 @@ pub(crate) fn rfc3339(time: std::time::SystemTime) -> String {
 fn read_lines(path: &Path, events: &mut VecDeque<Event>) {
     let Ok(file) = File::open(path) else { return };
     // A line cut off by a power failure is no event; the ones before it are.
-    for event in BufReader::new(file).lines().map_while(Result::ok).filter_map(|line| serde_json::from_str(&line).ok()) {
+    for event in BufReader::new(file).lines().map_while(Result::ok).filter_map(|line| serde_json::from_str(&line).ok())
+    {
         if events.len() >= KEPT {
             events.pop_front();
         }

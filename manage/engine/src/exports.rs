@@ -1,6 +1,7 @@
 //! Exports: spaces that clients can reach by some protocol, kept on their pools.
 //!
-//! Invariant: an export is on its pool before its first client is let in, and gone from there before its last is turned away.
+//! Invariant: an export is on its pool before its first client is let in, and gone from there before its last is turned
+//! away.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -159,7 +160,9 @@ impl Engine {
         }
         if export.known.read_only != request.read_only {
             let word = |read_only: bool| if read_only { "read-only" } else { "read-write" };
-            return Err(exists_with(object, "access", word(export.known.read_only), word(request.read_only)).at("read_only"));
+            return Err(
+                exists_with(object, "access", word(export.known.read_only), word(request.read_only)).at("read_only")
+            );
         }
         if export.known.protocol != request.protocol {
             let [is, wanted] = [export.known.protocol, request.protocol].map(|protocol| word(&protocol));
@@ -227,7 +230,11 @@ impl Engine {
         let open = self.live().pools.values().find(|open| open.pool.id() == known.pool).cloned();
         open.ok_or_else(|| {
             let message = format!("it is kept on the pool of space {}, which is not imported", known.path);
-            conflict(object, message, "attach the pool's disks, then repeat; or let it go with 'holdfast pool export POOL'")
+            conflict(
+                object,
+                message,
+                "attach the pool's disks, then repeat; or let it go with 'holdfast pool export POOL'",
+            )
         })
     }
 
@@ -263,7 +270,9 @@ impl Engine {
         let spaces: Vec<Arc<Space>> = open.spaces().values().cloned().collect();
         let mut live = self.live_mut();
         let services = open.services();
-        for export in live.exports.values_mut().filter(|export| export.target.is_none() && export.known.pool == open.pool.id()) {
+        for export in
+            live.exports.values_mut().filter(|export| export.target.is_none() && export.known.pool == open.pool.id())
+        {
             let known = &export.known;
             let Some(service) = services.get(&known.space) else { continue };
             let Some(space) = spaces.iter().find(|space| space.record().uuid == known.space) else { continue };
@@ -318,7 +327,10 @@ fn trouble(live: &Live, export: &LiveExport) -> (Health, Vec<Condition>) {
                 known.path
             );
             let all_there = open.is_some_and(|open| open.pool.pool_disks().iter().all(|disk| disk.in_service()));
-            condition(cause, if all_there { "see the health of its space" } else { "attach the missing disks of its pool again" })
+            condition(
+                cause,
+                if all_there { "see the health of its space" } else { "attach the missing disks of its pool again" },
+            )
         }
     }
 }

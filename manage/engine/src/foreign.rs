@@ -13,7 +13,8 @@ use holdfast_model::BLOCK_BYTES;
 /// Up to here a disk that left a pool is all zeros.
 const FRONT_BYTES: u64 = 64 << 10;
 
-/// What `blkid` finds on the disk at `path`: a file system, a partition table, a member of something; `None` if nothing.
+/// What `blkid` finds on the disk at `path`: a file system, a partition table, a member of something; `None` if
+/// nothing.
 ///
 /// # Errors
 /// If `blkid` cannot be run or cannot read the disk: then nobody knows.
@@ -33,7 +34,8 @@ pub fn carries(path: &Path) -> Result<Option<String>, String> {
     }
 }
 
-/// Data without a signature: anything but zeros where ours is all wiped when a disk leaves a pool, in front and at the end.
+/// Data without a signature: anything but zeros where ours is all wiped when a disk leaves a pool, in front and at the
+/// end.
 fn unsigned(path: &Path) -> Result<Option<String>, String> {
     let read = || {
         let mut file = File::open(path)?;

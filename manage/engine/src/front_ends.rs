@@ -42,7 +42,8 @@ pub(crate) trait FrontEnd: Send + Sync {
     /// Offers `target` under `name`, or says why it cannot.
     fn export(&self, name: &str, target: Arc<Target>) -> Result<(), String>;
 
-    /// Offers `name` no longer. The future ends when its last client is gone; the clients are turned away even if it is dropped.
+    /// Offers `name` no longer. The future ends when its last client is gone; the clients are turned away even if it is
+    /// dropped.
     fn unexport(&self, name: &str) -> BoxFuture<'static, ()>;
 
     /// All that it offers, by name.

@@ -8,8 +8,9 @@
 //!  SMART       it tells of its end                               -                            3 answers in a row without a word of it
 //! ```
 //!
-//! Peers are the other disks of the same medium in the same pool, two at least. A look at which a disk, or too few of its peers, did too little
-//! counts for nothing. Invariant: to come and to go takes different thresholds, so that no judgement flaps.
+//! Peers are the other disks of the same medium in the same pool, two at least. A look at which a disk, or too few of
+//! its peers, did too little counts for nothing. Invariant: to come and to go takes different thresholds, so that no
+//! judgement flaps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, Weak};
@@ -128,7 +129,8 @@ impl Past {
 
 /// The median of the latencies of the others.
 fn median_of_peers(latencies: &[(usize, Duration)], disk: usize) -> Option<Duration> {
-    let mut peers: Vec<Duration> = latencies.iter().filter(|(other, _)| *other != disk).map(|(_, latency)| *latency).collect();
+    let mut peers: Vec<Duration> =
+        latencies.iter().filter(|(other, _)| *other != disk).map(|(_, latency)| *latency).collect();
     peers.sort_unstable();
     (peers.len() >= LEAST_PEERS).then(|| peers[peers.len() / 2])
 }
@@ -155,7 +157,8 @@ impl Engine {
         for open in pools {
             let disks = open.pool.disks();
             there.extend(disks.iter().map(|disk| disk.record.id));
-            let online: Vec<DiskStatus> = disks.into_iter().filter(|disk| disk.record.state == DiskState::Online).collect();
+            let online: Vec<DiskStatus> =
+                disks.into_iter().filter(|disk| disk.record.state == DiskState::Online).collect();
             let latency = |(at, disk): (usize, &DiskStatus)| {
                 let known = past
                     .get(&disk.record.id)
@@ -182,7 +185,11 @@ impl Engine {
             let request = RetireDisk { evacuate: true, ..RetireDisk::default() };
             let refused = self.retire_disk(disk.id.to_string(), request).await.err();
             if let Some(past) = past.get_mut(&disk.id) {
-                self.note_unemptied(past, &disk.object(), refused.map(|refused| (refused.message, refused.next_action)));
+                self.note_unemptied(
+                    past,
+                    &disk.object(),
+                    refused.map(|refused| (refused.message, refused.next_action)),
+                );
             }
         }
     }
@@ -320,7 +327,15 @@ mod tests {
             assert_eq!(judgement.health == Health::Warning, judgement.details.contains(&DiskDetail::PredictiveFailure));
             !judgement.details.is_empty()
         };
-        assert!(!told(1, &[]) && told(2, &bad) && told(3, &[]) && told(3, &[]) && told(4, &[]) && told(4, &bad) && told(6, &[]));
+        assert!(
+            !told(1, &[])
+                && told(2, &bad)
+                && told(3, &[])
+                && told(3, &[])
+                && told(4, &[])
+                && told(4, &bad)
+                && told(6, &[])
+        );
         assert!(!told(7, &[]));
     }
 }

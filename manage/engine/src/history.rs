@@ -1,4 +1,5 @@
-//! What was asked of the server, pools, spaces, exports and disks: each second of the last hour, each minute of the last 30 days.
+//! What was asked of the server, pools, spaces, exports and disks: each second of the last hour, each minute of the
+//! last 30 days.
 //!
 //! ```text
 //!   counters ── each second ─▶ table.rs ─▶ tracker.rs, ring.rs    an hour in memory
@@ -6,8 +7,8 @@
 //!                                                      └───────── points.rs ─▶ answers
 //! ```
 //!
-//! Invariants: nobody who serves requests waits for it. In memory are at most [`ring::SEGMENTS`] minutes of one object each, in the file at
-//! most [`store::ROWS`]; an object of which nothing is asked takes neither.
+//! Invariants: nobody who serves requests waits for it. In memory are at most [`ring::SEGMENTS`] minutes of one object
+//! each, in the file at most [`store::ROWS`]; an object of which nothing is asked takes neither.
 
 mod points;
 mod ring;
@@ -143,10 +144,12 @@ impl Engine {
     /// If there is no such object, or more is asked for than is kept.
     pub async fn history(&self, kind: HistoryKind, name: &str, seconds: u64, points: Option<u64>) -> ApiResult<Series> {
         let points = points.unwrap_or(POINTS);
-        let range = |field: &str, value: u64, most: u64| match value {
-            value if (1..=most).contains(&value) => Ok(()),
-            _ => Err(ApiError::invalid("history", format!("{field} is {value}"), format!("choose 1 to {most}")).at(field)),
-        };
+        let range =
+            |field: &str, value: u64, most: u64| match value {
+                value if (1..=most).contains(&value) => Ok(()),
+                _ => Err(ApiError::invalid("history", format!("{field} is {value}"), format!("choose 1 to {most}"))
+                    .at(field)),
+            };
         range("seconds", seconds, store::DAYS as u64 * 86_400)?;
         range("points", points, MOST_POINTS)?;
         let id = match kind {

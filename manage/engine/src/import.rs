@@ -41,8 +41,8 @@ pub(crate) enum Return {
     Nothing,
     /// They are in service again.
     Back,
-    /// The pool lost too many disks to be changed, and now enough are back, or what they lost is still in its journals: it must be
-    /// closed and imported anew.
+    /// The pool lost too many disks to be changed, and now enough are back, or what they lost is still in its journals:
+    /// it must be closed and imported anew.
     Reopen,
 }
 
@@ -52,8 +52,8 @@ fn named(word: Option<&String>, name: &str, id: Uuid) -> bool {
 }
 
 impl Engine {
-    /// Opens the disks at `paths` and looks for pools on them, and for what these miss where it was last. Disks of pools in service are left
-    /// out.
+    /// Opens the disks at `paths` and looks for pools on them, and for what these miss where it was last. Disks of
+    /// pools in service are left out.
     pub(crate) async fn search(&self, mut paths: BTreeSet<String>) -> ApiResult<Search> {
         let search = self.search_at(paths.clone()).await?;
         let missing = search.pools.iter().flat_map(|pool| pool.missing()).map(|disk| disk.path.clone());
@@ -69,7 +69,8 @@ impl Engine {
     async fn search_at(&self, paths: BTreeSet<String>) -> ApiResult<Search> {
         let pooled = self.pooled_paths();
         let mut seen: BTreeSet<PathBuf> = BTreeSet::new();
-        let mut search = Search { pools: vec![], strays: vec![], devices: BTreeMap::new(), refused: vec![], busy: false };
+        let mut search =
+            Search { pools: vec![], strays: vec![], devices: BTreeMap::new(), refused: vec![], busy: false };
         let mut candidates = Vec::new();
         for path in paths {
             let real = real_path(&path);
@@ -156,8 +157,9 @@ impl Engine {
             let is_outvoted = error.kind == PoolErrorKind::NoQuorum;
             let mut refused = from_pool(&object, error);
             if is_outvoted {
-                refused.next_action =
-                    format!("attach the missing disks; if they are lost for good, 'holdfast pool import {name} --force'");
+                refused.next_action = format!(
+                    "attach the missing disks; if they are lost for good, 'holdfast pool import {name} --force'"
+                );
             }
             refused
         })?;
@@ -186,7 +188,8 @@ impl Engine {
         if pools.is_empty() {
             return;
         }
-        let mut paths: BTreeSet<String> = pools.iter().flat_map(|pool| pool.disks.iter().map(|disk| disk.path.clone())).collect();
+        let mut paths: BTreeSet<String> =
+            pools.iter().flat_map(|pool| pool.disks.iter().map(|disk| disk.path.clone())).collect();
         paths.extend(self.known_paths().await.unwrap_or_default());
         let (mut found, devices) = match self.search_patiently(paths).await {
             Ok(search) => (search.pools, search.devices),
@@ -205,7 +208,8 @@ impl Engine {
                 )),
             };
             if let Err(reason) = result {
-                let offline = OfflinePool { seen: presence(&known), known, reason: reason.clone(), tried: Instant::now() };
+                let offline =
+                    OfflinePool { seen: presence(&known), known, reason: reason.clone(), tried: Instant::now() };
                 let before = self.live_mut().offline.insert(offline.known.id, offline);
                 if before.is_none_or(|before| before.reason != reason) {
                     let cause = format!("not imported: {}", reason.message);
@@ -219,8 +223,9 @@ impl Engine {
     pub(crate) async fn retry_offline(&self) {
         let changed: Vec<KnownPool> = {
             let live = self.live();
-            let due =
-                |offline: &&OfflinePool| offline.tried.elapsed() > RETRY_INTERVAL || presence(&offline.known) != offline.seen;
+            let due = |offline: &&OfflinePool| {
+                offline.tried.elapsed() > RETRY_INTERVAL || presence(&offline.known) != offline.seen
+            };
             let offline = live.offline.values().filter(due);
             offline.map(|offline| offline.known.clone()).collect()
         };
@@ -289,7 +294,8 @@ impl Engine {
         Ok(answer)
     }
 
-    /// Brings members of a pool in service back that were found and are out of it. Of one that another owner has none is.
+    /// Brings members of a pool in service back that were found and are out of it. Of one that another owner has none
+    /// is.
     pub(crate) async fn take_back(&self, open: &OpenPool, search: &Search) -> ApiResult<Return> {
         if open.pool.is_lost() {
             return Ok(Return::Nothing);
@@ -298,10 +304,12 @@ impl Engine {
             return Ok(Return::Reopen);
         }
         let statuses = open.pool.disks();
-        let online = |id: Uuid| statuses.iter().any(|disk| disk.record.id == id && disk.record.state == DiskState::Online);
+        let online =
+            |id: Uuid| statuses.iter().any(|disk| disk.record.id == id && disk.record.state == DiskState::Online);
         let known = |id: Uuid| statuses.iter().any(|disk| disk.record.id == id);
         let members = search.pools.iter().filter(|found| found.id == open.pool.id()).flat_map(|found| &found.members);
-        let members = members.chain(search.strays.iter().filter(|(pool, _)| *pool == open.pool.id()).map(|(_, member)| member));
+        let members =
+            members.chain(search.strays.iter().filter(|(pool, _)| *pool == open.pool.id()).map(|(_, member)| member));
         let returned: Vec<_> = members
             .filter(|member| known(member.id) && !online(member.id))
             .map(|member| (member.id, member.candidate.clone()))
@@ -369,9 +377,8 @@ fn is_disk(path: &Path) -> bool {
 fn disks_in(folder: &str) -> ApiResult<Vec<String>> {
     let object = format!("folder {folder}");
     if !folder.starts_with('/') {
-        return Err(
-            ApiError::invalid(object, "its path is not absolute", "write the full path, beginning with /").at("disk_dirs")
-        );
+        return Err(ApiError::invalid(object, "its path is not absolute", "write the full path, beginning with /")
+            .at("disk_dirs"));
     }
     let entries = std::fs::read_dir(folder).map_err(|error| system(&object, "reading it", &error).at("disk_dirs"))?;
     let mut paths = Vec::new();

@@ -9,11 +9,11 @@
 //!   spec.rs       the kinds, one file each: scrub.rs, convert.rs, repair.rs, evacuate.rs, replace.rs, rebalance.rs, upgrade.rs
 //! ```
 //!
-//! A job works as a task on a reactor and asks its [`Control`] before each step. A job that is paused keeps its task, and
-//! gives its turn to another one.
+//! A job works as a task on a reactor and asks its [`Control`] before each step. A job that is paused keeps its task,
+//! and gives its turn to another one.
 //!
-//! Invariants: what a request was answered about a job is in `jobs.json`, and a job that has ended stays so; in a pool, at
-//! most [`RUNNING_PER_POOL`] jobs run; at no time do two tasks do the same work.
+//! Invariants: what a request was answered about a job is in `jobs.json`, and a job that has ended stays so; in a pool,
+//! at most [`RUNNING_PER_POOL`] jobs run; at no time do two tasks do the same work.
 
 mod control;
 mod convert;
@@ -149,7 +149,12 @@ impl Jobs {
         if next != inner.table {
             let failed = |error: std::io::Error| {
                 let next_action = "check the free room and permissions of its file system";
-                ApiError::new(Code::Failed, format!("file {}", self.path.display()), format!("writing it: {error}"), next_action)
+                ApiError::new(
+                    Code::Failed,
+                    format!("file {}", self.path.display()),
+                    format!("writing it: {error}"),
+                    next_action,
+                )
             };
             write_json(&self.path, &next).map_err(failed)?;
             inner.table = next;

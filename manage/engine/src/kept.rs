@@ -6,10 +6,11 @@
 //! | `qos/SPACE` | the quality of service of the space with this id |
 //! | `job/KEY`, `scrubbed/SPACE`, `jobs` | jobs and times of scrubs: see `jobs/kept.rs` |
 //!
-//! The state folder has a copy of the exports as they were seen last, to show them while their pool is away. It counts for nothing
-//! once the pool is here.
+//! The state folder has a copy of the exports as they were seen last, to show them while their pool is away. It counts
+//! for nothing once the pool is here.
 //!
-//! Invariant: what a change of these was answered is on the pool's disks by then. A document that cannot be read stays as it is.
+//! Invariant: what a change of these was answered is on the pool's disks by then. A document that cannot be read stays
+//! as it is.
 
 use std::sync::Arc;
 
@@ -50,7 +51,12 @@ impl Engine {
         let object = format!("pool {}", pool.name());
         let unwritten = |error: serde_json::Error| {
             let next = "see the daemon's log";
-            holdfast_api::ApiError::new(Code::Failed, &object, format!("document {key} cannot be written: {error}"), next)
+            holdfast_api::ApiError::new(
+                Code::Failed,
+                &object,
+                format!("document {key} cannot be written: {error}"),
+                next,
+            )
         };
         let text = what.map(serde_json::to_vec).transpose().map_err(unwritten)?;
         self.keep_text(pool, key, text).await
@@ -109,8 +115,8 @@ impl Engine {
         }
     }
 
-    /// Takes over the exports that a pool keeps. One whose name is taken by another pool's stays on its pool, and is served as soon as
-    /// the name is free; `at_import` says so.
+    /// Takes over the exports that a pool keeps. One whose name is taken by another pool's stays on its pool, and is
+    /// served as soon as the name is free; `at_import` says so.
     pub(crate) fn adopt_exports(&self, open: &OpenPool, at_import: bool) {
         let id = open.pool.id();
         let kept = self.kept_exports(open);

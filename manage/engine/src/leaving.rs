@@ -1,7 +1,7 @@
 //! Disks that get no more slabs, and disks that leave their pool for good.
 //!
-//! Invariant: a disk leaves only where the pool says that nothing of it is needed; a request that is repeated, also one that was cut
-//! short by a crash, comes to the same end.
+//! Invariant: a disk leaves only where the pool says that nothing of it is needed; a request that is repeated, also one
+//! that was cut short by a crash, comes to the same end.
 
 use std::sync::Arc;
 
@@ -79,9 +79,12 @@ impl Engine {
         }
         let told: Vec<String> = lost
             .iter()
-            .map(|space| format!("{} of {} ({} of data)", count(space.lost_rows, "row"), path(space), ByteSize(space.lost_bytes)))
+            .map(|space| {
+                format!("{} of {} ({} of data)", count(space.lost_rows, "row"), path(space), ByteSize(space.lost_bytes))
+            })
             .collect();
-        let message = format!("{} cannot be read now and would be lost for good with it; nothing is changed", told.join(", "));
+        let message =
+            format!("{} cannot be read now and would be lost for good with it; nothing is changed", told.join(", "));
         let options: Vec<String> = lost.iter().map(|space| format!("--give-up {}", path(space))).collect();
         let next = format!(
             "attach the missing disks again, or destroy what is lost and go on: 'holdfast disk replace {} {}', for administrators only",
@@ -91,8 +94,9 @@ impl Engine {
         Err(conflict(object, message, next))
     }
 
-    /// Refuses to empty a disk where the others, with a new one if one is to take its place, have no room for what it holds, or rows
-    /// of spaces that are not given up are lost with it. Nothing is changed, and nothing is asked of a disk that is being emptied already.
+    /// Refuses to empty a disk where the others, with a new one if one is to take its place, have no room for what it
+    /// holds, or rows of spaces that are not given up are lost with it. Nothing is changed, and nothing is asked of a
+    /// disk that is being emptied already.
     pub(crate) async fn refuse_without_room(
         &self,
         member: &NamedMember,
@@ -163,12 +167,12 @@ impl Engine {
         Err(conflict(object, message, next))
     }
 
-    /// Retires a disk. Its data is moved away by a job, which is answered with, where that is asked for, or the pool's policy is to
-    /// do so always.
+    /// Retires a disk. Its data is moved away by a job, which is answered with, where that is asked for, or the pool's
+    /// policy is to do so always.
     ///
     /// # Errors
-    /// If it belongs to no pool in service, its data is asked to be moved and has no room elsewhere or is lost with it, spaces get no new
-    /// rows then and nobody forces it, or the pool refuses.
+    /// If it belongs to no pool in service, its data is asked to be moved and has no room elsewhere or is lost with it,
+    /// spaces get no new rows then and nobody forces it, or the pool refuses.
     pub async fn retire_disk(self: &Arc<Self>, disk: String, request: RetireDisk) -> ApiResult<DiskRetired> {
         self.change(move |engine| async move {
             let disk = DiskRef::new(&disk);

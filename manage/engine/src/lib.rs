@@ -21,8 +21,8 @@
 //!
 //! Management runs on tokio; the storage floors run on reactors, and are reached by messages only.
 //!
-//! Invariants: changes run one at a time and to their end; a change that is refused has changed nothing, and one that is
-//! repeated says that it changed nothing.
+//! Invariants: changes run one at a time and to their end; a change that is refused has changed nothing, and one that
+//! is repeated says that it changed nothing.
 
 mod alerts;
 mod capacity;

@@ -6,8 +6,8 @@
 //!        ─▶ prints of the lists ───────┘
 //! ```
 //!
-//! Invariants: whatever number of consoles listens, each message is made once; while none does, none is made. A console that is too slow is
-//! told that every list changed, and goes on.
+//! Invariants: whatever number of consoles listens, each message is made once; while none does, none is made. A console
+//! that is too slow is told that every list changed, and goes on.
 
 mod prints;
 
@@ -155,7 +155,8 @@ impl Engine {
         use std::sync::atomic::Ordering::Relaxed;
         let (pools, targets) = {
             let live = self.live();
-            let targets = live.exports.values().filter_map(|export| Some((export.known.name.clone(), export.target.clone()?)));
+            let targets =
+                live.exports.values().filter_map(|export| Some((export.known.name.clone(), export.target.clone()?)));
             (live.pools.values().cloned().collect::<Vec<_>>(), targets.collect::<Vec<_>>())
         };
         self.history.sample(Timestamp::now().as_second(), elapsed, |take| {

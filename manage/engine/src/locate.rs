@@ -28,13 +28,16 @@ impl Engine {
         }
         self.check_still_at(&disk, &path).await?;
         let order = format!("{}={path}", if on { "locate" } else { "locate_off" });
-        let printed =
-            tools::run(&self.settings.ledctl, &[&order], TIMEOUT, MOST_BYTES).await.map_err(|error| match error.kind() {
-                ErrorKind::NotFound => {
-                    conflict(&object, "the locate LED needs ledctl, which is not installed", "install the package ledmon")
-                }
+        let printed = tools::run(&self.settings.ledctl, &[&order], TIMEOUT, MOST_BYTES).await.map_err(|error| {
+            match error.kind() {
+                ErrorKind::NotFound => conflict(
+                    &object,
+                    "the locate LED needs ledctl, which is not installed",
+                    "install the package ledmon",
+                ),
                 _ => system(&object, "running ledctl", &error),
-            })?;
+            }
+        })?;
         if !printed.success {
             let why = if printed.errors.is_empty() { "without a message".into() } else { printed.errors };
             let next = "check that ledctl supports its enclosure";
@@ -44,15 +47,18 @@ impl Engine {
         Ok(Changed { changed: true, message: format!("the locate LED of {object} is {state}") })
     }
 
-    /// Refuses the path where a member of a pool that is out of service was seen last, unless it is still there: the light of the
-    /// slot could be another disk's by now.
+    /// Refuses the path where a member of a pool that is out of service was seen last, unless it is still there: the
+    /// light of the slot could be another disk's by now.
     async fn check_still_at(&self, disk: &DiskRef, path: &str) -> ApiResult<()> {
         let Some((open, id)) = self.member(disk, path) else { return Ok(()) };
-        let Some(record) = open.pool.disk_record(id).filter(|record| record.state != DiskState::Online) else { return Ok(()) };
+        let Some(record) = open.pool.disk_record(id).filter(|record| record.state != DiskState::Online) else {
+            return Ok(());
+        };
         let held = open.disks().get(&id).cloned();
         let is_held = held.is_some_and(|device| device.path() == Path::new(path) && device.still_there());
-        let is_told =
-            || async { self.probe(path).await.is_ok_and(|facts| facts.serial.is_some_and(|told| told == record.serial)) };
+        let is_told = || async {
+            self.probe(path).await.is_ok_and(|facts| facts.serial.is_some_and(|told| told == record.serial))
+        };
         if is_held || is_told().await {
             return Ok(());
         }

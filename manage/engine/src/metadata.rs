@@ -1,7 +1,8 @@
-//! Looks at what disks in service say of their pool: whether another owner imported it, and whether labels, logs and the metadata of
-//! slabs are whole; of the latter one disk and one row of each space at a time.
+//! Looks at what disks in service say of their pool: whether another owner imported it, and whether labels, logs and
+//! the metadata of slabs are whole; of the latter one disk and one row of each space at a time.
 //!
-//! Invariant: each pool is looked at by itself, so that a disk that does not answer keeps no look at another pool from being made.
+//! Invariant: each pool is looked at by itself, so that a disk that does not answer keeps no look at another pool from
+//! being made.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};

@@ -89,7 +89,8 @@ impl Engine {
     }
 
     fn health_metrics(&self) -> Vec<Family> {
-        let mut health = Family::new("holdfast_health", Kind::Gauge, "0 healthy, 1 warning, 2 unhealthy.", &["kind", "object"]);
+        let mut health =
+            Family::new("holdfast_health", Kind::Gauge, "0 healthy, 1 warning, 2 unhealthy.", &["kind", "object"]);
         for object in self.status().objects {
             let ObjectRef { kind, name, .. } = &object.object;
             health.add(&[kind.word(), name], level(object.health));
@@ -102,8 +103,12 @@ impl Engine {
             "Bytes that its spaces take when written throughout.",
             &["pool"],
         );
-        let mut used =
-            Family::new("holdfast_pool_used_bytes", Kind::Gauge, "Bytes that its spaces take of data disks.", &["pool"]);
+        let mut used = Family::new(
+            "holdfast_pool_used_bytes",
+            Kind::Gauge,
+            "Bytes that its spaces take of data disks.",
+            &["pool"],
+        );
         let mut alert = Family::new(
             "holdfast_pool_alert_percent",
             Kind::Gauge,
@@ -124,7 +129,8 @@ impl Engine {
         use std::sync::atomic::Ordering::Relaxed;
         const LABELS: &[&str] = &["pool", "disk", "path"];
         const OPERATION: &[&str] = &["pool", "disk", "path", "operation"];
-        let mut operations = Family::new("holdfast_disk_operations_total", Kind::Counter, "Requests to the disk.", OPERATION);
+        let mut operations =
+            Family::new("holdfast_disk_operations_total", Kind::Counter, "Requests to the disk.", OPERATION);
         let mut bytes = Family::new("holdfast_disk_bytes_total", Kind::Counter, "Bytes read and written.", OPERATION);
         let mut errors = Family::new("holdfast_disk_errors_total", Kind::Counter, "Requests that failed.", OPERATION);
         let mut checksums = Family::new(
@@ -165,7 +171,8 @@ impl Engine {
 
     fn space_metrics(&self) -> Vec<Family> {
         const OPERATION: &[&str] = &["space", "operation"];
-        let mut operations = Family::new("holdfast_space_operations_total", Kind::Counter, "Requests answered.", OPERATION);
+        let mut operations =
+            Family::new("holdfast_space_operations_total", Kind::Counter, "Requests answered.", OPERATION);
         let mut bytes = Family::new("holdfast_space_bytes_total", Kind::Counter, "Bytes read and written.", OPERATION);
         let mut errors = Family::new("holdfast_space_errors_total", Kind::Counter, "Requests that failed.", &["space"]);
         let mut size = Family::new("holdfast_space_size_bytes", Kind::Gauge, "Size as clients see it.", &["space"]);
@@ -175,18 +182,28 @@ impl Engine {
             "Bytes taken of the pool, copies and parity counted.",
             &["space"],
         );
-        let mut dirty =
-            Family::new("holdfast_space_dirty_bytes", Kind::Gauge, "Bytes whose copies or parity may differ.", &["space"]);
-        let mut stale = Family::new("holdfast_space_stale_slabs", Kind::Gauge, "Slabs that are not up to date.", &["space"]);
+        let mut dirty = Family::new(
+            "holdfast_space_dirty_bytes",
+            Kind::Gauge,
+            "Bytes whose copies or parity may differ.",
+            &["space"],
+        );
+        let mut stale =
+            Family::new("holdfast_space_stale_slabs", Kind::Gauge, "Slabs that are not up to date.", &["space"]);
         let mut losses = Family::new(
             "holdfast_space_survivable_losses",
             Kind::Gauge,
             "Disks that may be lost: as wanted, held now, and with others left to rebuild on.",
             &["space", "part"],
         );
-        let mut unreadable = Family::new("holdfast_space_unreadable_rows", Kind::Gauge, "Rows that cannot be read.", &["space"]);
-        let mut journal =
-            Family::new("holdfast_space_journal_bytes", Kind::Gauge, "Journals: size, in use, not in place.", &["space", "part"]);
+        let mut unreadable =
+            Family::new("holdfast_space_unreadable_rows", Kind::Gauge, "Rows that cannot be read.", &["space"]);
+        let mut journal = Family::new(
+            "holdfast_space_journal_bytes",
+            Kind::Gauge,
+            "Journals: size, in use, not in place.",
+            &["space", "part"],
+        );
         for space in self.spaces() {
             let (name, counters) = (space.name.as_str(), space.counters);
             operations.add(&[name, "read"], counters.reads);
@@ -215,9 +232,12 @@ impl Engine {
 
     fn export_metrics(&self) -> Vec<Family> {
         const OPERATION: &[&str] = &["export", "space", "operation"];
-        let mut operations = Family::new("holdfast_export_operations_total", Kind::Counter, "Requests of clients.", OPERATION);
-        let mut bytes = Family::new("holdfast_export_bytes_total", Kind::Counter, "Bytes of these requests.", OPERATION);
-        let mut connections = Family::new("holdfast_export_connections", Kind::Gauge, "Clients connected.", &["export", "space"]);
+        let mut operations =
+            Family::new("holdfast_export_operations_total", Kind::Counter, "Requests of clients.", OPERATION);
+        let mut bytes =
+            Family::new("holdfast_export_bytes_total", Kind::Counter, "Bytes of these requests.", OPERATION);
+        let mut connections =
+            Family::new("holdfast_export_connections", Kind::Gauge, "Clients connected.", &["export", "space"]);
         for export in self.exports() {
             let (name, space, counters) = (export.name.as_str(), export.space.as_str(), export.counters);
             operations.add(&[name, space, "read"], counters.reads);
@@ -235,7 +255,8 @@ impl Engine {
     fn job_metrics(&self) -> Vec<Family> {
         use JobState::{Cancelled, Done, Failed, Paused, Queued, Running};
         const LABELS: &[&str] = &["job", "kind", "object", "part"];
-        let mut states = Family::new("holdfast_jobs", Kind::Gauge, "Jobs; of those that ended, the last 200.", &["state"]);
+        let mut states =
+            Family::new("holdfast_jobs", Kind::Gauge, "Jobs; of those that ended, the last 200.", &["state"]);
         let mut bytes = Family::new("holdfast_job_bytes", Kind::Gauge, "Bytes of jobs that have not ended.", LABELS);
         let jobs = self.jobs(None, None);
         for state in [Queued, Running, Paused, Done, Failed, Cancelled] {
@@ -253,9 +274,14 @@ impl Engine {
         const LABELS: &[&str] = &["kind", "name"];
         let mut throttled =
             Family::new("holdfast_qos_throttled_total", Kind::Counter, "Requests that waited for a maximum.", LABELS);
-        let mut waited =
-            Family::new("holdfast_qos_wait_microseconds_total", Kind::Counter, "For how long they did together.", LABELS);
-        let mut limit = Family::new("holdfast_qos_limit", Kind::Gauge, "Limits that are set.", &["kind", "name", "limit"]);
+        let mut waited = Family::new(
+            "holdfast_qos_wait_microseconds_total",
+            Kind::Counter,
+            "For how long they did together.",
+            LABELS,
+        );
+        let mut limit =
+            Family::new("holdfast_qos_limit", Kind::Gauge, "Limits that are set.", &["kind", "name", "limit"]);
         let mut balanced = Family::new(
             "holdfast_qos_balanced_total",
             Kind::Counter,
@@ -310,7 +336,8 @@ impl Engine {
         let (noted, lost) = self.events.counts();
         let mut events = Family::new("holdfast_events_total", Kind::Counter, "Events noted.", &[]);
         events.add(&[], noted);
-        let mut unwritten = Family::new("holdfast_events_unwritten_total", Kind::Counter, "Events that are in no file.", &[]);
+        let mut unwritten =
+            Family::new("holdfast_events_unwritten_total", Kind::Counter, "Events that are in no file.", &[]);
         unwritten.add(&[], lost);
         let mut resident = Family::new("process_resident_memory_bytes", Kind::Gauge, "Memory held.", &[]);
         resident.add(&[], resident_bytes());

@@ -33,8 +33,9 @@ impl Engine {
         let disks = data_disks(&open);
         let interleave = request.interleave_bytes.map(ByteSize);
         let integrity = integrity_of(request);
-        let choose =
-            |layout, columns| Shape::choose(layout, columns, interleave, disks).map(|shape| shape.with_integrity(integrity));
+        let choose = |layout, columns| {
+            Shape::choose(layout, columns, interleave, disks).map(|shape| shape.with_integrity(integrity))
+        };
         let mut notes = Vec::new();
         let existing = open.pool.spaces().into_iter().find(|record| record.name == path.space);
         if let Some(record) = &existing {
@@ -74,8 +75,10 @@ impl Engine {
             }
         }
         notes.splice(0..0, roomier(&chosen, disks, capacity_of));
-        notes
-            .splice(0..0, too_few_to_rebuild(&open, &object, &shape).map(|note| format!("{}: {}", note.cause, note.next_action)));
+        notes.splice(
+            0..0,
+            too_few_to_rebuild(&open, &object, &shape).map(|note| format!("{}: {}", note.cause, note.next_action)),
+        );
         let usable = chosen.usable_bytes();
         let fits = request.size_bytes <= usable;
         if !fits {
@@ -85,7 +88,9 @@ impl Engine {
                 0,
                 match request.thin {
                     true => format!("{object} of {size} is larger than what fits now, {most}"),
-                    false => format!("{object} of {size} does not fit: add disks, choose a smaller size, or make it thin"),
+                    false => {
+                        format!("{object} of {size} does not fit: add disks, choose a smaller size, or make it thin")
+                    }
                 },
             );
         }
@@ -103,10 +108,12 @@ fn widest(layout: Layout, interleave: Option<ByteSize>, disks: usize) -> Option<
 /// Says where another number of columns makes more of the pool.
 fn roomier<E>(chosen: &Capacity, disks: usize, capacity_of: impl Fn(&Shape) -> Result<Capacity, E>) -> Option<String> {
     let Shape { layout, interleave, columns, integrity } = chosen.shape;
-    let shapes = (1..=MOST_COLUMNS).filter_map(|columns| Shape::choose(layout, Some(columns), Some(interleave), disks).ok());
+    let shapes =
+        (1..=MOST_COLUMNS).filter_map(|columns| Shape::choose(layout, Some(columns), Some(interleave), disks).ok());
     let capacities = shapes.filter_map(|shape| capacity_of(&shape.with_integrity(integrity)).ok());
-    let best = capacities
-        .max_by_key(|capacity| (capacity.usable_bytes(), std::cmp::Reverse(capacity.shape.columns.abs_diff(columns))))?;
+    let best = capacities.max_by_key(|capacity| {
+        (capacity.usable_bytes(), std::cmp::Reverse(capacity.shape.columns.abs_diff(columns)))
+    })?;
     let (usable, more) = (chosen.usable_bytes(), best.usable_bytes().saturating_sub(chosen.usable_bytes()));
     let percent = more.saturating_mul(100) / usable.max(1);
     (percent >= WORTH_PERCENT).then(|| {
@@ -135,8 +142,8 @@ fn option(capacity: &Capacity, chosen: bool) -> SpaceOption {
         Layout::Simple | Layout::Mirror { .. } => u64::from(copies) * u64::from(data),
         Layout::Parity { .. } => u64::from(shape.columns),
     };
-    // In place, behind a journal: the block goes to every copy of the journal, then the block and its parity are read, and
-    // both are written.
+    // In place, behind a journal: the block goes to every copy of the journal, then the block and its parity are read,
+    // and both are written.
     let (writes, reads) = match shape.layout {
         Layout::Simple | Layout::Mirror { .. } => (copies, 0),
         Layout::Parity { .. } => (2 * (parity + 1), parity + 1),

@@ -47,7 +47,8 @@ impl Engine {
         let grace = self.default_grace_seconds();
         let live = self.live();
         let open: Vec<Arc<OpenPool>> = live.pools.values().cloned().collect();
-        let offline: Vec<PoolView> = live.offline.values().map(|offline| crate::view::offline_pool(offline, grace)).collect();
+        let offline: Vec<PoolView> =
+            live.offline.values().map(|offline| crate::view::offline_pool(offline, grace)).collect();
         drop(live);
         let mut pools: Vec<PoolView> = open.iter().map(|open| self.pool_view(open)).chain(offline).collect();
         pools.sort_by(|a, b| natural_order(&a.name, &b.name));
@@ -105,7 +106,10 @@ impl Engine {
         self.live_mut().pools.insert(name.to_string(), open.clone());
         self.adopt_jobs(&open).await;
         self.remember()?;
-        self.note(&open.object(), &format!("created with {}", counted(open.pool.disks().len() as u64, "disk", "disks")));
+        self.note(
+            &open.object(),
+            &format!("created with {}", counted(open.pool.disks().len() as u64, "disk", "disks")),
+        );
         Ok(PoolChanged { changed: true, pool: self.pool_view(&open) })
     }
 
@@ -140,9 +144,8 @@ impl Engine {
             let grace_seconds = match (request.default_grace, request.grace_seconds) {
                 (true, Some(_)) => {
                     let message = "its own grace period and the daemon's exclude each other";
-                    return Err(
-                        ApiError::invalid(object, message, "set grace_seconds or default_grace, not both").at("grace_seconds")
-                    );
+                    return Err(ApiError::invalid(object, message, "set grace_seconds or default_grace, not both")
+                        .at("grace_seconds"));
                 }
                 (true, None) => None,
                 (false, seconds) => seconds.or(now.grace_seconds),
@@ -204,7 +207,10 @@ impl Engine {
     async fn let_go(&self, pool: &str) -> ApiResult<Changed> {
         parse_name("pool", pool)?;
         if self.forget_offline(pool).await? {
-            return Ok(Changed { changed: true, message: format!("pool {pool} was not imported; the daemon has forgotten it") });
+            return Ok(Changed {
+                changed: true,
+                message: format!("pool {pool} was not imported; the daemon has forgotten it"),
+            });
         }
         let Some(open) = self.live().pools.get(pool).cloned() else {
             return Ok(Changed { changed: false, message: format!("there is no pool {pool}") });
@@ -220,9 +226,12 @@ impl Engine {
             return Err(error);
         }
         let (inner, unsettled) = (open.pool.clone(), open.is_unsettled());
-        let exported = self.on_reactor(move || async move { if unsettled { Ok(()) } else { inner.export().await } }).await?;
+        let exported =
+            self.on_reactor(move || async move { if unsettled { Ok(()) } else { inner.export().await } }).await?;
         let how = match exported {
-            Ok(()) if unsettled => "exported, with disks away; what is out of sync is resynchronized at the next import",
+            Ok(()) if unsettled => {
+                "exported, with disks away; what is out of sync is resynchronized at the next import"
+            }
             Ok(()) => "exported",
             // Nothing can be written to it any more, so letting it go loses nothing that keeping it would save.
             Err(error) if matches!(error.kind, PoolErrorKind::NoQuorum | PoolErrorKind::ReadOnly) => {
@@ -251,14 +260,15 @@ impl Engine {
     async fn end_pool(&self, pool: &str, confirmed: bool) -> ApiResult<Changed> {
         parse_name("pool", pool)?;
         let object = format!("pool {pool}");
-        let absent =
-            !self.live().pools.contains_key(pool) && !self.live().offline.values().any(|offline| offline.known.name == pool);
+        let absent = !self.live().pools.contains_key(pool)
+            && !self.live().offline.values().any(|offline| offline.known.name == pool);
         if absent {
             return Ok(Changed { changed: false, message: format!("there is no pool {pool}") });
         }
         let open = self.pool_named(pool)?;
         if !confirmed {
-            let message = format!("{} and all data would be lost", counted(open.spaces().len() as u64, "space", "spaces"));
+            let message =
+                format!("{} and all data would be lost", counted(open.spaces().len() as u64, "space", "spaces"));
             return Err(not_confirmed(object, message, "repeat with --yes"));
         }
         self.refuse_served(&open)?;
@@ -280,7 +290,8 @@ impl Engine {
     }
 
     async fn forget_offline(&self, pool: &str) -> ApiResult<bool> {
-        let id = self.live().offline.values().find(|offline| offline.known.name == pool).map(|offline| offline.known.id);
+        let id =
+            self.live().offline.values().find(|offline| offline.known.name == pool).map(|offline| offline.known.id);
         let Some(id) = id else { return Ok(false) };
         self.cancel_jobs_of(id, None).await?;
         {
@@ -322,7 +333,8 @@ impl Engine {
             return Ok(());
         }
         let message = format!("clients are connected to its exports: {}", connected.join(", "));
-        let next = connected.iter().map(|name| format!("'holdfast nbd unexport {name}'")).collect::<Vec<_>>().join(", ");
+        let next =
+            connected.iter().map(|name| format!("'holdfast nbd unexport {name}'")).collect::<Vec<_>>().join(", ");
         Err(conflict(format!("pool {}", open.name()), message, format!("disconnect them, or {next}, first")))
     }
 
@@ -383,5 +395,10 @@ fn other_disks(object: &str, has: &BTreeSet<PathBuf>, wanted: &BTreeSet<PathBuf>
         let and = if more.is_empty() { "" } else { ", and" };
         message += &format!("{and} it lacks {less}");
     }
-    ApiError::new(Code::Exists, object, message, "choose another name, or name its disks; 'holdfast pool add' adds disks")
+    ApiError::new(
+        Code::Exists,
+        object,
+        message,
+        "choose another name, or name its disks; 'holdfast pool add' adds disks",
+    )
 }

@@ -9,7 +9,9 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use holdfast_api::{ApiError, PercentsSetting, Preferences, SetSettings, SettingName, SettingOrigin, TextSetting, TimeSetting};
+use holdfast_api::{
+    ApiError, PercentsSetting, Preferences, SetSettings, SettingName, SettingOrigin, TextSetting, TimeSetting,
+};
 use holdfast_model::{ObjectRef, counted};
 use serde::{Deserialize, Serialize};
 
@@ -92,7 +94,8 @@ impl Engine {
 
     /// How long a disk may be away before its data is rebuilt, where its pool does not say; never if none.
     pub(crate) fn repair_after(&self) -> Option<Duration> {
-        held(self.settings.given.repair_after, self.chosen().repair_after_seconds.map(kept), self.settings.repair_after).0
+        held(self.settings.given.repair_after, self.chosen().repair_after_seconds.map(kept), self.settings.repair_after)
+            .0
     }
 
     /// The same in whole seconds.
@@ -133,8 +136,12 @@ impl Engine {
     /// Refuses what the command line gives.
     fn check_free(&self, name: SettingName) -> ApiResult<()> {
         let (given, option, field) = match name {
-            SettingName::ScrubEvery => (self.settings.given.scrub_every.is_some(), "--scrub-every", "scrub_every_seconds"),
-            SettingName::RepairAfter => (self.settings.given.repair_after.is_some(), "--repair-after", "repair_after_seconds"),
+            SettingName::ScrubEvery => {
+                (self.settings.given.scrub_every.is_some(), "--scrub-every", "scrub_every_seconds")
+            }
+            SettingName::RepairAfter => {
+                (self.settings.given.repair_after.is_some(), "--repair-after", "repair_after_seconds")
+            }
             SettingName::HostName | SettingName::Alerts => return Ok(()),
         };
         if !given {
@@ -188,7 +195,10 @@ impl Engine {
                 .repair_after_seconds
                 .or(before.repair_after_seconds)
                 .filter(|_| kept(SettingName::RepairAfter)),
-            alert_percents: wanted.alert_percents.or(before.alert_percents.clone()).filter(|_| kept(SettingName::Alerts)),
+            alert_percents: wanted
+                .alert_percents
+                .or(before.alert_percents.clone())
+                .filter(|_| kept(SettingName::Alerts)),
         };
         if next == before {
             return Ok(false);
@@ -197,7 +207,11 @@ impl Engine {
         let changed = self.change_state(|state| {
             state.chosen = next;
             if other_alerts {
-                state.alerts.values_mut().filter(|alerts| alerts.percents.is_none()).for_each(|alerts| alerts.level = 0);
+                state
+                    .alerts
+                    .values_mut()
+                    .filter(|alerts| alerts.percents.is_none())
+                    .for_each(|alerts| alerts.level = 0);
             }
         });
         changed.map_err(unwritten)?;

@@ -6,8 +6,8 @@
 //!   disks that the pool has for new rows ─┘
 //! ```
 //!
-//! Invariant: no word promises more than the numbers of the rows say. A condition is something to do or to wait for; a note is
-//! something to know.
+//! Invariant: no word promises more than the numbers of the rows say. A condition is something to do or to wait for; a
+//! note is something to know.
 
 use std::sync::PoisonError;
 
@@ -40,7 +40,8 @@ fn disks_to_rebuild_on(open: &OpenPool) -> usize {
     statuses.iter().filter(|disk| disk.record.state == DiskState::Online && takes(disk.record.usage)).count()
 }
 
-/// Disks that may be lost one after another, at most as many as the layout survives, for which others are left to rebuild on.
+/// Disks that may be lost one after another, at most as many as the layout survives, for which others are left to
+/// rebuild on.
 pub(crate) fn rebuildable_losses(open: &OpenPool, shape: &Shape) -> u8 {
     let wanted = shape.layout.tolerates();
     disks_to_rebuild_on(open).saturating_sub(shape.width()).min(wanted.into()) as u8
@@ -73,10 +74,13 @@ pub(crate) fn too_few_to_rebuild(open: &OpenPool, object: &str, shape: &Shape) -
 fn job_words(job: &Job) -> (String, String) {
     let done = job_percent(job);
     match job.state {
-        JobState::Paused => {
-            (format!("job {} is paused at {done:.0} %", job.id), format!("continue it: 'holdfast job resume {}'", job.id))
+        JobState::Paused => (
+            format!("job {} is paused at {done:.0} %", job.id),
+            format!("continue it: 'holdfast job resume {}'", job.id),
+        ),
+        JobState::Queued => {
+            (format!("job {} is queued at {done:.0} %", job.id), "nothing: it starts automatically".into())
         }
-        JobState::Queued => (format!("job {} is queued at {done:.0} %", job.id), "nothing: it starts automatically".into()),
         _ => (format!("job {} is at {done:.0} %", job.id), "nothing: wait for its end".into()),
     }
 }
@@ -129,11 +133,16 @@ impl Case<'_> {
         if self.held.lost_slabs > 0 && self.held.out_slabs == 0 {
             let are = if self.held.lost_slabs == 1 { "was" } else { "were" };
             let slabs = count(self.held.lost_slabs, "slab");
-            let cause = format!("{} cannot be read: {slabs} {are} overwritten on disks that are in service", count(rows, "row"));
-            let next = "find out what writes to the disks besides this pool; restore what cannot be read from a backup".into();
+            let cause = format!(
+                "{} cannot be read: {slabs} {are} overwritten on disks that are in service",
+                count(rows, "row")
+            );
+            let next =
+                "find out what writes to the disks besides this pool; restore what cannot be read from a backup".into();
             return Some(Trouble { cause, next, missing: true, over: "it is restored".into() });
         }
-        let cause = format!("{} cannot be read: too few of the disks that hold {it} are in service", count(rows, "row"));
+        let cause =
+            format!("{} cannot be read: too few of the disks that hold {it} are in service", count(rows, "row"));
         let next = format!(
             "attach the missing disks again; if they are lost for good, 'holdfast space destroy {}' and restore it from a backup",
             self.name
@@ -165,7 +174,8 @@ impl Case<'_> {
             None => Trouble {
                 cause,
                 missing: true,
-                next: "attach the missing disks again, or replace them; disks that return are resynced automatically".into(),
+                next: "attach the missing disks again, or replace them; disks that return are resynced automatically"
+                    .into(),
                 over: "the missing disks are attached again or replaced".into(),
             },
         })
@@ -193,12 +203,17 @@ impl Case<'_> {
         })
     }
 
-    /// Slabs of a row that are together where its enclosure-aware space would not have them, or a journal with too few copies.
+    /// Slabs of a row that are together where its enclosure-aware space would not have them, or a journal with too few
+    /// copies.
     fn elsewhere(&self) -> Trouble {
         let cause = match self.held.weak_rows {
             0 => "some of its rows have too many slabs in one enclosure".into(),
             rows => {
-                format!("{} {} fewer lost disks than wanted", count(rows, "row"), if rows == 1 { "survives" } else { "survive" })
+                format!(
+                    "{} {} fewer lost disks than wanted",
+                    count(rows, "row"),
+                    if rows == 1 { "survives" } else { "survive" }
+                )
             }
         };
         let next = format!("'holdfast space convert {}' moves them", self.name);
@@ -252,8 +267,15 @@ impl Engine {
         let rebuild = repair.or_else(|| away.map(|disk| disk.record.id).find_map(|disk| self.jobs.replacing(disk)));
         let in_step = open.in_step_percent(record.uuid, held.behind_slabs);
         let returned = if held.behind_slabs > 0 { open.pool.stale_disks().len() } else { 0 };
-        let case =
-            Case { name: &view.name, shape: record.shape, held, jobs: &jobs, rebuild: rebuild.as_ref(), in_step, returned };
+        let case = Case {
+            name: &view.name,
+            shape: record.shape,
+            held,
+            jobs: &jobs,
+            rebuild: rebuild.as_ref(),
+            in_step,
+            returned,
+        };
 
         let mut troubles: Vec<Trouble> = [case.unreadable(), case.behind(), case.out()].into_iter().flatten().collect();
         match case.converting() {
@@ -286,14 +308,20 @@ impl Engine {
             job_percent: case.job(&work).map(job_percent),
             rebuildable_losses: rebuildable_losses(open, &record.shape),
             summary: case.summary(&troubles),
-            reasons: if case.is_below() { troubles.into_iter().map(|trouble| trouble.cause).collect() } else { Vec::new() },
+            reasons: if case.is_below() {
+                troubles.into_iter().map(|trouble| trouble.cause).collect()
+            } else {
+                Vec::new()
+            },
         };
         view.protection = protection;
         view.conditions.splice(0..0, told);
         if open.pool.has_no_room_for_row(record.id) {
-            let cause =
-                format!("{object} is full: the pool has no room for another row of it, and writes to new places are refused");
-            let next = format!("add disks: 'holdfast pool add {} --disk DISK', or discard what is not needed", open.name());
+            let cause = format!(
+                "{object} is full: the pool has no room for another row of it, and writes to new places are refused"
+            );
+            let next =
+                format!("add disks: 'holdfast pool add {} --disk DISK', or discard what is not needed", open.name());
             view.conditions.push(Condition::new(cause, next).because(Reason::NoRoom));
             view.health = view.health.max(Health::Warning);
         }
@@ -311,7 +339,8 @@ pub(crate) fn replaced(disk: &DiskStatus, job: &Job, conditions: Vec<Condition>)
 }
 
 impl OpenPool {
-    /// How much of what slabs missed is in step again, counted since the last time that all of it was; none where nothing is behind.
+    /// How much of what slabs missed is in step again, counted since the last time that all of it was; none where
+    /// nothing is behind.
     fn in_step_percent(&self, space: holdfast_model::Uuid, behind: u64) -> Option<f64> {
         let mut most = self.most_behind.lock().unwrap_or_else(PoisonError::into_inner);
         if behind == 0 {

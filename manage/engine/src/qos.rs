@@ -40,7 +40,11 @@ pub(crate) fn counters_from_block(counters: &Counters) -> ExportCounters {
 pub(crate) fn check(object: &str, qos: &Qos) -> ApiResult<()> {
     let refuse = |field: &str, message: String, next: &str| Err(ApiError::invalid(object, message, next).at(field));
     if let (Some(burst), None) = (qos.burst_iops, qos.max_iops) {
-        return refuse("burst_iops", format!("a burst of {burst} I/Os needs a maximum, and none is set"), "set max_iops as well");
+        return refuse(
+            "burst_iops",
+            format!("a burst of {burst} I/Os needs a maximum, and none is set"),
+            "set max_iops as well",
+        );
     }
     if let (Some(burst), None) = (qos.burst_bytes_per_second, qos.max_bytes_per_second) {
         let message = format!("a burst of {} needs a maximum, and none is set", ByteSize(burst));

@@ -1,6 +1,7 @@
 //! Pools whose metadata is lost, put together again from the heads of their slabs.
 //!
-//! Invariants: without being told to write, the disks are opened for reading only. Disks of pools in service are never looked at.
+//! Invariants: without being told to write, the disks are opened for reading only. Disks of pools in service are never
+//! looked at.
 
 use std::sync::Arc;
 
@@ -29,15 +30,22 @@ impl Engine {
 
     async fn salvage(&self, request: SalvagePool) -> ApiResult<Salvaged> {
         let object = "salvage".to_string();
-        let wanted =
-            request.name.as_deref().map(|name| parse_name("pool", name).map_err(|error| error.at("name"))).transpose()?;
+        let wanted = request
+            .name
+            .as_deref()
+            .map(|name| parse_name("pool", name).map_err(|error| error.at("name")))
+            .transpose()?;
         let paths = self.resolve_all(&object, &request.disks).await?;
         let pooled = self.pooled_paths();
         let mut candidates: Vec<Candidate> = Vec::new();
         for path in &paths {
             if let Some(pool) = pooled.get(&real_path(path)) {
                 let next = "name disks of a pool that is not imported";
-                return Err(conflict(format!("disk {path}"), format!("it is in use by the imported pool {pool}"), next));
+                return Err(conflict(
+                    format!("disk {path}"),
+                    format!("it is in use by the imported pool {pool}"),
+                    next,
+                ));
             }
             candidates.push(self.open_disk(path, !request.write).await?.candidate);
         }
@@ -60,7 +68,10 @@ impl Engine {
             let live = self.live();
             let same = |other: &str, id| other == name.as_str() || id == found.id;
             live.pools.values().any(|open| same(&open.name(), open.pool.id()))
-                || live.offline.values().any(|offline| offline.known.name == name.as_str() && offline.known.id != found.id)
+                || live
+                    .offline
+                    .values()
+                    .any(|offline| offline.known.name == name.as_str() && offline.known.id != found.id)
         };
         if taken {
             let next = "choose another name with --name, or export that pool first";
@@ -71,7 +82,8 @@ impl Engine {
         written.map_err(|error| from_pool(&object, error))?;
         let disks = counted(found.disks.len() as u64, "disk", "disks");
         let cause = format!("new metadata was written from the slab headers of {disks}");
-        let next = format!("run 'holdfast pool import {name}', check its spaces, then run 'holdfast space accept' for each");
+        let next =
+            format!("run 'holdfast pool import {name}', check its spaces, then run 'holdfast space accept' for each");
         self.events().emit(Severity::Warning, &ObjectRef::pool(found.id, name.as_str()), &cause, &next);
         Ok(())
     }
@@ -89,7 +101,8 @@ impl Engine {
             let changed = engine.on_reactor(move || async move { accepted.accept().await }).await?;
             let changed = changed.map_err(|error| from_pool(&object, error))?;
             if changed {
-                engine.note(&open.space_object(&space.record()), "accepted: clients that connect from now on can write");
+                engine
+                    .note(&open.space_object(&space.record()), "accepted: clients that connect from now on can write");
             }
             Ok(SpaceChanged { changed, space: engine.space_view(&open, &space) })
         })

@@ -1,6 +1,7 @@
 //! What disks tell of themselves: SMART, asked by `smartctl -j`.
 //!
-//! Invariant: the answer is taken for hostile: bounded in time and size, and of it only numbers and verdicts of known places.
+//! Invariant: the answer is taken for hostile: bounded in time and size, and of it only numbers and verdicts of known
+//! places.
 
 use std::io::ErrorKind;
 use std::sync::{PoisonError, Weak};
@@ -30,7 +31,9 @@ pub(crate) struct Answered {
 
 /// Asks all disks of pools in service again and again, until `stop` says so or the engine is gone.
 pub(crate) async fn ask(engine: Weak<Engine>, mut stop: watch::Receiver<bool>) {
-    let Some(settings) = engine.upgrade().map(|engine| (engine.settings.health_interval, engine.settings.smart_interval)) else {
+    let Some(settings) =
+        engine.upgrade().map(|engine| (engine.settings.health_interval, engine.settings.smart_interval))
+    else {
         return;
     };
     let (mut pause, interval) = settings;
@@ -79,7 +82,8 @@ impl Engine {
 pub(crate) fn parse(output: &[u8]) -> Option<DiskSmart> {
     let told: Value = serde_json::from_slice(output).ok()?;
     let number = |place: &str| told.pointer(place).and_then(Value::as_u64);
-    let attributes = told.pointer("/ata_smart_attributes/table").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let attributes =
+        told.pointer("/ata_smart_attributes/table").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let attribute = |id: u64| attributes.iter().find(|attribute| attribute["id"].as_u64() == Some(id));
     let raw = |id: u64| attribute(id).and_then(|attribute| attribute["raw"]["value"].as_u64());
     let nvme = |field: &str| number(&format!("/nvme_smart_health_information_log/{field}"));
@@ -101,8 +105,10 @@ pub(crate) fn parse(output: &[u8]) -> Option<DiskSmart> {
         }
     };
     warn(smart.passed == Some(false), "its overall SMART verdict is that it is failing".into());
-    let failing =
-        attributes.iter().filter(|attribute| attribute["when_failed"].as_str() == Some("now")).filter_map(|it| it["id"].as_u64());
+    let failing = attributes
+        .iter()
+        .filter(|attribute| attribute["when_failed"].as_str() == Some("now"))
+        .filter_map(|it| it["id"].as_u64());
     failing.take(8).for_each(|id| warn(true, format!("its attribute {id} is below the threshold")));
     let critical = nvme("critical_warning").unwrap_or(0);
     warn(critical & CRITICAL != 0, format!("it reports the critical warning {critical:#x}"));
@@ -111,7 +117,10 @@ pub(crate) fn parse(output: &[u8]) -> Option<DiskSmart> {
     }
     let (wear, pending, reallocated) = (smart.wear_percent, smart.pending_sectors, smart.reallocated_sectors);
     warn(wear.is_some_and(|wear| wear >= 100), "it has reached the end of its write endurance".into());
-    warn(pending.is_some_and(|count| count >= MOST_PENDING), format!("{} sectors cannot be read", pending.unwrap_or(0)));
+    warn(
+        pending.is_some_and(|count| count >= MOST_PENDING),
+        format!("{} sectors cannot be read", pending.unwrap_or(0)),
+    );
     warn(
         reallocated.is_some_and(|count| count >= MOST_REALLOCATED),
         format!("{} sectors were reallocated", reallocated.unwrap_or(0)),

@@ -9,7 +9,8 @@ use holdfast_api::{
     ApiError, Changed, CreateSpace, GrowSpace, LayoutKind, SetSpace, Slab, Space as SpaceView, SpaceChanged, SpaceRow,
 };
 use holdfast_model::{
-    BLOCK_BYTES, ByteSize, DiskState, Integrity, Layout, Provisioning, Shape, ShapeError, SpacePath, Uuid, natural_order,
+    BLOCK_BYTES, ByteSize, DiskState, Integrity, Layout, Provisioning, Shape, ShapeError, SpacePath, Uuid,
+    natural_order,
 };
 use holdfast_pool::{DiskStatus, SpaceRecord, SpaceSpec, check_space_size};
 use holdfast_space::Space;
@@ -117,12 +118,16 @@ impl Engine {
             .map_err(|error| no_shape(&object, &error, request.columns, "choose other parameters"))?
             .with_integrity(integrity_of(&request));
         let CreateSpace { size_bytes, journal_bytes, enclosure_aware, .. } = request;
-        let spec = SpaceSpec { name: path.space.clone(), shape, provisioning, size_bytes, journal_bytes, enclosure_aware };
+        let spec =
+            SpaceSpec { name: path.space.clone(), shape, provisioning, size_bytes, journal_bytes, enclosure_aware };
         let pool = open.pool.clone();
         let made = self.on_reactor(move || async move { pool.create_space(spec).await }).await?;
         let record = made.map_err(|error| from_pool(&object, error))?;
         let space = self.open_space(&open, record.id).await?;
-        self.note(&open.space_object(&record), &format!("created, {} as {}", ByteSize(record.size_bytes), record.shape));
+        self.note(
+            &open.space_object(&record),
+            &format!("created, {} as {}", ByteSize(record.size_bytes), record.shape),
+        );
         Ok(SpaceChanged { changed: true, space: self.space_view(&open, &space) })
     }
 
@@ -148,7 +153,8 @@ impl Engine {
     /// Changes what can be changed of a space in use.
     ///
     /// # Errors
-    /// If it has no journal, or the journal cannot have that size, or the limits make no sense; nothing is changed then.
+    /// If it has no journal, or the journal cannot have that size, or the limits make no sense; nothing is changed
+    /// then.
     pub async fn set_space(self: &Arc<Self>, path: String, request: SetSpace) -> ApiResult<SpaceChanged> {
         self.change(move |engine| async move {
             let path = parse_path(&path)?;
@@ -247,7 +253,8 @@ pub(crate) fn space_size(path: &SpacePath, size_bytes: u64) -> ApiResult<u64> {
     checked.map(|()| size_bytes).map_err(|error| from_pool(format!("space {path}"), error))
 }
 
-/// Refuses a shape that cannot be, at the field that says so: where the number of columns was left open, it follows from the layout.
+/// Refuses a shape that cannot be, at the field that says so: where the number of columns was left open, it follows
+/// from the layout.
 pub(crate) fn no_shape(object: &str, error: &ShapeError, columns: Option<u16>, next: &str) -> ApiError {
     let field = if columns.is_none() && error.parameter() == "columns" { "layout" } else { error.parameter() };
     ApiError::invalid(object, error.to_string(), next).at(field)
@@ -300,19 +307,27 @@ pub(crate) fn integrity_of(request: &CreateSpace) -> Integrity {
 }
 
 /// Refuses a request for a space that is there with other parameters.
-pub(crate) fn same_parameters(object: &str, open: &OpenPool, record: &SpaceRecord, request: &CreateSpace) -> ApiResult<()> {
+pub(crate) fn same_parameters(
+    object: &str,
+    open: &OpenPool,
+    record: &SpaceRecord,
+    request: &CreateSpace,
+) -> ApiResult<()> {
     let (layout, provisioning) = (layout_of(object, request)?, provisioning_of(request));
     let shape = record.shape;
     let word = |provisioning: Provisioning| holdfast_api::word(&provisioning);
-    let other =
-        |field: &str, what: &str, has: &dyn Display, wanted: &dyn Display| Err(exists_with(object, what, has, wanted).at(field));
+    let other = |field: &str, what: &str, has: &dyn Display, wanted: &dyn Display| {
+        Err(exists_with(object, what, has, wanted).at(field))
+    };
     if shape.layout != layout {
         return other("layout", "layout", &shape.layout, &layout);
     }
     if let Some(columns) = request.columns.filter(|columns| *columns != shape.columns) {
         return other("columns", "number of columns", &shape.columns, &columns);
     }
-    if let Some(interleave) = request.interleave_bytes.map(ByteSize).filter(|interleave| *interleave != shape.interleave) {
+    if let Some(interleave) =
+        request.interleave_bytes.map(ByteSize).filter(|interleave| *interleave != shape.interleave)
+    {
         return other("interleave_bytes", "interleave", &shape.interleave, &interleave);
     }
     if let Some(integrity) = request.integrity.filter(|integrity| *integrity != shape.integrity) {
@@ -325,7 +340,8 @@ pub(crate) fn same_parameters(object: &str, open: &OpenPool, record: &SpaceRecor
         let over = |enclosure_aware: bool| if enclosure_aware { "enclosures" } else { "disks" };
         return other("enclosure_aware", "spread over", &over(record.enclosure_aware), &over(request.enclosure_aware));
     }
-    if let Some(journal) = request.journal_bytes.filter(|journal| !open.pool.has_journal_of(record.id, Some(*journal))) {
+    if let Some(journal) = request.journal_bytes.filter(|journal| !open.pool.has_journal_of(record.id, Some(*journal)))
+    {
         let has = ByteSize(open.pool.journal_bytes(record.id));
         return other("journal_bytes", "journal size", &has, &ByteSize(journal));
     }

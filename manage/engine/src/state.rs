@@ -9,9 +9,10 @@
 //!   events.jsonl       what happened; events.1.jsonl before that
 //! ```
 //!
-//! Invariants: the document in `config.db` is replaced in one transaction, and `state.json` of an older version is taken over
-//! whole before anything is done with it. A file is replaced whole (temporary file, fsync, rename, fsync of the folder), so that it holds the old
-//! or the new state and nothing else, whenever power fails. Two daemons never work on one folder.
+//! Invariants: the document in `config.db` is replaced in one transaction, and `state.json` of an older version is
+//! taken over whole before anything is done with it. A file is replaced whole (temporary file, fsync, rename, fsync of
+//! the folder), so that it holds the old or the new state and nothing else, whenever power fails. Two daemons never
+//! work on one folder.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -44,7 +45,9 @@ pub enum StateError {
     #[error("state folder {0} is in use by another daemon{1}: stop that one, or name another folder with --state")]
     InUse(PathBuf, String),
     /// The operating system refused.
-    #[error("state folder: cannot {tried} {path}: {source}; next: check the path, its owner and the room on its file system")]
+    #[error(
+        "state folder: cannot {tried} {path}: {source}; next: check the path, its owner and the room on its file system"
+    )]
     System {
         /// What was tried.
         tried: &'static str,
@@ -173,8 +176,8 @@ fn system(tried: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StateEr
 }
 
 impl StateDir {
-    /// Opens the folder, makes it if it is not there, and locks it until this is dropped. A daemon that was killed may hold
-    /// the lock for a moment longer, so it is waited for, `patience` at most.
+    /// Opens the folder, makes it if it is not there, and locks it until this is dropped. A daemon that was killed may
+    /// hold the lock for a moment longer, so it is waited for, `patience` at most.
     ///
     /// # Errors
     /// If another daemon has it, or the operating system refuses.
@@ -242,7 +245,9 @@ impl StateDir {
 /// Why not; `path` is where the document comes from.
 pub(crate) fn check_document(path: &Path, name: &str, content: &str) -> Result<(), StateError> {
     match name {
-        DOCUMENT => parse_versioned::<State>(path, content.as_bytes(), STATE_VERSION, "restore another backup").map(drop),
+        DOCUMENT => {
+            parse_versioned::<State>(path, content.as_bytes(), STATE_VERSION, "restore another backup").map(drop)
+        }
         _ => Ok(()),
     }
 }
@@ -251,7 +256,11 @@ pub(crate) fn check_document(path: &Path, name: &str, content: &str) -> Result<(
 ///
 /// # Errors
 /// If it cannot be read, is no such JSON, or of a format after `newest`.
-pub fn read_versioned<T: DeserializeOwned>(path: &Path, newest: u32, next_action: &'static str) -> Result<Option<T>, StateError> {
+pub fn read_versioned<T: DeserializeOwned>(
+    path: &Path,
+    newest: u32,
+    next_action: &'static str,
+) -> Result<Option<T>, StateError> {
     match read(path)? {
         Some(text) => parse_versioned(path, &text, newest, next_action).map(Some),
         None => Ok(None),
@@ -276,7 +285,8 @@ fn parse_versioned<T: DeserializeOwned>(
 }
 
 fn parse<T: DeserializeOwned>(path: &Path, text: &[u8], next_action: &'static str) -> Result<T, StateError> {
-    let damaged = |error: serde_json::Error| StateError::Damaged { path: path.into(), reason: error.to_string(), next_action };
+    let damaged =
+        |error: serde_json::Error| StateError::Damaged { path: path.into(), reason: error.to_string(), next_action };
     serde_json::from_slice(text).map_err(damaged)
 }
 
@@ -357,7 +367,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let first = StateDir::open(folder.path(), Duration::ZERO).unwrap();
         let error = StateDir::open(folder.path(), Duration::ZERO).unwrap_err().to_string();
-        assert!(error.contains("in use by another daemon") && error.contains(&std::process::id().to_string()), "{error}");
+        assert!(
+            error.contains("in use by another daemon") && error.contains(&std::process::id().to_string()),
+            "{error}"
+        );
         drop(first);
         StateDir::open(folder.path(), Duration::ZERO).unwrap();
     }

@@ -20,7 +20,8 @@ impl Engine {
         let object = open.space_object(&space.record());
         let verified = self.on_reactor(move || async move { space.verify().await }).await?;
         let verified = verified.map_err(|error| from_io(&object, error))?;
-        let paths: HashMap<Uuid, String> = open.pool.disks().into_iter().map(|disk| (disk.record.id, disk.record.path)).collect();
+        let paths: HashMap<Uuid, String> =
+            open.pool.disks().into_iter().map(|disk| (disk.record.id, disk.record.path)).collect();
         if verified.mismatched_blocks > 0 {
             let blocks = counted(verified.mismatched_blocks, "block does not match", "blocks do not match");
             let cause = format!("{blocks} their copies or parity");

@@ -6,11 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use holdfast_api::pool::PoolHealth;
 use holdfast_api::{
-    Condition, Disk, DiskErrors, DiskLatency, DiskReliability, LayoutKind, Pool, PoolAlert, PoolMember, PoolRoom, Protection,
-    Slab, Space, SpaceCounters, SpaceJournal, SpaceRow, SpaceScrub,
+    Condition, Disk, DiskErrors, DiskLatency, DiskReliability, LayoutKind, Pool, PoolAlert, PoolMember, PoolRoom,
+    Protection, Slab, Space, SpaceCounters, SpaceJournal, SpaceRow, SpaceScrub,
 };
 use holdfast_model::{ByteSize, DiskDetail, DiskState, Health, Layout, PoolState, Reason, RetirePolicy, natural_order};
-use holdfast_pool::{DiskCounters, DiskStatus, Feature, LARGEST_DISK_BYTES, SMALLEST_DISK_BYTES, SlabPlace, UNIT_BYTES};
+use holdfast_pool::{
+    DiskCounters, DiskStatus, Feature, LARGEST_DISK_BYTES, SMALLEST_DISK_BYTES, SlabPlace, UNIT_BYTES,
+};
 use holdfast_space::SpaceStatus;
 
 use crate::disks::{Carries, Found};
@@ -229,7 +231,9 @@ pub(crate) fn free_disk(found: Found) -> Disk {
             "wipe it, or add it to a pool with --force",
         ),
         Carries::Something(what) => condition(format!("disk {path} holds {what}"), "wipe it if that data may be lost"),
-        Carries::Unknown(why) => condition(format!("the content of disk {path} is unknown: {why}"), "remove the reason"),
+        Carries::Unknown(why) => {
+            condition(format!("the content of disk {path} is unknown: {why}"), "remove the reason")
+        }
     };
     Disk {
         id: None,
@@ -258,7 +262,8 @@ pub(crate) fn free_disk(found: Found) -> Disk {
 
 /// Where the slabs of a space's journal lie.
 pub(crate) fn journal_map(open: &OpenPool, space: u32) -> Vec<SpaceRow> {
-    let paths: BTreeMap<u16, String> = open.pool.disks().into_iter().map(|disk| (disk.record.index, disk.record.path)).collect();
+    let paths: BTreeMap<u16, String> =
+        open.pool.disks().into_iter().map(|disk| (disk.record.index, disk.record.path)).collect();
     let mut offset_bytes = 0;
     let rows = open.pool.journal_rows(space).into_iter().map(|(chunk, row)| {
         let copies = usize::from(row.shape.layout.copies());

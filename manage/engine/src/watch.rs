@@ -2,8 +2,8 @@
 //!
 //! A disk that is missing is looked for where it was and at all paths of disks that are in no pool.
 //!
-//! Invariant: it only asks whether paths are still there, and looks at a path again only when something changed there; it
-//! never holds the engine open.
+//! Invariant: it only asks whether paths are still there, and looks at a path again only when something changed there;
+//! it never holds the engine open.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
@@ -111,16 +111,22 @@ impl Engine {
     }
 
     async fn notice_gone(self: &Arc<Self>, open: &Arc<OpenPool>) -> ApiResult<()> {
-        let devices: Vec<(Uuid, Arc<FileDevice>)> = open.disks().iter().map(|(id, device)| (*id, device.clone())).collect();
+        let devices: Vec<(Uuid, Arc<FileDevice>)> =
+            open.disks().iter().map(|(id, device)| (*id, device.clone())).collect();
         let gone = self.blocking(move || {
-            devices.into_iter().filter(|(_, device)| !device.still_there()).map(|(id, _)| id).collect::<BTreeSet<Uuid>>()
+            devices
+                .into_iter()
+                .filter(|(_, device)| !device.still_there())
+                .map(|(id, _)| id)
+                .collect::<BTreeSet<Uuid>>()
         });
         let gone = gone.await?;
         let online = open.pool.disks().into_iter().filter(|disk| disk.record.state == DiskState::Online);
         for disk in online.filter(|disk| gone.contains(&disk.record.id)) {
             let (pool, index) = (open.pool.clone(), disk.record.index);
             let cause = format!("the disk is no longer at {}", disk.record.path);
-            let out = self.on_reactor(move || async move { pool.disk_out(index, DiskState::Missing, &cause).await }).await?;
+            let out =
+                self.on_reactor(move || async move { pool.disk_out(index, DiskState::Missing, &cause).await }).await?;
             if let Err(error) = out {
                 tracing::warn!("disk {} is gone and could not be taken out of service: {error}", disk.record.path);
             }

@@ -33,11 +33,12 @@ fn object_path(path: &str, pattern: &str) -> String {
     path.split('/').take(pattern.split('/').count()).collect::<Vec<_>>().join("/")
 }
 
-/// The object that a path of the API names: its kind and its name, which is empty for what is to be made. What is none of these is a
-/// part of the server.
+/// The object that a path of the API names: its kind and its name, which is empty for what is to be made. What is none
+/// of these is a part of the server.
 fn named(path: &str) -> ObjectRef {
     let below = path.strip_prefix(BASE_PATH).unwrap_or(path).trim_start_matches('/');
-    let parts: Vec<String> = below.split('/').map(|part| percent_decode_str(part).decode_utf8_lossy().into_owned()).collect();
+    let parts: Vec<String> =
+        below.split('/').map(|part| percent_decode_str(part).decode_utf8_lossy().into_owned()).collect();
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
     let (kind, rest) = match parts[..] {
         ["spaces", pool, space, ..] => return ObjectRef::named(ObjectKind::Space, format!("{pool}/{space}")),
@@ -71,13 +72,15 @@ fn known(named: ObjectRef, shown: Option<&Value>) -> ObjectRef {
         _ => text("name"),
     };
     let id = text("id");
-    let name = name.or_else(|| Some(named.name).filter(|name| !name.is_empty())).or_else(|| id.clone()).unwrap_or_default();
+    let name =
+        name.or_else(|| Some(named.name).filter(|name| !name.is_empty())).or_else(|| id.clone()).unwrap_or_default();
     ObjectRef { kind: named.kind, id: id.unwrap_or_else(|| name.clone()), name }
 }
 
 /// The object as it is shown now; none where it is not there.
 async fn look(guard: &Guard, path: &str, identity: &Identity) -> Option<Value> {
-    let request = Request::builder().uri(path.parse::<Uri>().ok()?).extension(identity.clone()).body(Body::empty()).ok()?;
+    let request =
+        Request::builder().uri(path.parse::<Uri>().ok()?).extension(identity.clone()).body(Body::empty()).ok()?;
     let response = guard.inner.clone().oneshot(request).await.ok()?;
     if !response.status().is_success() {
         return None;
@@ -87,7 +90,8 @@ async fn look(guard: &Guard, path: &str, identity: &Identity) -> Option<Value> {
 
 /// The object in the answer to a request that made one.
 fn made(answer: &Value) -> Option<Value> {
-    let is_object = |member: &&Value| ["name", "path", "id"].iter().any(|key| member.get(key).is_some_and(Value::is_string));
+    let is_object =
+        |member: &&Value| ["name", "path", "id"].iter().any(|key| member.get(key).is_some_and(Value::is_string));
     answer.as_object()?.values().find(is_object).cloned()
 }
 
@@ -205,7 +209,10 @@ mod tests {
         let answer = json!({ "changed": true, "disk": { "id": "7", "path": "/dev/sda", "serial": "S4NX" } });
         let disk = known(named("/api/v1/disks"), made(&answer).as_ref());
         assert_eq!(disk, ObjectRef::new(ObjectKind::Disk, "7", "S4NX"));
-        assert_eq!(known(named("/api/v1/jobs/7/pause"), Some(&json!({ "id": 7 }))), ObjectRef::named(ObjectKind::Job, "7"));
+        assert_eq!(
+            known(named("/api/v1/jobs/7/pause"), Some(&json!({ "id": 7 }))),
+            ObjectRef::named(ObjectKind::Job, "7")
+        );
         assert_eq!(known(named("/api/v1/exports/vm"), None), ObjectRef::named(ObjectKind::Export, "vm"));
     }
 }

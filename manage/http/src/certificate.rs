@@ -4,8 +4,8 @@
 //!   STATE/tls/cert.pem, key.pem    made at the first start, made anew a month before the end
 //! ```
 //!
-//! Invariants: a key that was made here is readable by its owner only from its first moment; a given certificate that is
-//! replaced on the disk is taken up without a restart, and a broken one leaves the one in use in place.
+//! Invariants: a key that was made here is readable by its owner only from its first moment; a given certificate that
+//! is replaced on the disk is taken up without a restart, and a broken one leaves the one in use in place.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -117,7 +117,8 @@ fn write_whole(path: &Path, text: &str) -> Result<(), CertificateError> {
 
 /// Makes a certificate for `names` with the key that is there, or a new one.
 fn make(files: &CertificateFiles, names: &[String]) -> Result<(), CertificateError> {
-    let explain = |error: rcgen::Error| CertificateError::Unusable { path: files.certificate.clone(), reason: error.to_string() };
+    let explain =
+        |error: rcgen::Error| CertificateError::Unusable { path: files.certificate.clone(), reason: error.to_string() };
     let there = fs::read_to_string(&files.key).ok().and_then(|pem| KeyPair::from_pem(&pem).ok());
     let key = match there {
         Some(key) => key,
@@ -159,8 +160,10 @@ fn load(files: &CertificateFiles, self_signed: bool) -> Result<Loaded, Certifica
     let ends = parsed.validity().not_after.timestamp();
     let not_after = holdfast_access::time(ends.saturating_mul(1000));
     let shown = Certificate { sha256_fingerprint: fingerprint(first), not_after, self_signed };
-    let key = PrivateKeyDer::from_pem_slice(&read(&files.key)?).map_err(|error| unusable(&files.key, error.to_string()))?;
-    let builder = ServerConfig::builder_with_provider(Arc::new(default_provider())).with_safe_default_protocol_versions();
+    let key =
+        PrivateKeyDer::from_pem_slice(&read(&files.key)?).map_err(|error| unusable(&files.key, error.to_string()))?;
+    let builder =
+        ServerConfig::builder_with_provider(Arc::new(default_provider())).with_safe_default_protocol_versions();
     let config = builder.and_then(|builder| builder.with_no_client_auth().with_single_cert(chain.clone(), key));
     let mut config = config.map_err(|error| unusable(&files.certificate, error.to_string()))?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
@@ -193,7 +196,8 @@ impl Tls {
         Ok(tls)
     }
 
-    /// Makes its own certificate anew before it ends, and takes up one that was replaced; whether there is another one now.
+    /// Makes its own certificate anew before it ends, and takes up one that was replaced; whether there is another one
+    /// now.
     pub(crate) fn renew(&self) -> Result<bool, CertificateError> {
         let ends = self.loaded.read().unwrap_or_else(PoisonError::into_inner).ends;
         if self.self_signed && ends - now() < EARLY.as_secs() as i64 {

@@ -1,7 +1,7 @@
 //! The console: files that were built into the binary.
 //!
-//! Invariants: nothing outside of what was built in can be had, since files are looked up by name in a table and nowhere
-//! else; a file whose name carries a hash is kept by browsers for good, every other one is asked for each time.
+//! Invariants: nothing outside of what was built in can be had, since files are looked up by name in a table and
+//! nowhere else; a file whose name carries a hash is kept by browsers for good, every other one is asked for each time.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -35,7 +35,8 @@ const HASHED: &str = "assets/";
 const OBJECTS: [&str; 3] = ["disks/", "pools/", "spaces/"];
 const NO_TYPE: HeaderValue = HeaderValue::from_static("application/octet-stream");
 
-static ASSETS: LazyLock<HashMap<String, Asset>> = LazyLock::new(|| Files::iter().filter_map(|name| load(&name)).collect());
+static ASSETS: LazyLock<HashMap<String, Asset>> =
+    LazyLock::new(|| Files::iter().filter_map(|name| load(&name)).collect());
 
 fn load(name: &str) -> Option<(String, Asset)> {
     let file = Files::get(name)?;
@@ -65,7 +66,8 @@ fn takes_gzip(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Whether the console draws a page itself at this path. What looks like a file and is none is missing, but names of objects may hold dots.
+/// Whether the console draws a page itself at this path. What looks like a file and is none is missing, but names of
+/// objects may hold dots.
 fn is_page(name: &str) -> bool {
     let named = OBJECTS.iter().any(|folder| name.starts_with(folder));
     named || !name.starts_with(HASHED) && !name.rsplit('/').next().is_some_and(|last| last.contains('.'))
@@ -83,7 +85,8 @@ pub(crate) async fn answer(method: Method, uri: Uri, headers: HeaderMap) -> Resp
     let name = path.trim_start_matches('/');
     let found = ASSETS.get(name).map(|asset| (asset, name.starts_with(HASHED)));
     let is_page = is_page(name);
-    let Some((asset, hashed)) = found.or_else(|| ASSETS.get(INDEX).filter(|_| is_page).map(|asset| (asset, false))) else {
+    let Some((asset, hashed)) = found.or_else(|| ASSETS.get(INDEX).filter(|_| is_page).map(|asset| (asset, false)))
+    else {
         return refusal::no_such_path(uri).await.into_response();
     };
     let caching = if hashed { "public, max-age=31536000, immutable" } else { "no-cache" };

@@ -11,8 +11,8 @@ use crate::api::Api;
 use crate::guard::COOKIE_NAME;
 use crate::permissions::{self, Need};
 use crate::routes::{
-    accounts, audit, disks, events, exports, history, jobs, live, notifications, pools, sessions, settings, spaces, status,
-    tokens,
+    accounts, audit, disks, events, exports, history, jobs, live, notifications, pools, sessions, settings, spaces,
+    status, tokens,
 };
 
 #[derive(OpenApi)]
@@ -103,7 +103,9 @@ pub(crate) fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(live::live))
         .routes(routes!(status::status))
         .routes(routes!(status::openapi));
-    OpenApiRouter::with_openapi(Document::openapi()).nest(holdfast_api::BASE_PATH, version_one).routes(routes!(status::metrics))
+    OpenApiRouter::with_openapi(Document::openapi())
+        .nest(holdfast_api::BASE_PATH, version_one)
+        .routes(routes!(status::metrics))
 }
 
 /// Says how each operation is reached from the network: the role that it needs, and how it refuses.
@@ -112,7 +114,8 @@ fn describe_access(document: &mut OpenApiDocument) {
         COOKIE_NAME,
         "What a login brings. Whatever is no GET carries the header X-CSRF-Token besides, with the csrf of GET /api/v1/session.",
     )));
-    let token = SecurityScheme::Http(Http::builder().scheme(HttpAuthScheme::Bearer).description(Some("A token.")).build());
+    let token =
+        SecurityScheme::Http(Http::builder().scheme(HttpAuthScheme::Bearer).description(Some("A token.")).build());
     let components = document.components.get_or_insert_default();
     components.add_security_scheme("session", cookie);
     components.add_security_scheme("token", token);
@@ -135,7 +138,9 @@ fn describe_access(document: &mut OpenApiDocument) {
             };
             refuses("401", "Nobody is logged in, or the token has ended.".into());
             match need {
-                Need::Role(role) => refuses("403", format!("The caller has not the role {role}, or the token not this area.")),
+                Need::Role(role) => {
+                    refuses("403", format!("The caller has not the role {role}, or the token not this area."))
+                }
                 Need::Own | Need::Person | Need::Public => {
                     refuses("403", "The header X-CSRF-Token is missing, or the token may not.".into())
                 }

@@ -6,8 +6,8 @@
 //!   cookie ─▶ session ─▶ X-CSRF-Token ───────┘
 //! ```
 //!
-//! Invariants: a handler is reached only through a rule of the table; a change that comes by cookie proves that it comes
-//! from the console; a request that comes from another site changes nothing.
+//! Invariants: a handler is reached only through a rule of the table; a change that comes by cookie proves that it
+//! comes from the console; a request that comes from another site changes nothing.
 
 use std::sync::Arc;
 
@@ -53,7 +53,8 @@ fn header(headers: &HeaderMap, name: impl axum::http::header::AsHeaderName) -> O
 }
 
 fn cookie(headers: &HeaderMap) -> Option<&str> {
-    let pairs = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(';'));
+    let pairs =
+        headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(';'));
     pairs.filter_map(|pair| pair.trim().split_once('=')).find(|(name, _)| *name == COOKIE_NAME).map(|(_, value)| value)
 }
 

@@ -1,11 +1,12 @@
 //! What browsers are told about every answer over HTTPS.
 //!
-//! Invariant: no script runs but the console's own files, no other page shows the console in a frame, and no answer of the
-//! API is kept by a cache.
+//! Invariant: no script runs but the console's own files, no other page shows the console in a frame, and no answer of
+//! the API is kept by a cache.
 
 use axum::extract::{Request, State};
 use axum::http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, STRICT_TRANSPORT_SECURITY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, STRICT_TRANSPORT_SECURITY, X_CONTENT_TYPE_OPTIONS,
+    X_FRAME_OPTIONS,
 };
 use axum::http::{HeaderName, HeaderValue};
 use axum::middleware::Next;
@@ -18,8 +19,8 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'u
 const COOP: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
 const CORP: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
-/// Adds them. `trusted` says whether the certificate was given: a browser that holds a self-made one for an error must be
-/// able to go on.
+/// Adds them. `trusted` says whether the certificate was given: a browser that holds a self-made one for an error must
+/// be able to go on.
 pub(crate) async fn secure(State(trusted): State<bool>, request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let headers = response.headers_mut();

@@ -4,8 +4,8 @@
 //!   accept ─▶ a place free? ─▶ TLS handshake ─▶ HTTP/2 or HTTP/1.1, as agreed ─▶ router
 //! ```
 //!
-//! Invariants: connections are bounded, in all and for each address, and strangers make room for others; handshake, header, request
-//! and every wait for a peer end after a time; the socket's own clients share nothing with these.
+//! Invariants: connections are bounded, in all and for each address, and strangers make room for others; handshake,
+//! header, request and every wait for a peer end after a time; the socket's own clients share nothing with these.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -32,7 +32,8 @@ use crate::headers;
 use crate::stall::Stalling;
 use crate::strangers::Strangers;
 
-/// The part of all connections that may come from one address, or one network of IPv6, whose owner chooses from all its addresses.
+/// The part of all connections that may come from one address, or one network of IPv6, whose owner chooses from all its
+/// addresses.
 const SHARE_OF_ONE: usize = 2;
 const HEADER_BYTES: usize = 32 << 10;
 const STREAMS: u32 = 32;
@@ -96,8 +97,8 @@ async fn bind(address: SocketAddr, patience: Duration) -> io::Result<TcpListener
 }
 
 impl Https {
-    /// Listens on `addresses` with the certificate of `given`, or one of its own in `state_dir`. Waits, `patience` at most,
-    /// for a server that was killed there to be gone.
+    /// Listens on `addresses` with the certificate of `given`, or one of its own in `state_dir`. Waits, `patience` at
+    /// most, for a server that was killed there to be gone.
     ///
     /// # Errors
     /// If an address is taken, or the certificate cannot be used.
@@ -174,7 +175,14 @@ impl Drop for Counted {
     }
 }
 
-async fn converse(stream: TcpStream, from: SocketAddr, router: axum::Router, tls: Arc<Tls>, limits: Limits, watcher: Watcher) {
+async fn converse(
+    stream: TcpStream,
+    from: SocketAddr,
+    router: axum::Router,
+    tls: Arc<Tls>,
+    limits: Limits,
+    watcher: Watcher,
+) {
     let _ = stream.set_nodelay(true);
     let accepted = tokio::time::timeout(limits.handshake, TlsAcceptor::from(tls.config()).accept(stream)).await;
     let stream = match accepted {
@@ -264,7 +272,8 @@ async fn renew(tls: Arc<Tls>, api: Api) {
         let renewing = tls.clone();
         match tokio::task::spawn_blocking(move || renewing.renew()).await {
             Ok(Ok(true)) => {
-                let cause = format!("HTTPS is served with another certificate, SHA-256 {}", tls.shown().sha256_fingerprint);
+                let cause =
+                    format!("HTTPS is served with another certificate, SHA-256 {}", tls.shown().sha256_fingerprint);
                 api.engine.events().emit(
                     Severity::Info,
                     &ObjectRef::server("certificate"),

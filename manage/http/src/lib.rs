@@ -78,7 +78,11 @@ pub fn listen(path: &Path, patience: Duration) -> Result<Listener, ListenError> 
 ///
 /// # Errors
 /// If the operating system refuses.
-pub async fn serve(listener: Listener, api: Api, stop: impl Future<Output = ()> + Send + 'static) -> std::io::Result<()> {
+pub async fn serve(
+    listener: Listener,
+    api: Api,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<()> {
     let path = listener.path().to_path_buf();
     let router = router(&api).layer(Extension(Origin::Socket));
     let served = axum::serve(listener, router).with_graceful_shutdown(stop).await;

@@ -1,7 +1,7 @@
 //! The unix socket, and who may connect to it.
 //!
-//! Invariant: the socket is never there with wider permissions than 0600, and who connects all the same is answered only
-//! if the kernel says that it is root or the daemon's own user.
+//! Invariant: the socket is never there with wider permissions than 0600, and who connects all the same is answered
+//! only if the kernel says that it is root or the daemon's own user.
 
 use std::fs;
 use std::io;
@@ -35,12 +35,15 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens at `path`. A server that was killed may answer for a moment longer, so it is waited for, `patience` at most.
+    /// Listens at `path`. A server that was killed may answer for a moment longer, so it is waited for, `patience` at
+    /// most.
     pub(crate) fn bind(path: &Path, patience: Duration) -> Result<Self, ListenError> {
         let deadline = Instant::now() + patience;
         loop {
             match Self::bind_now(path) {
-                Err(ListenError::InUse(_)) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(20)),
+                Err(ListenError::InUse(_)) if Instant::now() < deadline => {
+                    std::thread::sleep(Duration::from_millis(20))
+                }
                 bound => return bound,
             }
         }
@@ -50,7 +53,9 @@ impl Listener {
         let system = |error| ListenError::System(path.into(), error);
         match fs::symlink_metadata(path) {
             Ok(data) if !data.file_type().is_socket() => return Err(ListenError::NotASocket(path.into())),
-            Ok(_) if std::os::unix::net::UnixStream::connect(path).is_ok() => return Err(ListenError::InUse(path.into())),
+            Ok(_) if std::os::unix::net::UnixStream::connect(path).is_ok() => {
+                return Err(ListenError::InUse(path.into()));
+            }
             Ok(_) | Err(_) => {}
         }
         // Made under another name, narrowed, and only then put where clients look; this also replaces a dead socket.

@@ -184,7 +184,10 @@ impl Rules {
                 area: operation.tags.as_ref().and_then(|tags| tags.first()).cloned().unwrap_or_default(),
                 need,
                 effect,
-                shown_by: object(path).or((*method == Method::PATCH).then_some(path)).filter(is_shown).map(str::to_owned),
+                shown_by: object(path)
+                    .or((*method == Method::PATCH).then_some(path))
+                    .filter(is_shown)
+                    .map(str::to_owned),
             }
         };
         let rules = operations(document).map(|(method, path, operation)| {

@@ -1,7 +1,7 @@
 //! What the role of an operation is not enough for, since it depends on what is asked for.
 //!
-//! Invariants: nobody but an administrator gives up data; nobody else names a path that is no disk of this server, so no file
-//! is found, looked into or overwritten by its name.
+//! Invariants: nobody but an administrator gives up data; nobody else names a path that is no disk of this server, so
+//! no file is found, looked into or overwritten by its name.
 
 use holdfast_access::Identity;
 use holdfast_api::{ApiError, Code, DiskRef, Role};

@@ -81,7 +81,8 @@ impl From<BytesRejection> for Refusal {
 }
 
 fn too_large() -> Refusal {
-    let message = format!("the body is larger than {} bytes, or than what is accepted without a login", crate::BODY_BYTES);
+    let message =
+        format!("the body is larger than {} bytes, or than what is accepted without a login", crate::BODY_BYTES);
     Refusal(ApiError::new(Code::TooLarge, "body", message, "send less"))
 }
 
@@ -92,7 +93,8 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     type Rejection = Refusal;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
-        let announced = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+        let announced =
+            request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
         if announced.is_some_and(|bytes| bytes > crate::BODY_BYTES) {
             return Err(too_large());
         }
@@ -113,8 +115,8 @@ fn wrong_field(error: &serde_path_to_error::Error<serde_json::Error>) -> Refusal
     Refusal(if field.is_empty() { refused } else { refused.at(&field) })
 }
 
-/// The field at a path, with dots for those around it. One that is missing has no place of its own: the message names it, and the path
-/// the object that lacks it.
+/// The field at a path, with dots for those around it. One that is missing has no place of its own: the message names
+/// it, and the path the object that lacks it.
 fn field_of(path: &serde_path_to_error::Path, message: &str) -> String {
     let around = path.iter().filter(|part| matches!(part, Segment::Map { .. })).map(Segment::to_string);
     let missing = message.strip_prefix("missing field `").and_then(|rest| rest.split('`').next()).map(str::to_owned);
@@ -142,6 +144,7 @@ pub(crate) async fn no_such_path(uri: Uri) -> Refusal {
 
 pub(crate) async fn no_such_method(method: Method, uri: Uri) -> Response {
     let next_action = "see the API's document at /api/v1/openapi.json";
-    let error = ApiError::invalid(format!("path {}", uri.path()), format!("method {method} is not supported"), next_action);
+    let error =
+        ApiError::invalid(format!("path {}", uri.path()), format!("method {method} is not supported"), next_action);
     (StatusCode::METHOD_NOT_ALLOWED, axum::Json(ErrorBody { error })).into_response()
 }

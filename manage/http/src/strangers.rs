@@ -1,7 +1,7 @@
 //! Connections on which nobody has proved yet who they are.
 //!
-//! Invariant: where there is no place left, they make room for new ones, the oldest first: whoever has an account gets in, however
-//! many hold on that have none.
+//! Invariant: where there is no place left, they make room for new ones, the oldest first: whoever has an account gets
+//! in, however many hold on that have none.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -53,7 +53,11 @@ impl Rig {
     fn announce(&self, bytes: usize) -> String {
         use std::io::{Read, Write};
         let mut stream = std::os::unix::net::UnixStream::connect(&self.socket).unwrap();
-        write!(stream, "POST /api/v1/pools HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {bytes}\r\n\r\n").unwrap();
+        write!(
+            stream,
+            "POST /api/v1/pools HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {bytes}\r\n\r\n"
+        )
+        .unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer
@@ -99,11 +103,16 @@ async fn a_life_of_a_pool_over_the_socket() {
     assert_eq!((status, &answer["error"]["code"]), (StatusCode::CONFLICT, &json!("exists")));
     let (_, map) = rig.ask("GET", "/spaces/tank/vm/map", Value::Null).await;
     assert!(
-        map.as_array().is_some_and(|rows| rows.iter().all(|row| row["slabs"].as_array().is_some_and(|slabs| slabs.len() == 2)))
+        map.as_array()
+            .is_some_and(|rows| rows.iter().all(|row| row["slabs"].as_array().is_some_and(|slabs| slabs.len() == 2)))
     );
     let request = json!({ "name": "tank/p", "layout": "parity", "size_bytes": 16 << 20 });
     let (status, plan) = rig.ask("POST", "/spaces/plan", request.clone()).await;
-    assert_eq!((status, &plan["fits"], &plan["options"][0]["parity"]), (StatusCode::OK, &json!(true), &json!(1)), "{plan}");
+    assert_eq!(
+        (status, &plan["fits"], &plan["options"][0]["parity"]),
+        (StatusCode::OK, &json!(true), &json!(1)),
+        "{plan}"
+    );
     assert_eq!(rig.ask("GET", "/spaces/tank/p", Value::Null).await.0, StatusCode::NOT_FOUND);
     let (status, answer) = rig.ask("POST", "/spaces", request).await;
     assert_eq!((status, &answer["space"]["columns"]), (StatusCode::CREATED, &json!(3)), "{answer}");
@@ -114,7 +123,10 @@ async fn a_life_of_a_pool_over_the_socket() {
         (StatusCode::OK, &json!(true), &json!(34 << 20)),
         "{answer}"
     );
-    assert_eq!(rig.ask("PATCH", "/spaces/tank/vm", json!({ "journal_bytes": 34 << 20 })).await.0, StatusCode::BAD_REQUEST);
+    assert_eq!(
+        rig.ask("PATCH", "/spaces/tank/vm", json!({ "journal_bytes": 34 << 20 })).await.0,
+        StatusCode::BAD_REQUEST
+    );
     let (status, answer) = rig.ask("POST", "/spaces/tank/p/verify", Value::Null).await;
     assert_eq!((status, &answer["mismatched_blocks"]), (StatusCode::OK, &json!(0)), "{answer}");
     assert_eq!(rig.ask("POST", "/spaces/tank/none/verify", Value::Null).await.0, StatusCode::NOT_FOUND);
@@ -151,7 +163,10 @@ async fn a_job_is_asked_for_steered_and_ended_over_the_socket() {
     rig.ask("POST", "/pools", json!({ "name": "tank", "disks": disks })).await;
     rig.ask("POST", "/spaces", json!({ "name": "tank/vm", "layout": "mirror", "size_bytes": 16 << 20 })).await;
     let (status, answer) = rig.ask("POST", "/spaces/tank/vm/scrub", json!({ "priority": "low" })).await;
-    assert_eq!((status, &answer["changed"], &answer["job"]["kind"]), (StatusCode::ACCEPTED, &json!(true), &json!("scrub")));
+    assert_eq!(
+        (status, &answer["changed"], &answer["job"]["kind"]),
+        (StatusCode::ACCEPTED, &json!(true), &json!("scrub"))
+    );
     let id = answer["job"]["id"].as_u64().unwrap();
     let path = format!("/jobs/{id}");
     let done = tokio::time::timeout(Duration::from_secs(20), async {
@@ -310,7 +325,10 @@ async fn every_refusal_has_the_error_body() {
     let answer = rig.announce(2 << 20);
     assert!(answer.starts_with("HTTP/1.1 413") && answer.contains("too-large"), "{answer}");
     let garbage = rig.send("POST", "/api/v1/pools", &b"\xff\x00{{{"[..]).await;
-    assert_eq!((garbage.status(), garbage.headers()["x-request-id"].to_str().unwrap()), (StatusCode::BAD_REQUEST, "r-7"));
+    assert_eq!(
+        (garbage.status(), garbage.headers()["x-request-id"].to_str().unwrap()),
+        (StatusCode::BAD_REQUEST, "r-7")
+    );
     rig.stop().await;
 }
 
@@ -351,7 +369,8 @@ async fn consoles_are_told_of_every_change_and_of_traffic() {
     let rig = Rig::start().await;
     let (mut one, mut other) =
         (rig.send("GET", "/api/v1/live", "").await.into_body(), rig.send("GET", "/api/v1/live", "").await.into_body());
-    let lists = |kinds: &Value, kind: &str| kinds["kinds"].as_array().is_some_and(|kinds| kinds.iter().any(|is| is == kind));
+    let lists =
+        |kinds: &Value, kind: &str| kinds["kinds"].as_array().is_some_and(|kinds| kinds.iter().any(|is| is == kind));
     hear(&mut one, |event, data| event == "changed" && lists(data, "accounts")).await;
     let sample = hear(&mut one, |event, _| event == "sample").await;
     assert_eq!(
@@ -378,8 +397,12 @@ async fn consoles_are_told_of_every_change_and_of_traffic() {
     rig.engine.accounts_changed();
     hear(&mut one, |event, data| event == "changed" && lists(data, "accounts")).await;
     rig.engine.events().emit(holdfast_api::Severity::Info, &disk_x(), "hello", "");
-    assert_eq!(hear(&mut other, |event, data| event == "noted" && data["object"]["name"] == "X").await["cause"], "hello");
-    let (status, history) = rig.ask("GET", "/history?kind=space&name=tank%2Fvm&seconds=60&points=30", Value::Null).await;
+    assert_eq!(
+        hear(&mut other, |event, data| event == "noted" && data["object"]["name"] == "X").await["cause"],
+        "hello"
+    );
+    let (status, history) =
+        rig.ask("GET", "/history?kind=space&name=tank%2Fvm&seconds=60&points=30", Value::Null).await;
     assert_eq!(
         (status, &history["step_seconds"], history["reads"].as_array().map(Vec::len)),
         (StatusCode::OK, &json!(2), Some(30))
@@ -396,8 +419,13 @@ fn come_and_go(socket: &Path, export: &str) {
     let mut stream = std::os::unix::net::UnixStream::connect(socket).unwrap();
     let (mut greeting, mut told) = ([0; 18], [0; 10]);
     stream.read_exact(&mut greeting).unwrap();
-    let choice =
-        [&3_u32.to_be_bytes()[..], b"IHAVEOPT", &1_u32.to_be_bytes(), &(export.len() as u32).to_be_bytes(), export.as_bytes()];
+    let choice = [
+        &3_u32.to_be_bytes()[..],
+        b"IHAVEOPT",
+        &1_u32.to_be_bytes(),
+        &(export.len() as u32).to_be_bytes(),
+        export.as_bytes(),
+    ];
     stream.write_all(&choice.concat()).unwrap();
     stream.read_exact(&mut told).unwrap();
 }
@@ -422,7 +450,10 @@ async fn consoles_are_told_of_a_client_that_came_and_went_between_two_looks() {
         })
         .await;
         tokio::task::spawn_blocking(move || come_and_go(&socket, "x")).await.unwrap();
-        hear(&mut live, |event, data| event == "changed" && data["kinds"].as_array().unwrap().contains(&json!("exports"))).await;
+        hear(&mut live, |event, data| {
+            event == "changed" && data["kinds"].as_array().unwrap().contains(&json!("exports"))
+        })
+        .await;
     }
     rig.stop().await;
     while let Some(Ok(_)) = live.frame().await {}
@@ -440,7 +471,10 @@ fn the_committed_document_is_what_the_routes_say() {
     for (path, methods) in document["paths"].as_object().unwrap() {
         assert!(path.starts_with("/api/v1/") || path == "/metrics", "{path}");
         for (method, operation) in methods.as_object().unwrap() {
-            assert!(operation["summary"].is_string() || operation["description"].is_string(), "{method} {path} is not explained");
+            assert!(
+                operation["summary"].is_string() || operation["description"].is_string(),
+                "{method} {path} is not explained"
+            );
         }
     }
 }

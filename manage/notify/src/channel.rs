@@ -1,7 +1,7 @@
 //! Channels as they are stored, and what they may be.
 //!
-//! Invariant: a channel that is stored passed [`Channel::check`], so a sender meets no address that it cannot use and no password goes
-//! out unencrypted.
+//! Invariant: a channel that is stored passed [`Channel::check`], so a sender meets no address that it cannot use and
+//! no password goes out unencrypted.
 
 use std::net::IpAddr;
 
@@ -132,16 +132,30 @@ impl Mail {
         }
         let bad = |text: &str| text.len() > TEXT_BYTES || has_control(text);
         if self.user.as_deref().is_some_and(bad) {
-            return wrong("user", "its user cannot be used".into(), "choose 1 to 1024 bytes without control characters");
+            return wrong(
+                "user",
+                "its user cannot be used".into(),
+                "choose 1 to 1024 bytes without control characters",
+            );
         }
         if self.password.as_ref().map(Secret::reveal).is_some_and(bad) {
-            return wrong("password", "its password cannot be used".into(), "choose 1 to 1024 bytes without control characters");
+            return wrong(
+                "password",
+                "its password cannot be used".into(),
+                "choose 1 to 1024 bytes without control characters",
+            );
         }
         match (&self.user, &self.password) {
             (Some(_), None) => {
-                return wrong("password", "it has a user and no password".into(), "give the password, or leave the user out");
+                return wrong(
+                    "password",
+                    "it has a user and no password".into(),
+                    "give the password, or leave the user out",
+                );
             }
-            (None, Some(_)) => return wrong("user", "it has a password and no user".into(), "name the user with --user"),
+            (None, Some(_)) => {
+                return wrong("user", "it has a password and no user".into(), "name the user with --user");
+            }
             (Some(_), Some(_)) if self.security == MailSecurity::None => {
                 let message = "its password would travel unencrypted".into();
                 return wrong("security", message, "choose --security starttls or tls, or leave user and password out");
@@ -249,7 +263,11 @@ impl Channel {
                 ca_certificate: None,
             }),
             _ => {
-                return Err(ApiError::invalid(object, "it must be either mail or a webhook", "give the settings of one of them"));
+                return Err(ApiError::invalid(
+                    object,
+                    "it must be either mail or a webhook",
+                    "give the settings of one of them",
+                ));
             }
         };
         Self { name: name.into(), sender }.with(set)
@@ -261,7 +279,9 @@ impl Channel {
         let object = object(&self.name);
         let other = |is: &str, next: &str| Err(ApiError::invalid(&*object, format!("it is {is}"), next));
         match (&mut next.sender, set.mail, set.webhook) {
-            (Sender::Mail(_), _, Some(_)) => return other("mail, and has no settings of a webhook", "give settings of mail"),
+            (Sender::Mail(_), _, Some(_)) => {
+                return other("mail, and has no settings of a webhook", "give settings of mail");
+            }
             (Sender::Webhook(_), Some(_), _) => {
                 return other("a webhook, and has no settings of mail", "give settings of a webhook");
             }
@@ -374,14 +394,24 @@ mod tests {
         for (change, field, reason) in refused {
             let error = mail(change).unwrap_err();
             assert_eq!(error.field, Some(format!("mail.{field}")));
-            assert!(error.message.contains(reason) && error.object == "channel ops" && !error.next_action.is_empty(), "{error}");
+            assert!(
+                error.message.contains(reason) && error.object == "channel ops" && !error.next_action.is_empty(),
+                "{error}"
+            );
         }
     }
 
     #[test]
     fn a_url_that_is_refused_is_not_repeated() {
         webhook("https://hooks.example.com/T0/B0/secret-part", |_| ()).unwrap();
-        for url in ["", "ftp://x/secret-part", "https://", "secret-part", "https://u:secret-part@x/", "https://x/\nsecret-part"] {
+        for url in [
+            "",
+            "ftp://x/secret-part",
+            "https://",
+            "secret-part",
+            "https://u:secret-part@x/",
+            "https://x/\nsecret-part",
+        ] {
             let error = webhook(url, |_| ()).unwrap_err();
             assert!(!error.to_string().contains("secret-part") && !error.next_action.is_empty(), "{url}: {error}");
         }
@@ -413,9 +443,17 @@ mod tests {
         let set = |set: SetMail| first.with(SetNotifyChannel { mail: Some(set), webhook: None });
         assert_eq!(set(SetMail::default()).unwrap(), first);
         let moved = set(SetMail { security: Some(MailSecurity::Tls), ..SetMail::default() }).unwrap();
-        assert_eq!(moved.shown().0.map(|mail| (mail.port, mail.password_set)), Some((465, true)), "the usual port goes along");
+        assert_eq!(
+            moved.shown().0.map(|mail| (mail.port, mail.password_set)),
+            Some((465, true)),
+            "the usual port goes along"
+        );
         let open = set(SetMail { user: Some(String::new()), ..SetMail::default() }).unwrap();
-        assert_eq!(open.shown().0.map(|mail| (mail.user, mail.password_set)), Some((None, false)), "no user, no password");
+        assert_eq!(
+            open.shown().0.map(|mail| (mail.user, mail.password_set)),
+            Some((None, false)),
+            "no user, no password"
+        );
         assert!(set(SetMail { password: Some(String::new()), ..SetMail::default() }).is_err());
         let error = first.with(SetNotifyChannel { mail: None, webhook: Some(SetWebhook::default()) }).unwrap_err();
         assert!(error.message.contains("it is mail"), "{error}");

@@ -1,8 +1,9 @@
-//! The desk: hears events, decides what goes out when, and notes what became of it. It is handed the time, and does nothing itself.
+//! The desk: hears events, decides what goes out when, and notes what became of it. It is handed the time, and does
+//! nothing itself.
 //!
-//! Invariants: an event goes to every rule that matches it, once; a channel has one attempt under way at a time and its messages keep
-//! their order; of a channel that fails one event tells, however many messages fail, and a message that tells of channels only
-//! changes nothing about any of them, so no failure feeds another.
+//! Invariants: an event goes to every rule that matches it, once; a channel has one attempt under way at a time and its
+//! messages keep their order; of a channel that fails one event tells, however many messages fail, and a message that
+//! tells of channels only changes nothing about any of them, so no failure feeds another.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -106,10 +107,12 @@ impl Desk {
         for rule in self.plan.rules.values().filter(|rule| rule.matches(event.severity, &event.object)) {
             let entry = Entry::new(event);
             let key = (entry.object.clone(), entry.cause.clone());
-            let again = self.sent.get(&rule.name).and_then(|sent| sent.get(&key)).map(|sent| sent + self.pace.repeat_ms);
+            let again =
+                self.sent.get(&rule.name).and_then(|sent| sent.get(&key)).map(|sent| sent + self.pace.repeat_ms);
             let digest = now + (i64::from(rule.digest_seconds) * 1000).max(self.pace.collect_ms);
-            let due =
-                again.filter(|again| (now..=now + self.pace.repeat_ms).contains(again)).map_or(digest, |again| again.max(digest));
+            let due = again
+                .filter(|again| (now..=now + self.pace.repeat_ms).contains(again))
+                .map_or(digest, |again| again.max(digest));
             let batch = self.work.batches.entry(rule.name.clone()).or_default();
             batch.due_ms = if batch.entries.is_empty() { due } else { batch.due_ms.min(due) };
             batch.add(entry);
@@ -130,7 +133,9 @@ impl Desk {
             .collect();
         let mut changed = false;
         for name in due {
-            let (Some(rule), Some(batch)) = (self.plan.rules.get(&name), self.work.batches.get_mut(&name)) else { continue };
+            let (Some(rule), Some(batch)) = (self.plan.rules.get(&name), self.work.batches.get_mut(&name)) else {
+                continue;
+            };
             // While a channel has enough to do, its rules collect on.
             if self.work.waiting.iter().filter(|waiting| waiting.channel == rule.channel).count() >= self.pace.waiting {
                 continue;
@@ -219,8 +224,8 @@ impl Desk {
         if let Err(failure) = &result {
             waiting.refusals += u32::from(failure.is_refusal);
             waiting.error = Some(failure.message.clone());
-            let is_over =
-                now.saturating_sub(waiting.created_ms) >= self.pace.give_up_ms || waiting.refusals >= self.pace.refusals;
+            let is_over = now.saturating_sub(waiting.created_ms) >= self.pace.give_up_ms
+                || waiting.refusals >= self.pace.refusals;
             if !is_over {
                 waiting.next_ms = now + self.pace.backoff_ms(waiting.attempts);
                 return Outcome::default();
@@ -246,7 +251,11 @@ impl Desk {
     }
 
     /// Notes whether a channel delivers. Answers the event, if that is news.
-    pub(crate) fn judge(&mut self, channel: &str, failure: Option<Failure>) -> Option<(Severity, ObjectRef, String, String)> {
+    pub(crate) fn judge(
+        &mut self,
+        channel: &str,
+        failure: Option<Failure>,
+    ) -> Option<(Severity, ObjectRef, String, String)> {
         let name = reference(channel);
         let Some(failure) = failure else {
             self.work.troubles.remove(channel)?;

@@ -8,8 +8,9 @@
 //!   settings.rs             what administrators change                  service.rs   hears, stores, sends
 //! ```
 //!
-//! Invariants: what is to be sent is in the store before it is sent, so a daemon that is killed loses none of it and may send a message
-//! twice; emitting an event never waits for any of this; a secret leaves the store only for the server that it belongs to.
+//! Invariants: what is to be sent is in the store before it is sent, so a daemon that is killed loses none of it and
+//! may send a message twice; emitting an event never waits for any of this; a secret leaves the store only for the
+//! server that it belongs to.
 
 mod channel;
 mod desk;

@@ -65,7 +65,12 @@ fn explain(error: &Error) -> Failure {
 }
 
 /// Sends it.
-pub(crate) async fn send(mail: &Mail, message: &Message, identity: &Identity, patience: Duration) -> Result<String, Failure> {
+pub(crate) async fn send(
+    mail: &Mail,
+    message: &Message,
+    identity: &Identity,
+    patience: Duration,
+) -> Result<String, Failure> {
     let composed = compose(mail, message, identity)?;
     let settings = mail.clone();
     let tls = tokio::task::spawn_blocking(move || match settings.security {

@@ -1,6 +1,7 @@
 //! Messages: what happened, in the words of the events, with what to do next.
 //!
-//! Invariant: a message holds a bounded number of bounded texts; what happened beyond is counted. Subjects are one line.
+//! Invariant: a message holds a bounded number of bounded texts; what happened beyond is counted. Subjects are one
+//! line.
 
 use std::fmt::Write;
 
@@ -47,7 +48,11 @@ impl Entry {
             id: event.id,
             time: event.time.clone(),
             severity: event.severity,
-            object: ObjectRef::new(event.object.kind, cut(&event.object.id, OBJECT_BYTES), cut(&event.object.name, OBJECT_BYTES)),
+            object: ObjectRef::new(
+                event.object.kind,
+                cut(&event.object.id, OBJECT_BYTES),
+                cut(&event.object.name, OBJECT_BYTES),
+            ),
             cause: cut(&event.cause, TEXT_BYTES),
             next_action: cut(&event.next_action, TEXT_BYTES),
             count: 1,
@@ -89,7 +94,8 @@ impl Message {
         let severity = entries.iter().map(|entry| entry.severity).max().unwrap_or(Severity::Info);
         let worst = entries.iter().find(|entry| entry.severity == severity);
         let object = worst.map(|entry| entry.object.to_string()).unwrap_or_default();
-        let mut others: Vec<String> = entries.iter().map(|entry| entry.object.to_string()).filter(|one| *one != object).collect();
+        let mut others: Vec<String> =
+            entries.iter().map(|entry| entry.object.to_string()).filter(|one| *one != object).collect();
         others.sort_unstable();
         others.dedup();
         let more = match others.len() {
@@ -153,7 +159,8 @@ impl Message {
             };
         }
         if self.omitted > 0 {
-            let events = if self.omitted == 1 { "1 more event".into() } else { format!("{} more events", self.omitted) };
+            let events =
+                if self.omitted == 1 { "1 more event".into() } else { format!("{} more events", self.omitted) };
             let _ = writeln!(text, "{events}: see 'holdfast event list'.\n");
         }
         let _ = write!(text, "Sent by Holdfast on {}.", self.host);
@@ -177,7 +184,14 @@ pub(crate) fn named(text: &str) -> ObjectRef {
 #[cfg(test)]
 pub(crate) fn entry(severity: Severity, object: &str, cause: &str) -> Entry {
     let time = "2026-01-01T00:00:00.000Z".to_owned();
-    Entry::new(&Event { id: 1, time, severity, object: named(object), cause: cause.into(), next_action: "see to it".into() })
+    Entry::new(&Event {
+        id: 1,
+        time,
+        severity,
+        object: named(object),
+        cause: cause.into(),
+        next_action: "see to it".into(),
+    })
 }
 
 #[cfg(test)]
@@ -202,7 +216,8 @@ mod tests {
 
     #[test]
     fn the_subject_is_about_the_worst_and_counts_the_others() {
-        let entries = ["a", "b", "b"].map(|name| entry(Severity::Warning, &format!("space tank/{name}"), "is degraded"));
+        let entries =
+            ["a", "b", "b"].map(|name| entry(Severity::Warning, &format!("space tank/{name}"), "is degraded"));
         let subject = |entries: &[Entry]| Message::new(&origin(), entries.to_vec(), 0).subject;
         assert_eq!(subject(&entries), "[warning] nas: space tank/a and space tank/b");
         let worse = [&entries[..], &[entry(Severity::Error, "disk d1", "x")]].concat();

@@ -1,6 +1,7 @@
 //! How often and how patiently messages are sent.
 //!
-//! Invariant: a channel sends no more than [`Pace::burst`] messages at once and one each [`Pace::refill_ms`] in the long run.
+//! Invariant: a channel sends no more than [`Pace::burst`] messages at once and one each [`Pace::refill_ms`] in the
+//! long run.
 
 /// Times in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -97,8 +97,8 @@ fn is_like(pattern: &str, text: &str) -> bool {
     text.ends_with(tail)
 }
 
-/// Whether an object is one that `pattern`, `KIND` or `KIND NAME`, means. Its id stands for its name, and a part of the server is
-/// meant by its name alone as well.
+/// Whether an object is one that `pattern`, `KIND` or `KIND NAME`, means. Its id stands for its name, and a part of the
+/// server is meant by its name alone as well.
 fn means(pattern: &str, object: &ObjectRef) -> bool {
     let (kind, name) = pattern.split_once(' ').unwrap_or((pattern, "*"));
     let is_part = object.kind == ObjectKind::Server && is_like(pattern, &object.name);
@@ -134,7 +134,8 @@ impl Rule {
     /// The rule after what `set` changes.
     pub(crate) fn with(&self, set: SetNotifyRule) -> Result<Self, ApiError> {
         let object = object(&self.name);
-        let wrong = |field: &str, message: String, next: &str| Err(ApiError::invalid(&*object, message, next).at(field));
+        let wrong =
+            |field: &str, message: String, next: &str| Err(ApiError::invalid(&*object, message, next).at(field));
         let mut next = self.clone();
         next.channel = set.channel.unwrap_or(next.channel);
         next.severity = set.severity.unwrap_or(next.severity);
@@ -142,7 +143,8 @@ impl Rule {
         next.errors_pass_quiet = set.errors_pass_quiet.unwrap_or(next.errors_pass_quiet);
         next.enabled = set.enabled.unwrap_or(next.enabled);
         if let Some(objects) = set.objects {
-            next.objects = objects.iter().map(|pattern| pattern.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+            next.objects =
+                objects.iter().map(|pattern| pattern.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
         }
         if next.digest_seconds > DIGEST_SECONDS {
             return wrong(
@@ -154,7 +156,9 @@ impl Rule {
         if next.objects.len() > PATTERNS {
             return wrong("objects", format!("it names {} objects", next.objects.len()), "name 32 at most, or use '*'");
         }
-        let bad = |pattern: &String| pattern.is_empty() || pattern.len() > PATTERN_BYTES || pattern.chars().any(char::is_control);
+        let bad = |pattern: &String| {
+            pattern.is_empty() || pattern.len() > PATTERN_BYTES || pattern.chars().any(char::is_control)
+        };
         if next.objects.iter().any(bad) {
             let hint = "write KIND or KIND NAME, as in 'pool tank', 'space tank/*' or disk";
             return wrong("objects", "one of its objects cannot be used".into(), hint);
@@ -166,7 +170,11 @@ impl Rule {
                 Some(quiet) => next.quiet = Some(quiet),
                 None => {
                     let text: String = text.chars().filter(|c| !c.is_control()).take(40).collect();
-                    return wrong("quiet", format!("'{text}' are no quiet hours"), "write begin and end as in 22:00-07:00");
+                    return wrong(
+                        "quiet",
+                        format!("'{text}' are no quiet hours"),
+                        "write begin and end as in 22:00-07:00",
+                    );
                 }
             },
         }
@@ -229,7 +237,9 @@ mod tests {
     #[test]
     fn objects_are_meant_by_kind_and_name() {
         let meant = |pattern: &str, object: &str| {
-            rule(|rule| rule.objects = vec!["job *".into(), pattern.into()]).unwrap().matches(Severity::Error, &named(object))
+            rule(|rule| rule.objects = vec!["job *".into(), pattern.into()])
+                .unwrap()
+                .matches(Severity::Error, &named(object))
         };
         for (pattern, object) in [
             ("pool tank", "pool tank"),
@@ -260,9 +270,12 @@ mod tests {
     #[test]
     fn a_rule_begins_at_its_severity_and_never_tells_a_channel_of_itself() {
         let warning = rule(|_| ()).unwrap();
-        assert!(!warning.matches(Severity::Info, &named("daemon")) && warning.matches(Severity::Warning, &named("daemon")));
         assert!(
-            !warning.matches(Severity::Error, &named("channel ops")) && warning.matches(Severity::Error, &named("channel other"))
+            !warning.matches(Severity::Info, &named("daemon")) && warning.matches(Severity::Warning, &named("daemon"))
+        );
+        assert!(
+            !warning.matches(Severity::Error, &named("channel ops"))
+                && warning.matches(Severity::Error, &named("channel other"))
         );
         assert!(!rule(|rule| rule.enabled = Some(false)).unwrap().matches(Severity::Error, &named("daemon")));
     }

@@ -1,7 +1,7 @@
 //! Hands a message to a channel's server, once.
 //!
-//! Invariants: it is over within the time that it is given; a failure says whether another attempt can help, and holds no secret
-//! and nothing of the other side's but its status or a short line.
+//! Invariants: it is over within the time that it is given; a failure says whether another attempt can help, and holds
+//! no secret and nothing of the other side's but its status or a short line.
 
 use std::time::Duration;
 

@@ -5,8 +5,8 @@
 //!               notifications.passing    what is collected, what waits, what ended; no part of backups
 //! ```
 //!
-//! Invariants: a message is in the store before its first attempt, and the end of its last one before anything follows; documents are
-//! written one at a time, so an older state never replaces a newer one.
+//! Invariants: a message is in the store before its first attempt, and the end of its last one before anything follows;
+//! documents are written one at a time, so an older state never replaces a newer one.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -109,10 +109,11 @@ impl Notifications {
             None => Plan::default(),
         };
         // What was under way is worth less than a daemon that starts.
-        let work = store.document(WORK)?.map(|text| serde_json::from_str::<Work>(&text)).transpose().unwrap_or_else(|error| {
-            tracing::error!("what notifications were under way is lost: {}", unreadable(&store, WORK, &error));
-            None
-        });
+        let work =
+            store.document(WORK)?.map(|text| serde_json::from_str::<Work>(&text)).transpose().unwrap_or_else(|error| {
+                tracing::error!("what notifications were under way is lost: {}", unreadable(&store, WORK, &error));
+                None
+            });
         let desk = Desk::new(plan, work.unwrap_or_default(), newest, Pace::default(), now_ms());
         Ok(Arc::new(Self {
             store,

@@ -1,13 +1,14 @@
 //! What administrators change: channels, rules, tests.
 //!
-//! Invariants: a change is in the store before it counts; a rule always names a channel that is there; one that is repeated says that
-//! it changed nothing.
+//! Invariants: a change is in the store before it counts; a rule always names a channel that is there; one that is
+//! repeated says that it changed nothing.
 
 use std::time::Duration;
 
 use holdfast_api::{
-    ApiError, Changed, Code, CreateNotifyChannel, CreateNotifyRule, NotifyChannel, NotifyChannelChanged, NotifyChannelTested,
-    NotifyDelivery, NotifyDeliveryState, NotifyRule, NotifyRuleChanged, SetNotifyChannel, SetNotifyRule,
+    ApiError, Changed, Code, CreateNotifyChannel, CreateNotifyRule, NotifyChannel, NotifyChannelChanged,
+    NotifyChannelTested, NotifyDelivery, NotifyDeliveryState, NotifyRule, NotifyRuleChanged, SetNotifyChannel,
+    SetNotifyRule,
 };
 use holdfast_model::Name;
 
@@ -93,7 +94,8 @@ fn shown_ended(ended: &Ended) -> NotifyDelivery {
 }
 
 impl Notifications {
-    /// Writes the plan that `change` makes of the present one, and works by it from then on. The caller holds `changing`.
+    /// Writes the plan that `change` makes of the present one, and works by it from then on. The caller holds
+    /// `changing`.
     async fn replan(&self, change: impl FnOnce(&mut Plan)) -> ApiResult<()> {
         let mut next = self.desk().plan.clone();
         change(&mut next);
@@ -149,9 +151,13 @@ impl Notifications {
             Some(there) if there == made => false,
             Some(_) => {
                 let message = format!("{object} already exists with other settings");
-                return Err(
-                    ApiError::new(Code::Exists, object, message, "change it with 'holdfast notify channel set'").at("name")
-                );
+                return Err(ApiError::new(
+                    Code::Exists,
+                    object,
+                    message,
+                    "change it with 'holdfast notify channel set'",
+                )
+                .at("name"));
             }
             None if channels >= CHANNELS => {
                 let message = format!("there are {CHANNELS} channels already");
@@ -198,7 +204,8 @@ impl Notifications {
             return Ok(Changed { changed: false, message: format!("{object} does not exist") });
         }
         if !rules.is_empty() {
-            let message = format!("{object} is used by {} {}", if rules.len() == 1 { "rule" } else { "rules" }, rules.join(", "));
+            let message =
+                format!("{object} is used by {} {}", if rules.len() == 1 { "rule" } else { "rules" }, rules.join(", "));
             let next = "remove these rules, or give them another channel with 'holdfast notify rule set'";
             return Err(ApiError::new(Code::Conflict, object, message, next));
         }
@@ -213,8 +220,14 @@ impl Notifications {
     /// If there is no channel of this name, or several tests are under way.
     pub async fn test_channel(&self, name: &str) -> ApiResult<NotifyChannelTested> {
         let channel = self.find_channel(name)?;
-        let busy =
-            |_| ApiError::new(Code::Conflict, channel::object(name), "other tests are under way", "try again in a few seconds");
+        let busy = |_| {
+            ApiError::new(
+                Code::Conflict,
+                channel::object(name),
+                "other tests are under way",
+                "try again in a few seconds",
+            )
+        };
         let _turn = self.tests.try_acquire().map_err(busy)?;
         let origin = self.origin();
         let (created_ms, id) = (now_ms(), self.desk().work.number());
@@ -273,7 +286,8 @@ impl Notifications {
         }
         let shown: String = rule.channel.chars().filter(|character| !character.is_control()).take(80).collect();
         let message = format!("there is no channel '{shown}'");
-        Err(ApiError::invalid(rule::object(&rule.name), message, "choose one of 'holdfast notify channel list'").at("channel"))
+        Err(ApiError::invalid(rule::object(&rule.name), message, "choose one of 'holdfast notify channel list'")
+            .at("channel"))
     }
 
     /// Makes a rule.
@@ -295,7 +309,8 @@ impl Notifications {
             Some(there) if there == made => false,
             Some(_) => {
                 let message = format!("{object} already exists with other settings");
-                return Err(ApiError::new(Code::Exists, object, message, "change it with 'holdfast notify rule set'").at("name"));
+                return Err(ApiError::new(Code::Exists, object, message, "change it with 'holdfast notify rule set'")
+                    .at("name"));
             }
             None if rules >= RULES => {
                 let message = format!("there are {RULES} rules already");

@@ -1,6 +1,7 @@
 //! Bodies of webhooks.
 //!
-//! Invariant: a body is JSON in UTF-8 and follows from message and template alone, so a message that is sent again is the same.
+//! Invariant: a body is JSON in UTF-8 and follows from message and template alone, so a message that is sent again is
+//! the same.
 
 use holdfast_api::{Severity, WebhookTemplate, word};
 use serde_json::{Value, json};
@@ -69,8 +70,11 @@ fn teams(message: &Message) -> Value {
     if message.omitted > 0 {
         body.push(json!({ "type": "TextBlock", "text": format!("More events: {}", message.omitted), "wrap": true }));
     }
-    let actions: Vec<Value> =
-        message.link().iter().map(|link| json!({ "type": "Action.OpenUrl", "title": "Console", "url": link })).collect();
+    let actions: Vec<Value> = message
+        .link()
+        .iter()
+        .map(|link| json!({ "type": "Action.OpenUrl", "title": "Console", "url": link }))
+        .collect();
     json!({
         "type": "message",
         "attachments": [{
@@ -122,7 +126,8 @@ mod tests {
 
     fn made(template: WebhookTemplate, url: &str) -> (String, Value) {
         let origin = Origin { host: "nas".into(), console: Some("https://nas:8443".into()) };
-        let entries = vec![entry(Severity::Warning, "disk <d1>", "a & b"), entry(Severity::Error, "pool tank", "is read-only")];
+        let entries =
+            vec![entry(Severity::Warning, "disk <d1>", "a & b"), entry(Severity::Error, "pool tank", "is read-only")];
         let (url, body) = request(template, url.parse().unwrap(), &Message::new(&origin, entries, 2));
         (url.into(), serde_json::from_slice(&body).unwrap())
     }
@@ -131,7 +136,10 @@ mod tests {
     fn programs_get_every_field() {
         let (url, body) = made(WebhookTemplate::Generic, "https://x/hook?key=1");
         assert_eq!(url, "https://x/hook?key=1");
-        assert_eq!((&body["severity"], &body["host"], &body["omitted_events"]), (&json!("error"), &json!("nas"), &json!(2)));
+        assert_eq!(
+            (&body["severity"], &body["host"], &body["omitted_events"]),
+            (&json!("error"), &json!("nas"), &json!(2))
+        );
         assert_eq!(body["events"][1]["object"], json!({ "kind": "pool", "id": "tank", "name": "tank" }));
         assert_eq!(body["events"][1]["next_action"], "see to it");
         assert_eq!(body["console"], "https://nas:8443/events");
@@ -151,7 +159,10 @@ mod tests {
     #[test]
     fn ntfy_gets_the_topic_beside_the_message() {
         let (url, body) = made(WebhookTemplate::Ntfy, "https://x/base/alerts/?up=1");
-        assert_eq!((url.as_str(), &body["topic"], &body["priority"]), ("https://x/base?up=1", &json!("alerts"), &json!(5)));
+        assert_eq!(
+            (url.as_str(), &body["topic"], &body["priority"]),
+            ("https://x/base?up=1", &json!("alerts"), &json!(5))
+        );
         assert!(body["message"].as_str().unwrap().contains("is read-only"));
         assert_eq!(made(WebhookTemplate::Ntfy, "https://ntfy.sh/alerts").0, "https://ntfy.sh/");
     }

@@ -1,4 +1,5 @@
-//! Whom a sender takes for its server: those that the system's authorities vouch for, or those of one authority that was given.
+//! Whom a sender takes for its server: those that the system's authorities vouch for, or those of one authority that
+//! was given.
 //!
 //! Invariant: a certificate is always checked; there is no switch that turns this off.
 

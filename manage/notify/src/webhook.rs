@@ -80,7 +80,12 @@ where
 }
 
 /// Sends it.
-pub(crate) async fn send(webhook: &Webhook, message: &Message, identity: &Identity, now_ms: i64) -> Result<String, Failure> {
+pub(crate) async fn send(
+    webhook: &Webhook,
+    message: &Message,
+    identity: &Identity,
+    now_ms: i64,
+) -> Result<String, Failure> {
     let unusable = || Failure::refused("its URL cannot be used: enter it again");
     let url = webhook.parsed().ok_or_else(unusable)?;
     let (url, body) = template::request(webhook.template, url, message);

@@ -7,8 +7,8 @@
 //!                   └ while the channel has enough to do
 //! ```
 //!
-//! Invariants: what a rule collects and what waits for a channel is bounded; an event that was heard is in a batch, in a message,
-//! or counted in one, until the message is delivered or given up.
+//! Invariants: what a rule collects and what waits for a channel is bounded; an event that was heard is in a batch, in
+//! a message, or counted in one, until the message is delivered or given up.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -41,7 +41,8 @@ impl Batch {
         }
         if self.entries.len() >= ENTRIES {
             // The least of them gives way to what is worse.
-            let least = self.entries.iter().enumerate().min_by_key(|(at, entry)| (entry.severity, std::cmp::Reverse(*at)));
+            let least =
+                self.entries.iter().enumerate().min_by_key(|(at, entry)| (entry.severity, std::cmp::Reverse(*at)));
             match least {
                 Some((at, least)) if least.severity < entry.severity => {
                     let gone = self.entries.remove(at);

@@ -123,7 +123,9 @@ impl Store {
     /// # Errors
     /// If it cannot be written; nothing is changed then.
     pub fn delete_account(&self, name: &str) -> Result<(), StoreError> {
-        self.run("remove an account", |connection| connection.execute("DELETE FROM accounts WHERE name = ?1", [name]).map(drop))
+        self.run("remove an account", |connection| {
+            connection.execute("DELETE FROM accounts WHERE name = ?1", [name]).map(drop)
+        })
     }
 
     /// All tokens, the oldest first.
@@ -177,7 +179,11 @@ impl Store {
     /// # Errors
     /// If they cannot be read.
     pub fn sessions(&self) -> Result<Vec<SessionRow>, StoreError> {
-        self.all("read sessions", "SELECT hash, account, created_ms, seen_ms FROM sessions ORDER BY created_ms", session)
+        self.all(
+            "read sessions",
+            "SELECT hash, account, created_ms, seen_ms FROM sessions ORDER BY created_ms",
+            session,
+        )
     }
 
     /// Makes a session, or notes when it was last used.
@@ -196,7 +202,9 @@ impl Store {
     /// # Errors
     /// If it cannot be written; nothing is changed then.
     pub fn delete_session(&self, hash: &[u8; 32]) -> Result<(), StoreError> {
-        self.run("end a session", |connection| connection.execute("DELETE FROM sessions WHERE hash = ?1", [&hash[..]]).map(drop))
+        self.run("end a session", |connection| {
+            connection.execute("DELETE FROM sessions WHERE hash = ?1", [&hash[..]]).map(drop)
+        })
     }
 
     /// Ends all sessions of an account but the one with the hash `but`.

@@ -1,8 +1,8 @@
 //! The audit log: who asked for which change, and what the object was before and after.
 //!
-//! Invariants: it holds the newest records within its limits of number and bytes; ids rise and are never given twice. What strangers
-//! or those who may do nothing else can have written, and what the daemon writes itself, takes a quarter each at most, so no flood of it
-//! pushes changes out.
+//! Invariants: it holds the newest records within its limits of number and bytes; ids rise and are never given twice.
+//! What strangers or those who may do nothing else can have written, and what the daemon writes itself, takes a quarter
+//! each at most, so no flood of it pushes changes out.
 
 use std::sync::PoisonError;
 
@@ -158,13 +158,17 @@ pub(crate) fn extents(connection: &Connection) -> rusqlite::Result<Extents> {
 /// Drops the oldest record, of one share or of all.
 fn drop_oldest(connection: &Connection, extents: &mut Extents, share: Option<AuditShare>) -> rusqlite::Result<()> {
     let oldest: i64 = match share {
-        Some(share) => connection.query_row("SELECT min(id) FROM audit WHERE share = ?1", [share as i64], |row| row.get(0))?,
+        Some(share) => {
+            connection.query_row("SELECT min(id) FROM audit WHERE share = ?1", [share as i64], |row| row.get(0))?
+        }
         None => connection.query_row("SELECT min(id) FROM audit", [], |row| row.get(0))?,
     };
     let statement = "DELETE FROM audit WHERE id = ?1 RETURNING bytes, share";
-    let (bytes, share) = connection.query_row(statement, [oldest], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?;
+    let (bytes, share) =
+        connection.query_row(statement, [oldest], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?;
     if let Some(extent) = extents.get_mut(share as usize) {
-        *extent = Extent { records: extent.records.saturating_sub(1), bytes: extent.bytes.saturating_sub(bytes as u64) };
+        *extent =
+            Extent { records: extent.records.saturating_sub(1), bytes: extent.bytes.saturating_sub(bytes as u64) };
     }
     Ok(())
 }
@@ -259,8 +263,8 @@ impl Store {
              AND (?4 IS NULL OR object = ?4 OR object_id = ?4) ORDER BY id {order} LIMIT ?5"
         );
         let values = (which.after.unwrap_or(0), &which.account, &which.kind, &which.object, which.limit);
-        let mut rows: Vec<AuditRow> =
-            self.run("read the audit log", |connection| connection.prepare(&query)?.query_map(values, record)?.collect())?;
+        let mut rows: Vec<AuditRow> = self
+            .run("read the audit log", |connection| connection.prepare(&query)?.query_map(values, record)?.collect())?;
         rows.sort_by_key(|row| row.id);
         Ok(rows)
     }

@@ -15,7 +15,8 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::{FILE, Store, StoreError, failed, schema};
 
-/// Pages that are copied at once: all, since a change between two parts would begin the copy anew, and readers hinder no writer.
+/// Pages that are copied at once: all, since a change between two parts would begin the copy anew, and readers hinder
+/// no writer.
 const PAGES: i32 = i32::MAX;
 /// How the name of a copy begins and ends that is handed out as an open file.
 const PASSING: (&str, &str) = (".copy-", ".passing");
@@ -31,7 +32,8 @@ impl Store {
         static MADE: AtomicU64 = AtomicU64::new(0);
         let name = format!("{}{}{}", PASSING.0, MADE.fetch_add(1, Ordering::Relaxed), PASSING.1);
         let path = self.path.with_file_name(name);
-        let opened = self.backup(&path).and_then(|()| File::open(&path).map_err(|error| system(&path, "read it", &error)));
+        let opened =
+            self.backup(&path).and_then(|()| File::open(&path).map_err(|error| system(&path, "read it", &error)));
         remove(&path);
         opened
     }
@@ -123,13 +125,13 @@ fn check(path: &Path) -> Result<Vec<(String, String)>, StoreError> {
     Ok(documents)
 }
 
-/// Puts the backup `file` in the place of the store in the state folder `folder`, on which no daemon works. `accept` gets name
-/// and content of each document and refuses those that its owner cannot read. Answers where the replaced store is kept; none
-/// where there was none.
+/// Puts the backup `file` in the place of the store in the state folder `folder`, on which no daemon works. `accept`
+/// gets name and content of each document and refuses those that its owner cannot read. Answers where the replaced
+/// store is kept; none where there was none.
 ///
 /// # Errors
-/// If the backup is damaged, empty, of a later version or not accepted, or the operating system refuses; the store stays as it
-/// is then.
+/// If the backup is damaged, empty, of a later version or not accepted, or the operating system refuses; the store
+/// stays as it is then.
 pub fn restore<E: From<StoreError>>(
     file: &Path,
     folder: &Path,
@@ -142,7 +144,8 @@ pub fn restore<E: From<StoreError>>(
     Ok(replace(&path, &new)?)
 }
 
-/// Copies a backup to `new`, beside the store that it is to replace at `path`, and checks it there. Answers its documents.
+/// Copies a backup to `new`, beside the store that it is to replace at `path`, and checks it there. Answers its
+/// documents.
 fn copy_checked(file: &Path, path: &Path, new: &Path) -> Result<Vec<(String, String)>, StoreError> {
     fs::metadata(file).map_err(|error| system(file, "read it", &error))?;
     let explain = |error: io::Error| system(path, RESTORING, &error);

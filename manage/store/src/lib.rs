@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Invariants: what a call answered is on the disk (write-ahead log, synced at each commit); a change is whole or not
-//! there at all; the file belongs to its owner alone (0600). Of what accounts show it holds hashes; what the daemon itself
-//! has to show to other servers, such as the password of a mail server, it holds as it is.
+//! there at all; the file belongs to its owner alone (0600). Of what accounts show it holds hashes; what the daemon
+//! itself has to show to other servers, such as the password of a mail server, it holds as it is.
 
 mod access;
 mod audit;
@@ -54,7 +54,9 @@ pub enum StoreError {
         reason: String,
     },
     /// A later version wrote it.
-    #[error("configuration store {0} was written by a later version (format {1}); next: run that version or a later one")]
+    #[error(
+        "configuration store {0} was written by a later version (format {1}); next: run that version or a later one"
+    )]
     TooNew(PathBuf, i64),
 }
 
@@ -104,7 +106,11 @@ impl Store {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run<T>(&self, tried: &'static str, act: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
+    fn run<T>(
+        &self,
+        tried: &'static str,
+        act: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
         let connection = self.connection();
         let changes = connection.total_changes();
         let done = act(&connection).map_err(failed(&self.path, tried));

@@ -4,7 +4,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use holdfast_store::{AccountRow, AuditLimits, AuditRow, AuditShare, AuditWhich, SessionRow, Store, StoreError, TokenRow};
+use holdfast_store::{
+    AccountRow, AuditLimits, AuditRow, AuditShare, AuditWhich, SessionRow, Store, StoreError, TokenRow,
+};
 
 fn open(folder: &Path) -> Store {
     Store::open(folder, AuditLimits::default()).unwrap()
@@ -12,7 +14,14 @@ fn open(folder: &Path) -> Store {
 
 fn account(name: &str) -> AccountRow {
     let password_hash = "$argon2id$".into();
-    AccountRow { name: name.into(), role: "viewer".into(), enabled: true, password_hash, created_ms: 1, last_login_ms: None }
+    AccountRow {
+        name: name.into(),
+        role: "viewer".into(),
+        enabled: true,
+        password_hash,
+        created_ms: 1,
+        last_login_ms: None,
+    }
 }
 
 fn token(id: &str, account: &str, byte: u8) -> TokenRow {
@@ -101,7 +110,9 @@ fn no_flood_of_attempts_pushes_changes_out() {
     let folder = tempfile::tempdir().unwrap();
     let limits = AuditLimits { records: 40, bytes: 1 << 20 };
     let store = Store::open(folder.path(), limits).unwrap();
-    let append = |store: &Store, share, time_ms| store.audit_append(&AuditRow { time_ms, share, ..AuditRow::default() }).unwrap();
+    let append = |store: &Store, share, time_ms| {
+        store.audit_append(&AuditRow { time_ms, share, ..AuditRow::default() }).unwrap()
+    };
     for number in 0..20 {
         append(&store, AuditShare::Changes, number);
     }
@@ -258,9 +269,13 @@ fn what_is_no_whole_store_is_refused_and_changes_nothing() {
     later[60..64].copy_from_slice(&99u32.to_be_bytes());
     let mut strange = whole.clone();
     strange[68..72].fill(0);
-    for (name, bytes) in
-        [("torn", torn), ("cut", whole[..5000].to_vec()), ("empty", vec![]), ("text", b"hello".repeat(999)), ("strange", strange)]
-    {
+    for (name, bytes) in [
+        ("torn", torn),
+        ("cut", whole[..5000].to_vec()),
+        ("empty", vec![]),
+        ("text", b"hello".repeat(999)),
+        ("strange", strange),
+    ] {
         fs::write(&bad, bytes).unwrap();
         assert!(matches!(restore(&bad, &state), Err(StoreError::Damaged { path, .. }) if path == bad), "{name}");
     }

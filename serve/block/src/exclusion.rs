@@ -1,8 +1,9 @@
 //! Keeps writes of parts of a 4 KiB block apart from every other write of that block, by whatever front end it comes.
 //!
-//! An object is written in whole blocks. A request that covers a block in part is served by reading the block, changing it
-//! and writing it back; a write that landed in between would be lost. So all targets of one object share its exclusion.
-//! Such requests are rare, so the others pay one counter of their own session and one look at a flag that nobody changes.
+//! An object is written in whole blocks. A request that covers a block in part is served by reading the block, changing
+//! it and writing it back; a write that landed in between would be lost. So all targets of one object share its
+//! exclusion. Such requests are rare, so the others pay one counter of their own session and one look at a flag that
+//! nobody changes.
 //!
 //! ```text
 //!   whole blocks, no partial write about    own lane += 1 ─▶ write ─▶ own lane -= 1
@@ -12,8 +13,8 @@
 //!                                           ─▶ read, change, write ─▶ release ─▶ lower the flag
 //! ```
 //!
-//! Invariant: while a partial write holds a range, no other write of that range is under way. Lanes empty by themselves,
-//! because while the flag is up nobody enters one.
+//! Invariant: while a partial write holds a range, no other write of that range is under way. Lanes empty by
+//! themselves, because while the flag is up nobody enters one.
 
 use std::future::poll_fn;
 use std::ops::Range;
@@ -89,8 +90,8 @@ impl Exclusion {
         }
     }
 
-    /// Takes a write that [`enter`](Self::enter) let in out of its lane, as it has not begun and may not do so for long:
-    /// it holds its range instead. None where somebody else holds that; the write stays in its lane then.
+    /// Takes a write that [`enter`](Self::enter) let in out of its lane, as it has not begun and may not do so for
+    /// long: it holds its range instead. None where somebody else holds that; the write stays in its lane then.
     pub fn move_out(self: &Arc<Self>, lane: &Lane, range: Range<u64>) -> Option<Held> {
         if !lock(&self.table).take(&range) {
             return None;

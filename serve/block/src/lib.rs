@@ -12,8 +12,8 @@
 //!
 //! It knows neither pools nor protocols.
 //!
-//! Invariant: this is the only way from a client to an object, so access, exclusion and quality of service are settled here,
-//! once for all protocols.
+//! Invariant: this is the only way from a client to an object, so access, exclusion and quality of service are settled
+//! here, once for all protocols.
 
 mod claims;
 mod exclusion;

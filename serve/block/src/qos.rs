@@ -1,12 +1,13 @@
-//! Quality of service: maximum and burst for each object and target, and a balancer between the objects on the same disks.
+//! Quality of service: maximum and burst for each object and target, and a balancer between the objects on the same
+//! disks.
 //!
 //! ```text
 //!   request ─▶ limit of the target ─▶ limit of the object ─▶ balancer of the disks ─▶ object
 //!              bucket.rs, limiter.rs                          balancer.rs
 //! ```
 //!
-//! Invariants: where nothing is limited and one object alone is used, a request pays a few loads. What waits is bounded by
-//! what front ends take up, waits on its own reactor, and leaves nothing behind when it is given up.
+//! Invariants: where nothing is limited and one object alone is used, a request pays a few loads. What waits is bounded
+//! by what front ends take up, waits on its own reactor, and leaves nothing behind when it is given up.
 
 mod balancer;
 mod bucket;

@@ -132,14 +132,18 @@ impl Session {
             return Started::Answered(Ok(()));
         }
         if let Change::Discard = change {
-            let Some(units) = whole_units(range, self.target.discard_granularity()) else { return Started::Answered(Ok(())) };
+            let Some(units) = whole_units(range, self.target.discard_granularity()) else {
+                return Started::Answered(Ok(()));
+            };
             return self.change_blocks(units, BlockChange::Discard, durability);
         }
         let aligned = (offset | len).is_multiple_of(BLOCK_BYTES);
         let later = |step| Started::Later(Later { durability, step });
         match change {
             Change::Write(buf) if aligned => self.change_blocks(range, BlockChange::Write(buf.freeze()), durability),
-            Change::Zeroes { keep_room } if aligned => self.change_blocks(range, BlockChange::Zeroes { keep_room }, durability),
+            Change::Zeroes { keep_room } if aligned => {
+                self.change_blocks(range, BlockChange::Zeroes { keep_room }, durability)
+            }
             Change::Write(buf) => later(Step::WriteParts(offset, len, buf)),
             Change::Zeroes { keep_room } => later(Step::ZeroParts(offset, len, keep_room)),
             Change::Discard => Started::Answered(Ok(())),
@@ -160,11 +164,18 @@ impl Session {
             // Boxed, since they are rare: the future of every change that is not answered at once would be as large.
             Step::Blocked(blocks, change) => Box::pin(self.hold_and_begin(blocks, change, durability)).await,
             Step::WriteParts(offset, len, buf) => Box::pin(self.write_parts(offset, len, buf, durability)).await,
-            Step::ZeroParts(offset, len, keep_room) => Box::pin(self.zero_parts(offset, len, keep_room, durability)).await,
+            Step::ZeroParts(offset, len, keep_room) => {
+                Box::pin(self.zero_parts(offset, len, keep_room, durability)).await
+            }
         }
     }
 
-    async fn hold_and_begin(&self, blocks: Range<u64>, change: BlockChange, durability: Durability) -> Result<(), IoError> {
+    async fn hold_and_begin(
+        &self,
+        blocks: Range<u64>,
+        change: BlockChange,
+        durability: Durability,
+    ) -> Result<(), IoError> {
         let _held = self.target.exclusion().hold(blocks.clone()).await;
         self.finish(self.begin(&blocks, change, durability)).await
     }
@@ -202,7 +213,8 @@ impl Session {
         self.finish(self.target.read(at, IoBuf::new(BLOCK_BYTES as usize))).await
     }
 
-    /// Writes a payload that lies in `buf` as it lies in its blocks, of which the first and the last are covered in part.
+    /// Writes a payload that lies in `buf` as it lies in its blocks, of which the first and the last are covered in
+    /// part.
     async fn write_parts(&self, offset: u64, len: u64, mut buf: IoBuf, durability: Durability) -> Result<(), IoError> {
         let blocks = blocks_around(offset, len);
         let _held = self.target.exclusion().hold_partial(blocks.clone()).await;

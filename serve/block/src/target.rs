@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_device::{
-    BlockObject, DiscardLimits, Durability, Extent, Geometry, Io, IoBuf, IoError, IoErrorKind, IoSlice, RequestTag, Watch,
-    Watcher,
+    BlockObject, DiscardLimits, Durability, Extent, Geometry, Io, IoBuf, IoError, IoErrorKind, IoSlice, RequestTag,
+    Watch, Watcher,
 };
 
 use crate::claims::{Claim, Claimed};
@@ -42,7 +42,8 @@ enum Obstacle {
 }
 
 impl TargetService {
-    /// Lets a request begin at once, or says what it waits for. Answers what the balancer is to be given back at its end.
+    /// Lets a request begin at once, or says what it waits for. Answers what the balancer is to be given back at its
+    /// end.
     fn enter(&self, request: &Request) -> Result<u64, Obstacle> {
         let Request { cost, asked, .. } = *request;
         if !self.limiter.try_enter(asked, cost) {
@@ -138,7 +139,13 @@ impl Target {
     ///
     /// # Errors
     /// If a volume lies on the object.
-    pub fn new(name: &str, description: String, object: Arc<ObjectService>, read_only: bool, qos: &Qos) -> Result<Self, Claimed> {
+    pub fn new(
+        name: &str,
+        description: String,
+        object: Arc<ObjectService>,
+        read_only: bool,
+        qos: &Qos,
+    ) -> Result<Self, Claimed> {
         let claim = object.claims().export(name)?;
         let discard = object.object.limits().discard;
         let limiter = Limiter::default();
@@ -201,7 +208,12 @@ impl Target {
     }
 
     /// Counts a request and begins it, now or when it may.
-    fn serve<T: 'static>(&self, kind: RequestKind, bytes: u64, begin: impl FnOnce(&dyn BlockObject) -> Io<T> + 'static) -> Io<T> {
+    fn serve<T: 'static>(
+        &self,
+        kind: RequestKind,
+        bytes: u64,
+        begin: impl FnOnce(&dyn BlockObject) -> Io<T> + 'static,
+    ) -> Io<T> {
         let service = &self.service;
         service.traffic.ask(kind, bytes);
         service.object.traffic.ask(kind, bytes);

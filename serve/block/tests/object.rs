@@ -58,7 +58,8 @@ fn bytes_are_changed_at_any_offset_and_nothing_beside_them() {
             let service = service(Memory::new(SIZE).slow(delay));
             let session = Session::new(target("a", &service, Qos::default()));
             let mut model = vec![0; 64 << 10];
-            let ranges = [(0, 4096), (1, 1), (4095, 2), (512, 512), (3000, 9000), (8192, 100), (20_000, 30_001), (16384, 8192)];
+            let ranges =
+                [(0, 4096), (1, 1), (4095, 2), (512, 512), (3000, 9000), (8192, 100), (20_000, 30_001), (16384, 8192)];
             for (number, (offset, len)) in ranges.into_iter().enumerate() {
                 let byte = number as u8 + 1;
                 write(&session, offset as u64, &vec![byte; len]).await.unwrap();
@@ -98,7 +99,11 @@ fn parts_of_a_block_by_two_names_do_not_undo_each_other() {
             });
             join_all(parts).await;
             for part in 0..8_u64 {
-                assert_eq!(read(&sessions[0], part * 512, 512).await, [round + part as u8; 512], "round {round}, part {part}");
+                assert_eq!(
+                    read(&sessions[0], part * 512, 512).await,
+                    [round + part as u8; 512],
+                    "round {round}, part {part}"
+                );
             }
         }
     });

@@ -25,7 +25,9 @@ pub enum ListenError {
         source: io::Error,
     },
     /// The certificate, the key or the authorities cannot be used.
-    #[error("{protocol} cannot use the TLS files: {reason}; they must be PEM, and the key must belong to the certificate")]
+    #[error(
+        "{protocol} cannot use the TLS files: {reason}; they must be PEM, and the key must belong to the certificate"
+    )]
     Tls {
         /// The protocol.
         protocol: &'static str,

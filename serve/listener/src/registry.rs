@@ -41,8 +41,8 @@ pub struct ExportStatus {
     pub name: String,
     /// Connections that use it.
     pub connections: usize,
-    /// Which of all attachments in this table was its last, 0 if there was none: a connection that came and went between two looks shows
-    /// here, also where the export itself was removed and offered anew meanwhile.
+    /// Which of all attachments in this table was its last, 0 if there was none: a connection that came and went
+    /// between two looks shows here, also where the export itself was removed and offered anew meanwhile.
     pub attached: u64,
 }
 

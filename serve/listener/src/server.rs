@@ -44,7 +44,8 @@ pub trait Handler: Send + Sync + 'static {
     fn serve(self: Arc<Self>, accepted: Accepted) -> impl Future<Output = ()> + 'static;
 }
 
-/// A running server. It stops listening when this is dropped; [`shutdown`](Self::shutdown) also waits for the connections.
+/// A running server. It stops listening when this is dropped; [`shutdown`](Self::shutdown) also waits for the
+/// connections.
 pub struct Server {
     addresses: Vec<Address>,
     registry: Arc<Registry>,
@@ -191,7 +192,9 @@ impl<H: Handler> Acceptor<H> {
         self.reactors[number % self.reactors.len()].spawn(move || async move {
             match Stream::from_raw(fd) {
                 Ok(stream) => handler.serve(Accepted { stream, admission, encryption }).await,
-                Err(error) => tracing::warn!(%error, "a connection over {} could not be moved to its reactor", H::PROTOCOL),
+                Err(error) => {
+                    tracing::warn!(%error, "a connection over {} could not be moved to its reactor", H::PROTOCOL)
+                }
             }
         });
     }

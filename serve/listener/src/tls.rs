@@ -29,7 +29,8 @@ const SEND_BYTES: usize = 128 << 10;
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let explain = |error| format!("{}: {error}", path.display());
-    let found: Vec<_> = CertificateDer::pem_file_iter(path).map_err(explain)?.collect::<Result<_, _>>().map_err(explain)?;
+    let found: Vec<_> =
+        CertificateDer::pem_file_iter(path).map_err(explain)?.collect::<Result<_, _>>().map_err(explain)?;
     if found.is_empty() {
         return Err(format!("{}: no certificate in it", path.display()));
     }
@@ -41,8 +42,10 @@ pub(crate) fn configuration(settings: &TlsSettings) -> Result<Arc<ServerConfig>,
     let explain = |error: rustls::Error| error.to_string();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let chain = certificates(&settings.certificate)?;
-    let key = PrivateKeyDer::from_pem_file(&settings.key).map_err(|error| format!("{}: {error}", settings.key.display()))?;
-    let builder = ServerConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions().map_err(explain)?;
+    let key =
+        PrivateKeyDer::from_pem_file(&settings.key).map_err(|error| format!("{}: {error}", settings.key.display()))?;
+    let builder =
+        ServerConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions().map_err(explain)?;
     let builder = match &settings.client_authorities {
         None => builder.with_no_client_auth(),
         Some(path) => {
@@ -111,7 +114,11 @@ impl Encryption {
 }
 
 /// Shakes hands as the server.
-async fn accept(config: Arc<ServerConfig>, socket: ReadHalf, writer: WriteHalf) -> io::Result<(TlsReceiver, TlsSender)> {
+async fn accept(
+    config: Arc<ServerConfig>,
+    socket: ReadHalf,
+    writer: WriteHalf,
+) -> io::Result<(TlsReceiver, TlsSender)> {
     let session = ServerConnection::new(config).map_err(invalid)?;
     let session = Rc::new(RefCell::new(session));
     let ciphertext = vec![0; RECEIVE_BYTES].into_boxed_slice();
@@ -133,8 +140,8 @@ async fn accept(config: Arc<ServerConfig>, socket: ReadHalf, writer: WriteHalf) 
 }
 
 impl TlsReceiver {
-    /// Gives the session more ciphertext; false at the end of the stream. Called only when all plaintext is taken, so the
-    /// session holds one record at most.
+    /// Gives the session more ciphertext; false at the end of the stream. Called only when all plaintext is taken, so
+    /// the session holds one record at most.
     async fn more(&mut self) -> io::Result<bool> {
         if self.at == self.end {
             self.end = self.socket.recv(&mut self.ciphertext).await?;

@@ -43,10 +43,11 @@ use local_notify::LocalNotify;
 use serve::Refusal;
 use write_batch::WriteBatch;
 
-/// No more requests are taken up while so many bytes wait behind a full socket: a read that is served now would only push
-/// others out of the caches before it is sent.
+/// No more requests are taken up while so many bytes wait behind a full socket: a read that is served now would only
+/// push others out of the caches before it is sent.
 const WAITING_BYTES: usize = 256 << 10;
-/// How much is served before what else the reactor has to do gets its turn: a request counts one, and one more for each 64 KiB.
+/// How much is served before what else the reactor has to do gets its turn: a request counts one, and one more for each
+/// 64 KiB.
 const TURN: u64 = 64;
 /// The same where other connections wait for theirs.
 const SHARED_TURN: u64 = 4;
@@ -275,8 +276,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Receives some bytes. Writes so far are served and replies sent before the wait; only where the last receive filled its
-    /// space, so that the socket likely holds more, a few replies are held back to go out with the next.
+    /// Receives some bytes. Writes so far are served and replies sent before the wait; only where the last receive
+    /// filled its space, so that the socket likely holds more, a few replies are held back to go out with the next.
     async fn receive(
         self: &Rc<Self>,
         receiver: &mut Receiver,

@@ -1,6 +1,7 @@
 //! The table of exports, which all reactors share.
 //!
-//! Invariant: an export that was removed takes no new connection, and its target is let go when its last connection ends.
+//! Invariant: an export that was removed takes no new connection, and its target is let go when its last connection
+//! ends.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -118,7 +119,8 @@ impl Exports {
             return Err(NbdError::Exists(name.to_owned()));
         }
         let attachments = self.attachments.clone();
-        let export = Export { name: name.to_owned(), target, users: Mutex::default(), unused: Arc::default(), attachments };
+        let export =
+            Export { name: name.to_owned(), target, users: Mutex::default(), unused: Arc::default(), attachments };
         by_name.insert(name.to_owned(), Arc::new(export));
         Ok(())
     }
@@ -152,7 +154,8 @@ impl Exports {
         by_name.values().map(status).collect()
     }
 
-    /// Who uses an export, the longest first: those that [`list`](Self::list) counts. Nobody, where there is no such export.
+    /// Who uses an export, the longest first: those that [`list`](Self::list) counts. Nobody, where there is no such
+    /// export.
     pub fn connections(&self, name: &str) -> Vec<ConnectionStatus> {
         let export = self.by_name.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
         let users = |export: Arc<Export>| export.users().connections.iter().map(|tracked| tracked.status()).collect();

@@ -5,8 +5,8 @@
 //!   payload due       [ rest of the payload, aligned ][ headers ]   the payload lands where it stays
 //! ```
 //!
-//! Bytes of a payload that came in behind their header in one receive, less than 1 KiB, are moved once; all others lie in
-//! their final buffer from the start.
+//! Bytes of a payload that came in behind their header in one receive, less than 1 KiB, are moved once; all others lie
+//! in their final buffer from the start.
 //!
 //! Invariant: memory is taken only by [`Inbound::begin_payload`], so by the caller's decision, never by a length that a
 //! client announced.

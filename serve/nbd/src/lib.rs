@@ -1,7 +1,7 @@
 //! The NBD protocol server, newstyle and complete, over unix sockets, TCP and TLS.
 //!
-//! It serves any [`Target`](holdfast_block::Target) by name, and knows nothing of what stands behind it. Requests go through
-//! a [`Session`](holdfast_block::Session), which makes whole blocks of parts of them.
+//! It serves any [`Target`](holdfast_block::Target) by name, and knows nothing of what stands behind it. Requests go
+//! through a [`Session`](holdfast_block::Session), which makes whole blocks of parts of them.
 //!
 //! ```text
 //!   listener ─▶ session ─▶ negotiate            which export, in which style            (no I/O)

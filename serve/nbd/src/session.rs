@@ -75,7 +75,8 @@ async fn run(accepted: Accepted, nbd: &Nbd) {
     let tracked = admission.tracked().clone();
     let peer = tracked.peer();
     let clock = clock();
-    let handshake = within(handshake(stream, &tracked, &encryption, &nbd.exports), clock.sleep(nbd.settings.handshake_timeout));
+    let handshake =
+        within(handshake(stream, &tracked, &encryption, &nbd.exports), clock.sleep(nbd.settings.handshake_timeout));
     let entered = match select(pin!(handshake), tracked.stop.wait()).await {
         Either::Left((Ok(Some(entered)), _)) => entered,
         Either::Left((Err(error), _)) => return tracing::info!(peer, %error, "an NBD handshake failed"),
@@ -84,7 +85,9 @@ async fn run(accepted: Accepted, nbd: &Nbd) {
     tracing::debug!(peer, "an NBD client is connected");
     let Entered { terms, receiver, sender, first } = entered;
     match connection::run(terms, tracked.clone(), &nbd.settings, receiver, sender, &first).await {
-        Err(error @ (Broken::Wire(_) | Broken::TooLong(_))) => tracing::info!(peer, %error, "an NBD client was dropped"),
+        Err(error @ (Broken::Wire(_) | Broken::TooLong(_))) => {
+            tracing::info!(peer, %error, "an NBD client was dropped")
+        }
         Err(error) => tracing::debug!(peer, %error, "an NBD client was lost"),
         Ok(()) => tracing::debug!(peer, "an NBD client has left"),
     }

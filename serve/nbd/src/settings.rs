@@ -1,8 +1,8 @@
 //! How NBD is served: limits and habits.
 //!
-//! Memory that clients can make a server hold is at most `connections` x (`payload_bytes` + 32 MiB), where the 32 MiB are
-//! the one request that may pass the limit when nothing else is in flight, plus buffers of about 8 KiB a connection, 90 KiB
-//! while it shakes hands, and 300 KiB under TLS.
+//! Memory that clients can make a server hold is at most `connections` x (`payload_bytes` + 32 MiB), where the 32 MiB
+//! are the one request that may pass the limit when nothing else is in flight, plus buffers of about 8 KiB a
+//! connection, 90 KiB while it shakes hands, and 300 KiB under TLS.
 
 use std::time::Duration;
 

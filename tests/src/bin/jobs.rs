@@ -1,5 +1,5 @@
-//! Speed of long work, against the same machine's plain copies and reads in one run: rebuild, scrub, conversion, and what clients feel of a
-//! rebuild. Prints Markdown.
+//! Speed of long work, against the same machine's plain copies and reads in one run: rebuild, scrub, conversion, and
+//! what clients feel of a rebuild. Prints Markdown.
 //!
 //! ```text
 //!   HOLDFAST_BIN=holdfast ROUNDS=3 SIZE_MIB=1024 jobs
@@ -21,7 +21,8 @@ use serde_json::Value;
 const DISKS: usize = 8;
 const MIB: u64 = 1 << 20;
 /// The database profile: 8 KiB at random, two reads for each write.
-const DATABASE: &[&str] = &["--rw=randrw", "--rwmixread=67", "--bs=8k", "--iodepth=8", "--time_based", "--output-format=json"];
+const DATABASE: &[&str] =
+    &["--rw=randrw", "--rwmixread=67", "--bs=8k", "--iodepth=8", "--time_based", "--output-format=json"];
 
 /// Milliseconds of a day, of a time as the API writes it.
 fn millis(time: &Value) -> f64 {
@@ -51,7 +52,8 @@ fn main() {
     let (image, out) = (scene.path("image"), scene.path("out"));
     std::fs::write(&image, bytes(3, size as usize)).expect("an image can be written");
     run("nbdcopy", &["--flush", &image, &uri]).succeeded();
-    let rest = || wait_until("nothing is dirty", 120, || daemon.json(&["space", "show", "tank/vm"])["dirty_bytes"] == 0);
+    let rest =
+        || wait_until("nothing is dirty", 120, || daemon.json(&["space", "show", "tank/vm"])["dirty_bytes"] == 0);
     let copy_rate = |bytes: u64| {
         let blocks = (bytes / MIB).to_string();
         let (from, to) = (format!("if={image}"), format!("of={out}"));

@@ -1,11 +1,13 @@
-//! Speed of parity: every kernel that the processor has, and Intel ISA-L as Debian ships it, in one run. Prints Markdown.
+//! Speed of parity: every kernel that the processor has, and Intel ISA-L as Debian ships it, in one run. Prints
+//! Markdown.
 //!
 //! ```text
 //!   ROUNDS=50 QUICK=1 SHAPES=6+2/256,4+1/256 parity          columns+parity/KiB
 //! ```
 //!
-//! "data" counts the bytes of the stripe's data columns, of an update those of the column that changes. "touched" counts every
-//! piece that is read or written once, which for encoding is how ISA-L's own programs count: columns and parity.
+//! "data" counts the bytes of the stripe's data columns, of an update those of the column that changes. "touched"
+//! counts every piece that is read or written once, which for encoding is how ISA-L's own programs count: columns and
+//! parity.
 //!
 //! Invariant: subjects take turns within each round on the same memory; what is printed is the median over rounds,
 //! of ratios the median of each round's ratio, so that what else the machine does meets both sides.
@@ -97,7 +99,8 @@ impl<'a> Subject<'a> {
         let rows = isal.parity_rows(columns);
         let encode = isal.tables(&rows[..columns * parity], columns);
         let recover = (1..=parity).map(|lost| {
-            let mut code: Vec<u8> = (0..columns * columns).map(|place| u8::from(place / columns == place % columns)).collect();
+            let mut code: Vec<u8> =
+                (0..columns * columns).map(|place| u8::from(place / columns == place % columns)).collect();
             code.extend(&rows);
             let left = (0..columns).filter(|row| !LOST[..lost].contains(row)).chain(columns..columns + lost);
             let left: Vec<u8> = left.flat_map(|row| code[row * columns..(row + 1) * columns].to_vec()).collect();
@@ -210,7 +213,11 @@ fn measure(isal: &Isal, columns: usize, parity: usize, len: usize, rounds: usize
             ours(Kernel::best(), Task::Encode, parity, &mut pieces);
             seconds[place].push(turn(|| subjects[subject].run(task, parity, &mut pieces)));
             if matches!(task, Task::RecoverOne | Task::RecoverTwo) {
-                assert!(pieces.spare[0][..] == pieces.data[LOST[0]][..], "{} recovers something else", subjects[subject].name());
+                assert!(
+                    pieces.spare[0][..] == pieces.data[LOST[0]][..],
+                    "{} recovers something else",
+                    subjects[subject].name()
+                );
             }
         }
     }

@@ -1,11 +1,12 @@
-//! Quality of service with two real clients: a cap of 2,000 IOPS beside a client that takes what it gets, and a polite client beside a
-//! greedy one. Prints Markdown.
+//! Quality of service with two real clients: a cap of 2,000 IOPS beside a client that takes what it gets, and a polite
+//! client beside a greedy one. Prints Markdown.
 //!
 //! ```text
 //!   HOLDFAST_BIN=holdfast ROUNDS=3 qos
 //! ```
 //!
-//! Invariant: in each round what a client gets alone is measured beside what it gets with the other; medians are printed.
+//! Invariant: in each round what a client gets alone is measured beside what it gets with the other; medians are
+//! printed.
 
 use holdfast_tests::qos::Two;
 use holdfast_tests::rounds::{median, number};
@@ -30,7 +31,8 @@ fn main() {
     for kind in ["randread", "randwrite"] {
         let rounds: Vec<(f64, f64, f64)> = (0..rounds).map(|_| two.neighbours(kind, SECONDS)).collect();
         let (alone, beside) = (median(rounds.iter().map(|round| round.0)), median(rounds.iter().map(|round| round.1)));
-        let (ratio, greedy) = (median(rounds.iter().map(|round| round.1 / round.0)), median(rounds.iter().map(|round| round.2)));
+        let (ratio, greedy) =
+            (median(rounds.iter().map(|round| round.1 / round.0)), median(rounds.iter().map(|round| round.2)));
         println!("| {kind} | {alone:.0} us | {beside:.0} us | {ratio:.1} | {greedy:.0} IOPS |");
     }
 }

@@ -1,9 +1,10 @@
-//! How long the rebuild of a lost disk takes, by simulation and by a model: into the free room of the whole pool, and onto one hot
-//! spare. Prints Markdown.
+//! How long the rebuild of a lost disk takes, by simulation and by a model: into the free room of the whole pool, and
+//! onto one hot spare. Prints Markdown.
 //!
-//! Simulated two-way mirrors on half-full disks of 7,200 rpm and 4 GiB lose one of theirs; what is measured is the rate at which its slabs come back with no
-//! load, and the table says how long 2 TB take at that rate: a disk of 4 TB that is half full. The model has each byte read once and written
-//! once at the disks' streaming rate, by as many pairs of disks as there are, or as work at a time.
+//! Simulated two-way mirrors on half-full disks of 7,200 rpm and 4 GiB lose one of theirs; what is measured is the rate
+//! at which its slabs come back with no load, and the table says how long 2 TB take at that rate: a disk of 4 TB that
+//! is half full. The model has each byte read once and written once at the disks' streaming rate, by as many pairs of
+//! disks as there are, or as work at a time.
 
 use holdfast_device::sim::{Latency, Sim, SimDisk, SimDiskSpec};
 use holdfast_device::{Durability, IoBuf};
@@ -31,7 +32,12 @@ fn candidate(sim: &Sim, index: usize) -> Candidate {
         latency: Latency::Hdd7200,
         ..SimDiskSpec::default()
     };
-    let info = DiskInfo { path: format!("disk{index}"), serial: format!("S{index}"), media: Media::Hdd, ..DiskInfo::default() };
+    let info = DiskInfo {
+        path: format!("disk{index}"),
+        serial: format!("S{index}"),
+        media: Media::Hdd,
+        ..DiskInfo::default()
+    };
     Candidate { device: SimDisk::new(sim, spec), info }
 }
 

@@ -1,8 +1,8 @@
-//! Parity on simulated disks of 10,000 rpm, with and without two simulated solid-state disks for the journal: the load profiles
-//! in simulated time. Prints Markdown.
+//! Parity on simulated disks of 10,000 rpm, with and without two simulated solid-state disks for the journal: the load
+//! profiles in simulated time. Prints Markdown.
 //!
-//! The first second shows what memory and journal take; the last five what remains. Figures depend on the disk models and the
-//! seed alone, not on the machine.
+//! The first second shows what memory and journal take; the last five what remains. Figures depend on the disk models
+//! and the seed alone, not on the machine.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -63,7 +63,8 @@ impl Machine {
             ..SimDiskSpec::default()
         };
         let rotating = (0..ROTATING_DISKS).map(|index| spec(index, Media::Hdd, Latency::Hdd10k));
-        let solid = (0..if solid { SOLID_DISKS } else { 0 }).map(|index| spec(ROTATING_DISKS + index, Media::Ssd, Latency::Ssd));
+        let solid = (0..if solid { SOLID_DISKS } else { 0 })
+            .map(|index| spec(ROTATING_DISKS + index, Media::Ssd, Latency::Ssd));
         let disks = rotating.chain(solid).map(|spec| SimDisk::new(&sim, spec)).collect();
         Self { sim, disks }
     }
@@ -76,7 +77,10 @@ impl Machine {
             .iter()
             .map(|disk| {
                 let (serial, media) = (disk.spec().serial.clone(), disk.spec().media);
-                Candidate { device: disk.clone(), info: DiskInfo { path: serial.clone(), serial, media, ..DiskInfo::default() } }
+                Candidate {
+                    device: disk.clone(),
+                    info: DiskInfo { path: serial.clone(), serial, media, ..DiskInfo::default() },
+                }
             })
             .collect();
         let made = self.sim.run(async move {

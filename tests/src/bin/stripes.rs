@@ -1,12 +1,13 @@
-//! Whole stripes on disks that are plain memory, in process and on one core: what the layout, its parity and its checksums cost
-//! when neither a socket nor a kernel is in the way. Prints Markdown.
+//! Whole stripes on disks that are plain memory, in process and on one core: what the layout, its parity and its
+//! checksums cost when neither a socket nor a kernel is in the way. Prints Markdown.
 //!
 //! ```text
 //!   ROUNDS=5 QUICK=1 stripes
 //! ```
 //!
-//! In turns with copies of the same data and as much parity from memory to memory, which is the least that any layout does on such
-//! disks. SPDK's raid5f of 4+1 on its memory disks was measured at 3.1 GB/s of whole stripes on one such core.
+//! In turns with copies of the same data and as much parity from memory to memory, which is the least that any layout
+//! does on such disks. SPDK's raid5f of 4+1 on its memory disks was measured at 3.1 GB/s of whole stripes on one such
+//! core.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -53,8 +54,8 @@ async fn space_of(case: Case) -> Arc<Space> {
     };
     let pool = Pool::create(env, "tank".parse().expect("a name"), (0..case.columns).map(disk).collect()).await;
     let pool = pool.expect("blank disks");
-    let shape =
-        Shape::plain(Layout::Parity { parity: case.parity }, case.columns, case.interleave).with_integrity(case.integrity);
+    let shape = Shape::plain(Layout::Parity { parity: case.parity }, case.columns, case.interleave)
+        .with_integrity(case.integrity);
     let spec = SpaceSpec {
         name: "vol".parse().expect("a name"),
         shape,
@@ -119,7 +120,8 @@ async fn measure(case: Case, rounds: usize, turn: Duration) {
     let least = median(least);
     for (taken, depth) in ours.into_iter().zip(depths) {
         let rate = median(taken);
-        let published = if case.parity == 1 && case.columns == 5 { format!("{:.2}", rate / SPDK_RAID5F) } else { "-".into() };
+        let published =
+            if case.parity == 1 && case.columns == 5 { format!("{:.2}", rate / SPDK_RAID5F) } else { "-".into() };
         println!(
             "| {}+{} | {} | {} | {depth} | {rate:.2} | {:.2} | {published} |",
             case.data_columns(),
@@ -133,7 +135,8 @@ async fn measure(case: Case, rounds: usize, turn: Duration) {
 
 fn main() {
     let quick = text("QUICK").is_some_and(|text| text != "0");
-    let (rounds, turn) = (number("ROUNDS", if quick { 1 } else { 5 }), Duration::from_millis(if quick { 100 } else { 300 }));
+    let (rounds, turn) =
+        (number("ROUNDS", if quick { 1 } else { 5 }), Duration::from_millis(if quick { 100 } else { 300 }));
     println!("Whole stripes in process, on disks of memory, one core: medians of {rounds} rounds.");
     println!();
     println!("| data + parity | interleave | checksums | depth | GB/s | to plain copies | to SPDK's raid5f |");

@@ -73,8 +73,10 @@ fn from_the_first_link_to_management_from_another_machine() {
     let mut network = Network::start(&scene, &[]);
     network.daemon.pool(&scene, "tank", 2, "256MiB");
     let (token, fingerprint) = network.link();
-    let shown =
-        run("openssl", &["s_client", "-connect", &network.authority, "-servername", "localhost", "-tls1_2", "-alpn", "h2"]);
+    let shown = run(
+        "openssl",
+        &["s_client", "-connect", &network.authority, "-servername", "localhost", "-tls1_2", "-alpn", "h2"],
+    );
     let shown = shown.printed();
     assert!(shown.contains("TLSv1.2") && shown.contains("ALPN protocol: h2"), "{shown}");
     let old = run("openssl", &["s_client", "-connect", &network.authority, "-tls1_1", "-cipher", "ALL:@SECLEVEL=0"]);
@@ -101,11 +103,13 @@ fn from_the_first_link_to_management_from_another_machine() {
     let secrets = std::fs::read_to_string(&kept).expect("it is kept");
     assert!(!secrets.contains(PASSWORD), "{secrets}");
 
-    let pools: Value = serde_json::from_str(&network.elsewhere(&["--json", "pool", "list"], "").succeeded()).expect("JSON");
+    let pools: Value =
+        serde_json::from_str(&network.elsewhere(&["--json", "pool", "list"], "").succeeded()).expect("JSON");
     assert_eq!(pools[0]["name"], "tank");
     network.elsewhere(&["space", "create", "tank/vm", "--layout", "mirror", "--size", "16MiB"], "").succeeded();
     network.elsewhere(&["account", "create", "vic", "--role", "viewer"], "another password\n").succeeded();
-    let secret = network.elsewhere(&["token", "create", "watch", "--role", "viewer", "--area", "status"], "").succeeded();
+    let secret =
+        network.elsewhere(&["token", "create", "watch", "--role", "viewer", "--area", "status"], "").succeeded();
     let bearer = format!("authorization: Bearer {}", secret.trim());
     assert_eq!(network.curl(&["-H", &bearer], "/metrics").0, 200);
     assert_eq!(network.curl(&["-H", &bearer], "/api/v1/pools").0, 403);
@@ -130,7 +134,8 @@ fn from_the_first_link_to_management_from_another_machine() {
     assert!(whoami.contains("administrator") && whoami.contains("token"), "{whoami}");
     network.elsewhere(&["logout"], "").succeeded();
     network.elsewhere(&["whoami"], "").refused();
-    let token = serde_json::from_str::<Value>(&secrets).expect("JSON")[0]["token"].as_str().expect("a token").to_owned();
+    let token =
+        serde_json::from_str::<Value>(&secrets).expect("JSON")[0]["token"].as_str().expect("a token").to_owned();
     assert_eq!(
         network.curl(&["-H", &format!("authorization: Bearer {token}")], "/api/v1/session").0,
         401,
@@ -151,9 +156,13 @@ fn a_backup_brings_accounts_and_configuration_back() {
         let file = scene.path("typed");
         std::fs::write(&file, "some long password\n").expect("a file can be written");
         let socket = format!("{}/api", scene.folder("a"));
-        run_with(binary().to_str().expect("text"), &["account", "create", name, "--role", "administrator"], |command| {
-            command.env("HOLDFAST_SOCKET", socket).stdin(Stdio::from(File::open(&file).expect("it is there")));
-        })
+        run_with(
+            binary().to_str().expect("text"),
+            &["account", "create", name, "--role", "administrator"],
+            |command| {
+                command.env("HOLDFAST_SOCKET", socket).stdin(Stdio::from(File::open(&file).expect("it is there")));
+            },
+        )
         .succeeded();
     };
     make("ann");

@@ -9,14 +9,15 @@ use holdfast_tests::scene::Scene;
 use serde_json::Value;
 
 fn state(daemon: &Daemon) -> [Value; 4] {
-    let mut lists = [["disk", "list"], ["pool", "list"], ["space", "list"], ["nbd", "list"]].map(|words| daemon.json(&words));
+    let mut lists =
+        [["disk", "list"], ["pool", "list"], ["space", "list"], ["nbd", "list"]].map(|words| daemon.json(&words));
     // What else is done with the block devices of this machine changes them.
     let own = |disk: &Value| {
         !std::fs::metadata(disk["path"].as_str().unwrap_or_default()).is_ok_and(|it| it.file_type().is_block_device())
     };
     lists[0].as_array_mut().into_iter().for_each(|disks| disks.retain(own));
-    // Counters of I/O errors and the like belong to the objects; the commit counter of a pool does not move for a refusal.
-    // The next scrub is planned in the daemon's own time.
+    // Counters of I/O errors and the like belong to the objects; the commit counter of a pool does not move for a
+    // refusal. The next scrub is planned in the daemon's own time.
     lists[2].as_array_mut().into_iter().flatten().for_each(|space| space["scrub"] = Value::Null);
     lists[3].as_array_mut().into_iter().flatten().for_each(|export| export["counters"] = Value::Null);
     lists
@@ -98,7 +99,9 @@ fn wrong_names_are_refused() {
     let spare = scene.path("disks/spare");
     daemon.please(&["disk", "create-file", &spare, "--size", "128MiB"]);
     let long = "n".repeat(64);
-    for name in ["", " ", "a b", "a/b", "../up", "-dash", "tank\n", "naïve", "\u{1F4BE}", "a\tb", "quo\"te", ".", "..", &long] {
+    for name in
+        ["", " ", "a b", "a/b", "../up", "-dash", "tank\n", "naïve", "\u{1F4BE}", "a\tb", "quo\"te", ".", "..", &long]
+    {
         refuses(&daemon, &["pool", "create", name, "--disk", &spare], &[]);
         refuses(&daemon, &["space", "create", &format!("tank/{name}"), "--layout", "simple", "--size", "64MiB"], &[]);
         refuses(&daemon, &["pool", "show", name], &[]);

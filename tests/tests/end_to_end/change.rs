@@ -1,4 +1,5 @@
-//! A pool over the years: spaces get other shapes, disks are added, emptied and lost, all under load and with kills between.
+//! A pool over the years: spaces get other shapes, disks are added, emptied and lost, all under load and with kills
+//! between.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -98,7 +99,10 @@ fn disks_come_and_go_for_good_under_load() {
     sound(&load, &daemon, "after all");
     for row in daemon.json(&["space", "map", "tank/vm"]).as_array().expect("rows") {
         let slabs = row["slabs"].as_array().expect("slabs");
-        assert!(slabs.iter().all(|slab| slab["path"] != disks[0].as_str() && slab["path"] != disks[1].as_str()), "{row}");
+        assert!(
+            slabs.iter().all(|slab| slab["path"] != disks[0].as_str() && slab["path"] != disks[1].as_str()),
+            "{row}"
+        );
     }
     assert_eq!(daemon.json(&["space", "verify", "tank/vm"])["mismatched_blocks"], 0);
 }
@@ -115,9 +119,9 @@ enum Fate {
     Gone(usize, String),
 }
 
-/// Disks are pulled, returned, corrupted, replaced, added and lost, the space is a mirror, dual parity and a mirror again, and the daemon is
-/// killed ten times: all that under load, of fio that verifies what it wrote among others, and nothing that was written is ever other than it
-/// was.
+/// Disks are pulled, returned, corrupted, replaced, added and lost, the space is a mirror, dual parity and a mirror
+/// again, and the daemon is killed ten times: all that under load, of fio that verifies what it wrote among others, and
+/// nothing that was written is ever other than it was.
 #[test]
 fn ten_years_of_a_pool() {
     let mut random = Random::announced();

@@ -51,8 +51,9 @@ fn nbdinfo_sees_the_export_its_flags_and_its_holes() {
     ] {
         assert_eq!(export[flag], expected, "{flag}: {export}");
     }
-    let map =
-        |uri: &str| serde_json::from_str::<Vec<Value>>(&run("nbdinfo", &["--map", "--json", uri]).succeeded()).expect("JSON");
+    let map = |uri: &str| {
+        serde_json::from_str::<Vec<Value>>(&run("nbdinfo", &["--map", "--json", uri]).succeeded()).expect("JSON")
+    };
     let holes = |map: &[Value]| {
         map.iter().filter(|run| run["description"] == "hole,zero").filter_map(|run| run["length"].as_u64()).sum::<u64>()
     };

@@ -60,8 +60,8 @@ fn kill_under_load_loses_nothing_of_a_three_way_mirror() {
     kill_under_load(&["--layout", "mirror", "--copies", "3"]);
 }
 
-/// A disk goes away under load, the daemon is killed, and the disk comes back before or after the next start: what it missed
-/// is never read from it.
+/// A disk goes away under load, the daemon is killed, and the disk comes back before or after the next start: what it
+/// missed is never read from it.
 #[test]
 fn kill_under_load_while_disks_come_and_go() {
     let mut random = Random::announced();
@@ -107,7 +107,8 @@ fn kill_under_load_while_disks_come_and_go() {
             std::fs::rename(&away, disk).expect("a disk can be moved back");
         }
         wait_until("all is in step", 60, || {
-            daemon.json(&["pool", "show", "tank"])["state"] == "ok" && daemon.json(&["space", "show", "tank/vm"])["state"] == "ok"
+            daemon.json(&["pool", "show", "tank"])["state"] == "ok"
+                && daemon.json(&["space", "show", "tank/vm"])["state"] == "ok"
         });
         sound(&format!("round {round}, in step"));
     }
@@ -124,7 +125,8 @@ pub fn kill_under_fio(disks: usize, layout: &[&str], rounds: u64) {
         let seed = format!("--randseed={}", round + 1);
         let job = ["--rw=write", "--bs=16k", "--iodepth=1", "--fsync=8", "--verify=crc32c", "--verify_fatal=1", &seed];
         let load = fio::start(&uri, &[&job[..], &["--size=64m", "--do_verify=0", "--rate=16m"]].concat());
-        let written = |daemon: &Daemon| daemon.json(&["nbd", "list"])[0]["counters"]["written_bytes"].as_u64().unwrap_or(0);
+        let written =
+            |daemon: &Daemon| daemon.json(&["nbd", "list"])[0]["counters"]["written_bytes"].as_u64().unwrap_or(0);
         wait_until("fio wrote for a while", 30, || written(&daemon) > (6 + round) * MIB);
         daemon.kill();
         assert!(!load.end(), "fio was to be cut off");

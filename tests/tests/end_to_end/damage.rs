@@ -1,4 +1,5 @@
-//! Labels and logs that are damaged while the daemon is down: outvoted and repaired, or refused by name, never believed.
+//! Labels and logs that are damaged while the daemon is down: outvoted and repaired, or refused by name, never
+//! believed.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -1,4 +1,5 @@
-//! PostgreSQL on ext4 on a loop device over `nbdfuse` over a space: the daemon is killed, and every committed row is there.
+//! PostgreSQL on ext4 on a loop device over `nbdfuse` over a space: the daemon is killed, and every committed row is
+//! there.
 
 use std::collections::HashSet;
 use std::fs::{File, Permissions};
@@ -134,7 +135,8 @@ impl Server {
             "-k {} -c listen_addresses= -c shared_buffers=32MB -c max_wal_size=96MB -c checkpoint_timeout=30s",
             self.sockets
         );
-        let finished = as_postgres("pg_ctl", &["-D", &self.data, "-l", &self.log, "-o", &options, "-w", "-t", "120", "start"]);
+        let finished =
+            as_postgres("pg_ctl", &["-D", &self.data, "-l", &self.log, "-o", &options, "-w", "-t", "120", "start"]);
         assert!(finished.success(), "{finished}\n{}", std::fs::read_to_string(&self.log).unwrap_or_default());
     }
 
@@ -145,7 +147,8 @@ impl Server {
     /// Ends what the loss of the disk left of it: backends that wait for each other do not go by themselves.
     fn bury(&self) {
         let lock = std::fs::read_to_string(format!("{}/.s.PGSQL.5432.lock", self.sockets)).unwrap_or_default();
-        let postmaster = lock.lines().next().and_then(|line| line.parse::<i32>().ok()).expect("PostgreSQL left its lock");
+        let postmaster =
+            lock.lines().next().and_then(|line| line.parse::<i32>().ok()).expect("PostgreSQL left its lock");
         let mut processes = children(postmaster);
         processes.push(postmaster);
         // Without the postmaster no new backend comes up.
@@ -159,7 +162,8 @@ impl Server {
     }
 
     fn psql(&self, statement: &str) -> String {
-        as_postgres("psql", &["-h", &self.sockets, "-qAt", "-v", "ON_ERROR_STOP=1", "-c", statement, "postgres"]).succeeded()
+        as_postgres("psql", &["-h", &self.sockets, "-qAt", "-v", "ON_ERROR_STOP=1", "-c", statement, "postgres"])
+            .succeeded()
     }
 
     fn pgbench(&self, arguments: &[&str]) -> Child {
@@ -174,8 +178,9 @@ impl Server {
     /// Commits one row after the other, and prints the id of each that is committed.
     fn writer(&self, scene: &Scene, number: u64) -> (Child, String) {
         let (script, record) = (scene.path(&format!("script{number}")), scene.path(&format!("record{number}")));
-        let lines: String =
-            (0..20_000).map(|row| format!("INSERT INTO committed VALUES ({}) RETURNING id;\n", number * ROWS + row)).collect();
+        let lines: String = (0..20_000)
+            .map(|row| format!("INSERT INTO committed VALUES ({}) RETURNING id;\n", number * ROWS + row))
+            .collect();
         std::fs::write(&script, lines).expect("a script can be written");
         let mut command = Command::new("runuser");
         command.args([
@@ -190,12 +195,16 @@ impl Server {
             &script,
             "postgres",
         ]);
-        command.stdin(Stdio::null()).stdout(File::create(&record).expect("a record can be written")).stderr(Stdio::null());
+        command
+            .stdin(Stdio::null())
+            .stdout(File::create(&record).expect("a record can be written"))
+            .stderr(Stdio::null());
         (command.spawn().expect("psql can be run"), record)
     }
 }
 
-/// The daemon is killed after `seconds` of load, and the first `lost` disks of its pool are gone when it is started again.
+/// The daemon is killed after `seconds` of load, and the first `lost` disks of its pool are gone when it is started
+/// again.
 fn recovers(disks: (usize, &str), layout: &[&str], seconds: u64, lost: usize) {
     demand();
     let scene = Scene::new();
@@ -212,7 +221,10 @@ fn recovers(disks: (usize, &str), layout: &[&str], seconds: u64, lost: usize) {
     server.create();
     server.start();
     server.psql("CREATE TABLE committed (id bigint PRIMARY KEY)");
-    assert!(server.pgbench(&["-i", "-q", "-s", "2"]).wait().is_ok_and(|status| status.success()), "pgbench fills its tables");
+    assert!(
+        server.pgbench(&["-i", "-q", "-s", "2"]).wait().is_ok_and(|status| status.success()),
+        "pgbench fills its tables"
+    );
 
     let mut load = server.pgbench(&["-c", "4", "-j", "2", "-T", "120"]);
     let mut writers: Vec<_> = (0..WRITERS).map(|number| server.writer(&scene, number)).collect();
@@ -243,9 +255,16 @@ fn recovers(disks: (usize, &str), layout: &[&str], seconds: u64, lost: usize) {
     mount.mount();
     let _ = std::fs::remove_file(format!("{}/postmaster.pid", server.data));
     server.start();
-    let found: HashSet<u64> = server.psql("SELECT id FROM committed").lines().filter_map(|line| line.parse().ok()).collect();
+    let found: HashSet<u64> =
+        server.psql("SELECT id FROM committed").lines().filter_map(|line| line.parse().ok()).collect();
     let lost: Vec<_> = committed.difference(&found).collect();
-    assert!(lost.is_empty(), "{} of {} committed rows are lost: {:?}", lost.len(), committed.len(), &lost[..lost.len().min(10)]);
+    assert!(
+        lost.is_empty(),
+        "{} of {} committed rows are lost: {:?}",
+        lost.len(),
+        committed.len(),
+        &lost[..lost.len().min(10)]
+    );
     println!("{} committed rows recorded, {} found", committed.len(), found.len());
     let sums = server.psql(
         "SELECT (SELECT sum(abalance) FROM pgbench_accounts) = (SELECT coalesce(sum(delta), 0) FROM pgbench_history) \

@@ -24,7 +24,18 @@ fn mirrors_and_parity_go_on_without_one_of_three_enclosures() {
         daemon.please(&["disk", "set", disk, "--enclosure", &shelf, "--slot", &slot]);
     }
     let refused = daemon
-        .cli(&["space", "create", "tank/no", "--layout", "parity", "--columns", "4", "--size", "32MiB", "--enclosure-aware"])
+        .cli(&[
+            "space",
+            "create",
+            "tank/no",
+            "--layout",
+            "parity",
+            "--columns",
+            "4",
+            "--size",
+            "32MiB",
+            "--enclosure-aware",
+        ])
         .refused();
     assert!(refused.contains("enclosure"), "{refused}");
     let spaces: [(&str, &[&str]); 4] = [
@@ -34,14 +45,16 @@ fn mirrors_and_parity_go_on_without_one_of_three_enclosures() {
         ("dual", &["--layout", "parity", "--parity", "2", "--columns", "6", "--thin"]),
     ];
     let uris = spaces.map(|(name, options)| {
-        let uri = daemon.space(&format!("tank/{name}"), &[options, &["--size", "32MiB", "--enclosure-aware"][..]].concat());
+        let uri =
+            daemon.space(&format!("tank/{name}"), &[options, &["--size", "32MiB", "--enclosure-aware"][..]].concat());
         fio::verify(&uri, &["--size=32m"]);
         uri
     });
     let judge = ["--rw=randrw", "--bsrange=4k-64k", "--iodepth=8", "--size=32m", "--verify=crc32c", "--verify_fatal=1"];
     let options = [&judge[..], &["--verify_backlog=64", "--time_based", "--runtime=10", "--rate=4m"]].concat();
     let mut loads: Vec<fio::Running> = uris.iter().map(|uri| fio::start(uri, &options)).collect();
-    let lost: Vec<&String> = disks.iter().enumerate().filter(|(at, _)| enclosure(*at) == LOST).map(|(_, disk)| disk).collect();
+    let lost: Vec<&String> =
+        disks.iter().enumerate().filter(|(at, _)| enclosure(*at) == LOST).map(|(_, disk)| disk).collect();
     lost.iter().for_each(|disk| take(disk));
     wait_missing(&daemon, "tank", lost.len());
     for (name, _) in spaces {

@@ -16,8 +16,8 @@ fn piece(client: u64, number: u64) -> Vec<u8> {
     (client << 32 | number).to_le_bytes().repeat(PIECE_BYTES / 8)
 }
 
-/// Each client writes its own two pieces of the block at `at`, by one of two exports, and reads each back; every fourth write
-/// is of zeros. Beside them one writes the block behind as a whole. All that was answered is there in the end.
+/// Each client writes its own two pieces of the block at `at`, by one of two exports, and reads each back; every fourth
+/// write is of zeros. Beside them one writes the block behind as a whole. All that was answered is there in the end.
 fn write_pieces(daemon: &Daemon, at: u64) {
     let socket = daemon.nbd_socket();
     let done = AtomicBool::new(false);
@@ -26,7 +26,8 @@ fn write_pieces(daemon: &Daemon, at: u64) {
             .map(|number| {
                 let socket = &socket;
                 scope.spawn(move || {
-                    let mut client = Client::connect(socket, ["vm", "other"][number as usize % 2]).expect("it is exported");
+                    let mut client =
+                        Client::connect(socket, ["vm", "other"][number as usize % 2]).expect("it is exported");
                     for write in 0..WRITES {
                         let offset = at + (number + CLIENTS * (write % 2)) * PIECE_BYTES as u64;
                         let mut data = piece(number, write);
@@ -49,7 +50,10 @@ fn write_pieces(daemon: &Daemon, at: u64) {
                 number += 1;
                 let data = number.to_le_bytes().repeat(BLOCK_BYTES as usize / 8);
                 client.write(at + BLOCK_BYTES, &data, false).expect("a write");
-                assert!(client.read(at + BLOCK_BYTES, data.len()).expect("a read") == data, "whole write {number} is lost");
+                assert!(
+                    client.read(at + BLOCK_BYTES, data.len()).expect("a read") == data,
+                    "whole write {number} is lost"
+                );
             }
         });
         let failed = clients.into_iter().map(|client| client.join()).filter(Result::is_err).count();

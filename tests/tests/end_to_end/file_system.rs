@@ -1,4 +1,5 @@
-//! A real ext4 image goes through a three-way mirror that loses two of its eight disks under load, and comes out identical.
+//! A real ext4 image goes through a three-way mirror that loses two of its eight disks under load, and comes out
+//! identical.
 
 use std::path::Path;
 use std::time::Duration;
@@ -41,8 +42,15 @@ fn an_ext4_image_survives_the_loss_of_two_of_eight_disks_under_load() {
     let busy = daemon.space("tank/busy", &["--layout", "mirror", "--copies", "3", "--size", "96MiB"]);
     run("nbdcopy", &["--flush", &image, &files]).succeeded();
 
-    let job =
-        ["--rw=randrw", "--bs=8k", "--iodepth=8", "--size=96m", "--verify=crc32c", "--verify_fatal=1", "--verify_backlog=64"];
+    let job = [
+        "--rw=randrw",
+        "--bs=8k",
+        "--iodepth=8",
+        "--size=96m",
+        "--verify=crc32c",
+        "--verify_fatal=1",
+        "--verify_backlog=64",
+    ];
     let mut load = fio::start(&busy, &[&job[..], &["--time_based", "--runtime=25", "--rate=30m"]].concat());
     std::thread::sleep(Duration::from_secs(2));
     pull(&daemon, "tank", &disks[2]);

@@ -14,8 +14,11 @@ fn an_idle_daemon_with_a_thin_space_of_a_tebibyte_takes_next_to_nothing() {
     let daemon = Daemon::start(&scene);
     daemon.pool(&scene, "tank", 8, "512MiB");
     let uri = daemon.space("tank/big", &["--layout", "mirror", "--size", "1TiB", "--thin"]);
-    run("qemu-io", &["-f", "raw", "-c", "write -P 1 700G 1M", "-c", "read -P 1 700G 1M", "-c", "read -P 0 3G 1M", &uri])
-        .succeeded();
+    run(
+        "qemu-io",
+        &["-f", "raw", "-c", "write -P 1 700G 1M", "-c", "read -P 1 700G 1M", "-c", "read -P 0 3G 1M", &uri],
+    )
+    .succeeded();
     std::thread::sleep(Duration::from_secs(4));
     let resident = resident_bytes(daemon.pid());
     let ticks = idle_ticks(daemon.pid());
@@ -24,8 +27,8 @@ fn an_idle_daemon_with_a_thin_space_of_a_tebibyte_takes_next_to_nothing() {
     assert!(ticks <= 1, "{ticks} ticks of processor time in 2 s");
 }
 
-/// Processor time in the quietest of some 2 s: a tick counts for whom it finds running, and other tests beside this one make it find the
-/// daemon more often than its work is worth.
+/// Processor time in the quietest of some 2 s: a tick counts for whom it finds running, and other tests beside this one
+/// make it find the daemon more often than its work is worth.
 fn idle_ticks(pid: u32) -> u64 {
     let mut least = u64::MAX;
     for _ in 0..10 {

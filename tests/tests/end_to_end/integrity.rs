@@ -1,5 +1,5 @@
-//! Silent corruption: what somebody writes over the backing files of disks in use is never served, and is healed where another
-//! disk has what counts.
+//! Silent corruption: what somebody writes over the backing files of disks in use is never served, and is healed where
+//! another disk has what counts.
 
 use holdfast_tests::command::{run, wait_until};
 use holdfast_tests::corruption::corrupt;

@@ -143,7 +143,8 @@ fn a_thin_space_takes_room_as_it_is_written_and_gives_it_back() {
     daemon.pool(&scene, "tank", 4, "512MiB");
     let uri = daemon.space("tank/vm", &["--layout", "mirror", "--size", "8GiB", "--thin"]);
     let empty = free(&daemon);
-    run("qemu-io", &["-f", "raw", "-c", "write -P 1 0 256M", "-c", "write -P 2 4G 1M", "-c", "flush", &uri]).succeeded();
+    run("qemu-io", &["-f", "raw", "-c", "write -P 1 0 256M", "-c", "write -P 2 4G 1M", "-c", "flush", &uri])
+        .succeeded();
     let used = free(&daemon);
     assert!(empty - used >= 2 * 256 * MIB, "{empty} free before, {used} after");
     run("qemu-io", &["-f", "raw", "-c", "write -z -u 6G 512M", "-c", "flush", &uri]).succeeded();
@@ -182,7 +183,10 @@ fn a_full_pool_refuses_what_needs_room_and_nothing_else() {
     }
     client.flush().expect("a flush");
     for &number in &written {
-        assert!(client.read(number * MIB, MIB as usize).expect("reads go on").iter().all(|&byte| byte == 2), "at {number} MiB");
+        assert!(
+            client.read(number * MIB, MIB as usize).expect("reads go on").iter().all(|&byte| byte == 2),
+            "at {number} MiB"
+        );
     }
     assert!(client.read(refused * MIB, MIB as usize).expect("reads go on").iter().all(|&byte| byte == 0));
     let told = format!("{}{}", daemon.json(&["status"]), daemon.json(&["event", "list"]));

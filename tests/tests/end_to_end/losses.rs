@@ -63,7 +63,10 @@ fn the_job_that_mends_a_loss_stands_in_its_cause() {
     let status = daemon.json(&["status"]);
     // What the rebuild still has to write is a cause of its own.
     let causes = status["causes"].as_array().expect("a list");
-    let lost = causes.iter().find(|cause| cause["kind"] == "disk-lost").unwrap_or_else(|| panic!("it is lost still: {status}"));
+    let lost = causes
+        .iter()
+        .find(|cause| cause["kind"] == "disk-lost")
+        .unwrap_or_else(|| panic!("it is lost still: {status}"));
     assert_eq!(lost["jobs"], serde_json::json!([replaced["job"]["id"]]), "{lost}");
     assert!(lost["repair_at"].is_null() && lost["no_repair"].is_null(), "what is under way is not announced: {lost}");
 }

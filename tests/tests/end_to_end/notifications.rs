@@ -32,7 +32,18 @@ fn add_mail(daemon: &Daemon, port: u16) {
     let port = port.to_string();
     let add = ["notify", "channel", "add", "mail", "ops", "--host", "127.0.0.1", "--port", &port, "--security", "none"];
     daemon.please(&[&add[..], &["--from", "nas@example.com", "--to", "admin@example.com"]].concat());
-    daemon.please(&["notify", "rule", "add", "ops", "--channel", "ops", "--object", "disk", "--object", "space tank/*"]);
+    daemon.please(&[
+        "notify",
+        "rule",
+        "add",
+        "ops",
+        "--channel",
+        "ops",
+        "--object",
+        "disk",
+        "--object",
+        "space tank/*",
+    ]);
 }
 
 /// Checks a signature as the documentation says, by `openssl`.
@@ -72,7 +83,8 @@ fn a_pulled_disk_is_told_by_mail_and_webhook_and_no_secret_shows() {
     daemon.please(&["notify", "test", "ops"]);
     assert!(mails.taken()[0].contains("this is a test") && is_signed(&scene, &hooks.taken()[0]));
     let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").expect("a machine has a name");
-    let subject = |mail: &str| mail.lines().find(|line| line.starts_with("Subject: ")).expect("a mail has a subject").to_owned();
+    let subject =
+        |mail: &str| mail.lines().find(|line| line.starts_with("Subject: ")).expect("a mail has a subject").to_owned();
     assert!(subject(&mails.taken()[0]).contains(machine.trim()), "{:?}", mails.taken());
     daemon.please(&["settings", "set", "--host-name", "nas-in-the-cellar"]);
 
@@ -93,7 +105,10 @@ fn a_pulled_disk_is_told_by_mail_and_webhook_and_no_secret_shows() {
 
     // Who may see channels sees no secret; they are in the store alone, which belongs to the daemon's user.
     let audit = daemon.json(&["audit", "--object", "notifications/channels/hook"]);
-    assert!(audit.to_string().contains("notification_deliver") && audit.to_string().contains("notify_channel_create"), "{audit}");
+    assert!(
+        audit.to_string().contains("notification_deliver") && audit.to_string().contains("notify_channel_create"),
+        "{audit}"
+    );
     let shown: String =
         [&["notify", "channel", "list"][..], &["notify", "channel", "show", "hook"], &["audit"], &["event", "list"]]
             .iter()
@@ -143,7 +158,8 @@ fn quiet_hours_hold_what_happens_and_one_message_tells_of_it() {
     let disks = daemon.pool(&scene, "tank", 5, "128MiB");
     let hooks = web(0);
     // Quiet all day but for a minute, which is not this one.
-    let minute = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock").as_secs() / 60 % 60;
+    let minute =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock").as_secs() / 60 % 60;
     let loud = (minute + 30) % 60;
     let quiet = format!("12:{:02}-12:{loud:02}", (loud + 1) % 60);
     let quiet = if loud == 59 { "13:00-12:59".to_owned() } else { quiet };
@@ -178,7 +194,10 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     let down = web(0).port();
     add_webhook(&daemon, &scene, "hook", down, &[]);
     let refused = daemon.cli(&["notify", "test", "hook"]).refused();
-    assert!(refused.contains("channel hook") && refused.contains("cannot be reached") && !refused.contains(TOKEN), "{refused}");
+    assert!(
+        refused.contains("channel hook") && refused.contains("cannot be reached") && !refused.contains(TOKEN),
+        "{refused}"
+    );
     let refused = daemon.cli(&["notify", "channel", "remove", "hook"]).refused();
     assert!(refused.contains("rule hook"), "{refused}");
     let refused = daemon.cli(&["notify", "channel", "set", "hook", "--host", "mail.example.com"]).refused();

@@ -1,5 +1,5 @@
-//! What `docs/operations.md` says of losing disks, row by row of its table, with real processes. A row without a test fails, and
-//! so does a test without a row.
+//! What `docs/operations.md` says of losing disks, row by row of its table, with real processes. A row without a test
+//! fails, and so does a test without a row.
 
 use std::path::Path;
 
@@ -136,7 +136,10 @@ fn health(daemon: &Daemon, object: &str) -> String {
     if entry["health"] != "healthy" {
         let conditions = entry["conditions"].as_array().expect("conditions");
         let says = |condition: &Value| condition["next_action"].as_str().is_some_and(|next| !next.is_empty());
-        assert!(!conditions.is_empty() && conditions.iter().all(says), "{object} does not say why, or what to do: {entry}");
+        assert!(
+            !conditions.is_empty() && conditions.iter().all(says),
+            "{object} does not say why, or what to do: {entry}"
+        );
         assert!(status["health"] != "healthy", "{status}");
     }
     entry["health"].as_str().expect("a health").to_owned()
@@ -162,7 +165,8 @@ fn a_disk_vanishes() {
     let daemon = Daemon::start(&scene);
     daemon.pool(&scene, "tank", 5, DISK);
     let mut mirror = Held::new(&daemon, "mirror", &["--layout", "mirror", "--columns", "2"], 16 * MIB);
-    let mut parity = Held::new(&daemon, "parity", &["--layout", "parity", "--columns", "4", "--interleave", "64KiB"], 12 * MIB);
+    let mut parity =
+        Held::new(&daemon, "parity", &["--layout", "parity", "--columns", "4", "--interleave", "64KiB"], 12 * MIB);
     let pair = group(&daemon, "mirror", false);
     let (lost, other) = (&pair[0], &pair[1]);
     pull(&daemon, "tank", lost);
@@ -331,9 +335,13 @@ fn the_last_copy_is_out() {
 
 /// A pool of five disks of which three answer nothing any more, all at once, while its space is written to.
 fn most_disks_gone(scene: &Scene, daemon: &Daemon) -> (Held, Vec<FaultyDisk>) {
-    let gone: Vec<FaultyDisk> = (0..3).map(|number| FaultyDisk::new(scene, &format!("gone{number}"), 128 << 20)).collect();
-    let disks: Vec<String> = daemon.disks(scene, 2, DISK).into_iter().chain(gone.iter().map(FaultyDisk::path)).collect();
-    daemon.please(&[&["pool", "create", "tank", "--disk"], &disks.iter().map(String::as_str).collect::<Vec<_>>()[..]].concat());
+    let gone: Vec<FaultyDisk> =
+        (0..3).map(|number| FaultyDisk::new(scene, &format!("gone{number}"), 128 << 20)).collect();
+    let disks: Vec<String> =
+        daemon.disks(scene, 2, DISK).into_iter().chain(gone.iter().map(FaultyDisk::path)).collect();
+    daemon.please(
+        &[&["pool", "create", "tank", "--disk"], &disks.iter().map(String::as_str).collect::<Vec<_>>()[..]].concat(),
+    );
     let mut held = Held::new(daemon, "vm", &["--layout", "mirror", "--copies", "3"], 12 * MIB);
     answer(&gone, false);
     wait_until("the pool says that it is read-only", ROUND_SECONDS, || {

@@ -56,7 +56,10 @@ fn a_pool_without_any_metadata_is_read_again() {
         assert!(total > 0 && chunks(&report, &space, "complete") == total, "{report}");
     }
     let one_lost = after.json(&[&["pool", "salvage"], &named[1..]].concat());
-    assert!(chunks(&one_lost, "tank/mirror", "degraded") > 0 && chunks(&one_lost, "tank/dual", "missing") == 0, "{one_lost}");
+    assert!(
+        chunks(&one_lost, "tank/mirror", "degraded") > 0 && chunks(&one_lost, "tank/dual", "missing") == 0,
+        "{one_lost}"
+    );
     let shown = after.please(&look);
     assert!(shown.contains("tank/dual") && shown.contains("repeat with --write"), "{shown}");
 

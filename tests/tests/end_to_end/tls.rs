@@ -5,7 +5,8 @@ use holdfast_tests::daemon::Daemon;
 use holdfast_tests::random::bytes;
 use holdfast_tests::scene::Scene;
 
-/// Makes an authority, a server's and a client's certificate in the folder `pki`, by the names that libnbd and QEMU look for.
+/// Makes an authority, a server's and a client's certificate in the folder `pki`, by the names that libnbd and QEMU
+/// look for.
 fn certificates(scene: &Scene) -> String {
     let dir = scene.folder("pki");
     let at = |name: &str| format!("{dir}/{name}");
@@ -34,8 +35,9 @@ fn certificates(scene: &Scene) -> String {
         ("client", "subjectAltName=DNS:client", "clientAuth"),
     ] {
         let extensions = at(&format!("{name}.cnf"));
-        let text =
-            format!("{purpose}\nextendedKeyUsage={usage}\nkeyUsage=critical,digitalSignature\nbasicConstraints=CA:FALSE\n");
+        let text = format!(
+            "{purpose}\nextendedKeyUsage={usage}\nkeyUsage=critical,digitalSignature\nbasicConstraints=CA:FALSE\n"
+        );
         std::fs::write(&extensions, text).expect("a file can be written");
         let (key, request, certificate) =
             (at(&format!("{name}-key.pem")), at(&format!("{name}.csr")), at(&format!("{name}-cert.pem")));
@@ -93,9 +95,13 @@ fn encrypted_clients_copy_and_plain_ones_are_refused() {
     run("cmp", &[&image, &out]).succeeded();
     let port = daemon.port().to_string();
     let object = format!("tls-creds-x509,id=tls0,endpoint=client,dir={pki}");
-    let opts = format!("driver=raw,file.driver=nbd,file.host=localhost,file.port={port},file.export=vm,file.tls-creds=tls0");
-    run("qemu-img", &["compare", "--object", &object, "--image-opts", &opts, &format!("driver=raw,file.filename={image}")])
-        .succeeded();
+    let opts =
+        format!("driver=raw,file.driver=nbd,file.host=localhost,file.port={port},file.export=vm,file.tls-creds=tls0");
+    run(
+        "qemu-img",
+        &["compare", "--object", &object, "--image-opts", &opts, &format!("driver=raw,file.filename={image}")],
+    )
+    .succeeded();
 
     // On TCP who does not encrypt is turned away; on the unix socket of the same daemon nobody has to.
     run("nbdinfo", &[&daemon.tcp_uri("vm")]).refused();

@@ -24,7 +24,8 @@ fn every_decision_has_the_form_and_a_line_in_the_index() {
         want(text.starts_with(&title), "its title begins with its number");
         want(text.contains("\n**Status:** "), "it says no status");
         for section in SECTIONS {
-            let opens = |line: &str| line.strip_prefix(section).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'));
+            let opens =
+                |line: &str| line.strip_prefix(section).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'));
             want(text.lines().any(opens), section);
         }
         want(index.contains(&format!("]({name})")), "the index does not name it");

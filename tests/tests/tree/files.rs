@@ -57,13 +57,15 @@ fn none(faults: Vec<String>) {
 #[test]
 fn no_source_file_is_too_long() {
     let long = |source: &Source| !source.is_test() && source.text.lines().count() > MAX_LINES;
-    let describe = |source: &Source| format!("{}: {} lines; is it two things?", source.path, source.text.lines().count());
+    let describe =
+        |source: &Source| format!("{}: {} lines; is it two things?", source.path, source.text.lines().count());
     none(sources().iter().filter(|source| long(source)).map(describe).collect());
 }
 
 #[test]
 fn every_source_file_opens_with_what_it_is_for() {
-    let closed = |source: &Source| !source.is_test() && !source.text.starts_with("//!") && !source.text.starts_with("#![");
+    let closed =
+        |source: &Source| !source.is_test() && !source.text.starts_with("//!") && !source.text.starts_with("#![");
     none(sources().iter().filter(|source| closed(source)).map(|source| source.path.clone()).collect());
 }
 
@@ -78,7 +80,8 @@ fn programs_that_measure_have_no_tests() {
 #[test]
 fn unsafe_stands_only_where_it_may() {
     let mut faults = Vec::new();
-    for source in sources().iter().filter(|source| !UNSAFE_FOLDERS.iter().any(|folder| source.path.starts_with(folder))) {
+    for source in sources().iter().filter(|source| !UNSAFE_FOLDERS.iter().any(|folder| source.path.starts_with(folder)))
+    {
         let lines = source.text.lines().enumerate().filter(|(_, line)| says_unsafe(line));
         faults.extend(lines.map(|(number, line)| format!("{}:{}: {}", source.path, number + 1, line.trim())));
     }
@@ -89,5 +92,7 @@ fn unsafe_stands_only_where_it_may() {
 fn the_word_is_told_from_others() {
     let word = "un".to_owned() + "safe";
     assert!(says_unsafe(&format!("    {word} {{ call() }}")) && says_unsafe(&format!("pub {word} fn call();")));
-    assert!(!says_unsafe("#![allow(unsafe_code)]") && !says_unsafe("call(); // unsafe") && !says_unsafe("find(\"unsafe\")"));
+    assert!(
+        !says_unsafe("#![allow(unsafe_code)]") && !says_unsafe("call(); // unsafe") && !says_unsafe("find(\"unsafe\")")
+    );
 }

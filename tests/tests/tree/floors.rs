@@ -35,7 +35,8 @@ const CRATES: &[(&str, &str, u32)] = &[
 const KNOWN_TO_SERVE: &[&str] = &["holdfast-model", "holdfast-device", "holdfast-block", "holdfast-listener"];
 
 /// What storage itself has no use for: a runtime, a network, a command line.
-const UNKNOWN_TO_CORE: &[&str] = &["tokio", "hyper", "axum", "reqwest", "clap", "anyhow", "tracing-subscriber", "chrono", "time"];
+const UNKNOWN_TO_CORE: &[&str] =
+    &["tokio", "hyper", "axum", "reqwest", "clap", "anyhow", "tracing-subscriber", "chrono", "time"];
 
 fn metadata() -> Value {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
@@ -88,7 +89,8 @@ fn no_arrow_points_up() {
         let folder = manifest.trim_start_matches(root).trim_matches('/').trim_end_matches("/Cargo.toml").to_owned();
         let dependencies = package["dependencies"].as_array().expect("dependencies").iter();
         // The locks of tokio alone need no runtime, and are no wall clock.
-        let needed = dependencies.filter(|one| !(one["name"] == "tokio" && one["features"] == serde_json::json!(["sync"])));
+        let needed =
+            dependencies.filter(|one| !(one["name"] == "tokio" && one["features"] == serde_json::json!(["sync"])));
         (text(&package["name"]), (folder, needed.map(|dependency| text(&dependency["name"])).collect()))
     });
     let faults = faults(&crates.collect());

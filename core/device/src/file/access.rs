@@ -55,8 +55,8 @@ pub(super) struct Opened {
     pub(super) traits: Traits,
 }
 
-/// Opens `path`; for writing only if nobody else does. A process that was killed may hold its disks for a moment longer,
-/// until the kernel has ended its requests: a disk in use is tried again for [`BUSY_PATIENCE`].
+/// Opens `path`; for writing only if nobody else does. A process that was killed may hold its disks for a moment
+/// longer, until the kernel has ended its requests: a disk in use is tried again for [`BUSY_PATIENCE`].
 pub(super) fn open(path: &Path, read_only: bool, force_buffered: bool) -> io::Result<Opened> {
     let deadline = Instant::now() + BUSY_PATIENCE;
     loop {
@@ -120,7 +120,10 @@ fn lock(file: &File) -> io::Result<()> {
     if error.kind() != io::ErrorKind::WouldBlock {
         return Err(error);
     }
-    Err(io::Error::new(io::ErrorKind::ResourceBusy, "another program, or another pool, uses it; release it there first"))
+    Err(io::Error::new(
+        io::ErrorKind::ResourceBusy,
+        "another program, or another pool, uses it; release it there first",
+    ))
 }
 
 /// Direct access is switched off on the open file, so that its lock or claim is never let go.
@@ -177,7 +180,12 @@ pub(super) fn size_of(file: &File, metadata: &Metadata) -> io::Result<u64> {
 pub(super) fn traits(metadata: &Metadata, mode: AccessMode) -> Traits {
     let is_block_device = metadata.file_type().is_block_device();
     if mode == AccessMode::Memory {
-        return Traits { logical_sector_bytes: 4096, physical_sector_bytes: 4096, rotational: Some(false), discard: true };
+        return Traits {
+            logical_sector_bytes: 4096,
+            physical_sector_bytes: 4096,
+            rotational: Some(false),
+            discard: true,
+        };
     }
     let device = if is_block_device { metadata.rdev() } else { metadata.dev() };
     let directory = BlockDirectory::of_number(device);

@@ -49,7 +49,8 @@ pub struct Probe {
 /// When it does not exist, is neither, or may not be read.
 pub fn probe(path: impl AsRef<Path>) -> io::Result<Probe> {
     let path = path.as_ref();
-    let explain = |error: io::Error| io::Error::new(error.kind(), format!("cannot look at {}: {error}", path.display()));
+    let explain =
+        |error: io::Error| io::Error::new(error.kind(), format!("cannot look at {}: {error}", path.display()));
     let real_path = std::fs::canonicalize(path).map_err(explain)?;
     let kind = std::fs::metadata(&real_path).map_err(explain)?.file_type();
     let is_block_device = kind.is_block_device();
@@ -103,7 +104,8 @@ fn claimed(open: impl Fn(i32) -> io::Result<File>) -> Option<String> {
     busy.then(|| "open for exclusive use".into())
 }
 
-/// Makes a sparse file of `size` bytes to be used as a disk, readable by its owner only. It is durable when this returns.
+/// Makes a sparse file of `size` bytes to be used as a disk, readable by its owner only. It is durable when this
+/// returns.
 ///
 /// # Errors
 /// When something is at `path` already, or the size is not a positive multiple of 4 KiB, or there is no room for it.

@@ -77,7 +77,8 @@ impl BlockDirectory {
             .or_else(|| self.udev("ID_SERIAL_SHORT"))
     }
 
-    /// The slot that the disk sits in, as its enclosure (SES-3) tells the kernel: named by maker, model and id of the enclosure.
+    /// The slot that the disk sits in, as its enclosure (SES-3) tells the kernel: named by maker, model and id of the
+    /// enclosure.
     pub(super) fn slot(&self) -> Option<EnclosureSlot> {
         let device = self.disk.join("device");
         let link = names(&device).into_iter().find(|name| name.starts_with("enclosure_device:"))?;
@@ -94,7 +95,9 @@ impl BlockDirectory {
     fn udev(&self, key: &str) -> Option<String> {
         let number = text(self.disk.join("dev"))?;
         let content = fs::read_to_string(format!("/run/udev/data/b{number}")).ok()?;
-        content.lines().find_map(|line| line.strip_prefix("E:")?.strip_prefix(key)?.strip_prefix('=').map(str::to_owned))
+        content
+            .lines()
+            .find_map(|line| line.strip_prefix("E:")?.strip_prefix(key)?.strip_prefix('=').map(str::to_owned))
     }
 
     /// Who uses it or one of its partitions: a mount, swap, or a device on top.
@@ -141,10 +144,9 @@ fn mounted_at(mountinfo: &str, number: &str) -> Option<String> {
 
 /// The loop device that stands on a file.
 pub(super) fn loop_over(file: &Path) -> Option<String> {
-    disk_names()
-        .into_iter()
-        .filter(|name| name.starts_with("loop"))
-        .find(|name| text(format!("/sys/block/{name}/loop/backing_file")).is_some_and(|backing| Path::new(&backing) == file))
+    disk_names().into_iter().filter(|name| name.starts_with("loop")).find(|name| {
+        text(format!("/sys/block/{name}/loop/backing_file")).is_some_and(|backing| Path::new(&backing) == file)
+    })
 }
 
 /// Whether somebody holds a lock on a whole file (proc(5), locks).
@@ -185,7 +187,10 @@ mod tests {
         fs::write(enclosure.join("id"), "0x500605b0000272b7\n").unwrap();
         fs::write(enclosure.join("device/vendor"), "ACME    \n").unwrap();
         fs::write(enclosure.join("device/model"), "JBOD-24         \n").unwrap();
-        assert_eq!(directory.slot(), Some(EnclosureSlot { enclosure: "ACME JBOD-24 500605b0000272b7".into(), slot: 3 }));
+        assert_eq!(
+            directory.slot(),
+            Some(EnclosureSlot { enclosure: "ACME JBOD-24 500605b0000272b7".into(), slot: 3 })
+        );
     }
 
     #[test]

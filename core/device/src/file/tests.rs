@@ -93,7 +93,8 @@ async fn exercise(device: Arc<FileDevice>) {
         let before = device.counters();
         let failed = device.read(offset, IoBuf::new(len)).await.expect_err("out of range");
         assert_eq!(failed.kind, IoErrorKind::Invalid, "{failed}");
-        let failed = device.write(offset, IoBuf::new(len).freeze(), Durability::Cached).await.expect_err("out of range");
+        let failed =
+            device.write(offset, IoBuf::new(len).freeze(), Durability::Cached).await.expect_err("out of range");
         assert_eq!(failed.kind, IoErrorKind::Invalid, "{failed}");
         let failed = device.discard(offset, len as u64).await.expect_err("out of range");
         assert_eq!(failed.kind, IoErrorKind::Invalid, "{failed}");
@@ -180,7 +181,9 @@ fn dropped_requests_run_to_their_end() {
         .expect("a reactor");
         assert_eq!((device.counters().writes, device.counters().reads), (100, 100));
         for number in 0..100 {
-            let Io::Ready(Some(Ok(buf))) = device.read(number * 4096, IoBuf::new(4096)) else { panic!("answered at once") };
+            let Io::Ready(Some(Ok(buf))) = device.read(number * 4096, IoBuf::new(4096)) else {
+                panic!("answered at once")
+            };
             assert!(*buf == *pattern(number, 4096), "write {number}");
         }
     }
@@ -223,7 +226,8 @@ fn waiting_requests_outlive_a_reactor_that_stops() {
     let scratch = Scratch::new(std::env::temp_dir(), 8 * MIB);
     let options = FileOptions { queue_depth: 1, ..FileOptions::default() };
     let device = FileDevice::open(&scratch.0, options).expect("opened");
-    let (stopping, staying) = (start(ReactorSettings::default()).expect("a"), start(ReactorSettings::default()).expect("b"));
+    let (stopping, staying) =
+        (start(ReactorSettings::default()).expect("a"), start(ReactorSettings::default()).expect("b"));
     for reactor in [&stopping, &staying] {
         let device = device.clone();
         reactor.spawn(move || async move {
@@ -240,7 +244,8 @@ fn waiting_requests_outlive_a_reactor_that_stops() {
 #[test]
 fn read_only_devices_refuse_changes() {
     let scratch = Scratch::new(std::env::temp_dir(), MIB);
-    let device = FileDevice::open(&scratch.0, FileOptions { read_only: true, ..FileOptions::default() }).expect("opened");
+    let device =
+        FileDevice::open(&scratch.0, FileOptions { read_only: true, ..FileOptions::default() }).expect("opened");
     run(async {
         read(&device, 0, 4096).await;
         device.flush().await.expect("nothing to flush");

@@ -1,11 +1,11 @@
 //! The loop of one reactor and what it holds.
 //!
-//! A turn runs the tasks that are ready, submits what they asked for in one batch, and takes what is finished. A turn in
-//! which nothing came from outside is idle. Idle turns spin as long as [`Patience`] lets them: each retries the waiting
-//! sockets and yields the core, so that a client on the same core gets to run.
+//! A turn runs the tasks that are ready, submits what they asked for in one batch, and takes what is finished. A turn
+//! in which nothing came from outside is idle. Idle turns spin as long as [`Patience`] lets them: each retries the
+//! waiting sockets and yields the core, so that a client on the same core gets to run.
 //!
-//! Invariant: a reactor sleeps only when nothing is ready, nothing was injected, and each socket that a task waits for is
-//! armed in the ring.
+//! Invariant: a reactor sleeps only when nothing is ready, nothing was injected, and each socket that a task waits for
+//! is armed in the ring.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -57,7 +57,8 @@ pub(crate) struct Core {
     timers: RefCell<Timers>,
     budget: Cell<u32>,
     main_woken: Cell<bool>,
-    /// What came from outside in this turn: completions, socket calls that moved something, timers, other threads' wishes.
+    /// What came from outside in this turn: completions, socket calls that moved something, timers, other threads'
+    /// wishes.
     progress: Cell<u32>,
     spin: Duration,
     cpu_latency: Option<Arc<CpuLatency>>,
@@ -351,7 +352,10 @@ fn bind_to(core: usize) -> io::Result<()> {
     let outcome = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         if core >= libc::CPU_SETSIZE as usize {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("core {core} is beyond the largest core number")));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("core {core} is beyond the largest core number"),
+            ));
         }
         libc::CPU_SET(core, &mut set);
         libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set)
@@ -360,5 +364,8 @@ fn bind_to(core: usize) -> io::Result<()> {
         return Ok(());
     }
     let error = io::Error::last_os_error();
-    Err(io::Error::new(error.kind(), format!("this thread cannot be bound to core {core}: {error}; choose one that is online")))
+    Err(io::Error::new(
+        error.kind(),
+        format!("this thread cannot be bound to core {core}: {error}; choose one that is online"),
+    ))
 }

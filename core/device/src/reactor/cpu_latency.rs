@@ -1,8 +1,10 @@
-//! Asks the kernel that sleeping processors wake quickly, while reactors are under load (PM QoS, `Documentation/power/pm_qos_interface`
-//! of Linux: a 32-bit number of microseconds, written to `/dev/cpu_dma_latency`, holds until another is written or the file closes).
+//! Asks the kernel that sleeping processors wake quickly, while reactors are under load (PM QoS,
+//! `Documentation/power/pm_qos_interface` of Linux: a 32-bit number of microseconds, written to `/dev/cpu_dma_latency`,
+//! holds until another is written or the file closes).
 //!
-//! A client that waits for its answer leaves its processor idle. If that goes to sleep, waking it can take longer than the request: on
-//! a virtual machine the way through its host, 30 µs and more. A reactor that spins spares itself that wait, but not the client.
+//! A client that waits for its answer leaves its processor idle. If that goes to sleep, waking it can take longer than
+//! the request: on a virtual machine the way through its host, 30 µs and more. A reactor that spins spares itself that
+//! wait, but not the client.
 //!
 //! ```text
 //!   none asked ── many short waits in a row ──▶ asked ── no reactor had such for a while ──▶ none asked
@@ -19,7 +21,8 @@ use std::time::Duration;
 
 const DEVICE: &str = "/dev/cpu_dma_latency";
 const IDLE_DRIVER: &str = "/sys/devices/system/cpu/cpuidle/current_driver";
-/// Its way to sleep is a halt that the host ends; the kernel counts that as 1 µs, so that only zero keeps it from being used.
+/// Its way to sleep is a halt that the host ends; the kernel counts that as 1 µs, so that only zero keeps it from being
+/// used.
 const HALTS_TO_THE_HOST: &str = "haltpoll";
 /// What such a halt takes to end, at the least.
 const HALT: Duration = Duration::from_micros(30);
@@ -27,7 +30,8 @@ const HALT: Duration = Duration::from_micros(30);
 const NONE: i32 = -1;
 /// For how long load speaks for more. Each change sends an interrupt to every processor that sleeps.
 const LASTS: Duration = Duration::from_millis(50);
-/// How much later the end must be to be written down, so that reactors do not take its cache line from each other at each turn.
+/// How much later the end must be to be written down, so that reactors do not take its cache line from each other at
+/// each turn.
 const STEP: Duration = Duration::from_millis(1);
 
 /// The process's request, shared by its reactors.
@@ -41,8 +45,9 @@ pub struct CpuLatency {
 }
 
 impl CpuLatency {
-    /// Opens the kernel's interface; nothing is asked yet. Sleeping processors are to wake within `bound`, rounded down to
-    /// microseconds; zero keeps them from sleeping. Where sleep is a halt that the host ends, any bound shorter than that does so.
+    /// Opens the kernel's interface; nothing is asked yet. Sleeping processors are to wake within `bound`, rounded down
+    /// to microseconds; zero keeps them from sleeping. Where sleep is a halt that the host ends, any bound shorter than
+    /// that does so.
     ///
     /// # Errors
     /// When the kernel has no such interface, or the process may not use it: it belongs to root.
@@ -52,7 +57,8 @@ impl CpuLatency {
     }
 
     pub(super) fn open_at(path: &Path, bound: Duration) -> io::Result<Self> {
-        let explain = |error: io::Error| io::Error::new(error.kind(), format!("cannot open {}: {error}", path.display()));
+        let explain =
+            |error: io::Error| io::Error::new(error.kind(), format!("cannot open {}: {error}", path.display()));
         let file = OpenOptions::new().write(true).open(path).map_err(explain)?;
         let bound = i32::try_from(bound.as_micros()).unwrap_or(i32::MAX);
         Ok(Self { file: Mutex::new(file), bound, asked: AtomicBool::new(false), until: AtomicU64::new(0) })

@@ -1,7 +1,7 @@
 //! Sockets: listeners and streams over TCP and unix sockets.
 //!
-//! Every call goes to the kernel at once and nonblocking; a task waits only when the kernel has nothing. A stream belongs
-//! to the reactor that waits for it first; before that it may move to another thread as a plain descriptor
+//! Every call goes to the kernel at once and nonblocking; a task waits only when the kernel has nothing. A stream
+//! belongs to the reactor that waits for it first; before that it may move to another thread as a plain descriptor
 //! ([`Stream::into_raw`], [`Stream::from_raw`]).
 //!
 //! Invariant: dropping a future of this module loses no byte: what it would have moved stays where it was.

@@ -125,7 +125,13 @@ pub(crate) struct Operations {
 
 impl Operations {
     pub(crate) fn new(limit: u32) -> Self {
-        Self { table: RefCell::default(), backlog: RefCell::default(), in_flight: Cell::new(0), unfinished: Cell::new(0), limit }
+        Self {
+            table: RefCell::default(),
+            backlog: RefCell::default(),
+            in_flight: Cell::new(0),
+            unfinished: Cell::new(0),
+            limit,
+        }
     }
 
     pub(crate) fn any_unfinished(&self) -> bool {
@@ -141,9 +147,22 @@ impl Operations {
 
 impl Core {
     /// Starts an operation; a parked one waits for [`submit_operation`](Self::submit_operation).
-    pub(crate) fn start_operation(&self, owner: Arc<dyn Owner>, offset: u64, action: Action, parked: bool) -> OperationHandle {
-        let operation =
-            Operation { owner: Some(owner), action, offset, done: 0, stage: Stage::Parked, waker: None, abandoned: false };
+    pub(crate) fn start_operation(
+        &self,
+        owner: Arc<dyn Owner>,
+        offset: u64,
+        action: Action,
+        parked: bool,
+    ) -> OperationHandle {
+        let operation = Operation {
+            owner: Some(owner),
+            action,
+            offset,
+            done: 0,
+            stage: Stage::Parked,
+            waker: None,
+            abandoned: false,
+        };
         let operations = self.operations();
         let key = operations.table.borrow_mut().insert(operation) as u32;
         operations.unfinished.set(operations.unfinished.get() + 1);

@@ -44,7 +44,16 @@ pub(crate) struct Patience {
 
 impl Patience {
     pub(crate) fn new(limit: Duration) -> Self {
-        Self { limit, likely: 0, short_in_a_row: 0, since: None, spun_at: None, skip: 0, caution: 1, until_calm: PEACEFUL }
+        Self {
+            limit,
+            likely: 0,
+            short_in_a_row: 0,
+            since: None,
+            spun_at: None,
+            skip: 0,
+            caution: 1,
+            until_calm: PEACEFUL,
+        }
     }
 
     /// Whether requests follow each other closely: the last waits were short, all of them.

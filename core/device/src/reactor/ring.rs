@@ -64,7 +64,10 @@ impl Ring {
             io::Error::new(error.kind(), format!("io_uring cannot be set up: {error}; it needs {needs}"))
         })?;
         if !uring.params().is_feature_ext_arg() {
-            return Err(io::Error::new(io::ErrorKind::Unsupported, "io_uring of this kernel is too old: Linux 5.11 is needed"));
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "io_uring of this kernel is too old: Linux 5.11 is needed",
+            ));
         }
         Ok(Self { uring: RefCell::new(uring) })
     }
@@ -114,6 +117,8 @@ impl Ring {
 
     /// Appends the completions that are there to `into`.
     pub(crate) fn reap(&self, into: &mut Vec<(Token, i32)>) {
-        into.extend(self.uring.borrow_mut().completion().map(|entry| (Token::unpack(entry.user_data()), entry.result())));
+        into.extend(
+            self.uring.borrow_mut().completion().map(|entry| (Token::unpack(entry.user_data()), entry.result())),
+        );
     }
 }

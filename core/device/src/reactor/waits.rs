@@ -130,7 +130,8 @@ impl Readiness {
                     key
                 }
                 None => {
-                    let wait = Wait { fd: self.fd, events: self.events, waker: None, hot: false, armed: false, gone: false };
+                    let wait =
+                        Wait { fd: self.fd, events: self.events, waker: None, hot: false, armed: false, gone: false };
                     let key = waits.entries.insert(wait) as u32;
                     self.place.set(Some((core.serial(), key)));
                     key

@@ -173,7 +173,8 @@ impl Content {
     /// The write that made the changes `parts` was answered.
     pub(super) fn answer_parts(&mut self, parts: Range<u64>, sure: bool, answered: u64) {
         for number in parts {
-            let Some(change) = number.checked_sub(self.first_change).and_then(|at| self.changes.get_mut(at as usize)) else {
+            let Some(change) = number.checked_sub(self.first_change).and_then(|at| self.changes.get_mut(at as usize))
+            else {
                 continue;
             };
             change.answered = answered;
@@ -302,7 +303,8 @@ impl Content {
     pub(super) fn allocated_bytes(&self) -> u64 {
         let entry = (size_of::<u64>() + size_of::<Block>()) as u64;
         let blocks = self.durable.values().chain(self.view.values());
-        let taken: u64 = blocks.map(|block| entry + if matches!(block, Block::Data(_)) { BLOCK_BYTES } else { 0 }).sum();
+        let taken: u64 =
+            blocks.map(|block| entry + if matches!(block, Block::Data(_)) { BLOCK_BYTES } else { 0 }).sum();
         taken + self.cached_bytes
     }
 
@@ -325,7 +327,8 @@ impl Content {
             Payload::Discard { len, salt } => {
                 let blocks = change.offset / BLOCK_BYTES..(change.offset + len) / BLOCK_BYTES;
                 let held = self.durable.range(blocks.clone()).chain(self.view.range(blocks));
-                let gone: Vec<u64> = held.map(|(block, _)| *block).filter(|block| is_discarded(*salt, *block)).collect();
+                let gone: Vec<u64> =
+                    held.map(|(block, _)| *block).filter(|block| is_discarded(*salt, *block)).collect();
                 for block in gone {
                     self.view.insert(block, Block::Unwritten);
                 }
@@ -406,7 +409,8 @@ impl Content {
             Payload::Data(data) => self.write_durable(change.offset, data),
             Payload::Discard { len, salt } => {
                 let held = self.durable.range(change.offset / BLOCK_BYTES..(change.offset + len) / BLOCK_BYTES);
-                let gone: Vec<u64> = held.map(|(block, _)| *block).filter(|block| is_discarded(*salt, *block)).collect();
+                let gone: Vec<u64> =
+                    held.map(|(block, _)| *block).filter(|block| is_discarded(*salt, *block)).collect();
                 for block in gone {
                     self.durable.remove(&block);
                 }

@@ -109,7 +109,12 @@ impl SimDisk {
     /// # Panics
     /// If the size is no multiple of 4 KiB, or the tear unit none of 512 that divides 4096.
     pub fn new(sim: &Sim, spec: SimDiskSpec) -> Arc<Self> {
-        assert!(spec.size_bytes.is_multiple_of(BLOCK_BYTES), "{}: size {} is not in blocks of 4 KiB", spec.name, spec.size_bytes);
+        assert!(
+            spec.size_bytes.is_multiple_of(BLOCK_BYTES),
+            "{}: size {} is not in blocks of 4 KiB",
+            spec.name,
+            spec.size_bytes
+        );
         assert!(
             spec.tear_bytes >= 512 && spec.tear_bytes.is_power_of_two() && u64::from(spec.tear_bytes) <= BLOCK_BYTES,
             "{}: tear unit {} is not 512, 1024, 2048 or 4096",
@@ -244,7 +249,11 @@ impl SimDisk {
     /// # Panics
     /// If the size is no multiple of 4 KiB.
     pub fn grow(&self, size_bytes: u64) {
-        assert!(size_bytes.is_multiple_of(BLOCK_BYTES), "{}: size {size_bytes} is not in blocks of 4 KiB", self.spec.name);
+        assert!(
+            size_bytes.is_multiple_of(BLOCK_BYTES),
+            "{}: size {size_bytes} is not in blocks of 4 KiB",
+            self.spec.name
+        );
         self.with(|engine, _| engine.spec.size_bytes = engine.spec.size_bytes.max(size_bytes));
     }
 
@@ -298,7 +307,9 @@ impl Device for SimDisk {
 
     fn read(&self, offset: u64, buf: IoBuf) -> Io<IoBuf> {
         match self.submit(offset, buf.len() as u64, Operation::Read { offset, buf }) {
-            Ok(answer) => Io::pending(async move { answer.await.map(|buf| buf.expect("a read gives its buffer back")) }),
+            Ok(answer) => {
+                Io::pending(async move { answer.await.map(|buf| buf.expect("a read gives its buffer back")) })
+            }
             Err(error) => Io::ready(Err(error)),
         }
     }

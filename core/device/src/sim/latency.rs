@@ -195,7 +195,13 @@ impl Mechanics {
     }
 
     /// Takes note that `request` has ended; where that frees the head, gives the next request and when it will end.
-    pub(super) fn finished(&mut self, request: u64, now: u64, size_bytes: u64, random: &mut Stream) -> Option<(u64, u64)> {
+    pub(super) fn finished(
+        &mut self,
+        request: u64,
+        now: u64,
+        size_bytes: u64,
+        random: &mut Stream,
+    ) -> Option<(u64, u64)> {
         let Self::Head(head) = self else { return None };
         if head.busy != Some(request) {
             return None;

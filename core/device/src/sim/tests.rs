@@ -29,7 +29,8 @@ fn write(sim: &Sim, disk: &Arc<SimDisk>, offset: u64, data: IoSlice, durability:
 
 fn read(sim: &Sim, disk: &Arc<SimDisk>, offset: u64, len: usize) -> Result<Vec<u8>, IoError> {
     let disk = disk.clone();
-    sim.run(async move { disk.read(offset, IoBuf::new(len)).await.map(|buf| buf.to_vec()) }).expect("the power stays on")
+    sim.run(async move { disk.read(offset, IoBuf::new(len)).await.map(|buf| buf.to_vec()) })
+        .expect("the power stays on")
 }
 
 fn flush(sim: &Sim, disk: &Arc<SimDisk>) -> Result<(), IoError> {

@@ -56,7 +56,8 @@ impl Lanes for Words {
     fn doubled(mut self) -> Self {
         for word in &mut self.0 {
             let carries = *word & (EACH * 0x80);
-            // A byte with its highest bit set becomes 0xFF here, any other zero; no multiplication, which few vectors have.
+            // A byte with its highest bit set becomes 0xFF here, any other zero; no multiplication, which few vectors
+            // have.
             let spread = (carries << 1).wrapping_sub(carries >> 7);
             *word = ((*word << 1) & (EACH * 0xFE)) ^ (spread & (EACH * 0x1D));
         }

@@ -1,7 +1,7 @@
 //! Lanes of x86-64: 64 bytes with AVX-512 and GFNI, 32 bytes with AVX2, with or without GFNI.
 //!
-//! GFNI multiplies every byte by a matrix over bits, which covers any constant in one instruction. Without it a product is two
-//! table lookups by half bytes, and doubling is a shift and a choice.
+//! GFNI multiplies every byte by a matrix over bits, which covers any constant in one instruction. Without it a product
+//! is two table lookups by half bytes, and doubling is a shift and a choice.
 
 use std::arch::x86_64::*;
 
@@ -143,8 +143,8 @@ impl Lanes for Plain {
 
     #[inline(always)]
     fn doubled(self) -> Self {
-        // SAFETY: a value exists only where the processor has AVX2. A byte with its highest bit set is negative, and its carry
-        // leaves the remainder of the polynomial.
+        // SAFETY: a value exists only where the processor has AVX2. A byte with its highest bit set is negative, and
+        // its carry leaves the remainder of the polynomial.
         unsafe {
             let carries = _mm256_cmpgt_epi8(_mm256_setzero_si256(), self.0);
             let remainders = _mm256_and_si256(carries, _mm256_set1_epi8(0x1D));

@@ -62,7 +62,8 @@ fn parity_is_that_of_its_erasure_code() {
     }
 }
 
-/// Rows that make each lost data column of what is left, by its own inversion: `left` names the rows of the code that are left.
+/// Rows that make each lost data column of what is left, by its own inversion: `left` names the rows of the code that
+/// are left.
 fn recovery_rows(isal: &Isal, columns: usize, left: &[usize], lost: &[usize]) -> Vec<u8> {
     let mut code: Vec<u8> = (0..columns * columns).map(|place| u8::from(place / columns == place % columns)).collect();
     code.extend(isal.parity_rows(columns));

@@ -1,4 +1,5 @@
-//! Intel ISA-L as Debian ships it (package `libisal2`), found at run time: an oracle for tests and a peer for measurements.
+//! Intel ISA-L as Debian ships it (package `libisal2`), found at run time: an oracle for tests and a peer for
+//! measurements.
 
 use std::ffi::{c_int, c_void};
 
@@ -36,9 +37,11 @@ impl Isal {
     /// Loads it, and fails where it is not installed.
     pub fn load() -> Self {
         let name = "libisal.so.2";
-        // SAFETY: the library has no constructors that touch anything of ours; the functions have these types by its headers.
+        // SAFETY: the library has no constructors that touch anything of ours; the functions have these types by its
+        // headers.
         unsafe {
-            let library = Library::new(name).unwrap_or_else(|error| panic!("{name}: {error}; scripts/packages.sh installs it"));
+            let library =
+                Library::new(name).unwrap_or_else(|error| panic!("{name}: {error}; scripts/packages.sh installs it"));
             Self {
                 pq_gen: *library.get(b"pq_gen").expect("pq_gen"),
                 xor_gen: *library.get(b"xor_gen").expect("xor_gen"),
@@ -110,7 +113,9 @@ impl Isal {
     /// Multiplies sources by rows of constants.
     pub fn multiply(&self, tables: &Tables, sources: &[&[u8]], into: &mut [&mut [u8]]) {
         let len = into[0].len();
-        assert!(sources.len() == tables.columns && into.len() == tables.rows && sources.len() + into.len() <= MAX_PIECES);
+        assert!(
+            sources.len() == tables.columns && into.len() == tables.rows && sources.len() + into.len() <= MAX_PIECES
+        );
         let (mut from, mut to) = ([std::ptr::null(); MAX_PIECES], [std::ptr::null_mut(); MAX_PIECES]);
         for (piece, bytes) in from.iter_mut().zip(sources) {
             assert_eq!(bytes.len(), len);

@@ -127,8 +127,9 @@ fn with_p_alone_any_one_piece_is_made_good() {
         let stripe = Stripe::random(&mut random, 9, 777, 4);
         for lost in 0..9 {
             let columns = stripe.columns();
-            let known =
-                |column: usize| if column == lost { Column::Lost } else { columns[column].map_or(Column::Zeros, Column::Bytes) };
+            let known = |column: usize| {
+                if column == lost { Column::Lost } else { columns[column].map_or(Column::Zeros, Column::Bytes) }
+            };
             let known: Vec<_> = (0..9).map(known).collect();
             let mut made = vec![0; 777];
             let left = Left { data: &known, p: Some(&stripe.p), q: None };
@@ -146,11 +147,13 @@ fn updates(kernel: Kernel, stripe: &Stripe, seed: u64, changed: usize) {
     (0..order.len()).for_each(|place| order.swap(place, random.random_range(place..stripe.data.len())));
     order.truncate(changed);
     let (old, new) = (stripe.columns(), fresh.columns());
-    let changes: Vec<_> = order.iter().map(|&column| ColumnUpdate { column, old: old[column], new: new[column] }).collect();
+    let changes: Vec<_> =
+        order.iter().map(|&column| ColumnUpdate { column, old: old[column], new: new[column] }).collect();
     let (mut p, mut q, mut p_alone) = (stripe.p.clone(), stripe.q.clone(), stripe.p.clone());
     kernel.update_pq(&changes, &mut p, &mut q);
     kernel.update_p(&changes, &mut p_alone);
-    let after: Vec<_> = (0..old.len()).map(|column| if order.contains(&column) { new[column] } else { old[column] }).collect();
+    let after: Vec<_> =
+        (0..old.len()).map(|column| if order.contains(&column) { new[column] } else { old[column] }).collect();
     let (mut expected_p, mut expected_q) = (vec![0; len], vec![0; len]);
     Kernel::PORTABLE.encode_pq(&after, &mut expected_p, &mut expected_q);
     assert!(p == expected_p && q == expected_q && p_alone == expected_p, "{changes:?} by {}", kernel.name());
@@ -204,7 +207,12 @@ fn one_wrong_bit_anywhere_is_found() {
                 };
                 flip();
                 let agreement = kernel.check_pq(&stripe.columns(), &stripe.p, &stripe.q);
-                assert_eq!((agreement.p, agreement.q), (wrong == Piece::Q, wrong == Piece::P), "{wrong:?} by {}", kernel.name());
+                assert_eq!(
+                    (agreement.p, agreement.q),
+                    (wrong == Piece::Q, wrong == Piece::P),
+                    "{wrong:?} by {}",
+                    kernel.name()
+                );
                 assert_eq!(kernel.check_p(&stripe.columns(), &stripe.p), wrong == Piece::Q);
                 match wrong {
                     Piece::Data(column) => stripe.data[column].as_mut().expect("no zeros")[place] ^= bit,

@@ -1,15 +1,18 @@
 //! Which of the slabs that were found count.
 //!
-//! - Of several rows of a chunk the one with the greatest id does: ids are never used twice. But a row that was only being filled
-//!   gives way to the one that it was to replace, while that can be read: it is never written to before its headers say that it counts.
-//!   A row counts no more as soon as one of its headers says that it was given back, nor does any before it; nor one whose room a row that
-//!   counts uses again, where the one that was to replace it can be read.
-//! - Of several slabs that say to be the same one, that with the newest maps does: a slab that got another disk left one behind. One that
-//!   was only to come there counts where there is no other.
+//! - Of several rows of a chunk the one with the greatest id does: ids are never used twice. But a row that was only
+//!   being filled gives way to the one that it was to replace, while that can be read: it is never written to before
+//!   its headers say that it counts. A row counts no more as soon as one of its headers says that it was given back,
+//!   nor does any before it; nor one whose room a row that counts uses again, where the one that was to replace it can
+//!   be read.
+//! - Of several slabs that say to be the same one, that with the newest maps does: a slab that got another disk left
+//!   one behind. One that was only to come there counts where there is no other.
 //! - Of slabs that lie in one another, that of the row with the greater id does: its units had been given back.
-//! - The rows of a journal are allotted together, so their ids and chunk numbers run side by side; the journal with the greatest ids counts.
-//! - A slab whose maps are behind those of the others missed writes. Where that leaves too few, those behind by one map count as in step, or by
-//!   two: a crash leaves that, the latter in the first commit after an opening without all slabs, which passes over a number.
+//! - The rows of a journal are allotted together, so their ids and chunk numbers run side by side; the journal with the
+//!   greatest ids counts.
+//! - A slab whose maps are behind those of the others missed writes. Where that leaves too few, those behind by one map
+//!   count as in step, or by two: a crash leaves that, the latter in the first commit after an opening without all
+//!   slabs, which passes over a number.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -110,7 +113,8 @@ impl ChosenRow {
                 let maps = newest.iter().chain(std::iter::repeat(&0)).zip(&slab.maps);
                 newest = maps.map(|(newest, map)| *newest.max(map)).collect();
             }
-            let behind = |slab: &ChosenSlab| newest.iter().zip(&slab.maps).map(|(newest, map)| newest - map).max().unwrap_or(0);
+            let behind =
+                |slab: &ChosenSlab| newest.iter().zip(&slab.maps).map(|(newest, map)| newest - map).max().unwrap_or(0);
             let within = |most: u64| group.iter().flatten().filter(|slab| behind(slab) <= most).count();
             let most = (0..MOST_BEHIND).find(|most| within(*most) >= self.shape.needed()).unwrap_or(MOST_BEHIND);
             self.uneven |= most > 0;
@@ -150,7 +154,9 @@ pub fn choose(slabs: Vec<(u16, Slab)>) -> Chosen {
             Some((other, _)) => ((uuid, slabs), Some(other)),
             None => ((uuid, slabs), None),
         };
-        doubts.extend(dropped.map(|uuid| format!("space {uuid} has the number {number} of another space and is ignored")));
+        doubts.extend(
+            dropped.map(|uuid| format!("space {uuid} has the number {number} of another space and is ignored")),
+        );
         by_number.insert(number, kept);
     }
     let mut spaces: Vec<ChosenSpace> = by_number.into_values().map(|(_, slabs)| ChosenSpace::of(slabs)).collect();
@@ -162,8 +168,8 @@ pub fn choose(slabs: Vec<(u16, Slab)>) -> Chosen {
     Chosen { spaces, last_row, last_space, doubts }
 }
 
-/// Of slabs that lie in one another, keeps those of the newer rows. A row whose room was used again had been given back: the one that was to
-/// replace it counts in its stead.
+/// Of slabs that lie in one another, keeps those of the newer rows. A row whose room was used again had been given
+/// back: the one that was to replace it counts in its stead.
 fn part_overlaps(spaces: &mut [ChosenSpace]) {
     loop {
         let mut whole: Vec<_> = spaces.iter().map(|space| space.rows.clone()).collect();
@@ -218,7 +224,8 @@ fn name_apart(spaces: &mut [ChosenSpace]) {
         }
         space.doubts.push(format!("a newer space has the name {}: this one may have been destroyed", space.name));
         let with = |suffix: String| -> Name {
-            let kept = &space.name.as_str()[..space.name.as_str().len().min(holdfast_model::MAX_NAME_BYTES - suffix.len())];
+            let kept =
+                &space.name.as_str()[..space.name.as_str().len().min(holdfast_model::MAX_NAME_BYTES - suffix.len())];
             format!("{kept}{suffix}").parse().expect("a name with a number is one")
         };
         let number = space.facts.space;
@@ -277,9 +284,12 @@ impl ChosenSpace {
         };
         let mut older = 0;
         for (chunk, mut rows) in rows {
-            // A row that was to replace another and is not all there, or whose other was given back itself, is left of an attempt.
+            // A row that was to replace another and is not all there, or whose other was given back itself, is left of
+            // an attempt.
             let gone = rows.values().rev().find(|row| row.written_off).map_or(0, |row| row.id);
-            rows.retain(|id, row| *id > gone && (row.replaces == 0 || row.replaces > gone && row.served() != Served::Not));
+            rows.retain(|id, row| {
+                *id > gone && (row.replaces == 0 || row.replaces > gone && row.served() != Served::Not)
+            });
             if rows.is_empty() {
                 continue;
             }
@@ -290,9 +300,9 @@ impl ChosenSpace {
         }
         if older > 0 {
             let chunks = counted(older.into(), "chunk also has", "chunks also have");
-            space
-                .doubts
-                .push(format!("{chunks} older complete rows, which are ignored: they were moved or freed, or about to be"));
+            space.doubts.push(format!(
+                "{chunks} older complete rows, which are ignored: they were moved or freed, or about to be"
+            ));
         }
         let (journal, span) = newest_journal(journals);
         space.rows.extend(journal);
@@ -364,7 +374,8 @@ impl ChosenSpace {
 
     /// What is told of it.
     pub fn report(&self) -> SalvagedSpace {
-        let mut chunks = ChunkCounts { total: self.size_bytes.div_ceil(self.facts.chunk_bytes), ..ChunkCounts::default() };
+        let mut chunks =
+            ChunkCounts { total: self.size_bytes.div_ceil(self.facts.chunk_bytes), ..ChunkCounts::default() };
         for (_, row) in self.rows.range(..JOURNAL_CHUNK) {
             match row.served() {
                 Served::Complete => chunks.complete += 1,
@@ -415,7 +426,10 @@ fn keeps(shape: &Shape) -> bool {
     shape.layout.parity() > 0
 }
 
-fn newest_shape(rows: &BTreeMap<u32, BTreeMap<u64, ChosenRow>>, journals: &BTreeMap<u32, BTreeMap<u64, ChosenRow>>) -> Shape {
+fn newest_shape(
+    rows: &BTreeMap<u32, BTreeMap<u64, ChosenRow>>,
+    journals: &BTreeMap<u32, BTreeMap<u64, ChosenRow>>,
+) -> Shape {
     let newest = |rows: &BTreeMap<u32, BTreeMap<u64, ChosenRow>>| {
         rows.values().flat_map(BTreeMap::values).max_by_key(|row| row.id).map(|row| row.shape)
     };
@@ -434,8 +448,11 @@ fn newest_that_counts(rows: &BTreeMap<u64, ChosenRow>) -> ChosenRow {
     row
 }
 
-/// The rows of the journal that counts, those that were allotted together, last; and all that it has, where headers tell.
-fn newest_journal(journals: BTreeMap<u32, BTreeMap<u64, ChosenRow>>) -> (BTreeMap<u32, ChosenRow>, Option<JournalSpan>) {
+/// The rows of the journal that counts, those that were allotted together, last; and all that it has, where headers
+/// tell.
+fn newest_journal(
+    journals: BTreeMap<u32, BTreeMap<u64, ChosenRow>>,
+) -> (BTreeMap<u32, ChosenRow>, Option<JournalSpan>) {
     let rows = || journals.iter().flat_map(|(chunk, rows)| rows.iter().map(|(id, row)| (*chunk, *id, row)));
     let first_of = |chunk: u32, id: u64, span: &JournalSpan| id.checked_sub(u64::from(chunk.checked_sub(span.first)?));
     let whole: BTreeSet<(u64, JournalSpan)> =
@@ -444,10 +461,14 @@ fn newest_journal(journals: BTreeMap<u32, BTreeMap<u64, ChosenRow>>) -> (BTreeMa
     for (chunk, id, row) in rows() {
         // A header of an earlier version tells nothing, that of another row of the same journal may.
         let is_of = |(first, span): &&(u64, JournalSpan)| {
-            row.journal.is_none_or(|told| told == *span) && span.contains(chunk) && first_of(chunk, id, span) == Some(*first)
+            row.journal.is_none_or(|told| told == *span)
+                && span.contains(chunk)
+                && first_of(chunk, id, span) == Some(*first)
         };
         let known = whole.iter().find(is_of).map(|(first, span)| (*first, Some(*span)));
-        let Some(key) = known.or_else(|| Some((id.checked_sub(u64::from(chunk - JOURNAL_CHUNK))?, None))) else { continue };
+        let Some(key) = known.or_else(|| Some((id.checked_sub(u64::from(chunk - JOURNAL_CHUNK))?, None))) else {
+            continue;
+        };
         together.entry(key).or_default().insert(chunk, row.clone());
     }
     let newest = |rows: &BTreeMap<u32, ChosenRow>| rows.values().map(|row| row.id).max();

@@ -1,10 +1,10 @@
 //! Headers of slabs found on a disk, wherever they lie.
 //!
-//! Slabs begin at whole units, so the first block of each unit is looked at, inside slabs that were found as well: what was found
-//! may have been given back, and another slab lie in the midst of it.
+//! Slabs begin at whole units, so the first block of each unit is looked at, inside slabs that were found as well: what
+//! was found may have been given back, and another slab lie in the midst of it.
 //!
-//! Invariants: a header counts only where it was written to, as every frame says; and only with values that a pool can have. Memory is
-//! bounded by the slabs that a disk may have.
+//! Invariants: a header counts only where it was written to, as every frame says; and only with values that a pool can
+//! have. Memory is bounded by the slabs that a disk may have.
 
 use std::sync::Arc;
 
@@ -119,7 +119,8 @@ fn open(block: &[u8], offset: u64, known: &mut Known) -> Option<(Slab, u64)> {
     let frame = header.frame;
     let slab = SlabHeader::read(payload).ok()?;
     let own = frame.kind == Kind::SlabHeader && frame.offset == offset && frame.position.generation == slab.row;
-    let row = RowRecord { id: slab.row, shape: slab.shape, slab_units: slab.slab_units, begun: true, slabs: Box::default() };
+    let row =
+        RowRecord { id: slab.row, shape: slab.shape, slab_units: slab.slab_units, begun: true, slabs: Box::default() };
     if !own || !is_sound(&slab, &row) {
         return None;
     }
@@ -149,8 +150,9 @@ fn is_sound(header: &SlabHeader, row: &RowRecord) -> bool {
         && whole(space_bytes)
         && can_hold(shape, *chunk_bytes)
         && space_bytes.div_ceil(*chunk_bytes) <= u64::from(JOURNAL_CHUNK);
-    let numbers =
-        (1..u64::MAX - (1 << 33)).contains(&header.row) && *space < u32::MAX >> 1 && usize::from(header.slab) < shape.width();
+    let numbers = (1..u64::MAX - (1 << 33)).contains(&header.row)
+        && *space < u32::MAX >> 1
+        && usize::from(header.slab) < shape.width();
     let fits = || match header.chunk < JOURNAL_CHUNK {
         true => header.slab_units == slab_units(shape, *chunk_bytes),
         false => is_journal_row(row),

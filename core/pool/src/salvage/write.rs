@@ -1,8 +1,8 @@
 //! A new configuration of what was chosen, and its way onto the disks.
 //!
-//! Slabs that were not found are given to disks that the pool misses, one for each slab that a row lacks at most: they are what a
-//! repair makes anew. The disks get their logs and labels only; until those are on a majority, the disks are no pool and the salvage
-//! can be done again.
+//! Slabs that were not found are given to disks that the pool misses, one for each slab that a row lacks at most: they
+//! are what a repair makes anew. The disks get their logs and labels only; until those are on a majority, the disks are
+//! no pool and the salvage can be done again.
 
 use futures_util::future::join_all;
 use holdfast_model::wire::WireError;
@@ -46,7 +46,10 @@ impl Salvage {
         let highest = self.promised.max(witness.map_or(0, |witness| witness.promised));
         let step = GENERATIONS_APART + (draw_uuid(env.seed, highest).as_u128() as u64 & 0xffff_ffff);
         let generation = highest.checked_add(step).ok_or_else(|| {
-            PoolError::damaged(format!("a label of pool {} has the impossible generation {highest}: wipe its disk", self.id))
+            PoolError::damaged(format!(
+                "a label of pool {} has the impossible generation {highest}: wipe its disk",
+                self.id
+            ))
         })?;
         let position = Position { generation, sequence: 1 };
         let config = self.config(env.seed, name, position)?;
@@ -54,7 +57,9 @@ impl Salvage {
         for member in &self.members {
             if !DiskLog::fits(&member.area, checkpoint.payload_len()) {
                 let path = &member.candidate.info.path;
-                return Err(PoolError::invalid(format!("disk {path} is too small for the configuration found: leave it out")));
+                return Err(PoolError::invalid(format!(
+                    "disk {path} is too small for the configuration found: leave it out"
+                )));
             }
         }
         let told = WitnessRecord { promised: position.generation, tip: position };
@@ -76,7 +81,10 @@ impl Salvage {
             if let Err(error) = written {
                 return Err(PoolError::new(
                     crate::PoolErrorKind::Io,
-                    format!("disk {}: {error}; check it, or leave it out, and salvage again", member.candidate.info.path),
+                    format!(
+                        "disk {}: {error}; check it, or leave it out, and salvage again",
+                        member.candidate.info.path
+                    ),
                 ));
             }
         }
@@ -85,11 +93,15 @@ impl Salvage {
 
     /// The configuration of what was chosen.
     fn config(&self, seed: u64, name: Name, position: Position) -> Result<Config, PoolError> {
-        let impossible =
-            |error: WireError| PoolError::damaged(format!("the data found of pool {} is contradictory: {error}", self.id));
+        let impossible = |error: WireError| {
+            PoolError::damaged(format!("the data found of pool {} is contradictory: {error}", self.id))
+        };
         let mut config = Config::default();
-        let counters =
-            Change::Counters { row: self.chosen.last_row + ROWS_APART, space: self.chosen.last_space + SPACES_APART, disk: 0 };
+        let counters = Change::Counters {
+            row: self.chosen.last_row + ROWS_APART,
+            space: self.chosen.last_space + SPACES_APART,
+            disk: 0,
+        };
         let forced = Change::Forced { from: Position::default(), generation: position.generation };
         for change in [Change::Pool(name), Change::Features(Features::known()), counters, forced] {
             config.apply(&change).map_err(impossible)?;
@@ -136,7 +148,8 @@ impl Salvage {
             let record = row.record(|index| self.place(row, index, missed));
             missed.next_row();
             changes.push(Change::Row { space: id, chunk: *chunk, row: record });
-            let stale = |(slab, _): (usize, _)| Change::Stale { space: id, chunk: *chunk, slab: slab as u16, stale: true };
+            let stale =
+                |(slab, _): (usize, _)| Change::Stale { space: id, chunk: *chunk, slab: slab as u16, stale: true };
             let of = |wanted: fn(Option<bool>) -> bool| {
                 let slabs = row.slabs.iter().map(move |slab| wanted(slab.as_ref().map(|slab| slab.stale)));
                 slabs.enumerate().filter(|(_, wanted)| *wanted)
@@ -166,7 +179,9 @@ impl Salvage {
         for (chunk, row) in (crate::geometry::JOURNAL_CHUNK..).zip(rows) {
             config.release(&row);
             let change = Change::Row { space: space.facts.space, chunk, row };
-            config.apply(&change).map_err(|error| PoolError::damaged(format!("the new journal of {}: {error}", space.name)))?;
+            config
+                .apply(&change)
+                .map_err(|error| PoolError::damaged(format!("the new journal of {}: {error}", space.name)))?;
         }
         Ok(())
     }
@@ -191,7 +206,9 @@ impl Missed {
         }
         let fits = units.len() < usize::from(MAX_DISKS - first) && units.iter().all(|units| *units < 1 << 31);
         if !fits {
-            return Err(PoolError::invalid("more slabs are missing than a pool could have: name all disks that the pool had"));
+            return Err(PoolError::invalid(
+                "more slabs are missing than a pool could have: name all disks that the pool had",
+            ));
         }
         Ok(Self { first, used: vec![0; units.len()], units, next: 0 })
     }
@@ -207,7 +224,9 @@ impl Missed {
             usage: Usage::Auto,
             place: None,
             // A reserved area of 1/256, and room for rounding.
-            disk_bytes: ((units + 2) * UNIT_BYTES * 256 / 255 + (8 << 20)).max(SMALLEST_DISK_BYTES).next_multiple_of(4096),
+            disk_bytes: ((units + 2) * UNIT_BYTES * 256 / 255 + (8 << 20))
+                .max(SMALLEST_DISK_BYTES)
+                .next_multiple_of(4096),
             state: DiskState::Missing,
             voting: false,
             holds: Position::default(),

@@ -69,7 +69,8 @@ pub fn put_checkpoint(found: &FoundPool) -> u64 {
     let position = Position { sequence: found.position.sequence + 1, ..found.position };
     for member in &found.members {
         let start = member.area.log_half(1);
-        let frame = Frame { kind: Kind::Checkpoint, pool: found.id, disk: member.id, offset: start, position, previous: 0 };
+        let frame =
+            Frame { kind: Kind::Checkpoint, pool: found.id, disk: member.id, offset: start, position, previous: 0 };
         let header = frame.seal_detached(payload.len(), holdfast_model::wire::crc32c(&payload)).freeze();
         let mut at = start;
         for piece in std::iter::once(&header).chain(&pieces) {

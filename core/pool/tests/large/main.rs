@@ -1,5 +1,5 @@
-//! Pools of hundreds of large disks: what they cost in memory and in bytes written. A binary of its own, since it counts
-//! what the whole process allocates.
+//! Pools of hundreds of large disks: what they cost in memory and in bytes written. A binary of its own, since it
+//! counts what the whole process allocates.
 
 #[allow(dead_code)]
 #[path = "../sim/common.rs"]

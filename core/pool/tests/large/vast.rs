@@ -1,5 +1,5 @@
-//! A pool of 1,024 disks and 16 PB with 4,096 spaces that is made, imported, and loses a disk. `HOLDFAST_SCALE_ROWS` says how many
-//! rows it has.
+//! A pool of 1,024 disks and 16 PB with 4,096 spaces that is made, imported, and loses a disk. `HOLDFAST_SCALE_ROWS`
+//! says how many rows it has.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -38,7 +38,8 @@ fn populate(config: &mut Config, first: &SpaceRecord, rows: u32) {
             next_unit[disk] += slab_units;
             SlabPlace::new(disk as u16, unit)
         });
-        let record = RowRecord { id: u64::from(row) + 1, shape: first.shape, slab_units, begun: true, slabs: Box::new(slabs) };
+        let record =
+            RowRecord { id: u64::from(row) + 1, shape: first.shape, slab_units, begun: true, slabs: Box::new(slabs) };
         let change = Change::Row { space: numbers(row % SPACES), chunk: row / SPACES, row: record };
         config.apply(&change).expect("free units");
     }
@@ -128,7 +129,8 @@ fn a_disk_of_1024_is_lost_and_its_rebuild_is_planned() {
 /// The shapes that spaces have whose creator leaves all open.
 fn default_shapes(disks: usize) -> Vec<Shape> {
     let layouts = [Layout::Simple, mirror_of(2), mirror_of(3), parity_of(1), parity_of(2)];
-    let shape = |layout| Shape::choose(layout, None, None, disks).expect("enough disks").with_integrity(Integrity::Crc32c);
+    let shape =
+        |layout| Shape::choose(layout, None, None, disks).expect("enough disks").with_integrity(Integrity::Crc32c);
     layouts.into_iter().map(shape).collect()
 }
 
@@ -165,7 +167,8 @@ fn a_pool_of_16_pb_can_be_filled() {
     }
 }
 
-/// On small disks the map is as scarce for rows of many slabs as it is on large ones, and they can be filled throughout.
+/// On small disks the map is as scarce for rows of many slabs as it is on large ones, and they can be filled
+/// throughout.
 #[test]
 fn a_pool_whose_map_is_scarce_is_filled_to_its_last_rows() {
     let _beside_others = crate::beside_others();

@@ -56,7 +56,10 @@ fn a_new_disk_gets_its_share_from_all_and_nothing_else_moves() {
         let before = spread(&parts(&pool));
         let new = add(&mut lab, &pool, 128 * MIB);
         let plan = pool.balance();
-        assert!(plan.moves.iter().filter(|wanted| wanted.to == new).count() + 4 >= plan.moves.len(), "{layout}: to the new one");
+        assert!(
+            plan.moves.iter().filter(|wanted| wanted.to == new).count() + 4 >= plan.moves.len(),
+            "{layout}: to the new one"
+        );
         let used = |bytes: fn(&holdfast_pool::DiskUse) -> u64| plan.disks.iter().map(bytes).sum::<u64>();
         assert_eq!(used(|disk| disk.used_bytes), used(|disk| disk.used_bytes_then));
         assert_eq!(carry_out(&lab, &pool, &plan), plan.moves.len(), "{layout}");
@@ -105,13 +108,17 @@ fn other_media_spares_journals_and_retired_disks_get_nothing() {
 fn no_enclosure_gets_more_of_a_row_than_may_be_lost() {
     let mut lab = Lab::new(4, &[128 * MIB; 4]);
     let pool = lab.created(&lab.all());
-    let place =
-        |enclosure: &str| DiskChange { place: Some(Place { enclosure: enclosure.into(), slot: 0 }), ..DiskChange::default() };
+    let place = |enclosure: &str| DiskChange {
+        place: Some(Place { enclosure: enclosure.into(), slot: 0 }),
+        ..DiskChange::default()
+    };
     for (disk, enclosure) in ["a", "a", "b", "b"].into_iter().enumerate() {
         set(&lab, &pool, disk, place(enclosure));
     }
-    let wanted =
-        holdfast_pool::SpaceSpec { enclosure_aware: true, ..spec("vol", mirror_of(2), 1, Provisioning::Fixed, 150 * MIB) };
+    let wanted = holdfast_pool::SpaceSpec {
+        enclosure_aware: true,
+        ..spec("vol", mirror_of(2), 1, Provisioning::Fixed, 150 * MIB)
+    };
     let space = lab.space(&pool, wanted).expect("it fits");
     let new = add(&mut lab, &pool, 128 * MIB);
     set(&lab, &pool, new.into(), place("a"));
@@ -169,8 +176,15 @@ fn a_pool_of_many_disks_tells_what_fits_and_what_would_move() {
         begun.elapsed() - counted
     );
     assert!(told.windows(2).take(2).all(|pair| pair[0] > pair[1]), "fewer with more copies: {told:?}");
-    assert!(plan.moves.iter().all(|wanted| wanted.to >= 960) && plan.moves.len() > 64 * 10, "{} moves", plan.moves.len());
+    assert!(
+        plan.moves.iter().all(|wanted| wanted.to >= 960) && plan.moves.len() > 64 * 10,
+        "{} moves",
+        plan.moves.len()
+    );
     let all = spec("all", mirror_of(2), 8, Provisioning::Fixed, told[1]);
-    assert!(lab.space(&pool, spec("more", mirror_of(2), 8, Provisioning::Fixed, told[1] + 4096)).is_err(), "no more than told");
+    assert!(
+        lab.space(&pool, spec("more", mirror_of(2), 8, Provisioning::Fixed, told[1] + 4096)).is_err(),
+        "no more than told"
+    );
     lab.space(&pool, all).expect("as told");
 }

@@ -136,7 +136,8 @@ fn a_disk_whose_log_fails_in_a_commit_goes_out_and_the_commit_counts() {
         let pool = lab.created(&lab.all());
         (0..failing).for_each(|disk| lab.disks[disk].fail_next_writes(1));
         lab.mirror(&pool, "vm");
-        let out = pool.disks().iter().filter(|disk| disk.record.state == DiskState::Failed && !disk.record.voting).count();
+        let out =
+            pool.disks().iter().filter(|disk| disk.record.state == DiskState::Failed && !disk.record.voting).count();
         assert_eq!(out, failing, "{failing} of {count}");
         assert_eq!(pool.status().state, PoolState::Degraded);
         let before = snapshot(&pool);

@@ -11,8 +11,8 @@ use holdfast_device::sim::{Sim, SimDisk, SimDiskSpec};
 use holdfast_device::{Device, Io, IoError, IoErrorKind};
 use holdfast_model::{ByteSize, Layout, Media, Name, Provisioning, Shape, Uuid};
 use holdfast_pool::{
-    Area, Candidate, DiskInfo, DiskRecord, Env, Event, EventSink, FoundPool, JOURNAL_CHUNK, Pool, PoolError, RowRecord, Scan,
-    Severity, SpaceRecord, SpaceSpec, UNIT_BYTES, Witness, WitnessRecord, scan,
+    Area, Candidate, DiskInfo, DiskRecord, Env, Event, EventSink, FoundPool, JOURNAL_CHUNK, Pool, PoolError, RowRecord,
+    Scan, Severity, SpaceRecord, SpaceSpec, UNIT_BYTES, Witness, WitnessRecord, scan,
 };
 
 pub const MIB: u64 = 1 << 20;
@@ -126,8 +126,13 @@ impl Lab {
     }
 
     pub fn candidate_at(&self, disk: usize, path: &str) -> Candidate {
-        let info =
-            DiskInfo { path: path.into(), serial: serial(disk), model: "Simulated".into(), media: Media::Ssd, place: None };
+        let info = DiskInfo {
+            path: path.into(),
+            serial: serial(disk),
+            model: "Simulated".into(),
+            media: Media::Ssd,
+            place: None,
+        };
         Candidate { device: self.disks[disk].clone(), info }
     }
 
@@ -243,8 +248,8 @@ pub fn all_rows(pool: &Pool, space: u32) -> Vec<(u32, RowRecord)> {
     rows
 }
 
-/// No unit in two rows, all within the disk, rows on distinct disks, of slabs that back each other enough in step, a journal
-/// wherever there is parity, and free units what the rows leave.
+/// No unit in two rows, all within the disk, rows on distinct disks, of slabs that back each other enough in step, a
+/// journal wherever there is parity, and free units what the rows leave.
 pub fn check_allotment(pool: &Pool) {
     let mut runs: BTreeMap<u16, Vec<(u32, u32)>> = BTreeMap::new();
     for space in pool.spaces() {
@@ -269,7 +274,11 @@ pub fn check_allotment(pool: &Pool) {
         let mut runs = runs.remove(&disk.record.index).unwrap_or_default();
         runs.sort_unstable();
         for pair in runs.windows(2) {
-            assert!(pair[0].0 + pair[0].1 <= pair[1].0, "disk {}: units of two slabs overlap: {pair:?}", disk.record.index);
+            assert!(
+                pair[0].0 + pair[0].1 <= pair[1].0,
+                "disk {}: units of two slabs overlap: {pair:?}",
+                disk.record.index
+            );
         }
         assert!(runs.last().is_none_or(|(unit, len)| unit + len <= area.units()), "a slab beyond the end of the disk");
         let used: u64 = runs.iter().map(|(_, len)| u64::from(*len) * UNIT_BYTES).sum();

@@ -73,7 +73,8 @@ fn any_one_block_is_outvoted_and_repaired() {
                 let (lab, before) = aged(at as u64, 3);
                 harm(&lab.disks[disk], offset, damage);
                 let found = lab.found(&lab.all());
-                let noticed = !found.stale().is_empty() || found.members.iter().any(|member| member.labels_whole != [true; 2]);
+                let noticed =
+                    !found.stale().is_empty() || found.members.iter().any(|member| member.labels_whole != [true; 2]);
                 lab.events.take();
                 let pool = lab.imported(&lab.all());
                 let events = lab.events.take();
@@ -118,13 +119,15 @@ fn a_disk_without_any_metadata_is_missing() {
     assert_eq!((scan.blank.len(), scan.pools[0].missing().len()), (1, 1));
     let pool = lab.imported(&lab.all());
     assert_eq!(pool.status().state, PoolState::Degraded);
-    let names = |snap: &Snapshot| snap.spaces.iter().map(|(space, rows)| (space.clone(), rows.len())).collect::<Vec<_>>();
+    let names =
+        |snap: &Snapshot| snap.spaces.iter().map(|(space, rows)| (space.clone(), rows.len())).collect::<Vec<_>>();
     assert_eq!(names(&snapshot(&pool)), names(&before));
 }
 
 #[test]
 fn swapped_labels_are_put_right() {
-    for (which, fresh) in [(vec![0], true), (vec![1], true), (vec![0, 1], true), (vec![0, 1], false), (vec![0], false)] {
+    for (which, fresh) in [(vec![0], true), (vec![1], true), (vec![0, 1], true), (vec![0, 1], false), (vec![0], false)]
+    {
         let (lab, before) = match fresh {
             true => {
                 let lab = Lab::new(2, &[SMALL, SMALL + 40 * MIB, SMALL + 4096]);
@@ -136,7 +139,8 @@ fn swapped_labels_are_put_right() {
             false => aged(2, 3),
         };
         for label in &which {
-            let offset = |disk: usize| Area::of_disk("", lab.disks[disk].spec().size_bytes).expect("fits").labels()[*label];
+            let offset =
+                |disk: usize| Area::of_disk("", lab.disks[disk].spec().size_bytes).expect("fits").labels()[*label];
             let blocks = [0, 1].map(|disk| lab.disks[disk].peek(offset(disk), 4096));
             lab.disks[0].poke(offset(0), &blocks[1]);
             lab.disks[1].poke(offset(1), &blocks[0]);
@@ -272,7 +276,11 @@ fn features_of_a_later_version_are_refused() {
         lab.kill(pool);
         relabel(&lab.disks[0], id, first, features);
         let scan = lab.scan(&[0]);
-        assert_eq!((scan.pools.len(), scan.damaged.len()), (usize::from(!refused), usize::from(refused)), "{features:?}");
+        assert_eq!(
+            (scan.pools.len(), scan.damaged.len()),
+            (usize::from(!refused), usize::from(refused)),
+            "{features:?}"
+        );
         if refused {
             let (why, flags) = (&scan.damaged[0].1, format!("{:#x}", features[2]));
             assert!(why.contains("later version") && why.contains(&flags), "{why}");
@@ -321,17 +329,22 @@ fn a_small_disk_is_blank() {
     assert_eq!(created.expect_err("too small").kind, PoolErrorKind::Invalid);
 }
 
-/// A disk whose log tells nothing any more and that one label alone names is taken back, its log and labels made anew, and
-/// nothing that it missed is believed.
+/// A disk whose log tells nothing any more and that one label alone names is taken back, its log and labels made anew,
+/// and nothing that it missed is believed.
 #[test]
 fn a_disk_that_only_a_label_names_is_taken_back() {
     for label in 0..2 {
         let (lab, _) = aged(7, 3);
         let pool = lab.imported(&lab.all());
-        let record =
-            pool.disks().into_iter().map(|disk| disk.record).find(|record| record.serial == serial(1)).expect("a member");
+        let record = pool
+            .disks()
+            .into_iter()
+            .map(|disk| disk.record)
+            .find(|record| record.serial == serial(1))
+            .expect("a member");
         let outed = pool.clone();
-        lab.run(async move { outed.disk_out(record.index, DiskState::Failed, "pulled").await }).expect("a quorum is left");
+        lab.run(async move { outed.disk_out(record.index, DiskState::Failed, "pulled").await })
+            .expect("a quorum is left");
         let missed = all_rows(&pool, 1);
         let blocks = metadata_blocks(&lab.disks[1], 1);
         harm(&lab.disks[1], blocks[2], Damage::Zero);

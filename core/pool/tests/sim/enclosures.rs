@@ -60,7 +60,8 @@ fn check_spread(pool: &Pool, context: &str) {
 fn out(lab: &Lab, pool: &Arc<Pool>, enclosure: &str) {
     for (disk, _) in enclosures(pool).into_iter().filter(|(_, name)| name == enclosure) {
         let pool = pool.clone();
-        lab.run(async move { pool.disk_out(disk, DiskState::Missing, "its enclosure is gone").await }).expect("a quorum is left");
+        lab.run(async move { pool.disk_out(disk, DiskState::Missing, "its enclosure is gone").await })
+            .expect("a quorum is left");
     }
 }
 
@@ -147,8 +148,13 @@ fn copies_are_spread_as_evenly_as_enclosures_allow() {
 
 #[test]
 fn rows_go_on_with_an_enclosure_out_and_are_spread_when_it_is_back() {
-    let shapes =
-        [shape(mirror_of(2), 2), shape(mirror_of(3), 1), shape(mirror_of(3), 2), shape(parity_of(1), 3), shape(parity_of(2), 6)];
+    let shapes = [
+        shape(mirror_of(2), 2),
+        shape(mirror_of(3), 1),
+        shape(mirror_of(3), 2),
+        shape(parity_of(1), 3),
+        shape(parity_of(2), 6),
+    ];
     for (seed, shape) in shapes.into_iter().enumerate() {
         let (lab, pool) = machine(seed as u64, &[[96; 4].as_slice(); 3]);
         let id = lab.space(&pool, aware(shape, Provisioning::Thin, 64 * MIB)).expect("it is borne").id;
@@ -198,8 +204,10 @@ fn a_journal_is_spread_even_if_fast_disks_are_in_one_enclosure() {
         lab.run(async move { pool.set_disk(disk.record.id, change).await }).expect("a member");
     }
     for (parity, columns) in [(1, 3), (2, 6)] {
-        let id =
-            lab.space(&pool, aware(shape(parity_of(parity), columns), Provisioning::Thin, 16 * MIB)).expect("it is borne").id;
+        let id = lab
+            .space(&pool, aware(shape(parity_of(parity), columns), Provisioning::Thin, 16 * MIB))
+            .expect("it is borne")
+            .id;
         check_spread(&pool, "journal");
         let resized = pool.clone();
         let freed = lab.run(async move { resized.replace_journal(id, Some(40 * MIB)).await }).expect("it fits");

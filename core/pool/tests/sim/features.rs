@@ -51,7 +51,10 @@ fn an_older_pool_is_asked_to_be_upgraded_first() {
     let lab = Lab::small(2, 2);
     let pool = older(&lab, &[0, 1]);
     let refused = note(&lab, &pool).expect_err("an old reader would not know the change");
-    assert!(refused.kind == PoolErrorKind::Invalid && refused.context.contains("holdfast pool upgrade tank"), "{refused}");
+    assert!(
+        refused.kind == PoolErrorKind::Invalid && refused.context.contains("holdfast pool upgrade tank"),
+        "{refused}"
+    );
     lab.kill(pool);
     let pool = lab.imported(&[0, 1]);
     assert_eq!((pool.features(), flags(&lab, 0)), (Features::NONE, [0; 2]));
@@ -79,7 +82,10 @@ fn the_labels_say_so_before_the_configuration_does() {
         assert!(found.config.features == Features::NONE || labelled == 3, "after {writes} writes: {labelled} labels");
         let pool = lab.imported(&lab.all());
         let flag = pool.features().incompatible;
-        assert!((0..3).all(|disk| flags(&lab, disk) == [flag; 2]), "after {writes} writes: labels and configuration agree again");
+        assert!(
+            (0..3).all(|disk| flags(&lab, disk) == [flag; 2]),
+            "after {writes} writes: labels and configuration agree again"
+        );
         if over {
             assert_eq!(pool.features(), Features::known());
             assert!(writes > 6, "both labels of three disks were written");

@@ -24,7 +24,10 @@ fn pools_of_one_to_twelve_disks_are_found_in_any_order_under_any_name() {
         let mut scan = lab.run(holdfast_pool::scan(renamed));
         assert_eq!((scan.pools.len(), scan.blank.len(), scan.damaged.len()), (1, 0, 0));
         let found = scan.pools.remove(0);
-        assert_eq!((found.id, found.name(), found.missing().len(), found.stale().len()), (id, "tank".to_string(), 0, 0));
+        assert_eq!(
+            (found.id, found.name(), found.missing().len(), found.stale().len()),
+            (id, "tank".to_string(), 0, 0)
+        );
         let pool = lab.run(Pool::import(lab.env(), found, false)).expect("all disks are here");
         assert_eq!(snapshot(&pool), before);
         assert!(pool.disks().iter().all(|disk| disk.record.path.starts_with("/dev/disk/other-")), "new paths are kept");

@@ -1,5 +1,5 @@
-//! Labels and logs that are overwritten while the pool is in use: after a look everything is whole again on the disks, and a restart
-//! finds all of them.
+//! Labels and logs that are overwritten while the pool is in use: after a look everything is whole again on the disks,
+//! and a restart finds all of them.
 //!
 //! `HOLDFAST_SEEDS=N` runs N seeds, `HOLDFAST_FROM=F` begins with another one, `HOLDFAST_SEED=S` runs exactly one.
 
@@ -79,7 +79,9 @@ fn any_one_block_is_seen() {
             let disk = &lab.disks[0];
             let half = (0..2).find(|half| disk.peek(area().log_half(*half), 8) == *b"HOLDFAST").expect("one is in use");
             // Both labels, then the header of the checkpoint, its payload, and the record behind it.
-            let at = [0, SMALL - 4096, area().log_half(half), area().log_half(half) + 4096, area().log_half(half) + 8192][what];
+            let at =
+                [0, SMALL - 4096, area().log_half(half), area().log_half(half) + 4096, area().log_half(half) + 8192]
+                    [what];
             match unreadable {
                 true => disk.fail_reads(at..at + 4096, ErrorPersistence::UntilRewritten),
                 false => disk.corrupt(at..at + 96),
@@ -202,7 +204,10 @@ fn live(seed: u64) {
         lab.sim.cut_power();
         lab.sim.restart();
         let at_start = lab.found(&lab.all());
-        assert!(at_start.missing().is_empty() && at_start.stale().is_empty(), "seed {seed}: a restart does not find all disks");
+        assert!(
+            at_start.missing().is_empty() && at_start.stale().is_empty(),
+            "seed {seed}: a restart does not find all disks"
+        );
         pool = lab.imported(&lab.all());
         let found: BTreeSet<String> = pool.spaces().into_iter().map(|space| space.name.to_string()).collect();
         assert_eq!(found, *made.borrow(), "seed {seed}");

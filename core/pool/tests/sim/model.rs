@@ -44,7 +44,8 @@ impl Model {
 
     pub fn note_row(&mut self, space: u32, chunk: u32, row: RowRecord) {
         let space = self.spaces.get_mut(&space).expect("its owner knows it");
-        let stale = row.slabs.iter().enumerate().filter(|(_, slab)| slab.stale()).map(|(index, _)| (row.id, index as u16));
+        let stale =
+            row.slabs.iter().enumerate().filter(|(_, slab)| slab.stale()).map(|(index, _)| (row.id, index as u16));
         space.stale.extend(stale);
         space.rows.insert(chunk, row);
     }
@@ -73,24 +74,38 @@ impl Model {
                 continue;
             };
             let grown = self.is_open(|open| *open == Open::Grow(*id, record.size_bytes));
-            assert!(record.size_bytes == known.record.size_bytes || grown, "{}: size {}", record.name, record.size_bytes);
-            assert_eq!(SpaceRecord { size_bytes: 0, ..record.clone() }, SpaceRecord { size_bytes: 0, ..known.record.clone() });
+            assert!(
+                record.size_bytes == known.record.size_bytes || grown,
+                "{}: size {}",
+                record.name,
+                record.size_bytes
+            );
+            assert_eq!(
+                SpaceRecord { size_bytes: 0, ..record.clone() },
+                SpaceRecord { size_bytes: 0, ..known.record.clone() }
+            );
             self.check_rows(pool, record, known);
         }
         for record in found.values().filter(|record| !self.spaces.contains_key(&record.id)) {
-            assert!(self.is_open(|open| *open == Open::Create(record.name.to_string())), "space {} from nowhere", record.name);
+            assert!(
+                self.is_open(|open| *open == Open::Create(record.name.to_string())),
+                "space {} from nowhere",
+                record.name
+            );
         }
         for record in found.values() {
             let fixed = record.provisioning == Provisioning::Fixed;
-            assert!(record.complete && (!fixed || pool.row_count(record.id) == record.chunks() as usize), "half a space");
+            assert!(
+                record.complete && (!fixed || pool.row_count(record.id) == record.chunks() as usize),
+                "half a space"
+            );
         }
         let serials: BTreeSet<String> = pool.disks().into_iter().map(|disk| disk.record.serial).collect();
         let gone = |serial: &&String| !self.is_open(|open| *open == Open::Remove((*serial).clone()));
         let lost: Vec<&String> = self.serials.difference(&serials).filter(gone).collect();
         assert!(lost.is_empty(), "disks are gone: {lost:?} of {:?}", self.serials);
         for new in serials.difference(&self.serials) {
-            let whole =
-                |open: &Open| matches!(open, Open::Add(all) if all.contains(new) && all.iter().all(|it| serials.contains(it)));
+            let whole = |open: &Open| matches!(open, Open::Add(all) if all.contains(new) && all.iter().all(|it| serials.contains(it)));
             assert!(self.is_open(whole), "disk {new} from nowhere");
         }
         self.adopt(pool, serials);
@@ -108,20 +123,31 @@ impl Model {
     pub fn check_rows(&self, pool: &Pool, record: &SpaceRecord, known: &SpaceModel) {
         let found: BTreeMap<u32, RowRecord> = all_rows(pool, record.id).into_iter().collect();
         let exchanged = self.check_journal(record, known, &found);
-        let place = |row: &RowRecord| -> Vec<(u16, u32)> { row.slabs.iter().map(|slab| (slab.disk(), slab.unit())).collect() };
+        let place =
+            |row: &RowRecord| -> Vec<(u16, u32)> { row.slabs.iter().map(|slab| (slab.disk(), slab.unit())).collect() };
         for (chunk, row) in &known.rows {
-            let freed = self.is_open(|open| *open == Open::Free(record.id, *chunk)) || (exchanged && *chunk >= JOURNAL_CHUNK);
+            let freed =
+                self.is_open(|open| *open == Open::Free(record.id, *chunk)) || (exchanged && *chunk >= JOURNAL_CHUNK);
             match found.get(chunk) {
                 None => assert!(freed, "row {chunk} of {} is gone", record.name),
                 Some(now) if now.id != row.id => {
                     assert!(freed, "row {chunk} of {} is another", record.name);
                 }
                 Some(now) => {
-                    assert_eq!((now.shape, place(now)), (row.shape, place(row)), "row {chunk} of {} moved", record.name);
+                    assert_eq!(
+                        (now.shape, place(now)),
+                        (row.shape, place(row)),
+                        "row {chunk} of {} moved",
+                        record.name
+                    );
                     for (slab, now) in now.slabs.iter().enumerate() {
                         let must = known.stale.contains(&(row.id, slab as u16));
                         let excused = self.is_open(|open| *open == Open::InStep(record.id, *chunk, slab as u16));
-                        assert!(!must || now.stale() || excused, "slab {slab} of row {chunk} of {} is believed", record.name);
+                        assert!(
+                            !must || now.stale() || excused,
+                            "slab {slab} of row {chunk} of {} is believed",
+                            record.name
+                        );
                     }
                 }
             }
@@ -136,7 +162,8 @@ impl Model {
 
     /// Whether the journal is another one than before: then it must be wholly so, and as it was asked for.
     pub fn check_journal(&self, record: &SpaceRecord, known: &SpaceModel, found: &BTreeMap<u32, RowRecord>) -> bool {
-        let ids = |rows: &BTreeMap<u32, RowRecord>| rows.range(JOURNAL_CHUNK..).map(|(_, row)| row.id).collect::<Vec<_>>();
+        let ids =
+            |rows: &BTreeMap<u32, RowRecord>| rows.range(JOURNAL_CHUNK..).map(|(_, row)| row.id).collect::<Vec<_>>();
         let data = |row: &RowRecord| row.slab_data_bytes() * u64::from(row.shape.columns);
         let (before, now) = (ids(&known.rows), ids(found));
         if before == now {

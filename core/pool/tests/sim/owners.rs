@@ -1,7 +1,8 @@
-//! Two owners of one pool, alive on the same disks: one goes on while the other imports, and whoever imports last must find whatever
-//! either of them was answered.
+//! Two owners of one pool, alive on the same disks: one goes on while the other imports, and whoever imports last must
+//! find whatever either of them was answered.
 //!
-//! Requests of both are carried out in any order. `HOLDFAST_SEEDS=N` runs N seeds, `HOLDFAST_FROM=F` begins with another one, `HOLDFAST_SEED=S` runs exactly one.
+//! Requests of both are carried out in any order. `HOLDFAST_SEEDS=N` runs N seeds, `HOLDFAST_FROM=F` begins with
+//! another one, `HOLDFAST_SEED=S` runs exactly one.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -73,7 +74,10 @@ fn check_lost(lab: &Lab, owner: &Rc<Owner>) {
     assert!(error.context.contains("export it here to let it go"), "{error}");
     let status = owner.pool.status();
     assert_eq!(status.state, PoolState::ReadOnly);
-    assert!(status.conditions[0].cause == why && status.conditions[0].next_action.contains("export it here"), "{status:?}");
+    assert!(
+        status.conditions[0].cause == why && status.conditions[0].next_action.contains("export it here"),
+        "{status:?}"
+    );
 }
 
 fn live(seed: u64) {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::common::*;
 use holdfast_model::{ByteSize, DiskState, Layout, Media, Provisioning, Shape, Usage, Uuid};
 use holdfast_pool::{
-    Change, Config, DiskChange, DiskRecord, FreedRow, JOURNAL_CHUNK, Pool, PoolError, PoolErrorKind, Position, RowRecord,
-    SlabPlace, SpaceRecord, SpaceSpec, slab,
+    Change, Config, DiskChange, DiskRecord, FreedRow, JOURNAL_CHUNK, Pool, PoolError, PoolErrorKind, Position,
+    RowRecord, SlabPlace, SpaceRecord, SpaceSpec, slab,
 };
 use proptest::prelude::*;
 
@@ -35,7 +35,10 @@ fn out(lab: &Lab, pool: &Arc<Pool>, disk: u16) {
 }
 
 fn journal_disks(pool: &Pool, space: u32) -> BTreeSet<u16> {
-    pool.journal_rows(space).iter().flat_map(|(_, row)| row.slabs.iter().map(|slab| slab.disk()).collect::<Vec<_>>()).collect()
+    pool.journal_rows(space)
+        .iter()
+        .flat_map(|(_, row)| row.slabs.iter().map(|slab| slab.disk()).collect::<Vec<_>>())
+        .collect()
 }
 
 #[test]
@@ -44,10 +47,12 @@ fn a_space_has_its_journal_from_the_first_and_keeps_it_apart() {
         let lab = Lab::small(1, disks);
         let pool = lab.created(&lab.all());
         // A sixteenth of what a disk of 64 MiB holds, in whole stripes, or an eighth of the space and 1 MiB at least.
-        let kinds = [(Provisioning::Thin, 64 * MIB, journal_columns, 14 * (256 << 10)), (Provisioning::Fixed, 8 * MIB, 1, MIB)];
+        let kinds =
+            [(Provisioning::Thin, 64 * MIB, journal_columns, 14 * (256 << 10)), (Provisioning::Fixed, 8 * MIB, 1, MIB)];
         for (provisioning, size_bytes, journal_columns, slab_bytes) in kinds {
             let name = format!("vol-{}", size_bytes / MIB);
-            let space = lab.space(&pool, spec(&name, parity_of(parity), columns, provisioning, size_bytes)).expect("it fits");
+            let space =
+                lab.space(&pool, spec(&name, parity_of(parity), columns, provisioning, size_bytes)).expect("it fits");
             let journal = pool.journal_rows(space.id);
             assert_eq!(journal.iter().map(|(chunk, _)| *chunk).collect::<Vec<_>>(), [JOURNAL_CHUNK]);
             let shape = journal[0].1.shape;
@@ -60,7 +65,8 @@ fn a_space_has_its_journal_from_the_first_and_keeps_it_apart() {
             assert_eq!(pool.chunks_from(space.id, u32::MAX, 1), [0u32; 0]);
             assert_eq!(pool.row(space.id, JOURNAL_CHUNK), Some(journal[0].1.clone()));
             let (shared, id) = (pool.clone(), space.id);
-            let error = lab.run(async move { shared.free_row(id, JOURNAL_CHUNK).await.map(drop) }).expect_err("a journal");
+            let error =
+                lab.run(async move { shared.free_row(id, JOURNAL_CHUNK).await.map(drop) }).expect_err("a journal");
             assert_eq!(error.kind, PoolErrorKind::Invalid);
             let error = lab.row(&pool, id, JOURNAL_CHUNK + 1).expect_err("no chunk of data");
             assert_eq!(error.kind, PoolErrorKind::Invalid);
@@ -166,7 +172,10 @@ fn a_journal_is_replaced_as_a_whole() {
     assert_eq!(pool.journal_bytes(space), 32 * MIB);
     assert!(replace(&lab, &pool, space, 32 * MIB).expect("allowed").is_none());
     assert!(pool.has_journal_of(space, Some(32 * MIB)) && pool.has_journal_of(space, Some(32 * MIB - 1)));
-    assert!(!pool.has_journal_of(space, Some(32 * MIB + 1)) && !pool.has_journal_of(space, Some(32 * MIB - 2 * (256 << 10))));
+    assert!(
+        !pool.has_journal_of(space, Some(32 * MIB + 1))
+            && !pool.has_journal_of(space, Some(32 * MIB - 2 * (256 << 10)))
+    );
     let old = pool.journal_rows(space);
     let freed = replace(&lab, &pool, space, 3 * GIB).expect("room").expect("another size");
     assert_eq!((freed.len(), pool.journal_bytes(space)), (1, 3 * GIB));
@@ -209,10 +218,12 @@ fn a_power_cut_leaves_one_journal_or_the_other() {
     for (seed, writes) in (0..100).map(|seed| (seed, seed % 4)) {
         let lab = Lab::new(seed, &[GIB; 3]);
         let pool = lab.created(&lab.all());
-        let space = lab.space(&pool, SpaceSpec { journal_bytes: Some(32 * MIB), ..thin("vol", 1, 3) }).expect("it fits").id;
+        let space =
+            lab.space(&pool, SpaceSpec { journal_bytes: Some(32 * MIB), ..thin("vol", 1, 3) }).expect("it fits").id;
         lab.sim.cut_power_after(writes);
         let shared = pool.clone();
-        let answered = lab.sim.run(async move { shared.replace_journal(space, Some(300 * MIB)).await.map(drop) }).is_ok();
+        let answered =
+            lab.sim.run(async move { shared.replace_journal(space, Some(300 * MIB)).await.map(drop) }).is_ok();
         drop(pool);
         lab.sim.cut_power();
         lab.sim.restart();
@@ -422,7 +433,8 @@ fn a_space_of_the_told_capacity_is_made_and_none_that_is_larger() {
                 let error = lab.space(&pool, whole(capacity.usable_bytes() + 4096)).expect_err("a row more");
                 assert_eq!(error.kind, PoolErrorKind::NoSpace, "{error}");
                 let free = pool.status().free_bytes;
-                let made = lab.space(&pool, whole(capacity.usable_bytes())).unwrap_or_else(|error| panic!("{shape}: {error}"));
+                let made =
+                    lab.space(&pool, whole(capacity.usable_bytes())).unwrap_or_else(|error| panic!("{shape}: {error}"));
                 assert_eq!(made.chunk_bytes, capacity.chunk_bytes);
                 assert_eq!(pool.journal_bytes(made.id), capacity.journal_bytes);
                 assert_eq!(free - pool.status().free_bytes, capacity.raw_bytes);
@@ -446,6 +458,9 @@ fn capacity_says_what_is_missing() {
     assert_eq!(pool.capacity(&shape, Some(40 * MIB), false).map(|capacity| capacity.journal_bytes), Ok(40 * MIB));
     assert_eq!(pool.capacity(&shape, Some(GIB), false).expect_err("too large").kind, PoolErrorKind::NoSpace);
     let wide = Shape { interleave: ByteSize::mib(16), ..shape };
-    assert_eq!(pool.capacity(&wide, Some(32 * MIB), false).expect_err("no room for a row").kind, PoolErrorKind::NoSpace);
+    assert_eq!(
+        pool.capacity(&wide, Some(32 * MIB), false).expect_err("no room for a row").kind,
+        PoolErrorKind::NoSpace
+    );
     assert_eq!(pool.status().free_bytes, pool.status().data_bytes);
 }

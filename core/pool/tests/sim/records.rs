@@ -2,7 +2,9 @@
 
 use crate::common::*;
 use holdfast_model::wire::{Reader, Writer};
-use holdfast_model::{ByteSize, DiskState, Integrity, Layout, Media, Place, Provisioning, RetirePolicy, Shape, Usage, Uuid};
+use holdfast_model::{
+    ByteSize, DiskState, Integrity, Layout, Media, Place, Provisioning, RetirePolicy, Shape, Usage, Uuid,
+};
 use holdfast_pool::{
     Change, Config, DiskRecord, Features, JOURNAL_CHUNK, LossPolicy, Position, RowRecord, SlabPlace, SpaceRecord,
 };
@@ -182,7 +184,11 @@ fn hostile_records_are_refused() {
         Change::Row { space: 3, chunk: 0, row: row_record(2, &[(0, 17), (1, 17)]) },
         reshaped(shape(mirror_of(2), 2), &[(0, 17), (1, 17)]),
         reshaped(shape(mirror_of(9), 1), &[(0, 17), (1, 17)]),
-        Change::Row { space: 1, chunk: JOURNAL_CHUNK, row: RowRecord { slab_units: 1, ..row_record(2, &[(0, 17), (1, 17)]) } },
+        Change::Row {
+            space: 1,
+            chunk: JOURNAL_CHUNK,
+            row: RowRecord { slab_units: 1, ..row_record(2, &[(0, 17), (1, 17)]) },
+        },
         Change::Counters { row: u64::MAX, space: 0, disk: 0 },
         Change::Counters { row: 0, space: u32::MAX, disk: 0 },
         Change::Counters { row: 0, space: 0, disk: u16::MAX },
@@ -284,12 +290,8 @@ fn changes() -> impl Strategy<Value = Change> {
         any::<u32>().prop_map(Change::SpaceGone),
         (any::<u32>(), any::<u32>(), rows()).prop_map(|(space, chunk, row)| Change::Row { space, chunk, row }),
         (any::<u32>(), any::<u32>()).prop_map(|(space, chunk)| Change::RowGone { space, chunk }),
-        (any::<u32>(), any::<u32>(), any::<u16>(), any::<bool>()).prop_map(|(space, chunk, slab, stale)| Change::Stale {
-            space,
-            chunk,
-            slab,
-            stale
-        }),
+        (any::<u32>(), any::<u32>(), any::<u16>(), any::<bool>())
+            .prop_map(|(space, chunk, slab, stale)| Change::Stale { space, chunk, slab, stale }),
         ("[a-z/]{0,40}", proptest::option::of(proptest::collection::vec(any::<u8>(), 0..100)))
             .prop_map(|(key, content)| Change::Document { key: key.into(), content: content.map(Into::into) }),
         (any::<u64>(), any::<u64>(), any::<u64>()).prop_map(|(from, sequence, generation)| Change::Forced {

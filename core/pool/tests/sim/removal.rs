@@ -1,4 +1,5 @@
-//! Disks that leave for good: refused while they are needed, never believed afterwards, with power cuts anywhere in between.
+//! Disks that leave for good: refused while they are needed, never believed afterwards, with power cuts anywhere in
+//! between.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

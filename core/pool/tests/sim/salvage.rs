@@ -1,5 +1,5 @@
-//! What stands in the way of a salvage or an import: headers that no pool would have written, such as are left over, and labels that nobody
-//! wrote.
+//! What stands in the way of a salvage or an import: headers that no pool would have written, such as are left over,
+//! and labels that nobody wrote.
 
 use crate::common::*;
 use holdfast_device::{Device, Durability};
@@ -52,7 +52,8 @@ fn put_later_label(lab: &Lab, disk: usize) {
     let payload: Vec<u8> = numbers.into_iter().flat_map(u64::to_le_bytes).collect();
     let position = Position { generation: 1, sequence: 0 };
     let id = Uuid::from_u128(DISK.as_u128() + disk as u128);
-    let sealed = Frame { kind: Kind::Label, pool: POOL, disk: id, offset: 0, position, previous: 0 }.seal(&payload).freeze();
+    let sealed =
+        Frame { kind: Kind::Label, pool: POOL, disk: id, offset: 0, position, previous: 0 }.seal(&payload).freeze();
     let disk = lab.disks[disk].clone();
     lab.run(async move { disk.write(0, sealed, Durability::Durable).await }).expect("a good disk");
 }
@@ -107,7 +108,11 @@ fn of_headers_that_say_to_be_the_same_slab_the_one_with_the_newest_maps_counts()
         assert!(told[0].doubts.iter().any(|doubt| doubt.contains("1 of 2 headers contradict others")), "{told:?}");
         let pool = lab.imported(&[0]);
         let kept = pool.row(pool.spaces()[0].id, 3).expect("the chunk has a row").slabs[0];
-        assert_eq!(pool.disk(kept.disk()).expect("a member").area.unit_at(kept.unit()), unit * UNIT_BYTES, "left over: {other}");
+        assert_eq!(
+            pool.disk(kept.disk()).expect("a member").area.unit_at(kept.unit()),
+            unit * UNIT_BYTES,
+            "left over: {other}"
+        );
     }
 }
 
@@ -162,7 +167,10 @@ fn a_label_of_the_last_generation_is_refused_and_breaks_nothing() {
     let before: Vec<_> = lab.disks.iter().map(|disk| disk.peek(0, 1 << 20)).collect();
     for imported in [lab.import(&lab.all()), lab.force(&lab.all())] {
         let refused = imported.err().expect("there is no generation after that");
-        assert!(refused.kind == PoolErrorKind::Damaged && refused.context.contains("impossible generation"), "{refused}");
+        assert!(
+            refused.kind == PoolErrorKind::Damaged && refused.context.contains("impossible generation"),
+            "{refused}"
+        );
     }
     assert!(lab.disks.iter().map(|disk| disk.peek(0, 1 << 20)).eq(before), "nothing is written");
 }

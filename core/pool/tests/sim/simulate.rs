@@ -1,8 +1,9 @@
 //! Whole lives of pools from seeds: random changes by several tasks, disks that go and come, power cuts between any two
 //! device writes, damaged metadata; and a model that says what every import must find.
 //!
-//! Invariant checked after every import: what was answered is there, what was not is there wholly or not at all, no unit
-//! is in two rows and none is lost. `HOLDFAST_SEEDS=N` runs N seeds, `HOLDFAST_FROM=F` begins with another one, `HOLDFAST_SEED=S` runs exactly one.
+//! Invariant checked after every import: what was answered is there, what was not is there wholly or not at all, no
+//! unit is in two rows and none is lost. `HOLDFAST_SEEDS=N` runs N seeds, `HOLDFAST_FROM=F` begins with another one,
+//! `HOLDFAST_SEED=S` runs exactly one.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -102,7 +103,8 @@ impl Life {
     async fn worker(self: Rc<Self>, pool: Arc<Pool>, worker: u32, workers: u32) {
         let mut freed: Vec<FreedRow> = Vec::new();
         for _ in 0..self.random.range(3..14u32) {
-            let mine: Vec<u32> = self.model.borrow().spaces.keys().copied().filter(|id| id % workers == worker).collect();
+            let mine: Vec<u32> =
+                self.model.borrow().spaces.keys().copied().filter(|id| id % workers == worker).collect();
             let done = match self.random.pick(&mine).copied() {
                 Some(space) if !self.random.chance(1, 6) => self.change_space(&pool, space, &mut freed).await,
                 _ => self.create(&pool).await,
@@ -130,7 +132,8 @@ impl Life {
         let size = self.random.range(1..if fixed { 1500u64 } else { 6000 }) * 4096;
         let open = Open::Create(name.clone());
         self.open(open.clone());
-        let answer = pool.create_space(spec(&name, layout, self.random.range(least..=least + 1), provisioning, size)).await;
+        let answer =
+            pool.create_space(spec(&name, layout, self.random.range(least..=least + 1), provisioning, size)).await;
         if let Some(record) = self.judge(&open, answer)? {
             let rows = all_rows(pool, record.id).into_iter().collect();
             self.model.borrow_mut().spaces.insert(record.id, SpaceModel { record, rows, stale: BTreeSet::new() });
@@ -309,7 +312,8 @@ impl Life {
         if !self.can_spare_a_voter(pool) {
             return;
         }
-        let whole: Vec<usize> = self.members.borrow().iter().copied().filter(|disk| !self.bad.borrow().contains(disk)).collect();
+        let whole: Vec<usize> =
+            self.members.borrow().iter().copied().filter(|disk| !self.bad.borrow().contains(disk)).collect();
         let Some(disk) = self.random.pick(&whole).copied() else { return };
         self.bad.borrow_mut().insert(disk);
         let device = self.lab.borrow().disks[disk].clone();
@@ -507,7 +511,8 @@ impl Life {
     fn forget_returned(&self, pool: &Pool) {
         let records: Vec<_> = pool.disks().into_iter().map(|disk| disk.record).collect();
         let lab = self.lab.borrow();
-        let state = |disk: usize| records.iter().find(|record| record.serial == serial(disk)).map(|record| record.state);
+        let state =
+            |disk: usize| records.iter().find(|record| record.serial == serial(disk)).map(|record| record.state);
         self.members.borrow_mut().retain(|disk| state(*disk).is_some());
         for disk in self.members.borrow().iter() {
             if state(*disk) == Some(DiskState::Online) && lab.disks[*disk].is_present() {

@@ -1,5 +1,5 @@
-//! How many pages of checksums a space holds in memory. Beyond the limit those that were not used lately go; those that the
-//! disks do not have stay, and are written once they are half of what the limit allows.
+//! How many pages of checksums a space holds in memory. Beyond the limit those that were not used lately go; those that
+//! the disks do not have stay, and are written once they are half of what the limit allows.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};

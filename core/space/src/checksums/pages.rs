@@ -1,7 +1,8 @@
-//! The pages of one set of checksums in memory: those of a column, which all its copies have alike, or of a slab with parity.
+//! The pages of one set of checksums in memory: those of a column, which all its copies have alike, or of a slab with
+//! parity.
 //!
-//! A page that was not read yet may hold checksums of what was written since; what the disk has for the other blocks joins them
-//! when it is read.
+//! A page that was not read yet may hold checksums of what was written since; what the disk has for the other blocks
+//! joins them when it is read.
 
 use std::collections::BTreeSet;
 
@@ -79,8 +80,10 @@ fn place(block: u32) -> (usize, usize, u64) {
 
 /// Blocks cut at the borders of pages.
 pub fn page_parts(blocks: Blocks) -> impl Iterator<Item = Blocks> {
-    let part =
-        move |page: u32| Blocks { start: blocks.start.max(page * PAGE_BLOCKS), end: blocks.end.min((page + 1) * PAGE_BLOCKS) };
+    let part = move |page: u32| Blocks {
+        start: blocks.start.max(page * PAGE_BLOCKS),
+        end: blocks.end.min((page + 1) * PAGE_BLOCKS),
+    };
     pages_of(blocks).map(part)
 }
 
@@ -238,7 +241,8 @@ impl Pages {
         self.blank[page as usize]
     }
 
-    /// Takes what the disk has of a page, all of it unless it `failed` to read a part. Answers whether the page was added.
+    /// Takes what the disk has of a page, all of it unless it `failed` to read a part. Answers whether the page was
+    /// added.
     pub fn take_read(&mut self, page: u32, found: &[Option<RegionSums>], failed: bool) -> bool {
         let (page, added) = self.open(page as usize);
         if !page.read {
@@ -295,7 +299,8 @@ impl Pages {
         self.pages[(region / PAGE_REGIONS) as usize].as_ref().is_some_and(|page| page.is_region_behind(index))
     }
 
-    /// Gives the memory of a page back, unless it was used since the last time or the disks do not have it. Answers whether it is gone.
+    /// Gives the memory of a page back, unless it was used since the last time or the disks do not have it. Answers
+    /// whether it is gone.
     pub fn evict(&mut self, page: u32) -> bool {
         let Some(held) = &mut self.pages[page as usize] else { return true };
         if held.is_behind() || std::mem::take(&mut held.used) {
@@ -313,7 +318,8 @@ impl Pages {
 
     /// Regions of a page, where the disks have them as they are here; empty where the page is not in memory or blank.
     pub fn settled(&self, page: u32) -> Vec<(u32, RegionSums)> {
-        let Some(held) = self.pages[page as usize].as_ref().filter(|held| held.read && !self.blank[page as usize]) else {
+        let Some(held) = self.pages[page as usize].as_ref().filter(|held| held.read && !self.blank[page as usize])
+        else {
             return Vec::new();
         };
         (0u32..).zip(held.regions).filter(|(index, _)| !held.is_region_behind(*index as usize)).collect()
@@ -382,13 +388,19 @@ mod tests {
         pages.note(0, [Some(2)].into_iter(), false);
         pages.take_read(0, &[None; 8], false);
         pages.written(0, first);
-        assert!(pages.is_region_behind(0) && pages.behind().contains(&0), "the change after the page came back is not on disk");
+        assert!(
+            pages.is_region_behind(0) && pages.behind().contains(&0),
+            "the change after the page came back is not on disk"
+        );
         let (_, second) = pages.snapshot(0).expect("read");
         pages.note(64, [Some(3)].into_iter(), false);
         let (_, third) = pages.snapshot(0).expect("read");
         pages.written(0, third);
         pages.written(0, second);
-        assert!(pages.behind().is_empty() && !pages.is_region_behind(1), "an older write that ends later takes nothing back");
+        assert!(
+            pages.behind().is_empty() && !pages.is_region_behind(1),
+            "an older write that ends later takes nothing back"
+        );
     }
 
     #[test]

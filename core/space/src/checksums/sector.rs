@@ -1,7 +1,7 @@
 //! Checksums on disk: a sector of 512 bytes for each region of 64 blocks of a slab, eight of them to a page of 4 KiB.
 //!
-//! Each sector proves itself, for disks write sectors whole: a page that a power cut tears leaves every sector old or new, and those
-//! of regions that did not change are the same either way. So a page has one place and no generations.
+//! Each sector proves itself, for disks write sectors whole: a page that a power cut tears leaves every sector old or
+//! new, and those of regions that did not change are the same either way. So a page has one place and no generations.
 //!
 //! ```text
 //!  | crc u32 | "HSUM" | row u64 | region u32 | zeros | known bits u64 at 24 | given bits u64 | zeros | 64 checksums u32 at 256 |

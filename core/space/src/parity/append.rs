@@ -37,7 +37,10 @@ impl ParityStore {
         let brought = draft.brought();
         if !draft.fits_head() || brought > MOST_RECORD_BYTES {
             // Whoever reads the journal would take it for the end of the log.
-            return Err(IoError::invalid(format!("a record of {brought} bytes in the journal of space {}", self.path())));
+            return Err(IoError::invalid(format!(
+                "a record of {brought} bytes in the journal of space {}",
+                self.path()
+            )));
         }
         let reserved = if commits { 0 } else { RESERVED_BYTES.min(journal.capacity() / 16) };
         if !self.make_room(journal, &mut chain, len + reserved).await? {
@@ -49,7 +52,8 @@ impl ParityStore {
         };
         let mut crc = Crc32c::new();
         draft.blocks.iter().for_each(|slice| crc.add(slice));
-        let head = Head { tail, blocks: (brought / BLOCK_BYTES) as u32, crc: crc.value(), entries: draft.entries.clone() };
+        let head =
+            Head { tail, blocks: (brought / BLOCK_BYTES) as u32, crc: crc.value(), entries: draft.entries.clone() };
         let (sealed, own) = journal.place(at, chain.sequence, chain.previous).seal(&head);
         let mut parts = vec![sealed.freeze()];
         parts.extend(draft.blocks.iter().cloned());

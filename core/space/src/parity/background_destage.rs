@@ -1,13 +1,13 @@
-//! What waits is destaged in the background, by helpers on other cores than the one that writes: a write that comes finds room, and
-//! the core that took it goes on with the next one meanwhile.
+//! What waits is destaged in the background, by helpers on other cores than the one that writes: a write that comes
+//! finds room, and the core that took it goes on with the next one meanwhile.
 //!
 //! ```text
 //!   enter ── three quarters of the write_buffer, or a whole band ──▶ ring ──▶ a helper destages until half of it is left
 //!     └───── all of the write_buffer ──▶ whoever writes does it, or waits for who is at it
 //! ```
 //!
-//! Invariant: nothing depends on helpers. What they leave undone, or fail at, is done by those who write or flush, who are told of
-//! what fails then, and by maintenance.
+//! Invariant: nothing depends on helpers. What they leave undone, or fail at, is done by those who write or flush, who
+//! are told of what fails then, and by maintenance.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! The band map on disk: for a run of bands, where each of them is, which of its blocks hold data, and which bands a slab
-//! that was away has missed.
+//! The band map on disk: for a run of bands, where each of them is, which of its blocks hold data, and which bands a
+//! slab that was away has missed.
 //!
-//! Invariant: all that is known of a band stands in one block of 4 KiB, so it changes as a whole. The block stands in two
-//! slots of each slab's head, written in turn.
+//! Invariant: all that is known of a band stands in one block of 4 KiB, so it changes as a whole. The block stands in
+//! two slots of each slab's head, written in turn.
 //!
 //! ```text
 //!  | chunk u32 | map u32 | missed, 512 bits | places, 512 x u16 | written blocks, 16,384 bits |

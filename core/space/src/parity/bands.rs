@@ -1,8 +1,8 @@
 //! The bands of an open parity row in memory: where they are, what they hold, and what waits to be put there.
 //!
 //! Invariants:
-//! - `places` and `written` tell of what is in place; what a map on disk tells is what they told when a commit began, and was
-//!   durable by then.
+//! - `places` and `written` tell of what is in place; what a map on disk tells is what they told when a commit began,
+//!   and was durable by then.
 //! - A place is used anew only when no map on disk names it, no journal record is for it, and nobody reads it.
 //! - Who changes what is in the place of a band has its turn alone; who puts lost pieces together shares it.
 
@@ -164,7 +164,11 @@ impl Uncommitted {
 
     /// Whether there is nothing to commit.
     pub fn is_empty(&self) -> bool {
-        self.changed.is_empty() && self.left.is_empty() && self.held.is_empty() && self.voids.is_empty() && self.behind.is_empty()
+        self.changed.is_empty()
+            && self.left.is_empty()
+            && self.held.is_empty()
+            && self.voids.is_empty()
+            && self.behind.is_empty()
     }
 
     /// Puts back what an earlier commit took and did not carry through.
@@ -331,14 +335,15 @@ impl BandState {
         idle && !self.committing && self.uncommitted.is_empty()
     }
 
-    /// A record that ends there tells of a band, up to a stamp. What is destaged while another record is on its way is noted after that
-    /// one, though its own comes before it in the log.
+    /// A record that ends there tells of a band, up to a stamp. What is destaged while another record is on its way is
+    /// noted after that one, though its own comes before it in the log.
     pub fn note_logged(&mut self, band: u32, end: u64, stamp: u64) {
         let known = self.logged.entry(band).or_default();
         *known = LastRecord { end: known.end.max(end), stamp: known.stamp.max(stamp) };
     }
 
-    /// The journal says that what it has for a band up to a stamp does not count any more, and it had no more than `last`.
+    /// The journal says that what it has for a band up to a stamp does not count any more, and it had no more than
+    /// `last`.
     pub fn note_void(&mut self, band: u32, stamp: u64, last: LastRecord) {
         if last.stamp <= stamp && self.logged.get(&band) == Some(&last) {
             self.logged.remove(&band);
@@ -351,7 +356,8 @@ impl BandState {
         *known = (*known).max(stamp);
     }
 
-    /// What the journal has for a band in a place that it left does not count; the place is free once the journal says so.
+    /// What the journal has for a band in a place that it left does not count; the place is free once the journal says
+    /// so.
     pub fn keep_void(&mut self, band: u32, stamp: u64, place: u16) {
         self.void_until(band, stamp);
         if self.take_free(place) {
@@ -392,7 +398,10 @@ impl BandState {
         }
         for (start, end) in self.written.runs(0, self.written.limit()) {
             let mut bands = geometry.band_of(start)..=geometry.band_of(end - 1);
-            assert!(bands.all(|band| self.places[band as usize] != NOWHERE), "blocks {start}..{end} hold data in a place");
+            assert!(
+                bands.all(|band| self.places[band as usize] != NOWHERE),
+                "blocks {start}..{end} hold data in a place"
+            );
         }
         for (band, dirty) in &self.dirty {
             dirty.check(band * geometry.band_blocks(), (band + 1) * geometry.band_blocks());
@@ -432,7 +441,14 @@ impl BandState {
 }
 
 /// What a map is to tell of places and blocks.
-pub fn map_of_state(places: &[u16], written: &BlockSet, missed: &BlockSet, geometry: &Geometry, first: u32, end: u32) -> BandMap {
+pub fn map_of_state(
+    places: &[u16],
+    written: &BlockSet,
+    missed: &BlockSet,
+    geometry: &Geometry,
+    first: u32,
+    end: u32,
+) -> BandMap {
     let mut map = BandMap::new();
     for band in first..end {
         let index = (band - first) as usize;

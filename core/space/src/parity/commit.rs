@@ -1,8 +1,9 @@
 //! Commits: the maps of a row are brought up to what is in place, and what the journal kept for that may go.
 //!
-//! Invariant: a map on disk tells only of data that is durable; the places that it does not name any more are used anew, only once it is
-//! on every slab that takes writes, those that did not are recorded as stale, and the journal says which of its records do not count.
-//! The log may go on past records that are in place as soon as the maps are there.
+//! Invariant: a map on disk tells only of data that is durable; the places that it does not name any more are used
+//! anew, only once it is on every slab that takes writes, those that did not are recorded as stale, and the journal
+//! says which of its records do not count. The log may go on past records that are in place as soon as the maps are
+//! there.
 
 use std::sync::Arc;
 
@@ -70,7 +71,8 @@ impl ParityStore {
         self.commit_held(&rows, false).await
     }
 
-    /// Commits those rows that have something to commit, or marks that no slab needs any more; with `all`, each with all its maps.
+    /// Commits those rows that have something to commit, or marks that no slab needs any more; with `all`, each with
+    /// all its maps.
     async fn commit_held(&self, rows: &[Arc<Row>], all: bool) -> Result<(), IoError> {
         let mut snapshots: Vec<(&Arc<Row>, Snapshot)> = Vec::with_capacity(rows.len());
         for row in rows {
@@ -97,7 +99,8 @@ impl ParityStore {
         for ((row, snapshot), _) in snapshots.iter_mut().zip(&results).filter(|(_, result)| result.is_ok()) {
             row.let_records_go(&mut snapshot.work);
         }
-        let (written, open): (Vec<_>, Vec<_>) = snapshots.iter().zip(&mut results).filter(|(_, result)| result.is_ok()).unzip();
+        let (written, open): (Vec<_>, Vec<_>) =
+            snapshots.iter().zip(&mut results).filter(|(_, result)| result.is_ok()).unzip();
         if let Err(error) = self.write_voids(&written).await {
             open.into_iter().for_each(|result| *result = Err(error.clone()));
         }
@@ -121,8 +124,8 @@ impl ParityStore {
         first
     }
 
-    /// Makes snapshots last, but for what the journal is to say of them. Answers what came of each: a row that cannot be settled keeps
-    /// no other from it.
+    /// Makes snapshots last, but for what the journal is to say of them. Answers what came of each: a row that cannot
+    /// be settled keeps no other from it.
     async fn commit_snapshots(&self, snapshots: &[(&Arc<Row>, Snapshot)]) -> Vec<Result<(), IoError>> {
         let mut results = vec![Ok(()); snapshots.len()];
         if snapshots.is_empty() {
@@ -185,8 +188,8 @@ impl ParityStore {
 }
 
 impl Row {
-    /// The maps are on disk: the log may go on past the records that were kept for them, which makes the room in which it may have to
-    /// be said that younger ones do not count.
+    /// The maps are on disk: the log may go on past the records that were kept for them, which makes the room in which
+    /// it may have to be said that younger ones do not count.
     fn let_records_go(&self, work: &mut Uncommitted) {
         work.held.clear();
         let mut state = self.bands().lock();
@@ -207,7 +210,8 @@ impl Row {
         BandMap::open(block, &self.band_map_owner(map), disk, offset).map(|(sequence, _)| sequence)
     }
 
-    /// After the disks were flushed: makes sure that every slab has durably what was destaged, or is recorded to have missed it.
+    /// After the disks were flushed: makes sure that every slab has durably what was destaged, or is recorded to have
+    /// missed it.
     async fn confirm_settled(&self) -> Result<(), IoError> {
         let returned: Vec<usize> = self.bands().lock().returned.iter().copied().collect();
         if !returned.is_empty() {
@@ -229,7 +233,8 @@ impl Row {
         ));
     }
 
-    /// Has it recorded that slabs missed what their disks lost; where the others do not suffice then, the pool is opened anew.
+    /// Has it recorded that slabs missed what their disks lost; where the others do not suffice then, the pool is
+    /// opened anew.
     async fn settle_returned(&self, returned: &[usize]) -> Result<(), IoError> {
         for index in returned {
             self.pool.mark_stale(self.space, self.chunk, *index).await?;
@@ -244,8 +249,8 @@ impl Row {
         confirmed
     }
 
-    /// Writes the maps that a commit changes to every slab that takes writes. While a slab is not in step they also tell which
-    /// bands it missed.
+    /// Writes the maps that a commit changes to every slab that takes writes. While a slab is not in step they also
+    /// tell which bands it missed.
     async fn write_band_maps(&self, snapshot: &Snapshot) -> Result<(), IoError> {
         let bands = self.bands();
         let mut slots = bands.maps.lock().await;
@@ -263,7 +268,8 @@ impl Row {
                     (first..end).any(|band| state.missed.contains(band) != missed.contains(band))
                 };
                 if snapshot.all || marks || snapshot.work.behind.contains(&map) {
-                    let content = map_of_state(&snapshot.places, &snapshot.written, &missed, &bands.geometry, first, end);
+                    let content =
+                        map_of_state(&snapshot.places, &snapshot.written, &missed, &bands.geometry, first, end);
                     self.write_band_map(map, &content, &mut slots[map as usize]).await?;
                 }
             }
@@ -289,7 +295,12 @@ impl Row {
     }
 
     /// Writes a map to every slab that takes writes, durably.
-    pub async fn write_band_map(&self, map: u32, content: &BandMap, place: &mut crate::column::MapOnDisk) -> Result<(), IoError> {
+    pub async fn write_band_map(
+        &self,
+        map: u32,
+        content: &BandMap,
+        place: &mut crate::column::MapOnDisk,
+    ) -> Result<(), IoError> {
         let owner = self.band_map_owner(map);
         place.sequence += 1;
         let takes = |index: &usize| self.slabs.get(*index).takes_writes();

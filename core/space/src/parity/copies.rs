@@ -19,7 +19,13 @@ use super::store::ParityStore;
 
 impl ParityStore {
     /// Fills `into` from copy `n` of a part of a chunk that has a parity row.
-    pub async fn read_bands_copy(&self, row: &Arc<Row>, n: usize, part: &ChunkPart, into: &mut [u8]) -> Result<(), IoError> {
+    pub async fn read_bands_copy(
+        &self,
+        row: &Arc<Row>,
+        n: usize,
+        part: &ChunkPart,
+        into: &mut [u8],
+    ) -> Result<(), IoError> {
         let geometry = row.bands().geometry;
         let start = (part.offset / BLOCK_BYTES) as u32;
         let end = start + (part.len as u64 / BLOCK_BYTES) as u32;
@@ -36,7 +42,8 @@ impl ParityStore {
             for run in geometry.runs(from, to) {
                 let into = &mut into[bytes_of(run.at)..bytes_of(run.at + run.len)];
                 let first = from + run.at;
-                let covered: u32 = waiting.iter().map(|(at, extent)| overlap((*at, extent.len), (first, run.len))).sum();
+                let covered: u32 =
+                    waiting.iter().map(|(at, extent)| overlap((*at, extent.len), (first, run.len))).sum();
                 if place == NOWHERE || covered == run.len {
                     into.fill(0);
                 } else {

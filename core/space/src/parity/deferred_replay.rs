@@ -1,10 +1,11 @@
-//! Rows that cannot be opened when the journal is read: what it has for them stays there until they can, and all others are served.
+//! Rows that cannot be opened when the journal is read: what it has for them stays there until they can, and all others
+//! are served.
 //!
-//! The log goes round meanwhile: what is deferred in its oldest record is copied to its end, all that is of a row in one record, so
-//! that a crash finds what it tells in its order.
+//! The log goes round meanwhile: what is deferred in its oldest record is copied to its end, all that is of a row in
+//! one record, so that a crash finds what it tells in its order.
 //!
-//! Invariant: a row of which something was deferred is served only once that is carried out, and the records that tell of it stay
-//! in the log until then.
+//! Invariant: a row of which something was deferred is served only once that is carried out, and the records that tell
+//! of it stay in the log until then.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -55,7 +56,8 @@ impl ParityStore {
         self.deferred().contains_key(&chunk)
     }
 
-    /// The row of a chunk for what a record tells of it; `None` where it has none. One that cannot be opened gets the record deferred.
+    /// The row of a chunk for what a record tells of it; `None` where it has none. One that cannot be opened gets the
+    /// record deferred.
     pub(super) async fn row_to_replay(
         &self,
         chunk: u32,
@@ -84,7 +86,8 @@ impl ParityStore {
 
     fn defer_replay(&self, chunk: u32, record: &FoundRecord, voids: &Arc<Stamps>, why: String) {
         let mut deferred = self.deferred();
-        let kept = deferred.entry(chunk).or_insert_with(|| DeferredReplay { records: Vec::new(), voids: voids.clone(), why });
+        let kept =
+            deferred.entry(chunk).or_insert_with(|| DeferredReplay { records: Vec::new(), voids: voids.clone(), why });
         if kept.records.last().is_none_or(|last| last.end != record.end) {
             // Its blocks are read again: there may be more of them than memory takes.
             kept.records.push(FoundRecord { blocks: None, ..record.clone() });
@@ -93,7 +96,9 @@ impl ParityStore {
 
     /// Carries out what was deferred of a row that was opened just now, and is not served yet.
     async fn replay_deferred(&self, row: &Arc<Row>) -> Result<(), IoError> {
-        let Some(DeferredReplay { records, voids, .. }) = self.deferred().get(&row.chunk).cloned() else { return Ok(()) };
+        let Some(DeferredReplay { records, voids, .. }) = self.deferred().get(&row.chunk).cloned() else {
+            return Ok(());
+        };
         let Some(journal) = self.journal.load_full() else {
             return Err(IoError::new(IoErrorKind::Gone, format!("the journal of space {} is being read", self.path())));
         };
@@ -135,7 +140,9 @@ impl ParityStore {
 
     /// Copies what is deferred in the log's oldest record to its end, where that is little.
     pub(super) async fn copy_deferred_forward(&self, journal: &Journal) -> Result<(), IoError> {
-        let Some((chunk, DeferredReplay { records, voids, why })) = self.oldest_deferred(journal) else { return Ok(()) };
+        let Some((chunk, DeferredReplay { records, voids, why })) = self.oldest_deferred(journal) else {
+            return Ok(());
+        };
         // Whoever opens the row carries out what is deferred, and writes to it what comes after that.
         let Some(_one) = self.rows.try_lock_chunk(chunk) else { return Ok(()) };
         let is_last = |deferred: &DeferredReplay| {
@@ -162,12 +169,14 @@ impl ParityStore {
         }
         let Some((record, end)) = self.append(&draft, true).await? else { return Ok(()) };
         let bytes: u64 = draft.blocks.iter().map(|blocks| blocks.len() as u64).sum();
-        let copied = FoundRecord { record, entries: draft.entries, blocks: None, blocks_at: end - bytes, end, crc: crc.value() };
+        let copied =
+            FoundRecord { record, entries: draft.entries, blocks: None, blocks_at: end - bytes, end, crc: crc.value() };
         self.deferred().insert(chunk, DeferredReplay { records: vec![copied], voids, why });
         Ok(())
     }
 
-    /// What is deferred in the oldest record, where all that is deferred takes so little of the log that it can be copied.
+    /// What is deferred in the oldest record, where all that is deferred takes so little of the log that it can be
+    /// copied.
     fn oldest_deferred(&self, journal: &Journal) -> Option<(u32, DeferredReplay)> {
         let deferred = self.deferred();
         if deferred.is_empty() {
@@ -182,8 +191,9 @@ impl ParityStore {
             deferred.records.iter().map(|record| brought(record, *chunk)).sum::<u64>()
         };
         let bytes: u64 = deferred.iter().map(|of| of_chunk(of) + BLOCK_BYTES).sum();
-        let is_oldest =
-            |(_, deferred): &(&u32, &DeferredReplay)| deferred.records.iter().any(|record| Arc::ptr_eq(&record.record, &oldest));
+        let is_oldest = |(_, deferred): &(&u32, &DeferredReplay)| {
+            deferred.records.iter().any(|record| Arc::ptr_eq(&record.record, &oldest))
+        };
         let found = deferred.iter().filter(|_| bytes <= journal.capacity() / COPIED_SHARE).find(is_oldest);
         found.map(|(chunk, deferred)| (*chunk, deferred.clone()))
     }
@@ -210,7 +220,8 @@ impl ParityStore {
     pub(super) fn report_deferred(&self) {
         let Some(chunks) = self.deferred_chunks() else { return };
         let cause = format!("its journal keeps writes to {chunks}");
-        let next = "attach the missing disks; everything else is served, small writes more slowly once the journal is full";
+        let next =
+            "attach the missing disks; everything else is served, small writes more slowly once the journal is full";
         self.pool.emit(Severity::Error, self.object(), cause, next);
     }
 

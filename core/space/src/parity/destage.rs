@@ -105,7 +105,8 @@ impl ParityStore {
         match self.note_intents(&mut placings).await {
             Ok(record) => {
                 // Each holds the record until it is done, and none longer.
-                let each: Vec<_> = placings.into_iter().map(|placing| self.carry_out_one(placing, record.clone())).collect();
+                let each: Vec<_> =
+                    placings.into_iter().map(|placing| self.carry_out_one(placing, record.clone())).collect();
                 drop(record);
                 join_all(each).await.into_iter().collect()
             }
@@ -122,8 +123,8 @@ impl ParityStore {
         }
     }
 
-    /// Writes down what is about to change in place. What is written down of a band counts for its place on disk, so that must be
-    /// known there.
+    /// Writes down what is about to change in place. What is written down of a band counts for its place on disk, so
+    /// that must be known there.
     async fn note_intents(&self, placings: &mut [Placing]) -> Result<Option<(Arc<Record>, u64)>, IoError> {
         for placing in placings.iter().filter(|placing| !placing.intents.is_empty()) {
             if placing.row.bands().lock().moved.contains(placing.band) {
@@ -287,7 +288,8 @@ impl Row {
         self.write_pieces_of(writes, &[], durability).await
     }
 
-    /// As [`Row::write_pieces`], of writes whose checksums are known, those of the first ones at least; empty where they are not.
+    /// As [`Row::write_pieces`], of writes whose checksums are known, those of the first ones at least; empty where
+    /// they are not.
     async fn write_pieces_of(&self, writes: &[Write], known: &[&[u32]], durability: Durability) -> Result<(), IoError> {
         self.settle_group(0).await?;
         let takes = |index: usize| self.slabs.get(index).takes_writes();
@@ -302,7 +304,9 @@ impl Row {
             })
             .collect();
         let checksums: Vec<(u32, Cow<'_, [u32]>)> = match &self.checksums {
-            Some(_) => given.iter().map(|((_, at, data), known)| ((at / BLOCK_BYTES) as u32, sums_from(known, data))).collect(),
+            Some(_) => {
+                given.iter().map(|((_, at, data), known)| ((at / BLOCK_BYTES) as u32, sums_from(known, data))).collect()
+            }
             None => Vec::new(),
         };
         let results = join_all(started).await;

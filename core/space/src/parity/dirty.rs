@@ -41,7 +41,11 @@ impl Logged {
     }
 
     fn after(&self, skip: u32) -> Self {
-        Self { at: self.at + bytes_of(skip) as u64, checksums: self.checksums.clone(), first: self.first + skip as usize }
+        Self {
+            at: self.at + bytes_of(skip) as u64,
+            checksums: self.checksums.clone(),
+            first: self.first + skip as usize,
+        }
     }
 
     /// Whether these are the blocks, or the first of them.
@@ -207,7 +211,8 @@ impl Dirty {
 
     /// Takes out every extent that is not newer than `stamp`.
     pub fn take_until(&mut self, stamp: u64) -> Vec<Extent> {
-        let old: Vec<u32> = self.extents.iter().filter(|(_, extent)| extent.stamp <= stamp).map(|(at, _)| *at).collect();
+        let old: Vec<u32> =
+            self.extents.iter().filter(|(_, extent)| extent.stamp <= stamp).map(|(at, _)| *at).collect();
         let taken: Vec<Extent> = old.iter().filter_map(|at| self.extents.remove(at)).collect();
         self.blocks -= taken.iter().map(|extent| extent.len).sum::<u32>();
         taken
@@ -230,7 +235,10 @@ mod tests {
                 let len = random.random_range(1..=64 - start);
                 if random.random_bool(0.8) {
                     let data = IoSlice::padded(&vec![stamp as u8; bytes_of(len)]);
-                    dirty.insert(start, Extent { len, content: Content::Bytes(data), stamp, logged: false, held: Vec::new() });
+                    dirty.insert(
+                        start,
+                        Extent { len, content: Content::Bytes(data), stamp, logged: false, held: Vec::new() },
+                    );
                     plain[start as usize..(start + len) as usize].fill(stamp);
                 } else if random.random_bool(0.5) {
                     dirty.take(start, start + len);

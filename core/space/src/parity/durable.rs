@@ -117,7 +117,10 @@ impl ParityStore {
                 self.pool.env().clock.sleep(MOMENT * tries).await;
             }
             if tries == TRIES {
-                return Err(IoError::new(IoErrorKind::NoSpace, format!("the journal of space {} does not empty", self.path())));
+                return Err(IoError::new(
+                    IoErrorKind::NoSpace,
+                    format!("the journal of space {} does not empty", self.path()),
+                ));
             }
         }
         Ok(())
@@ -140,8 +143,9 @@ impl ParityStore {
             }
             if is_stuck {
                 let path = self.path();
-                let why =
-                    format!("the journal of space {path} is full of writes to chunk {chunk}, of which too many disks are away");
+                let why = format!(
+                    "the journal of space {path} is full of writes to chunk {chunk}, of which too many disks are away"
+                );
                 return Err(IoError::new(IoErrorKind::NoSpace, why));
             }
         }
@@ -177,7 +181,10 @@ impl ParityStore {
             let journal = self.journal().await?;
             self.check_stuck(&journal, tries).await?;
         }
-        Err(IoError::new(IoErrorKind::NoSpace, format!("{} bytes in the journal of space {}", draft.bytes(), self.path())))
+        Err(IoError::new(
+            IoErrorKind::NoSpace,
+            format!("{} bytes in the journal of space {}", draft.bytes(), self.path()),
+        ))
     }
 }
 
@@ -207,7 +214,8 @@ impl Row {
         let (first, last) = only.unwrap_or((0, u32::MAX));
         let mut guard = self.bands().lock();
         let state = &mut *guard;
-        let open = |band: &u32| state.dirty.get(band).is_some_and(|dirty| dirty.extents().any(|(_, extent)| !extent.logged));
+        let open =
+            |band: &u32| state.dirty.get(band).is_some_and(|dirty| dirty.extents().any(|(_, extent)| !extent.logged));
         let (found, done): (Vec<u32>, Vec<u32>) = state.unlogged.range(first..=last).copied().partition(open);
         state.unlogged.retain(|band| done.binary_search(band).is_err());
         found.into_iter().map(|band| (self.clone(), band)).collect()

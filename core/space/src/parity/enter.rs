@@ -37,7 +37,8 @@ impl ParityStore {
     /// Bytes of a band that may change in place: with its parity, up to three times as much, more would not fit a
     /// record, or the journal with what it holds and what else must.
     pub fn most_in_place(&self) -> u64 {
-        let (capacity, held) = self.journal.load().as_ref().map_or((0, 0), |journal| (journal.capacity(), journal.held()));
+        let (capacity, held) =
+            self.journal.load().as_ref().map_or((0, 0), |journal| (journal.capacity(), journal.held()));
         (capacity / 8).min(capacity.saturating_sub(held) / 4).min(MOST_RECORD_BYTES / 4)
     }
 

@@ -1,8 +1,8 @@
 //! The log as its disks have it: read from whichever copies make it whole.
 //!
-//! Records and anchors carry checksums. So where the copies of a stretch differ, or one cannot be read, the ones that pass are
-//! taken, whatever disks they are on: a copy that rotted is not the end of the log while another is sound. After a crash
-//! this comes before the copies are made to agree, which would take any of them.
+//! Records and anchors carry checksums. So where the copies of a stretch differ, or one cannot be read, the ones that
+//! pass are taken, whatever disks they are on: a copy that rotted is not the end of the log while another is sound.
+//! After a crash this comes before the copies are made to agree, which would take any of them.
 //!
 //! Invariant: what is answered passed its check, and every copy in service holds it.
 
@@ -66,7 +66,11 @@ impl Part<'_> {
             at: self.at + skip,
             len: block,
             unsynced: self.unsynced,
-            copies: self.copies.iter().map(|(copy, held)| (*copy, held.as_ref().map(|held| held.slice(skip, block)))).collect(),
+            copies: self
+                .copies
+                .iter()
+                .map(|(copy, held)| (*copy, held.as_ref().map(|held| held.slice(skip, block))))
+                .collect(),
         };
         (0..self.len).step_by(block).map(part).collect()
     }
@@ -77,7 +81,8 @@ impl Part<'_> {
 
     /// Which of its contents any disk but these holds.
     fn content_without(&self, disks: &[u16]) -> usize {
-        let elsewhere = |(copy, held): &&Copy| held.is_some() && self.disk(*copy).is_none_or(|disk| !disks.contains(&disk));
+        let elsewhere =
+            |(copy, held): &&Copy| held.is_some() && self.disk(*copy).is_none_or(|disk| !disks.contains(&disk));
         let content = self.copies.iter().find(elsewhere).and_then(|(_, held)| held.as_ref());
         content.and_then(|content| self.contents().iter().position(|known| known[..] == content[..])).unwrap_or(0)
     }
@@ -106,15 +111,17 @@ impl Part<'_> {
     }
 }
 
-/// Which content each part is to have: as if one disk after the other, and two at a time, were rotten throughout, and then in
-/// every way, up to a limit.
+/// Which content each part is to have: as if one disk after the other, and two at a time, were rotten throughout, and
+/// then in every way, up to a limit.
 fn choices(parts: &[Part<'_>]) -> impl Iterator<Item = Vec<usize>> {
     let counts: Vec<usize> = parts.iter().map(|part| part.contents().len()).collect();
     let differing = parts.iter().zip(&counts).filter(|(_, count)| **count > 1).map(|(part, _)| part);
-    let disks: BTreeSet<u16> = differing.flat_map(|part| part.copies.iter().filter_map(|(copy, _)| part.disk(*copy))).collect();
+    let disks: BTreeSet<u16> =
+        differing.flat_map(|part| part.copies.iter().filter_map(|(copy, _)| part.disk(*copy))).collect();
     let disks: Vec<u16> = disks.into_iter().collect();
     let one = disks.clone().into_iter().map(|disk| [disk, disk]);
-    let two = (0..disks.len()).flat_map(move |at| disks[at + 1..].iter().map(|other| [disks[at], *other]).collect::<Vec<_>>());
+    let two = (0..disks.len())
+        .flat_map(move |at| disks[at + 1..].iter().map(|other| [disks[at], *other]).collect::<Vec<_>>());
     let rotten = one.chain(two).map(move |rotten| parts.iter().map(|part| part.content_without(&rotten)).collect());
     let every = (0..MOST_TRIES).map_while(move |number| {
         let mut left = number;
@@ -152,8 +159,13 @@ impl ParityStore {
         self.read_checked(&journal.stretches(at, len as u64), check).await
     }
 
-    async fn read_checked(&self, stretches: &[Stretch<'_>], check: impl Fn(&[u8]) -> bool) -> Result<Option<IoBuf>, IoError> {
-        let unsynced = stretches.iter().any(|stretch| pieces_of(stretch).any(|segment| is_unsynced(stretch.row, &segment)));
+    async fn read_checked(
+        &self,
+        stretches: &[Stretch<'_>],
+        check: impl Fn(&[u8]) -> bool,
+    ) -> Result<Option<IoBuf>, IoError> {
+        let unsynced =
+            stretches.iter().any(|stretch| pieces_of(stretch).any(|segment| is_unsynced(stretch.row, &segment)));
         if !unsynced {
             let whole = self.read_stretches(stretches).await?;
             if check(&whole) {
@@ -223,9 +235,12 @@ impl ParityStore {
             let stretch = journal.anchor(slot);
             let open = |block: &[u8]| RecordPlace::open_anchor(journal.pool, journal.space, journal.id, block);
             let parts = self.read_parts(std::slice::from_ref(&stretch)).await?;
-            let found = parts.iter().flat_map(Part::contents).filter_map(|block| open(block)).max_by_key(|(number, _)| *number);
+            let found =
+                parts.iter().flat_map(Part::contents).filter_map(|block| open(block)).max_by_key(|(number, _)| *number);
             let Some(anchor) = found else { continue };
-            self.read_checked(&[stretch], |block| open(block) == Some(anchor)).await?.ok_or_else(|| self.lost_log(0))?;
+            self.read_checked(&[stretch], |block| open(block) == Some(anchor))
+                .await?
+                .ok_or_else(|| self.lost_log(0))?;
             newest = newest.filter(|known| known.0 > anchor.0).or(Some(anchor));
         }
         Ok(newest)
@@ -242,8 +257,8 @@ impl ParityStore {
         Ok(parts.iter().flat_map(Part::contents).find_map(|block| open(block)))
     }
 
-    /// Finds the log: from the place in the newest anchor on, record by record, while each is whole. `band_of` tells to which
-    /// band an entry belongs.
+    /// Finds the log: from the place in the newest anchor on, record by record, while each is whole. `band_of` tells to
+    /// which band an entry belongs.
     pub async fn read_journal(
         &self,
         journal: &Journal,
@@ -268,7 +283,10 @@ impl ParityStore {
             if whole > left {
                 break;
             }
-            let Some(data) = self.read_log(journal, blocks_at, data_bytes, |data| crc32c(data) == head.crc).await? else { break };
+            let Some(data) = self.read_log(journal, blocks_at, data_bytes, |data| crc32c(data) == head.crc).await?
+            else {
+                break;
+            };
             kept += data_bytes;
             let blocks = (kept <= self.limits.write_buffer_bytes).then(|| data.freeze());
             let bands = head.entries.iter().map(&band_of).collect();
@@ -298,7 +316,10 @@ impl ParityStore {
     /// The refusal of what no copy of the log has as it was written.
     pub(super) fn lost_log(&self, at: u64) -> IoError {
         let path = self.path();
-        IoError::new(IoErrorKind::Media, format!("no copy of the journal of space {path} holds what was written to it at {at}"))
+        IoError::new(
+            IoErrorKind::Media,
+            format!("no copy of the journal of space {path} holds what was written to it at {at}"),
+        )
     }
 }
 

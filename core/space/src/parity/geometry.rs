@@ -1,8 +1,8 @@
 //! Where the blocks of a parity row lie.
 //!
-//! A *band* is one interleave, and at least 64 KiB, of every column: the unit in which a row is mapped to places. A place is
-//! the same range of every slab. Stripe units follow one another round all columns, so that a sequential stream meets every
-//! disk, and the parity of the stripes goes round with them:
+//! A *band* is one interleave, and at least 64 KiB, of every column: the unit in which a row is mapped to places. A
+//! place is the same range of every slab. Stripe units follow one another round all columns, so that a sequential
+//! stream meets every disk, and the parity of the stripes goes round with them:
 //!
 //! ```text
 //!  four columns, single parity       column 0   column 1   column 2   column 3

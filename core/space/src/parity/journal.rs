@@ -1,15 +1,16 @@
-//! The journal of a parity space: a log that goes round in mirrored rows of its own, of as many copies as the layout bears
-//! losses and one more.
+//! The journal of a parity space: a log that goes round in mirrored rows of its own, of as many copies as the layout
+//! bears losses and one more.
 //!
-//! A record stays in the log until nobody holds it: what it tells is durable in place, or in a later record. The log begins
-//! where its oldest held record does; an anchor says so, and is written before the space in front of it is used again.
+//! A record stays in the log until nobody holds it: what it tells is durable in place, or in a later record. The log
+//! begins where its oldest held record does; an anchor says so, and is written before the space in front of it is used
+//! again.
 //!
 //! ```text
 //!  | anchor A | anchor B | ... free ... | oldest held record | ... | newest record | ... free ... |
 //! ```
 //!
-//! Invariant: every record from the place in the newest anchor to the head is whole on disk, and nothing behind the head is
-//! taken for a record: each refers to the one before it.
+//! Invariant: every record from the place in the newest anchor to the head is whole on disk, and nothing behind the
+//! head is taken for a record: each refers to the one before it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -226,7 +227,12 @@ impl Journal {
     pub fn check(&self) {
         let log = self.lock();
         let begin = log.begin();
-        assert!(log.tail <= begin && begin <= log.head, "the log is from {} to {}, its records from {begin}", log.tail, log.head);
+        assert!(
+            log.tail <= begin && begin <= log.head,
+            "the log is from {} to {}, its records from {begin}",
+            log.tail,
+            log.head
+        );
         assert!(log.head - log.tail <= self.capacity(), "the log does not overtake itself");
         assert!(log.records.iter().is_sorted_by_key(|record| record.at), "records stand in order");
     }

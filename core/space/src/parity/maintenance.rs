@@ -6,8 +6,8 @@ use super::bands::{Bands, LastRecord};
 use super::store::ParityStore;
 
 impl ParityStore {
-    /// Whether a row with these bands may be closed. What the log still has for them must be void when one moves, so they stay
-    /// known until the log has gone past it.
+    /// Whether a row with these bands may be closed. What the log still has for them must be void when one moves, so
+    /// they stay known until the log has gone past it.
     pub fn may_forget(&self, bands: &Bands) -> bool {
         let state = bands.lock();
         let journal = self.journal.load();
@@ -20,7 +20,8 @@ impl ParityStore {
         let journal = match self.journal().await {
             Ok(journal) => journal,
             Err(error) => {
-                // Nothing is committed before the journal is carried out, and so nothing else would tell what these lost.
+                // Nothing is committed before the journal is carried out, and so nothing else would tell what these
+                // lost.
                 let rows = self.rows.open_rows();
                 rows.iter().filter(|row| !row.in_doubt().is_empty()).for_each(|row| row.ask_to_reopen());
                 return Err(error);

@@ -1,7 +1,7 @@
 //! How an open parity row learns from its disks where its bands are.
 //!
-//! Every slab in step has the maps. After a crash they may differ by the last map written; the newest counts, and is written
-//! to all slabs before the row is used.
+//! Every slab in step has the maps. After a crash they may differ by the last map written; the newest counts, and is
+//! written to all slabs before the row is used.
 
 use holdfast_device::{IoError, IoErrorKind};
 
@@ -25,7 +25,8 @@ impl Row {
             heads.retain(self);
             self.settle_group(0).await?;
         }
-        // One head that cannot be read may be the one that a commit reached; with as many as parity makes good, none is.
+        // One head that cannot be read may be the one that a commit reached; with as many as parity makes good, none
+        // is.
         if heads.len() < self.shape().needed() {
             return Err(heads.error.unwrap_or_else(|| self.too_few()));
         }

@@ -1,8 +1,8 @@
 //! How what was written to a band gets into its place.
 //!
-//! - A band that was written throughout, or has no place yet, goes to a fresh place, with parity from memory: what was there
-//!   before stays until the map is switched, so no crash leaves a mixture. So does one that was written for the most part,
-//!   once the rest of it was read.
+//! - A band that was written throughout, or has no place yet, goes to a fresh place, with parity from memory: what was
+//!   there before stays until the map is switched, so no crash leaves a mixture. So does one that was written for the
+//!   most part, once the rest of it was read.
 //! - A band of which nothing remains loses its place.
 //! - Anything else changes in place, and a record of all that is about to change stands in the journal before.
 
@@ -137,8 +137,8 @@ impl Units {
 }
 
 impl Row {
-    /// Plans what is to be done with a band whose turn is held; `None` where there is nothing. A band with more to write than `most`
-    /// bytes does not change in place.
+    /// Plans what is to be done with a band whose turn is held; `None` where there is nothing. A band with more to
+    /// write than `most` bytes does not change in place.
     pub async fn plan(
         self: &Arc<Self>,
         store: &ParityStore,
@@ -168,7 +168,8 @@ impl Row {
             let filled = extents.iter().any(|(_, extent)| extent.holds());
             let place = state.places[band as usize];
             let kept = || {
-                let covered: u32 = extents.iter().map(|(at, extent)| state.written.count_in(*at, at + extent.len)).sum();
+                let covered: u32 =
+                    extents.iter().map(|(at, extent)| state.written.count_in(*at, at + extent.len)).sum();
                 state.written.count_in(start, end) > covered
             };
             let way = match (filled, place) {
@@ -252,7 +253,8 @@ impl Row {
                 let rows = Rows { stripe: run.stripe, place, within: run.within, len: run.len };
                 let bytes = self.load_pieces(rows, 1 << run.piece).await?.take(run.piece).freeze();
                 let content = Content::Bytes(bytes);
-                extents.push((from + run.at, Extent { len: run.len, content, stamp: 0, logged: false, held: Vec::new() }));
+                extents
+                    .push((from + run.at, Extent { len: run.len, content, stamp: 0, logged: false, held: Vec::new() }));
             }
         }
         extents.sort_by_key(|(at, _)| *at);
@@ -266,7 +268,8 @@ impl Row {
         let mut parity: Vec<IoBuf> = (0..geometry.parity).map(|_| IoBuf::new(bytes_of(last - first))).collect();
         for range in borders.windows(2) {
             let (start, end) = (range[0], range[1]);
-            let contents: Vec<Option<Content>> = (0..geometry.data).map(|piece| units.content(piece, start, end)).collect();
+            let contents: Vec<Option<Content>> =
+                (0..geometry.data).map(|piece| units.content(piece, start, end)).collect();
             let data: Vec<Option<&[u8]>> = contents.iter().map(bytes_in).collect();
             let within = bytes_of(start - first)..bytes_of(end - first);
             encode(&data, parity.iter_mut().map(|buf| &mut buf[within.clone()]));
@@ -274,7 +277,11 @@ impl Row {
         for (piece, extents) in units.extents.iter().enumerate() {
             for (within, _, content) in extents {
                 if let Content::Bytes(bytes) = content {
-                    placing.writes.push((geometry.column(stripe, piece), geometry.offset(stripe, *within, 0), bytes.clone()));
+                    placing.writes.push((
+                        geometry.column(stripe, piece),
+                        geometry.offset(stripe, *within, 0),
+                        bytes.clone(),
+                    ));
                 }
             }
         }
@@ -337,8 +344,9 @@ impl Row {
         let Rows { stripe, place, within: start, len } = rows;
         let end = start + len;
         let contents: Vec<Option<Content>> = (0..geometry.data).map(|piece| units.content(piece, start, end)).collect();
-        let mask =
-            |test: &dyn Fn(usize) -> bool| (0..geometry.data).filter(|piece| test(*piece)).fold(0u64, |mask, at| mask | 1 << at);
+        let mask = |test: &dyn Fn(usize) -> bool| {
+            (0..geometry.data).filter(|piece| test(*piece)).fold(0u64, |mask, at| mask | 1 << at)
+        };
         let filled = mask(&|piece| matches!(contents[piece], Some(Content::Bytes(_))));
         let emptied = mask(&|piece| matches!(contents[piece], Some(Content::Nothing)));
         let written = {
@@ -360,7 +368,9 @@ impl Row {
             ParityFrom::Data => self.parity_from_data(geometry, rows, &change).await?,
             // What cannot be read one way may not be needed the other.
             ParityFrom::Cheapest if cheaper => match self.parity_by_change(geometry, rows, &change).await {
-                Err(error) if error.kind == IoErrorKind::Media => self.parity_from_data(geometry, rows, &change).await?,
+                Err(error) if error.kind == IoErrorKind::Media => {
+                    self.parity_from_data(geometry, rows, &change).await?
+                }
                 made => made?,
             },
             ParityFrom::Cheapest => match self.parity_from_data(geometry, rows, &change).await {
@@ -401,7 +411,12 @@ impl Row {
     }
 
     /// Parity brought up to date: what was there, less what changes, and what takes its place.
-    async fn parity_by_change(&self, geometry: &Geometry, rows: Rows, change: &Change<'_>) -> Result<Vec<IoBuf>, IoError> {
+    async fn parity_by_change(
+        &self,
+        geometry: &Geometry,
+        rows: Rows,
+        change: &Change<'_>,
+    ) -> Result<Vec<IoBuf>, IoError> {
         let Change { contents, written, changed, parity } = *change;
         let by_change = parity.iter().fold(written & changed, |mask, piece| mask | 1 << piece);
         let mut old = self.load_pieces(rows, by_change).await?;
@@ -419,7 +434,12 @@ impl Row {
     }
 
     /// Parity computed from all data of the stripe.
-    async fn parity_from_data(&self, geometry: &Geometry, rows: Rows, change: &Change<'_>) -> Result<Vec<IoBuf>, IoError> {
+    async fn parity_from_data(
+        &self,
+        geometry: &Geometry,
+        rows: Rows,
+        change: &Change<'_>,
+    ) -> Result<Vec<IoBuf>, IoError> {
         let Change { contents, written, changed, parity } = *change;
         let anew = written & !changed;
         let old = self.load_pieces(rows, anew).await?;
@@ -435,7 +455,8 @@ impl Row {
     /// What it costs to read some pieces: one each, and the whole stripe where one must be computed.
     fn cost(&self, geometry: &Geometry, stripe: u32, pieces: u64) -> usize {
         let chosen = |piece: &usize| pieces >> piece & 1 == 1;
-        let lost = (0..geometry.columns).filter(chosen).any(|piece| !self.slabs.get(geometry.column(stripe, piece)).usable());
+        let lost =
+            (0..geometry.columns).filter(chosen).any(|piece| !self.slabs.get(geometry.column(stripe, piece)).usable());
         pieces.count_ones() as usize + if lost { geometry.columns } else { 0 }
     }
 }

@@ -1,5 +1,5 @@
-//! Checksums that a disk lost are taken anew while the other pieces of their stripes still tell what the blocks hold: a page that
-//! cannot be read leaves 2 MiB of its slab unproven, and a lost disk later would make them unreadable.
+//! Checksums that a disk lost are taken anew while the other pieces of their stripes still tell what the blocks hold: a
+//! page that cannot be read leaves 2 MiB of its slab unproven, and a lost disk later would make them unreadable.
 
 use std::sync::Arc;
 

@@ -112,7 +112,13 @@ impl Row {
         found
     }
 
-    async fn read_run(self: &Arc<Self>, store: &ParityStore, run: Run, source: Source, mut buf: IoBuf) -> Result<IoBuf, IoError> {
+    async fn read_run(
+        self: &Arc<Self>,
+        store: &ParityStore,
+        run: Run,
+        source: Source,
+        mut buf: IoBuf,
+    ) -> Result<IoBuf, IoError> {
         let Source::Place { place, holes, in_use } = source else {
             buf.fill(0);
             return Ok(buf);
@@ -126,7 +132,8 @@ impl Row {
             drop(under_way);
             match result {
                 Ok(mut buf) => {
-                    let first = geometry.first_block(&Rows { stripe: run.stripe, place, within: run.within, len: run.len });
+                    let first =
+                        geometry.first_block(&Rows { stripe: run.stripe, place, within: run.within, len: run.len });
                     if let Ok(Check::Right) = self.check_sums(index, first, &buf, &holes).await {
                         clear(&mut buf, &holes);
                         return Ok(buf);

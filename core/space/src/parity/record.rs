@@ -1,7 +1,8 @@
 //! The records of a parity space's journal as bytes.
 //!
-//! A record is a frame in whole blocks with a list of entries, and then the blocks that these bring along. Its frame says where
-//! in the log it stands and which record came before, so that what is left of an earlier round is no part of the log.
+//! A record is a frame in whole blocks with a list of entries, and then the blocks that these bring along. Its frame
+//! says where in the log it stands and which record came before, so that what is left of an earlier round is no part of
+//! the log.
 //!
 //! ```text
 //!  | frame | tail u64 | blocks u32 | crc u32 of the blocks | entries u32 | entry ... | pad | blocks ... |
@@ -19,7 +20,8 @@ pub const MOST_ENTRIES: usize = 4096;
 pub const MOST_BLOCKS: u32 = 16_384;
 /// Bytes of these.
 pub const MOST_RECORD_BYTES: u64 = MOST_BLOCKS as u64 * BLOCK_BYTES;
-/// The most bytes of the entries of a record: of staged intents with every piece of stripes of 32 columns, and a checksum of each block.
+/// The most bytes of the entries of a record: of staged intents with every piece of stripes of 32 columns, and a
+/// checksum of each block.
 pub const MOST_ENTRIES_BYTES: usize = MOST_ENTRIES * (48 + 32 * 4) + MOST_BLOCKS as usize * 4;
 
 /// The most that offsets, stamps and numbers reach: nobody writes so much, and what is added to them fits.
@@ -275,7 +277,8 @@ impl RecordPlace {
     pub fn open_anchor(pool: Uuid, space: Uuid, journal: u64, block: &[u8]) -> Option<(u64, Self)> {
         let (header, payload) = Frame::open_inline(block).ok()?;
         let frame = header.frame;
-        let own = (frame.kind, frame.pool, frame.disk, frame.position.generation) == (Kind::JournalAnchor, pool, space, journal);
+        let own = (frame.kind, frame.pool, frame.disk, frame.position.generation)
+            == (Kind::JournalAnchor, pool, space, journal);
         let number = Reader::new(payload).u64().ok()?;
         let (at, sequence, previous) = (frame.offset, frame.position.sequence, frame.previous);
         let counts = [number, at, sequence].iter().all(|count| *count <= MOST_COUNT);
@@ -289,7 +292,14 @@ mod tests {
     use super::*;
 
     fn place() -> RecordPlace {
-        RecordPlace { pool: Uuid::from_u128(1), space: Uuid::from_u128(2), journal: 3, at: 8192, sequence: 4, previous: 5 }
+        RecordPlace {
+            pool: Uuid::from_u128(1),
+            space: Uuid::from_u128(2),
+            journal: 3,
+            at: 8192,
+            sequence: 4,
+            previous: 5,
+        }
     }
 
     fn head() -> Head {
@@ -311,8 +321,13 @@ mod tests {
         let pieces = (0..intent.pieces())
             .map(|piece| StagedPiece { at: 9 + piece, checksums: (0..intent.len).map(|at| !piece - at).collect() })
             .collect();
-        let entries =
-            vec![Entry::Written(blocks), Entry::Emptied(blocks), Entry::Intent(intent), void, Entry::Staged(intent, pieces)];
+        let entries = vec![
+            Entry::Written(blocks),
+            Entry::Emptied(blocks),
+            Entry::Intent(intent),
+            void,
+            Entry::Staged(intent, pieces),
+        ];
         Head { tail: 4096, blocks: 5 + 4 * 8, crc: 9, entries }
     }
 

@@ -1,7 +1,7 @@
 //! What was staged when a crash came: read back from the slabs, and carried out with the rest of the journal.
 //!
-//! Blocks that a slab does not have as the journal says are computed from the other pieces, once the whole journal is carried out:
-//! before that the pieces of a stripe need not belong together.
+//! Blocks that a slab does not have as the journal says are computed from the other pieces, once the whole journal is
+//! carried out: before that the pieces of a stripe need not belong together.
 //!
 //! Invariant: the places that records tell of are used anew only after all that is staged there is in place.
 
@@ -53,7 +53,8 @@ impl Recovery {
     /// Keeps the places in which an intent is staged as they are; false where it cannot be staged so.
     pub fn keep(&mut self, row: &Arc<Row>, intent: &Intent, pieces: &[StagedPiece]) -> bool {
         let geometry = row.bands().geometry;
-        let places: Option<BTreeSet<u16>> = pieces.iter().map(|piece| geometry.place_of_staged(piece, intent.len)).collect();
+        let places: Option<BTreeSet<u16>> =
+            pieces.iter().map(|piece| geometry.place_of_staged(piece, intent.len)).collect();
         let Some(places) = places else { return false };
         let mut state = row.bands().lock();
         for place in places {
@@ -112,8 +113,8 @@ impl BandState {
 }
 
 impl Row {
-    /// Reads the staged blocks of an intent, piece by piece; `None` where the slab is not in step. What is not there as it should be may
-    /// be in its place already.
+    /// Reads the staged blocks of an intent, piece by piece; `None` where the slab is not in step. What is not there as
+    /// it should be may be in its place already.
     pub async fn read_staged(&self, intent: &Intent, pieces: &[StagedPiece]) -> Vec<Option<Found>> {
         let geometry = self.bands().geometry;
         let places = geometry.pieces_of(intent).zip(pieces);
@@ -136,7 +137,9 @@ impl Row {
                 }
                 let mut data = IoBuf::zeroed(bytes_of(intent.len));
                 for at in 0..intent.len {
-                    if let Ok(block) = slab.disk.read(slab.at(from + bytes_of(at) as u64), IoBuf::new(bytes_of(1))).await {
+                    if let Ok(block) =
+                        slab.disk.read(slab.at(from + bytes_of(at) as u64), IoBuf::new(bytes_of(1))).await
+                    {
                         data[bytes_of(at)..bytes_of(at + 1)].copy_from_slice(&block);
                     }
                 }
@@ -200,14 +203,15 @@ impl Row {
         Ok(())
     }
 
-    /// Gives blocks that are lost checksums that they do not have, so that they are not served. Without checksums they stay as the
-    /// crash left them.
+    /// Gives blocks that are lost checksums that they do not have, so that they are not served. Without checksums they
+    /// stay as the crash left them.
     async fn give_up_lost(&self, rows: &Rows, lost: u64) -> Result<(), IoError> {
         let Some(checksums) = &self.checksums else { return Ok(()) };
         let geometry = self.bands().geometry;
         let zeros = IoBuf::zeroed(bytes_of(1)).freeze();
-        for column in
-            (0..geometry.columns).filter(|piece| lost >> piece & 1 == 1).map(|piece| geometry.column(rows.stripe, piece))
+        for column in (0..geometry.columns)
+            .filter(|piece| lost >> piece & 1 == 1)
+            .map(|piece| geometry.column(rows.stripe, piece))
         {
             let offset = geometry.offset(rows.stripe, rows.within, rows.place);
             if !self.write_durably(column, offset, zeros.clone()).await? {

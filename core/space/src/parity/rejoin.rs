@@ -81,7 +81,8 @@ impl Row {
         Ok(())
     }
 
-    /// As [`Row::join_band`], block by block. One that cannot be computed gets a checksum that it does not have, so that it is not served.
+    /// As [`Row::join_band`], block by block. One that cannot be computed gets a checksum that it does not have, so
+    /// that it is not served.
     async fn join_blocks(&self, index: usize, rows: Rows, piece: usize) -> Result<(), IoError> {
         let Some(checksums) = &self.checksums else { return Ok(()) };
         let geometry = self.bands().geometry;
@@ -105,7 +106,8 @@ impl Row {
         Ok(())
     }
 
-    /// What counts of a band on a slab: blocks of each stripe, and the piece that they are of. The turn of the band must be held.
+    /// What counts of a band on a slab: blocks of each stripe, and the piece that they are of. The turn of the band
+    /// must be held.
     pub fn pieces_of(&self, index: usize, band: u32) -> Vec<(Rows, usize)> {
         let geometry = self.bands().geometry;
         let place = self.bands().lock().places[band as usize];
@@ -114,8 +116,9 @@ impl Row {
         }
         let stripes = band * geometry.stripes()..(band + 1) * geometry.stripes();
         let pieces = stripes.flat_map(|stripe| {
-            let piece =
-                (0..geometry.columns).find(|piece| geometry.column(stripe, *piece) == index).expect("each column has a piece");
+            let piece = (0..geometry.columns)
+                .find(|piece| geometry.column(stripe, *piece) == index)
+                .expect("each column has a piece");
             let rows = move |(start, end)| (Rows { stripe, place, within: start, len: end - start }, piece);
             self.held_blocks(stripe, piece).into_iter().map(rows)
         });

@@ -1,8 +1,8 @@
-//! The journal read when a space is opened: what was intended in place is done again, and what was only written there waits
-//! in memory as before.
+//! The journal read when a space is opened: what was intended in place is done again, and what was only written there
+//! waits in memory as before.
 //!
-//! Records are carried out in their order. An intent that was done already does no harm: whatever changed the same blocks
-//! later stands in the log behind it, or voids it. What is for a row that cannot be opened is deferred.
+//! Records are carried out in their order. An intent that was done already does no harm: whatever changed the same
+//! blocks later stands in the log behind it, or voids it. What is for a row that cannot be opened is deferred.
 
 use std::sync::Arc;
 
@@ -46,7 +46,9 @@ impl Brought<'_> {
         let len = bytes_of(intent.len);
         let whole = |data| Some(Found { data, lost: Vec::new() });
         match self {
-            Self::Blocks(blocks) => (0..intent.pieces() as usize).map(|at| whole(blocks.slice(at * len, len))).collect(),
+            Self::Blocks(blocks) => {
+                (0..intent.pieces() as usize).map(|at| whole(blocks.slice(at * len, len))).collect()
+            }
             Self::Staged(pieces) => row.read_staged(intent, pieces).await,
         }
     }
@@ -157,7 +159,8 @@ impl ParityStore {
                 Entry::Void { chunk, row, stamp, .. } => (*chunk, *row, *stamp),
             };
             self.write_buffer.pass_stamp(stamp);
-            let done = matches!(entry, Entry::Void { .. }) || voids.get(&(row, *band)).is_some_and(|void| stamp <= *void);
+            let done =
+                matches!(entry, Entry::Void { .. }) || voids.get(&(row, *band)).is_some_and(|void| stamp <= *void);
             if !done && self.pool.row(self.record.id, chunk).is_some_and(|known| known.id == row) {
                 told.push(Told { entry, chunk, band: *band, blocks, log_at });
             }
@@ -177,9 +180,13 @@ impl ParityStore {
         }
         let Told { band, blocks, log_at, .. } = told;
         match told.entry {
-            Entry::Written(found) => self.replay_blocks(row, found, *band, Content::Bytes(blocks.clone()), *log_at, record),
+            Entry::Written(found) => {
+                self.replay_blocks(row, found, *band, Content::Bytes(blocks.clone()), *log_at, record)
+            }
             Entry::Emptied(found) => self.replay_blocks(row, found, *band, Content::Nothing, *log_at, record),
-            Entry::Intent(intent) => self.replay_intent(row, intent, &Brought::Blocks(blocks.clone()), record, recovery).await,
+            Entry::Intent(intent) => {
+                self.replay_intent(row, intent, &Brought::Blocks(blocks.clone()), record, recovery).await
+            }
             Entry::Staged(intent, pieces) if recovery.keep(row, intent, pieces) => {
                 self.replay_intent(row, intent, &Brought::Staged(pieces), record, recovery).await
             }
@@ -242,8 +249,8 @@ impl ParityStore {
         }
         let _turn = row.band_turn(intent.band).await;
         if row.bands().lock().places[intent.band as usize] != intent.place {
-            // The band moved since, with all that was written to it until then. The commit that moved it may not have said so in
-            // the journal: until that is made good nothing may be put in the place that the intent is for.
+            // The band moved since, with all that was written to it until then. The commit that moved it may not have
+            // said so in the journal: until that is made good nothing may be put in the place that the intent is for.
             let mut guard = row.bands().lock();
             let state = &mut *guard;
             self.write_buffer.take_until(state, intent.band, intent.stamp);
@@ -310,6 +317,9 @@ impl ParityStore {
 
     fn bad_record(&self, record: &FoundRecord) -> IoError {
         let at = record.record.at;
-        IoError::new(IoErrorKind::Media, format!("the journal of space {} has an impossible record at {at}", self.path()))
+        IoError::new(
+            IoErrorKind::Media,
+            format!("the journal of space {} has an impossible record at {at}", self.path()),
+        )
     }
 }

@@ -1,7 +1,7 @@
 //! The journal of a space in use, and another one for it: of another size, on other disks, or none.
 //!
-//! Invariant: a journal is replaced while it holds nothing that counts, in one change of the pool, and nobody writes to it
-//! meanwhile: a crash finds the one or the other.
+//! Invariant: a journal is replaced while it holds nothing that counts, in one change of the pool, and nobody writes to
+//! it meanwhile: a crash finds the one or the other.
 
 use holdfast_device::IoError;
 use holdfast_pool::RowRecord;
@@ -52,7 +52,8 @@ impl ParityStore {
         opened.map(|_| true)
     }
 
-    /// Waits until a journal holds nothing that counts, or is replaced, and keeps it so. Logging and placing must be held.
+    /// Waits until a journal holds nothing that counts, or is replaced, and keeps it so. Logging and placing must be
+    /// held.
     async fn emptied<'a>(&self, journal: &'a Journal) -> Result<Held<'a, { rank::APPENDING }, Chain>, IoError> {
         loop {
             self.place_waiting().await?;
@@ -61,14 +62,15 @@ impl ParityStore {
             if chain.replaced || journal.held() == 0 {
                 return Ok(chain);
             }
-            // Whoever writes meanwhile is about to have it in place too, and whoever reads a row that went about to end.
+            // Whoever writes meanwhile is about to have it in place too, and whoever reads a row that went about to
+            // end.
             drop(chain);
             self.pool.env().clock.sleep(MOMENT).await;
         }
     }
 
-    /// Sees to it that the space has the journal that its shape asks for, on disks that are neither lost nor retired. False where no row
-    /// keeps parity, so that it needs none.
+    /// Sees to it that the space has the journal that its shape asks for, on disks that are neither lost nor retired.
+    /// False where no row keeps parity, so that it needs none.
     pub async fn suit_journal(&self) -> Result<bool, IoError> {
         let keeps_parity = |row: &RowRecord| row.shape.layout.parity() > 0;
         let wanted = self.pool.space(self.record.id).is_some_and(|record| record.shape.layout.parity() > 0);

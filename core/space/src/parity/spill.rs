@@ -1,5 +1,5 @@
-//! A journal on faster disks than the data takes what memory has no room for: what waits is written down and forgotten, and
-//! read from there when it is asked for or destaged.
+//! A journal on faster disks than the data takes what memory has no room for: what waits is written down and forgotten,
+//! and read from there when it is asked for or destaged.
 
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ impl ParityStore {
         row.slabs.iter().any(|slab| slab.rotates()) && journal.is_solid()
     }
 
-    /// Puts what waits of some bands into the journal and forgets it. The caller sees to it that there is room, and that nobody
-    /// else puts a record together.
+    /// Puts what waits of some bands into the journal and forgets it. The caller sees to it that there is room, and
+    /// that nobody else puts a record together.
     pub async fn spill(&self, journal: &Journal, bands: &[(Arc<Row>, u32)]) -> Result<(), IoError> {
         let mut logging = Logging::default();
         for (row, band) in bands {

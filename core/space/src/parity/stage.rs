@@ -1,10 +1,11 @@
-//! Blocks that are about to change in place, staged: instead of in the journal they stand in a free place of their row, each on
-//! the slab that it is for, and the journal tells where. That is one write of each block instead of one for every copy of the
-//! journal, and bears the same losses: whatever slab is lost takes with it only what parity makes good.
+//! Blocks that are about to change in place, staged: instead of in the journal they stand in a free place of their row,
+//! each on the slab that it is for, and the journal tells where. That is one write of each block instead of one for
+//! every copy of the journal, and bears the same losses: whatever slab is lost takes with it only what parity makes
+//! good.
 //!
 //! Invariants:
-//! - A record that counts finds its staged blocks on every slab in step: they are durable before it, their place is not used anew
-//!   while it counts, and a slab comes in step only once what was staged without it is done with.
+//! - A record that counts finds its staged blocks on every slab in step: they are durable before it, their place is not
+//!   used anew while it counts, and a slab comes in step only once what was staged without it is done with.
 //! - Only rows that are whole stage, so that every piece of a change is staged or none.
 
 use std::sync::Arc;
@@ -42,7 +43,8 @@ impl ParityStore {
             }
         }
         for row in rows.into_iter().filter(|row| row.may_stage()) {
-            let mut own: Vec<&mut Placing> = placings.iter_mut().filter(|placing| Arc::ptr_eq(&row, &placing.row)).collect();
+            let mut own: Vec<&mut Placing> =
+                placings.iter_mut().filter(|placing| Arc::ptr_eq(&row, &placing.row)).collect();
             let commits = || row.bands().lock().staging.waits_for_commit();
             if !row.lend_all(&mut own) && commits() && self.commit_row(&row).await.is_ok() {
                 row.lend_all(&mut own);
@@ -77,7 +79,8 @@ impl Row {
             let Some((place, firsts)) = state.lend(&geometry, &columns, planned.intent.len) else { return false };
             let start = u32::from(place) * geometry.depth;
             let pieces = firsts.iter().zip(&planned.blocks);
-            let pieces = pieces.map(|(first, bytes)| StagedPiece { at: start + first, checksums: sums_of(bytes).collect() });
+            let pieces =
+                pieces.map(|(first, bytes)| StagedPiece { at: start + first, checksums: sums_of(bytes).collect() });
             planned.staged = Some((place, pieces.collect()));
         }
         true

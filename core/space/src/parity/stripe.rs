@@ -117,8 +117,8 @@ pub fn index_of(piece: Piece, geometry: &Geometry) -> usize {
 }
 
 impl Row {
-    /// Reads the `wanted` pieces of some blocks, a bit for each. Those on slabs that are not in step or fail are computed from the
-    /// others; what failed is rewritten. The turn of the band must be held, shared or alone.
+    /// Reads the `wanted` pieces of some blocks, a bit for each. Those on slabs that are not in step or fail are
+    /// computed from the others; what failed is rewritten. The turn of the band must be held, shared or alone.
     ///
     /// # Errors
     /// More pieces are lost than parity makes good.
@@ -163,12 +163,18 @@ impl Row {
         self.check_sums(geometry.column(rows.stripe, piece), geometry.first_block(rows), bytes, &holes).await
     }
 
-    /// Compares what was computed in place of what was not as its checksum says. Where a piece holds what was computed, its checksum is
-    /// wrong, and with `mends` made good.
+    /// Compares what was computed in place of what was not as its checksum says. Where a piece holds what was computed,
+    /// its checksum is wrong, and with `mends` made good.
     ///
     /// # Errors
     /// Neither is: other pieces are wrong too.
-    pub async fn check_computed(&self, rows: &Rows, pieces: &mut Pieces, wanted: u64, mends: bool) -> Result<(), IoError> {
+    pub async fn check_computed(
+        &self,
+        rows: &Rows,
+        pieces: &mut Pieces,
+        wanted: u64,
+        mends: bool,
+    ) -> Result<(), IoError> {
         let Some(checksums) = &self.checksums else { return Ok(()) };
         let geometry = self.bands().geometry;
         for piece in pieces.failed().into_iter().filter(|piece| wanted >> piece & 1 == 1) {
@@ -225,7 +231,9 @@ impl Row {
         let geometry = self.bands().geometry;
         let holes = {
             let state = self.bands().lock();
-            (0..geometry.data).map(|piece| state.holes(geometry.block(rows.stripe, piece, rows.within), rows.len)).collect()
+            (0..geometry.data)
+                .map(|piece| state.holes(geometry.block(rows.stripe, piece, rows.within), rows.len))
+                .collect()
         };
         Pieces {
             known: (0..geometry.columns).map(|_| Known::Not).collect(),
@@ -284,7 +292,8 @@ impl Row {
             let compute = (0..geometry.columns).any(|piece| wants(&piece) && lost(&piece));
             let open = |piece: &usize| matches!(pieces.known[*piece], Known::Not);
             let missing = (0..geometry.data).filter(lost).count();
-            let kept = (geometry.data..geometry.columns).filter(|piece| !lost(piece)).take(missing.max(1)).collect::<Vec<_>>();
+            let kept =
+                (geometry.data..geometry.columns).filter(|piece| !lost(piece)).take(missing.max(1)).collect::<Vec<_>>();
             let needed = |piece: &usize| wants(piece) || (compute && (*piece < geometry.data || kept.contains(piece)));
             let read: Vec<usize> = (0..geometry.columns).filter(open).filter(needed).collect();
             if read.is_empty() {
@@ -294,7 +303,9 @@ impl Row {
                 let slab = self.slabs.get(geometry.column(rows.stripe, *piece));
                 let result = if slab.usable() {
                     let _under_way = slab.disk.enter();
-                    slab.disk.read(slab.at(geometry.offset(rows.stripe, rows.within, rows.place)), IoBuf::new(bytes)).await
+                    slab.disk
+                        .read(slab.at(geometry.offset(rows.stripe, rows.within, rows.place)), IoBuf::new(bytes))
+                        .await
                 } else {
                     Err(self.too_few())
                 };
@@ -340,7 +351,10 @@ impl Row {
     }
 
     fn unproven(&self, stripe: u32) -> String {
-        format!("more of stripe {stripe} of chunk {} is not as its checksums say, or away, than parity makes good", self.chunk)
+        format!(
+            "more of stripe {stripe} of chunk {} is not as its checksums say, or away, than parity makes good",
+            self.chunk
+        )
     }
 
     /// Tells that blocks of a stripe cannot be read, with all that is there.

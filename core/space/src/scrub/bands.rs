@@ -86,10 +86,12 @@ impl Scrub<'_> {
         self.found.checked_bytes += (bytes_of(rows.len) * compared) as u64;
         self.found.unchecked_bytes += (bytes_of(rows.len) * (geometry.columns - compared)) as u64;
         let all = (1 << geometry.columns) - 1;
-        let computed =
-            row.compute(&mut pieces, all).is_ok() && row.check_computed(&rows, &mut pieces, all, self.mends).await.is_ok();
-        let failed: Vec<usize> = failed.into_iter().filter(|piece| !computed || pieces.failed().contains(piece)).collect();
-        let wrong = if computed && compared > 0 { disagreeing(&geometry, rows.len, &pieces, lost == 0) } else { Vec::new() };
+        let computed = row.compute(&mut pieces, all).is_ok()
+            && row.check_computed(&rows, &mut pieces, all, self.mends).await.is_ok();
+        let failed: Vec<usize> =
+            failed.into_iter().filter(|piece| !computed || pieces.failed().contains(piece)).collect();
+        let wrong =
+            if computed && compared > 0 { disagreeing(&geometry, rows.len, &pieces, lost == 0) } else { Vec::new() };
         for (Wrong { pieces: named, told }, start, end) in &wrong {
             named.iter().for_each(|piece| self.note_piece(row, rows, *piece, (*start, *end)));
             match named.first().filter(|_| *told) {

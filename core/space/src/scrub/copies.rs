@@ -1,4 +1,5 @@
-//! The copies of a column, compared: one that is as its checksum says is right, and else what more than half of them say.
+//! The copies of a column, compared: one that is as its checksum says is right, and else what more than half of them
+//! say.
 
 use std::sync::Arc;
 
@@ -40,18 +41,20 @@ impl Copies {
         block.iter().all(|byte| *byte == block[0])
     }
 
-    /// Which of those read is as its checksum says, or else holds what more than half of `copies` hold. Nothing but a checksum tells
-    /// of one alone.
+    /// Which of those read is as its checksum says, or else holds what more than half of `copies` hold. Nothing but a
+    /// checksum tells of one alone.
     fn right(&self, block: u32, copies: usize) -> Option<usize> {
-        let alike =
-            |copy: &usize| (0..self.read.len()).filter(|other| self.block(*other, block) == self.block(*copy, block)).count();
+        let alike = |copy: &usize| {
+            (0..self.read.len()).filter(|other| self.block(*other, block) == self.block(*copy, block)).count()
+        };
         let known = self.checksums[block as usize];
         let summed = |copy: &usize| known.is_some_and(|known| known.crc == crc32c(self.block(*copy, block)));
         let proven = known.is_some() || self.plain;
         if known.is_some_and(|known| known.given) {
             return (0..self.read.len()).find(summed);
         }
-        let most = |copy: &usize| alike(copy) > 1 && alike(copy) * 2 > copies && (proven || !self.is_uniform(*copy, block));
+        let most =
+            |copy: &usize| alike(copy) > 1 && alike(copy) * 2 > copies && (proven || !self.is_uniform(*copy, block));
         (0..self.read.len()).find(summed).or_else(|| (0..self.read.len()).find(most))
     }
 
@@ -97,7 +100,13 @@ impl Scrub<'_> {
     }
 
     /// Compares blocks of a column; those that are to be looked at again in smaller pieces are left.
-    async fn column(&mut self, row: &Arc<Row>, column: usize, blocks: Blocks, left: &mut Vec<(u32, u32)>) -> Result<(), Ended> {
+    async fn column(
+        &mut self,
+        row: &Arc<Row>,
+        column: usize,
+        blocks: Blocks,
+        left: &mut Vec<(u32, u32)>,
+    ) -> Result<(), Ended> {
         let journal = self.journal.clone();
         let kept = match &journal {
             Some(journal) => journal.hold().await,
@@ -181,7 +190,9 @@ impl Scrub<'_> {
                 self.note_copy(row, column, copies.read[copy].0, blocks.start + block);
                 match (right, wrong.last_mut()) {
                     (None, _) => self.found.unrepaired_blocks += 1,
-                    (Some(right), Some((target, source, _, end))) if (*target, *source, *end) == (copy, right, block) => {
+                    (Some(right), Some((target, source, _, end)))
+                        if (*target, *source, *end) == (copy, right, block) =>
+                    {
                         *end += 1
                     }
                     (Some(right), _) => wrong.push((copy, right, block, block + 1)),
@@ -197,8 +208,8 @@ impl Scrub<'_> {
         Ok(())
     }
 
-    /// Which copy of a block of a journal to go by where nothing tells and the journal holds nothing: one that is not overwritten with one
-    /// byte. Old records are read from whichever copy has them, so that none is lost by that.
+    /// Which copy of a block of a journal to go by where nothing tells and the journal holds nothing: one that is not
+    /// overwritten with one byte. Old records are read from whichever copy has them, so that none is lost by that.
     fn right_of_empty_journal(&self, block: u32, copies: &Copies) -> Option<usize> {
         self.journal.as_ref().filter(|journal| journal.held() == 0)?;
         let mut varied = (0..copies.read.len()).filter(|copy| !copies.is_uniform(*copy, block));

@@ -1,6 +1,7 @@
 //! Headers, maps and checksum pages of one row after another, without its data: the slow look between two scrubs.
 //!
-//! Invariant: a look reads and repairs what a scrub would, by the same steps, so that damage in use is gone before the next start.
+//! Invariant: a look reads and repairs what a scrub would, by the same steps, so that damage in use is gone before the
+//! next start.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,7 +13,8 @@ use crate::space::Space;
 use super::{Scrub, Verified};
 
 impl Space {
-    /// Looks at the slab metadata of the next row, after the last one at those of the journal, and repairs what is damaged.
+    /// Looks at the slab metadata of the next row, after the last one at those of the journal, and repairs what is
+    /// damaged.
     ///
     /// # Errors
     /// As [`Space::scrub`].

@@ -255,7 +255,8 @@ impl Life {
         if random.chance(2, 3) {
             self.world.sim.cut_power_after(random.range(0..400));
         }
-        let mut tasks: Vec<_> = (0..CLIENTS).map(|_| self.world.sim.spawn_handle(self.clone().client(space.clone()))).collect();
+        let mut tasks: Vec<_> =
+            (0..CLIENTS).map(|_| self.world.sim.spawn_handle(self.clone().client(space.clone()))).collect();
         tasks.push(self.world.sim.spawn_handle(self.clone().breaker(pool, space)));
         let _ = self.world.sim.run(async move {
             for task in tasks {
@@ -344,7 +345,10 @@ fn mend(seed: u64) {
                 let found = copies_at(&space, at).await;
                 let is_right = |copy: &Option<Vec<u8>>| copy.as_deref() == Some(right);
                 if told.shape.has_checksums() {
-                    assert!(found.iter().all(|copy| copy.is_none() || is_right(copy)), "block {block}: a wrong copy is told");
+                    assert!(
+                        found.iter().all(|copy| copy.is_none() || is_right(copy)),
+                        "block {block}: a wrong copy is told"
+                    );
                 }
                 assert!(alone || found.iter().any(is_right), "block {block}: some copy is right");
                 if !is_right(&found[0]) || (pass == 1 && !found.iter().all(is_right)) {
@@ -381,8 +385,10 @@ fn draw_summed(random: &SimRandom) -> Shape {
 /// right.
 fn give_wrong(seed: u64) {
     let life = Life::new(seed, draw_summed);
-    let life =
-        Rc::new(Life { settings: SpaceSettings { compare_given: false, ..life.settings }, ..Rc::into_inner(life).expect("one") });
+    let life = Rc::new(Life {
+        settings: SpaceSettings { compare_given: false, ..life.settings },
+        ..Rc::into_inner(life).expect("one")
+    });
     let random = life.world.sim.random();
     let (pool, space) = life.create();
     let block = random.range(0..SIZE_BYTES / BLOCK_BYTES);
@@ -445,7 +451,8 @@ fn a_wrong_checksum_that_was_given_is_a_failed_read_and_never_wrong_data() {
 
 /// Right checksums are there after a crash, and tell what no copy tells.
 fn give_right(seed: u64) {
-    let life = Life::new(seed, |random| [summed(mirror(2)), summed(mirror(3)), draw_summed(random)][random.range(0..3usize)]);
+    let life =
+        Life::new(seed, |random| [summed(mirror(2)), summed(mirror(3)), draw_summed(random)][random.range(0..3usize)]);
     let random = life.world.sim.random();
     let (_, space) = life.create();
     let block = random.range(0..SIZE_BYTES / BLOCK_BYTES);
@@ -468,8 +475,10 @@ fn give_right(seed: u64) {
         }
         told.rest(&space).await;
         let rows = space.map();
-        let row =
-            rows.iter().find(|row| (row.offset_bytes..row.offset_bytes + row.len_bytes).contains(&at)).expect("it was written");
+        let row = rows
+            .iter()
+            .find(|row| (row.offset_bytes..row.offset_bytes + row.len_bytes).contains(&at))
+            .expect("it was written");
         let garbage: Vec<u8> = (0..BLOCK).map(|place| (place as u8).wrapping_mul(37) ^ 0x5A).collect();
         for slab in &row.slabs {
             let disk = told.world.disk(slab.path.trim_start_matches("/sim/").parse().expect("a number"));
@@ -500,7 +509,8 @@ fn checksums_are_compared_at_once_where_that_is_asked_for() {
         let data = IoSlice::padded(&[7; 2 * BLOCK]);
         let crcs = crcs_of(&data);
         for wrong in [&[crcs[0], crcs[1] ^ 1][..], &crcs[..1], &[]] {
-            let refused = space.write_summed(0, data.clone(), wrong, Durability::Cached).await.expect_err("it is wrong");
+            let refused =
+                space.write_summed(0, data.clone(), wrong, Durability::Cached).await.expect_err("it is wrong");
             assert_eq!(refused.kind, IoErrorKind::Invalid);
         }
         space.write_summed(0, data, &crcs, Durability::Cached).await.expect("it is right");

@@ -1,5 +1,5 @@
-//! Checksums where something else goes wrong as well: what is written is never withheld for a checksum that is behind, and what is
-//! corrupt is never believed because its checksum was lost.
+//! Checksums where something else goes wrong as well: what is written is never withheld for a checksum that is behind,
+//! and what is corrupt is never believed because its checksum was lost.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -89,7 +89,11 @@ fn checksums_that_cannot_be_read_are_written_anew_and_are_no_corruption() {
         world.disk(disk).fail_reads(checksums..checksums + BLOCK_BYTES, ErrorPersistence::UntilRewritten);
         for (repaired, told) in [(1, "scrubbed"), (0, "and again")] {
             let found = space.scrub(&Unlimited).await.expect("all else can be read");
-            assert_eq!((found.mismatched_blocks, found.repaired_blocks, found.unrepaired_blocks), (0, repaired, 0), "{told}");
+            assert_eq!(
+                (found.mismatched_blocks, found.repaired_blocks, found.unrepaired_blocks),
+                (0, repaired, 0),
+                "{told}"
+            );
         }
     });
 }
@@ -173,7 +177,8 @@ fn blocks_that_a_crash_left_without_their_checksums_are_one_event() {
             space.maintain_once().await.expect("maintenance works");
         }
         let events = std::mem::take(&mut *world.events.0.lock().expect("one thread"));
-        let causes: Vec<String> = events.into_iter().map(|event| event.cause).filter(|it| it.contains("kept as found")).collect();
+        let causes: Vec<String> =
+            events.into_iter().map(|event| event.cause).filter(|it| it.contains("kept as found")).collect();
         assert_eq!(causes.len(), 1, "{causes:?}");
         assert!(causes[0].starts_with("5 blocks that were being written"), "{causes:?}");
         for block in blocks {

@@ -51,7 +51,8 @@ async fn write(space: &Space, step: u64, byte: u8) {
 
 async fn check(space: &Space, step: u64, byte: u8) {
     for offset in (0..SIZE).step_by(step as usize) {
-        let data = space.read(offset, IoBuf::new(3 * BLOCK)).await.unwrap_or_else(|error| panic!("read of {byte}: {error}"));
+        let data =
+            space.read(offset, IoBuf::new(3 * BLOCK)).await.unwrap_or_else(|error| panic!("read of {byte}: {error}"));
         assert!(data.iter().all(|held| *held == byte), "at {offset}");
     }
 }
@@ -86,7 +87,9 @@ fn mirrors_and_parity_go_on_without_an_enclosure_and_are_whole_when_it_is_back()
                 told.disk(index).disappear(Disappearance::PowerLoss);
             }
             for member in pool.disks().into_iter().filter(|disk| enclosure_of(&disk.record.serial) == lost) {
-                pool.disk_out(member.record.index, DiskState::Missing, "its enclosure is out").await.expect("a quorum is left");
+                pool.disk_out(member.record.index, DiskState::Missing, "its enclosure is out")
+                    .await
+                    .expect("a quorum is left");
             }
             check(&space, 2 << 20, 1).await;
             write(&space, 1 << 20, 2).await;

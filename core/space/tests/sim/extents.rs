@@ -84,7 +84,9 @@ async fn work(space: &Space, held: &Held, random: &SimRandom) {
         let durability = if random.chance(1, 3) { Durability::Durable } else { Durability::Cached };
         let kind = random.range(0..6u32);
         match kind {
-            0..=2 => space.write(offset, IoSlice::padded(&vec![7; len as usize]), durability).await.expect("room is there"),
+            0..=2 => {
+                space.write(offset, IoSlice::padded(&vec![7; len as usize]), durability).await.expect("room is there")
+            }
             3 => space.discard(offset, len, durability).await.expect("discards"),
             4 => space.write_zeroes(offset, len, durability, random.chance(1, 2)).await.expect("zeroes"),
             _ => {

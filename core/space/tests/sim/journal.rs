@@ -1,5 +1,5 @@
-//! Journals of which the copies rot: what was written durably lasts as long as one copy of each of its blocks is sound. And journals
-//! that hold something for rows that cannot be opened, or have little room.
+//! Journals of which the copies rot: what was written durably lasts as long as one copy of each of its blocks is sound.
+//! And journals that hold something for rows that cannot be opened, or have little room.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,8 +27,10 @@ fn journal_blocks(world: &World, pool: &Pool, space: u32) -> Vec<Copies> {
         for column in row.slabs.chunks(copies) {
             for block in 0..row.slab_data_bytes() / BLOCK_BYTES {
                 let place = |slab: &holdfast_pool::SlabPlace| {
-                    let serial = &disks.iter().find(|disk| disk.record.index == slab.disk()).expect("a member").record.serial;
-                    let disk = world.disks().into_iter().find(|disk| disk.spec().serial == *serial).expect("of this machine");
+                    let serial =
+                        &disks.iter().find(|disk| disk.record.index == slab.disk()).expect("a member").record.serial;
+                    let disk =
+                        world.disks().into_iter().find(|disk| disk.spec().serial == *serial).expect("of this machine");
                     let start = pool.disk(slab.disk()).expect("a member").area.unit_at(slab.unit()) + HEAD_BYTES;
                     (disk, start + block * BLOCK_BYTES)
                 };
@@ -102,7 +104,8 @@ fn a_record_is_taken_from_the_copies_that_are_whole() {
             }
         }
         let random = world.sim.random();
-        let rotten = if seed % 3 == 0 { rot_disks(&blocks, losses.into(), &random) } else { rot_blocks(&blocks, &random) };
+        let rotten =
+            if seed % 3 == 0 { rot_disks(&blocks, losses.into(), &random) } else { rot_blocks(&blocks, &random) };
         spoiled += rotten.len();
         let (_pool, space) = world.reopen();
         let clock = world.sim.clock();
@@ -153,13 +156,17 @@ fn what_only_the_journal_holds_is_checked_when_it_is_read() {
 fn two_to_lose(pool: &Pool, space: &Space) -> Option<([u16; 2], BTreeMap<u32, bool>)> {
     let id = space.record().id;
     let disks: Vec<u16> = pool.disks().iter().map(|disk| disk.record.index).collect();
-    let pairs = disks.iter().flat_map(|one| disks.iter().filter(move |other| *other > one).map(move |other| [*one, *other]));
-    let lost =
-        |pair: &[u16; 2], slabs: &[holdfast_pool::SlabPlace]| slabs.iter().filter(|slab| pair.contains(&slab.disk())).count();
+    let pairs =
+        disks.iter().flat_map(|one| disks.iter().filter(move |other| *other > one).map(move |other| [*one, *other]));
+    let lost = |pair: &[u16; 2], slabs: &[holdfast_pool::SlabPlace]| {
+        slabs.iter().filter(|slab| pair.contains(&slab.disk())).count()
+    };
     pairs.into_iter().find_map(|pair| {
         let journal = pool.journal_rows(id);
         let copies = |row: &holdfast_pool::RowRecord| usize::from(row.shape.layout.copies());
-        let logs = journal.iter().all(|(_, row)| row.slabs.chunks(copies(row)).all(|column| lost(&pair, column) < column.len()));
+        let logs = journal
+            .iter()
+            .all(|(_, row)| row.slabs.chunks(copies(row)).all(|column| lost(&pair, column) < column.len()));
         let served: BTreeMap<u32, bool> =
             pool.rows(id).into_iter().map(|(chunk, row)| (chunk, lost(&pair, &row.slabs) < 2)).collect();
         let some = served.values().any(|served| *served) && served.values().any(|served| !*served);
@@ -167,8 +174,9 @@ fn two_to_lose(pool: &Pool, space: &Space) -> Option<([u16; 2], BTreeMap<u32, bo
     })
 }
 
-/// More disks are away than the layout bears: rows that have slabs on other disks are served, and what the journal has for those that
-/// have not is there once their disks are. Where it has too much for them, small writes to the others are refused, and nothing else is.
+/// More disks are away than the layout bears: rows that have slabs on other disks are served, and what the journal has
+/// for those that have not is there once their disks are. Where it has too much for them, small writes to the others
+/// are refused, and nothing else is.
 #[test]
 fn rows_that_cannot_be_opened_keep_no_other_from_being_served() {
     let mut refused = 0;
@@ -191,8 +199,9 @@ fn rows_that_cannot_be_opened_keep_no_other_from_being_served() {
         });
         let held = held.expect("no power cut is planned");
         let Some((lost, served)) = two_to_lose(&pool, &space) else { continue };
-        let serial =
-            |index: u16| pool.disks().into_iter().find(|disk| disk.record.index == index).expect("a member").record.serial;
+        let serial = |index: u16| {
+            pool.disks().into_iter().find(|disk| disk.record.index == index).expect("a member").record.serial
+        };
         let numbers = lost.map(|index| serial(index).trim_start_matches('S').parse::<usize>().expect("a number"));
         drop((pool, space));
         match seed % 2 {
@@ -215,11 +224,17 @@ fn rows_that_cannot_be_opened_keep_no_other_from_being_served() {
             for (block, byte) in &there {
                 match is_served(*block) {
                     true => assert_eq!(byte_at(&space, block * BLOCK_BYTES).await, *byte, "seed {seed} block {block}"),
-                    false => drop(space.read(block * BLOCK_BYTES, IoBuf::new(BLOCK)).await.expect_err("too few disks are there")),
+                    false => drop(
+                        space.read(block * BLOCK_BYTES, IoBuf::new(BLOCK)).await.expect_err("too few disks are there"),
+                    ),
                 }
             }
-            let told =
-                events.0.lock().expect("one thread").iter().any(|event| event.cause.contains("its journal keeps writes to"));
+            let told = events
+                .0
+                .lock()
+                .expect("one thread")
+                .iter()
+                .any(|event| event.cause.contains("its journal keeps writes to"));
             assert!(told, "seed {seed}");
             // More than the journal takes, which goes round meanwhile.
             let mut is_full = false;

@@ -1,4 +1,5 @@
-//! Rows of large pools: slabs whose heads have more maps than fit into 64 KiB, through restarts, moves, losses and other shapes.
+//! Rows of large pools: slabs whose heads have more maps than fit into 64 KiB, through restarts, moves, losses and
+//! other shapes.
 
 use std::sync::Arc;
 
@@ -86,12 +87,23 @@ fn large_rows_hold_what_was_written_through_all_that_befalls_them() {
             let pool = create.await;
             let name = "vol".parse().expect("a name");
             let provisioning = Provisioning::Thin;
-            let spec = SpaceSpec { name, shape, provisioning, size_bytes: 1 << 50, journal_bytes: None, enclosure_aware: false };
+            let spec = SpaceSpec {
+                name,
+                shape,
+                provisioning,
+                size_bytes: 1 << 50,
+                journal_bytes: None,
+                enclosure_aware: false,
+            };
             let record = pool.create_space(spec).await.expect("a thin space takes no room");
             let space = Space::open(pool.clone(), record.id, SpaceSettings::default()).expect("just made");
             write(&space, 0).await;
             let row = pool.row(record.id, 0).expect("it was written to");
-            assert!(row.slab_head_bytes() > HEAD_BYTES, "{shape}: {} are an ordinary slab", ByteSize(row.slab_data_bytes()));
+            assert!(
+                row.slab_head_bytes() > HEAD_BYTES,
+                "{shape}: {} are an ordinary slab",
+                ByteSize(row.slab_data_bytes())
+            );
             check(&space, 1).await;
             (pool, space)
         });

@@ -1,5 +1,5 @@
-//! Pools and spaces on simulated disks: a world with disks that fail, a model of what every read may return, and what is
-//! done with them. What threads alone can break is tried on real reactors.
+//! Pools and spaces on simulated disks: a world with disks that fail, a model of what every read may return, and what
+//! is done with them. What threads alone can break is tried on real reactors.
 
 mod background_destage;
 mod capabilities;

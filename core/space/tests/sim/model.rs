@@ -1,8 +1,8 @@
 //! What a space may hold: for every unit of a block, the writes that a read may see.
 //!
 //! A write has a beginning and an end in a common order of events. It may be seen by a read unless another one began
-//! after its end and has ended itself before the read. After a crash it may be seen unless another one began after its end
-//! and was made durable. What a read after a crash returns is from then on the only thing that it may be.
+//! after its end and has ended itself before the read. After a crash it may be seen unless another one began after its
+//! end and was made durable. What a read after a crash returns is from then on the only thing that it may be.
 //!
 //! A unit without a list was never written: it holds zeros.
 
@@ -67,7 +67,15 @@ impl Model {
     pub fn new(size_bytes: u64, unit: usize) -> Self {
         let units = vec![Vec::new(); size_bytes as usize / unit];
         let is_open = vec![false; units.len()];
-        Self(Rc::new(RefCell::new(State { unit, units, open: Vec::new(), is_open, readings: 0, now: 1, next_value: 1 })))
+        Self(Rc::new(RefCell::new(State {
+            unit,
+            units,
+            open: Vec::new(),
+            is_open,
+            readings: 0,
+            now: 1,
+            next_value: 1,
+        })))
     }
 
     /// The space grew by zeros, or gave up for good what it held beyond its new end.
@@ -195,7 +203,8 @@ impl Model {
             let value = decode(bytes, at)?;
             let before = &reading.before[index];
             let allowed = or_zero(before).iter().chain(&state.units[at]);
-            let latest = before.iter().filter(|other| other.done && other.ended < reading.begun).map(|other| other.begun).max();
+            let latest =
+                before.iter().filter(|other| other.done && other.ended < reading.begun).map(|other| other.begun).max();
             let superseded = |write: &Write| latest.is_some_and(|begun| begun > write.ended);
             if !allowed.clone().any(|write| write.value == value && !superseded(write)) {
                 let known: Vec<Write> = allowed.copied().collect();
@@ -229,7 +238,9 @@ impl Model {
             match found.last_mut() {
                 _ if unit.is_empty() => {}
                 Some(last) if last.end > at => {}
-                Some(last) if last.end == block && last.end - last.start < most => last.end += holdfast_model::BLOCK_BYTES,
+                Some(last) if last.end == block && last.end - last.start < most => {
+                    last.end += holdfast_model::BLOCK_BYTES
+                }
                 _ => found.push(block..block + holdfast_model::BLOCK_BYTES),
             }
         }
@@ -289,7 +300,8 @@ fn decode(bytes: &[u8], index: usize) -> Result<u64, String> {
         return Ok(value);
     }
     let word = |stamp: &[u8], at: usize| u64::from_le_bytes(stamp[at..at + 8].try_into().expect("eight bytes"));
-    let mut distinct: Vec<(u64, u64)> = bytes.chunks(STAMP_BYTES).map(|stamp| (word(stamp, 0), word(stamp, 8))).collect();
+    let mut distinct: Vec<(u64, u64)> =
+        bytes.chunks(STAMP_BYTES).map(|stamp| (word(stamp, 0), word(stamp, 8))).collect();
     distinct.dedup();
     distinct.truncate(8);
     Err(format!("unit {index} holds what was never written there: {distinct:x?}"))

@@ -47,8 +47,14 @@ pub fn create(world: &World, shape: Shape, size_bytes: u64, settings: SpaceSetti
     let made = world.sim.run(async move {
         let pool = create.await;
         let name = "vol".parse().expect("a name");
-        let spec =
-            SpaceSpec { name, shape, provisioning: Provisioning::Thin, size_bytes, journal_bytes: None, enclosure_aware: false };
+        let spec = SpaceSpec {
+            name,
+            shape,
+            provisioning: Provisioning::Thin,
+            size_bytes,
+            journal_bytes: None,
+            enclosure_aware: false,
+        };
         let record = pool.create_space(spec).await.expect("a thin space takes no room");
         let space = Space::open(pool.clone(), record.id, settings).expect("just made");
         (pool, space)
@@ -110,8 +116,8 @@ fn single_blocks_of_many_bands_outlast_a_crash() {
     done.expect("no power cut is planned");
 }
 
-/// A stripe of which only some slabs took a change is not computed from, and not changed by difference, before the rest is
-/// written too: by the same process, or where a needed disk may have lost what it had, by the next one.
+/// A stripe of which only some slabs took a change is not computed from, and not changed by difference, before the rest
+/// is written too: by the same process, or where a needed disk may have lost what it had, by the next one.
 #[test]
 fn a_change_in_place_that_was_cut_short_is_finished_first() {
     let mut reopened = 0;
@@ -124,12 +130,18 @@ fn a_change_in_place_that_was_cut_short_is_finished_first() {
         let clock = world.sim.clock();
         let done = world.sim.run(async move {
             for block in 0..48u64 {
-                space.write(block * BLOCK_BYTES, data(block as u8 + 1, 1), Durability::Cached).await.expect("room is there");
+                space
+                    .write(block * BLOCK_BYTES, data(block as u8 + 1, 1), Durability::Cached)
+                    .await
+                    .expect("room is there");
             }
             space.maintain_once().await.expect("maintenance works");
             out(&pool, &first).await;
             for block in [3u64, 20] {
-                space.write(block * BLOCK_BYTES, data(100 + block as u8, 1), Durability::Cached).await.expect("one may be out");
+                space
+                    .write(block * BLOCK_BYTES, data(100 + block as u8, 1), Durability::Cached)
+                    .await
+                    .expect("one may be out");
             }
             space.flush().await.expect("one may be out");
             let maintained = space.clone();
@@ -192,7 +204,8 @@ async fn out(pool: &Pool, disk: &SimDisk) {
     pool.disk_out(member.record.index, DiskState::Missing, "pulled").await.expect("a quorum is there");
 }
 
-/// Maps, anchors and records that are sealed well and tell nonsense end in an error or in something older, never in a panic.
+/// Maps, anchors and records that are sealed well and tell nonsense end in an error or in something older, never in a
+/// panic.
 #[test]
 fn hostile_maps_and_journals_are_survived() {
     for seed in 0..80 {
@@ -205,7 +218,9 @@ fn hostile_maps_and_journals_are_survived() {
             for step in 0..60u64 {
                 let (offset, blocks) = (random.range(0..2000u64) * BLOCK_BYTES, random.range(1..48usize));
                 match step % 8 {
-                    0 => space.discard(offset, blocks as u64 * BLOCK_BYTES, Durability::Durable).await.expect("discards"),
+                    0 => {
+                        space.discard(offset, blocks as u64 * BLOCK_BYTES, Durability::Durable).await.expect("discards")
+                    }
                     1..4 => space.write(offset, data(step as u8, blocks), Durability::Durable).await.expect("has room"),
                     _ => space.write(offset, data(step as u8, blocks), Durability::Cached).await.expect("has room"),
                 }

@@ -138,7 +138,9 @@ impl Plan {
 
     /// Whether a write may be refused for want of room.
     pub fn may_be_full(&self) -> bool {
-        self.tight || self.promise.is_some() || self.spaces.iter().any(|space| space.shape.interleave > ByteSize::mib(1))
+        self.tight
+            || self.promise.is_some()
+            || self.spaces.iter().any(|space| space.shape.interleave > ByteSize::mib(1))
     }
 }
 

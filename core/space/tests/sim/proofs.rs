@@ -1,5 +1,5 @@
-//! What a disk holds is believed only where something proves it: disks set back to an older state, slabs overwritten together with their
-//! checksums, and spaces closed while some of their disks are away.
+//! What a disk holds is believed only where something proves it: disks set back to an older state, slabs overwritten
+//! together with their checksums, and spaces closed while some of their disks are away.
 
 mod older_images;
 mod slow_look;
@@ -167,7 +167,8 @@ fn disks_that_were_set_back_win_against_no_other() {
                 assert!(answers(&done).await.iter().all(|held| *held == Some(2)), "{shape}");
             });
             // What was copied anew counts by itself.
-            let others: Vec<usize> = disks_of(&space).into_iter().filter(|disk| !lost.contains(disk)).take(losses).collect();
+            let others: Vec<usize> =
+                disks_of(&space).into_iter().filter(|disk| !lost.contains(disk)).take(losses).collect();
             for disk in &others {
                 world.disk(*disk).disappear(Disappearance::Cable);
             }
@@ -176,7 +177,10 @@ fn disks_that_were_set_back_win_against_no_other() {
                 for member in members {
                     pool.disk_out(member, DiskState::Missing, "pulled").await.expect("a quorum is there");
                 }
-                assert!(answers(&space).await.iter().all(|held| *held == Some(2)), "{shape}: from the disks that came back");
+                assert!(
+                    answers(&space).await.iter().all(|held| *held == Some(2)),
+                    "{shape}: from the disks that came back"
+                );
             });
         }
     }
@@ -201,7 +205,10 @@ fn a_disk_that_is_swapped_for_its_older_image_in_use_is_copied_anew() {
         let member = member_on(&pool, index);
         world.disk(index).disappear(Disappearance::Cable);
         let out = pool.clone();
-        run(&world, async move { out.disk_out(member, DiskState::Missing, "pulled").await.expect("a quorum is there") });
+        run(
+            &world,
+            async move { out.disk_out(member, DiskState::Missing, "pulled").await.expect("a quorum is there") },
+        );
         world.disk(index).set_back(&image);
         world.disk(index).reappear();
         let candidate = world.candidate(index);
@@ -252,7 +259,11 @@ fn a_disk_that_is_set_back_under_its_pool_is_told_by_the_next_look_at_it() {
                 space.maintain_once().await.expect("maintenance works");
             }
             assert_eq!(space.status().stale_slabs, 0);
-            assert_eq!(space.verify().await.expect("everything can be read").mismatched_blocks, 0, "appended: {appended}");
+            assert_eq!(
+                space.verify().await.expect("everything can be read").mismatched_blocks,
+                0,
+                "appended: {appended}"
+            );
         });
         assert!(was_told(&world, "set back to an older state in use"), "appended: {appended}");
         drop(pool);
@@ -348,7 +359,10 @@ fn what_was_overwritten_with_its_checksums_is_never_served() {
                 let told = what.clone();
                 run(&world, async move {
                     let held = answers(&seen).await;
-                    assert!(held.iter().all(|held| held.is_none_or(|byte| byte == 7)), "{told}: something else was read");
+                    assert!(
+                        held.iter().all(|held| held.is_none_or(|byte| byte == 7)),
+                        "{told}: something else was read"
+                    );
                     assert_eq!(held.contains(&None), !redundant, "{told}");
                     for _ in 0..3 {
                         seen.maintain_once().await.expect("maintenance works");
@@ -370,7 +384,10 @@ fn what_was_overwritten_with_its_checksums_is_never_served() {
                 run(&world, async move {
                     let held = answers(&space).await;
                     let right = |held: &Option<u8>| held.is_none_or(|byte| byte == 7 || byte == 9);
-                    assert!(held.iter().all(right) && held.iter().filter(|held| **held == Some(9)).count() == 1, "{what}");
+                    assert!(
+                        held.iter().all(right) && held.iter().filter(|held| **held == Some(9)).count() == 1,
+                        "{what}"
+                    );
                     assert_eq!(held.contains(&None), !redundant, "{what}");
                 });
             }
@@ -447,7 +464,10 @@ fn heads_that_are_damaged_in_use_are_whole_again_before_a_crash_asks_for_them() 
                 let found = seen.verify().await.expect("it goes on");
                 assert!(found.mismatched_blocks >= 2 * damaged.len() as u64, "{shape}: {found:?}");
                 let found = seen.scrub(&Unlimited).await.expect("it goes on");
-                assert!(found.repaired_blocks >= 2 * damaged.len() as u64 && found.unrepaired_blocks == 0, "{shape}: {found:?}");
+                assert!(
+                    found.repaired_blocks >= 2 * damaged.len() as u64 && found.unrepaired_blocks == 0,
+                    "{shape}: {found:?}"
+                );
                 for _ in 0..3 {
                     seen.maintain_once().await.expect("maintenance works");
                 }
@@ -465,11 +485,14 @@ fn heads_that_are_damaged_in_use_are_whole_again_before_a_crash_asks_for_them() 
     }
 }
 
-/// Without checksums nothing tells what is left of a slab whose head is gone, so all of it is copied anew or not served.
+/// Without checksums nothing tells what is left of a slab whose head is gone, so all of it is copied anew or not
+/// served.
 #[test]
 fn a_slab_without_its_head_does_not_count_where_there_are_no_checksums() {
     let single = Layout::Parity { parity: 1 };
-    for (seed, layout, slabs) in [(0, Layout::Simple, 1), (1, Layout::Mirror { copies: 2 }, 1), (2, single, 1), (3, single, 2)] {
+    for (seed, layout, slabs) in
+        [(0, Layout::Simple, 1), (1, Layout::Mirror { copies: 2 }, 1), (2, single, 1), (3, single, 2)]
+    {
         let columns = if layout.parity() > 0 { 3 } else { 1 };
         let shape = Shape::plain(layout, columns, ByteSize::kib(64)).with_integrity(Integrity::None);
         let (world, pool, space) = begin(seed, shape);
@@ -488,7 +511,11 @@ fn a_slab_without_its_head_does_not_count_where_there_are_no_checksums() {
             assert_eq!(held.contains(&None), lost, "{shape}");
             // Nor does it count where the space tells how it is.
             let status = space.status();
-            assert_eq!((status.protection.lost_slabs > 0, space.unreadable_rows() > 0), (lost, lost), "{shape}: {status:?}");
+            assert_eq!(
+                (status.protection.lost_slabs > 0, space.unreadable_rows() > 0),
+                (lost, lost),
+                "{shape}: {status:?}"
+            );
             assert_eq!(status.state == SpaceState::Failed, lost, "{shape}: {status:?}");
         });
     }
@@ -606,9 +633,16 @@ fn a_row_of_parity_that_is_away_keeps_no_other_from_becoming_durable() {
                     let written = second.write(at(other, nth), data(3 + round, 1), durability).await;
                     assert_eq!(written, Ok(()), "seed {seed}: write {nth} of round {round}, held by another row");
                 }
-                assert_eq!(second.flush().await, Ok(()), "seed {seed}: nothing of the row that is away waits in memory");
+                assert_eq!(
+                    second.flush().await,
+                    Ok(()),
+                    "seed {seed}: nothing of the row that is away waits in memory"
+                );
             }
-            second.write(at(dead, 0), data(9, 1), Durability::Durable).await.expect_err("too many of its disks are away");
+            second
+                .write(at(dead, 0), data(9, 1), Durability::Durable)
+                .await
+                .expect_err("too many of its disks are away");
         });
         drop((pool, space));
         restart(&world);
@@ -667,8 +701,8 @@ fn blocks_that_were_durable_outlast_an_outage_of_their_only_disk() {
     }
 }
 
-/// While more is away than a layout bears, requests are answered or refused soon, by writers side by side, and so is a close; what was
-/// durable before is there once the disks are.
+/// While more is away than a layout bears, requests are answered or refused soon, by writers side by side, and so is a
+/// close; what was durable before is there once the disks are.
 #[test]
 fn what_cannot_be_written_is_refused_soon() {
     for (seed, shape) in (0..24).flat_map(|seed| [(seed, parity(2, 6)), (seed, parity(1, 4)), (seed, mirror(2, 2))]) {
@@ -678,7 +712,11 @@ fn what_cannot_be_written_is_refused_soon() {
         let gone = disks_of_row(&space)[..=usize::from(shape.layout.tolerates())].to_vec();
         let (clock, stop) = (world.sim.clock(), std::rc::Rc::new(std::cell::Cell::new(false)));
         let soon = move |began: std::time::Duration, what: &str, now: std::time::Duration| {
-            assert!(now - began < std::time::Duration::from_secs(3), "{shape}, seed {seed}: {what} took {:?}", now - began);
+            assert!(
+                now - began < std::time::Duration::from_secs(3),
+                "{shape}, seed {seed}: {what} took {:?}",
+                now - began
+            );
         };
         let writers: Vec<_> = (0..4u64)
             .map(|writer| {
@@ -739,7 +777,9 @@ fn what_cannot_be_written_is_refused_soon() {
 /// Writes that no disk took, since all copies were away: what was there before is there afterwards.
 #[test]
 fn writes_that_are_refused_while_all_copies_are_away_take_nothing_with_them() {
-    for (seed, shape) in (0..16).flat_map(|seed| [(seed, mirror(2, 2)), (seed, shape(Layout::Simple, 2)), (seed, parity(1, 3))]) {
+    for (seed, shape) in
+        (0..16).flat_map(|seed| [(seed, mirror(2, 2)), (seed, shape(Layout::Simple, 2)), (seed, parity(1, 3))])
+    {
         let (world, pool, space) = begin(seed, shape);
         let first = space.clone();
         run(&world, async move { fill(&first, 1).await });
@@ -783,8 +823,9 @@ fn writes_that_are_refused_while_all_copies_are_away_take_nothing_with_them() {
     }
 }
 
-/// More disks than parity go while small writes are destaged, and with them what their caches held. The journal keeps every write that was
-/// flushed until it is durable where it belongs, whether the disks come back to the same process or to the next one.
+/// More disks than parity go while small writes are destaged, and with them what their caches held. The journal keeps
+/// every write that was flushed until it is durable where it belongs, whether the disks come back to the same process
+/// or to the next one.
 #[test]
 fn what_a_journal_keeps_outlasts_disks_that_go_while_it_is_put_in_place() {
     let mut reopened = 0;
@@ -835,7 +876,10 @@ fn what_a_journal_keeps_outlasts_disks_that_go_while_it_is_put_in_place() {
                 kept.disk_back(candidate).await.unwrap_or_else(|error| assert!(kept.refusal().is_some(), "{error}"));
             }
             let right = |(block, held): (usize, Option<u8>)| held.is_none_or(|held| held == wanted[block]);
-            assert!(answers(&seen).await.into_iter().enumerate().all(right), "seed {seed}, {shape}: what was lost is served");
+            assert!(
+                answers(&seen).await.into_iter().enumerate().all(right),
+                "seed {seed}, {shape}: what was lost is served"
+            );
             for _ in 0..3 {
                 let _ = seen.maintain_once().await;
             }

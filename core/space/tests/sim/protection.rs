@@ -1,5 +1,5 @@
-//! What a space says that it survives is survived: after random steps any so many disks more are taken away, and everything is read.
-//! And the same the other way round: single stories in which it must not say more.
+//! What a space says that it survives is survived: after random steps any so many disks more are taken away, and
+//! everything is read. And the same the other way round: single stories in which it must not say more.
 
 use std::cell::RefCell;
 use std::future::ready;
@@ -21,7 +21,8 @@ const BLOCK: usize = BLOCK_BYTES as usize;
 const SIZE: u64 = 12 << 20;
 const ENCLOSURES: usize = 3;
 
-/// Claims that were tried, over all seeds: of all, of those with rows of two layouts, and of those with disks out or behind.
+/// Claims that were tried, over all seeds: of all, of those with rows of two layouts, and of those with disks out or
+/// behind.
 static TRIED: [AtomicU64; 3] = [AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)];
 
 /// Work that is ended after so many steps.
@@ -156,7 +157,8 @@ fn victims(pool: &Pool, space: &Space, held: &Protection, random: &SimRandom) ->
     if let Some((_, row)) = random.pick(&rows).filter(|_| random.chance(3, 4)) {
         let group = row.shape.group(random.range(0..row.slabs.len()));
         let disks = pool.disks();
-        let serial = |disk: u16| disks.iter().find(|known| known.record.index == disk).map(|known| number(&known.record.serial));
+        let serial =
+            |disk: u16| disks.iter().find(|known| known.record.index == disk).map(|known| number(&known.record.serial));
         let of_group: Vec<usize> = row.slabs[group].iter().filter_map(|slab| serial(slab.disk())).collect();
         order.sort_by_key(|index| !of_group.contains(index));
     }
@@ -301,7 +303,10 @@ fn a_conversion_that_is_cut_short_promises_no_more_than_its_oldest_row() {
         space.convert(Provisioning::Thin, &Unlimited).await.expect("there is room");
         let status = space.status();
         let held = &status.protection;
-        assert_eq!((held.held_losses, held.weak_rows, held.converted_percent, status.health), (2, 0, None, Health::Healthy));
+        assert_eq!(
+            (held.held_losses, held.weak_rows, held.converted_percent, status.health),
+            (2, 0, None, Health::Healthy)
+        );
     });
     done.expect("no power cut is planned");
 }
@@ -330,7 +335,11 @@ fn what_is_out_or_behind_is_not_counted_until_it_is_in_step() {
             for _ in 0..5 {
                 space.maintain_once().await.expect("all is there");
             }
-            assert_eq!((space.status().protection.held_losses, space.status().health), (all, Health::Healthy), "{shape}");
+            assert_eq!(
+                (space.status().protection.held_losses, space.status().health),
+                (all, Health::Healthy),
+                "{shape}"
+            );
 
             // Rebuilt on others it is as good.
             pull(&machine, &pool, victim).await;

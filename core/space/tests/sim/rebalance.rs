@@ -1,4 +1,5 @@
-//! Slabs that move to a disk that was added: under writes, through power cuts and with disks that fail at the wrong moment.
+//! Slabs that move to a disk that was added: under writes, through power cuts and with disks that fail at the wrong
+//! moment.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -104,7 +105,11 @@ fn a_disk_that_was_added_gets_its_share_and_no_more_moves() {
         let added = world.insert(spec(4));
         let candidate = world.candidate(added);
         let done = world.sim.run(async move {
-            assert!(pool.balance().moves.is_empty() || shape.layout.parity() > 0, "{shape}: even by itself: {:?}", parts(&pool));
+            assert!(
+                pool.balance().moves.is_empty() || shape.layout.parity() > 0,
+                "{shape}: even by itself: {:?}",
+                parts(&pool)
+            );
             pool.add_disks(vec![candidate]).await.expect("a blank disk");
             let (plan, before) = (pool.balance(), spread(&pool));
             let writer = space.clone();
@@ -151,7 +156,11 @@ fn a_power_cut_at_any_moment_of_a_move_loses_nothing() {
         let (pool, space) = filled(&world, shape, size);
         let candidate = world.candidate(world.insert(spec(4)));
         let add = pool.clone();
-        world.sim.run(async move { add.add_disks(vec![candidate]).await }).expect("no power cut yet").expect("a blank disk");
+        world
+            .sim
+            .run(async move { add.add_disks(vec![candidate]).await })
+            .expect("no power cut yet")
+            .expect("a blank disk");
         world.sim.cut_power_after(random.range(1..3000u64));
         let acknowledged: Rc<std::cell::RefCell<Vec<u64>>> = Rc::default();
         let (noted, draws) = (acknowledged.clone(), world.sim.random());
@@ -229,7 +238,8 @@ fn a_disk_of_a_full_pool_is_emptied_onto_one_that_takes_its_place() {
         let made = world.sim.run(async move {
             let pool = create.await;
             let (name, provisioning) = ("vol".parse().expect("a name"), Provisioning::Thin);
-            let spec = SpaceSpec { name, shape, provisioning, size_bytes: size, journal_bytes: None, enclosure_aware: false };
+            let spec =
+                SpaceSpec { name, shape, provisioning, size_bytes: size, journal_bytes: None, enclosure_aware: false };
             let record = pool.create_space(spec).await.expect("a thin space takes no room");
             let space = Space::open(pool.clone(), record.id, SpaceSettings::default()).expect("just made");
             let mut full = 0;

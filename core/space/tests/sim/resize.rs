@@ -1,4 +1,5 @@
-//! Spaces that become smaller, with and without data beyond their new end, under requests and through power cuts, and larger again.
+//! Spaces that become smaller, with and without data beyond their new end, under requests and through power cuts, and
+//! larger again.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -87,8 +88,15 @@ fn a_space_shrinks_to_its_data_and_no_further() {
                 );
                 let error = space.shrink(least - BLOCK_BYTES, false).await.expect_err("a block would be lost");
                 assert!(error.kind == PoolErrorKind::Invalid && error.context.contains(&least.to_string()), "{error}");
-                assert_eq!(space.shrink(SIZE + BLOCK_BYTES, false).await.expect_err("larger").kind, PoolErrorKind::Invalid);
-                assert_eq!((space.record().size_bytes, byte_at(&space, 11 * MIB).await), (SIZE, 0), "{shape}: as it was");
+                assert_eq!(
+                    space.shrink(SIZE + BLOCK_BYTES, false).await.expect_err("larger").kind,
+                    PoolErrorKind::Invalid
+                );
+                assert_eq!(
+                    (space.record().size_bytes, byte_at(&space, 11 * MIB).await),
+                    (SIZE, 0),
+                    "{shape}: as it was"
+                );
 
                 assert_eq!(space.shrink(least, false).await, Ok(true), "{shape}");
                 assert_eq!(space.shrink(least, false).await, Ok(false));
@@ -97,7 +105,10 @@ fn a_space_shrinks_to_its_data_and_no_further() {
                 refused(&space, 11 * MIB).await;
                 assert_eq!((byte_at(&space, MIB).await, byte_at(&space, last).await), (1, 2), "{shape}");
                 assert!(pool.status().free_bytes >= free, "{shape}: no room is lost");
-                assert!(provisioning == Provisioning::Thin || pool.status().free_bytes > free, "{shape}: rows are given back");
+                assert!(
+                    provisioning == Provisioning::Thin || pool.status().free_bytes > free,
+                    "{shape}: rows are given back"
+                );
                 assert!(pool.rows(pool.spaces()[0].id).iter().all(|(chunk, _)| *chunk < pool.spaces()[0].chunks()));
 
                 assert_eq!(space.shrink(2 * MIB, true).await, Ok(true), "{shape}: what lies beyond is given up");
@@ -133,7 +144,9 @@ fn requests_that_began_before_end_before_anything_is_given_up() {
             let writes = futures_util::future::join_all(writes.collect::<Vec<_>>());
             let late = async {
                 for _ in 0..50 {
-                    let _ = space.write(random.range(0..SIZE / BLOCK_BYTES) * BLOCK_BYTES, data(1), Durability::Cached).await;
+                    let _ = space
+                        .write(random.range(0..SIZE / BLOCK_BYTES) * BLOCK_BYTES, data(1), Durability::Cached)
+                        .await;
                     let size = space.record().size_bytes;
                     assert!(space.map().iter().all(|row| row.offset_bytes + row.len_bytes <= size), "{shape}");
                 }
@@ -147,7 +160,10 @@ fn requests_that_began_before_end_before_anything_is_given_up() {
                 }
             }
             let chunks = pool.spaces()[0].chunks();
-            assert!(pool.rows(pool.spaces()[0].id).iter().all(|(chunk, _)| *chunk < chunks), "{shape}: no row is left beyond");
+            assert!(
+                pool.rows(pool.spaces()[0].id).iter().all(|(chunk, _)| *chunk < chunks),
+                "{shape}: no row is left beyond"
+            );
             space.flush().await.expect("all disks are there");
             space.maintain_once().await.expect("all disks are there");
             assert_eq!(space.verify().await.expect("all rows can be opened").mismatched_blocks, 0, "{shape}");
@@ -194,7 +210,10 @@ fn a_power_cut_leaves_the_old_size_or_the_new_one() {
                 assert_eq!(byte_at(&space, at).await, 5, "seed {seed}: {shape}, {provisioning:?}: at {at} of {size}");
             }
             let chunks = pool.spaces()[0].chunks();
-            assert!(pool.rows(pool.spaces()[0].id).iter().all(|(chunk, _)| *chunk < chunks), "seed {seed}: rows beyond");
+            assert!(
+                pool.rows(pool.spaces()[0].id).iter().all(|(chunk, _)| *chunk < chunks),
+                "seed {seed}: rows beyond"
+            );
             if size == wanted {
                 space.grow(SIZE).await.expect("there is room");
                 for at in (0..SIZE).step_by(64 << 10).filter(|at| *at >= wanted) {

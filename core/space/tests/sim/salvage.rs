@@ -114,7 +114,8 @@ pub async fn byte_at(space: &Space, offset: u64) -> u8 {
     block[0]
 }
 
-/// A block that was discarded, and came back as a power cut had left it: of several pieces, none of which anybody may ask for.
+/// A block that was discarded, and came back as a power cut had left it: of several pieces, none of which anybody may
+/// ask for.
 const TORN: u8 = 255;
 
 /// What each block of a space holds, or may hold while a write is not answered.
@@ -141,7 +142,8 @@ impl Model {
         self.check_but(space, false).await;
     }
 
-    /// Checks all that was written. After a salvage, what was discarded may have come back with a row that was given back.
+    /// Checks all that was written. After a salvage, what was discarded may have come back with a row that was given
+    /// back.
     async fn check_but(&self, space: &Space, salvaged: bool) {
         let blocks = self.0.borrow().clone();
         for (at, (old, new)) in blocks.into_iter().enumerate() {
@@ -182,9 +184,13 @@ impl Model {
 
 #[test]
 fn a_pool_that_lost_all_metadata_reads_as_before() {
-    for (shape, disks) in
-        [(shape(Layout::Simple, 2), 3), (summed(mirror(2, 1)), 3), (mirror(3, 2), 6), (parity(1, 3), 4), (parity(2, 5), 6)]
-    {
+    for (shape, disks) in [
+        (shape(Layout::Simple, 2), 3),
+        (summed(mirror(2, 1)), 3),
+        (mirror(3, 2), 6),
+        (parity(1, 3), 4),
+        (parity(2, 5), 6),
+    ] {
         let world = machine(1, disks, Latency::None);
         let size = 8 * MIB;
         let (_pool, space) = create(&world, shape, Provisioning::Thin, size);
@@ -335,7 +341,10 @@ fn a_copy_that_missed_writes_is_not_believed() {
             assert_eq!(behind(), before, "nothing is brought in step before it is accepted");
             let disk = pool.row(id, pool.chunks_from(id, 0, 1)[0]).expect("it has a row").slabs[0].disk();
             for refused in [space.leave(disk, &Unlimited).await, space.convert(Provisioning::Thin, &Unlimited).await] {
-                assert!(matches!(&refused, Err(Ended::Failed(why)) if why.kind == IoErrorKind::ReadOnly), "{refused:?}");
+                assert!(
+                    matches!(&refused, Err(Ended::Failed(why)) if why.kind == IoErrorKind::ReadOnly),
+                    "{refused:?}"
+                );
             }
             assert!(pool.balance().moves.is_empty(), "{shape}");
             space.accept().await.expect("a quorum is there");
@@ -373,14 +382,15 @@ fn a_slab_left_behind_by_a_rebuild_is_not_taken_for_the_new_one() {
     }
 }
 
-/// Rows that move, moves that a power cut ends, life that goes on with the old or the new row, and metadata lost after any of it.
+/// Rows that move, moves that a power cut ends, life that goes on with the old or the new row, and metadata lost after
+/// any of it.
 #[test]
 fn rows_that_moved_or_were_about_to_are_told_apart() {
     over_seeds(60, tell_moves_apart);
 }
 
-/// The first commit after an opening, cut short, leaves too few slabs with the newest maps: the row counts all the same, and not the one
-/// that was to replace it.
+/// The first commit after an opening, cut short, leaves too few slabs with the newest maps: the row counts all the
+/// same, and not the one that was to replace it.
 #[test]
 fn a_row_counts_whose_first_commit_was_cut_short() {
     tell_moves_apart(208);
@@ -426,7 +436,8 @@ fn tell_moves_apart(seed: u64) {
         });
         restart(&world);
         let salvage_now = random.range(0..3) == 0 || round == 2;
-        let lost = salvage_now && look(&world).is_ok_and(|salvage| salvage.spaces.iter().any(|space| space.chunks.missing > 0));
+        let lost = salvage_now
+            && look(&world).is_ok_and(|salvage| salvage.spaces.iter().any(|space| space.chunks.missing > 0));
         let (_pool, now) = if salvage_now { salvaged(&world) } else { world.reopen() };
         if salvage_now {
             let (last, checked) = (now.clone(), model.clone());
@@ -510,7 +521,14 @@ fn disks_without_slabs_are_no_pool() {
 }
 
 /// Puts a header of a slab on a disk, as the pool itself would have written it there.
-fn forge(world: &World, pool: &Pool, disk: usize, offset: u64, (chunk, journal): (u32, Option<JournalSpan>), row: &RowRecord) {
+fn forge(
+    world: &World,
+    pool: &Pool,
+    disk: usize,
+    offset: u64,
+    (chunk, journal): (u32, Option<JournalSpan>),
+    row: &RowRecord,
+) {
     let space = &pool.spaces()[0];
     let header = SlabHeader::new(pool.name().clone(), space, chunk, row, 0, journal);
     let position = Position { generation: row.id, sequence: 0 };
@@ -583,7 +601,14 @@ fn spaces_of_one_name_are_told_apart_from_all_others() {
         pool.destroy_space(first).await.expect("a quorum is there");
         for name in ["vol".to_string(), format!("vol-{first}")] {
             let (name, shape, provisioning) = (name.parse().expect("a name"), mirror(2, 1), Provisioning::Thin);
-            let spec = SpaceSpec { name, shape, provisioning, size_bytes: 8 * MIB, journal_bytes: None, enclosure_aware: false };
+            let spec = SpaceSpec {
+                name,
+                shape,
+                provisioning,
+                size_bytes: 8 * MIB,
+                journal_bytes: None,
+                enclosure_aware: false,
+            };
             let record = pool.create_space(spec).await.expect("there is room");
             let space = Space::open(pool.clone(), record.id, SpaceSettings::default()).expect("just made");
             space.write(0, data(2, 1), Durability::Durable).await.expect("room");
@@ -650,7 +675,8 @@ fn a_scrub_tells_and_mends_nothing_before_the_space_is_accepted() {
     restart(&world);
     let (_pool, space) = salvaged(&world);
     let index: usize = slab.path.trim_start_matches("/sim/").parse().expect("a number");
-    let spoiled = Spoiled::block(&world.disk(index), slab.offset_bytes + HEAD_BYTES + 9 * BLOCK_BYTES, &world.sim.random());
+    let spoiled =
+        Spoiled::block(&world.disk(index), slab.offset_bytes + HEAD_BYTES + 9 * BLOCK_BYTES, &world.sim.random());
     let done = world.sim.run(async move {
         for _ in 0..2 {
             let found = space.scrub(&Unlimited).await.expect("all can be read");

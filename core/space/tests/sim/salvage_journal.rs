@@ -14,7 +14,8 @@ const MIB: u64 = 1 << 20;
 fn lose_row(world: &World, pool: &holdfast_pool::Pool, row: &holdfast_pool::RowRecord) {
     for slab in &row.slabs {
         let member = pool.disk(slab.disk()).expect("a member");
-        let serial = &pool.disks().into_iter().find(|disk| disk.record.index == slab.disk()).expect("a member").record.serial;
+        let serial =
+            &pool.disks().into_iter().find(|disk| disk.record.index == slab.disk()).expect("a member").record.serial;
         let disk = world.disks().into_iter().find(|disk| disk.spec().serial == *serial).expect("of this machine");
         disk.poke(member.area.unit_at(slab.unit()), &vec![0; 64 << 10]);
     }

@@ -37,8 +37,14 @@ fn create(world: &World, shape: Shape, size_bytes: u64) -> (Arc<Pool>, Arc<Space
     let made = world.sim.run(async move {
         let pool = create.await;
         let name = "vol".parse().expect("a name");
-        let spec =
-            SpaceSpec { name, shape, provisioning: Provisioning::Thin, size_bytes, journal_bytes: None, enclosure_aware: false };
+        let spec = SpaceSpec {
+            name,
+            shape,
+            provisioning: Provisioning::Thin,
+            size_bytes,
+            journal_bytes: None,
+            enclosure_aware: false,
+        };
         let record = pool.create_space(spec).await.expect("a thin space takes no room");
         let space = Space::open(pool.clone(), record.id, SpaceSettings::default()).expect("just made");
         (pool, space)
@@ -116,7 +122,8 @@ fn a_write_error_on_a_row_that_is_given_back_is_nobodys() {
         let done = sim.run(async move {
             for _ in 0..3 {
                 space.write(0, data(1, 4), Durability::Cached).await.expect("room is there");
-                let start = space.map()[0].slabs.iter().find(|slab| slab.path == "/sim/0").expect("two copies").offset_bytes;
+                let start =
+                    space.map()[0].slabs.iter().find(|slab| slab.path == "/sim/0").expect("two copies").offset_bytes;
                 disk.fail_writes(start..start + (1 << 20), ErrorPersistence::UntilCleared);
                 let pause = Duration::from_micros(random.range(0..60));
                 let (flushed, freed, clock) = (space.clone(), space.clone(), clock.clone());
@@ -242,7 +249,10 @@ fn a_bad_range_is_rewritten_where_it_was() {
     let disks = world.disks();
     let done = world.sim.run(async move {
         for block in 0..64u64 {
-            space.write(block * BLOCK_BYTES, data(block as u8 + 1, 1), Durability::Durable).await.expect("room is there");
+            space
+                .write(block * BLOCK_BYTES, data(block as u8 + 1, 1), Durability::Durable)
+                .await
+                .expect("room is there");
         }
         let slabs = space.map()[0].slabs.clone();
         for slab in &slabs {
@@ -260,7 +270,8 @@ fn a_bad_range_is_rewritten_where_it_was() {
             let repaired = disk.counters.repaired.load(std::sync::atomic::Ordering::Relaxed);
             assert!(repaired <= 4, "each block is repaired once, not {repaired} times in all");
         }
-        let repaired = |disk: &Arc<holdfast_pool::PoolDisk>| disk.counters.repaired.load(std::sync::atomic::Ordering::Relaxed);
+        let repaired =
+            |disk: &Arc<holdfast_pool::PoolDisk>| disk.counters.repaired.load(std::sync::atomic::Ordering::Relaxed);
         assert!(space.pool().pool_disks().iter().map(repaired).sum::<u64>() > 0, "one copy at least was asked for");
         for slab in &slabs {
             for block in 0..64u64 {
@@ -490,7 +501,8 @@ fn a_bad_range_under_the_last_copy_leaves_the_rest_served() {
         let bad = space.map()[0].slabs[0].offset_bytes + HEAD_BYTES + 8 * BLOCK_BYTES;
         disk.fail_writes(bad..bad + BLOCK_BYTES, ErrorPersistence::UntilCleared);
         for _ in 0..20 {
-            let error = space.write(8 * BLOCK_BYTES, data(2, 1), Durability::Durable).await.expect_err("the range is bad");
+            let error =
+                space.write(8 * BLOCK_BYTES, data(2, 1), Durability::Durable).await.expect_err("the range is bad");
             assert_eq!(error.kind, IoErrorKind::Media);
         }
         assert_eq!(byte_at(&space, 0).await, 1);
@@ -520,15 +532,16 @@ fn a_row_that_cannot_be_served_keeps_no_other_from_its_housekeeping() {
         disks[lost[0]].reappear();
         pool.disk_back(candidates[lost[0]].clone()).await.expect("a member");
         space.maintain_once().await.expect_err("a row has no copy left");
-        let mended =
-            |row: &holdfast_space::RowMap| pair(row) || row.slabs.iter().all(|slab| number(&slab.path) == lost[1] || !slab.stale);
+        let mended = |row: &holdfast_space::RowMap| {
+            pair(row) || row.slabs.iter().all(|slab| number(&slab.path) == lost[1] || !slab.stale)
+        };
         assert!(space.map().iter().all(mended), "every other row has come in step");
     });
     done.expect("no power cut is planned");
 }
 
-/// What a conversion that was cut short left on the disks is never taken for part of the row that a later one puts there, also
-/// where that holds nothing, so that nothing is written to it.
+/// What a conversion that was cut short left on the disks is never taken for part of the row that a later one puts
+/// there, also where that holds nothing, so that nothing is written to it.
 #[test]
 fn what_an_attempt_to_move_a_row_left_is_nobodys() {
     let convert = |space: Arc<Space>, interleave: u64| async move {
@@ -595,7 +608,11 @@ fn spaces_of_a_pool_that_may_only_be_read_are_read() {
         let (pool, space) = world.reopen();
         let read = world.sim.run(async move {
             for at in 0..32u64 {
-                assert_eq!(byte_at(&space, at * (200 << 10) / BLOCK_BYTES * BLOCK_BYTES).await, at as u8 + 1, "{shape}");
+                assert_eq!(
+                    byte_at(&space, at * (200 << 10) / BLOCK_BYTES * BLOCK_BYTES).await,
+                    at as u8 + 1,
+                    "{shape}"
+                );
             }
             let refused = space.write(0, data(9, 1), Durability::Cached).await.expect_err("it may only be read");
             assert_eq!(refused.kind, IoErrorKind::ReadOnly);

@@ -53,7 +53,8 @@ pub fn story<F: Future<Output = ()> + 'static>(
         let pool = create.await;
         let name = "vol".parse().expect("a name");
         let provisioning = Provisioning::Thin;
-        let spec = SpaceSpec { name, shape, provisioning, size_bytes: 2 << 20, journal_bytes: None, enclosure_aware: false };
+        let spec =
+            SpaceSpec { name, shape, provisioning, size_bytes: 2 << 20, journal_bytes: None, enclosure_aware: false };
         let record = pool.create_space(spec).await.expect("a thin space takes no room");
         let space = Space::open(pool.clone(), record.id, SpaceSettings::default()).expect("just made");
         for block in 0..BLOCKS {
@@ -83,7 +84,10 @@ async fn check(space: &Space) {
 /// Where a slab holds data: the disk's number, and the offset of a block on it.
 pub fn place(space: &Space, slab: usize, block: u64) -> (usize, u64) {
     let slab = &space.map()[0].slabs[slab];
-    (slab.path.trim_start_matches("/sim/").parse().expect("a number"), slab.offset_bytes + HEAD_BYTES + block * BLOCK_BYTES)
+    (
+        slab.path.trim_start_matches("/sim/").parse().expect("a number"),
+        slab.offset_bytes + HEAD_BYTES + block * BLOCK_BYTES,
+    )
 }
 
 /// How many blocks of each slab hold data or parity, from the first on.
@@ -127,7 +131,8 @@ fn what_cannot_be_told_is_reported_and_left() {
     for (seed, shape) in [mirror(2), parity(1, 3), parity(1, 5)].into_iter().enumerate() {
         story(seed as u64, shape, |world, _, space| async move {
             let slabs = space.map()[0].slabs.len() as u64;
-            let spoiled: Vec<Spoiled> = [1, 2, 30].map(|block| spoil(&world, &space, (block % slabs) as usize, block)).into();
+            let spoiled: Vec<Spoiled> =
+                [1, 2, 30].map(|block| spoil(&world, &space, (block % slabs) as usize, block)).into();
             let found = space.scrub(&Unlimited).await.expect("nobody stops it");
             assert_eq!((found.mismatched_blocks, found.repaired_blocks, found.unrepaired_blocks), (3, 0, 3));
             assert!(spoiled.iter().all(Spoiled::is_untouched));
@@ -221,7 +226,10 @@ fn with_a_disk_out_what_is_left_is_compared_and_made_readable() {
             pull(&world, &pool, disk).await;
             hide(&world, &space, 1, 7);
             let found = space.scrub(&Unlimited).await.expect("nobody stops it");
-            assert_eq!((found.mismatched_blocks, found.repaired_blocks, found.unrepaired_blocks), (0, repaired, 1 - repaired));
+            assert_eq!(
+                (found.mismatched_blocks, found.repaired_blocks, found.unrepaired_blocks),
+                (0, repaired, 1 - repaired)
+            );
         });
     }
 }
@@ -275,7 +283,10 @@ fn journals_are_scrubbed_as_the_mirrors_that_they_are() {
             let (disk, offset) = at(1, 3);
             let spoiled = Spoiled::block(&disk, offset, &world.sim.random());
             let found = space.scrub(&Unlimited).await.expect("nobody stops it");
-            assert_eq!((found.mismatched_blocks, found.repaired_blocks, found.unrepaired_blocks), (1, repaired, 2 - repaired));
+            assert_eq!(
+                (found.mismatched_blocks, found.repaired_blocks, found.unrepaired_blocks),
+                (1, repaired, 2 - repaired)
+            );
             assert!(found.mismatches[0].piece.starts_with("journal copy") && spoiled.is_healed() == (repaired == 2));
             check(&space).await;
         });

@@ -1,6 +1,6 @@
-//! A whole pool and its spaces on simulated disks: clients write, read, discard and flush at once, disks fail, come back,
-//! are added, lie about single blocks, and the power is cut between any two device writes, also while the pool is being
-//! imported. The model says what every read may return.
+//! A whole pool and its spaces on simulated disks: clients write, read, discard and flush at once, disks fail, come
+//! back, are added, lie about single blocks, and the power is cut between any two device writes, also while the pool is
+//! being imported. The model says what every read may return.
 //!
 //! `HOLDFAST_SEEDS=N` runs N seeds, with `HOLDFAST_FROM=F` from that one on, `HOLDFAST_SEED=S` exactly one.
 
@@ -120,7 +120,10 @@ impl Volume {
     /// A change of size that was cut short may or may not have happened.
     fn note_size(&self, size_bytes: u64) {
         let (before, wanted) = (self.size_bytes.get(), self.wanted_bytes.take());
-        assert!(size_bytes == before || Some(size_bytes) == wanted, "the size became {size_bytes}, not {before} or {wanted:?}");
+        assert!(
+            size_bytes == before || Some(size_bytes) == wanted,
+            "the size became {size_bytes}, not {before} or {wanted:?}"
+        );
         self.size_bytes.set(size_bytes);
         self.model.resize(before, size_bytes);
     }
@@ -205,7 +208,9 @@ impl Run {
             if let Ok(full) = pool.create_space(spec(rows)).await {
                 pool.destroy_space(full.id).await.expect("nobody uses it");
                 if rows > 4 {
-                    pool.create_space(spec(rows - self.world.sim.random().range(0..4))).await.expect("smaller than before");
+                    pool.create_space(spec(rows - self.world.sim.random().range(0..4)))
+                        .await
+                        .expect("smaller than before");
                 }
                 break;
             }
@@ -245,7 +250,8 @@ impl Run {
         records.retain(|record| record.name.as_str().starts_with(PREFIX));
         records.sort_by_key(|record| record.name.to_string());
         assert_eq!(records.len(), self.volumes.len(), "all spaces are there");
-        let open = |record: &SpaceRecord| Space::open(pool.clone(), record.id, self.settings()).expect("the space opens");
+        let open =
+            |record: &SpaceRecord| Space::open(pool.clone(), record.id, self.settings()).expect("the space opens");
         let spaces: Vec<Arc<Space>> = records.iter().map(open).collect();
         self.watch(&spaces);
         for ((volume, space), record) in self.volumes.iter().zip(&spaces).zip(&records) {
@@ -348,7 +354,8 @@ impl Run {
         self.swap_disks(&Lies { settled: self.clean.get(), ..lies }, 0);
     }
 
-    /// Silent damage to the label or log of a disk, where a majority of the others is left. Returns how many disks were damaged.
+    /// Silent damage to the label or log of a disk, where a majority of the others is left. Returns how many disks were
+    /// damaged.
     fn damage(&self, members: &[usize]) -> usize {
         let random = self.world.sim.random();
         let most = (self.plan.disks - 1) / 2;
@@ -368,8 +375,9 @@ impl Run {
         1
     }
 
-    /// While the power is off, disks that were away are put back, stale as they are, and as many that are fine as the layout bears are taken
-    /// out, set back to what they were earlier, or overwritten. Sometimes another machine imports what is left.
+    /// While the power is off, disks that were away are put back, stale as they are, and as many that are fine as the
+    /// layout bears are taken out, set back to what they were earlier, or overwritten. Sometimes another machine
+    /// imports what is left.
     fn swap_disks(&self, lies: &Lies, damaged: usize) {
         let random = self.world.sim.random();
         for disk in self.world.disks().iter().filter(|disk| !disk.is_present()) {
@@ -383,7 +391,8 @@ impl Run {
             if hit > 0 && (self.bad.borrow().len() + damaged) * 2 >= lies.members.len() {
                 break;
             }
-            let kept: Vec<usize> = self.images.borrow().keys().copied().filter(|index| lies.members.contains(index)).collect();
+            let kept: Vec<usize> =
+                self.images.borrow().keys().copied().filter(|index| lies.members.contains(index)).collect();
             let kept = if kept.is_empty() { &lies.members } else { &kept };
             let Some(index) = self.pick_victim(lies, kept, &random) else { break };
             hit += 1;
@@ -536,7 +545,13 @@ impl Run {
         // A few pages of checksums, so that most are read and written all the time.
         let (write_buffer_bytes, checksum_cache_bytes) = (self.plan.write_buffer_bytes, 10 << 10);
         let staged_bytes = [0, 24 << 10, usize::MAX][(write_buffer_bytes >> 12).trailing_zeros() as usize % 3];
-        SpaceSettings { open_rows: 2, write_buffer_bytes, staged_bytes, checksum_cache_bytes, ..SpaceSettings::default() }
+        SpaceSettings {
+            open_rows: 2,
+            write_buffer_bytes,
+            staged_bytes,
+            checksum_cache_bytes,
+            ..SpaceSettings::default()
+        }
     }
 
     /// Copies agree, and so do data and parity, whatever else is going on.
@@ -587,7 +602,11 @@ impl Run {
         let found = space.scrub(&Unlimited).await.expect("everything can be read");
         assert_eq!(found.mismatched_blocks, known.mismatched_blocks, "{found:?}");
         let told = is_told(&shape);
-        assert_eq!(if told { found.repaired_blocks } else { found.unrepaired_blocks }, found.mismatched_blocks, "{found:?}");
+        assert_eq!(
+            if told { found.repaired_blocks } else { found.unrepaired_blocks },
+            found.mismatched_blocks,
+            "{found:?}"
+        );
         if !told {
             assert!(spoiled.iter().all(Spoiled::is_untouched), "what cannot be told is left");
             spoiled.iter().for_each(Spoiled::undo);

@@ -56,8 +56,8 @@ pub struct Rotten {
 }
 
 impl Rotten {
-    /// After a crash: where a write of the block was under way, no copy is as the checksum says, and nobody can tell which is the rotten one.
-    /// Then it is as if what is left of it had not rotted.
+    /// After a crash: where a write of the block was under way, no copy is as the checksum says, and nobody can tell
+    /// which is the rotten one. Then it is as if what is left of it had not rotted.
     pub fn undo_if_written(&self) {
         let Spoiled { disk, at, before, after } = &self.spoiled;
         let written = |(disk, at): &(Arc<SimDisk>, u64)| disk.peek(*at, before.len()) != *before;
@@ -105,7 +105,8 @@ pub async fn spoil_settled(world: &World, disk: usize, space: &Space, random: &S
     let (mut rotten, path) = (Vec::new(), format!("/sim/{disk}"));
     for row in space.map() {
         let Some(index) = row.slabs.iter().position(|slab| slab.path == path) else { continue };
-        let Some(record) = space.pool().row(space.record().id, row.chunk).filter(|record| record.shape.has_checksums()) else {
+        let Some(record) = space.pool().row(space.record().id, row.chunk).filter(|record| record.shape.has_checksums())
+        else {
             continue;
         };
         let runs: Vec<(u32, u32)> = match record.shape.layout {
@@ -126,8 +127,11 @@ pub async fn spoil_settled(world: &World, disk: usize, space: &Space, random: &S
             for _ in 0..random.range(0..4u32) {
                 let block = u64::from(random.range(first..end));
                 let (disk, at) = place(&row.slabs[index], block);
-                let others =
-                    column.clone().filter(|other| *other != index).map(|other| place(&row.slabs[other], block)).collect();
+                let others = column
+                    .clone()
+                    .filter(|other| *other != index)
+                    .map(|other| place(&row.slabs[other], block))
+                    .collect();
                 rotten.push(Rotten { spoiled: Spoiled::block(&disk, at, random), others });
             }
         }

@@ -1,4 +1,5 @@
-//! Blocks that stand beside their place when a crash comes, and rot: what the journal tells of them is carried out all the same.
+//! Blocks that stand beside their place when a crash comes, and rot: what the journal tells of them is carried out all
+//! the same.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -32,7 +33,8 @@ impl Model {
     }
 
     fn may_hold(&self, block: u64, byte: u8) -> bool {
-        let written = |(first, blocks, written): &(u64, u64, u8)| (*first..first + blocks).contains(&block) && *written == byte;
+        let written =
+            |(first, blocks, written): &(u64, u64, u8)| (*first..first + blocks).contains(&block) && *written == byte;
         self.lasting.get(&block) == Some(&byte) || self.since.iter().any(written)
     }
 }
@@ -56,7 +58,14 @@ async fn load(space: &Space, random: &SimRandom, model: &RefCell<Model>) {
 }
 
 /// Spoils all that some disks hold of the rows' data.
-fn spoil_disks(world: &World, pool: &Pool, space: u32, rows: &[(u32, Vec<SlabMap>)], losses: usize, random: &SimRandom) -> u64 {
+fn spoil_disks(
+    world: &World,
+    pool: &Pool,
+    space: u32,
+    rows: &[(u32, Vec<SlabMap>)],
+    losses: usize,
+    random: &SimRandom,
+) -> u64 {
     let mut spoiled = 0;
     for (chunk, slabs) in rows {
         let blocks = pool.row(space, *chunk).expect("a row of the map").slab_data_bytes() / BLOCK_BYTES;
@@ -74,7 +83,8 @@ fn spoil_disks(world: &World, pool: &Pool, space: u32, rows: &[(u32, Vec<SlabMap
 
 #[test]
 fn staged_blocks_that_rot_are_computed_after_a_crash() {
-    let (spoiled, refused) = (0..40).map(|seed| crash_and_spoil(seed, 0)).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    let (spoiled, refused) =
+        (0..40).map(|seed| crash_and_spoil(seed, 0)).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
     assert!(spoiled > 5_000, "only {spoiled} blocks were spoiled");
     assert_eq!(refused, 0);
 }
@@ -86,8 +96,8 @@ fn staged_blocks_that_rot_beyond_parity_cost_no_more_than_themselves() {
     assert!(refused > 0);
 }
 
-/// Lets the power go under small writes, and spoils what as many disks hold as parity makes good, and `more`. Answers how many blocks were
-/// spoiled, and how many are refused then.
+/// Lets the power go under small writes, and spoils what as many disks hold as parity makes good, and `more`. Answers
+/// how many blocks were spoiled, and how many are refused then.
 fn crash_and_spoil(seed: u64, more: usize) -> (u64, u64) {
     let world = slow_machine(seed, 5, 64 << 20);
     let losses = 1 + (seed % 2) as u8;

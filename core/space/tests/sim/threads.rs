@@ -1,5 +1,5 @@
-//! One space used from two reactors at once, on files: what only real threads can break. Each client owns the blocks that
-//! it writes and knows what they hold; all of them share rows, regions, block maps, flushes and maintenance.
+//! One space used from two reactors at once, on files: what only real threads can break. Each client owns the blocks
+//! that it writes and knows what they hold; all of them share rows, regions, block maps, flushes and maintenance.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -54,7 +54,12 @@ impl Folder {
 
     fn disk(&self, index: usize, options: &FileOptions) -> Candidate {
         let path = self.0.join(format!("disk{index}"));
-        let file = std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(&path).expect("a file can be made");
+        let file = std::fs::OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&path)
+            .expect("a file can be made");
         file.set_len(64 << 20).expect("room is there");
         let device = FileDevice::open(&path, options.clone()).expect("the file opens");
         let info = DiskInfo { path: path.display().to_string(), serial: format!("S{index}"), ..DiskInfo::default() };
@@ -160,7 +165,8 @@ fn stress(name: &str, options: &FileOptions, layout: Layout) {
         let operated = second.call(move || async move {
             let clock = reactor::clock();
             while done.load(Ordering::Relaxed) < CLIENTS * REQUESTS {
-                let index = pool.disks().into_iter().find(|disk| disk.record.serial == "S4").expect("a member").record.index;
+                let index =
+                    pool.disks().into_iter().find(|disk| disk.record.serial == "S4").expect("a member").record.index;
                 pool.disk_out(index, DiskState::Missing, "pulled").await.expect("a quorum is there");
                 clock.sleep(Duration::from_millis(3)).await;
                 pool.disk_back(watched.clone()).await.expect("a member");

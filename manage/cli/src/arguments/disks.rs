@@ -55,7 +55,8 @@ pub enum DiskCommand {
         /// Path, serial number or id
         #[arg(value_hint = ValueHint::FilePath)]
         disk: String,
-        /// Show what would be moved, whether the other disks have room for it and how full they would be, and change nothing
+        /// Show what would be moved, whether the other disks have room for it and how full they would be, and change
+        /// nothing
         #[arg(long)]
         dry_run: bool,
         /// Continue although too few disks are left for new rows of some spaces
@@ -86,8 +87,8 @@ pub enum DiskCommand {
         /// Replacement: a new disk or one of the pool; if left out, the data goes to the other disks
         #[arg(value_hint = ValueHint::FilePath)]
         new: Option<String>,
-        /// Use a new disk that holds other data, which is lost. Without a new disk: continue although too few disks are left for
-        /// new rows of some spaces
+        /// Use a new disk that holds other data, which is lost. Without a new disk: continue although too few disks are
+        /// left for new rows of some spaces
         #[arg(long)]
         force: bool,
         /// Destroy this space, which loses data with the disk; may be given several times, for administrators only

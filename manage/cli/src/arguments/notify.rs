@@ -169,7 +169,8 @@ impl MailOptions {
 /// Options of webhooks.
 #[derive(Args, Debug)]
 pub struct WebhookOptions {
-    /// Where requests go, as in https://HOST/PATH; other users of this machine can see it, so give one that holds a token by a file
+    /// Where requests go, as in https://HOST/PATH; other users of this machine can see it, so give one that holds a
+    /// token by a file
     #[arg(long, value_name = "URL", conflicts_with = "url_file")]
     pub url: Option<String>,
     /// File with the URL
@@ -196,7 +197,11 @@ impl WebhookOptions {
     /// Whether any is given.
     pub fn is_any(&self) -> bool {
         let files = [&self.url_file, &self.secret_file, &self.token_file];
-        files.iter().any(|file| file.is_some()) || self.url.is_some() || self.template.is_some() || self.secret || self.token
+        files.iter().any(|file| file.is_some())
+            || self.url.is_some()
+            || self.template.is_some()
+            || self.secret
+            || self.token
     }
 }
 
@@ -260,7 +265,8 @@ pub struct RuleOptions {
     /// Collect events of this time into one message, for example 15m; none to send each at once
     #[arg(long, value_name = "TIME", value_parser = parse_digest)]
     pub digest: Option<u32>,
-    /// Hold messages between these times (server time), for example 22:00-07:00, and send them afterwards; none for no quiet hours
+    /// Hold messages between these times (server time), for example 22:00-07:00, and send them afterwards; none for no
+    /// quiet hours
     #[arg(long, value_name = "HH:MM-HH:MM", value_parser = parse_quiet)]
     pub quiet: Option<String>,
     /// Send errors in quiet hours too

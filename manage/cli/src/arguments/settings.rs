@@ -23,8 +23,8 @@ pub struct SetSetting {
     /// Interval between automatic scrubs of each space, for example 7d or 30d, never, or default
     #[arg(long, value_name = "TIME", value_parser = parse_chosen)]
     pub scrub_every: Option<Chosen>,
-    /// How long a disk may be missing before its data is rebuilt on other disks, for example 5m, never, or default; a pool's
-    /// own time takes precedence
+    /// How long a disk may be missing before its data is rebuilt on other disks, for example 5m, never, or default; a
+    /// pool's own time takes precedence
     #[arg(long, value_name = "TIME", value_parser = parse_chosen)]
     pub repair_after: Option<Chosen>,
     /// Warn when a pool is this full, in percent, for example 70,85,95, none, or default; a pool's own thresholds take

@@ -255,7 +255,10 @@ fn durations_have_units() {
     assert_eq!(parse_duration("0"), Ok(Duration::ZERO));
     assert!(parse_duration("50").is_err() && parse_duration("us").is_err() && parse_duration("1w").is_err());
     assert_eq!(parse_every("7d"), Ok(Every(Some(Duration::from_secs(604_800)))));
-    assert_eq!((parse_every("never"), parse_every("90m")), (Ok(Every(None)), Ok(Every(Some(Duration::from_secs(5400))))));
+    assert_eq!(
+        (parse_every("never"), parse_every("90m")),
+        (Ok(Every(None)), Ok(Every(Some(Duration::from_secs(5400)))))
+    );
     assert!(parse_duration("999999999999999999d").is_err());
     assert_eq!((parse_cap("none"), parse_cap("0"), parse_cap("2MiB/s")), (Ok(Cap(0)), Ok(Cap(0)), Ok(Cap(2 << 20))));
 }

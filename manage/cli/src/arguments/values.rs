@@ -43,7 +43,9 @@ pub struct WakeWithin(pub Option<Duration>);
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
-    let wrong = || format!("'{text}' is not a duration: write a whole number with us, ms, s, m, h or d, for example 50us or 7d");
+    let wrong = || {
+        format!("'{text}' is not a duration: write a whole number with us, ms, s, m, h or d, for example 50us or 7d")
+    };
     let number: u64 = number.parse().map_err(|_| wrong())?;
     let seconds = |each: u64| number.checked_mul(each).map(Duration::from_secs).ok_or_else(wrong);
     match unit.trim() {
@@ -86,7 +88,9 @@ pub fn parse_chosen(text: &str) -> Result<Chosen, String> {
         "never" => Ok(Chosen::Seconds(0)),
         "default" => Ok(Chosen::Default),
         _ => match parse_duration(text)? {
-            time if time.subsec_nanos() > 0 || time.is_zero() => Err("write whole seconds above 0, never, or default".into()),
+            time if time.subsec_nanos() > 0 || time.is_zero() => {
+                Err("write whole seconds above 0, never, or default".into())
+            }
             time => Ok(Chosen::Seconds(time.as_secs())),
         },
     }

@@ -57,7 +57,11 @@ impl Shown for EvacuationPlan {
                 size(space.move_bytes),
                 space.stuck.to_string(),
                 size(space.stuck_bytes),
-                if space.lost_rows == 0 { "-".into() } else { format!("{}, {}", space.lost_rows, size(space.lost_bytes)) },
+                if space.lost_rows == 0 {
+                    "-".into()
+                } else {
+                    format!("{}, {}", space.lost_rows, size(space.lost_bytes))
+                },
             ]
         });
         let what = match self.moves + self.stuck {
@@ -132,8 +136,18 @@ impl Shown for SpacePlan {
                 option.rebuild_reads.map_or_else(|| "-".into(), |bytes| bytes.to_string()),
             ]
         });
-        let header =
-            ["*", "LAYOUT", "COLUMNS", "USABLE", "EFFICIENCY", "SURVIVES", "JOURNAL", "FULL STRIPE", "SMALL WRITE", "REBUILD"];
+        let header = [
+            "*",
+            "LAYOUT",
+            "COLUMNS",
+            "USABLE",
+            "EFFICIENCY",
+            "SURVIVES",
+            "JOURNAL",
+            "FULL STRIPE",
+            "SMALL WRITE",
+            "REBUILD",
+        ];
         let mut text = table(&header, rows);
         self.notes.iter().for_each(|note| text += &format!("\n! {note}"));
         if self.enclosure_aware {

@@ -60,6 +60,9 @@ mod tests {
         assert_eq!(when(setting(Some(7 * 24 * 60 * 60)), "every"), "every 7 days");
         assert_eq!(when(setting(Some(60)), "after"), "after 1 minute");
         assert_eq!(when(setting(Some(61)), "after"), "after 61 seconds");
-        assert_eq!(when(TimeSetting { seconds: None, origin: SettingOrigin::CommandLine }, "every"), "never (command line)");
+        assert_eq!(
+            when(TimeSetting { seconds: None, origin: SettingOrigin::CommandLine }, "every"),
+            "never (command line)"
+        );
     }
 }

@@ -75,7 +75,8 @@ pub fn status_text(status: &Status, all: bool) -> String {
         *kinds.entry(object.object.kind).or_default() += 1;
     }
     let shown = [ObjectKind::Pool, ObjectKind::Disk, ObjectKind::Space, ObjectKind::Export];
-    let objects: Vec<String> = shown.into_iter().filter_map(|kind| Some(counted(*kinds.get(&kind)?, kind.word()))).collect();
+    let objects: Vec<String> =
+        shown.into_iter().filter_map(|kind| Some(counted(*kinds.get(&kind)?, kind.word()))).collect();
     let head = facts(&[
         ("health", word(&status.health)),
         ("objects", or_dash(&objects.join(", "))),

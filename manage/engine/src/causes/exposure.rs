@@ -22,7 +22,8 @@ pub(super) struct Exposure {
 /// Looks at all rows of a space.
 pub(super) fn of(open: &OpenPool, space: &Space, protection: &Protection) -> Exposure {
     let record = space.record();
-    let out: BTreeSet<u16> = open.pool.pool_disks().iter().filter(|disk| !disk.in_service()).map(|disk| disk.index).collect();
+    let out: BTreeSet<u16> =
+        open.pool.pool_disks().iter().filter(|disk| !disk.in_service()).map(|disk| disk.index).collect();
     let mut slabs: BTreeMap<u16, u64> = BTreeMap::new();
     for (_, row) in open.pool.rows(record.id).into_iter().chain(open.pool.journal_rows(record.id)) {
         for slab in row.slabs.iter().filter(|slab| slab.stale() || out.contains(&slab.disk())) {

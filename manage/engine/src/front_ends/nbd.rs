@@ -28,7 +28,12 @@ pub(super) struct NbdFrontEnd {
 impl NbdFrontEnd {
     /// One that does not listen yet.
     pub(super) fn new(addresses: &[Address], settings: &NbdSettings) -> Self {
-        Self { addresses: addresses.to_vec(), settings: settings.clone(), exports: Exports::new(), server: Mutex::new(None) }
+        Self {
+            addresses: addresses.to_vec(),
+            settings: settings.clone(),
+            exports: Exports::new(),
+            server: Mutex::new(None),
+        }
     }
 
     fn server(&self) -> MutexGuard<'_, Option<Server>> {
@@ -38,7 +43,9 @@ impl NbdFrontEnd {
     async fn listen(&self, reactors: Vec<ReactorHandle>, deadline: Instant) -> Result<(), ListenError> {
         loop {
             match holdfast_nbd::serve(reactors.clone(), self.exports.clone(), &self.addresses, self.settings.clone()) {
-                Err(ListenError::Listen { source, .. }) if source.kind() == ErrorKind::AddrInUse && Instant::now() < deadline => {
+                Err(ListenError::Listen { source, .. })
+                    if source.kind() == ErrorKind::AddrInUse && Instant::now() < deadline =>
+                {
                     tokio::time::sleep(RETRY).await;
                 }
                 Err(error) => return Err(error),
@@ -132,8 +139,12 @@ mod tests {
         assert_eq!(uri(&unix, "vm", None), "nbd+unix:///vm?socket=/run/x.sock");
         let tcp: Address = "tcp:127.0.0.1:10809".parse().unwrap();
         assert_eq!(uri(&tcp, "vm", None), "nbd://127.0.0.1:10809/vm");
-        let tls =
-            TlsSettings { certificate: "c".into(), key: "k".into(), client_authorities: None, required: TlsRequired::OverTcp };
+        let tls = TlsSettings {
+            certificate: "c".into(),
+            key: "k".into(),
+            client_authorities: None,
+            required: TlsRequired::OverTcp,
+        };
         assert_eq!(uri(&tcp, "vm", Some(&tls)), "nbds://127.0.0.1:10809/vm");
         assert_eq!(uri(&unix, "vm", Some(&tls)), "nbd+unix:///vm?socket=/run/x.sock");
     }

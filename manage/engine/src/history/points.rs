@@ -1,7 +1,7 @@
 //! Samples merged into the values of a series.
 //!
-//! Invariant: rates are means over the time of a value that was sampled. A merged p50 is the mean weighted by requests, a merged p99 the
-//! highest.
+//! Invariant: rates are means over the time of a value that was sampled. A merged p50 is the mean weighted by requests,
+//! a merged p99 the highest.
 
 use holdfast_api::{History, HistoryKind};
 

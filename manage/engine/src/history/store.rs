@@ -4,9 +4,9 @@
 //!   object   id, kind, key, since             minute   object, at, requests and bytes of the minute, latencies
 //! ```
 //!
-//! Invariants: the file holds at most [`ROWS`] minutes of one object each, about 50 bytes a row. What is older than [`DAYS`] goes, by a
-//! clock that has run for a day's worth of minutes: one that is wrong for less removes nothing. A damaged file is set aside and a new
-//! one begun; one that cannot be written loses history, and nothing else.
+//! Invariants: the file holds at most [`ROWS`] minutes of one object each, about 50 bytes a row. What is older than
+//! [`DAYS`] goes, by a clock that has run for a day's worth of minutes: one that is wrong for less removes nothing. A
+//! damaged file is set aside and a new one begun; one that cannot be written loses history, and nothing else.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
@@ -51,7 +51,8 @@ const SCHEMA: &str = "
         PRIMARY KEY (object, at)
     ) WITHOUT ROWID;";
 
-/// A minute of an object. The server has one for each minute in which the daemon ran, others only where something was asked.
+/// A minute of an object. The server has one for each minute in which the daemon ran, others only where something was
+/// asked.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Row {
     key: Key,
@@ -193,7 +194,8 @@ impl Keeper {
         }
     }
 
-    /// Does something with the file, which is opened if it is not. A damaged one is set aside, and it is done with a new one.
+    /// Does something with the file, which is opened if it is not. A damaged one is set aside, and it is done with a
+    /// new one.
     fn with<T>(&mut self, mut act: impl FnMut(&mut Connection) -> rusqlite::Result<T>) -> rusqlite::Result<T> {
         let mut attempt = |file: &mut Option<Connection>, path: &Path| {
             let connection = match file {
@@ -294,23 +296,25 @@ fn read(file: &mut Connection, key: &Key, from: i64, to: i64) -> rusqlite::Resul
          ORDER BY ran.at",
     )?;
     let count = |row: &rusqlite::Row<'_>, at: usize| row.get::<_, i64>(at).map(|count| count.max(0) as u64);
-    let rows = statement.query_map(params![word(&key.kind), key.id, from - 59, to, word(&HistoryKind::Server)], |row| {
-        Ok(Row {
-            key: key.clone(),
-            at: row.get(0)?,
-            totals: Totals {
-                reads: count(row, 1)?,
-                writes: count(row, 2)?,
-                read_bytes: count(row, 3)?,
-                written_bytes: count(row, 4)?,
-            },
-            latencies: [row.get(5)?, row.get(6)?, row.get(7)?, row.get(8)?],
-        })
-    })?;
+    let rows =
+        statement.query_map(params![word(&key.kind), key.id, from - 59, to, word(&HistoryKind::Server)], |row| {
+            Ok(Row {
+                key: key.clone(),
+                at: row.get(0)?,
+                totals: Totals {
+                    reads: count(row, 1)?,
+                    writes: count(row, 2)?,
+                    read_bytes: count(row, 3)?,
+                    written_bytes: count(row, 4)?,
+                },
+                latencies: [row.get(5)?, row.get(6)?, row.get(7)?, row.get(8)?],
+            })
+        })?;
     rows.collect()
 }
 
-/// Removes what is too old, the oldest days while there are more than `most` rows, and objects of which nothing is left.
+/// Removes what is too old, the oldest days while there are more than `most` rows, and objects of which nothing is
+/// left.
 fn prune(file: &mut Connection, now: i64, most: i64) -> rusqlite::Result<()> {
     let change = file.transaction()?;
     if is_believed(&change, now)? {

@@ -1,6 +1,7 @@
 //! All objects in memory: each second is taken from their counters, and each minute is handed on to be written.
 //!
-//! Invariant: seconds come in order. A clock that was set by more than a few seconds begins a new hour; what was written stays.
+//! Invariant: seconds come in order. A clock that was set by more than a few seconds begins a new hour; what was
+//! written stays.
 
 use std::collections::BTreeMap;
 
@@ -113,7 +114,8 @@ impl Table {
     /// What the minute under way brought so far; it counts as written then.
     pub(super) fn minute_so_far(&mut self) -> Vec<Row> {
         let at = minute_of(self.last);
-        let wanted = |(key, tracker): &(&Key, &mut Tracker)| key.kind == HistoryKind::Server || !tracker.minute.is_empty();
+        let wanted =
+            |(key, tracker): &(&Key, &mut Tracker)| key.kind == HistoryKind::Server || !tracker.minute.is_empty();
         let row = |(key, tracker): (&Key, &mut Tracker)| {
             let minute = std::mem::take(&mut tracker.minute);
             Row::new(key.clone(), at, minute.totals, minute.sample(1.0))

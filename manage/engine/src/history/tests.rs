@@ -34,7 +34,13 @@ impl Scene {
         for (number, reads) in self.reads.iter().enumerate() {
             let totals = Totals { reads: *reads, read_bytes: reads * 4096, ..Totals::default() };
             let name = format!("tank/{number}");
-            self.table.take(&Reading { key: space(number), name: &name, within: Some(pool()), totals, latencies: &latencies });
+            self.table.take(&Reading {
+                key: space(number),
+                name: &name,
+                within: Some(pool()),
+                totals,
+                latencies: &latencies,
+            });
         }
         self.last = self.table.end();
     }
@@ -70,7 +76,11 @@ fn seconds_are_kept_as_they_were() {
         assert_eq!(scene.series(key, 5, 600).reads, [120.0, 0.0, 120.0, 0.0, 7.0].map(Some));
     }
     let early = scene.series(space(0), 20, 600).reads;
-    assert_eq!((early[8], early[9], early[10]), (None, Some(100.0), Some(0.0)), "before the first sample there is none");
+    assert_eq!(
+        (early[8], early[9], early[10]),
+        (None, Some(100.0), Some(0.0)),
+        "before the first sample there is none"
+    );
 }
 
 #[test]
@@ -86,7 +96,11 @@ fn neighbours_are_merged() {
     assert!(series.reads.iter().all(|reads| *reads == Some(10.0)), "{:?}", series.reads);
     assert_eq!((series.read_p99_us[30], series.read_p99_us[31]), (Some(10_240), Some(52)));
     assert!(scene.series(space(0), 30 * 86_400, 3000).step_seconds.is_multiple_of(60));
-    assert_eq!(scene.rows.iter().filter(|row| row.mean().reads == 10.0).count(), 3 * 9, "each minute that is over is written");
+    assert_eq!(
+        scene.rows.iter().filter(|row| row.mean().reads == 10.0).count(),
+        3 * 9,
+        "each minute that is over is written"
+    );
 }
 
 #[test]

@@ -10,8 +10,8 @@
 //!   cap        a step leaves a debt of its bytes, which is paid off at the cap; the next begins when it is paid
 //! ```
 //!
-//! Invariant: a change of gate, priority or cap takes hold at once, also for a step that waits already; over any time, no
-//! more than the cap allows and one step is done.
+//! Invariant: a change of gate, priority or cap takes hold at once, also for a step that waits already; over any time,
+//! no more than the cap allows and one step is done.
 
 use std::future::Future;
 use std::pin::{Pin, pin};

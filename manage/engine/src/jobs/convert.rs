@@ -14,7 +14,8 @@ use crate::protection::too_few_to_rebuild;
 use crate::spaces::{data_disks, layout_of, no_shape, parse_path, space_size};
 
 impl Engine {
-    /// Gives a space another shape: answers with the job that moves its rows, the one that is there already if there is one.
+    /// Gives a space another shape: answers with the job that moves its rows, the one that is there already if there is
+    /// one.
     ///
     /// # Errors
     /// If the pool cannot bear the shape, or a conversion to another one is under way; nothing is changed then.
@@ -72,12 +73,14 @@ impl Engine {
         let (shape, provisioning) = wanted(&object, &open, &record, request)?;
         let asked_size = request.size_bytes.map(|size_bytes| space_size(&path, size_bytes)).transpose()?;
         let size_bytes_then = asked_size.unwrap_or(record.size_bytes);
-        let least = if size_bytes_then < record.size_bytes { Some(self.least_size(&object, &space).await?) } else { None };
+        let least =
+            if size_bytes_then < record.size_bytes { Some(self.least_size(&object, &space).await?) } else { None };
         let record_then = SpaceRecord { size_bytes: size_bytes_then, ..record.clone() };
         let mut rows = open.pool.rows(record.id);
         let rows_now: u64 = rows.iter().map(|(_, row)| row.raw_bytes()).sum();
         rows.retain(|(chunk, _)| *chunk < record_then.chunks());
-        let moved: Vec<u64> = rows.iter().filter(|(_, row)| row.shape != shape).map(|(_, row)| row.raw_bytes()).collect();
+        let moved: Vec<u64> =
+            rows.iter().filter(|(_, row)| row.shape != shape).map(|(_, row)| row.raw_bytes()).collect();
         let kept: u64 = rows.iter().filter(|(_, row)| row.shape == shape).map(|(_, row)| row.raw_bytes()).sum();
         let rows_then = match provisioning {
             Provisioning::Fixed => u64::from(record_then.chunks()),
@@ -144,7 +147,8 @@ impl Engine {
         if least <= size_bytes {
             return Ok(());
         }
-        let message = format!("it holds data up to {least} bytes ({}), beyond the new end at {size_bytes}", ByteSize(least));
+        let message =
+            format!("it holds data up to {least} bytes ({}), beyond the new end at {size_bytes}", ByteSize(least));
         let next = format!(
             "choose at least --size {least}, shrink its file system first and discard the free blocks, or discard the data beyond the new end with --discard-beyond"
         );
@@ -152,19 +156,30 @@ impl Engine {
     }
 
     /// Gives a space another size; nothing where it has that.
-    async fn resize(&self, (space, target): (&Arc<Space>, &Target), size_bytes: u64, discard_beyond: bool) -> ApiResult<()> {
+    async fn resize(
+        &self,
+        (space, target): (&Arc<Space>, &Target),
+        size_bytes: u64,
+        discard_beyond: bool,
+    ) -> ApiResult<()> {
         let (resizing, before, object) = (space.clone(), space.record().size_bytes, &target.object());
         if size_bytes == before {
             return Ok(());
         }
         let resized = self.on_reactor(move || async move {
-            if size_bytes < before { resizing.shrink(size_bytes, discard_beyond).await } else { resizing.grow(size_bytes).await }
+            if size_bytes < before {
+                resizing.shrink(size_bytes, discard_beyond).await
+            } else {
+                resizing.grow(size_bytes).await
+            }
         });
         let refused = |error: PoolError| match self.jobs.why_rows_move(target) {
-            Some((moving, next)) if error.kind == PoolErrorKind::Conflict => {
-                conflict(object, format!("its size cannot change because of {moving}"), format!("{next}, then try again"))
-                    .at("size_bytes")
-            }
+            Some((moving, next)) if error.kind == PoolErrorKind::Conflict => conflict(
+                object,
+                format!("its size cannot change because of {moving}"),
+                format!("{next}, then try again"),
+            )
+            .at("size_bytes"),
             _ => from_pool(object, error),
         };
         if resized.await?.map_err(refused)? {
@@ -181,12 +196,18 @@ fn is_whole(open: &OpenPool, space: &Space, record: &SpaceRecord) -> bool {
         0 => open.pool.journal_bytes(record.id) == 0,
         _ => open.pool.has_journal_of(record.id, None),
     };
-    let rows = record.provisioning == Provisioning::Thin || open.pool.row_count(record.id) as u64 >= u64::from(record.chunks());
+    let rows = record.provisioning == Provisioning::Thin
+        || open.pool.row_count(record.id) as u64 >= u64::from(record.chunks());
     space.bytes_to_convert() == 0 && journal && rows
 }
 
 /// What a space shall be: what is not asked for stays as it is.
-fn wanted(object: &str, open: &OpenPool, record: &SpaceRecord, request: &ConvertSpace) -> ApiResult<(Shape, Provisioning)> {
+fn wanted(
+    object: &str,
+    open: &OpenPool,
+    record: &SpaceRecord,
+    request: &ConvertSpace,
+) -> ApiResult<(Shape, Provisioning)> {
     let now = record.shape.layout;
     let kind_now = match now {
         Layout::Simple => LayoutKind::Simple,

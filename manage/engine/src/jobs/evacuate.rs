@@ -14,12 +14,12 @@ use crate::error::{ApiResult, from_pool};
 use crate::leaving::NamedMember;
 
 impl Engine {
-    /// Retires a disk and moves all data off it: answers with the job that does it, the one that is there already if there
-    /// is one.
+    /// Retires a disk and moves all data off it: answers with the job that does it, the one that is there already if
+    /// there is one.
     ///
     /// # Errors
-    /// If it belongs to no pool in service, what it holds has no room elsewhere or cannot be read, spaces get no new rows then and
-    /// nobody forces it, or the pool refuses.
+    /// If it belongs to no pool in service, what it holds has no room elsewhere or cannot be read, spaces get no new
+    /// rows then and nobody forces it, or the pool refuses.
     pub async fn evacuate_disk(self: &Arc<Self>, disk: String, request: EvacuateDisk) -> ApiResult<JobChanged> {
         self.change(move |engine| async move {
             let disk = DiskRef::new(&disk);
@@ -33,7 +33,8 @@ impl Engine {
         .await
     }
 
-    /// What an evacuation would move, whether the other disks have room for it, and how full they would be. Nothing is changed.
+    /// What an evacuation would move, whether the other disks have room for it, and how full they would be. Nothing is
+    /// changed.
     ///
     /// # Errors
     /// If it belongs to no pool in service.

@@ -6,8 +6,9 @@
 //!   document jobs            the table that wrote these
 //! ```
 //!
-//! `jobs.json` is written before a request is answered; documents follow it within moments, progress every few seconds. A pool that
-//! no other table wrote to since has nothing newer than `jobs.json`; what another one left counts as a whole.
+//! `jobs.json` is written before a request is answered; documents follow it within moments, progress every few seconds.
+//! A pool that no other table wrote to since has nothing newer than `jobs.json`; what another one left counts as a
+//! whole.
 //!
 //! Invariant: no document is written that is so already.
 
@@ -92,7 +93,10 @@ impl Engine {
             let mut inner = self.jobs.inner();
             inner.table.forget(id);
             jobs.into_iter().filter(|record| record.spec.target.pool == id).for_each(|record| inner.table.take(record));
-            inner.table.scrubbed.extend(scrubbed.into_iter().map(|(space, known)| (space, Scrubbed { pool: id, ..known })));
+            inner
+                .table
+                .scrubbed
+                .extend(scrubbed.into_iter().map(|(space, known)| (space, Scrubbed { pool: id, ..known })));
             self.jobs.save(&mut inner);
         }
         // Only now this table may count for more than what the pool has.

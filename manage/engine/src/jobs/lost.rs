@@ -1,8 +1,9 @@
-//! What is done of itself about disks that stay away: they are retired, and what they held is made anew, as the policy of their pool
-//! says.
+//! What is done of itself about disks that stay away: they are retired, and what they held is made anew, as the policy
+//! of their pool says.
 //!
-//! Invariants: a disk that comes back within the time of grace costs no rebuild and keeps its usage; disks that go out together are retired
-//! only where all of them find room; a repair that failed is asked for again no sooner than after as long a time.
+//! Invariants: a disk that comes back within the time of grace costs no rebuild and keeps its usage; disks that go out
+//! together are retired only where all of them find room; a repair that failed is asked for again no sooner than after
+//! as long a time.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -69,7 +70,8 @@ impl Engine {
                 inner.out_since.entry(disk.id).or_insert(now);
             }
             let (policy, grace) = (open.pool.loss_policy(), self.grace_of(&open));
-            let Some(grace) = grace.filter(|_| policy.retire != RetirePolicy::Never && open.pool.refusal().is_none()) else {
+            let Some(grace) = grace.filter(|_| policy.retire != RetirePolicy::Never && open.pool.refusal().is_none())
+            else {
                 continue;
             };
             let over = |disk: &Uuid, at: Instant| inner.out_since.get(disk).is_some_and(|since| at >= *since + grace);
@@ -79,7 +81,8 @@ impl Engine {
             if lost.is_empty() {
                 continue;
             }
-            let disks: Vec<Uuid> = lost.iter().filter(|disk| disk.usage != Usage::Retired).map(|disk| disk.id).collect();
+            let disks: Vec<Uuid> =
+                lost.iter().filter(|disk| disk.usage != Usage::Retired).map(|disk| disk.id).collect();
             let spaces = inner.spaces_to_rebuild(&open, now, grace.max(LEAST_RETRY));
             if disks.is_empty() && spaces.is_empty() {
                 continue;
@@ -135,8 +138,7 @@ impl Engine {
         }
         if inner.no_room.insert(pool, now + LEAST_RETRY).is_none() {
             let cause = "the data of its lost disks was not rebuilt: not all of it fits on the other disks";
-            let next =
-                "attach the disks again or add others; 'holdfast pool set --retire-policy always' rebuilds as much as fits";
+            let next = "attach the disks again or add others; 'holdfast pool set --retire-policy always' rebuilds as much as fits";
             self.events.emit(Severity::Warning, &open.object(), cause, next);
         }
         false

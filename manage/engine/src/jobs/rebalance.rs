@@ -1,4 +1,5 @@
-//! The rebalancing of a pool: slabs move from full disks to empty ones until all of a medium are filled to the same part.
+//! The rebalancing of a pool: slabs move from full disks to empty ones until all of a medium are filled to the same
+//! part.
 //!
 //! What is to move is planned from what is there, so one that was cut short goes on from where it was.
 
@@ -17,7 +18,8 @@ use crate::error::ApiResult;
 use crate::view::percent;
 
 impl Engine {
-    /// Evens out how full the disks of a pool are: answers with the job that does it, the one that is there already if there is one.
+    /// Evens out how full the disks of a pool are: answers with the job that does it, the one that is there already if
+    /// there is one.
     ///
     /// # Errors
     /// If there is no such pool, or the job cannot be written down.

@@ -1,7 +1,7 @@
 //! The replacement of a disk: it is emptied, or what it held is made anew on others, and it leaves its pool for good.
 //!
-//! Invariant: whatever the disk does meanwhile, and however often the work is begun anew, the disk leaves only when nothing of it
-//! is needed.
+//! Invariant: whatever the disk does meanwhile, and however often the work is begun anew, the disk leaves only when
+//! nothing of it is needed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,12 +45,13 @@ impl Newcomer {
 }
 
 impl Engine {
-    /// Replaces a disk by another one or by all others: answers with the job that does it, the one that is there already if there
-    /// is one.
+    /// Replaces a disk by another one or by all others: answers with the job that does it, the one that is there
+    /// already if there is one.
     ///
     /// # Errors
-    /// If it belongs to no pool in service, the new one cannot be had, there is no room for what it holds, rows would be lost with it
-    /// whose spaces are not given up, or spaces get no new rows then and nobody forces it; nothing is changed then.
+    /// If it belongs to no pool in service, the new one cannot be had, there is no room for what it holds, rows would
+    /// be lost with it whose spaces are not given up, or spaces get no new rows then and nobody forces it; nothing is
+    /// changed then.
     pub async fn replace_disk(self: &Arc<Self>, disk: String, request: ReplaceDisk) -> ApiResult<JobChanged> {
         self.change(move |engine| async move {
             let disk = DiskRef::new(&disk);
@@ -68,7 +69,13 @@ impl Engine {
             let offered = new.offered();
             engine.refuse_without_room(&old, &object, &work, offered.clone(), &request.give_up).await?;
             let forced = request.force && request.new.is_none();
-            engine.refuse_without_new_rows(&old.open, old.id, &object, offered.map(|(_, disk)| disk).as_ref(), forced)?;
+            engine.refuse_without_new_rows(
+                &old.open,
+                old.id,
+                &object,
+                offered.map(|(_, disk)| disk).as_ref(),
+                forced,
+            )?;
             if let Newcomer::Offered { path, .. } = new {
                 let add = AddDisks { disks: vec![path], force: request.force };
                 engine.grow_pool(&old.open.name(), add).await?;
@@ -131,8 +138,11 @@ impl Engine {
             _ => {
                 self.probe(&path).await?;
                 let found = self.look_at(vec![path.clone()]).await?.into_iter().next();
-                let disk =
-                    found.map(|found| NewDisk { disk_bytes: found.size_bytes, media: found.info.media, place: found.info.place });
+                let disk = found.map(|found| NewDisk {
+                    disk_bytes: found.size_bytes,
+                    media: found.info.media,
+                    place: found.info.place,
+                });
                 Ok(Newcomer::Offered { path, disk })
             }
         }

@@ -27,12 +27,15 @@ fn unended(table: &mut Table, id: u64) -> ApiResult<&mut Record> {
 }
 
 impl Engine {
-    /// Jobs, oldest first: all that have not ended and the last that have; of one state, and in one pool or on one space or disk, by
-    /// name or id, where these are given.
+    /// Jobs, oldest first: all that have not ended and the last that have; of one state, and in one pool or on one
+    /// space or disk, by name or id, where these are given.
     pub fn jobs(&self, state: Option<JobState>, object: Option<&str>) -> Vec<Job> {
-        let within = |job: &Job, named: &str| [&job.object, &job.pool].iter().any(|one| one.name == named || one.id == named);
+        let within =
+            |job: &Job, named: &str| [&job.object, &job.pool].iter().any(|one| one.name == named || one.id == named);
         let mut jobs = self.jobs.list();
-        jobs.retain(|job| state.is_none_or(|state| job.state == state) && object.is_none_or(|object| within(job, object)));
+        jobs.retain(|job| {
+            state.is_none_or(|state| job.state == state) && object.is_none_or(|object| within(job, object))
+        });
         jobs
     }
 
@@ -45,7 +48,12 @@ impl Engine {
     }
 
     /// Queues a job of a space, unless the same has not ended yet.
-    pub(super) async fn add_space_job(self: &Arc<Self>, path: String, kind: JobKind, request: SetPace) -> ApiResult<JobChanged> {
+    pub(super) async fn add_space_job(
+        self: &Arc<Self>,
+        path: String,
+        kind: JobKind,
+        request: SetPace,
+    ) -> ApiResult<JobChanged> {
         self.change(move |engine| async move {
             let (open, _, space) = engine.space_at(&parse_path(&path)?)?;
             engine.add_job(JobSpec::new(kind, Target::space(&open, &space.record())), request)
@@ -54,7 +62,12 @@ impl Engine {
     }
 
     /// Queues a job of a pool, unless the same has not ended yet.
-    pub(super) async fn add_pool_job(self: &Arc<Self>, pool: String, kind: JobKind, request: SetPace) -> ApiResult<JobChanged> {
+    pub(super) async fn add_pool_job(
+        self: &Arc<Self>,
+        pool: String,
+        kind: JobKind,
+        request: SetPace,
+    ) -> ApiResult<JobChanged> {
         self.change(move |engine| async move {
             let open = engine.pool_named(&pool)?;
             engine.add_job(JobSpec::new(kind, Target::pool(&open)), request)
@@ -99,7 +112,8 @@ impl Engine {
     /// # Errors
     /// If there is none, or it has ended.
     pub fn pause_job(&self, id: u64) -> ApiResult<JobChanged> {
-        let answer = self.change_job(id, |record| std::mem::replace(&mut record.state, JobState::Paused) != JobState::Paused)?;
+        let answer =
+            self.change_job(id, |record| std::mem::replace(&mut record.state, JobState::Paused) != JobState::Paused)?;
         if answer.changed {
             self.note(&job_object(id), "paused");
             self.jobs.wake.notify_one();
@@ -171,7 +185,8 @@ impl Engine {
         let mut cancelled = Vec::new();
         {
             let mut inner = self.jobs.inner();
-            let ids: Vec<u64> = inner.table.jobs.iter().filter(|record| which(record)).map(|record| record.id).collect();
+            let ids: Vec<u64> =
+                inner.table.jobs.iter().filter(|record| which(record)).map(|record| record.id).collect();
             let controls: Vec<_> = ids.iter().map(|id| inner.tasks.get(id).map(|task| task.control.clone())).collect();
             self.jobs.change(&mut inner, |table| {
                 for (id, control) in ids.iter().zip(&controls) {

@@ -1,7 +1,7 @@
 //! From queued to working to ended, and how work stops without an end.
 //!
-//! Invariants: work begins only while no other change is under way, so that a pool or space that is about to close gets no
-//! new task; a task's hold on pool and space is gone before its end is told.
+//! Invariants: work begins only while no other change is under way, so that a pool or space that is about to close gets
+//! no new task; a task's hold on pool and space is gone before its end is told.
 
 use std::cmp::Reverse;
 use std::sync::atomic::Ordering;
@@ -36,9 +36,11 @@ enum Whereabouts {
     Gone(ApiError),
 }
 
-/// Starts what is due, asks for what the calendar wants, and writes progress down, until `stop` says so or the engine is gone.
+/// Starts what is due, asks for what the calendar wants, and writes progress down, until `stop` says so or the engine
+/// is gone.
 pub(crate) async fn run(engine: Weak<Engine>, mut stop: watch::Receiver<bool>) {
-    let Some((jobs, interval)) = engine.upgrade().map(|engine| (engine.jobs.clone(), engine.settings.watch_interval)) else {
+    let Some((jobs, interval)) = engine.upgrade().map(|engine| (engine.jobs.clone(), engine.settings.watch_interval))
+    else {
         return;
     };
     loop {
@@ -121,8 +123,11 @@ impl Engine {
 
     fn place(&self, spec: &JobSpec) -> Whereabouts {
         let live = self.live();
-        let Some(open) = live.pools.values().find(|open| open.pool.id() == spec.target.pool) else { return Whereabouts::Nowhere };
-        let wanted = |record: &holdfast_pool::SpaceRecord| spec.target.as_space().is_none_or(|space| space == record.uuid);
+        let Some(open) = live.pools.values().find(|open| open.pool.id() == spec.target.pool) else {
+            return Whereabouts::Nowhere;
+        };
+        let wanted =
+            |record: &holdfast_pool::SpaceRecord| spec.target.as_space().is_none_or(|space| space == record.uuid);
         let spaces: Vec<_> = open.spaces().values().filter(|space| wanted(&space.record())).cloned().collect();
         let there = open.pool.spaces().iter().filter(|record| wanted(record)).count();
         if there == 0 && spec.target.as_space().is_some() {
@@ -165,7 +170,8 @@ impl Engine {
         }
     }
 
-    /// Stops the work of jobs that are about all spaces of a pool, without ending these: they go on with the spaces that are there then.
+    /// Stops the work of jobs that are about all spaces of a pool, without ending these: they go on with the spaces
+    /// that are there then.
     pub(crate) async fn interrupt_wide_jobs_of(&self, pool: holdfast_model::Uuid) -> ApiResult<()> {
         self.jobs.stop_tasks(|record| record.spec.target.pool == pool && record.spec.target.as_space().is_none()).await
     }
@@ -193,7 +199,8 @@ fn requests(open: &OpenPool) -> u64 {
 }
 
 impl Inner {
-    /// Whether there is room for one more job in its pool beside those that work, and nothing that was cancelled still does the same.
+    /// Whether there is room for one more job in its pool beside those that work, and nothing that was cancelled still
+    /// does the same.
     fn has_turn(&self, queued: &Record) -> bool {
         let waits = |record: &Record| self.control(record.id).is_some_and(Control::is_waiting);
         let beside = |record: &Record| record.spec.target.pool == queued.spec.target.pool;
@@ -225,7 +232,8 @@ impl Jobs {
             Ok(Err(Ended::Failed(error))) => self.fail(&mut inner, id, from_space(subject, error)),
             Err(ReactorGone) if stopping => return,
             Err(ReactorGone) => {
-                let error = ApiError::new(Code::Failed, subject, "its I/O thread stopped unexpectedly", "see the daemon's log");
+                let error =
+                    ApiError::new(Code::Failed, subject, "its I/O thread stopped unexpectedly", "see the daemon's log");
                 self.fail(&mut inner, id, error);
             }
             Ok(Err(Ended::Stopped)) if record.state == JobState::Running => record.state = JobState::Queued,

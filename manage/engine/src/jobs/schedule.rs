@@ -80,7 +80,10 @@ impl Engine {
         for space in spaces {
             match inner.table.scrubbed.get(&space.id) {
                 None => {
-                    inner.table.scrubbed.insert(space.id, Scrubbed { pool: space.pool, at: Timestamp::now(), last: None });
+                    inner
+                        .table
+                        .scrubbed
+                        .insert(space.id, Scrubbed { pool: space.pool, at: Timestamp::now(), last: None });
                     inner.unsaved = true;
                 }
                 Some(scrubbed) if since(scrubbed.at) >= every => due.push(space),

@@ -1,5 +1,5 @@
-//! The scrub of a space: the labels and logs of its pool's disks are checked, all of the space is read, what is known to be wrong is
-//! repaired, and what was found is reported.
+//! The scrub of a space: the labels and logs of its pool's disks are checked, all of the space is read, what is known
+//! to be wrong is repaired, and what was found is reported.
 //!
 //! One that was cut short goes on from the chunk that it was at, and counts what it had found before.
 //!
@@ -36,8 +36,8 @@ pub(super) fn total_bytes(site: &Site) -> u64 {
     site.spaces.iter().map(|space| space.scrub_bytes(0)).sum()
 }
 
-/// Bytes that a scrub which goes on at `chunk` has behind it, by what lies from a chunk on. Rows may come and go between the two
-/// counts.
+/// Bytes that a scrub which goes on at `chunk` has behind it, by what lies from a chunk on. Rows may come and go
+/// between the two counts.
 fn bytes_behind(bytes_from: impl Fn(u32) -> u64, chunk: u32) -> u64 {
     let left = bytes_from(chunk);
     bytes_from(0).saturating_sub(left)

@@ -1,7 +1,7 @@
 //! What a job does and to what, as it is written down.
 //!
-//! A kind is added here with its total and its work, and has a file of its own beside this one. Invariant: whether two jobs are about
-//! one thing follows from kinds and ids; names are for people.
+//! A kind is added here with its total and its work, and has a file of its own beside this one. Invariant: whether two
+//! jobs are about one thing follows from kinds and ids; names are for people.
 
 use std::sync::Arc;
 

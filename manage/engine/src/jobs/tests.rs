@@ -8,8 +8,8 @@ mod waiting;
 use std::path::{Path, PathBuf};
 
 use holdfast_api::{
-    AddDisks, ConvertSpace, CreateFileDisk, CreatePool, CreateSpace, DiskRef, EvacuateDisk, ImportPools, JobKind, JobPace,
-    JobPriority, LayoutKind, ReplaceDisk, SetPace, Severity,
+    AddDisks, ConvertSpace, CreateFileDisk, CreatePool, CreateSpace, DiskRef, EvacuateDisk, ImportPools, JobKind,
+    JobPace, JobPriority, LayoutKind, ReplaceDisk, SetPace, Severity,
 };
 use holdfast_device::{Durability, IoBuf};
 use holdfast_model::{ByteSize, DiskDetail, DiskState, ObjectKind};
@@ -140,7 +140,10 @@ async fn a_scrub_comes_to_its_end_and_tells_what_it_found() {
     let rig = Rig::new();
     let engine = rig.with_spaces(&["tank/a"]).await;
     let job = scrub(&engine, "tank/a", SetPace::default()).await;
-    assert_eq!((job.kind, job.object.name.as_str(), job.pace.priority), (JobKind::Scrub, "tank/a", JobPriority::Normal));
+    assert_eq!(
+        (job.kind, job.object.name.as_str(), job.pace.priority),
+        (JobKind::Scrub, "tank/a", JobPriority::Normal)
+    );
     let done = until_in(&engine, job.id, JobState::Done).await;
     assert!(done.done_bytes == done.total_bytes && done.total_bytes >= 32 * MIB && done.error.is_none(), "{done:?}");
     assert!(done.result.as_deref().is_some_and(|result| result == "32 MiB compared, all agree"), "{done:?}");
@@ -154,15 +157,18 @@ async fn a_scrub_comes_to_its_end_and_tells_what_it_found() {
     for (copies, found) in [(1, "2 repaired, 0 not repaired"), (2, "0 repaired, 4 not repaired")] {
         for (copy, slab) in (0u8..).zip(&map[0].slabs[..copies]) {
             let disk = std::fs::File::options().write(true).open(&slab.path).unwrap();
-            std::os::unix::fs::FileExt::write_all_at(&disk, &[0xa5 + copy; 8192], slab.offset_bytes + (1 << 20)).unwrap();
+            std::os::unix::fs::FileExt::write_all_at(&disk, &[0xa5 + copy; 8192], slab.offset_bytes + (1 << 20))
+                .unwrap();
         }
         let job = scrub(&engine, "tank/a", SetPace::default()).await;
         let done = until_in(&engine, job.id, JobState::Done).await;
         assert!(done.result.as_deref().is_some_and(|result| result.contains(found)), "{done:?}");
     }
     let events = engine.events().list(0, usize::MAX);
-    let findings: Vec<_> =
-        events.iter().filter(|event| event.object.to_string() == "space tank/a" && event.cause.starts_with("scrub: ")).collect();
+    let findings: Vec<_> = events
+        .iter()
+        .filter(|event| event.object.to_string() == "space tank/a" && event.cause.starts_with("scrub: "))
+        .collect();
     let errors = findings.iter().filter(|event| event.severity == Severity::Error).count();
     assert_eq!((findings.len(), errors), (6, 4), "{findings:#?}");
     engine.shutdown().await;
@@ -229,7 +235,10 @@ async fn a_cancelled_job_ends_at_once_and_can_be_asked_for_anew() {
     let id = scrub(&engine, "tank/a", SLOW).await.id;
     until(&engine, id, "it does not begin", |job| job.done_bytes > 0).await;
     let cancelled = engine.cancel_job(id).await.unwrap();
-    assert!(cancelled.changed && cancelled.job.state == JobState::Cancelled && cancelled.job.ended.is_some(), "{cancelled:?}");
+    assert!(
+        cancelled.changed && cancelled.job.state == JobState::Cancelled && cancelled.job.ended.is_some(),
+        "{cancelled:?}"
+    );
     assert!((1..32 * MIB).contains(&cancelled.job.done_bytes), "{cancelled:?}");
     assert!(!engine.cancel_job(id).await.unwrap().changed);
     assert_eq!(engine.resume_job(id).unwrap_err().code, Code::Conflict);
@@ -315,7 +324,8 @@ async fn a_scrub_goes_on_where_it_was_when_the_daemon_is_killed() {
 
     let engine = rig.start().await;
     let begun = until_in(&engine, id, JobState::Running).await;
-    let begun = if begun.done_bytes > 0 { begun } else { until(&engine, id, "it stands", |job| job.done_bytes > 0).await };
+    let begun =
+        if begun.done_bytes > 0 { begun } else { until(&engine, id, "it stands", |job| job.done_bytes > 0).await };
     // A step may be under way when progress is noted, and is done again.
     assert!(
         begun.done_bytes + 4 * MIB >= noted.done_bytes && begun.total_bytes == noted.total_bytes,
@@ -389,7 +399,9 @@ async fn spaces_are_scrubbed_when_it_is_time() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert!(begun.elapsed() >= Duration::from_millis(700), "one and then another");
-    assert!(engine.jobs(None, None).iter().all(|job| job.pace.priority == JobPriority::Low && job.object.name == "tank/a"));
+    assert!(
+        engine.jobs(None, None).iter().all(|job| job.pace.priority == JobPriority::Low && job.object.name == "tank/a")
+    );
     let never = holdfast_api::SetSettings { scrub_every_seconds: Some(0), ..Default::default() };
     engine.set_preferences(never).await.unwrap();
     let over = || engine.space("tank/a").unwrap().scrub.job.is_none();
@@ -483,7 +495,11 @@ async fn a_disk_is_evacuated_and_a_lost_one_repaired() {
         (plan.disks[0].path.as_str(), plan.disks[0].used_bytes, plan.disks[0].used_bytes_then),
         (&*disk, plan.slab_bytes, 0)
     );
-    assert_eq!(engine.disk(&DiskRef::new(&disk)).await.unwrap().usage, Some(holdfast_model::Usage::Auto), "nothing is changed");
+    assert_eq!(
+        engine.disk(&DiskRef::new(&disk)).await.unwrap().usage,
+        Some(holdfast_model::Usage::Auto),
+        "nothing is changed"
+    );
     let job = engine.evacuate_disk(disk.clone(), Default::default()).await.unwrap().job;
     assert_eq!((job.kind, job.target(), job.pool.name), (JobKind::Evacuate, format!("disk {disk}"), "tank".into()));
     assert_eq!(job.total_bytes, plan.move_bytes);
@@ -498,7 +514,10 @@ async fn a_disk_is_evacuated_and_a_lost_one_repaired() {
         assert!(rows.iter().all(|row| row.slabs.iter().all(|slab| slab.path != disk)), "{rows:?}");
         holds_what_was_written(&engine, space).await;
     }
-    assert_eq!(engine.disk(&holdfast_api::DiskRef::new(&disk)).await.unwrap().usage, Some(holdfast_model::Usage::Retired));
+    assert_eq!(
+        engine.disk(&holdfast_api::DiskRef::new(&disk)).await.unwrap().usage,
+        Some(holdfast_model::Usage::Retired)
+    );
 
     let lost = engine.space_map("tank/a").await.unwrap()[0].slabs[0].path.clone();
     std::fs::rename(&lost, rig.path("lost")).unwrap();
@@ -534,7 +553,9 @@ async fn a_disk_that_was_added_gets_its_share() {
     assert_eq!((job.kind, job.object.name.as_str()), (JobKind::Rebalance, "tank"));
     let done = until_in(&engine, job.id, JobState::Done).await;
     assert_eq!((done.done_bytes, done.total_bytes), (plan.move_bytes, plan.move_bytes));
-    assert!(done.result.unwrap().starts_with(&format!("{} moved", holdfast_model::counted(plan.moves, "slab", "slabs"))));
+    assert!(
+        done.result.unwrap().starts_with(&format!("{} moved", holdfast_model::counted(plan.moves, "slab", "slabs")))
+    );
     let then = engine.plan_rebalance("tank").await.unwrap();
     assert_eq!(then.moves, 0);
     for (planned, now) in plan.disks.iter().zip(&then.disks) {
@@ -606,13 +627,17 @@ async fn an_older_pool_is_upgraded() {
     let (env, candidates) = (engine.env(), taken.iter().map(|taken| taken.candidate.clone()).collect());
     let made = engine.on_reactor(move || async move {
         let name = "tank".parse().unwrap();
-        let pool = holdfast_pool::Pool::create_with(env, name, candidates, holdfast_pool::Features::NONE).await.unwrap();
+        let pool =
+            holdfast_pool::Pool::create_with(env, name, candidates, holdfast_pool::Features::NONE).await.unwrap();
         pool.export().await.unwrap();
     });
     made.await.unwrap();
     drop(taken);
-    let wanted =
-        ImportPools { pool: Some("tank".into()), disk_dirs: vec![rig.folder.path().display().to_string()], force: false };
+    let wanted = ImportPools {
+        pool: Some("tank".into()),
+        disk_dirs: vec![rig.folder.path().display().to_string()],
+        force: false,
+    };
     engine.import_pools(wanted).await.unwrap();
     let known = engine.pool("tank").unwrap();
     assert_eq!((known.features, known.upgrade_available.is_empty()), (Vec::<String>::new(), false));
@@ -645,7 +670,10 @@ async fn a_space_is_made_smaller_only_where_no_data_is_lost_or_that_is_given_up(
     assert_eq!((plan.size_bytes, plan.size_bytes_then, plan.least_size_bytes), (24 * MIB, 8 * MIB, Some(16 * MIB)));
     assert!(!plan.fits && plan.lost_bytes == 8 * MIB && plan.raw_bytes_then < plan.raw_bytes_now, "{plan:?}");
     let refused = engine.convert_space("tank/a".into(), resized(8 * MIB, false)).await.unwrap_err();
-    assert!(refused.code == Code::Conflict && refused.next_action.contains(&format!("--size {}", 16 * MIB)), "{refused}");
+    assert!(
+        refused.code == Code::Conflict && refused.next_action.contains(&format!("--size {}", 16 * MIB)),
+        "{refused}"
+    );
     assert_eq!(engine.space("tank/a").unwrap().size_bytes, 24 * MIB);
 
     let job = engine.convert_space("tank/a".into(), resized(16 * MIB, false)).await.unwrap().job;
@@ -667,7 +695,8 @@ async fn a_space_is_made_smaller_only_where_no_data_is_lost_or_that_is_given_up(
     let space = engine.space("tank/a").unwrap();
     assert_eq!((space.size_bytes, space.layout, space.raw_bytes > 0), (8 * MIB, LayoutKind::Parity, true));
     let (_, _, inner) = engine.space_at(&"tank/a".parse().unwrap()).unwrap();
-    let read = engine.on_reactor(move || async move { inner.read(7 * MIB, IoBuf::new(4096)).await.map(|data| data[0]) });
+    let read =
+        engine.on_reactor(move || async move { inner.read(7 * MIB, IoBuf::new(4096)).await.map(|data| data[0]) });
     assert_eq!(read.await.unwrap().unwrap(), 8);
     engine.shutdown().await;
 }
@@ -678,18 +707,27 @@ async fn a_failed_disk_that_works_again_is_taken_back_when_it_is_asked_for() {
     let engine = rig.with_spaces(&["tank/a"]).await;
     let pool = engine.pool_named("tank").unwrap().pool.clone();
     let failing = pool.clone();
-    let failed = engine.on_reactor(move || async move { failing.disk_out(0, DiskState::Failed, "writes failed").await });
+    let failed =
+        engine.on_reactor(move || async move { failing.disk_out(0, DiskState::Failed, "writes failed").await });
     failed.await.unwrap().unwrap();
     fill(&engine, "tank/a").await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     let path = rig.path("d1").display().to_string();
     let shown = engine.disk(&DiskRef::new(&path)).await.unwrap();
-    assert_eq!((shown.state, shown.details), (DiskState::Failed, vec![DiskDetail::IoError]), "it is not taken back of itself");
+    assert_eq!(
+        (shown.state, shown.details),
+        (DiskState::Failed, vec![DiskDetail::IoError]),
+        "it is not taken back of itself"
+    );
     assert!(shown.conditions[0].next_action.contains("pool import"), "{:?}", shown.conditions);
     assert!(engine.import_pools(Default::default()).await.unwrap().changed);
     let begun = Instant::now();
     while engine.space("tank/a").unwrap().stale_slabs > 0 {
-        assert!(begun.elapsed() < Duration::from_secs(20), "it is not brought in step: {:#?}", engine.events().list(0, 100));
+        assert!(
+            begun.elapsed() < Duration::from_secs(20),
+            "it is not brought in step: {:#?}",
+            engine.events().list(0, 100)
+        );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert_eq!(engine.disk(&DiskRef::new(&path)).await.unwrap().state, DiskState::Online);
@@ -705,7 +743,10 @@ async fn the_metrics_count_jobs() {
     let id = scrub(&engine, "tank/a", SLOW).await.id;
     until(&engine, id, "it does not begin", |job| job.done_bytes > 0).await;
     let metrics = engine.metrics();
-    assert!(metrics.contains("holdfast_jobs{state=\"running\"} 1\n") && metrics.contains("holdfast_jobs{state=\"failed\"} 0\n"));
+    assert!(
+        metrics.contains("holdfast_jobs{state=\"running\"} 1\n")
+            && metrics.contains("holdfast_jobs{state=\"failed\"} 0\n")
+    );
     let part = format!("holdfast_job_bytes{{job=\"{id}\",kind=\"scrub\",object=\"tank/a\",part=\"done\"}} ");
     assert!(metrics.contains(&part) && !metrics.contains(&format!("{part}0\n")), "{metrics}");
     engine.shutdown().await;
@@ -781,7 +822,8 @@ async fn a_conversion_that_is_refused_leaves_the_shape_as_it_was() {
     let rig = Rig::new();
     let engine = rig.with_spaces(&["tank/a"]).await;
     let before = engine.space("tank/a").unwrap();
-    let much = ConvertSpace { layout: Some(LayoutKind::Parity), thin: Some(false), size_bytes: Some(1 << 30), ..as_it_is() };
+    let much =
+        ConvertSpace { layout: Some(LayoutKind::Parity), thin: Some(false), size_bytes: Some(1 << 30), ..as_it_is() };
     assert_eq!(engine.convert_space("tank/a".into(), much).await.unwrap_err().code, Code::NoSpace);
     let after = engine.space("tank/a").unwrap();
     assert_eq!((after.layout, after.columns, after.size_bytes), (before.layout, before.columns, before.size_bytes));

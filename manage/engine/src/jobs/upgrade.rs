@@ -17,8 +17,8 @@ use crate::view::names;
 const LABEL_BYTES: u64 = 2 * BLOCK_BYTES;
 
 impl Engine {
-    /// Lets a pool use all features that are known here: answers with the job that does it, the one that is there already if there is
-    /// one.
+    /// Lets a pool use all features that are known here: answers with the job that does it, the one that is there
+    /// already if there is one.
     ///
     /// # Errors
     /// If there is no such pool, or the job cannot be written down.

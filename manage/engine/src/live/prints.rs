@@ -1,7 +1,8 @@
 //! Whether the lists that consoles show are as they were, told without making them.
 //!
-//! Invariants: what a list shows and does not only count goes into its print; what only counts does not. A list that changed and changed
-//! back between two looks has another print than before, for a console may have fetched it in between.
+//! Invariants: what a list shows and does not only count goes into its print; what only counts does not. A list that
+//! changed and changed back between two looks has another print than before, for a console may have fetched it in
+//! between.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -68,18 +69,26 @@ impl Live {
 }
 
 /// Adds what is shown of a pool and of all in it.
-fn pool(open: &OpenPool, disks: &mut impl Hasher, pools: &mut impl Hasher, spaces: &mut impl Hasher, exports: &mut impl Hasher) {
+fn pool(
+    open: &OpenPool,
+    disks: &mut impl Hasher,
+    pools: &mut impl Hasher,
+    spaces: &mut impl Hasher,
+    exports: &mut impl Hasher,
+) {
     let (name, position) = (open.name(), open.pool.status().position);
     let sequence = (position.generation, position.sequence);
     for disk in open.pool.disks() {
         let record = &disk.record;
         (&name, record.id, &record.path, disk.free_bytes).hash(disks);
-        format!("{:?}{:?}{:?}{:?}{:?}", record.state, record.usage, disk.health, disk.details, disk.conditions).hash(disks);
+        format!("{:?}{:?}{:?}{:?}{:?}", record.state, record.usage, disk.health, disk.details, disk.conditions)
+            .hash(disks);
     }
     (&name, sequence, open.pool.refusal().is_some()).hash(pools);
     for space in open.spaces().values() {
         let record = space.record();
-        (&name, record.name.as_str(), record.size_bytes, sequence, space.is_resyncing(), space.is_read_only()).hash(spaces);
+        (&name, record.name.as_str(), record.size_bytes, sequence, space.is_resyncing(), space.is_read_only())
+            .hash(spaces);
         space.losses_noted().hash(spaces);
         space.losses_noted().hash(exports);
     }

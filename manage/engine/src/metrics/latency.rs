@@ -55,7 +55,12 @@ impl Engine {
         }
         drop(live);
         write(text, "holdfast_disk_latency_seconds", "How long requests to the disk took, of one in sixteen.", &disks);
-        write(text, "holdfast_space_latency_seconds", "How long requests of clients took, waits for limits included.", &spaces);
+        write(
+            text,
+            "holdfast_space_latency_seconds",
+            "How long requests of clients took, waits for limits included.",
+            &spaces,
+        );
         write(text, "holdfast_export_latency_seconds", "The same, by export.", &exports);
     }
 }

@@ -1,6 +1,8 @@
 //! What a pool says that it could still hold, and when it says that it fills up.
 
-use holdfast_api::{AddDisks, CapacityLimit, CreateFileDisk, CreateSpace, LayoutKind, SetDisk, SetPool, SetSettings, Severity};
+use holdfast_api::{
+    AddDisks, CapacityLimit, CreateFileDisk, CreateSpace, LayoutKind, SetDisk, SetPool, SetSettings, Severity,
+};
 use holdfast_model::{Health, Usage};
 
 use crate::support::{MIB, Rig, eventually, mirror, parity, pool};
@@ -26,9 +28,16 @@ async fn what_is_told_is_what_fits() {
         let wanted = |size_bytes| CreateSpace {
             layout: layout.layout,
             copies: (layout.layout == LayoutKind::Mirror).then_some(layout.copies),
-            ..if layout.parity > 0 { parity("tank/all", layout.parity, size_bytes) } else { mirror("tank/all", size_bytes) }
+            ..if layout.parity > 0 {
+                parity("tank/all", layout.parity, size_bytes)
+            } else {
+                mirror("tank/all", size_bytes)
+            }
         };
-        assert!(engine.create_space(wanted(layout.usable_bytes + 4096)).await.is_err(), "{layout:?}: no more than told");
+        assert!(
+            engine.create_space(wanted(layout.usable_bytes + 4096)).await.is_err(),
+            "{layout:?}: no more than told"
+        );
         engine.create_space(wanted(layout.usable_bytes)).await.unwrap_or_else(|error| panic!("{layout:?}: {error}"));
         let full = engine.pool("tank").unwrap();
         let same = full.usable.iter().find(|now| (now.layout, now.copies) == (layout.layout, layout.copies)).unwrap();
@@ -86,7 +95,8 @@ async fn what_limits_is_named() {
     engine.create_file_disk(CreateFileDisk { path: large.clone(), size_bytes: 1024 * MIB }).await.unwrap();
     disks.push(large);
     engine.create_pool(pool("tank", &disks)).await.unwrap();
-    let of = |told: &holdfast_api::Pool, copies| told.usable.iter().find(|layout| layout.copies == copies).unwrap().clone();
+    let of =
+        |told: &holdfast_api::Pool, copies| told.usable.iter().find(|layout| layout.copies == copies).unwrap().clone();
     let told = engine.pool("tank").unwrap();
     assert_eq!(of(&told, 3).limited_by, CapacityLimit::LargeDisk, "{:?}", told.usable);
     assert!(of(&told, 3).unused_bytes > 800 * MIB, "{:?}", told.usable);
@@ -129,7 +139,8 @@ async fn a_pool_that_fills_up_says_so_once_for_each_threshold() {
     eventually(&engine, "the alert", || reached() == Some(40)).await;
     let told = engine.pool("tank").unwrap();
     assert!(
-        told.health == Health::Warning && told.conditions.iter().any(|it| it.cause.contains("its alert threshold of 40 %")),
+        told.health == Health::Warning
+            && told.conditions.iter().any(|it| it.cause.contains("its alert threshold of 40 %")),
         "{told:?}"
     );
     assert!(told.room.ratio > 4.0 && told.room.provisioned_bytes > told.room.data_bytes, "{:?}", told.room);

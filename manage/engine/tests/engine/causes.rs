@@ -25,10 +25,14 @@ async fn a_lost_disk_is_one_cause_with_all_that_it_affects() {
     }
     assert_eq!(engine.status().causes, []);
     fs::rename(&disks[1], rig.path("away")).unwrap();
-    eventually(&engine, "noticing", || engine.status().causes.first().is_some_and(|cause| cause.repair_at.is_some())).await;
+    eventually(&engine, "noticing", || engine.status().causes.first().is_some_and(|cause| cause.repair_at.is_some()))
+        .await;
     let lost = only(&engine);
     assert_eq!((lost.kind, lost.health), (CauseKind::DiskLost, Health::Unhealthy));
-    assert!(lost.object.name.contains("d2") && lost.cause.contains("is missing") && !lost.next_action.is_empty(), "{lost:?}");
+    assert!(
+        lost.object.name.contains("d2") && lost.cause.contains("is missing") && !lost.next_action.is_empty(),
+        "{lost:?}"
+    );
     assert_eq!(lost.disks.iter().map(|disk| disk.path.as_str()).collect::<Vec<_>>(), [disks[1].as_str()]);
     let affected: Vec<&str> = lost.affects.iter().map(|one| one.object.name.as_str()).collect();
     assert_eq!(affected, ["tank/a", "tank/b", "tank/c"]);
@@ -53,7 +57,10 @@ async fn disks_of_one_enclosure_that_go_together_are_one_cause() {
         let (enclosure, slot) = (Some(format!("shelf{}", index / 2)), Some(index as u32 % 2));
         engine.set_disk(disk.clone(), SetDisk { enclosure, slot, ..SetDisk::default() }).await.unwrap();
     }
-    engine.create_space(holdfast_api::CreateSpace { enclosure_aware: true, ..mirror("tank/vm", 32 * MIB) }).await.unwrap();
+    engine
+        .create_space(holdfast_api::CreateSpace { enclosure_aware: true, ..mirror("tank/vm", 32 * MIB) })
+        .await
+        .unwrap();
     for disk in &disks[2..4] {
         fs::rename(disk, format!("{disk}.away")).unwrap();
     }

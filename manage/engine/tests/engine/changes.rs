@@ -2,7 +2,9 @@
 
 use crate::support::{MIB, Rig, export, mirror, pool};
 use holdfast_api::pool::PoolHealth;
-use holdfast_api::{AddDisks, Code, CreateExport, CreateFileDisk, CreateSpace, DiskRef, GrowSpace, LayoutKind, SetDisk};
+use holdfast_api::{
+    AddDisks, Code, CreateExport, CreateFileDisk, CreateSpace, DiskRef, GrowSpace, LayoutKind, SetDisk,
+};
 use holdfast_model::{Media, Usage};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -118,7 +120,10 @@ async fn bad_input_is_refused_with_a_reason_and_changes_nothing() {
         let path = rig.disk("new");
         let error = engine.create_file_disk(CreateFileDisk { path, size_bytes }).await.unwrap_err();
         assert_eq!(error.code, Code::Invalid, "{size_bytes}: {error}");
-        assert!(error.next_action.contains("from 64 MiB to 256 TiB") && !rig.path("new").exists(), "{size_bytes}: {error}");
+        assert!(
+            error.next_action.contains("from 64 MiB to 256 TiB") && !rig.path("new").exists(),
+            "{size_bytes}: {error}"
+        );
     }
     let relative = CreateFileDisk { path: "d9".into(), size_bytes: 128 * MIB };
     assert_eq!(engine.create_file_disk(relative).await.unwrap_err().code, Code::Invalid);
@@ -178,9 +183,15 @@ async fn bad_input_is_refused_with_a_reason_and_changes_nothing() {
     let odd = CreateExport { name: Some("a b".into()), ..export("tank/vm") };
     assert_eq!(engine.create_export(odd).await.unwrap_err().code, Code::Invalid);
     for size_bytes in [0, 4 * MIB] {
-        assert_eq!(engine.grow_space("tank/vm".into(), GrowSpace { size_bytes }).await.unwrap_err().code, Code::Invalid);
+        assert_eq!(
+            engine.grow_space("tank/vm".into(), GrowSpace { size_bytes }).await.unwrap_err().code,
+            Code::Invalid
+        );
     }
-    assert_eq!(engine.grow_space("tank/vm".into(), GrowSpace { size_bytes: 1 << 40 }).await.unwrap_err().code, Code::NoSpace);
+    assert_eq!(
+        engine.grow_space("tank/vm".into(), GrowSpace { size_bytes: 1 << 40 }).await.unwrap_err().code,
+        Code::NoSpace
+    );
     assert_eq!(engine.space("tank/vm").unwrap().size_bytes, 8 * MIB);
     engine.shutdown().await;
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use crate::support::{MIB, Rig, eventually, mirror, pool};
 use holdfast_api::{
-    AddDisks, Code, CreateFileDisk, CreateSpace, Disk, DiskRef, Job, JobKind, JobState, RemoveDisk, ReplaceDisk, RetireDisk,
-    SetDisk, SetPool,
+    AddDisks, Code, CreateFileDisk, CreateSpace, Disk, DiskRef, Job, JobKind, JobState, RemoveDisk, ReplaceDisk,
+    RetireDisk, SetDisk, SetPool,
 };
 use holdfast_engine::{Engine, Settings};
 use holdfast_model::{DiskDetail, DiskState, Health, RetirePolicy, Usage};
@@ -42,7 +42,8 @@ async fn check_moved(engine: &Arc<Engine>, space: &str, path: &str) {
 }
 
 async fn set(engine: &Arc<Engine>, retire_policy: RetirePolicy, grace_seconds: u32) {
-    let request = SetPool { retire_policy: Some(retire_policy), grace_seconds: Some(grace_seconds), ..SetPool::default() };
+    let request =
+        SetPool { retire_policy: Some(retire_policy), grace_seconds: Some(grace_seconds), ..SetPool::default() };
     engine.set_pool("tank".into(), request).await.unwrap();
 }
 
@@ -154,8 +155,10 @@ async fn a_lost_disk_is_replaced_by_one_at_its_path_or_by_the_others() {
     assert!(now.id.unwrap().to_string() != id && now.state == DiskState::Online && members(&engine).len() == 4);
 
     fs::remove_file(&disks[1]).unwrap();
-    eventually(&engine, "noticing", || engine.pool("tank").unwrap().disks.iter().any(|disk| disk.state == DiskState::Missing))
-        .await;
+    eventually(&engine, "noticing", || {
+        engine.pool("tank").unwrap().disks.iter().any(|disk| disk.state == DiskState::Missing)
+    })
+    .await;
     let job = engine.replace_disk(disks[1].clone(), ReplaceDisk::default()).await.unwrap().job;
     until_done(&engine, job.id).await;
     check_moved(&engine, "tank/vm", &disks[1]).await;
@@ -195,7 +198,10 @@ async fn a_spare_makes_up_for_a_lost_disk_where_the_policy_lets_it() {
     let rows = engine.space_map("tank/vm").await.unwrap();
     assert!(rows.iter().all(|row| row.slabs.iter().any(|slab| slab.path == disks[2])), "on the spare: {rows:?}");
     let lost = shown(&engine, &disks[0]).await;
-    assert_eq!((lost.usage, lost.details), (Some(Usage::Retired), vec![DiskDetail::LostCommunication, DiskDetail::Retired]));
+    assert_eq!(
+        (lost.usage, lost.details),
+        (Some(Usage::Retired), vec![DiskDetail::LostCommunication, DiskDetail::Retired])
+    );
 
     fs::rename(&disks[1], rig.path("second")).unwrap();
     let told = || engine.events().list(0, 1000).iter().any(|event| event.cause.contains("not all of it fits"));
@@ -223,8 +229,13 @@ async fn a_disk_that_tells_of_its_end_is_emptied_where_the_policy_says_so() {
     set(&engine, RetirePolicy::Never, 0).await;
     engine.add_disks("tank".into(), AddDisks { disks: disks[..1].to_vec(), force: false }).await.unwrap();
     engine.create_space(narrow("tank/vm", 16 * MIB)).await.unwrap();
-    let warned =
-        || engine.status().objects.iter().any(|object| object.object.name.contains("d1") && object.health == Health::Warning);
+    let warned = || {
+        engine
+            .status()
+            .objects
+            .iter()
+            .any(|object| object.object.name.contains("d1") && object.health == Health::Warning)
+    };
     eventually(&engine, "the warning", warned).await;
     let bad = shown(&engine, &disks[0]).await;
     assert_eq!((bad.details.as_slice(), bad.usage), (&[DiskDetail::PredictiveFailure][..], Some(Usage::Auto)));
@@ -250,8 +261,7 @@ async fn a_failing_disk_that_cannot_be_emptied_says_so_once_and_in_its_health() 
     for policy in [RetirePolicy::Always, RetirePolicy::Auto] {
         let rig = Rig::new();
         let mut settings = rig.settings();
-        let script =
-            r#"case "$4" in *d1) echo '{"smart_status":{"passed":false}}';; *) echo '{"smart_status":{"passed":true}}';; esac"#;
+        let script = r#"case "$4" in *d1) echo '{"smart_status":{"passed":false}}';; *) echo '{"smart_status":{"passed":true}}';; esac"#;
         settings.smartctl = tool(&rig, "smartctl", script);
         settings.health_interval = Duration::from_millis(20);
         settings.smart_interval = Duration::from_millis(20);
@@ -273,8 +283,9 @@ async fn a_failing_disk_that_cannot_be_emptied_says_so_once_and_in_its_health() 
                 .collect::<Vec<_>>()
         };
         eventually(&engine, "the event", || !events(&engine).is_empty()).await;
-        let said =
-            |object: &holdfast_api::ObjectHealth| object.conditions.iter().any(|one| one.cause.contains("was not emptied"));
+        let said = |object: &holdfast_api::ObjectHealth| {
+            object.conditions.iter().any(|one| one.cause.contains("was not emptied"))
+        };
         eventually(&engine, "the condition", || engine.status().objects.iter().any(said)).await;
         // A disk that can take the data puts an end to it.
         let found = events(&engine);
@@ -310,7 +321,8 @@ async fn a_disk_that_comes_back_under_another_path_is_taken_back() {
 async fn the_light_of_a_slot_is_switched_or_it_is_said_why_not() {
     let rig = Rig::new();
     let mut settings = rig.settings();
-    settings.ledctl = tool(&rig, "ledctl", "echo \"$1\" >> \"$0.log\"; case \"$1\" in *d2) echo no slot >&2; exit 1;; esac");
+    settings.ledctl =
+        tool(&rig, "ledctl", "echo \"$1\" >> \"$0.log\"; case \"$1\" in *d2) echo no slot >&2; exit 1;; esac");
     let (engine, disks) = start(&rig, settings, 2, 2).await;
     assert!(engine.locate_disk(&disks[0], true).await.unwrap().changed);
     engine.locate_disk(&disks[0], false).await.unwrap();

@@ -1,4 +1,5 @@
-//! Spaces that survive the loss of an enclosure: asked for, planned, shown, and refused where the pool cannot bear them.
+//! Spaces that survive the loss of an enclosure: asked for, planned, shown, and refused where the pool cannot bear
+//! them.
 
 use holdfast_api::{Code, CreateSpace, SetDisk};
 

@@ -7,7 +7,8 @@ use holdfast_api::{Code, ConvertSpace, CreateFileDisk, GrowSpace, ImportPools, J
 async fn sizes_are_rounded_up_to_whole_blocks() {
     let rig = Rig::new();
     let (engine, disks) = rig.with_disks(2).await;
-    let made = engine.create_file_disk(CreateFileDisk { path: rig.disk("odd"), size_bytes: 100_000_000 }).await.unwrap();
+    let made =
+        engine.create_file_disk(CreateFileDisk { path: rig.disk("odd"), size_bytes: 100_000_000 }).await.unwrap();
     assert_eq!(made.disk.size_bytes, 100_003_840);
     engine.create_pool(pool("tank", &disks)).await.unwrap();
     let plan = engine.plan_space(&mirror("tank/vm", 16_000_000)).unwrap();
@@ -32,13 +33,17 @@ async fn a_conversion_that_changes_nothing_is_refused() {
     let convert = |request| engine.convert_space("tank/vm".into(), request);
     for nothing in [
         ConvertSpace::default(),
-        ConvertSpace { pace: SetPace { priority: Some(JobPriority::Low), ..SetPace::default() }, ..ConvertSpace::default() },
+        ConvertSpace {
+            pace: SetPace { priority: Some(JobPriority::Low), ..SetPace::default() },
+            ..ConvertSpace::default()
+        },
     ] {
         let error = convert(nothing).await.unwrap_err();
         assert!(error.code == Code::Invalid && error.next_action.contains("--layout"), "{error}");
     }
     for discard_beyond in [false, true] {
-        let error = convert(ConvertSpace { size_bytes: Some(0), discard_beyond, ..ConvertSpace::default() }).await.unwrap_err();
+        let error =
+            convert(ConvertSpace { size_bytes: Some(0), discard_beyond, ..ConvertSpace::default() }).await.unwrap_err();
         assert!(error.code == Code::Invalid && error.field.as_deref() == Some("size_bytes"), "{error}");
         assert!(!error.to_string().contains("--discard-beyond") && error.message.contains("4 KiB"), "{error}");
     }

@@ -92,7 +92,8 @@ async fn disks_that_fail_together_are_given_up_together_or_not_at_all() {
     engine.set_pool("tank".into(), request).await.unwrap();
     for (number, disk) in disks[..2].iter().enumerate() {
         fs::rename(disk, rig.path(&format!("away{number}"))).unwrap();
-        let count = || engine.pool("tank").unwrap().disks.iter().filter(|disk| disk.state == DiskState::Missing).count();
+        let count =
+            || engine.pool("tank").unwrap().disks.iter().filter(|disk| disk.state == DiskState::Missing).count();
         eventually(&engine, "noticing", || count() == number + 1).await;
         tokio::time::sleep(Duration::from_millis(200)).await;
     }

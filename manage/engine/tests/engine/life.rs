@@ -63,7 +63,13 @@ async fn a_pulled_disk_is_noticed_and_brought_in_step_when_it_is_back() {
                 .iter()
                 .any(|object| object.object.to_string() == "space tank/vm" && object.health == Health::Warning)
     );
-    assert!(engine.events().list(0, 1000).iter().any(|event| event.object.name.contains("d2") && !event.next_action.is_empty()));
+    assert!(
+        engine
+            .events()
+            .list(0, 1000)
+            .iter()
+            .any(|event| event.object.name.contains("d2") && !event.next_action.is_empty())
+    );
     fs::rename(rig.path("away"), &disks[1]).unwrap();
     eventually(&engine, "healing", || engine.status().health == Health::Healthy).await;
     eventually(&engine, "resyncing", || engine.space("tank/vm").unwrap().stale_slabs == 0).await;
@@ -77,8 +83,10 @@ async fn a_pool_that_lost_too_many_disks_is_imported_anew_when_they_are_back() {
     for (number, disk) in disks.iter().enumerate() {
         fs::rename(disk, rig.path(&format!("away{number}"))).unwrap();
     }
-    eventually(&engine, "noticing", || engine.pool("tank").unwrap().disks.iter().all(|disk| disk.state == DiskState::Missing))
-        .await;
+    eventually(&engine, "noticing", || {
+        engine.pool("tank").unwrap().disks.iter().all(|disk| disk.state == DiskState::Missing)
+    })
+    .await;
     for (number, disk) in disks.iter().enumerate() {
         fs::rename(rig.path(&format!("away{number}")), disk).unwrap();
     }
@@ -130,8 +138,10 @@ async fn an_exported_pool_is_found_under_other_names_and_by_another_engine() {
     settings.nbd_addresses.clear();
     let other = Engine::start(settings).await.unwrap();
     let shelf = || vec![rig.disk("shelf")];
-    let error =
-        other.import_pools(ImportPools { pool: Some("none".into()), disk_dirs: shelf(), force: false }).await.unwrap_err();
+    let error = other
+        .import_pools(ImportPools { pool: Some("none".into()), disk_dirs: shelf(), force: false })
+        .await
+        .unwrap_err();
     assert_eq!(error.code, Code::NotFound);
     let imported =
         other.import_pools(ImportPools { pool: Some(id.to_string()), disk_dirs: shelf(), force: false }).await.unwrap();
@@ -147,7 +157,8 @@ async fn an_exported_pool_is_found_under_other_names_and_by_another_engine() {
     let second = engine.pool("tank").unwrap().id;
     engine.export_pool("tank".into()).await.unwrap();
     let disk_dirs = vec![rig.disk("")];
-    let error = other.import_pools(ImportPools { pool: Some(second.to_string()), disk_dirs, force: false }).await.unwrap_err();
+    let error =
+        other.import_pools(ImportPools { pool: Some(second.to_string()), disk_dirs, force: false }).await.unwrap_err();
     assert!(error.code == Code::Conflict && error.message.contains(&id.to_string()), "{error}");
     other.shutdown().await;
     engine.shutdown().await;

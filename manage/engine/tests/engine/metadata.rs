@@ -59,7 +59,8 @@ async fn labels_and_logs_that_are_overwritten_in_use_are_written_anew() {
     copy_all(&disks, &copied);
     let other = copies.start().await;
     let folder = copies.folder.path().display().to_string();
-    let imported = other.import_pools(ImportPools { disk_dirs: vec![folder], ..ImportPools::default() }).await.expect("a pool");
+    let imported =
+        other.import_pools(ImportPools { disk_dirs: vec![folder], ..ImportPools::default() }).await.expect("a pool");
     assert_eq!(imported.pools.len(), 1, "{imported:?}");
     assert!(imported.refused.is_empty(), "{imported:?}");
     other.shutdown().await;

@@ -32,7 +32,10 @@ fn qos(engine: &Engine) -> (Qos, Qos) {
 async fn exports_and_limits_go_where_the_pool_goes() {
     let rig = Rig::new();
     let (engine, _) = rig.with_space(3).await;
-    engine.create_export(CreateExport { read_only: true, name: Some("look".into()), ..export("tank/vm") }).await.unwrap();
+    engine
+        .create_export(CreateExport { read_only: true, name: Some("look".into()), ..export("tank/vm") })
+        .await
+        .unwrap();
     engine.set_export("vm".into(), SetExport { qos: Some(limits(700)), ..SetExport::default() }).await.unwrap();
     engine.set_space("tank/vm".into(), SetSpace { qos: Some(limits(900)), ..SetSpace::default() }).await.unwrap();
     let before = qos(&engine);

@@ -45,8 +45,11 @@ async fn a_parity_space_is_made_once_and_tells_what_it_is() {
     engine.shutdown().await;
     drop(engine);
     let engine = rig.start().await;
-    let names: Vec<(String, Option<u64>)> =
-        engine.spaces().into_iter().map(|space| (space.name, space.journal.map(|journal| journal.size_bytes))).collect();
+    let names: Vec<(String, Option<u64>)> = engine
+        .spaces()
+        .into_iter()
+        .map(|space| (space.name, space.journal.map(|journal| journal.size_bytes)))
+        .collect();
     assert_eq!(
         names.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(),
         ["tank/dual", "tank/large", "tank/single", "tank/vm"]
@@ -64,7 +67,9 @@ async fn a_journal_is_exchanged_in_use_and_only_once() {
     let thin = CreateSpace { thin: true, ..parity("tank/p", 1, 16 * MIB) };
     engine.create_space(thin).await.unwrap();
     engine.create_space(mirror("tank/vm", MIB)).await.unwrap();
-    let set = |space: &str, bytes| engine.set_space(space.into(), SetSpace { journal_bytes: Some(bytes), ..SetSpace::default() });
+    let set = |space: &str, bytes| {
+        engine.set_space(space.into(), SetSpace { journal_bytes: Some(bytes), ..SetSpace::default() })
+    };
     let free = engine.pool("tank").unwrap().free_bytes;
     for bytes in [40 * MIB, 32 * MIB] {
         let answer = set("tank/p", bytes).await.unwrap();
@@ -100,9 +105,21 @@ async fn what_does_not_go_together_is_refused_with_the_way_out() {
     engine.create_pool(pool("tank", &disks)).await.unwrap();
     let base = || parity("tank/p", 1, 16 * MIB);
     for (request, message, next) in [
-        (CreateSpace { layout: LayoutKind::Mirror, ..base() }, "a mirror space has no parity columns", "--layout parity"),
-        (CreateSpace { layout: LayoutKind::Simple, ..base() }, "a simple space has no parity columns", "--layout parity"),
-        (CreateSpace { journal_bytes: Some(64 * MIB), ..mirror("tank/p", MIB) }, "has no journal", "leave --journal out"),
+        (
+            CreateSpace { layout: LayoutKind::Mirror, ..base() },
+            "a mirror space has no parity columns",
+            "--layout parity",
+        ),
+        (
+            CreateSpace { layout: LayoutKind::Simple, ..base() },
+            "a simple space has no parity columns",
+            "--layout parity",
+        ),
+        (
+            CreateSpace { journal_bytes: Some(64 * MIB), ..mirror("tank/p", MIB) },
+            "has no journal",
+            "leave --journal out",
+        ),
         (CreateSpace { copies: Some(2), ..base() }, "not 2 copies", "leave --copies out"),
         (CreateSpace { parity: Some(0), ..base() }, "1 or 2 parity columns, not 0", ""),
         (CreateSpace { parity: Some(3), ..base() }, "1 or 2 parity columns, not 3", ""),
@@ -136,8 +153,9 @@ async fn a_plan_counts_what_the_pool_would_give() {
         .iter()
         .map(|option| (option.layout, option.copies, option.parity, option.columns, option.usable_bytes / MIB))
         .collect();
-    // A disk of 128 MiB has 1,983 units of 64 KiB for slabs: 116 slabs of 1 MiB and a head. A slab of parity has four bands
-    // of 256 KiB and two spare ones, 25 units with its head; the journal takes 121 units of two disks, a sixteenth of them.
+    // A disk of 128 MiB has 1,983 units of 64 KiB for slabs: 116 slabs of 1 MiB and a head. A slab of parity has four
+    // bands of 256 KiB and two spare ones, 25 units with its head; the journal takes 121 units of two disks, a
+    // sixteenth of them.
     let expected = [
         (LayoutKind::Parity, 1, 1, 3, 74 * 2),
         (LayoutKind::Simple, 1, 0, 3, 116 * 3),
@@ -150,14 +168,18 @@ async fn a_plan_counts_what_the_pool_would_give() {
     assert_eq!((single.journal_bytes, single.raw_bytes), (30 * (256 << 10), (74 * 3 * 25 + 2 * 121) * (64 << 10)));
     assert_eq!(single.unused_bytes, (3 * 1983 - 74 * 3 * 25 - 2 * 121) * (64 << 10));
     assert_eq!((single.efficiency_percent, single.full_stripe_cost), (40.9, 1.5));
-    let costs =
-        |option: &SpaceOption| (option.survives_disks, option.small_write_writes, option.small_write_reads, option.rebuild_reads);
+    let costs = |option: &SpaceOption| {
+        (option.survives_disks, option.small_write_writes, option.small_write_reads, option.rebuild_reads)
+    };
     assert_eq!(
         plan.options.iter().map(costs).collect::<Vec<_>>(),
         [(1, 4, 2, Some(2)), (0, 1, 0, None), (1, 2, 0, Some(1)), (2, 3, 0, Some(1))]
     );
     assert_eq!((plan.options[2].full_stripe_cost, plan.options[1].full_stripe_cost), (2.0, 1.0));
-    assert!(plan.fits && plan.notes.iter().any(|note| note.contains("dual parity of 4 columns needs 4 disks")), "{plan:?}");
+    assert!(
+        plan.fits && plan.notes.iter().any(|note| note.contains("dual parity of 4 columns needs 4 disks")),
+        "{plan:?}"
+    );
 
     let usable = single.usable_bytes;
     let larger = engine.plan_space(&plain(usable + 4096)).unwrap();

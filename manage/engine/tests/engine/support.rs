@@ -49,7 +49,10 @@ impl Rig {
         let mut disks = Vec::new();
         for number in 1..=count {
             let path = self.disk(&format!("d{number}"));
-            engine.create_file_disk(CreateFileDisk { path: path.clone(), size_bytes: 128 * MIB }).await.expect("a disk");
+            engine
+                .create_file_disk(CreateFileDisk { path: path.clone(), size_bytes: 128 * MIB })
+                .await
+                .expect("a disk");
             disks.push(path);
         }
         (engine, disks)
@@ -97,7 +100,11 @@ pub fn export(space: &str) -> CreateExport {
 pub async fn eventually(engine: &Engine, what: &str, mut done: impl FnMut() -> bool) {
     let started = Instant::now();
     while !done() {
-        assert!(started.elapsed() < Duration::from_secs(20), "{what} did not happen: {:#?}", engine.events().list(0, 100));
+        assert!(
+            started.elapsed() < Duration::from_secs(20),
+            "{what} did not happen: {:#?}",
+            engine.events().list(0, 100)
+        );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

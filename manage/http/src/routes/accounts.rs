@@ -20,7 +20,10 @@ pub(crate) async fn list(access: OnAccess) -> Json<Vec<Account>> {
     responses((status = 201, body = AccountChanged, description = "Made."),
         (status = 200, body = AccountChanged, description = "It already existed, with this role and password."),
         (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
-pub(crate) async fn create(access: OnAccess, Body(request): Body<CreateAccount>) -> Answered<(StatusCode, Json<AccountChanged>)> {
+pub(crate) async fn create(
+    access: OnAccess,
+    Body(request): Body<CreateAccount>,
+) -> Answered<(StatusCode, Json<AccountChanged>)> {
     let answer = access.create_account(request).await?;
     Ok(made(answer.changed, answer))
 }

@@ -91,7 +91,9 @@ pub(crate) async fn backup(State(api): State<Api>, by: By, from: From, id: Id) -
             Err(error) => Some((Err(error), file)),
         }
     });
-    let headers =
-        [(CONTENT_TYPE, "application/vnd.sqlite3"), (CONTENT_DISPOSITION, "attachment; filename=\"holdfast-config.db\"")];
+    let headers = [
+        (CONTENT_TYPE, "application/vnd.sqlite3"),
+        (CONTENT_DISPOSITION, "attachment; filename=\"holdfast-config.db\""),
+    ];
     Ok((headers, Body::from_stream(chunks)))
 }

@@ -3,8 +3,8 @@
 use axum::Json;
 use axum::http::StatusCode;
 use holdfast_api::{
-    Changed, CreateFileDisk, Disk, DiskChanged, DiskRef, DiskRetired, ErrorBody, LocateDisk, RemoveDisk, RetireDisk, SetDisk,
-    WipeDisk,
+    Changed, CreateFileDisk, Disk, DiskChanged, DiskRef, DiskRetired, ErrorBody, LocateDisk, RemoveDisk, RetireDisk,
+    SetDisk, WipeDisk,
 };
 
 use super::{By, OnEngine, made};

@@ -1,7 +1,7 @@
 //! Events, and following them as server-sent events.
 //!
-//! Invariant: a follower misses no event that is still kept, however slow it reads; it ends when the daemon stops or who
-//! follows counts no more.
+//! Invariant: a follower misses no event that is still kept, however slow it reads; it ends when the daemon stops or
+//! who follows counts no more.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;

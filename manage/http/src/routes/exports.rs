@@ -20,7 +20,10 @@ pub(crate) async fn list(engine: OnEngine) -> Json<Vec<Export>> {
     responses((status = 201, body = ExportChanged, description = "Made."),
         (status = 200, body = ExportChanged, description = "It already existed, with these parameters."),
         (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
-pub(crate) async fn create(engine: OnEngine, Body(request): Body<CreateExport>) -> Answered<(StatusCode, Json<ExportChanged>)> {
+pub(crate) async fn create(
+    engine: OnEngine,
+    Body(request): Body<CreateExport>,
+) -> Answered<(StatusCode, Json<ExportChanged>)> {
     let answer = engine.create_export(request).await?;
     Ok(made(answer.changed, answer))
 }

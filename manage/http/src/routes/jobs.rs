@@ -3,8 +3,8 @@
 use axum::Json;
 use axum::http::StatusCode;
 use holdfast_api::{
-    ConversionPlan, ConvertSpace, ErrorBody, EvacuateDisk, EvacuationPlan, Job, JobChanged, JobState, RebalancePlan, ReplaceDisk,
-    SetPace, UpgradePlan,
+    ConversionPlan, ConvertSpace, ErrorBody, EvacuateDisk, EvacuationPlan, Job, JobChanged, JobState, RebalancePlan,
+    ReplaceDisk, SetPace, UpgradePlan,
 };
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -45,7 +45,11 @@ pub(crate) async fn show(engine: OnEngine, InPath(id): InPath<u64>) -> Answered<
     params(("id" = u64, Path, description = "Number of the job.")),
     responses((status = 200, body = JobChanged, description = "The job as it is now."),
         (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
-pub(crate) async fn set(engine: OnEngine, InPath(id): InPath<u64>, Body(request): Body<SetPace>) -> Answered<Json<JobChanged>> {
+pub(crate) async fn set(
+    engine: OnEngine,
+    InPath(id): InPath<u64>,
+    Body(request): Body<SetPace>,
+) -> Answered<Json<JobChanged>> {
     Ok(Json(engine.set_job(id, request)?))
 }
 
@@ -76,7 +80,8 @@ pub(crate) async fn cancel(engine: OnEngine, InPath(id): InPath<u64>) -> Answere
     Ok(Json(engine.cancel_job(id).await?))
 }
 
-/// Scrubs a space: reads all its data with their copies or parity, while it is in use. Answers with the job that does it.
+/// Scrubs a space: reads all its data with their copies or parity, while it is in use. Answers with the job that does
+/// it.
 #[utoipa::path(post, path = "/spaces/{pool}/{space}/scrub", tag = "jobs", operation_id = "space_scrub", request_body = SetPace,
     params(("pool" = String, Path, description = "Name of the pool."), ("space" = String, Path, description = "Name of the space.")),
     responses((status = 202, body = JobChanged, description = "The job is queued."),
@@ -153,12 +158,17 @@ pub(crate) async fn evacuate(
     Ok(taken(answer))
 }
 
-/// Shows what an evacuation would move, whether the other disks have room for it, and how full they would be. Nothing is changed.
+/// Shows what an evacuation would move, whether the other disks have room for it, and how full they would be. Nothing
+/// is changed.
 #[utoipa::path(post, path = "/disks/{disk}/evacuate/plan", tag = "jobs", operation_id = "disk_evacuate_plan",
     params(("disk" = String, Path, description = "Path (percent-encoded), serial number or id.")),
     responses((status = 200, body = EvacuationPlan, description = "What it would do."),
         (status = "default", body = ErrorBody, description = "Refused or failed.")))]
-pub(crate) async fn plan_evacuation(engine: OnEngine, by: By, InPath(disk): InPath<String>) -> Answered<Json<EvacuationPlan>> {
+pub(crate) async fn plan_evacuation(
+    engine: OnEngine,
+    by: By,
+    InPath(disk): InPath<String>,
+) -> Answered<Json<EvacuationPlan>> {
     may_name(&by, &engine, &[&disk]).await?;
     Ok(Json(engine.plan_evacuation(&disk).await?))
 }
@@ -186,8 +196,8 @@ pub(crate) async fn plan_rebalance(engine: OnEngine, InPath(pool): InPath<String
     Ok(Json(engine.plan_rebalance(&pool).await?))
 }
 
-/// Lets a pool use all features of the format that this version knows. Answers with the job that does it. Versions that do not know
-/// them cannot import the pool afterwards.
+/// Lets a pool use all features of the format that this version knows. Answers with the job that does it. Versions that
+/// do not know them cannot import the pool afterwards.
 #[utoipa::path(post, path = "/pools/{pool}/upgrade", tag = "jobs", operation_id = "pool_upgrade", request_body = SetPace,
     params(("pool" = String, Path, description = "Name.")),
     responses((status = 202, body = JobChanged, description = "The job is queued."),
@@ -210,7 +220,8 @@ pub(crate) async fn plan_upgrade(engine: OnEngine, InPath(pool): InPath<String>)
     Ok(Json(engine.plan_upgrade(&pool)?))
 }
 
-/// Empties a disk, or rebuilds elsewhere what it held, and takes it out of its pool for good. Answers with the job that does it.
+/// Empties a disk, or rebuilds elsewhere what it held, and takes it out of its pool for good. Answers with the job that
+/// does it.
 #[utoipa::path(post, path = "/disks/{disk}/replace", tag = "jobs", operation_id = "disk_replace", request_body = ReplaceDisk,
     params(("disk" = String, Path, description = "Path (percent-encoded), serial number or id.")),
     responses((status = 202, body = JobChanged, description = "The job is queued."),
@@ -229,8 +240,8 @@ pub(crate) async fn replace(
     Ok(taken(answer))
 }
 
-/// Shows what a replacement would move or make anew, what is lost for good with the disk, and how full the others would be. Nothing is
-/// changed.
+/// Shows what a replacement would move or make anew, what is lost for good with the disk, and how full the others would
+/// be. Nothing is changed.
 #[utoipa::path(post, path = "/disks/{disk}/replace/plan", tag = "jobs", operation_id = "disk_replace_plan",
     request_body = ReplaceDisk,
     params(("disk" = String, Path, description = "Path (percent-encoded), serial number or id.")),

@@ -1,8 +1,8 @@
 //! What happens now, as server-sent events.
 //!
-//! Invariant: a console that reads too slowly is told that every list changed, and goes on with what comes; the stream ends when the daemon stops
-//! or who listens counts no more. Events are for those who may see events. While nothing else is sent a beat is, so that a console that
-//! hears nothing knows that what it shows is old.
+//! Invariant: a console that reads too slowly is told that every list changed, and goes on with what comes; the stream
+//! ends when the daemon stops or who listens counts no more. Events are for those who may see events. While nothing
+//! else is sent a beat is, so that a console that hears nothing knows that what it shows is old.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -50,8 +50,9 @@ impl Listener {
     }
 }
 
-/// Sends what happens as server-sent events: `sample` each second (LiveSample), `changed` when lists are not as they were (ListsChanged),
-/// `noted` for each event (Event), `beat` after three seconds without any of them: who hears nothing for ten has lost the connection.
+/// Sends what happens as server-sent events: `sample` each second (LiveSample), `changed` when lists are not as they
+/// were (ListsChanged), `noted` for each event (Event), `beat` after three seconds without any of them: who hears
+/// nothing for ten has lost the connection.
 #[utoipa::path(get, path = "/live", tag = "status", operation_id = "live",
     responses((status = 200, body = LiveSample, content_type = "text/event-stream", description = "Endless: one message each."),
         (status = "default", body = ErrorBody, description = "Refused or failed.")))]

@@ -3,8 +3,8 @@
 use axum::Json;
 use axum::http::StatusCode;
 use holdfast_api::{
-    Changed, CreateNotifyChannel, CreateNotifyRule, ErrorBody, NotifyChannel, NotifyChannelChanged, NotifyChannelTested,
-    NotifyDelivery, NotifyRule, NotifyRuleChanged, SetNotifyChannel, SetNotifyRule,
+    Changed, CreateNotifyChannel, CreateNotifyRule, ErrorBody, NotifyChannel, NotifyChannelChanged,
+    NotifyChannelTested, NotifyDelivery, NotifyRule, NotifyRuleChanged, SetNotifyChannel, SetNotifyRule,
 };
 
 use super::{OnEngine, made};
@@ -63,13 +63,16 @@ pub(crate) async fn remove_channel(engine: OnEngine, InPath(name): InPath<String
     Ok(Json(engine.notifications().remove_channel(&name).await?))
 }
 
-/// Sends a test message, waits for what becomes of it (10 s at most), and says that. A message that is not delivered is no error of
-/// this request.
+/// Sends a test message, waits for what becomes of it (10 s at most), and says that. A message that is not delivered is
+/// no error of this request.
 #[utoipa::path(post, path = "/notifications/channels/{name}/test", tag = "notifications", operation_id = "notify_channel_test",
     params(("name" = String, Path, description = "Name of the channel.")),
     responses((status = 200, body = NotifyChannelTested, description = "What became of it."),
         (status = "default", body = ErrorBody, description = "Refused or failed.")))]
-pub(crate) async fn test_channel(engine: OnEngine, InPath(name): InPath<String>) -> Answered<Json<NotifyChannelTested>> {
+pub(crate) async fn test_channel(
+    engine: OnEngine,
+    InPath(name): InPath<String>,
+) -> Answered<Json<NotifyChannelTested>> {
     Ok(Json(engine.notifications().test_channel(&name).await?))
 }
 

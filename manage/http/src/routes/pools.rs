@@ -3,7 +3,8 @@
 use axum::Json;
 use axum::http::StatusCode;
 use holdfast_api::{
-    AddDisks, Changed, CreatePool, ErrorBody, ImportPools, Pool, PoolChanged, PoolsImported, SalvagePool, Salvaged, SetPool,
+    AddDisks, Changed, CreatePool, ErrorBody, ImportPools, Pool, PoolChanged, PoolsImported, SalvagePool, Salvaged,
+    SetPool,
 };
 
 use super::{By, Confirm, OnEngine, made};
@@ -23,7 +24,10 @@ pub(crate) async fn list(engine: OnEngine) -> Json<Vec<Pool>> {
     responses((status = 201, body = PoolChanged, description = "Made."),
         (status = 200, body = PoolChanged, description = "It already existed, with these disks."),
         (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
-pub(crate) async fn create(engine: OnEngine, Body(request): Body<CreatePool>) -> Answered<(StatusCode, Json<PoolChanged>)> {
+pub(crate) async fn create(
+    engine: OnEngine,
+    Body(request): Body<CreatePool>,
+) -> Answered<(StatusCode, Json<PoolChanged>)> {
     let answer = engine.create_pool(request).await?;
     Ok(made(answer.changed, answer))
 }

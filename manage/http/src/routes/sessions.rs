@@ -8,7 +8,9 @@ use axum::http::header::SET_COOKIE;
 use axum::http::{HeaderName, StatusCode};
 use axum::response::IntoResponse;
 use holdfast_access::{Denied, LoggedIn};
-use holdfast_api::{AuditChange, ChangePassword, Changed, Code, ErrorBody, Login, Session, Setup, SetupState, Via, word};
+use holdfast_api::{
+    AuditChange, ChangePassword, Changed, Code, ErrorBody, Login, Session, Setup, SetupState, Via, word,
+};
 use holdfast_model::{ObjectKind, ObjectRef};
 use holdfast_store::AuditShare;
 use serde_json::json;

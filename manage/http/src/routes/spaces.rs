@@ -22,7 +22,10 @@ pub(crate) async fn list(engine: OnEngine) -> Json<Vec<Space>> {
     responses((status = 201, body = SpaceChanged, description = "Made."),
         (status = 200, body = SpaceChanged, description = "It already existed, with these parameters."),
         (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
-pub(crate) async fn create(engine: OnEngine, Body(request): Body<CreateSpace>) -> Answered<(StatusCode, Json<SpaceChanged>)> {
+pub(crate) async fn create(
+    engine: OnEngine,
+    Body(request): Body<CreateSpace>,
+) -> Answered<(StatusCode, Json<SpaceChanged>)> {
     let answer = engine.create_space(request).await?;
     Ok(made(answer.changed, answer))
 }
@@ -88,16 +91,23 @@ pub(crate) async fn grow(
     params(("pool" = String, Path, description = "Name of the pool."), ("space" = String, Path, description = "Name of the space.")),
     responses((status = 200, body = SpaceChanged, description = "The space as it is now."),
         (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
-pub(crate) async fn accept(engine: OnEngine, InPath((pool, space)): InPath<(String, String)>) -> Answered<Json<SpaceChanged>> {
+pub(crate) async fn accept(
+    engine: OnEngine,
+    InPath((pool, space)): InPath<(String, String)>,
+) -> Answered<Json<SpaceChanged>> {
     Ok(Json(engine.accept_space(format!("{pool}/{space}")).await?))
 }
 
-/// Compares all data of a space with their copies or parity, while it is in use. Answers when that is done; mends nothing.
+/// Compares all data of a space with their copies or parity, while it is in use. Answers when that is done; mends
+/// nothing.
 #[utoipa::path(post, path = "/spaces/{pool}/{space}/verify", tag = "spaces", operation_id = "space_verify",
     params(("pool" = String, Path, description = "Name of the pool."), ("space" = String, Path, description = "Name of the space.")),
     responses((status = 200, body = SpaceVerified, description = "What was found."),
         (status = "default", body = ErrorBody, description = "Refused or failed.")))]
-pub(crate) async fn verify(engine: OnEngine, InPath((pool, space)): InPath<(String, String)>) -> Answered<Json<SpaceVerified>> {
+pub(crate) async fn verify(
+    engine: OnEngine,
+    InPath((pool, space)): InPath<(String, String)>,
+) -> Answered<Json<SpaceVerified>> {
     Ok(Json(engine.verify_space(&format!("{pool}/{space}")).await?))
 }
 
@@ -106,6 +116,9 @@ pub(crate) async fn verify(engine: OnEngine, InPath((pool, space)): InPath<(Stri
     params(("pool" = String, Path, description = "Name of the pool."), ("space" = String, Path, description = "Name of the space.")),
     responses((status = 200, body = [SpaceRow], description = "The chunks that take room."),
         (status = "default", body = ErrorBody, description = "Refused or failed.")))]
-pub(crate) async fn map(engine: OnEngine, InPath((pool, space)): InPath<(String, String)>) -> Answered<Json<Vec<SpaceRow>>> {
+pub(crate) async fn map(
+    engine: OnEngine,
+    InPath((pool, space)): InPath<(String, String)>,
+) -> Answered<Json<Vec<SpaceRow>>> {
     Ok(Json(engine.space_map(&format!("{pool}/{space}")).await?))
 }

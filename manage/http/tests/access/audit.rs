@@ -25,7 +25,8 @@ async fn who_did_what_from_where_before_and_after() {
     rig.ask("DELETE", "/pools/tank?confirm=true", &headers, Value::Null).await;
     let secret = rig.token("oda", Role::Operator, &[]).await;
     rig.ask("DELETE", "/exports/none", &bearer(&secret), Value::Null).await;
-    rig.ask("POST", "/accounts", &headers, json!({ "name": "new", "password": "hunter2 hunter2", "role": "viewer" })).await;
+    rig.ask("POST", "/accounts", &headers, json!({ "name": "new", "password": "hunter2 hunter2", "role": "viewer" }))
+        .await;
     rig.try_login("ann", "a wrong password").await;
     let answer = rig.ask("GET", "/audit?limit=1000", &headers, Value::Null).await;
     let text = String::from_utf8_lossy(&answer.body).into_owned();
@@ -69,7 +70,8 @@ async fn a_backup_is_a_whole_store_without_sessions_and_restores() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("backup");
     std::fs::write(&file, &answer.body).unwrap();
-    let left: Vec<_> = std::fs::read_dir(rig.engine.state_folder()).unwrap().flatten().map(|entry| entry.file_name()).collect();
+    let left: Vec<_> =
+        std::fs::read_dir(rig.engine.state_folder()).unwrap().flatten().map(|entry| entry.file_name()).collect();
     assert!(left.iter().all(|name| !name.to_string_lossy().starts_with("backup-")), "{left:?}");
     let error = holdfast_engine::restore(rig.engine.state_folder(), &file).unwrap_err().to_string();
     assert!(error.contains("in use"), "{error}");
@@ -135,7 +137,8 @@ async fn who_takes_a_copy_of_everything_is_written_down() {
     assert!(copy.status == StatusCode::OK && copy.body.starts_with(b"SQLite format 3"));
     let records = rig.ask("GET", "/audit?object=backup", &ann.headers(), Value::Null).await.json();
     assert_eq!((&records[0]["account"], &records[0]["operation"]), (&json!("ann"), &json!("backup")), "{records}");
-    let left: Vec<_> = std::fs::read_dir(rig.engine.state_folder()).unwrap().flatten().map(|entry| entry.file_name()).collect();
+    let left: Vec<_> =
+        std::fs::read_dir(rig.engine.state_folder()).unwrap().flatten().map(|entry| entry.file_name()).collect();
     assert!(!left.iter().any(|name| name.to_string_lossy().contains("copy")), "{left:?}");
     rig.stop().await;
 }

@@ -7,9 +7,15 @@ use crate::rig::Rig;
 #[tokio::test(flavor = "multi_thread")]
 async fn the_page_is_served_for_every_path_of_the_console() {
     let rig = Rig::start().await;
-    for path in ["/", "/setup", "/login", "/pools/tank.2", "/spaces/tank/vm.1", "/disks/%2Fsrv%2Fdisk.img", "/index.html"] {
+    for path in
+        ["/", "/setup", "/login", "/pools/tank.2", "/spaces/tank/vm.1", "/disks/%2Fsrv%2Fdisk.img", "/index.html"]
+    {
         let answer = rig.send("GET", path, &[], "").await;
-        assert_eq!((answer.status, answer.header("content-type")), (StatusCode::OK, "text/html; charset=utf-8"), "{path}");
+        assert_eq!(
+            (answer.status, answer.header("content-type")),
+            (StatusCode::OK, "text/html; charset=utf-8"),
+            "{path}"
+        );
         assert_eq!(answer.header("cache-control"), "no-cache");
         for (name, part) in [
             ("content-security-policy", "script-src 'self';"),

@@ -47,12 +47,18 @@ async fn a_login_brings_a_new_cookie_that_scripts_and_other_sites_cannot_have() 
     for part in ["; Path=/", "; Secure", "; HttpOnly", "; SameSite=Strict"] {
         assert!(set.contains(part), "{set}");
     }
-    assert!(!planted.contains(&answer.cookie()) && answer.cookie().len() == 64, "a session is never fixed before its login");
+    assert!(
+        !planted.contains(&answer.cookie()) && answer.cookie().len() == 64,
+        "a session is never fixed before its login"
+    );
     assert_eq!(rig.ask("GET", "/session", &[("cookie", planted)], Value::Null).await.status, StatusCode::UNAUTHORIZED);
     let (first, second) = (rig.login("ann").await, rig.login("ann").await);
     assert_ne!(first.cookie, second.cookie);
     let shown = rig.ask("GET", "/session", &first.headers(), Value::Null).await.json();
-    assert_eq!((&shown["account"], &shown["role"], &shown["via"]), (&json!("ann"), &json!("administrator"), &json!("session")));
+    assert_eq!(
+        (&shown["account"], &shown["role"], &shown["via"]),
+        (&json!("ann"), &json!("administrator"), &json!("session"))
+    );
     let out = rig.ask("DELETE", "/session", &first.headers(), Value::Null).await;
     assert!(out.status == StatusCode::OK && out.header("set-cookie").contains("Max-Age=0"), "{out:?}");
     assert_eq!(rig.ask("GET", "/session", &first.headers(), Value::Null).await.status, StatusCode::UNAUTHORIZED);
@@ -80,7 +86,8 @@ async fn another_password_ends_the_other_sessions() {
     let rig = Rig::peopled().await;
     let (here, there) = (rig.login("vic").await, rig.login("vic").await);
     let request = |current: &str, new: &str| json!({ "current": current, "new": new });
-    let wrong = rig.ask("POST", "/session/password", &here.headers(), request("wrong password", "another password")).await;
+    let wrong =
+        rig.ask("POST", "/session/password", &here.headers(), request("wrong password", "another password")).await;
     assert_eq!(wrong.status, StatusCode::FORBIDDEN);
     let short = rig.ask("POST", "/session/password", &here.headers(), request(PASSWORD, "short")).await;
     assert_eq!(short.status, StatusCode::BAD_REQUEST);
@@ -105,7 +112,10 @@ async fn there_is_always_an_administrator() {
     }
     let raised = rig.ask("PATCH", "/accounts/oda", &ann.headers(), json!({ "role": "administrator" })).await;
     assert_eq!(raised.json()["changed"], json!(true));
-    assert_eq!(rig.ask("PATCH", "/accounts/ann", &ann.headers(), json!({ "enabled": false })).await.status, StatusCode::OK);
+    assert_eq!(
+        rig.ask("PATCH", "/accounts/ann", &ann.headers(), json!({ "enabled": false })).await.status,
+        StatusCode::OK
+    );
     assert_eq!(rig.ask("GET", "/session", &ann.headers(), Value::Null).await.status, StatusCode::UNAUTHORIZED);
     assert_eq!(rig.try_login("ann", PASSWORD).await.status, StatusCode::UNAUTHORIZED);
     rig.stop().await;
@@ -122,8 +132,9 @@ async fn tokens_end_follow_their_account_and_keep_to_their_areas() {
     let request = json!({ "name": "x", "role": "viewer", "expires_in_seconds": 3600 });
     for secret in [&narrow, &whole] {
         assert_eq!(rig.ask("POST", "/tokens", &bearer(secret), request.clone()).await.code(), "forbidden");
-        let answer =
-            rig.ask("POST", "/session/password", &bearer(secret), json!({ "current": PASSWORD, "new": "x".repeat(12) })).await;
+        let answer = rig
+            .ask("POST", "/session/password", &bearer(secret), json!({ "current": PASSWORD, "new": "x".repeat(12) }))
+            .await;
         assert_eq!(answer.code(), "forbidden");
     }
     let oda = rig.login("oda").await;
@@ -143,7 +154,10 @@ async fn tokens_end_follow_their_account_and_keep_to_their_areas() {
     assert!(!String::from_utf8_lossy(&listed.body).contains("hf_"), "secrets are shown once");
     assert_eq!(listed.json().as_array().map(Vec::len), Some(2));
     let id = listed.json()[0]["id"].as_str().unwrap().to_owned();
-    assert_eq!(rig.ask("DELETE", &format!("/tokens/{id}"), &ann.headers(), Value::Null).await.json()["changed"], json!(true));
+    assert_eq!(
+        rig.ask("DELETE", &format!("/tokens/{id}"), &ann.headers(), Value::Null).await.json()["changed"],
+        json!(true)
+    );
     assert_eq!(rig.ask("GET", "/pools", &bearer(&narrow), Value::Null).await.status, StatusCode::UNAUTHORIZED);
     rig.pass(Duration::from_secs(3601));
     assert_eq!(rig.ask("GET", "/pools", &bearer(&whole), Value::Null).await.status, StatusCode::UNAUTHORIZED);
@@ -167,8 +181,9 @@ async fn ten_thousand_wrong_logins_lock_nobody_out_and_slow_nobody_down() {
                 tokio::spawn(connection);
                 for number in 0..100 {
                     let body = json!({ "name": "ann", "password": format!("guess number {number}") }).to_string();
-                    let request =
-                        hyper::Request::post("/api/v1/session").header("host", "x").header("content-type", "application/json");
+                    let request = hyper::Request::post("/api/v1/session")
+                        .header("host", "x")
+                        .header("content-type", "application/json");
                     let request = request.body(http_body_util::Full::new(hyper::body::Bytes::from(body))).unwrap();
                     let response = sender.send_request(request).await.unwrap();
                     if response.status() == StatusCode::TOO_MANY_REQUESTS {
@@ -276,16 +291,21 @@ async fn who_is_to_make_room_can_still_log_in() {
     let rig = Rig::peopled().await;
     // Every write fails, as on a full disk.
     let file = rusqlite::Connection::open(rig.engine.store().path()).unwrap();
-    file.execute_batch("ALTER TABLE accounts RENAME TO a; ALTER TABLE sessions RENAME TO s; ALTER TABLE audit RENAME TO l")
-        .unwrap();
+    file.execute_batch(
+        "ALTER TABLE accounts RENAME TO a; ALTER TABLE sessions RENAME TO s; ALTER TABLE audit RENAME TO l",
+    )
+    .unwrap();
     let ann = rig.login("ann").await;
     assert_eq!(rig.ask("GET", "/session", &ann.headers(), Value::Null).await.status, StatusCode::OK);
     let told = rig.engine.events().list(0, usize::MAX);
     assert!(told.iter().any(|event| event.object.to_string() == "audit log"), "{told:?}");
-    let ill = |rig: &Rig| rig.engine.status().objects.into_iter().any(|object| object.object.to_string() == "state folder");
+    let ill =
+        |rig: &Rig| rig.engine.status().objects.into_iter().any(|object| object.object.to_string() == "state folder");
     assert!(ill(&rig), "health tells");
-    file.execute_batch("ALTER TABLE a RENAME TO accounts; ALTER TABLE s RENAME TO sessions; ALTER TABLE l RENAME TO audit")
-        .unwrap();
+    file.execute_batch(
+        "ALTER TABLE a RENAME TO accounts; ALTER TABLE s RENAME TO sessions; ALTER TABLE l RENAME TO audit",
+    )
+    .unwrap();
     rig.login("ann").await;
     assert!(!ill(&rig), "it is well again once something was written");
     rig.stop().await;

@@ -22,8 +22,14 @@ fn operations() -> Vec<(String, String, String)> {
 
 const PUBLIC: [&str; 3] = ["setup_show", "setup", "session_create"];
 /// POST requests that only look.
-const PLANS: [&str; 6] =
-    ["disk_evacuate_plan", "disk_replace_plan", "space_plan", "space_convert_plan", "pool_rebalance_plan", "pool_upgrade_plan"];
+const PLANS: [&str; 6] = [
+    "disk_evacuate_plan",
+    "disk_replace_plan",
+    "space_plan",
+    "space_convert_plan",
+    "pool_rebalance_plan",
+    "pool_upgrade_plan",
+];
 const ENDLESS: [&str; 2] = ["event_follow", "live"];
 const FOR_ADMINISTRATORS: [&str; 5] = ["account_list", "account_show", "audit_list", "settings_show", "backup"];
 
@@ -57,7 +63,8 @@ async fn nobody_gets_anything_without_a_login() {
 async fn a_viewers_token_changes_nothing() {
     let rig = Rig::peopled().await;
     let token = rig.token("vic", Role::Viewer, &[]).await;
-    let before = rig.access.audit(holdfast_store::AuditWhich { limit: 1000, ..Default::default() }).await.unwrap().len();
+    let before =
+        rig.access.audit(holdfast_store::AuditWhich { limit: 1000, ..Default::default() }).await.unwrap().len();
     for (id, method, path) in operations() {
         if PUBLIC.contains(&id.as_str()) || ENDLESS.contains(&id.as_str()) {
             continue;
@@ -69,7 +76,11 @@ async fn a_viewers_token_changes_nothing() {
         } else if id == "session_delete" {
             assert_eq!(answer.json()["changed"], json!(false), "a token has no session to end");
         } else {
-            assert_eq!((answer.status, answer.code().as_str()), (StatusCode::FORBIDDEN, "forbidden"), "{id}: {answer:?}");
+            assert_eq!(
+                (answer.status, answer.code().as_str()),
+                (StatusCode::FORBIDDEN, "forbidden"),
+                "{id}: {answer:?}"
+            );
         }
     }
     let after = rig.access.audit(holdfast_store::AuditWhich { limit: 1000, ..Default::default() }).await.unwrap();
@@ -100,11 +111,17 @@ async fn an_operator_does_daily_work_and_destroys_nothing() {
     ] {
         let answer = rig.ask(method, path, &headers, json!({})).await;
         assert_eq!(answer.status, StatusCode::FORBIDDEN, "{method} {path}");
-        assert!(String::from_utf8_lossy(&answer.body).contains("administrator"), "it names the role that is needed: {answer:?}");
+        assert!(
+            String::from_utf8_lossy(&answer.body).contains("administrator"),
+            "it names the role that is needed: {answer:?}"
+        );
     }
-    for (method, path) in
-        [("POST", "/spaces/tank/vm/scrub"), ("PATCH", "/pools/tank"), ("POST", "/jobs/7/pause"), ("DELETE", "/exports/x")]
-    {
+    for (method, path) in [
+        ("POST", "/spaces/tank/vm/scrub"),
+        ("PATCH", "/pools/tank"),
+        ("POST", "/jobs/7/pause"),
+        ("DELETE", "/exports/x"),
+    ] {
         let answer = rig.ask(method, path, &headers, json!({})).await;
         assert!(!matches!(answer.status.as_u16(), 401 | 403), "{method} {path}: {answer:?}");
     }
@@ -131,11 +148,15 @@ async fn an_operator_gives_up_no_data_and_names_no_file() {
         let shown = rig.ask("GET", &format!("/disks/{}", in_path(strange)), headers, Value::Null).await;
         let nothing = rig.ask("GET", &format!("/disks/{}", in_path("/nothing/there")), headers, Value::Null).await;
         assert_eq!((shown.status, shown.code()), (nothing.status, nothing.code()), "{shown:?}");
-        let history =
-            rig.ask("GET", &format!("/history?kind=disk&seconds=60&name={}", in_path(strange)), headers, Value::Null).await;
+        let history = rig
+            .ask("GET", &format!("/history?kind=disk&seconds=60&name={}", in_path(strange)), headers, Value::Null)
+            .await;
         assert_eq!(history.code(), "not-found");
     }
-    assert_eq!(rig.ask("GET", &format!("/disks/{}", in_path(&disks[2])), &vic, Value::Null).await.status, StatusCode::OK);
+    assert_eq!(
+        rig.ask("GET", &format!("/disks/{}", in_path(&disks[2])), &vic, Value::Null).await.status,
+        StatusCode::OK
+    );
     let add = |disk: &str, force: bool| json!({ "disks": [disk], "force": force });
     assert_eq!(rig.ask("POST", "/pools/tank/disks", &oda, add(strange, false)).await.code(), "not-found");
     assert_eq!(rig.ask("POST", "/pools/tank/disks", &oda, add(&disks[2], true)).await.code(), "forbidden");
@@ -184,12 +205,18 @@ async fn secrets_of_channels_are_set_by_administrators_and_never_shown() {
             said += &String::from_utf8_lossy(&shown.body);
         }
         for headers in [&vic, &oda] {
-            for (method, path) in [("PATCH", path.clone()), ("DELETE", path.clone()), ("POST", format!("{path}/test"))] {
-                assert_eq!(rig.ask(method, &path, headers, json!({})).await.status, StatusCode::FORBIDDEN, "{method} {path}");
+            for (method, path) in [("PATCH", path.clone()), ("DELETE", path.clone()), ("POST", format!("{path}/test"))]
+            {
+                assert_eq!(
+                    rig.ask(method, &path, headers, json!({})).await.status,
+                    StatusCode::FORBIDDEN,
+                    "{method} {path}"
+                );
             }
         }
     }
-    let refused = rig.ask("POST", "/notifications/channels", &ann, json!({ "name": "bad", "webhook": { "url": secret } })).await;
+    let refused =
+        rig.ask("POST", "/notifications/channels", &ann, json!({ "name": "bad", "webhook": { "url": secret } })).await;
     assert_eq!(refused.status, StatusCode::BAD_REQUEST);
     said += &String::from_utf8_lossy(&refused.body);
     for path in ["/notifications/channels", "/notifications/deliveries", "/audit", "/events", "/status"] {

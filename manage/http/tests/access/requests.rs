@@ -38,7 +38,11 @@ async fn pages_of_other_sites_change_nothing_and_log_nobody_in() {
     ] {
         let mut headers = ann.headers();
         headers.push((name, value.into()));
-        assert_eq!(rig.ask("DELETE", "/accounts/vic", &headers, Value::Null).await.code(), "forbidden", "{name} {value}");
+        assert_eq!(
+            rig.ask("DELETE", "/accounts/vic", &headers, Value::Null).await.code(),
+            "forbidden",
+            "{name} {value}"
+        );
         assert_eq!(rig.ask("POST", "/session", &[(name, value.into())], login.clone()).await.code(), "forbidden");
     }
     // What a form of another site can send, where the browser says nothing of where it comes from.
@@ -83,8 +87,10 @@ async fn what_is_too_large_is_refused_before_it_is_read() {
     chunked.extend_from_slice(b"\r\n0\r\n\r\n");
     let answer = say(&rig, &chunked).await;
     assert!(answer.starts_with("HTTP/1.1 413") || answer.is_empty(), "{answer}");
-    let header =
-        format!("GET /api/v1/pools HTTP/1.1\r\nhost: x\r\nconnection: close\r\nx-long: {}\r\n\r\n", "x".repeat(64 << 10));
+    let header = format!(
+        "GET /api/v1/pools HTTP/1.1\r\nhost: x\r\nconnection: close\r\nx-long: {}\r\n\r\n",
+        "x".repeat(64 << 10)
+    );
     let answer = say(&rig, header.as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 431") || answer.is_empty(), "{answer}");
     let many: String = (0..500).map(|number| format!("x-{number}: y\r\n")).collect();
@@ -101,7 +107,9 @@ async fn what_is_too_large_is_refused_before_it_is_read() {
 async fn nothing_that_is_sent_becomes_a_header_or_a_line_of_its_own() {
     let rig = Rig::peopled().await;
     let ann = rig.login("ann").await;
-    for path in ["/disks/a%0d%0aset-cookie:%20x=y", "/accounts/%0aline", "/pools/%00", "/spaces/a/b%0d%0a%0d%0a%3Cscript%3E"] {
+    for path in
+        ["/disks/a%0d%0aset-cookie:%20x=y", "/accounts/%0aline", "/pools/%00", "/spaces/a/b%0d%0a%0d%0a%3Cscript%3E"]
+    {
         let answer = rig.ask("GET", path, &ann.headers(), Value::Null).await;
         assert!(answer.status.is_client_error() && !answer.headers.contains_key("set-cookie"), "{path}: {answer:?}");
         assert_eq!(answer.header("content-type"), "application/json", "{path}");
@@ -111,7 +119,8 @@ async fn nothing_that_is_sent_becomes_a_header_or_a_line_of_its_own() {
     let answer = rig.try_login(name, PASSWORD).await;
     assert!(answer.status == StatusCode::UNAUTHORIZED && !answer.headers.contains_key("set-cookie"));
     let answer =
-        say(&rig, b"GET /api/v1/setup HTTP/1.1\r\nhost: x\r\nconnection: close\r\nx-request-id: a\tb\x01c\r\n\r\n").await;
+        say(&rig, b"GET /api/v1/setup HTTP/1.1\r\nhost: x\r\nconnection: close\r\nx-request-id: a\tb\x01c\r\n\r\n")
+            .await;
     assert!(!answer.contains('\x01'), "{answer}");
     let smuggled = b"POST /api/v1/session HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 4\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\nGET /api/v1/setup HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
     let answer = say(&rig, smuggled).await;

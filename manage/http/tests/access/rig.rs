@@ -60,7 +60,8 @@ impl Answer {
     /// The secret in the cookie that it sets.
     pub fn cookie(&self) -> String {
         let set = self.header("set-cookie");
-        let value = set.strip_prefix(COOKIE).and_then(|rest| rest.strip_prefix('=')).and_then(|rest| rest.split(';').next());
+        let value =
+            set.strip_prefix(COOKIE).and_then(|rest| rest.strip_prefix('=')).and_then(|rest| rest.split(';').next());
         value.unwrap_or_default().to_owned()
     }
 }
@@ -104,7 +105,9 @@ impl Rig {
             ..AccessSettings::default()
         };
         let access = Access::open(engine.store().clone(), settings).unwrap();
-        let https = Https::listen(&["127.0.0.1:0".parse().unwrap()], None, engine.state_folder(), Duration::ZERO).await.unwrap();
+        let https = Https::listen(&["127.0.0.1:0".parse().unwrap()], None, engine.state_folder(), Duration::ZERO)
+            .await
+            .unwrap();
         let https = https.with_limits(limits);
         let address = https.addresses()[0];
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
@@ -140,7 +143,8 @@ impl Rig {
         let pem = self.folder.path().join("state/tls/cert.pem");
         roots.add(CertificateDer::from_pem_file(pem).unwrap()).unwrap();
         let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()));
-        let config = builder.with_safe_default_protocol_versions().unwrap().with_root_certificates(roots).with_no_client_auth();
+        let config =
+            builder.with_safe_default_protocol_versions().unwrap().with_root_certificates(roots).with_no_client_auth();
         let stream = TcpStream::connect(self.address).await.unwrap();
         let name = ServerName::try_from("localhost").unwrap();
         TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
@@ -148,7 +152,8 @@ impl Rig {
 
     /// Sends a request to a path as it stands.
     pub async fn send(&self, method: &str, path: &str, headers: &[(&str, String)], body: impl Into<Bytes>) -> Answer {
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(self.connect().await)).await.unwrap();
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(self.connect().await)).await.unwrap();
         tokio::spawn(connection);
         let mut request = Request::builder().method(method).uri(path).header("host", self.address.to_string());
         if !headers.iter().any(|(name, _)| *name == "content-type") {

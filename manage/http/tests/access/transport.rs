@@ -34,9 +34,10 @@ async fn slow_clients_are_left_and_the_others_served() {
     // A header a byte at a time.
     let mut drip = rig.connect().await;
     let dripping = tokio::spawn(async move {
-        for byte in b"GET /api/v1/setup HTTP/1.1\r\nhost: x\r\nx-slow: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n"
-            .iter()
-            .cycle()
+        for byte in
+            b"GET /api/v1/setup HTTP/1.1\r\nhost: x\r\nx-slow: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n"
+                .iter()
+                .cycle()
         {
             if drip.write_all(&[*byte]).await.is_err() || drip.flush().await.is_err() {
                 return;
@@ -58,7 +59,8 @@ async fn strangers_make_room_for_whoever_has_an_account() {
     rig.people().await;
     let token = bearer(&rig.token("ann", Role::Administrator, &[]).await);
     // One that is known, and stays.
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(rig.connect().await)).await.unwrap();
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(rig.connect().await)).await.unwrap();
     tokio::spawn(connection);
     let follow = Request::get("/api/v1/events/follow").header("host", "x").header("authorization", token[0].1.clone());
     let mut followed = sender.send_request(follow.body(Full::<Bytes>::default()).unwrap()).await.unwrap().into_body();
@@ -76,10 +78,16 @@ async fn strangers_make_room_for_whoever_has_an_account() {
     }
     let mut oldest = strangers.remove(0);
     assert_eq!(oldest.read(&mut [0; 1]).await.unwrap_or(0), 0, "the oldest stranger was sent away");
-    rig.engine.events().emit(holdfast_api::Severity::Info, &holdfast_model::ObjectRef::server("test"), "one more", "nothing");
+    rig.engine.events().emit(
+        holdfast_api::Severity::Info,
+        &holdfast_model::ObjectRef::server("test"),
+        "one more",
+        "nothing",
+    );
     let mut told = Vec::new();
     while !String::from_utf8_lossy(&told).contains("one more") {
-        let frame = tokio::time::timeout(LONG, followed.frame()).await.expect("it goes on").expect("it has not ended").unwrap();
+        let frame =
+            tokio::time::timeout(LONG, followed.frame()).await.expect("it goes on").expect("it has not ended").unwrap();
         told.extend_from_slice(&frame.into_data().unwrap());
     }
     rig.stop().await;

@@ -49,8 +49,14 @@ impl Office {
     fn happen(&mut self, severity: Severity, object: &str, cause: &str) {
         self.events += 1;
         let time = Timestamp::from_millisecond(self.now).unwrap().to_string();
-        let event =
-            Event { id: self.events, time, severity, object: named(object), cause: cause.into(), next_action: String::new() };
+        let event = Event {
+            id: self.events,
+            time,
+            severity,
+            object: named(object),
+            cause: cause.into(),
+            next_action: String::new(),
+        };
         self.desk.hear(&event, self.now);
     }
 

@@ -46,9 +46,12 @@ async fn mail_is_sent_encrypted_and_after_a_login() {
         assert!(mail.encrypted && mail.auth.as_deref() == Some(LOGIN));
         assert!(mail.from.contains("<nas@example.com>") && mail.to.len() == 2, "{mail:?}");
         let head = mail.data.split("\n\n").next().unwrap();
-        for part in
-            ["Subject: [error] ", "From: Storage <nas@example.com>", "Auto-Submitted: auto-generated", "Message-ID: <holdfast-"]
-        {
+        for part in [
+            "Subject: [error] ",
+            "From: Storage <nas@example.com>",
+            "Auto-Submitted: auto-generated",
+            "Message-ID: <holdfast-",
+        ] {
             assert!(head.contains(part), "{part} is missing in\n{head}");
         }
         let text = mail.data.replace("=\n", "");
@@ -96,11 +99,15 @@ async fn a_refusal_is_told_once_and_holds_no_secret() {
     assert_eq!(deliveries.iter().map(|one| one.attempts).collect::<Vec<_>>(), [1, 3]);
     let troubles = rig.notifications.troubles();
     assert!(
-        troubles.len() == 1 && troubles[0].object.to_string() == "channel ops" && troubles[0].conditions[0].cause.contains("535")
+        troubles.len() == 1
+            && troubles[0].object.to_string() == "channel ops"
+            && troubles[0].conditions[0].cause.contains("535")
     );
     rig.until("told", |_| rig.log.all().iter().any(|event| event.object.to_string() == "channel ops")).await;
     let about: Vec<_> = rig.log.all().into_iter().filter(|event| event.object.to_string() == "channel ops").collect();
-    assert!(about.len() == 1 && about[0].severity == Severity::Error && about[0].next_action.contains("notify test ops"));
+    assert!(
+        about.len() == 1 && about[0].severity == Severity::Error && about[0].next_action.contains("notify test ops")
+    );
     let audit = rig.audit();
     assert_eq!(
         audit.iter().map(|(operation, object, status, _)| (&**operation, &**object, *status)).collect::<Vec<_>>(),
@@ -121,11 +128,15 @@ async fn a_test_says_what_the_server_says_and_clears_a_failure() {
     rig.log.emit(Severity::Error, &ObjectRef::named(ObjectKind::Pool, "tank"), "is read-only", "");
     let tried = |all: &[holdfast_api::NotifyDelivery]| all.iter().any(|one| one.attempts == 1 && one.error.is_some());
     let queued = rig.until("tried", tried).await;
-    assert!(queued[0].state == NotifyDeliveryState::Queued && queued[0].error.as_ref().unwrap().contains("450"), "{queued:?}");
+    assert!(
+        queued[0].state == NotifyDeliveryState::Queued && queued[0].error.as_ref().unwrap().contains("450"),
+        "{queued:?}"
+    );
     // The channel is set to a server that works: what waits is sent at once, however long it would have waited.
     let better = mail_server(Wire::Plain, None, None).await;
     let set = SetMail { port: Some(better.port), ..SetMail::default() };
-    let changed = rig.notifications.set_channel("ops", SetNotifyChannel { mail: Some(set), webhook: None }).await.unwrap();
+    let changed =
+        rig.notifications.set_channel("ops", SetNotifyChannel { mail: Some(set), webhook: None }).await.unwrap();
     assert!(changed.changed);
     let tested = rig.notifications.test_channel("ops").await.unwrap();
     assert!(tested.delivered && tested.message.contains("taken as 4711"), "{tested:?}");

@@ -70,7 +70,8 @@ impl<T> Drop for Server<T> {
 }
 
 fn acceptor() -> (TlsAcceptor, String) {
-    let CertifiedKey { cert, signing_key } = generate_simple_self_signed(vec!["localhost".into(), "127.0.0.1".into()]).unwrap();
+    let CertifiedKey { cert, signing_key } =
+        generate_simple_self_signed(vec!["localhost".into(), "127.0.0.1".into()]).unwrap();
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(signing_key.serialize_der()));
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
@@ -96,7 +97,8 @@ async fn say(stream: &mut BufStream<Box<dyn Stream>>, text: &str) -> Option<()> 
     stream.flush().await.ok()
 }
 
-/// Speaks SMTP with one client. `login` is what AUTH PLAIN must carry; `refuse` is said to each recipient instead of 250.
+/// Speaks SMTP with one client. `login` is what AUTH PLAIN must carry; `refuse` is said to each recipient instead of
+/// 250.
 async fn smtp(
     mut stream: BufStream<Box<dyn Stream>>,
     wire: Wire,

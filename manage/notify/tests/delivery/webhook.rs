@@ -31,7 +31,8 @@ async fn a_request_is_signed_carries_its_token_and_checks_its_server() {
     let server = web_server(Wire::Tls, 0, OK).await;
     let mut rig = Rig::new();
     let mut hook = settings(format!("https://localhost:{}/hook?key=1#part", server.port));
-    (hook.secret, hook.token, hook.ca_certificate) = (Some("key".into()), Some("bearer".into()), Some(server.pem.clone()));
+    (hook.secret, hook.token, hook.ca_certificate) =
+        (Some("key".into()), Some("bearer".into()), Some(server.pem.clone()));
     rig.webhook("hook", hook).await;
     rig.rule("hook").await;
     rig.start();
@@ -76,7 +77,10 @@ async fn redirects_are_not_followed_and_answers_are_not_read_to_their_end() {
     let flooding = web_server(Wire::Plain, 0, &flood).await;
     rig.webhook("flood", settings(format!("http://127.0.0.1:{}/secret-part", flooding.port))).await;
     let tested = rig.notifications.test_channel("flood").await.unwrap();
-    assert!(!tested.delivered && !tested.message.contains("xxx") && !tested.message.contains("secret-part"), "{tested:?}");
+    assert!(
+        !tested.delivered && !tested.message.contains("xxx") && !tested.message.contains("secret-part"),
+        "{tested:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -122,7 +126,8 @@ async fn what_waits_for_a_server_outlives_the_daemon() {
     assert_eq!(waiting[0].state, NotifyDeliveryState::Queued, "{waiting:?}");
     let server = web_server(Wire::Plain, port, OK).await;
     rig.delivered(2).await;
-    let bodies: Vec<String> = server.taken().iter().map(|one| String::from_utf8_lossy(&one.body).into_owned()).collect();
+    let bodies: Vec<String> =
+        server.taken().iter().map(|one| String::from_utf8_lossy(&one.body).into_owned()).collect();
     assert!(bodies.len() == 2 && bodies[0].contains("is read-only") && bodies[1].contains("is offline"), "{bodies:?}");
     rig.end().await;
     // A backup has channels and rules with their secrets, and nothing that was under way.

@@ -8,10 +8,10 @@
 //!   a request ends             the waiting one with the least tag begins, of those that now may
 //! ```
 //!
-//! The window bounds what is under way on the disks, so a request of an object that asks for little finds a short line, whatever others ask
-//! for. A start tag grows by cost / weight, so waiting objects get on by cost, not by count (start-time fair queueing, Goyal, Vin and Cheng).
-//! Large requests take more than one slot of the window, but fewer than they cost: what they cost most is the seek or the command, and disks
-//! that are to stream need several of them.
+//! The window bounds what is under way on the disks, so a request of an object that asks for little finds a short line,
+//! whatever others ask for. A start tag grows by cost / weight, so waiting objects get on by cost, not by count
+//! (start-time fair queueing, Goyal, Vin and Cheng). Large requests take more than one slot of the window, but fewer
+//! than they cost: what they cost most is the seek or the command, and disks that are to stream need several of them.
 //!
 //! Invariant: whoever waits, waits for a request that is counted as under way.
 
@@ -164,7 +164,8 @@ impl Inner {
 impl Balancer {
     /// That of the same disks with so many disks.
     pub fn new(disks: usize) -> Arc<Self> {
-        let inner = Inner { window: window_of(disks), in_service: 0, virtual_time: 0.0, flows: BTreeMap::new(), next: 1 };
+        let inner =
+            Inner { window: window_of(disks), in_service: 0, virtual_time: 0.0, flows: BTreeMap::new(), next: 1 };
         Arc::new(Self {
             inner: Mutex::new(inner),
             last: AtomicU64::new(0),

@@ -4,7 +4,8 @@
 //!   tokens come at the rate ─▶ [ up to the capacity ] ─▶ a request takes as many as it costs
 //! ```
 //!
-//! A request begins when as many tokens are there as it costs, or the bucket is full; it may leave the bucket in debt then.
+//! A request begins when as many tokens are there as it costs, or the bucket is full; it may leave the bucket in debt
+//! then.
 //!
 //! Invariant: in any time, requests take at most rate x time + capacity + what a single one costs.
 
@@ -51,7 +52,11 @@ impl Bucket {
         let missing = (cost as f64).min(self.capacity) - self.tokens;
         self.awaited = if missing > 1e-6 { cost as f64 } else { 0.0 };
         // A little more than computed, so that rounding does not make it wait twice.
-        if missing > 1e-6 { Duration::from_secs_f64(missing / self.rate) + Duration::from_nanos(100) } else { Duration::ZERO }
+        if missing > 1e-6 {
+            Duration::from_secs_f64(missing / self.rate) + Duration::from_nanos(100)
+        } else {
+            Duration::ZERO
+        }
     }
 
     /// Takes what a request costs that need not wait.

@@ -22,8 +22,9 @@ struct Buckets {
 impl Buckets {
     /// How long a request has to wait; if not at all, it has taken what it costs.
     fn take(&mut self, now: Duration, cost: Cost) -> Duration {
-        let wait =
-            |bucket: &mut Option<Bucket>, cost: u64| bucket.as_mut().map_or(Duration::ZERO, |bucket| bucket.wait(now, cost));
+        let wait = |bucket: &mut Option<Bucket>, cost: u64| {
+            bucket.as_mut().map_or(Duration::ZERO, |bucket| bucket.wait(now, cost))
+        };
         let longest = wait(&mut self.ios, cost.ios).max(wait(&mut self.bytes, cost.bytes));
         if longest.is_zero() {
             self.ios.iter_mut().for_each(|bucket| bucket.take(cost.ios));

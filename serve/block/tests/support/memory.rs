@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use holdfast_device::reactor::clock;
 use holdfast_device::{
-    BlockLimits, Device, DiscardLimits, Durability, Extent, ExtentKind, Extents, Geometry, Io, IoBuf, IoError, IoErrorKind,
-    IoSlice, Limits, StableId, Zeroes,
+    BlockLimits, Device, DiscardLimits, Durability, Extent, ExtentKind, Extents, Geometry, Io, IoBuf, IoError,
+    IoErrorKind, IoSlice, Limits, StableId, Zeroes,
 };
 use holdfast_model::Uuid;
 
@@ -98,7 +98,13 @@ impl Memory {
         assert!(offset + len <= self.size_bytes.load(Ordering::SeqCst), "{offset}+{len} is beyond the end");
     }
 
-    fn change(&self, offset: u64, len: u64, durability: Durability, mut each: impl FnMut(&mut Chunk, usize, usize, usize)) {
+    fn change(
+        &self,
+        offset: u64,
+        len: u64,
+        durability: Durability,
+        mut each: impl FnMut(&mut Chunk, usize, usize, usize),
+    ) {
         self.check(offset, len);
         if durability == Durability::Durable {
             self.durable.fetch_add(1, Ordering::SeqCst);

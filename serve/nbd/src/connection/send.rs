@@ -145,7 +145,8 @@ impl Connection {
     pub(super) async fn write(self: Rc<Self>) {
         loop {
             self.writer_bell.wait().await;
-            while let Some(mut run) = self.stuck.take().or_else(|| (self.waiting_bytes() > 0).then(|| self.take_run())) {
+            while let Some(mut run) = self.stuck.take().or_else(|| (self.waiting_bytes() > 0).then(|| self.take_run()))
+            {
                 self.writer_busy.set(true);
                 let Some(mut sender) = self.sender.take() else { return };
                 while !run.is_empty() && !self.failed.get() {

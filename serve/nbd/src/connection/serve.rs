@@ -197,7 +197,11 @@ impl Connection {
 
     fn read_range(self: &Rc<Self>, open: OpenRequest) {
         let request = open.request;
-        if request.length >= HOLE_LOOKUP_BYTES && self.tells_holes.get() && !request.has(CMD_FLAG_DF) && aligned(&request) {
+        if request.length >= HOLE_LOOKUP_BYTES
+            && self.tells_holes.get()
+            && !request.has(CMD_FLAG_DF)
+            && aligned(&request)
+        {
             match self.session().target().extents(request.offset, request.length, READ_EXTENTS) {
                 Io::Ready(Some(Ok(extents))) if extents.iter().any(|extent| extent.kind != ExtentKind::Data) => {
                     return self.read_sparse(open, extents);

@@ -1,8 +1,9 @@
 //! Large writes that are whole and not served yet.
 //!
-//! A unix socket holds about three requests of 64 KiB, and lets a client that filled it go on when it is three quarters empty.
-//! Were each write served before the next is received, the socket would run dry while its client wakes up. So writes are
-//! taken from the socket as long as there are any, up to a limit, and then served together: meanwhile the client fills it again.
+//! A unix socket holds about three requests of 64 KiB, and lets a client that filled it go on when it is three quarters
+//! empty. Were each write served before the next is received, the socket would run dry while its client wakes up. So
+//! writes are taken from the socket as long as there are any, up to a limit, and then served together: meanwhile the
+//! client fills it again.
 //!
 //! Invariant: requests are served in the order in which they came, and nothing stays here while the reader waits.
 

@@ -139,7 +139,8 @@ mod tests {
 
     #[test]
     fn a_payload_is_found_behind_any_extended_command() {
-        let request = Request { flags: CMD_FLAG_PAYLOAD_LEN, command: Command::Unknown(99), cookie: 0, offset: 0, length: 24 };
+        let request =
+            Request { flags: CMD_FLAG_PAYLOAD_LEN, command: Command::Unknown(99), cookie: 0, offset: 0, length: 24 };
         assert_eq!((request.payload_bytes(true), request.payload_bytes(false)), (24, 0));
     }
 }

@@ -107,8 +107,10 @@ fn a_client_that_never_chooses_is_dropped() {
 
 #[test]
 fn one_connection_too_many_is_closed() {
-    let settings =
-        NbdSettings { listen: ListenSettings { connections: 2, ..ListenSettings::default() }, ..NbdSettings::default() };
+    let settings = NbdSettings {
+        listen: ListenSettings { connections: 2, ..ListenSettings::default() },
+        ..NbdSettings::default()
+    };
     let fixture = Fixture::with(&[("disk", disk(1 << 20))], settings);
     let (first, _) = Client::enter(&fixture.unix, "disk", ReplyStyle::Simple);
     let (_second, _) = Client::enter(&fixture.tcp, "disk", ReplyStyle::Simple);

@@ -7,7 +7,9 @@ use std::task::{Poll, Waker};
 use crate::support::client::Client;
 use crate::support::memory::Memory;
 use crate::support::{Fixture, eventually};
-use holdfast_device::{BlockLimits, Device, Durability, Extent, Extents, Geometry, Io, IoBuf, IoSlice, Limits, StableId, Zeroes};
+use holdfast_device::{
+    BlockLimits, Device, Durability, Extent, Extents, Geometry, Io, IoBuf, IoSlice, Limits, StableId, Zeroes,
+};
 use holdfast_model::Uuid;
 use holdfast_nbd::protocol::ReplyStyle;
 use holdfast_nbd::protocol::constants::*;
@@ -112,8 +114,8 @@ impl Extents for Gated {
     }
 }
 
-/// A write of bytes 0 to 511 by one name stands between its read and its write while `change` comes by another name; then
-/// the block is read. `rename`: the other name is withdrawn and offered anew before.
+/// A write of bytes 0 to 511 by one name stands between its read and its write while `change` comes by another name;
+/// then the block is read. `rename`: the other name is withdrawn and offered anew before.
 fn meet(rename: bool, change: impl FnOnce(&mut Client) -> u64) -> Vec<u8> {
     let target = Gated::new();
     let fixture = Fixture::new(&[("one", target.clone()), ("other", target.clone())]);

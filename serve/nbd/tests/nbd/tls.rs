@@ -69,7 +69,9 @@ impl Files {
         let builder = builder.with_root_certificates(roots);
         Arc::new(if with_certificate {
             let chain = vec![CertificateDer::from_pem_file(self.path("client.pem")).unwrap()];
-            builder.with_client_auth_cert(chain, PrivateKeyDer::from_pem_file(self.path("client.key")).unwrap()).unwrap()
+            builder
+                .with_client_auth_cert(chain, PrivateKeyDer::from_pem_file(self.path("client.key")).unwrap())
+                .unwrap()
         } else {
             builder.with_no_client_auth()
         })
@@ -179,7 +181,8 @@ fn files_that_cannot_be_used_are_named() {
     let files = Files::new();
     let start = |settings: NbdSettings| {
         let reactor = holdfast_device::reactor::start(Default::default()).unwrap();
-        let started = holdfast_nbd::serve(vec![reactor.clone()], Exports::new(), &["tcp:127.0.0.1:0".parse().unwrap()], settings);
+        let started =
+            holdfast_nbd::serve(vec![reactor.clone()], Exports::new(), &["tcp:127.0.0.1:0".parse().unwrap()], settings);
         reactor.stop();
         started.map(drop)
     };
@@ -189,8 +192,17 @@ fn files_that_cannot_be_used_are_named() {
         start(settings)
     };
     let missing = with(&|tls| tls.certificate = Path::new("/nowhere/x.pem").into());
-    assert!(matches!(&missing, Err(ListenError::Tls { reason, .. }) if reason.contains("/nowhere/x.pem")), "{missing:?}");
-    assert!(matches!(with(&|tls| tls.key = files.path("client.key")), Err(ListenError::Tls { .. })), "a key of another");
+    assert!(
+        matches!(&missing, Err(ListenError::Tls { reason, .. }) if reason.contains("/nowhere/x.pem")),
+        "{missing:?}"
+    );
+    assert!(
+        matches!(with(&|tls| tls.key = files.path("client.key")), Err(ListenError::Tls { .. })),
+        "a key of another"
+    );
     assert!(matches!(with(&|tls| tls.certificate = files.path("server.key")), Err(ListenError::Tls { .. })));
-    assert!(matches!(with(&|tls| tls.client_authorities = Some(files.path("client.key"))), Err(ListenError::Tls { .. })));
+    assert!(matches!(
+        with(&|tls| tls.client_authorities = Some(files.path("client.key"))),
+        Err(ListenError::Tls { .. })
+    ));
 }

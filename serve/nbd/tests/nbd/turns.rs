@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::support::client::Client;
 use crate::support::memory::Memory;
 use crate::support::{Fixture, eventually};
-use holdfast_device::{BlockLimits, Device, Durability, Extent, Extents, Geometry, Io, IoBuf, IoSlice, Limits, StableId, Zeroes};
+use holdfast_device::{
+    BlockLimits, Device, Durability, Extent, Extents, Geometry, Io, IoBuf, IoSlice, Limits, StableId, Zeroes,
+};
 use holdfast_model::Uuid;
 use holdfast_nbd::protocol::ReplyStyle;
 use holdfast_nbd::protocol::constants::*;

@@ -1,5 +1,5 @@
-//! Going ahead of other work on the machine: servers, client, and the kernel's threads that serve loop devices are scheduled round
-//! robin in real time. Else a request waits milliseconds for its turn, whoever serves it.
+//! Going ahead of other work on the machine: servers, client, and the kernel's threads that serve loop devices are
+//! scheduled round robin in real time. Else a request waits milliseconds for its turn, whoever serves it.
 
 use holdfast_tests::command::run;
 

@@ -1,8 +1,9 @@
 //! Memory that is held while others are measured.
 //!
-//! A virtual machine with free page reporting gives free memory back to its host every few seconds. Whoever is handed such a page
-//! next waits for the host, some microseconds for 4 KiB: that costs more than what is measured, and meets the subjects unevenly, as
-//! it depends on how each one's packets are allotted. While nearly all memory is in use, little can be given back.
+//! A virtual machine with free page reporting gives free memory back to its host every few seconds. Whoever is handed
+//! such a page next waits for the host, some microseconds for 4 KiB: that costs more than what is measured, and meets
+//! the subjects unevenly, as it depends on how each one's packets are allotted. While nearly all memory is in use,
+//! little can be given back.
 //!
 //! Invariant: so much stays free that nobody runs short, whatever the subjects take meanwhile.
 

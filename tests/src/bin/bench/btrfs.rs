@@ -1,7 +1,7 @@
 //! btrfs with parity on eight disks: the peer of parity spaces.
 //!
-//! It has every advantage that can be given to it: no network between client and storage, no copy on write and no checksums
-//! for the data, direct I/O, and for each profile the faster of fio's two engines.
+//! It has every advantage that can be given to it: no network between client and storage, no copy on write and no
+//! checksums for the data, direct I/O, and for each profile the faster of fio's two engines.
 
 use holdfast_tests::command::run;
 use holdfast_tests::fio::direct_line;

@@ -1,6 +1,7 @@
-//! Speed against named peers, in one run and on the same kind of disks: block devices with direct I/O, which are loop devices over
-//! files in memory. Holdfast's spaces lie on eight each; `nbdkit file` and `qemu-nbd` serve one each to the same client; btrfs with
-//! parity lies on eight, and fio goes to one itself, both without a network between. Prints Markdown.
+//! Speed against named peers, in one run and on the same kind of disks: block devices with direct I/O, which are loop
+//! devices over files in memory. Holdfast's spaces lie on eight each; `nbdkit file` and `qemu-nbd` serve one each to
+//! the same client; btrfs with parity lies on eight, and fio goes to one itself, both without a network between. Prints
+//! Markdown.
 //!
 //! ```text
 //!   HOLDFAST_BIN=holdfast ROUNDS=5 RUNTIME=2 QUICK=1 PIN=1 SUBJECTS=simple,parity1 PROFILES=database,restore DEPTHS=32 bench
@@ -12,8 +13,8 @@
 //!   report.rs    tables; demands.rs    and verdicts
 //! ```
 //!
-//! Invariant: subjects take turns within each round, so that a change of the machine's mood meets all of them; what is printed
-//! is the median over rounds.
+//! Invariant: subjects take turns within each round, so that a change of the machine's mood meets all of them; what is
+//! printed is the median over rounds.
 
 mod ahead;
 mod ballast;

@@ -18,10 +18,19 @@ pub fn value(samples: &Samples, key: (&'static str, u32, &'static str), of: impl
 pub const BETTER: &str = "better server";
 
 /// Requests a second of `subject` for each of `peer`.
-pub fn ratio(samples: &Samples, profile: &'static str, depth: u32, subject: &'static str, peer: &'static str) -> Option<f64> {
+pub fn ratio(
+    samples: &Samples,
+    profile: &'static str,
+    depth: u32,
+    subject: &'static str,
+    peer: &'static str,
+) -> Option<f64> {
     let iops = |name| value(samples, (profile, depth, name), |sample| sample.iops);
-    let iops_of_peer =
-        if peer == BETTER { ["nbdkit", "qemu-nbd"].into_iter().filter_map(iops).max_by(f64::total_cmp) } else { iops(peer) };
+    let iops_of_peer = if peer == BETTER {
+        ["nbdkit", "qemu-nbd"].into_iter().filter_map(iops).max_by(f64::total_cmp)
+    } else {
+        iops(peer)
+    };
     Some(iops(subject)? / iops_of_peer?)
 }
 
@@ -45,7 +54,12 @@ fn btrfs_of(subject: &str) -> Option<&'static str> {
 
 /// Prints all tables.
 pub fn print(samples: &Samples, written: &Written, left_out: &[String], awake: bool, held: u64, settings: &Settings) {
-    println!("Medians of {} rounds of {} s; {} MiB served.", settings.rounds, settings.runtime, settings.size_bytes >> 20);
+    println!(
+        "Medians of {} rounds of {} s; {} MiB served.",
+        settings.rounds,
+        settings.runtime,
+        settings.size_bytes >> 20
+    );
     println!("Disks are loop devices with direct I/O over files in memory.");
     println!(
         "Processors {}.",
@@ -116,7 +130,9 @@ fn to_disks(written: &Written, settings: &Settings) {
     println!("| --- | --- | ---: | ---: |");
     for profile in &settings.profiles {
         for &subject in &settings.subjects {
-            let (Some(ratio), Some(shape)) = (written.get(&(profile.key, subject)), Shape::named(subject)) else { continue };
+            let (Some(ratio), Some(shape)) = (written.get(&(profile.key, subject)), Shape::named(subject)) else {
+                continue;
+            };
             println!("| {} | {subject} | {ratio:.3} | {:.3} |", profile.name, least_written(profile, shape));
         }
     }

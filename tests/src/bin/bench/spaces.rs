@@ -37,9 +37,21 @@ const PARITY2_PLAIN: &[&str] = &["--layout", "parity", "--parity", "2", "--colum
 
 /// All of them.
 const SHAPES: &[Shape] = &[
-    Shape { name: "simple", options: &["--layout", "simple", "--columns", "8"], columns: (8, 8), block_disks: 1, lost: 0 },
+    Shape {
+        name: "simple",
+        options: &["--layout", "simple", "--columns", "8"],
+        columns: (8, 8),
+        block_disks: 1,
+        lost: 0,
+    },
     Shape { name: "two-way", options: &["--layout", "mirror"], columns: (8, 4), block_disks: 2, lost: 0 },
-    Shape { name: "three-way", options: &["--layout", "mirror", "--copies", "3"], columns: (6, 2), block_disks: 3, lost: 0 },
+    Shape {
+        name: "three-way",
+        options: &["--layout", "mirror", "--copies", "3"],
+        columns: (6, 2),
+        block_disks: 3,
+        lost: 0,
+    },
     Shape { name: "parity1", options: PARITY1, columns: (8, 7), block_disks: 2, lost: 0 },
     Shape { name: "parity2", options: PARITY2, columns: (8, 6), block_disks: 3, lost: 0 },
     Shape { name: "simple-plain", options: SIMPLE_PLAIN, columns: (8, 8), block_disks: 1, lost: 0 },
@@ -115,7 +127,9 @@ impl Space {
         }
         self.daemon.end();
         let lost = self.disks.drain(..self.shape.lost);
-        lost.for_each(|disk| loops::detach(&disk).unwrap_or_else(|error| panic!("{disk} cannot be taken out: {error}")));
+        lost.for_each(|disk| {
+            loops::detach(&disk).unwrap_or_else(|error| panic!("{disk} cannot be taken out: {error}"))
+        });
         self.daemon.start_again();
         wait_missing(&self.daemon, "tank", self.shape.lost);
     }

@@ -1,7 +1,7 @@
 //! How many bytes reach the disks for each byte that a client writes, by the daemon's own counters.
 //!
-//! Apart from the turns that are timed: what a space puts in place later belongs to the load that caused it, so all spaces come
-//! to rest before and after each load.
+//! Apart from the turns that are timed: what a space puts in place later belongs to the load that caused it, so all
+//! spaces come to rest before and after each load.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -35,8 +35,10 @@ fn rest(subjects: &[Subject]) -> Vec<Metrics> {
     loop {
         std::thread::sleep(REST);
         let now = read();
-        let quiet =
-            before.iter().zip(&now).all(|(before, now)| now.written_to_disks() - before.written_to_disks() <= QUIET_BYTES);
+        let quiet = before
+            .iter()
+            .zip(&now)
+            .all(|(before, now)| now.written_to_disks() - before.written_to_disks() <= QUIET_BYTES);
         if quiet || Instant::now() > end {
             return now;
         }

@@ -1,4 +1,5 @@
-//! SIGKILL under load, with disks lost before it and while the daemon is down: what was acknowledged and flushed is there.
+//! SIGKILL under load, with disks lost before it and while the daemon is down: what was acknowledged and flushed is
+//! there.
 
 use std::time::Duration;
 
@@ -112,7 +113,8 @@ fn kill_under_fio_leaves_what_fio_verifies_on_parity() {
     kill_under_fio(7, DUAL, 2);
 }
 
-/// The journal is replaced by one of another size under load, and the daemon killed before, while or after that happens.
+/// The journal is replaced by one of another size under load, and the daemon killed before, while or after that
+/// happens.
 #[test]
 fn kill_while_the_journal_is_resized_loses_nothing() {
     let mut random = Random::announced();
@@ -145,7 +147,8 @@ fn kill_while_the_journal_is_resized_loses_nothing() {
         // What a resize that was cut off had allotted is not lost to the pool.
         daemon.please(&["space", "set", "tank/vm", "--journal", size]);
         assert_eq!(daemon.json(&["space", "set", "tank/vm", "--journal", size])["changed"], false);
-        let (room, raw) = (free(&daemon), daemon.json(&["space", "show", "tank/vm"])["raw_bytes"].as_u64().expect("a number"));
+        let (room, raw) =
+            (free(&daemon), daemon.json(&["space", "show", "tank/vm"])["raw_bytes"].as_u64().expect("a number"));
         let all = daemon.json(&["pool", "show", "tank"])["raw_bytes"].as_u64().expect("a number");
         assert_eq!(room + raw, all, "round {round}: room is lost");
     }

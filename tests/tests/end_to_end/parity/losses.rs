@@ -1,4 +1,5 @@
-//! Disks are lost, one after the other or at once, under load and while the daemon is down: nothing that is read is ever wrong.
+//! Disks are lost, one after the other or at once, under load and while the daemon is down: nothing that is read is
+//! ever wrong.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -78,7 +79,8 @@ fn dual_parity_survives_two_disks_lost_under_load() {
     losses_under_load(8, &[DUAL, &["--columns", "7", "--interleave", "64KiB"]].concat(), &[5, 2]);
 }
 
-/// Groups of disks take turns in being away; what is written meanwhile is whole when they are back, and when others are away.
+/// Groups of disks take turns in being away; what is written meanwhile is whole when they are back, and when others are
+/// away.
 fn groups_take_turns(disk_count: usize, options: &[&str], groups: &[&[usize]]) {
     const LEN: usize = 48 * MIB;
     let scene = Scene::new();
@@ -149,7 +151,8 @@ fn disks_that_were_away_while_the_daemon_was_down_are_not_believed() {
     holds(&scene, &uri, &new);
 }
 
-/// More disks are gone than there is parity: requests fail or bring what was written, and nothing is lost when the disks return.
+/// More disks are gone than there is parity: requests fail or bring what was written, and nothing is lost when the
+/// disks return.
 #[test]
 fn more_losses_than_parity_withhold_data_but_never_make_it_wrong() {
     let scene = Scene::new();

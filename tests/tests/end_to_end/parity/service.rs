@@ -90,8 +90,12 @@ fn spaces_of_parity_grow_in_use() {
         let path = format!("tank/{name}");
         let uri = daemon.space(&path, &[&options[..], &["--size", "40MiB"]].concat());
         run("qemu-io", &["-f", "raw", "-c", "write -P 9 0 40M", "-c", "flush", &uri]).succeeded();
-        let job = ["--rw=randrw", "--bsrange=4k-64k", "--iodepth=8", "--size=40m", "--verify=crc32c", "--verify_fatal=1"];
-        let load = fio::start(&uri, &[&job[..], &["--verify_backlog=32", "--time_based", "--runtime=3", "--rate=20m"]].concat());
+        let job =
+            ["--rw=randrw", "--bsrange=4k-64k", "--iodepth=8", "--size=40m", "--verify=crc32c", "--verify_fatal=1"];
+        let load = fio::start(
+            &uri,
+            &[&job[..], &["--verify_backlog=32", "--time_based", "--runtime=3", "--rate=20m"]].concat(),
+        );
         assert_eq!(daemon.json(&["space", "grow", &path, "--size", "100MiB"])["changed"], true);
         load.finish();
         assert_eq!(run("nbdinfo", &["--size", &uri]).succeeded().trim(), (100 * MIB).to_string());
@@ -114,7 +118,8 @@ fn thin_spaces_of_parity_take_room_as_they_are_written_and_give_it_back() {
         let raw = || daemon.json(&["space", "show", &path])["raw_bytes"].as_u64().expect("a number");
         let free = || daemon.json(&["pool", "show", "tank"])["free_bytes"].as_u64().expect("a number");
         let (empty, room) = (raw(), free());
-        run("qemu-io", &["-f", "raw", "-c", "write -P 1 0 256M", "-c", "write -P 2 4G 1M", "-c", "flush", &uri]).succeeded();
+        run("qemu-io", &["-f", "raw", "-c", "write -P 1 0 256M", "-c", "write -P 2 4G 1M", "-c", "flush", &uri])
+            .succeeded();
         let full = raw();
         assert!((full - empty) as f64 >= factor * (256 * MIB) as f64, "{empty} bytes before, {full} after");
         assert_eq!(room - free(), full - empty, "what the space takes, the pool lacks");
@@ -138,7 +143,8 @@ fn thin_spaces_of_parity_take_room_as_they_are_written_and_give_it_back() {
         run("qemu-io", &[&["-f", "raw"], &commands[..], &[&uri]].concat()).succeeded();
         agrees(&daemon, &path);
         wait_until("some room is given back", 20, || raw() < full);
-        run("qemu-io", &["-f", "raw", "-c", "discard 0 256M", "-c", "discard 4G 512M", "-c", "flush", &uri]).succeeded();
+        run("qemu-io", &["-f", "raw", "-c", "discard 0 256M", "-c", "discard 4G 512M", "-c", "flush", &uri])
+            .succeeded();
         wait_until("all room is given back", 20, || raw() == empty && free() == room);
         run("qemu-io", &["-f", "raw", "-c", "read -P 0 0 256M", "-c", "read -P 0 4G 1M", &uri]).succeeded();
         let map = daemon.json(&["space", "map", &path]);

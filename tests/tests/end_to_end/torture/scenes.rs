@@ -1,4 +1,5 @@
-//! What happens in a round. Each begins with the daemon running and all in step, and ends with the daemon running and all disks back.
+//! What happens in a round. Each begins with the daemon running and all in step, and ends with the daemon running and
+//! all disks back.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

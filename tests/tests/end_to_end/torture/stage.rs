@@ -236,7 +236,13 @@ impl Stage {
     #[track_caller]
     fn no_faults(&self, faults: &[String]) {
         let shown = faults[..faults.len().min(SHOWN)].join("\n  ");
-        assert!(faults.is_empty(), "{}\n  {} blocks are wrong:\n  {shown}\n{}", self.told(), faults.len(), self.state());
+        assert!(
+            faults.is_empty(),
+            "{}\n  {} blocks are wrong:\n  {shown}\n{}",
+            self.told(),
+            faults.len(),
+            self.state()
+        );
     }
 
     #[track_caller]
@@ -252,7 +258,8 @@ impl Stage {
     #[track_caller]
     fn wait_in_step(&mut self) {
         self.wait_for("all is in step", |stage| {
-            let (pool, space) = (stage.daemon.json(&["pool", "list"]), stage.daemon.cli(&["--json", "space", "show", SPACE]));
+            let (pool, space) =
+                (stage.daemon.json(&["pool", "list"]), stage.daemon.cli(&["--json", "space", "show", SPACE]));
             let space: Value = serde_json::from_str(&space.printed()).unwrap_or_default();
             pool[0]["state"] == "ok" && space["state"] == "ok" && space["stale_slabs"] == 0
         });
@@ -262,7 +269,12 @@ impl Stage {
     fn wait_for(&mut self, what: &str, condition: impl Fn(&Self) -> bool) {
         let end = std::time::Instant::now() + Duration::from_secs(STEP_SECONDS);
         while !condition(self) {
-            assert!(std::time::Instant::now() < end, "{}\n  not within a minute: {what}\n{}", self.told(), self.state());
+            assert!(
+                std::time::Instant::now() < end,
+                "{}\n  not within a minute: {what}\n{}",
+                self.told(),
+                self.state()
+            );
             std::thread::sleep(Duration::from_millis(50));
         }
     }

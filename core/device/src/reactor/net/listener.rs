@@ -1,7 +1,7 @@
 //! Listening sockets.
 //!
-//! Invariant: a unix socket's path carries the asked-for mode from the first moment at which anybody can connect, and is
-//! removed with its listener.
+//! Invariant: a unix socket's path carries the asked-for mode from the first moment at which anybody can connect, and
+//! is removed with its listener.
 
 use std::future::poll_fn;
 use std::io;
@@ -55,7 +55,8 @@ impl Listener {
     /// When somebody listens there, something else than a socket is there, or the path cannot be used.
     pub fn bind_unix(path: impl AsRef<Path>, mode: u32) -> io::Result<Self> {
         let path = path.as_ref();
-        let explain = |error: io::Error| io::Error::new(error.kind(), format!("cannot listen on {}: {error}", path.display()));
+        let explain =
+            |error: io::Error| io::Error::new(error.kind(), format!("cannot listen on {}: {error}", path.display()));
         remove_stale(path).map_err(explain)?;
         let fd = bind_unix_socket(path, mode).map_err(explain)?;
         let bound = std::fs::symlink_metadata(path).map_err(explain)?;
@@ -110,12 +111,18 @@ fn remove_stale(path: &Path) -> io::Result<()> {
         Err(error) => return Err(error),
     };
     if !found.file_type().is_socket() {
-        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "something that is not a socket is there; choose another path"));
+        return Err(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            "something that is not a socket is there; choose another path",
+        ));
     }
     match UnixStream::connect(path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path),
         Err(error) => Err(error),
-        Ok(_) => Err(io::Error::new(io::ErrorKind::AddrInUse, "another process listens there; stop it or choose another path")),
+        Ok(_) => Err(io::Error::new(
+            io::ErrorKind::AddrInUse,
+            "another process listens there; stop it or choose another path",
+        )),
     }
 }
 

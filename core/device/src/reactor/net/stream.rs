@@ -90,7 +90,11 @@ fn attempt<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
 }
 
 /// Does `call` now, or says when to poll again.
-pub(super) fn poll_call<T>(readiness: &Readiness, cx: &Context<'_>, call: impl FnMut() -> io::Result<T>) -> Poll<io::Result<T>> {
+pub(super) fn poll_call<T>(
+    readiness: &Readiness,
+    cx: &Context<'_>,
+    call: impl FnMut() -> io::Result<T>,
+) -> Poll<io::Result<T>> {
     if !with_core(|core| core.spend_budget()).expect("sockets are used on a reactor's thread") {
         cx.waker().wake_by_ref();
         return Poll::Pending;
@@ -270,7 +274,8 @@ impl ReadHalf {
     /// As [`try_recv`](Self::try_recv), into several buffers in order.
     ///
     /// # Errors
-    /// `WouldBlock` when nothing is there or the task has had its share of the reactor, others when the connection failed.
+    /// `WouldBlock` when nothing is there or the task has had its share of the reactor, others when the connection
+    /// failed.
     pub fn try_recv_vectored(&mut self, bufs: &mut [io::IoSliceMut<'_>]) -> io::Result<usize> {
         if with_core(|core| core.spend_budget()) == Some(false) {
             return Err(io::ErrorKind::WouldBlock.into());

@@ -82,7 +82,8 @@ pub(super) fn credentials(fd: RawFd) -> io::Result<libc::ucred> {
     let mut found = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
     // SAFETY: the pointers are to values of this frame, and the length is the size of the first.
-    let result = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, (&raw mut found).cast(), &raw mut len) };
+    let result =
+        unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, (&raw mut found).cast(), &raw mut len) };
     check(result as isize).map(|_| found)
 }
 
@@ -107,7 +108,10 @@ pub(super) fn peer_address(fd: RawFd) -> io::Result<Option<SocketAddr>> {
             // SAFETY: as above.
             let found = unsafe { pointer.cast::<libc::sockaddr_in6>().read() };
             let address = Ipv6Addr::from(found.sin6_addr.s6_addr);
-            Some(SocketAddrV6::new(address, u16::from_be(found.sin6_port), found.sin6_flowinfo, found.sin6_scope_id).into())
+            Some(
+                SocketAddrV6::new(address, u16::from_be(found.sin6_port), found.sin6_flowinfo, found.sin6_scope_id)
+                    .into(),
+            )
         }
         _ => None,
     })

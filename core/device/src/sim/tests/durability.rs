@@ -115,7 +115,9 @@ fn a_flush_covers_what_was_answered_before_it_and_perhaps_more() {
         disk.peek(0, 8192)
     });
     assert!(outcomes.iter().all(|sectors| sectors[..8] == [2; 8]));
-    assert!(outcomes.iter().any(|sectors| sectors[8..] == [1; 8]) && outcomes.iter().any(|sectors| sectors[8..] == [3; 8]));
+    assert!(
+        outcomes.iter().any(|sectors| sectors[8..] == [1; 8]) && outcomes.iter().any(|sectors| sectors[8..] == [3; 8])
+    );
 }
 
 #[test]

@@ -81,7 +81,8 @@ fn what_a_failed_write_left_is_as_durable_as_anything_after_a_flush() {
             disk.fail_next_writes(1);
             assert!(write(&sim, &disk, 0, filled(2, 8192), Durability::Cached).is_err());
         } else {
-            let writes: Vec<_> = (0..6).map(|number| disk.write(number * 8192, filled(2, 8192), Durability::Cached)).collect();
+            let writes: Vec<_> =
+                (0..6).map(|number| disk.write(number * 8192, filled(2, 8192), Durability::Cached)).collect();
             let observer = disk.clone();
             sim.run(async move { observer.read(8192, IoBuf::new(4096)).await.map(drop) }).unwrap().unwrap();
             disk.disappear(Disappearance::Cable);

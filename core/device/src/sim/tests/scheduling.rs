@@ -85,7 +85,8 @@ fn requests_end_in_every_order() {
             let sim = Sim::new(seed);
             let disk = disk_of(&sim, |_| {});
             let order = Rc::new(RefCell::new(Vec::new()));
-            let requests: Vec<_> = (0..3).map(|block| disk.write(block * 4096, filled(1, 4096), Durability::Cached)).collect();
+            let requests: Vec<_> =
+                (0..3).map(|block| disk.write(block * 4096, filled(1, 4096), Durability::Cached)).collect();
             for (block, request) in (0..).zip(requests) {
                 let order = order.clone();
                 sim.spawn(async move {

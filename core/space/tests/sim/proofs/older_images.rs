@@ -1,9 +1,11 @@
-//! More older images than a layout bears, and older images at an import elsewhere: what is old is refused or outvoted, never served.
+//! More older images than a layout bears, and older images at an import elsewhere: what is old is refused or outvoted,
+//! never served.
 
 use super::*;
 
-/// Where every copy, or more columns than there is parity, is an older image: the rows they concern fail, with the reason, until the disks
-/// come back as they were last. On the machine that had the pool, on one that had it earlier, and on one that never had it.
+/// Where every copy, or more columns than there is parity, is an older image: the rows they concern fail, with the
+/// reason, until the disks come back as they were last. On the machine that had the pool, on one that had it earlier,
+/// and on one that never had it.
 #[test]
 fn older_images_beyond_the_promise_are_refused_with_the_reason() {
     let shapes = [
@@ -46,7 +48,8 @@ fn older_images_beyond_the_promise_are_refused_with_the_reason() {
                     assert!(held.iter().all(|held| held.is_none_or(|byte| byte == 2)), "{told}: old data was read");
                     assert!(held.contains(&None), "{told}: nothing proves these blocks");
                     assert_eq!(seen.status().state, SpaceState::Failed, "{told}");
-                    // Neither maintenance nor a scrub, which report the row that cannot be served, makes old data the truth.
+                    // Neither maintenance nor a scrub, which report the row that cannot be served, makes old data the
+                    // truth.
                     let _ = seen.maintain_once().await;
                     let _ = seen.scrub(&Unlimited).await;
                 }

@@ -1,8 +1,10 @@
-//! The slow look at the metadata of slabs: what is damaged in use is whole again before a scrub comes or a start asks for it.
+//! The slow look at the metadata of slabs: what is damaged in use is whole again before a scrub comes or a start asks
+//! for it.
 
 use super::*;
 
-/// Heads, maps and pages of checksums of a disk are damaged; as many looks as the space has rows, and one for its journal, repair them all.
+/// Heads, maps and pages of checksums of a disk are damaged; as many looks as the space has rows, and one for its
+/// journal, repair them all.
 #[test]
 fn slab_metadata_that_is_damaged_in_use_is_repaired_by_looks_at_one_row_each() {
     for (seed, shape) in (0..).zip([shape(Layout::Simple, 2), mirror(2, 2), mirror(3, 1), parity(1, 3), parity(2, 5)]) {

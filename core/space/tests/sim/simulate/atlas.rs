@@ -1,5 +1,6 @@
-//! Disks that tell of another time, or of nothing: set back to an older image of themselves, or overwritten together with what proves
-//! what they held; metadata damaged in use; and machines that import a pool without knowing what it was last.
+//! Disks that tell of another time, or of nothing: set back to an older image of themselves, or overwritten together
+//! with what proves what they held; metadata damaged in use; and machines that import a pool without knowing what it
+//! was last.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -78,7 +79,8 @@ pub struct Lies {
 impl Lies {
     pub fn of(run: &Run, up: &Up, settled: bool) -> Self {
         let number = |serial: &str| serial.trim_start_matches('S').parse().expect("a number");
-        let ids: Vec<(usize, Uuid)> = up.pool.disks().iter().map(|disk| (number(&disk.record.serial), disk.record.id)).collect();
+        let ids: Vec<(usize, Uuid)> =
+            up.pool.disks().iter().map(|disk| (number(&disk.record.serial), disk.record.id)).collect();
         let mut slabs = Vec::new();
         for space in &up.spaces {
             let id = space.record().id;
@@ -129,7 +131,8 @@ impl Run {
         self.images.borrow_mut().insert(index, Image { member: record.id, content });
     }
 
-    /// Keeps what a disk holds while the pool is down: as soon as somebody imports it, the disk misses no more than that.
+    /// Keeps what a disk holds while the pool is down: as soon as somebody imports it, the disk misses no more than
+    /// that.
     pub(super) fn keep_image(&self, lies: &Lies, random: &SimRandom) {
         let (index, member) = *random.pick(&lies.ids).expect("a pool has disks");
         let is_fine = self.world.disk(index).is_present() && !self.bad.borrow().contains(&index);
@@ -209,10 +212,11 @@ impl Run {
         }
     }
 
-    /// The disks are put into another machine: one that never saw the pool, or knew it as it was once. It can go only by what the disks
-    /// say, so that most of them must say the truth.
+    /// The disks are put into another machine: one that never saw the pool, or knew it as it was once. It can go only
+    /// by what the disks say, so that most of them must say the truth.
     pub(super) fn change_machine(&self, lies: &Lies, damaged: usize, random: &SimRandom) {
-        let doubtful = self.bad.borrow().len() + damaged + usize::from(self.joining.get() || self.plan.promise.is_some());
+        let doubtful =
+            self.bad.borrow().len() + damaged + usize::from(self.joining.get() || self.plan.promise.is_some());
         if random.chance(1, 4) && lies.members.len() > 2 * doubtful {
             self.world.change_machine(random.chance(1, 2));
             OTHER_MACHINES.fetch_add(1, Ordering::Relaxed);

@@ -174,7 +174,8 @@ impl Run {
     async fn empty(&self, up: &Up, member: &DiskRecord) {
         for space in &up.spaces {
             let there = up.pool.disk(member.index).is_some_and(|disk| disk.in_service());
-            let emptied = if there { space.leave(member.index, &Unlimited).await } else { space.rebuild(&Unlimited).await };
+            let emptied =
+                if there { space.leave(member.index, &Unlimited).await } else { space.rebuild(&Unlimited).await };
             self.judge_change("replacement", emptied);
         }
     }
@@ -182,7 +183,8 @@ impl Run {
     /// A disk that may come into the pool: a new one, or one that left and is mended.
     fn spare(&self, members: &[usize], random: &SimRandom) -> Option<usize> {
         let disks = self.world.disks();
-        let free: Vec<usize> = (0..disks.len()).filter(|index| disks[*index].is_present() && !members.contains(index)).collect();
+        let free: Vec<usize> =
+            (0..disks.len()).filter(|index| disks[*index].is_present() && !members.contains(index)).collect();
         let former = random.pick(&free).copied().filter(|_| disks.len() >= DISKS || random.chance(1, 3));
         former.iter().for_each(|index| disks[*index].clear_faults());
         former.or_else(|| (disks.len() < DISKS).then(|| self.world.insert(self.plan.disk(disks.len(), random))))
@@ -202,8 +204,8 @@ impl Run {
     }
 }
 
-/// Seeds that found something once: a repair of a row that was given back, and whose chunk had one of another shape by then (21074); and
-/// what nobody can answer for, a block that rots while it is written and the power goes (15250).
+/// Seeds that found something once: a repair of a row that was given back, and whose chunk had one of another shape by
+/// then (21074); and what nobody can answer for, a block that rots while it is written and the power goes (15250).
 #[test]
 fn seeds_that_found_something_stay_good() {
     for (seed, family) in [(21074, Family::Changing), (15250, Family::Copies), (4933, Family::Copies)] {

@@ -63,8 +63,11 @@ async fn a_damaged_file_is_set_aside_and_a_new_one_begun() {
     assert_eq!(store.read(space(), 0, 10_000).await.unwrap().len(), 1);
     store.close();
     assert!(folder.path().join("history.db.damaged").exists());
-    std::fs::write(&path, "this was never a database, and it is longer than a header of one would be, by far.".repeat(9))
-        .unwrap();
+    std::fs::write(
+        &path,
+        "this was never a database, and it is longer than a header of one would be, by far.".repeat(9),
+    )
+    .unwrap();
     let store = Store::open(folder.path(), events.clone()).unwrap();
     assert!(store.read(space(), 0, 10_000).await.unwrap().is_empty());
     store.close();
@@ -155,7 +158,8 @@ fn an_object_that_came_while_the_clock_was_ahead_has_a_history() {
 fn what_is_too_old_or_too_much_goes() {
     let folder = tempfile::tempdir().unwrap();
     let mut file = open(&folder.path().join(FILE)).unwrap();
-    let count = |file: &Connection| file.query_row("SELECT count(*) FROM minute", [], |row| row.get::<_, i64>(0)).unwrap();
+    let count =
+        |file: &Connection| file.query_row("SELECT count(*) FROM minute", [], |row| row.get::<_, i64>(0)).unwrap();
     for day in 0..40 {
         write(&mut file, &both(day * DAY, 1)).unwrap();
     }

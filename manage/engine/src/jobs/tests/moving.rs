@@ -10,7 +10,8 @@ async fn other(rig: &Rig) -> Arc<Engine> {
 }
 
 async fn import(engine: &Arc<Engine>, rig: &Rig) {
-    let request = ImportPools { pool: Some("tank".into()), disk_dirs: vec![rig.path("").display().to_string()], force: false };
+    let request =
+        ImportPools { pool: Some("tank".into()), disk_dirs: vec![rig.path("").display().to_string()], force: false };
     assert!(engine.import_pools(request).await.unwrap().changed);
 }
 
@@ -46,7 +47,10 @@ async fn they_go_on_where_the_pool_is_imported() {
     let jobs = second.jobs(None, Some("tank"));
     assert_eq!(jobs.len(), 2, "{jobs:?}");
     let [run, paused] = ["tank/a", "tank/b"].map(|space| jobs.iter().find(|job| job.object.name == space).unwrap());
-    assert!(run.done_bytes + 4 * MIB >= 12 * MIB && run.id != paused.id && run.id != own.id && paused.id != own.id, "{jobs:?}");
+    assert!(
+        run.done_bytes + 4 * MIB >= 12 * MIB && run.id != paused.id && run.id != own.id && paused.id != own.id,
+        "{jobs:?}"
+    );
     assert_eq!(paused.state, JobState::Paused);
     let done = finishes(&second, run.id).await;
     assert_eq!(done.result.as_deref(), Some("32 MiB compared, all agree"), "each part once");

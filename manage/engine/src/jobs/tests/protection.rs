@@ -26,7 +26,12 @@ fn states(engine: &Engine) -> Vec<DiskState> {
 async fn until_true(engine: &Engine, what: &str, done: impl Fn() -> bool) {
     let begun = Instant::now();
     while !done() {
-        assert!(begun.elapsed() < Duration::from_secs(20), "{what}: {:#?}\n{:#?}", engine.spaces(), engine.events().list(0, 100));
+        assert!(
+            begun.elapsed() < Duration::from_secs(20),
+            "{what}: {:#?}\n{:#?}",
+            engine.spaces(),
+            engine.events().list(0, 100)
+        );
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
@@ -37,14 +42,20 @@ async fn a_cancelled_conversion_is_told_with_what_it_left_and_how_to_resume() {
     let engine = rig.with_spaces(&["tank/a"]).await;
     add_disks(&engine, &rig, 4..=5).await;
     let before = engine.space("tank/a").unwrap();
-    assert_eq!((before.protection.held_losses, before.protection.wanted_losses, before.health), (1, 1, Health::Healthy));
+    assert_eq!(
+        (before.protection.held_losses, before.protection.wanted_losses, before.health),
+        (1, 1, Health::Healthy)
+    );
     assert_eq!((before.protection.summary.as_str(), before.protection.reasons.len()), ("survives 1 lost disk", 0));
 
     let job = engine.convert_space("tank/a".into(), three_copies()).await.unwrap().job.id;
     until(&engine, job, "nothing is converted", |job| job.done_bytes >= 3 * MIB).await;
     let during = engine.space("tank/a").unwrap();
     assert_eq!((during.protection.held_losses, during.health), (1, Health::Warning));
-    assert!(during.protection.job_percent.is_some() && during.conditions[0].cause.contains(&format!("job {job}")), "{during:?}");
+    assert!(
+        during.protection.job_percent.is_some() && during.conditions[0].cause.contains(&format!("job {job}")),
+        "{during:?}"
+    );
     engine.cancel_job(job).await.unwrap();
 
     let cut = engine.space("tank/a").unwrap();
@@ -63,15 +74,22 @@ async fn a_cancelled_conversion_is_told_with_what_it_left_and_how_to_resume() {
     );
     let metrics = engine.metrics();
     for part in ["\"wanted\"} 2\n", "\"held\"} 1\n"] {
-        assert!(metrics.contains(&format!("holdfast_space_survivable_losses{{space=\"tank/a\",part={part}")), "{metrics}");
+        assert!(
+            metrics.contains(&format!("holdfast_space_survivable_losses{{space=\"tank/a\",part={part}")),
+            "{metrics}"
+        );
     }
-    let object = engine.status().objects.into_iter().find(|object| object.object.to_string() == "space tank/a").unwrap();
+    let object =
+        engine.status().objects.into_iter().find(|object| object.object.to_string() == "space tank/a").unwrap();
     assert_eq!(object.health, Health::Warning);
 
     let job = engine.convert_space("tank/a".into(), as_it_is()).await.unwrap().job.id;
     until_in(&engine, job, JobState::Done).await;
     let whole = engine.space("tank/a").unwrap();
-    assert_eq!((whole.protection.held_losses, whole.protection.converted_percent, whole.health), (2, None, Health::Healthy));
+    assert_eq!(
+        (whole.protection.held_losses, whole.protection.converted_percent, whole.health),
+        (2, None, Health::Healthy)
+    );
     assert!(whole.conditions.is_empty(), "{whole:?}");
     holds_what_was_written(&engine, "tank/a").await;
     engine.shutdown().await;
@@ -82,7 +100,8 @@ async fn a_stronger_layout_half_given_up_is_worth_a_note_only() {
     let rig = Rig::new();
     let engine = rig.with_spaces(&["tank/a"]).await;
     add_disks(&engine, &rig, 4..=6).await;
-    let job = engine.convert_space("tank/a".into(), ConvertSpace { copies: Some(3), ..as_it_is() }).await.unwrap().job.id;
+    let job =
+        engine.convert_space("tank/a".into(), ConvertSpace { copies: Some(3), ..as_it_is() }).await.unwrap().job.id;
     until_in(&engine, job, JobState::Done).await;
     let back = ConvertSpace { copies: Some(2), pace: capped(2 * MIB), ..as_it_is() };
     let job = engine.convert_space("tank/a".into(), back).await.unwrap().job.id;
@@ -133,7 +152,8 @@ async fn default_columns_leave_a_disk_to_rebuild_on_and_small_pools_are_told() {
     let small = engine.space("tank/a").unwrap();
     assert_eq!((small.health, small.protection.rebuildable_losses, small.conditions.len()), (Health::Healthy, 0, 0));
     assert!(
-        small.notes[0].cause.contains("takes 5 disks, the pool has 3") && small.notes[0].next_action.contains("add 2 disks"),
+        small.notes[0].cause.contains("takes 5 disks, the pool has 3")
+            && small.notes[0].next_action.contains("add 2 disks"),
         "{small:?}"
     );
     engine.shutdown().await;
@@ -149,7 +169,10 @@ async fn nothing_takes_a_disk_that_new_rows_need_unless_it_is_forced() {
     let disk = rig.path("d1").display().to_string();
     let check = |what: &str, error: holdfast_api::ApiError| {
         assert!(error.code == Code::Conflict && error.message.contains("tank/a"), "{what}: {error}");
-        assert!(error.next_action.contains("--force") && error.message.contains("nothing is changed"), "{what}: {error}");
+        assert!(
+            error.next_action.contains("--force") && error.message.contains("nothing is changed"),
+            "{what}: {error}"
+        );
     };
     check("retire", engine.retire_disk(disk.clone(), RetireDisk::default()).await.unwrap_err());
     let spare = holdfast_api::SetDisk { usage: Some(Usage::HotSpare), ..Default::default() };
@@ -222,9 +245,14 @@ async fn what_is_lost_with_a_disk_is_told_before_and_given_up_by_name() {
         };
         engine.create_export(request).await.unwrap();
     }
-    let never = holdfast_api::SetPool { retire_policy: Some(holdfast_model::RetirePolicy::Never), ..Default::default() };
+    let never =
+        holdfast_api::SetPool { retire_policy: Some(holdfast_model::RetirePolicy::Never), ..Default::default() };
     engine.set_pool("tank".into(), never).await.unwrap();
-    assert_eq!(engine.plan_replacement(&disks[0], &ReplaceDisk::default()).await.unwrap().lost_rows, 0, "it is there yet");
+    assert_eq!(
+        engine.plan_replacement(&disks[0], &ReplaceDisk::default()).await.unwrap().lost_rows,
+        0,
+        "it is there yet"
+    );
     std::fs::rename(&disks[0], rig.path("lost")).unwrap();
     until_true(&engine, "it is not noticed", || states(&engine).contains(&DiskState::Missing)).await;
 

@@ -16,7 +16,10 @@ async fn who_waits_for_a_paused_job_says_so_and_what_to_do() {
     let waiting = until(&engine, leaving, "it does not say that it waits", |job| job.reason.is_some()).await;
     let reason = waiting.reason.clone().unwrap();
     assert_eq!((waiting.state, waiting.rate_bytes_per_second, waiting.seconds_left), (JobState::Queued, 0, None));
-    assert!(reason.cause.contains(&format!("moved by job {converting}, convert of tank/a, which is paused")), "{reason:?}");
+    assert!(
+        reason.cause.contains(&format!("moved by job {converting}, convert of tank/a, which is paused")),
+        "{reason:?}"
+    );
     assert!(reason.next_action.contains(&format!("holdfast job resume {converting}")), "{reason:?}");
     assert!(engine.jobs(Some(JobState::Queued), None).iter().any(|job| job.id == leaving));
 
@@ -28,7 +31,9 @@ async fn who_waits_for_a_paused_job_says_so_and_what_to_do() {
     assert_eq!(engine.space("tank/a").unwrap().size_bytes, 16 * MIB);
 
     let uncapped = SetPace { cap_bytes_per_second: Some(0), ..SetPace::default() };
-    assert!(engine.set_job(leaving, SetPace { priority: Some(JobPriority::High), ..SetPace::default() }).unwrap().changed);
+    assert!(
+        engine.set_job(leaving, SetPace { priority: Some(JobPriority::High), ..SetPace::default() }).unwrap().changed
+    );
     engine.set_job(converting, uncapped).unwrap();
     engine.resume_job(converting).unwrap();
     for id in [converting, leaving] {

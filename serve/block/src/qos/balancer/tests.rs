@@ -170,7 +170,8 @@ proptest! {
     fn shares_converge_whatever_is_asked_for(
         one in (20usize..128, 1u64..16), other in (20usize..128, 1u64..16), weight in 0u64..4,
     ) {
-        // Who has less under way than the window takes does not always wait, and gets what it asks for instead of its share.
+        // Who has less under way than the window takes does not always wait, and gets what it asks for instead of its
+        // share.
         let mut disks = Disks::new(&[(one.0, one.1, None), (other.0, other.1, None)]);
         if let Some(flow) = disks.balancer.inner().flows.get_mut(&disks.clients[0].flow_id.0) {
             flow.weight = 1.0 + weight as f64;
