@@ -49,7 +49,7 @@ pub enum RowBody {
     /// Columns, each on as many slabs as there are copies.
     Columns(Box<[Column]>),
     /// Bands of stripes with parity, over all slabs.
-    Bands(Bands),
+    Bands(Box<Bands>),
 }
 
 /// An open row.
@@ -103,7 +103,7 @@ impl Row {
             .has_checksums()
             .then(|| Checksums::new(slabs.len() / copies, blocks, blank, checksums.clone()));
         let body = if record.shape.layout.parity() > 0 {
-            RowBody::Bands(Bands::new(Geometry::new(&record.shape, *chunk_bytes, slab_bytes), slabs.len()))
+            RowBody::Bands(Box::new(Bands::new(Geometry::new(&record.shape, *chunk_bytes, slab_bytes), slabs.len())))
         } else {
             let columns: Box<[Column]> = (0..record.shape.columns).map(|_| Column::new(slab_bytes, copies)).collect();
             if blank {

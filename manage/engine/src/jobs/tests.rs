@@ -222,7 +222,7 @@ async fn a_cap_is_kept_and_changes_at_once() {
     let most = MIB as f64 * elapsed + 2.0 * MIB as f64;
     assert!(done > 0 && done as f64 <= most, "{} in {elapsed} s", ByteSize(done));
     let set = SetPace { priority: Some(JobPriority::High), cap_bytes_per_second: Some(1 << 30) };
-    assert!(engine.set_job(id, set.clone()).unwrap().changed && !engine.set_job(id, set).unwrap().changed);
+    assert!(engine.set_job(id, set).unwrap().changed && !engine.set_job(id, set).unwrap().changed);
     // At the old cap the rest of 32 MiB would take longer than anybody waits here.
     until_in(&engine, id, JobState::Done).await;
     engine.shutdown().await;
