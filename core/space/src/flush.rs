@@ -15,6 +15,9 @@ use crate::space::Inner;
 impl Inner {
     /// Makes every write answered so far durable.
     pub async fn flush(&self) -> Result<(), IoError> {
+        // Before the lock is held: opening the journal waits for chunks, whose moves wait for flushes. Where it cannot be
+        // opened, rows with parity fail below, and all others are flushed.
+        let _ = self.parity.ready().await;
         let _one = self.flushing.lock().await;
         let rows: Vec<Arc<Row>> = self.rows.take_touched();
         let result = self.flush_all(&rows).await;

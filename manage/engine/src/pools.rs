@@ -243,8 +243,9 @@ impl Engine {
                 return Err(from_pool(format!("pool {pool}"), error));
             }
         };
-        let object = open.object();
+        let (object, id) = (open.object(), open.pool.id());
         self.drop_pool(open).await?;
+        self.forget_jobs_of(id);
         self.note(&object, how);
         Ok(Changed { changed: true, message: format!("pool {pool} is {how}") })
     }

@@ -36,11 +36,10 @@ impl ParityStore {
         let mut left: Vec<(Arc<Row>, u32)> = rows.iter().flat_map(|row| row.unlogged_bands(only)).collect();
         let mut result = Ok(());
         while !left.is_empty() {
-            // Opened before this is held: what carries it out may wait for a row whose gate waits for a record.
-            self.journal().await?;
             let one = self.logging.lock().await;
-            // None takes its place while this is held.
-            let Some(journal) = self.open_journal_if_any() else { continue };
+            // None takes its place while this is held. Whoever asks saw it open, or tried to: opening it here could wait for
+            // a row whose gate waits for a record or a flush.
+            let journal = self.open_journal_if_any().ok_or_else(|| self.no_journal())?;
             if let Err(error) = self.reserve_log(&journal).await {
                 tracing::debug!(space = %self.path(), %error, "what is only in memory goes to its place, as the journal has no room");
                 drop(one);

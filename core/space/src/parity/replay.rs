@@ -103,7 +103,7 @@ impl ParityStore {
         Ok(Arc::new(Journal::new(self.pool.id(), self.record.uuid, rows)))
     }
 
-    fn no_journal(&self) -> IoError {
+    pub(super) fn no_journal(&self) -> IoError {
         IoError::new(IoErrorKind::Media, format!("space {} has lost its journal", self.path()))
     }
 

@@ -130,7 +130,7 @@ mod tests {
         let growing = |from: u32| 100 + added.replace(added.get() + 50) - u64::from(from);
         assert_eq!(bytes_behind(growing, 30), 80);
         let left = Cell::new(200);
-        let shrinking = |from: u32| left.replace(left.get() - 150) - u64::from(from);
+        let shrinking = |from: u32| left.replace(50) - u64::from(from);
         assert_eq!(bytes_behind(shrinking, 30), 0, "less than what was left a moment ago");
     }
 }

@@ -137,7 +137,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Shows what an evacuation would move, whether the other disks have room for it, and how full they would be. Nothing is changed. */
+        /**
+         * Shows what an evacuation would move, whether the other disks have room for it, and how full they would be. Nothing
+         *     is changed.
+         */
         post: operations["disk_evacuate_plan"];
         delete?: never;
         options?: never;
@@ -188,7 +191,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Empties a disk, or rebuilds elsewhere what it held, and takes it out of its pool for good. Answers with the job that does it. */
+        /**
+         * Empties a disk, or rebuilds elsewhere what it held, and takes it out of its pool for good. Answers with the job that
+         *     does it.
+         */
         post: operations["disk_replace"];
         delete?: never;
         options?: never;
@@ -206,8 +212,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Shows what a replacement would move or make anew, what is lost for good with the disk, and how full the others would be. Nothing is
-         *     changed.
+         * Shows what a replacement would move or make anew, what is lost for good with the disk, and how full the others would
+         *     be. Nothing is changed.
          */
         post: operations["disk_replace_plan"];
         delete?: never;
@@ -466,8 +472,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Sends what happens as server-sent events: `sample` each second (LiveSample), `changed` when lists are not as they were (ListsChanged),
-         *     `noted` for each event (Event), `beat` after three seconds without any of them: who hears nothing for ten has lost the connection.
+         * Sends what happens as server-sent events: `sample` each second (LiveSample), `changed` when lists are not as they
+         *     were (ListsChanged), `noted` for each event (Event), `beat` after three seconds without any of them: who hears
+         *     nothing for ten has lost the connection.
          */
         get: operations["live"];
         put?: never;
@@ -525,8 +532,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Sends a test message, waits for what becomes of it (10 s at most), and says that. A message that is not delivered is no error of
-         *     this request.
+         * Sends a test message, waits for what becomes of it (10 s at most), and says that. A message that is not delivered is
+         *     no error of this request.
          */
         post: operations["notify_channel_test"];
         delete?: never;
@@ -721,8 +728,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Lets a pool use all features of the format that this version knows. Answers with the job that does it. Versions that do not know
-         *     them cannot import the pool afterwards.
+         * Lets a pool use all features of the format that this version knows. Answers with the job that does it. Versions that
+         *     do not know them cannot import the pool afterwards.
          */
         post: operations["pool_upgrade"];
         delete?: never;
@@ -985,7 +992,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Scrubs a space: reads all its data with their copies or parity, while it is in use. Answers with the job that does it. */
+        /**
+         * Scrubs a space: reads all its data with their copies or parity, while it is in use. Answers with the job that does
+         *     it.
+         */
         post: operations["space_scrub"];
         delete?: never;
         options?: never;
@@ -1002,7 +1012,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Compares all data of a space with their copies or parity, while it is in use. Answers when that is done; mends nothing. */
+        /**
+         * Compares all data of a space with their copies or parity, while it is in use. Answers when that is done; mends
+         *     nothing.
+         */
         post: operations["space_verify"];
         delete?: never;
         options?: never;
@@ -1141,8 +1154,8 @@ export interface components {
             /** @description What can be done about it. */
             code: components["schemas"]["Code"];
             /**
-             * @description The field of the request that it is about, by its JSON name; one inside another has a dot: `qos.max_iops`. Null where it is about
-             *     no single field.
+             * @description The field of the request that it is about, by its JSON name; one inside another has a dot: `qos.max_iops`. Null
+             *     where it is about no single field.
              */
             field?: string | null;
             /** @description The reason. */
@@ -1439,8 +1452,8 @@ export interface components {
             cap_bytes_per_second?: number | null;
             /**
              * Format: int32
-             * @description Stripe units side by side, those of parity included; if left out as they are, or chosen from the pool's disks where the
-             *     resilience changes.
+             * @description Stripe units side by side, those of parity included; if left out as they are, or chosen from the pool's disks
+             *     where the resilience changes.
              */
             columns?: number | null;
             /**
@@ -1459,7 +1472,8 @@ export interface components {
             interleave_bytes?: number | null;
             /**
              * Format: int64
-             * @description Size of the journal that a parity space gets if it has none, 32 MiB to 100 GiB; chosen from the pool's disks if left out.
+             * @description Size of the journal that a parity space gets if it has none, 32 MiB to 100 GiB; chosen from the pool's disks if
+             *     left out.
              */
             journal_bytes?: number | null;
             layout?: components["schemas"]["LayoutKind"] | null;
@@ -1471,7 +1485,8 @@ export interface components {
             priority?: components["schemas"]["JobPriority"] | null;
             /**
              * Format: int64
-             * @description Its new size, rounded up to whole blocks of 4 KiB; unchanged if left out. A smaller one is refused while there is data beyond it.
+             * @description Its new size, rounded up to whole blocks of 4 KiB; unchanged if left out. A smaller one is refused while there
+             *     is data beyond it.
              */
             size_bytes?: number | null;
             /** @description Whether it takes room only as it is written to; as it is if left out. */
@@ -1589,7 +1604,10 @@ export interface components {
         };
         /** @description Makes a token for one's own account. */
         CreateToken: {
-            /** @description The tags of the operations that it may use: disks, pools, spaces, exports, jobs, events, status; all if left out. */
+            /**
+             * @description The tags of the operations that it may use: disks, pools, spaces, exports, jobs, events, status; all if left
+             *     out.
+             */
             areas?: string[];
             /**
              * Format: int64
@@ -1652,7 +1670,10 @@ export interface components {
              * @description Its id in its pool; none while it belongs to no pool.
              */
             id?: string | null;
-            /** @description How long its requests took since the pool was imported, of one in sixteen, up to the longest; none while it belongs to no pool. */
+            /**
+             * @description How long its requests took since the pool was imported, of one in sixteen, up to the longest; none while it
+             *     belongs to no pool.
+             */
             latency_histogram?: components["schemas"]["DiskLatency"][] | null;
             /** @enum {string} */
             media: "hdd" | "ssd" | "unknown";
@@ -1759,7 +1780,8 @@ export interface components {
             reads: number;
             /**
              * Format: int64
-             * @description They took less than this, in microseconds, and no less than what stands in the entry before; none where there is no limit.
+             * @description They took less than this, in microseconds, and no less than what stands in the entry before; none where there is
+             *     no limit.
              */
             up_to_us?: number | null;
             /**
@@ -1914,7 +1936,10 @@ export interface components {
              * @description Bytes that these take on the disk.
              */
             stuck_bytes: number;
-            /** @description The spaces that would get no new rows any more, since too few disks were left for their layout: refused without force. */
+            /**
+             * @description The spaces that would get no new rows any more, since too few disks were left for their layout: refused without
+             *     force.
+             */
             without_new_rows: string[];
         };
         /** @description Something that happened to an object. */
@@ -2022,8 +2047,8 @@ export interface components {
             size_bytes: number;
         };
         /**
-         * @description Rates and latencies over time. All lists are equally long; a value is null where nothing was sampled, and a latency also where there
-         *     was no request.
+         * @description Rates and latencies over time. All lists are equally long; a value is null where nothing was sampled, and a latency
+         *     also where there was no request.
          */
         History: {
             /** @description What it is of. */
@@ -2032,9 +2057,15 @@ export interface components {
             name: string;
             /** @description Bytes read a second. */
             read_bytes: (number | null)[];
-            /** @description Half of the reads were answered within so many microseconds; where samples were merged, their mean weighted by requests. */
+            /**
+             * @description Half of the reads were answered within so many microseconds; where samples were merged, their mean weighted by
+             *     requests.
+             */
             read_p50_us: (number | null)[];
-            /** @description 99 in 100 of the reads were answered within so many microseconds; where samples were merged, the highest of them. */
+            /**
+             * @description 99 in 100 of the reads were answered within so many microseconds; where samples were merged, the highest of
+             *     them.
+             */
             read_p99_us: (number | null)[];
             /** @description Reads a second. */
             reads: (number | null)[];
@@ -2164,8 +2195,8 @@ export interface components {
          */
         JobState: "queued" | "running" | "paused" | "done" | "failed" | "cancelled";
         /**
-         * @description What a pool could still hold in a layout. Single parity is there with its default columns and, where they differ, with those of dual
-         *     parity, so that the two can be compared.
+         * @description What a pool could still hold in a layout. Single parity is there with its default columns and, where they differ,
+         *     with those of dual parity, so that the two can be compared.
          */
         LayoutCapacity: {
             /**
@@ -2408,7 +2439,10 @@ export interface components {
             name: string;
             /** @description Of objects that match one of these: `KIND`, or `KIND NAME`, with `*` for any text. All objects if empty. */
             objects: string[];
-            /** @description From when to when nothing is sent but collected, `HH:MM-HH:MM` in the server's time zone; null if there is no such time. */
+            /**
+             * @description From when to when nothing is sent but collected, `HH:MM-HH:MM` in the server's time zone; null if there is no
+             *     such time.
+             */
             quiet?: string | null;
             /** @description Events of this severity and above. */
             severity: components["schemas"]["Severity"];
@@ -2429,7 +2463,10 @@ export interface components {
             /** @description The object. */
             object: components["schemas"]["ObjectRef"];
         };
-        /** @description Which object something is about, for programs to decide on and for people to read: the schema of [`holdfast_model::ObjectRef`]. */
+        /**
+         * @description Which object something is about, for programs to decide on and for people to read: the schema of
+         *     [`holdfast_model::ObjectRef`].
+         */
         ObjectRef: {
             /** @description Its id among those of its kind, the same after a renaming; its name where it has no other. */
             id: string;
@@ -2453,7 +2490,8 @@ export interface components {
             conditions: components["schemas"]["Condition"][];
             /**
              * Format: int64
-             * @description What the daemon has for pools that leave it to it, in whole seconds, rounded up; none if it leaves their lost disks alone.
+             * @description What the daemon has for pools that leave it to it, in whole seconds, rounded up; none if it leaves their lost
+             *     disks alone.
              */
             default_grace_seconds?: number | null;
             /** @description Its disks. */
@@ -2594,8 +2632,8 @@ export interface components {
             scrub_every: components["schemas"]["TimeSetting"];
         };
         /**
-         * @description How many losses a space is to bear and bears now. What is held is counted over its rows, the weakest one counts; it is never
-         *     taken from the layout.
+         * @description How many losses a space is to bear and bears now. What is held is counted over its rows, the weakest one counts; it
+         *     is never taken from the layout.
          */
         Protection: {
             /**
@@ -2610,12 +2648,14 @@ export interface components {
             held_enclosures?: number | null;
             /**
              * Format: int32
-             * @description Disks that may be lost from now on without loss of data, whichever they are; disks that are out already are not among them.
+             * @description Disks that may be lost from now on without loss of data, whichever they are; disks that are out already are not
+             *     among them.
              */
             held_losses: number;
             /**
              * Format: double
-             * @description How much of what returned disks missed is in step again, in percent to one decimal; none where none of it is out of step.
+             * @description How much of what returned disks missed is in step again, in percent to one decimal; none where none of it is out
+             *     of step.
              */
             in_step_percent?: number | null;
             /**
@@ -2627,7 +2667,8 @@ export interface components {
             reasons: string[];
             /**
              * Format: int32
-             * @description Disks that may be lost one after another for which the pool has enough others to rebuild on, at most as many as wanted.
+             * @description Disks that may be lost one after another for which the pool has enough others to rebuild on, at most as many as
+             *     wanted.
              */
             rebuildable_losses: number;
             /**
@@ -2673,7 +2714,8 @@ export interface components {
             burst_bytes_per_second: number | null;
             /**
              * Format: int64
-             * @description Normalised I/Os beyond the maximum that may be done at once after a rest, which saves them at the rate of the maximum.
+             * @description Normalised I/Os beyond the maximum that may be done at once after a rest, which saves them at the rate of the
+             *     maximum.
              * @default null
              */
             burst_iops: number | null;
@@ -2769,13 +2811,19 @@ export interface components {
              */
             cap_bytes_per_second?: number | null;
             /**
-             * @description Takes a new disk that carries something else; what it carries is lost, so only administrators may. Without a new disk: goes
-             *     ahead although spaces get no new rows then, since too few disks are left for their layout.
+             * @description Takes a new disk that carries something else; what it carries is lost, so only administrators may. Without a new
+             *     disk: goes ahead although spaces get no new rows then, since too few disks are left for their layout.
              */
             force?: boolean;
-            /** @description Spaces, `POOL/SPACE`, that are destroyed first because a part of their data is lost with the disk; only administrators may. */
+            /**
+             * @description Spaces, `POOL/SPACE`, that are destroyed first because a part of their data is lost with the disk; only
+             *     administrators may.
+             */
             give_up?: string[];
-            /** @description The replacement, a new disk or one of the pool: path, serial number or id. If left out, the data goes to the other disks. */
+            /**
+             * @description The replacement, a new disk or one of the pool: path, serial number or id. If left out, the data goes to the
+             *     other disks.
+             */
             new?: string | null;
             priority?: components["schemas"]["JobPriority"] | null;
         };
@@ -3044,8 +3092,8 @@ export interface components {
             severity?: components["schemas"]["Severity"] | null;
         };
         /**
-         * @description How a job is to be done, when it is started and at any time after. What is left out is normal priority and no cap for a new job, and
-         *     stays as it is for one that is there.
+         * @description How a job is to be done, when it is started and at any time after. What is left out is normal priority and no cap
+         *     for a new job, and stays as it is for one that is there.
          */
         SetPace: {
             /**
@@ -3264,7 +3312,10 @@ export interface components {
             layout: components["schemas"]["LayoutKind"];
             /** @description `POOL/SPACE`. */
             name: string;
-            /** @description What to know of it that is no trouble now, as that the pool has too few disks to rebuild on; its health does not follow these. */
+            /**
+             * @description What to know of it that is no trouble now, as that the pool has too few disks to rebuild on; its health does not
+             *     follow these.
+             */
             notes: components["schemas"]["Condition"][];
             /**
              * Format: int32
@@ -3351,7 +3402,8 @@ export interface components {
             lost_bytes: number;
             /**
              * Format: int64
-             * @description Its rows that have a slab there and cannot be read now, those of its journal among them: without the disk they are lost for good.
+             * @description Its rows that have a slab there and cannot be read now, those of its journal among them: without the disk they
+             *     are lost for good.
              */
             lost_rows: number;
             /**
