@@ -116,7 +116,7 @@ fn from_the_first_link_to_management_from_another_machine() {
     let refused = network.elsewhere(&["account", "delete", "ann"], "").refused();
     assert!(refused.contains("last enabled administrator"), "{refused}");
     let audit = network.elsewhere(&["audit"], "").succeeded();
-    for part in ["space_create", "spaces/tank/vm", "account_create", "token_create", "127.0.0.1"] {
+    for part in ["space_create", "space tank/vm", "account_create", "token_create", "127.0.0.1"] {
         assert!(audit.contains(part), "{part} is missing in\n{audit}");
     }
 

@@ -16,8 +16,9 @@ fn state(daemon: &Daemon) -> [Value; 4] {
         !std::fs::metadata(disk["path"].as_str().unwrap_or_default()).is_ok_and(|it| it.file_type().is_block_device())
     };
     lists[0].as_array_mut().into_iter().for_each(|disks| disks.retain(own));
-    // Counters of I/O errors and the like belong to the objects; the commit counter of a pool does not move for a
-    // refusal. The next scrub is planned in the daemon's own time.
+    // Counters of I/O errors and the like belong to the objects. The next scrub is planned in the daemon's own time, and
+    // the pool keeps that, which moves its commit counter.
+    lists[1].as_array_mut().into_iter().flatten().for_each(|pool| pool["sequence"] = Value::Null);
     lists[2].as_array_mut().into_iter().flatten().for_each(|space| space["scrub"] = Value::Null);
     lists[3].as_array_mut().into_iter().flatten().for_each(|export| export["counters"] = Value::Null);
     lists

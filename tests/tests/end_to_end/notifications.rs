@@ -104,7 +104,7 @@ fn a_pulled_disk_is_told_by_mail_and_webhook_and_no_secret_shows() {
     assert!(hooks.taken().len() <= 6, "{:?}", hooks.taken());
 
     // Who may see channels sees no secret; they are in the store alone, which belongs to the daemon's user.
-    let audit = daemon.json(&["audit", "--object", "notifications/channels/hook"]);
+    let audit = daemon.json(&["audit", "--kind", "channel", "--object", "hook"]);
     assert!(
         audit.to_string().contains("notification_deliver") && audit.to_string().contains("notify_channel_create"),
         "{audit}"
