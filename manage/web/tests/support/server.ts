@@ -4,6 +4,7 @@ import { mkdirSync, mkdtempSync, renameSync, rmSync } from 'node:fs';
 import { request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { carriesConsole } from './built.ts';
 
 const PATIENCE_MS = 60_000;
 export const PASSWORD = 'correct horse battery';
@@ -36,6 +37,12 @@ export class Server {
   static async start(disks: number, size = '256MiB'): Promise<Server> {
     const server = new Server();
     await server.#start();
+    try {
+      await carriesConsole(server.socket);
+    } catch (stale) {
+      await server.stop();
+      throw stale;
+    }
     for (let number = 1; number <= disks; number += 1) {
       await server.post('/disks', { path: server.disk(number), size_bytes: sizeOf(size) });
     }
