@@ -40,6 +40,8 @@ const overhang = (page: Page) => page.evaluate(() => document.documentElement.sc
 
 async function check(page: Page, name: string): Promise<void> {
   assert.deepEqual(await violations(page), [], name);
+  // Neither the compiler nor the page complains when an object is written where its name is meant.
+  assert.ok(!(await page.content()).includes('[object Object]'), `${name} shows an object instead of its name`);
   assert.ok((await overhang(page)) <= 0, `${name} is wider than the window`);
 }
 
