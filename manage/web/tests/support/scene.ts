@@ -21,8 +21,13 @@ export interface Scene {
 /** Why tests of the console are left out. */
 export const skip = BINARY ? false : 'HOLDFAST_BIN names no binary';
 
-/** Makes the scene before the tests of a file: so many disks, all but `free` of them in the pool `tank`. A test that fails says what its pages showed. */
-export function scene(disks: number, free = 0, prepare: (server: Server) => Promise<void> = async () => {}): Scene {
+/** Makes the scene before the tests of a file: so many disks, of a size, all but `free` of them in the pool `tank`. A test that fails says what its pages showed. */
+export function scene(
+  disks: number,
+  free = 0,
+  prepare: (server: Server) => Promise<void> = async () => {},
+  size?: string,
+): Scene {
   const made = { troubles: [] as string[] } as Scene;
   const known = new Set(['administrator-of-tests']);
   made.as = async (role, look = {}) => {
@@ -35,7 +40,7 @@ export function scene(disks: number, free = 0, prepare: (server: Server) => Prom
   };
   before(async () => {
     if (skip) return;
-    made.server = await Server.start(disks);
+    made.server = await Server.start(disks, size);
     await made.server.account('administrator-of-tests', 'administrator');
     if (disks > free) await made.server.pool('tank', disks - free);
     await prepare(made.server);
