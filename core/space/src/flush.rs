@@ -8,6 +8,7 @@ use holdfast_device::{IoError, IoErrorKind};
 use holdfast_model::DiskState;
 use holdfast_pool::Severity;
 
+use crate::lock_order::{Held, rank};
 use crate::row::Row;
 use crate::row_table::RowTable;
 use crate::space::Inner;
@@ -15,16 +16,26 @@ use crate::space::Inner;
 impl Inner {
     /// Makes every write answered so far durable.
     pub async fn flush(&self) -> Result<(), IoError> {
-        // Before the lock is held: opening the journal waits for chunks, whose moves wait for flushes. Where it cannot be
-        // opened, rows with parity fail below, and all others are flushed.
-        let _ = self.parity.ready().await;
-        let _one = self.flushing.lock().await;
+        let _one = self.lock_flushing().await;
         let rows: Vec<Arc<Row>> = self.rows.take_touched();
         let result = self.flush_all(&rows).await;
         if result.is_err() {
             rows.iter().for_each(|row| self.rows.touch(row));
         }
         result
+    }
+
+    /// Takes the lock of flushes, with the journal open: opening it waits for chunks, whose moves wait for flushes. Where
+    /// it cannot be opened, rows with parity fail, and all others are flushed.
+    async fn lock_flushing(&self) -> Held<'_, { rank::FLUSHING }> {
+        loop {
+            let opened = self.parity.ready_by_now().await;
+            let one = self.flushing.lock().await;
+            // The space may have got its first one meanwhile.
+            if opened.is_err() || !self.parity.has_unopened_journal() {
+                return one;
+            }
+        }
     }
 
     async fn flush_all(&self, rows: &[Arc<Row>]) -> Result<(), IoError> {

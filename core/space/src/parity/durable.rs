@@ -27,9 +27,9 @@ impl ParityStore {
     /// Makes what was written to rows durable: in the journal, or in place with its maps. With `only`, of bands in a
     /// range.
     pub async fn make_durable(&self, rows: &[Arc<Row>], only: Option<(u32, u32)>) -> Result<(), IoError> {
-        if only.is_none()
-            && let Err(error) = self.place_all_whole().await
-        {
+        if only.is_some() {
+            self.ready_by_now().await?;
+        } else if let Err(error) = self.place_all_whole().await {
             tracing::debug!(space = %self.path(), %error, "whole bands go to the journal, as they cannot be destaged");
         }
         // What is written meanwhile is not waited for: under load that would have no end.
@@ -37,8 +37,8 @@ impl ParityStore {
         let mut result = Ok(());
         while !left.is_empty() {
             let one = self.logging.lock().await;
-            // None takes its place while this is held. Whoever asks saw it open, or tried to: opening it here could wait for
-            // a row whose gate waits for a record or a flush.
+            // None takes its place while this is held. A flush of the space saw it open, or tried to: opening it here
+            // could wait for a row whose gate waits for a record or a flush.
             let journal = self.open_journal_if_any().ok_or_else(|| self.no_journal())?;
             if let Err(error) = self.reserve_log(&journal).await {
                 tracing::debug!(space = %self.path(), %error, "what is only in memory goes to its place, as the journal has no room");

@@ -82,6 +82,21 @@ impl ParityStore {
         }
     }
 
+    /// As [`ParityStore::ready`], for what came upon rows with parity after it had asked that: a space that gets another
+    /// shape has its first journal, and rows with parity, before whoever asked for the shape is answered. Such a journal
+    /// holds nothing, so opening it waits for no row.
+    pub async fn ready_by_now(&self) -> Result<(), IoError> {
+        match self.has_unopened_journal() {
+            true => boxed_cold(self.journal()).await.map(drop),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether the pool knows of a journal that was not opened yet.
+    pub fn has_unopened_journal(&self) -> bool {
+        self.journal.load().is_none() && !self.pool.journal_rows(self.record.id).is_empty()
+    }
+
     /// The journal, where it has one.
     pub async fn journal_if_any(&self) -> Result<Option<Arc<Journal>>, IoError> {
         self.ready().await?;
