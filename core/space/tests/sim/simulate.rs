@@ -320,7 +320,7 @@ impl Run {
     fn crash(&self) {
         self.world.sim.cut_power();
         self.world.sim.restart();
-        self.rotten.borrow().iter().for_each(Rotten::undo_if_written);
+        self.rotten.borrow().iter().rev().for_each(Rotten::undo_if_written);
         self.volumes.iter().for_each(|volume| volume.model.crash());
     }
 
@@ -746,6 +746,7 @@ impl Run {
                 }
             }
             if self.is_whole(up) {
+                self.rotten.borrow().iter().rev().for_each(Rotten::end_unless_healed);
                 self.spoiled.set(false);
                 self.bad.borrow_mut().clear();
             }

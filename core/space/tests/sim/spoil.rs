@@ -1,5 +1,6 @@
 //! Silent corruption: slabs that hold something else than was written, and read as if nothing were wrong.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -53,16 +54,28 @@ impl Spoiled {
 pub struct Rotten {
     spoiled: Spoiled,
     others: Vec<(Arc<SimDisk>, u64)>,
+    /// Whether a scrub that looked at all that held something passed it by.
+    unseen: Cell<bool>,
 }
 
 impl Rotten {
+    /// After a scrub of everything: what is not healed by now held nothing when it was looked at, or something that was
+    /// written over it. A crash may bring back what it held before, and then the rot under it would add up with what is
+    /// spoiled after the scrub: it is as if it had not rotted.
+    pub fn end_unless_healed(&self) {
+        if !self.spoiled.is_healed() {
+            self.unseen.set(true);
+            self.undo_if_written();
+        }
+    }
+
     /// After a crash: where a write of the block was under way, no copy is as the checksum says, and nobody can tell
     /// which is the rotten one. Then it is as if what is left of it had not rotted.
     pub fn undo_if_written(&self) {
         let Spoiled { disk, at, before, after } = &self.spoiled;
         let written = |(disk, at): &(Arc<SimDisk>, u64)| disk.peek(*at, before.len()) != *before;
         let mut now = disk.peek(*at, before.len());
-        if now == *after && !self.others.iter().any(written) {
+        if now == *after && !self.unseen.get() && !self.others.iter().any(written) {
             return;
         }
         let sectors = now.chunks_mut(SECTOR).zip(after.chunks(SECTOR)).zip(before.chunks(SECTOR));
@@ -132,7 +145,8 @@ pub async fn spoil_settled(world: &World, disk: usize, space: &Space, random: &S
                     .filter(|other| *other != index)
                     .map(|other| place(&row.slabs[other], block))
                     .collect();
-                rotten.push(Rotten { spoiled: Spoiled::block(&disk, at, random), others });
+                let spoiled = Spoiled::block(&disk, at, random);
+                rotten.push(Rotten { spoiled, others, unseen: Cell::new(false) });
             }
         }
     }
