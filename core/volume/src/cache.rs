@@ -1,0 +1,112 @@
+//! Nodes as they stand on the device, kept in memory up to a limit.
+//!
+//! Invariant: what is found is the very node that was asked for, by address, generation and CRC. A node that somebody
+//! holds stays; one that is given up is read again when it is needed.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::page::{NodeRef, PAGE_BYTES, Page};
+
+struct Kept {
+    stored: NodeRef,
+    page: Arc<Page>,
+    used: bool,
+}
+
+#[derive(Default)]
+struct Inner {
+    by_address: HashMap<u64, Kept>,
+    /// The hand of a clock goes round here.
+    circle: VecDeque<u64>,
+}
+
+/// The cache.
+pub(crate) struct NodeCache {
+    inner: Mutex<Inner>,
+    most: usize,
+    /// Nodes that became changed since the last cut; none less than there are.
+    changed: AtomicUsize,
+}
+
+impl std::fmt::Debug for NodeCache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "NodeCache({} of {} nodes)", self.lock().by_address.len(), self.most)
+    }
+}
+
+impl NodeCache {
+    /// For so many bytes, and eight nodes at least.
+    pub fn new(bytes: usize) -> Self {
+        Self { inner: Mutex::default(), most: (bytes / PAGE_BYTES).max(8), changed: AtomicUsize::new(0) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The node, where it is in memory.
+    pub fn get(&self, stored: NodeRef) -> Option<Arc<Page>> {
+        let mut inner = self.lock();
+        let kept = inner.by_address.get_mut(&stored.address).filter(|kept| kept.stored == stored)?;
+        kept.used = true;
+        Some(kept.page.clone())
+    }
+
+    /// Keeps a node, in place of an earlier one of its address.
+    pub fn keep(&self, stored: NodeRef, page: Arc<Page>) {
+        let mut inner = self.lock();
+        let kept = Kept { stored, page, used: true };
+        if inner.by_address.insert(stored.address, kept).is_none() {
+            inner.circle.push_back(stored.address);
+        }
+        // Twice round at most: all may be pinned.
+        for _ in 0..2 * inner.circle.len() {
+            if inner.by_address.len() <= self.most {
+                break;
+            }
+            let Some(address) = inner.circle.pop_front() else { break };
+            let stays = inner.by_address.get_mut(&address).is_some_and(|kept| {
+                let pinned = address == stored.address || Arc::strong_count(&kept.page) > 1;
+                std::mem::replace(&mut kept.used, false) || pinned
+            });
+            if stays {
+                inner.circle.push_back(address);
+            } else {
+                inner.by_address.remove(&address);
+            }
+        }
+    }
+
+    /// A node became changed.
+    pub fn note_changed(&self) {
+        self.changed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Nodes that became changed since the last cut.
+    pub fn changed(&self) -> usize {
+        self.changed.load(Ordering::Relaxed)
+    }
+
+    /// The same, counted anew from now on. To be called while all trees are held.
+    pub fn take_changed(&self) -> usize {
+        self.changed.swap(0, Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_keeps_to_its_limit_and_gives_no_other_node() {
+        let cache = NodeCache::new(8 * PAGE_BYTES);
+        let at = |number: u64, generation: u64| NodeRef { address: number << 14, generation, crc: 1 };
+        for number in 0..100 {
+            cache.keep(at(number, 1), Arc::new(Page::new(0, 0, b"", None)));
+            assert!(cache.get(at(number, 1)).is_some() && cache.get(at(number, 2)).is_none());
+        }
+        assert_eq!((0..100).filter(|number| cache.get(at(*number, 1)).is_some()).count(), 8);
+    }
+}

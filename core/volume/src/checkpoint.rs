@@ -1,0 +1,134 @@
+//! A checkpoint: all trees as they are at one moment, made durable while changes go on.
+//!
+//! ```text
+//!   cut (all locks, an instant) ─▶ nodes, leaves first ─▶ bitmaps ─▶ flush ─▶ root slots ─▶ settle
+//! ```
+//!
+//! Invariants: whatever a crash cuts short, the root before is whole with all that it refers to. A write or flush that
+//! fails ends all changes of the volume.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use futures_util::future::try_join_all;
+use holdfast_device::Durability;
+
+use crate::error::VolumeError;
+use crate::page::NodeRef;
+use crate::store::{Store, held};
+use crate::superblock::{LogStart, Root};
+use crate::tree::{Changed, Child, PlaceCell};
+
+/// Nodes that are written at once.
+const AT_ONCE: usize = 32;
+
+/// The newest durable root.
+pub(crate) struct Checkpoint {
+    pub root: Root,
+}
+
+/// All trees at one moment.
+struct Cut {
+    roots: Vec<(u8, Child)>,
+    dropped: Vec<PlaceCell>,
+    log: LogStart,
+}
+
+impl Store {
+    /// Makes everything that was applied so far durable in the trees, so that the log may begin anew behind it.
+    ///
+    /// # Errors
+    /// No room, or the device failed: nothing is changed any more then.
+    pub async fn checkpoint(&self) -> Result<(), VolumeError> {
+        let mut newest = self.checkpoint.lock().await;
+        self.check_failed()?;
+        let cut = self.cut().await;
+        let root = match self.write_root(&newest.root, cut).await {
+            Ok(root) => root,
+            Err(error) => return Err(self.fail(error)),
+        };
+        held(&self.zones).settle();
+        for tree in &self.trees {
+            held(tree).settle();
+        }
+        self.log.release(root.log).await;
+        newest.root = root;
+        Ok(())
+    }
+
+    async fn cut(&self) -> Cut {
+        let lane = self.log.hold().await;
+        let mut trees: Vec<_> = self.trees.iter().map(held).collect();
+        self.reserved.store(self.cache.take_changed(), Ordering::Release);
+        let roots = trees.iter().filter_map(|tree| Some((tree.number, tree.root.clone()?))).collect();
+        let dropped = trees.iter_mut().flat_map(|tree| std::mem::take(&mut tree.dropped)).collect();
+        Cut { roots, dropped, log: self.log.cut(&lane) }
+    }
+
+    async fn write_root(&self, before: &Root, cut: Cut) -> Result<Root, VolumeError> {
+        let generation = before.generation + 1;
+        let mut levels: Vec<Vec<Arc<Changed>>> = Vec::new();
+        cut.roots.iter().for_each(|(_, root)| collect(root, &mut levels));
+        for nodes in levels {
+            for some in nodes.chunks(AT_ONCE) {
+                try_join_all(some.iter().map(|node| self.write_node(node, generation))).await?;
+            }
+        }
+        self.reserved.store(0, Ordering::Release);
+        for place in cut.dropped {
+            let node = place.get().expect("what an earlier checkpoint held was written by it");
+            held(&self.zones).free(node.address);
+        }
+        let bitmaps = held(&self.zones).seal(generation);
+        for some in bitmaps.chunks(AT_ONCE) {
+            try_join_all(some.iter().map(|(at, data)| self.write(*at, data.clone()))).await?;
+        }
+        self.device.flush().await?;
+        let trees = cut.roots.iter().map(|(number, root)| (*number, stored(root))).collect();
+        let root = Root { generation, epoch: before.epoch, log: cut.log, trees };
+        let slot = root.seal(self.volume());
+        let writes = self.superblock.groups().map(|at| {
+            let slot = slot.clone();
+            self.device.write(at + root.slot(), slot, Durability::Durable)
+        });
+        try_join_all(writes).await?;
+        Ok(root)
+    }
+
+    async fn write_node(&self, node: &Changed, generation: u64) -> Result<(), VolumeError> {
+        let mut page = node.page.clone();
+        for (index, child) in node.children.iter().enumerate() {
+            page.set_child(index, stored(child));
+        }
+        let address = held(&self.zones).take()?;
+        let (place, data) = page.seal(self.volume(), address, generation);
+        self.write(address, data).await?;
+        self.cache.keep(place, Arc::new(page));
+        if let Some(before) = &node.before {
+            let before = before.get().expect("what an earlier checkpoint held was written by it");
+            held(&self.zones).free(before.address);
+        }
+        node.place.set(place).expect("a node is written once");
+        Ok(())
+    }
+}
+
+/// The nodes that are to be written, by their level.
+fn collect(child: &Child, levels: &mut Vec<Vec<Arc<Changed>>>) {
+    let Child::Changed(node) = child else { return };
+    if node.place.get().is_some() {
+        return;
+    }
+    node.children.iter().for_each(|child| collect(child, levels));
+    let level = usize::from(node.page.level());
+    levels.resize_with(levels.len().max(level + 1), Vec::new);
+    levels[level].push(node.clone());
+}
+
+/// Where a child stands that was written.
+fn stored(child: &Child) -> NodeRef {
+    match child {
+        Child::Stored(node) => *node,
+        Child::Changed(node) => *node.place.get().expect("children are written before their parents"),
+    }
+}

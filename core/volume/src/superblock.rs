@@ -1,0 +1,225 @@
+//! Where everything of a volume is, and which trees count.
+//!
+//! ```text
+//!   three times, 64 KiB each:   | superblock | slot A | slot B | zeros |
+//!   at 0, behind the log, and at the end of the device
+//! ```
+//!
+//! A superblock never changes after the format but for the size. A root slot is written by every checkpoint, A and B in
+//! turns; the newest whole one counts.
+//!
+//! Invariant: while a slot is written, the other one, which refers to the trees before, is whole in all three places.
+
+use holdfast_device::{IoBuf, IoSlice};
+use holdfast_model::wire::{Reader, Writer};
+use holdfast_model::{BLOCK_BYTES, Uuid};
+
+use crate::error::{ErrorKind, VolumeError};
+use crate::page::{NodeRef, crc_of};
+
+const SUPER_MAGIC: u32 = u32::from_le_bytes(*b"HFvS");
+const SLOT_MAGIC: u32 = u32::from_le_bytes(*b"HFvR");
+const VERSION: u16 = 1;
+/// Bytes that each of the three groups takes.
+pub const GROUP_BYTES: u64 = 64 << 10;
+/// Bytes of the log, at least.
+pub const LEAST_LOG_BYTES: u64 = 1 << 20;
+/// Bytes of the log, at most.
+pub const MOST_LOG_BYTES: u64 = 256 << 20;
+/// Bytes of a zone, at most.
+pub const MOST_ZONE_BYTES: u64 = 256 << 20;
+/// Bytes of a zone, at least.
+pub const LEAST_ZONE_BYTES: u64 = 1 << 20;
+/// A volume has so many bytes at least.
+pub const LEAST_BYTES: u64 = 16 << 20;
+
+/// What the format fixed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    /// The volume.
+    pub volume: Uuid,
+    /// Bytes of the device that it uses.
+    pub size_bytes: u64,
+    /// Bytes of the log, which begins behind the first group.
+    pub log_bytes: u64,
+    /// Bytes of a zone, a power of two.
+    pub zone_bytes: u64,
+    /// Flags of the format; a reader that does not know one of the third refuses the volume, of the second only reads.
+    pub features: [u64; 3],
+}
+
+impl Superblock {
+    /// Where the log begins.
+    pub fn log_at(&self) -> u64 {
+        GROUP_BYTES
+    }
+
+    /// Where the first zone begins.
+    pub fn zones_at(&self) -> u64 {
+        2 * GROUP_BYTES + self.log_bytes
+    }
+
+    /// Whole zones between the second and the third group.
+    pub fn zones(&self) -> u32 {
+        u32::try_from((self.size_bytes - GROUP_BYTES - self.zones_at()) / self.zone_bytes).unwrap_or(u32::MAX)
+    }
+
+    /// Where the three groups begin.
+    pub fn groups(&self) -> [u64; 3] {
+        [0, GROUP_BYTES + self.log_bytes, self.size_bytes - GROUP_BYTES]
+    }
+
+    /// As a block.
+    pub fn seal(&self) -> IoSlice {
+        let mut writer = Writer::new();
+        writer.u16(VERSION).raw(self.volume.as_bytes());
+        writer.u64(self.size_bytes).u64(self.log_bytes).u64(self.zone_bytes);
+        self.features.iter().for_each(|flags| _ = writer.u64(*flags));
+        seal(SUPER_MAGIC, &writer.into_bytes())
+    }
+
+    /// Reads it from a block; `None` where there is none.
+    ///
+    /// # Errors
+    /// It is one of a later version, or says what cannot be.
+    pub fn open(block: &[u8]) -> Result<Option<Self>, VolumeError> {
+        let Some(payload) = open(SUPER_MAGIC, block) else { return Ok(None) };
+        let mut reader = Reader::new(payload);
+        let refuse = |why: &str| VolumeError::new(ErrorKind::Format, format!("the volume's superblock {why}"));
+        let short = |_| refuse("ends early");
+        if reader.u16().map_err(short)? != VERSION {
+            return Err(refuse("is of a later version: use a newer release"));
+        }
+        let volume = reader.uuid().map_err(short)?;
+        let mut number = || reader.u64().map_err(short);
+        let (size_bytes, log_bytes, zone_bytes) = (number()?, number()?, number()?);
+        let features = [number()?, number()?, number()?];
+        let sound = size_bytes >= LEAST_BYTES
+            && size_bytes.is_multiple_of(BLOCK_BYTES)
+            && (LEAST_LOG_BYTES..=MOST_LOG_BYTES).contains(&log_bytes)
+            && log_bytes.is_multiple_of(GROUP_BYTES)
+            && zone_bytes.is_power_of_two()
+            && (LEAST_ZONE_BYTES..=MOST_ZONE_BYTES).contains(&zone_bytes)
+            && log_bytes < size_bytes / 2;
+        if !sound {
+            return Err(refuse("has impossible sizes"));
+        }
+        if features[1] | features[2] != 0 {
+            return Err(refuse("asks for features that this version does not know: use a newer release"));
+        }
+        Ok(Some(Self { volume, size_bytes, log_bytes, zone_bytes, features }))
+    }
+}
+
+/// Where the log goes on after a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogStart {
+    /// The number of the frame that comes next.
+    pub sequence: u64,
+    /// The CRC of the frame before it.
+    pub previous: u32,
+    /// Transactions up to this one are in the trees.
+    pub applied: u64,
+}
+
+/// The trees that count, as a checkpoint made them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Root {
+    /// The number of the checkpoint.
+    pub generation: u64,
+    /// Raised by every opening: frames of an earlier one do not continue the log.
+    pub epoch: u64,
+    /// Where the log goes on.
+    pub log: LogStart,
+    /// The roots of the trees that hold anything, in ascending order.
+    pub trees: Vec<(u8, NodeRef)>,
+}
+
+impl Root {
+    /// Where its slot is in a group.
+    pub fn slot(&self) -> u64 {
+        BLOCK_BYTES * (1 + self.generation % 2)
+    }
+
+    /// As a block.
+    pub fn seal(&self, volume: Uuid) -> IoSlice {
+        let mut writer = Writer::new();
+        writer.raw(volume.as_bytes()).u64(self.generation).u64(self.epoch);
+        writer.u64(self.log.sequence).u32(self.log.previous).u64(self.log.applied);
+        writer.u16(self.trees.len() as u16);
+        for (tree, node) in &self.trees {
+            writer.u8(*tree).raw(&node.to_bytes());
+        }
+        seal(SLOT_MAGIC, &writer.into_bytes())
+    }
+
+    /// Reads it from a block; `None` where it is not whole, or another volume's.
+    pub fn open(volume: Uuid, block: &[u8]) -> Option<Self> {
+        let mut reader = Reader::new(open(SLOT_MAGIC, block)?);
+        if reader.uuid().ok()? != volume {
+            return None;
+        }
+        let (generation, epoch) = (reader.u64().ok()?, reader.u64().ok()?);
+        let log = LogStart { sequence: reader.u64().ok()?, previous: reader.u32().ok()?, applied: reader.u64().ok()? };
+        let count = reader.u16().ok()?;
+        let mut trees = Vec::new();
+        for _ in 0..count {
+            let tree = reader.u8().ok()?;
+            if tree >= crate::TREES || trees.last().is_some_and(|(last, _)| *last >= tree) {
+                return None;
+            }
+            trees.push((tree, NodeRef::read(&mut reader).ok()?));
+        }
+        Some(Self { generation, epoch, log, trees })
+    }
+}
+
+/// A block of magic, CRC, length and payload.
+pub(crate) fn seal(magic: u32, payload: &[u8]) -> IoSlice {
+    let mut buf = IoBuf::zeroed(BLOCK_BYTES as usize);
+    buf[..4].copy_from_slice(&magic.to_le_bytes());
+    buf[8..10].copy_from_slice(&(payload.len() as u16).to_le_bytes());
+    buf[10..10 + payload.len()].copy_from_slice(payload);
+    let crc = crc_of(&buf[8..]);
+    buf[4..8].copy_from_slice(&crc.to_le_bytes());
+    buf.freeze()
+}
+
+/// The payload of a block that is whole.
+pub(crate) fn open(magic: u32, block: &[u8]) -> Option<&[u8]> {
+    let block = block.get(..BLOCK_BYTES as usize)?;
+    let crc = u32::from_le_bytes(block[4..8].try_into().ok()?);
+    if block[..4] != magic.to_le_bytes() || crc != crc_of(&block[8..]) {
+        return None;
+    }
+    let len = u16::from_le_bytes([block[8], block[9]]) as usize;
+    block.get(10..10 + len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_and_superblocks_are_read_back_and_refused_when_damaged() {
+        let volume = Uuid::from_u128(9);
+        let superblock =
+            Superblock { volume, size_bytes: 64 << 20, log_bytes: 1 << 20, zone_bytes: 1 << 20, features: [0; 3] };
+        assert_eq!(Superblock::open(&superblock.seal()), Ok(Some(superblock)));
+        let node = NodeRef { address: 1 << 20, generation: 3, crc: 7 };
+        let log = LogStart { sequence: 9, previous: 4, applied: 77 };
+        let root = Root { generation: 3, epoch: 2, log, trees: vec![(0, node), (33, node)] };
+        let block = root.seal(volume);
+        assert_eq!(Root::open(volume, &block), Some(root.clone()));
+        assert_eq!(Root::open(Uuid::from_u128(8), &block), None);
+        for at in 0..200 {
+            let mut wrong = block.to_vec();
+            wrong[at] ^= 1;
+            assert_eq!(Root::open(volume, &wrong), None, "byte {at}");
+        }
+        let future = Superblock { features: [1, 0, 4], ..superblock };
+        assert_eq!(Superblock::open(&future.seal()).expect_err("unknown").kind, ErrorKind::Format);
+        let known = Superblock { features: [1, 0, 0], ..superblock };
+        assert_eq!(Superblock::open(&known.seal()), Ok(Some(known)), "compatible flags do not matter");
+    }
+}

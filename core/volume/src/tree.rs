@@ -1,0 +1,458 @@
+//! One tree in memory: nodes that changed since they were last written, above nodes that stand on the device.
+//!
+//! ```text
+//!   root ── Changed ── Changed ── Changed leaf          written by the next checkpoint, then Stored
+//!              │           └───── Stored  ┐
+//!              └── Stored                 ┘ read through the cache, by address
+//! ```
+//!
+//! A checkpoint takes the root as it is and writes it while changes go on: a node that it holds is copied before it is
+//! changed again ([`Arc::make_mut`]).
+//!
+//! Invariant: an operation that meets a node which is not in memory changes nothing; it answers which one, and is
+//! tried again when that was read.
+
+use std::sync::{Arc, OnceLock};
+
+use crate::cache::NodeCache;
+use crate::page::{NodeRef, Page};
+
+/// A node with less than this is joined with its neighbour, where both fit into three quarters of one.
+const SPARSE: usize = Page::ROOM / 4;
+
+/// A node that an operation needs and that is not in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Missing(pub NodeRef);
+
+/// The place of a node, known once it is written.
+pub(crate) type PlaceCell = Arc<OnceLock<NodeRef>>;
+
+/// A node as its parent knows it.
+#[derive(Clone, Debug)]
+pub(crate) enum Child {
+    /// As it stands on the device.
+    Stored(NodeRef),
+    /// Changed since.
+    Changed(Arc<Changed>),
+}
+
+/// A node that is not on the device as it is.
+#[derive(Debug)]
+pub(crate) struct Changed {
+    /// Its entries; of an inner node with children as they were when it became changed.
+    pub page: Page,
+    /// The children of an inner node, one for each entry.
+    pub children: Vec<Child>,
+    /// Where it was written to, once it was.
+    pub place: PlaceCell,
+    /// Where it stood before: free once a root without it is durable.
+    pub before: Option<PlaceCell>,
+}
+
+impl Clone for Changed {
+    /// What a checkpoint holds is copied; the copy replaces what that wrote.
+    fn clone(&self) -> Self {
+        Self {
+            page: self.page.clone(),
+            children: self.children.clone(),
+            place: PlaceCell::default(),
+            before: Some(self.place.clone()),
+        }
+    }
+}
+
+impl Changed {
+    fn leaf_or_inner(page: Page, children: Vec<Child>, before: Option<PlaceCell>) -> Self {
+        Self { page, children, place: PlaceCell::default(), before }
+    }
+
+    fn of_stored(stored: NodeRef, page: &Page) -> Self {
+        let children = match page.level() {
+            0 => Vec::new(),
+            _ => (0..page.count()).map(|index| Child::Stored(page.child(index))).collect(),
+        };
+        Self::leaf_or_inner(page.clone(), children, Some(Arc::new(OnceLock::from(stored))))
+    }
+}
+
+/// A tree.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    pub number: u8,
+    /// `None` while it holds nothing.
+    pub root: Option<Child>,
+    /// Nodes that the tree has no more, whose places are free once a root without them is durable.
+    pub dropped: Vec<PlaceCell>,
+}
+
+/// A node to look at.
+enum Look<'a> {
+    Stored(Arc<Page>),
+    Changed(&'a Changed),
+}
+
+impl Look<'_> {
+    fn page(&self) -> &Page {
+        match self {
+            Self::Stored(page) => page,
+            Self::Changed(node) => &node.page,
+        }
+    }
+
+    /// Keeps the node in memory as long as the pin lasts.
+    fn pin(&self, pins: &mut Vec<Arc<Page>>) {
+        if let Self::Stored(page) = self {
+            pins.push(page.clone());
+        }
+    }
+}
+
+impl Child {
+    fn look(&self, cache: &NodeCache) -> Result<Look<'_>, Missing> {
+        match self {
+            Self::Stored(stored) => cache.get(*stored).map(Look::Stored).ok_or(Missing(*stored)),
+            Self::Changed(node) => Ok(Look::Changed(node)),
+        }
+    }
+
+    /// The node for changing. Whoever asks made sure that it is in memory.
+    fn change(&mut self, cache: &NodeCache) -> Result<&mut Changed, Missing> {
+        if let Self::Stored(stored) = self {
+            let page = cache.get(*stored).ok_or(Missing(*stored))?;
+            cache.note_changed();
+            *self = Self::Changed(Arc::new(Changed::of_stored(*stored, &page)));
+        }
+        let Self::Changed(node) = self else { unreachable!("it was made so just now") };
+        if node.place.get().is_some() {
+            // A checkpoint wrote it meanwhile.
+            *node = Arc::new(Changed::clone(node));
+            cache.note_changed();
+        } else if Arc::strong_count(node) > 1 {
+            // A checkpoint is about to write it.
+            cache.note_changed();
+        }
+        Ok(Arc::make_mut(node))
+    }
+
+    /// The place that becomes free when the node is given up.
+    fn into_dropped(self) -> Option<PlaceCell> {
+        match self {
+            Self::Stored(stored) => Some(Arc::new(OnceLock::from(stored))),
+            Self::Changed(node) if node.place.get().is_some() => Some(node.place.clone()),
+            Self::Changed(node) => match Arc::try_unwrap(node) {
+                Ok(node) => node.before,
+                // A checkpoint is about to write it, and gives up what stood before.
+                Err(node) => Some(node.place.clone()),
+            },
+        }
+    }
+}
+
+/// What an insertion did to the node above: a further child, and the key that it begins with.
+type Split = Option<(Vec<u8>, Child)>;
+
+impl Tree {
+    pub fn new(number: u8, root: Option<NodeRef>) -> Self {
+        Self { number, root: root.map(Child::Stored), dropped: Vec::new() }
+    }
+
+    /// The value of a key.
+    pub fn get(&self, key: &[u8], cache: &NodeCache) -> Result<Option<Vec<u8>>, Missing> {
+        let Some(root) = &self.root else { return Ok(None) };
+        let mut look = root.look(cache)?;
+        loop {
+            look = match look {
+                Look::Changed(node) if node.page.level() > 0 => node.children[node.page.child_of(key)].look(cache)?,
+                Look::Stored(page) if page.level() > 0 => {
+                    let child = page.child(page.child_of(key));
+                    Look::Stored(cache.get(child).ok_or(Missing(child))?)
+                }
+                leaf => {
+                    let page = leaf.page();
+                    return Ok(page.find(key).ok().map(|index| page.entry(index).1.to_vec()));
+                }
+            };
+        }
+    }
+
+    /// Entries from `from` on, of one leaf; and the key from which to go on, if there may be more.
+    #[expect(clippy::type_complexity)]
+    pub fn entries_from(
+        &self,
+        from: &[u8],
+        cache: &NodeCache,
+    ) -> Result<(Vec<(Vec<u8>, Vec<u8>)>, Option<Vec<u8>>), Missing> {
+        let Some(root) = &self.root else { return Ok((Vec::new(), None)) };
+        let mut look = root.look(cache)?;
+        loop {
+            look = match look {
+                Look::Changed(node) if node.page.level() > 0 => node.children[node.page.child_of(from)].look(cache)?,
+                Look::Stored(page) if page.level() > 0 => {
+                    let child = page.child(page.child_of(from));
+                    Look::Stored(cache.get(child).ok_or(Missing(child))?)
+                }
+                leaf => {
+                    let page = leaf.page();
+                    let first = page.find(from).unwrap_or_else(|next| next);
+                    let owned = |(key, value): (&[u8], &[u8])| (key.to_vec(), value.to_vec());
+                    let found = (first..page.count()).map(|index| owned(page.entry(index))).collect();
+                    return Ok((found, page.high().map(<[u8]>::to_vec)));
+                }
+            };
+        }
+    }
+
+    /// Whether all that a change of a key may touch is in memory: the way to its leaf, and a neighbour of each node
+    /// there that may become sparse. What stands on the device is pinned, so that it stays there.
+    pub fn ready(&self, key: &[u8], cache: &NodeCache, pins: &mut Vec<Arc<Page>>) -> Result<(), Missing> {
+        let Some(root) = &self.root else { return Ok(()) };
+        let mut at = root.clone();
+        loop {
+            let children: [Option<Child>; 3] = {
+                let look = at.look(cache)?;
+                look.pin(pins);
+                let page = look.page();
+                if page.level() == 0 {
+                    return Ok(());
+                }
+                let index = page.child_of(key);
+                let child = |index: usize| match &look {
+                    Look::Stored(page) => Child::Stored(page.child(index)),
+                    Look::Changed(node) => node.children[index].clone(),
+                };
+                let beside = |index: Option<usize>| index.filter(|index| *index < page.count()).map(child);
+                [Some(child(index)), beside(Some(index + 1)), beside(index.checked_sub(1))]
+            };
+            let [Some(next), right, left] = children else { unreachable!("an inner node has the child") };
+            if next.look(cache)?.page().used() < SPARSE + Page::ROOM / 4
+                && let Some(neighbour) = right.or(left)
+            {
+                neighbour.look(cache)?.pin(pins);
+            }
+            at = next;
+        }
+    }
+
+    /// Puts a value in. The tree must be [`Tree::ready`] for the key.
+    pub fn put(&mut self, key: &[u8], value: &[u8], cache: &NodeCache) -> Result<(), Missing> {
+        let number = self.number;
+        let root = self.root.get_or_insert_with(|| {
+            let page = Page::new(number, 0, b"", None);
+            cache.note_changed();
+            Child::Changed(Arc::new(Changed::leaf_or_inner(page, Vec::new(), None)))
+        });
+        if let Some((separator, right)) = put(root, key, value, cache)? {
+            let level = root.look(cache)?.page().level() + 1;
+            let left = self.root.take().expect("it was there");
+            let mut page = Page::new(number, level, b"", None);
+            let empty = [0; crate::page::REF_BYTES];
+            cache.note_changed();
+            let fits = page.put(b"", &empty) && page.put(&separator, &empty);
+            debug_assert!(fits, "a node has room for two children");
+            self.root = Some(Child::Changed(Arc::new(Changed::leaf_or_inner(page, vec![left, right], None))));
+        }
+        Ok(())
+    }
+
+    /// Takes a key out; false if it was not there. The tree must be [`Tree::ready`] for the key.
+    pub fn remove(&mut self, key: &[u8], cache: &NodeCache) -> Result<bool, Missing> {
+        if self.get(key, cache)?.is_none() {
+            return Ok(false);
+        }
+        let Some(root) = &mut self.root else { return Ok(false) };
+        remove(root, key, cache, &mut self.dropped)?;
+        while let Some(Child::Changed(node)) = &self.root {
+            if node.page.level() == 0 {
+                if node.page.count() == 0 {
+                    self.dropped.extend(self.root.take().and_then(Child::into_dropped));
+                }
+                break;
+            }
+            if node.page.count() > 1 {
+                break;
+            }
+            let only = node.children[0].clone();
+            self.dropped.extend(self.root.replace(only).and_then(Child::into_dropped));
+        }
+        Ok(true)
+    }
+
+    /// After a checkpoint: nodes that it wrote, and that did not change since, stand on the device from now on.
+    pub fn settle(&mut self) {
+        if let Some(root) = &mut self.root {
+            settle(root);
+        }
+    }
+}
+
+fn settle(child: &mut Child) {
+    let Child::Changed(node) = child else { return };
+    if let Some(place) = node.place.get() {
+        *child = Child::Stored(*place);
+    } else {
+        // It changed since: nobody else holds it, now that the checkpoint is over.
+        Arc::make_mut(node).children.iter_mut().for_each(settle);
+    }
+}
+
+fn put(child: &mut Child, key: &[u8], value: &[u8], cache: &NodeCache) -> Result<Split, Missing> {
+    let node = child.change(cache)?;
+    if node.page.level() == 0 {
+        if node.page.put(key, value) {
+            return Ok(None);
+        }
+        let (separator, mut right) = split(node, key, cache);
+        let target = if key < separator.as_slice() { &mut node.page } else { &mut right.page };
+        if target.put(key, value) {
+            return Ok(Some((separator, Child::Changed(Arc::new(right)))));
+        }
+        unreachable!("half a node has room for any entry");
+    }
+    let index = node.page.child_of(key);
+    let Some((separator, right)) = put(&mut node.children[index], key, value, cache)? else { return Ok(None) };
+    let empty = [0; crate::page::REF_BYTES];
+    let insert = |node: &mut Changed, separator: &[u8], right: Child| {
+        let at = node.page.find(separator).expect_err("a new separator");
+        let fits = node.page.put(separator, &empty);
+        if fits {
+            node.children.insert(at, right);
+            return None;
+        }
+        Some(right)
+    };
+    let Some(right) = insert(node, &separator, right) else { return Ok(None) };
+    let (middle, mut beside) = split(node, &separator, cache);
+    let target = if separator < middle { node } else { &mut beside };
+    let left_over = insert(target, &separator, right);
+    debug_assert!(left_over.is_none(), "half a node has room for another child");
+    Ok(Some((middle, Child::Changed(Arc::new(beside)))))
+}
+
+/// Cuts a full node in two; answers the right part and the key that it begins with. A node that `key` is to be added
+/// at the end of keeps nearly all: keys that ascend leave full nodes behind.
+fn split(node: &mut Changed, key: &[u8], cache: &NodeCache) -> (Vec<u8>, Changed) {
+    cache.note_changed();
+    let count = node.page.count();
+    let sizes: Vec<usize> = (0..count).map(|index| node.page.entry(index)).map(|(k, v)| Page::bytes_of(k, v)).collect();
+    let total: usize = sizes.iter().sum();
+    let appends = node.page.key(count - 1) < key;
+    let share = if appends { total - total / 8 } else { total / 2 };
+    // The cut that comes closest to the share, with something on both sides.
+    let (mut left, mut sum) = (1, sizes[0]);
+    while left < count - 1 && (sum + sizes[left]).abs_diff(share) < sum.abs_diff(share) {
+        sum += sizes[left];
+        left += 1;
+    }
+    let separator = node.page.key(left).to_vec();
+    let (low, high) = (node.page.low().to_vec(), node.page.high().map(<[u8]>::to_vec));
+    let right = node.page.part(left..count, &separator, high.as_deref());
+    node.page = node.page.part(0..left, &low, Some(&separator));
+    let children = if node.children.is_empty() { Vec::new() } else { node.children.split_off(left) };
+    (separator, Changed::leaf_or_inner(right, children, None))
+}
+
+fn remove(child: &mut Child, key: &[u8], cache: &NodeCache, dropped: &mut Vec<PlaceCell>) -> Result<(), Missing> {
+    let node = child.change(cache)?;
+    if node.page.level() == 0 {
+        let index = node.page.find(key).expect("it was found before");
+        node.page.remove(index);
+        return Ok(());
+    }
+    let index = node.page.child_of(key);
+    remove(&mut node.children[index], key, cache, dropped)?;
+    if node.children[index].look(cache)?.page().used() < SPARSE {
+        let left = if index + 1 < node.page.count() { Some(index) } else { index.checked_sub(1) };
+        if let Some(left) = left {
+            join(node, left, cache, dropped);
+        }
+    }
+    Ok(())
+}
+
+/// Joins two children that stand beside each other, where they are in memory and fit well into one.
+fn join(node: &mut Changed, left: usize, cache: &NodeCache, dropped: &mut Vec<PlaceCell>) {
+    let fits = {
+        let (Ok(one), Ok(other)) = (node.children[left].look(cache), node.children[left + 1].look(cache)) else {
+            return;
+        };
+        one.page().used() + other.page().used() <= Page::ROOM / 4 * 3
+    };
+    if !fits {
+        return;
+    }
+    let right = node.children.remove(left + 1);
+    let (right_page, right_children) = {
+        let Ok(look) = right.look(cache) else { unreachable!("it was looked at just now") };
+        match look {
+            Look::Changed(changed) => (changed.page.clone(), changed.children.clone()),
+            Look::Stored(page) => {
+                let changed = match page.level() {
+                    0 => Vec::new(),
+                    _ => (0..page.count()).map(|index| Child::Stored(page.child(index))).collect(),
+                };
+                ((*page).clone(), changed)
+            }
+        }
+    };
+    node.page.remove(left + 1);
+    let Ok(joined) = node.children[left].change(cache) else { unreachable!("it was looked at just now") };
+    joined.page = joined.page.joined(&right_page).expect("both fit into one");
+    joined.children.extend(right_children);
+    dropped.extend(right.into_dropped());
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn check(child: &Child, low: &[u8], high: Option<&[u8]>, into: &mut BTreeMap<Vec<u8>, Vec<u8>>) {
+        let Child::Changed(node) = child else { panic!("nothing was stored") };
+        assert_eq!((node.page.low(), node.page.high()), (low, high), "bounds agree with those above");
+        if node.page.level() == 0 {
+            into.extend((0..node.page.count()).map(|at| node.page.entry(at)).map(|(k, v)| (k.to_vec(), v.to_vec())));
+            return;
+        }
+        assert_eq!(node.children.len(), node.page.count());
+        for (index, child) in node.children.iter().enumerate() {
+            let next = if index + 1 < node.page.count() { Some(node.page.key(index + 1)) } else { high };
+            check(child, node.page.key(index), next, into);
+        }
+    }
+
+    #[test]
+    fn it_holds_what_a_map_holds() {
+        let cache = NodeCache::new(1 << 20);
+        let (mut tree, mut model, mut state) = (Tree::new(0, None), BTreeMap::new(), 1u64);
+        let mut next = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        for step in 0..30_000u64 {
+            let grows = (step / 5000) % 2 == 0;
+            let key = match next(3) {
+                0 => next(3000).to_be_bytes().to_vec(),
+                _ => [&next(3000).to_be_bytes()[..], &vec![b'x'; next(200) as usize]].concat(),
+            };
+            if next(10) < if grows { 8 } else { 2 } {
+                let value = vec![step as u8; next(900) as usize];
+                tree.put(&key, &value, &cache).expect("all is in memory");
+                model.insert(key, value);
+            } else {
+                let key = model.range(key.clone()..).next().map_or(key, |(key, _)| key.clone());
+                let removed = tree.remove(&key, &cache).expect("all is in memory");
+                assert_eq!(removed, model.remove(&key).is_some());
+            }
+            if step % 500 == 0 {
+                let mut held = BTreeMap::new();
+                tree.root.iter().for_each(|root| check(root, b"", None, &mut held));
+                assert!(held == model, "step {step}");
+            }
+        }
+        for key in model.keys().cloned().collect::<Vec<_>>() {
+            assert!(tree.remove(&key, &cache).expect("all is in memory"));
+        }
+        assert!(tree.root.is_none(), "an empty tree has no node");
+    }
+}

@@ -1,0 +1,273 @@
+//! Room for nodes: zones, each with a bitmap of its blocks.
+//!
+//! ```text
+//!   zone   | slot 0, 16 KiB | slot 1, 16 KiB | blocks ...
+//!   slot   | head, 4 KiB | bitmap, 8 KiB |
+//! ```
+//!
+//! A checkpoint writes the bitmaps that changed, each to the slot that the root before does not use.
+//!
+//! Invariant: a block that the newest durable root uses is not given out, also after it was freed: only once a root
+//! without it is durable.
+
+use std::collections::BTreeMap;
+
+use holdfast_device::{IoBuf, IoSlice};
+use holdfast_model::wire::{Reader, Writer};
+use holdfast_model::{BLOCK_BYTES, Uuid};
+
+use crate::error::{ErrorKind, VolumeError};
+use crate::page::{PAGE_BYTES, crc_of};
+use crate::superblock::{self, Superblock};
+
+const ZONE_MAGIC: u32 = u32::from_le_bytes(*b"HFvZ");
+const SLOT_BYTES: u64 = 16 << 10;
+const BITMAP_BYTES: usize = 8 << 10;
+/// Blocks of a node.
+const NODE_BLOCKS: usize = PAGE_BYTES / BLOCK_BYTES as usize;
+/// Bytes in front of a zone that its slots take.
+const HEAD_BYTES: u64 = 2 * SLOT_BYTES;
+
+/// A zone of nodes.
+#[derive(Clone)]
+struct Zone {
+    /// A bit for each block that is taken: by the durable root, by the one to come, or freed and not given out yet.
+    bits: Vec<u64>,
+    free_nodes: usize,
+    /// Where the search goes on.
+    next: usize,
+    /// Blocks that the root to come does not use any more.
+    freed: Vec<u32>,
+    changed: bool,
+    /// The slot that the durable root uses.
+    slot: u64,
+}
+
+impl Zone {
+    fn empty(blocks: usize, slot: u64) -> Self {
+        let mut zone =
+            Self { bits: vec![0; BITMAP_BYTES / 8], free_nodes: 0, next: 0, freed: Vec::new(), changed: true, slot };
+        (0..HEAD_BYTES as usize / BLOCK_BYTES as usize).for_each(|block| zone.set(block, true));
+        (blocks..BITMAP_BYTES * 8).for_each(|block| zone.set(block, true));
+        zone.count();
+        zone
+    }
+
+    fn set(&mut self, block: usize, taken: bool) {
+        let bit = 1 << (block % 64);
+        if taken { self.bits[block / 64] |= bit } else { self.bits[block / 64] &= !bit }
+    }
+
+    fn is_taken(&self, block: usize) -> bool {
+        self.bits[block / 64] & (1 << (block % 64)) != 0
+    }
+
+    fn is_node_free(&self, node: usize) -> bool {
+        let word = self.bits[node * NODE_BLOCKS / 64] >> (node * NODE_BLOCKS % 64);
+        word & ((1 << NODE_BLOCKS) - 1) == 0
+    }
+
+    fn count(&mut self) {
+        self.free_nodes = (0..BITMAP_BYTES * 8 / NODE_BLOCKS).filter(|node| self.is_node_free(*node)).count();
+    }
+
+    fn take(&mut self) -> Option<usize> {
+        let nodes = BITMAP_BYTES * 8 / NODE_BLOCKS;
+        let node = (0..nodes).map(|step| (self.next + step) % nodes).find(|node| self.is_node_free(*node))?;
+        (0..NODE_BLOCKS).for_each(|block| self.set(node * NODE_BLOCKS + block, true));
+        (self.next, self.changed) = ((node + 1) % nodes, true);
+        self.free_nodes -= 1;
+        Some(node * NODE_BLOCKS)
+    }
+
+    /// The bitmap as the root to come has it.
+    fn bitmap(&self) -> Vec<u8> {
+        let mut coming = self.clone();
+        self.freed.iter().for_each(|block| coming.set(*block as usize, false));
+        coming.bits.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+}
+
+/// The zones of nodes, all in memory: 300 GB of nodes are 2.3 MB of bitmaps.
+pub(crate) struct Zones {
+    volume: Uuid,
+    at: u64,
+    zone_bytes: u64,
+    zones: BTreeMap<u32, Zone>,
+}
+
+impl Zones {
+    pub fn new(superblock: &Superblock) -> Self {
+        let Superblock { volume, zone_bytes, .. } = *superblock;
+        Self { volume, at: superblock.zones_at(), zone_bytes, zones: BTreeMap::new() }
+    }
+
+    fn start(&self, zone: u32) -> u64 {
+        self.at + u64::from(zone) * self.zone_bytes
+    }
+
+    fn blocks(&self) -> usize {
+        (self.zone_bytes / BLOCK_BYTES) as usize
+    }
+
+    /// Takes a zone that held nothing for nodes. It has nothing on the device yet, so both slots may be written.
+    pub fn add(&mut self, zone: u32) {
+        self.zones.insert(zone, Zone::empty(self.blocks(), 1));
+    }
+
+    /// Whether a zone is one of nodes.
+    pub fn has(&self, zone: u32) -> bool {
+        self.zones.contains_key(&zone)
+    }
+
+    /// Zones of nodes.
+    pub fn count(&self) -> usize {
+        self.zones.len()
+    }
+
+    /// Has all bitmaps written by the next checkpoint.
+    pub fn renew(&mut self) {
+        self.zones.values_mut().for_each(|zone| zone.changed = true);
+    }
+
+    /// Nodes that there is room for now.
+    pub fn free_nodes(&self) -> usize {
+        self.zones.values().map(|zone| zone.free_nodes).sum()
+    }
+
+    /// Where the slots of a zone are, and how long they are together.
+    pub fn slots(&self, zone: u32) -> (u64, usize) {
+        (self.start(zone), HEAD_BYTES as usize)
+    }
+
+    /// Takes over a zone from its slots as read, as the root of `generation` has it.
+    pub fn open(&mut self, zone: u32, slots: &IoBuf, generation: u64) -> Result<(), VolumeError> {
+        let found = (0..2u64).filter_map(|slot| {
+            let (written, bits) = self.open_slot(zone, &slots[(slot * SLOT_BYTES) as usize..])?;
+            (written <= generation).then_some((written, slot, bits))
+        });
+        let Some((_, slot, bits)) = found.max_by_key(|(written, ..)| *written) else {
+            return Err(VolumeError::corrupt(format!("zone {zone} of volume {}: its bitmap is damaged", self.volume)));
+        };
+        let mut opened = Zone { bits, free_nodes: 0, next: 0, freed: Vec::new(), changed: false, slot };
+        opened.count();
+        self.zones.insert(zone, opened);
+        Ok(())
+    }
+
+    fn open_slot(&self, zone: u32, slot: &[u8]) -> Option<(u64, Vec<u64>)> {
+        let mut reader = Reader::new(superblock::open(ZONE_MAGIC, slot)?);
+        let bitmap = slot.get(BLOCK_BYTES as usize..BLOCK_BYTES as usize + BITMAP_BYTES)?;
+        let (volume, number, generation, crc) =
+            (reader.uuid().ok()?, reader.u32().ok()?, reader.u64().ok()?, reader.u32().ok()?);
+        if volume != self.volume || number != zone || crc != crc_of(bitmap) {
+            return None;
+        }
+        let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+        let bits: Vec<u64> = bitmap.chunks(8).map(word).collect();
+        let mut base = Zone::empty(self.blocks(), 0);
+        base.bits.iter_mut().zip(&bits).for_each(|(own, read)| *own &= read);
+        // What is no room for nodes must be taken.
+        (base.bits == Zone::empty(self.blocks(), 0).bits).then_some((generation, bits))
+    }
+
+    /// Room for a node.
+    pub fn take(&mut self) -> Result<u64, VolumeError> {
+        let full = || VolumeError::new(ErrorKind::NoSpace, format!("volume {} has no room for nodes", self.volume));
+        let found = self.zones.iter().find(|(_, zone)| zone.free_nodes > 0).map(|(number, _)| *number);
+        let number = found.ok_or_else(full)?;
+        let block = self.zones.get_mut(&number).and_then(Zone::take).expect("a zone with room for a node");
+        Ok(self.start(number) + block as u64 * BLOCK_BYTES)
+    }
+
+    fn place(&self, address: u64) -> (u32, usize) {
+        let inside = address - self.at;
+        ((inside / self.zone_bytes) as u32, (inside % self.zone_bytes / BLOCK_BYTES) as usize)
+    }
+
+    /// The root to come does not use the node at `address` any more.
+    pub fn free(&mut self, address: u64) {
+        let (number, block) = self.place(address);
+        let zone = self.zones.get_mut(&number).expect("a node stands in a zone of nodes");
+        debug_assert!((block..block + NODE_BLOCKS).all(|block| zone.is_taken(block)), "freed twice: {address:#x}");
+        zone.freed.extend((block..block + NODE_BLOCKS).map(|block| block as u32));
+        zone.changed = true;
+    }
+
+    /// The bitmaps that the root to come needs, with where to write them.
+    pub fn seal(&self, generation: u64) -> Vec<(u64, IoSlice)> {
+        let sealed = self.zones.iter().filter(|(_, zone)| zone.changed).map(|(number, zone)| {
+            let bitmap = zone.bitmap();
+            let mut writer = Writer::new();
+            writer.raw(self.volume.as_bytes()).u32(*number).u64(generation).u32(crc_of(&bitmap));
+            let head = superblock::seal(ZONE_MAGIC, &writer.into_bytes());
+            let mut buf = IoBuf::zeroed(BLOCK_BYTES as usize + BITMAP_BYTES);
+            buf[..BLOCK_BYTES as usize].copy_from_slice(&head);
+            buf[BLOCK_BYTES as usize..].copy_from_slice(&bitmap);
+            (self.start(*number) + (1 - zone.slot) * SLOT_BYTES, buf.freeze())
+        });
+        sealed.collect()
+    }
+
+    /// The root that was to come is durable: what it does not use is free.
+    pub fn settle(&mut self) {
+        for zone in self.zones.values_mut().filter(|zone| zone.changed) {
+            for block in std::mem::take(&mut zone.freed) {
+                zone.set(block as usize, false);
+            }
+            (zone.slot, zone.changed) = (1 - zone.slot, false);
+            zone.count();
+        }
+    }
+
+    /// Every block that holds nodes, in ascending order of their addresses.
+    pub fn taken(&self) -> impl Iterator<Item = u64> {
+        let blocks = self.blocks();
+        self.zones.iter().flat_map(move |(number, zone)| {
+            let first = HEAD_BYTES as usize / BLOCK_BYTES as usize;
+            let start = self.start(*number);
+            let taken = (first..blocks).filter(|block| zone.is_taken(*block) && !zone.freed.contains(&(*block as u32)));
+            taken.map(move |block| start + block as u64 * BLOCK_BYTES)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn zones() -> Zones {
+        let superblock = Superblock {
+            volume: Uuid::from_u128(5),
+            size_bytes: 64 << 20,
+            log_bytes: 1 << 20,
+            zone_bytes: 1 << 20,
+            features: [0; 3],
+        };
+        Zones::new(&superblock)
+    }
+
+    #[test]
+    fn what_is_freed_is_given_out_only_after_the_root_is_durable() {
+        let mut zones = zones();
+        zones.add(2);
+        let all = zones.free_nodes();
+        let nodes: Vec<u64> = (0..all).map(|_| zones.take().expect("room")).collect();
+        assert_eq!(zones.take().expect_err("full").kind, ErrorKind::NoSpace);
+        zones.settle();
+        zones.free(nodes[3]);
+        assert!(zones.take().is_err(), "the durable root still uses it");
+        let sealed = zones.seal(7);
+        zones.settle();
+        assert_eq!(zones.take().expect("room"), nodes[3]);
+
+        let mut read = self::zones();
+        let (at, len) = read.slots(2);
+        let mut slots = IoBuf::zeroed(len);
+        let inside = (sealed[0].0 - at) as usize;
+        slots[inside..inside + sealed[0].1.len()].copy_from_slice(&sealed[0].1);
+        read.open(2, &slots, 7).expect("it is whole");
+        assert_eq!(read.free_nodes(), 1);
+        assert!(read.open(3, &slots, 7).is_err() && read.open(2, &slots, 6).is_err(), "another zone, a later root");
+    }
+}
