@@ -121,6 +121,16 @@ impl Engine {
         }
     }
 
+    /// The same at the end of all work: also what waits for its time, and behind whoever is at it.
+    pub(super) async fn keep_last_jobs(&self) {
+        let pools: Vec<Arc<OpenPool>> = self.live().pools.values().cloned().collect();
+        for open in pools.iter().filter(|open| open.pool.refusal().is_none()) {
+            if let Err(error) = self.keep_jobs_of(open).await {
+                tracing::warn!("jobs of pool {} are not kept on it: {error}", open.name());
+            }
+        }
+    }
+
     /// The same of one pool. What another table left there is not touched before it was taken over.
     pub(super) async fn keep_jobs_of(&self, open: &OpenPool) -> ApiResult<()> {
         let _keeping = self.jobs.keeping.lock().await;
