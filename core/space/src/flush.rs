@@ -28,13 +28,14 @@ impl Inner {
     /// Takes the lock of flushes, with the journal open: opening it waits for chunks, whose moves wait for flushes. Where
     /// it cannot be opened, rows with parity fail, and all others are flushed.
     async fn lock_flushing(&self) -> Held<'_, { rank::FLUSHING }> {
+        let mut tried = Ok(());
         loop {
-            let opened = self.parity.ready_by_now().await;
             let one = self.flushing.lock().await;
-            // The space may have got its first one meanwhile.
-            if opened.is_err() || !self.parity.has_unopened_journal() {
+            if tried.is_err() || !self.parity.has_unopened_journal() {
                 return one;
             }
+            drop(one);
+            tried = self.parity.ready_by_now().await;
         }
     }
 

@@ -169,7 +169,7 @@ impl ParityStore {
                 return Ok(appended);
             }
             if tries > 0 {
-                // Whoever is about to destaged what it intends holds the room until the next commit.
+                // Whoever is about to destage what it intends holds the room until the next commit.
                 self.pool.env().clock.sleep(MOMENT * tries).await;
             }
             // A row that cannot be committed keeps the room that its own records take, and no other from being looked

@@ -105,11 +105,15 @@ impl Engine {
         }
     }
 
-    /// Brings the documents of all pools in line with the table.
+    /// Brings the documents of all pools in line with the table, where something changed and it is time.
     pub(super) async fn keep_jobs(&self) {
-        if !self.jobs.inner().takes_keeping() {
-            return;
+        if self.jobs.inner().takes_keeping() {
+            self.keep_all_jobs().await;
         }
+    }
+
+    /// The same at once, behind whoever is at it.
+    pub(super) async fn keep_all_jobs(&self) {
         let pools: Vec<Arc<OpenPool>> = self.live().pools.values().cloned().collect();
         for open in pools.iter().filter(|open| open.pool.refusal().is_none()) {
             if let Err(error) = self.keep_jobs_of(open).await {
@@ -117,16 +121,6 @@ impl Engine {
                 let mut inner = self.jobs.inner();
                 inner.unkept = true;
                 inner.keep_again = Some(Instant::now() + NOTE_EVERY);
-            }
-        }
-    }
-
-    /// The same at the end of all work: also what waits for its time, and behind whoever is at it.
-    pub(super) async fn keep_last_jobs(&self) {
-        let pools: Vec<Arc<OpenPool>> = self.live().pools.values().cloned().collect();
-        for open in pools.iter().filter(|open| open.pool.refusal().is_none()) {
-            if let Err(error) = self.keep_jobs_of(open).await {
-                tracing::warn!("jobs of pool {} are not kept on it: {error}", open.name());
             }
         }
     }

@@ -182,7 +182,7 @@ impl Engine {
         if let Err(error) = self.jobs.stop_tasks(|_| true).await {
             tracing::error!("{error}");
         }
-        self.keep_last_jobs().await;
+        self.keep_all_jobs().await;
     }
 }
 
