@@ -94,8 +94,9 @@ fn clients_are_served_listed_limited_and_turned_away_at_the_end() {
     let (reactors, server) = start(2);
     let [unix, tcp] = server.addresses() else { panic!("two addresses") };
     let (unix, tcp) = (unix.clone(), tcp.clone());
-    let (mut one, mut other) = (connect(&unix), connect(&tcp));
+    let mut one = connect(&unix);
     echoed(&mut *one, b"one");
+    let mut other = connect(&tcp);
     echoed(&mut *other, b"the other");
     let read = server.connections().iter().map(|connection| connection.read_bytes).collect::<Vec<_>>();
     assert_eq!(read, [3, 9]);
