@@ -1,4 +1,5 @@
-//! A virtual disk to files. What stands today is the floor under all metadata: a store of sorted trees.
+//! A virtual disk to files. What stands today is the trait that front ends see, and the floor under all metadata: a store
+//! of sorted trees.
 //!
 //! ```text
 //!   transaction ──▶ trees in memory ──▶ log ── FUA ──▶ acknowledged
@@ -12,6 +13,7 @@
 //!  page.rs        a node: a slotted page of 16 KiB             log.rs          the circular log, and its batches
 //!  superblock.rs  where everything is, and the root slots      zones.rs        room for nodes
 //!  scan.rs        all trees read and checked against the room
+//!  service.rs     files as front ends see them                 error.rs        what goes wrong, and its numbers in protocols
 //! ```
 //!
 //! Invariants:
@@ -25,6 +27,7 @@ mod error;
 mod log;
 pub mod page;
 mod scan;
+pub mod service;
 mod store;
 pub mod superblock;
 mod tree;

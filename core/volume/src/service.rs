@@ -1,0 +1,396 @@
+//! What front ends see of files: one trait, whatever stands behind it.
+//!
+//! ```text
+//!   FUSE · SMB · NFS ──▶ FileService ──▶ volume
+//! ```
+//!
+//! Who asks comes with every request that depends on it: identity and access are checked behind this line, once. Times
+//! are those of the one who serves.
+//!
+//! Invariant: a request that is answered with an error changed nothing, except a write or a change of room that says
+//! how far it came.
+
+use holdfast_device::IoSlice;
+use smallvec::SmallVec;
+
+use crate::error::VolumeError;
+
+/// A file for ever: its number, and the generation that tells it from another file of that number (NFS file handle).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FileId {
+    /// Unique among the files of a volume that exist.
+    pub number: u64,
+    /// Differs from that of any earlier file of this number.
+    pub generation: u32,
+}
+
+/// A moment, since 1970 in UTC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Time {
+    /// Whole seconds, before 1970 negative.
+    pub seconds: i64,
+    /// Nanoseconds after those, below 10^9.
+    pub nanos: u32,
+}
+
+/// What a file is (POSIX.1 `<sys/stat.h>`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    /// Bytes.
+    Regular,
+    /// Names of other files.
+    Directory,
+    /// A path.
+    Symlink,
+    /// A named pipe.
+    Fifo,
+    /// A socket.
+    Socket,
+    /// A character device, with its number.
+    CharDevice(u32),
+    /// A block device, with its number.
+    BlockDevice(u32),
+}
+
+/// Facts about a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attributes {
+    /// Its id.
+    pub id: FileId,
+    /// What it is.
+    pub kind: FileKind,
+    /// The twelve permission bits of POSIX: set-user-id, set-group-id, sticky, and read, write, execute of three classes.
+    pub mode: u32,
+    /// Its owner.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+    /// Names that it has; of a directory two more than directories in it.
+    pub links: u32,
+    /// Its length in bytes.
+    pub size_bytes: u64,
+    /// Bytes of the device that its data takes.
+    pub allocated_bytes: u64,
+    /// When it was last read.
+    pub accessed: Time,
+    /// When its data last changed.
+    pub modified: Time,
+    /// When its data or attributes last changed.
+    pub changed: Time,
+    /// When it was created.
+    pub created: Time,
+    /// Grows with each change, also over a crash (NFSv4 change attribute).
+    pub change: u64,
+}
+
+/// Who asks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Caller {
+    /// The user.
+    pub uid: u32,
+    /// The user's first group.
+    pub gid: u32,
+    /// Further groups.
+    pub groups: SmallVec<[u32; 8]>,
+    /// Permissions were checked by the one who passes the request on, as the kernel does for its mounts. Ownership rules that
+    /// need the volume's own knowledge are checked all the same.
+    pub is_checked: bool,
+}
+
+/// A time to set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetTime {
+    /// The server's present.
+    Now,
+    /// This one.
+    At(Time),
+}
+
+/// Attributes to set: those that are given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SetAttributes {
+    /// The twelve permission bits.
+    pub mode: Option<u32>,
+    /// The owner.
+    pub uid: Option<u32>,
+    /// The group.
+    pub gid: Option<u32>,
+    /// The length: cuts off, or adds what reads as zeros.
+    pub size_bytes: Option<u64>,
+    /// When it was read.
+    pub accessed: Option<SetTime>,
+    /// When its data changed.
+    pub modified: Option<SetTime>,
+    /// When it was created.
+    pub created: Option<SetTime>,
+}
+
+/// A file to create.
+#[derive(Clone, Copy, Debug)]
+pub struct NewFile<'a> {
+    /// What it is.
+    pub kind: FileKind,
+    /// The twelve permission bits, with the creator's mask applied.
+    pub mode: u32,
+    /// The path of a symbolic link.
+    pub target: &'a [u8],
+}
+
+/// What a name is to be removed as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remove {
+    /// Of anything but a directory (`unlink`).
+    File,
+    /// Of an empty directory (`rmdir`).
+    Directory,
+}
+
+/// What happens to a file that has the new name already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rename {
+    /// It loses the name.
+    Replace,
+    /// The request is refused.
+    NoReplace,
+    /// Both change their names.
+    Exchange,
+}
+
+/// A name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The name.
+    pub name: Vec<u8>,
+    /// The file.
+    pub id: FileId,
+    /// What it is, without the number of a device.
+    pub kind: FileKind,
+    /// Where a listing goes on behind this entry, whatever happens to the directory meanwhile. Never 0, below 2^63.
+    pub cursor: u64,
+    /// Its attributes, where they were asked for.
+    pub attributes: Option<Attributes>,
+}
+
+/// Bytes that were read, in order.
+#[derive(Clone, Debug, Default)]
+pub struct Data {
+    parts: SmallVec<[(IoSlice, usize, usize); 2]>,
+}
+
+impl Data {
+    /// Adds `len` bytes of a buffer, from `at` on.
+    pub fn push(&mut self, buf: IoSlice, at: usize, len: usize) {
+        assert!(at.checked_add(len).is_some_and(|end| end <= buf.len()), "part {at}+{len} of {}", buf.len());
+        if len > 0 {
+            self.parts.push((buf, at, len));
+        }
+    }
+
+    /// The bytes, in pieces.
+    pub fn parts(&self) -> impl Iterator<Item = &[u8]> {
+        self.parts.iter().map(|(buf, at, len)| &buf[*at..at + len])
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.parts.iter().map(|(.., len)| len).sum()
+    }
+
+    /// Whether there are none: the end of the file.
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// All of them in one place.
+    pub fn to_vec(&self) -> Vec<u8> {
+        self.parts().collect::<Vec<_>>().concat()
+    }
+}
+
+/// What an open file is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenMode {
+    /// Reads.
+    pub read: bool,
+    /// Writes.
+    pub write: bool,
+    /// Cut to nothing first.
+    pub truncate: bool,
+}
+
+/// A change of the room that a range of a file takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allocate {
+    /// Room is set aside: writes to the range find it (`posix_fallocate`). The file grows to the end of the range unless `keep_size`.
+    Reserve {
+        /// The file's length stays.
+        keep_size: bool,
+    },
+    /// The range reads as zeros and takes no room (`FALLOC_FL_PUNCH_HOLE`). The length stays.
+    Punch,
+    /// The range reads as zeros and has room (`FALLOC_FL_ZERO_RANGE`).
+    Zero {
+        /// The file's length stays.
+        keep_size: bool,
+    },
+}
+
+/// What to look for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seek {
+    /// The next byte of data (`SEEK_DATA`).
+    Data,
+    /// The next byte of a hole; the end of the file is one (`SEEK_HOLE`).
+    Hole,
+}
+
+/// Whether an extended attribute may be there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetMode {
+    /// It may.
+    Any,
+    /// It must not (`XATTR_CREATE`).
+    Create,
+    /// It must (`XATTR_REPLACE`).
+    Replace,
+}
+
+/// How much a flush makes durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flush {
+    /// Data, and what is needed to read it (`fdatasync`).
+    Data,
+    /// All of the file, its name too (`fsync`).
+    All,
+}
+
+/// How full a volume is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// Bytes in all.
+    pub total_bytes: u64,
+    /// Bytes that may still be written.
+    pub free_bytes: u64,
+    /// Files that exist.
+    pub files: u64,
+}
+
+/// Files, for front ends. Requests may be made side by side; each is all or nothing to the others.
+#[expect(async_fn_in_trait, reason = "requests stay on the reactor that they arrived at")]
+pub trait FileService: Send + Sync + 'static {
+    /// An open file. It lives as long as that, also without a name.
+    type Handle: Clone + 'static;
+
+    /// The directory that everything is in.
+    fn root(&self) -> FileId;
+
+    /// The file of a name, if there is one. `.` and `..` are names like any here, and found nowhere.
+    async fn lookup(&self, caller: &Caller, dir: FileId, name: &[u8]) -> Result<Option<Attributes>, VolumeError>;
+
+    /// The directory that a directory is in; the root's is itself.
+    async fn parent(&self, dir: FileId) -> Result<Attributes, VolumeError>;
+
+    /// Facts about a file.
+    async fn stat(&self, id: FileId) -> Result<Attributes, VolumeError>;
+
+    /// Sets attributes, all or none.
+    async fn set(&self, caller: &Caller, id: FileId, set: &SetAttributes) -> Result<Attributes, VolumeError>;
+
+    /// Whether the caller may do all of `mask` (POSIX `access`: 4 read, 2 write, 1 execute).
+    async fn access(&self, caller: &Caller, id: FileId, mask: u32) -> Result<(), VolumeError>;
+
+    /// Creates a file; the name must be free.
+    async fn create(
+        &self,
+        caller: &Caller,
+        dir: FileId,
+        name: &[u8],
+        new: &NewFile<'_>,
+    ) -> Result<Attributes, VolumeError>;
+
+    /// Creates a regular file without a name, which [`FileService::link`] may give it one, in the place of `dir` (`O_TMPFILE`).
+    async fn create_unnamed(
+        &self,
+        caller: &Caller,
+        dir: FileId,
+        new: &NewFile<'_>,
+    ) -> Result<(Attributes, Self::Handle), VolumeError>;
+
+    /// The path of a symbolic link.
+    async fn read_link(&self, id: FileId) -> Result<Vec<u8>, VolumeError>;
+
+    /// Gives a file another name.
+    async fn link(&self, caller: &Caller, id: FileId, dir: FileId, name: &[u8]) -> Result<Attributes, VolumeError>;
+
+    /// Takes a name away, and the file with its last one, once nobody has it open.
+    async fn remove(&self, caller: &Caller, dir: FileId, name: &[u8], what: Remove) -> Result<(), VolumeError>;
+
+    /// Gives a file another name in place of one that it has.
+    async fn rename(
+        &self,
+        caller: &Caller,
+        from: (FileId, &[u8]),
+        to: (FileId, &[u8]),
+        mode: Rename,
+    ) -> Result<(), VolumeError>;
+
+    /// Names in a directory behind a cursor (0: from the beginning), `most` at most; fewer only at the end.
+    /// A name that is there all the time is listed once.
+    async fn list(
+        &self,
+        caller: &Caller,
+        dir: FileId,
+        cursor: u64,
+        most: usize,
+        attributes: bool,
+    ) -> Result<Vec<Entry>, VolumeError>;
+
+    /// Opens a regular file.
+    async fn open(&self, caller: &Caller, id: FileId, mode: OpenMode) -> Result<Self::Handle, VolumeError>;
+
+    /// Ends the use of an open file; its last clone must be closed rather than dropped.
+    async fn close(&self, handle: Self::Handle) -> Result<(), VolumeError>;
+
+    /// Reads up to `len` bytes; fewer only at the end of the file.
+    async fn read(&self, handle: &Self::Handle, offset: u64, len: usize) -> Result<Data, VolumeError>;
+
+    /// Writes the first `len` bytes of a buffer. They are seen by every later read, and durable after a flush.
+    async fn write(&self, handle: &Self::Handle, offset: u64, data: IoSlice, len: usize) -> Result<(), VolumeError>;
+
+    /// Changes the room that a range takes.
+    async fn allocate(&self, handle: &Self::Handle, offset: u64, len: u64, how: Allocate) -> Result<(), VolumeError>;
+
+    /// The next byte of data or hole from `offset` on. Beyond the last one, and the end: [`ErrorKind::NoData`](crate::ErrorKind::NoData).
+    async fn seek(&self, handle: &Self::Handle, offset: u64, what: Seek) -> Result<u64, VolumeError>;
+
+    /// Copies bytes within the volume; answers how many, fewer at the end of `from` (`copy_file_range`).
+    async fn copy(&self, from: (&Self::Handle, u64), to: (&Self::Handle, u64), len: u64) -> Result<u64, VolumeError>;
+
+    /// Makes a file durable as it is now.
+    async fn flush(&self, id: FileId, how: Flush) -> Result<(), VolumeError>;
+
+    /// The value of an extended attribute.
+    async fn extended(&self, caller: &Caller, id: FileId, name: &[u8]) -> Result<Option<Vec<u8>>, VolumeError>;
+
+    /// Sets an extended attribute.
+    async fn set_extended(
+        &self,
+        caller: &Caller,
+        id: FileId,
+        name: &[u8],
+        value: &[u8],
+        mode: SetMode,
+    ) -> Result<(), VolumeError>;
+
+    /// Removes an extended attribute; [`ErrorKind::NoData`](crate::ErrorKind::NoData) if it is not there.
+    async fn remove_extended(&self, caller: &Caller, id: FileId, name: &[u8]) -> Result<(), VolumeError>;
+
+    /// The names of all extended attributes.
+    async fn list_extended(&self, caller: &Caller, id: FileId) -> Result<Vec<Vec<u8>>, VolumeError>;
+
+    /// How full the volume is.
+    async fn usage(&self) -> Result<Usage, VolumeError>;
+
+    /// Makes all that was answered so far durable.
+    async fn sync(&self) -> Result<(), VolumeError>;
+}
