@@ -6,7 +6,8 @@
 //!
 //! ```text
 //!  space.rs        the virtual disk: open, close, requests        extents.rs   what is written and what is not
-//!  resize.rs       larger and smaller                             status.rs    how it is
+//!  resize.rs       larger and smaller                             status.rs    how it is; counters.rs: what it did
+//!  in_flight.rs    requests under way
 //!  chunks.rs       the row of a chunk: opened, allotted, given back
 //!  row_table.rs    the open rows: locks, gates; row_use.rs: who uses one
 //!  row.rs          an open row; slab.rs: its slabs and which are in step; open.rs, heads.rs: how it is found on disk
@@ -18,9 +19,10 @@
 //!  resync.rs       copies brought back in step                    maintenance.rs   what a space does by itself
 //!  protection.rs   how many losses its rows bear now
 //!  movement.rs     what moves while it is in use: relocate.rs a chunk to another row, slab_move.rs a slab to another disk
+//!  claims.rs       who moves which chunk
 //!  reshape.rs      another shape, other disks                     rebuild.rs       lost slabs made anew on other disks
 //!  copies.rs      each copy by itself                            integrity.rs    checksums that come with a write
-//!  hints.rs       what stays marked
+//!  hints.rs       what stays marked; kept_marked.rs: the ranges
 //!  scrub.rs        copies, or data and parity, compared           pace.rs          how fast long work may go
 //!  lock_order.rs   which lock is taken under which                check.rs         what must hold between any two steps
 //! ```
@@ -40,14 +42,18 @@ mod capability;
 mod check;
 mod checksums;
 mod chunks;
+mod claims;
 mod column;
 mod copies;
+mod counters;
 mod discard;
 mod extents;
 mod flush;
 mod heads;
 mod hints;
+mod in_flight;
 mod integrity;
+mod kept_marked;
 mod lock_order;
 mod maintenance;
 mod map_owner;
@@ -75,10 +81,11 @@ mod status;
 mod stripe;
 mod write;
 
+pub use counters::SpaceCounters;
 pub use pace::{Ended, Pace, Stopped, Unlimited};
 pub use parity::JournalStatus;
 pub use parity::record as journal_record;
 pub use protection::Protection;
 pub use scrub::{Mismatch, Verified};
 pub use space::{Space, SpaceSettings};
-pub use status::{RowMap, SlabMap, SpaceCounters, SpaceStatus};
+pub use status::{RowMap, SlabMap, SpaceStatus};

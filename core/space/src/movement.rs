@@ -16,7 +16,6 @@
 //! [`Pool::reserve_row`](holdfast_pool::Pool::reserve_row), the same for all chunks of a space. A medium wanted for
 //! some chunks is asked for there.
 
-use std::collections::BTreeSet;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -24,10 +23,9 @@ use futures_util::future::{Either, select};
 use holdfast_device::IoError;
 use holdfast_model::BLOCK_BYTES;
 use holdfast_pool::{FreedRow, PoolErrorKind, RowRecord};
-use tokio::sync::Notify;
 
 use crate::block_set::BlockSet;
-use crate::lock_order::{Lock, rank};
+use crate::claims::Claim;
 use crate::pace::{Ended, Pace, Unlimited};
 use crate::row_table::{Gate, UsedRow};
 use crate::space::Inner;
@@ -42,61 +40,6 @@ const SMALL_BYTES: u64 = 4 << 20;
 const PASSES: u32 = 6;
 /// Before the gate, or a claim, is tried again.
 const PAUSE: Duration = Duration::from_millis(100);
-
-/// The moves of a space.
-#[derive(Default)]
-pub struct Movement {
-    /// Chunks that are being moved.
-    claims: Lock<{ rank::LISTS }, Claims>,
-    /// Called when a claim ends: others may wait for that chunk.
-    ended: Notify,
-}
-
-#[derive(Default)]
-struct Claims {
-    chunks: BTreeSet<u32>,
-    /// Set while nothing may be moved.
-    still: bool,
-}
-
-/// While it lives, nobody else moves the chunk.
-pub struct Claim<'a> {
-    movement: &'a Movement,
-    chunk: u32,
-}
-
-impl Drop for Claim<'_> {
-    fn drop(&mut self) {
-        self.movement.claims.lock().chunks.remove(&self.chunk);
-        self.movement.ended.notify_waiters();
-    }
-}
-
-/// While it lives, nothing is moved.
-pub struct Still<'a>(&'a Movement);
-
-impl Drop for Still<'_> {
-    fn drop(&mut self) {
-        self.0.claims.lock().still = false;
-        self.0.ended.notify_waiters();
-    }
-}
-
-impl Movement {
-    fn try_claim(&self, chunk: u32) -> Option<Claim<'_>> {
-        let mut claims = self.claims.lock();
-        let is_free = !claims.still && claims.chunks.insert(chunk);
-        is_free.then(|| Claim { movement: self, chunk })
-    }
-
-    /// Keeps everything from being moved, if nothing is.
-    pub fn try_hold_still(&self) -> Option<Still<'_>> {
-        let mut claims = self.claims.lock();
-        let is_free = !claims.still && claims.chunks.is_empty();
-        claims.still |= is_free;
-        is_free.then(|| Still(self))
-    }
-}
 
 /// Work that may wait for other work, and whether it said so.
 struct Waiting<'a> {

@@ -3,19 +3,19 @@
 //! ```text
 //!  store.rs         what all these rows of a space share           write_buffer.rs       what waits, over all bands
 //!  geometry.rs      which block is in which column                 band_map.rs           where the bands are, on disk
-//!  bands.rs         the same in memory, and whose turn it is       open.rs               how it is found on disk
+//!  bands.rs         the same in memory; bands/turns.rs: whose turn open.rs               how it is found on disk
 //!  dirty.rs         what was written to a band                     enter.rs              writes, and room for them
 //!  plan.rs          how it gets into its place                     destage.rs            and gets there
 //!  commit.rs        maps brought up to what is in place            read.rs               reads
 //!  durable.rs       a flush                                        background_destage.rs other cores destage
 //!  journal.rs       the log that goes round                        append.rs             and grows
-//!  record.rs        its records as bytes                           spill.rs              it takes what memory does not
+//!  log_record.rs    its records in memory; record.rs: as bytes     spill.rs              it takes what memory does not
 //!  found.rs         the log as its copies on the disks have it     replay.rs             what a crash left in it
 //!  deferred_replay.rs  what waits for rows that cannot be opened   resize.rs             another journal
-//!  stage.rs         blocks kept beside their place                 loans.rs              where
+//!  stage.rs         blocks kept beside their place                 bands/loans.rs        where
 //!  recover.rs       what a crash left of these                     stripe.rs             pieces, read or computed
 //!  rejoin.rs        a slab that was away                           prove.rs              checksums taken anew
-//!  copies.rs        each copy of a block by itself
+//!  copies.rs        each copy of a block by itself                 helpers.rs            who they are
 //!  maintenance.rs   what is done unasked
 //! ```
 //!
@@ -36,8 +36,9 @@ mod durable;
 mod enter;
 mod found;
 mod geometry;
+mod helpers;
 mod journal;
-mod loans;
+mod log_record;
 mod maintenance;
 mod open;
 mod plan;

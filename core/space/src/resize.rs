@@ -10,58 +10,19 @@
 //! beyond the end, and no row is given up while a client's request may be under way in it. Whatever lay beyond an
 //! earlier end reads as zeros when the space has grown again.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use holdfast_device::{Durability, IoError};
 use holdfast_model::{BLOCK_BYTES, ByteSize};
 use holdfast_pool::{PoolError, PoolErrorKind};
 
-use crate::lock_order::{TaskLock, rank};
-use crate::movement::Still;
+use crate::claims::Still;
 use crate::space::{Inner, Space};
 
-const PAUSE: Duration = Duration::from_micros(500);
 /// How often a row that is being moved is waited for.
 const STILL_TRIES: u32 = 40;
 const STILL_PAUSE: Duration = Duration::from_millis(50);
-
-/// Counts requests under way, so that it can be waited for those that began before some moment.
-#[derive(Default)]
-pub struct InFlight {
-    epoch: AtomicUsize,
-    under_way: Arc<[AtomicU64; 2]>,
-    /// Held while the size changes.
-    resizing: TaskLock<{ rank::RESIZING }>,
-}
-
-/// A request under way.
-pub struct InFlightGuard {
-    under_way: Arc<[AtomicU64; 2]>,
-    side: usize,
-}
-
-impl Drop for InFlightGuard {
-    fn drop(&mut self) {
-        self.under_way[self.side].fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-impl InFlight {
-    /// To be held during a request, from before it looks at the size.
-    pub fn enter(&self) -> InFlightGuard {
-        loop {
-            let epoch = self.epoch.load(Ordering::SeqCst);
-            let side = epoch % 2;
-            self.under_way[side].fetch_add(1, Ordering::SeqCst);
-            let in_flight_guard = InFlightGuard { under_way: self.under_way.clone(), side };
-            if self.epoch.load(Ordering::SeqCst) == epoch {
-                return in_flight_guard;
-            }
-        }
-    }
-}
 
 impl Space {
     /// Makes it larger; false if it has that size already.
@@ -127,7 +88,7 @@ impl Space {
 
 impl Inner {
     async fn shrink(&self, size_bytes: u64, discard_beyond: bool) -> Result<(), PoolError> {
-        self.requests_over().await;
+        self.in_flight.earlier_ended(&*self.pool.env().clock).await;
         let end = if discard_beyond { 0 } else { self.end_of_data(size_bytes).await? };
         if end > size_bytes {
             return Err(PoolError::new(
@@ -170,14 +131,6 @@ impl Inner {
                 self.path()
             ),
         ))
-    }
-
-    /// Waits until all requests that are under way have ended.
-    async fn requests_over(&self) {
-        let side = self.in_flight.epoch.fetch_add(1, Ordering::SeqCst) % 2;
-        while self.in_flight.under_way[side].load(Ordering::SeqCst) > 0 {
-            self.pool.env().clock.sleep(PAUSE).await;
-        }
     }
 
     /// Where the last block at or behind `from` that holds data ends; 0 where none does.

@@ -9,14 +9,14 @@ use holdfast_pool::{Pool, PoolError, PoolErrorKind, SpaceRecord};
 
 use crate::boxed_cold::{boxed_cold, small};
 use crate::checksums::ChecksumCache;
-use crate::hints::KeptMarked;
+use crate::claims::Movement;
+use crate::counters::SpaceCounters;
+use crate::in_flight::{InFlight, InFlightGuard};
+use crate::kept_marked::KeptMarked;
 use crate::lock_order::{TaskLock, branch, rank};
-use crate::movement::Movement;
 use crate::parity::{ParityStore, StoreLimits};
-use crate::resize::{InFlight, InFlightGuard};
 use crate::row::RowContext;
 use crate::row_table::RowTable;
-use crate::status::SpaceCounters;
 
 /// What a space may take and how it maintains it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

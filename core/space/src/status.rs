@@ -1,45 +1,17 @@
 //! How a space is, and where its slabs lie.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use holdfast_model::{Condition, Health, Reason, SpaceState, Uuid};
 use holdfast_pool::UNIT_BYTES;
 
 use crate::block_map::REGION_BYTES;
+use crate::counters::SpaceCounters;
 use crate::parity::JournalStatus;
 use crate::protection::{Protection, Tally};
 use crate::row::Row;
 use crate::space::Space;
-
-/// Requests of one kind and their bytes.
-#[derive(Debug, Default)]
-pub struct Count {
-    /// Requests.
-    pub requests: AtomicU64,
-    /// Bytes.
-    pub bytes: AtomicU64,
-}
-
-impl Count {
-    pub(crate) fn add(&self, bytes: usize) {
-        self.requests.fetch_add(1, Ordering::Relaxed);
-        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-    }
-}
-
-/// What a space did since it was opened.
-#[derive(Debug, Default)]
-pub struct SpaceCounters {
-    /// Reads.
-    pub reads: Count,
-    /// Writes.
-    pub writes: Count,
-    /// Discards and write-zeroes.
-    pub discards: Count,
-    /// Requests answered with an error.
-    pub errors: AtomicU64,
-}
 
 /// How a space is.
 #[derive(Clone, Debug, PartialEq, Eq)]

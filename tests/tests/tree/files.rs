@@ -17,7 +17,7 @@ impl Source {
     }
 }
 
-fn collect(folder: &Path, into: &mut Vec<PathBuf>) {
+pub(super) fn collect(folder: &Path, into: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
         if path.is_dir() && path.file_name().is_some_and(|name| name != "target") {

@@ -1,5 +1,6 @@
-//! What holds for the tree as a whole: its floors, its files and its decisions.
+//! What holds for the tree as a whole: its floors, its files, how they use each other, and its decisions.
 
+mod circles;
 mod decisions;
 mod files;
 mod floors;

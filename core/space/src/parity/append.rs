@@ -9,7 +9,8 @@ use holdfast_model::wire::Crc32c;
 use crate::lock_order::join_all;
 use crate::stripe::{joined, segments};
 
-use super::journal::{Chain, Draft, Journal, Record, Stretch};
+use super::journal::{Chain, Journal, Stretch};
+use super::log_record::{Draft, Record};
 use super::record::{Head, MOST_RECORD_BYTES};
 use super::store::ParityStore;
 

@@ -6,9 +6,12 @@
 //! - A place is used anew only when no map on disk names it, no journal record is for it, and nobody reads it.
 //! - Who changes what is in the place of a band has its turn alone; who puts lost pieces together shares it.
 
+mod loans;
+pub mod turns;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::task::{Poll, Waker};
+use std::task::Waker;
 
 use holdfast_device::IoSlice;
 
@@ -16,13 +19,13 @@ use crate::block_set::{BlockSet, runs_of_word};
 use crate::column::MapOnDisk;
 use crate::lock_order::{Lock, Locked, TaskLock, rank};
 use crate::range_queue::RangeQueue;
-use crate::row::Row;
 
 use super::band_map::{BandMap, NOWHERE, bands_of_map};
 use super::dirty::Dirty;
 use super::geometry::Geometry;
-use super::journal::Record;
-use super::loans::Staging;
+use super::log_record::Record;
+
+use loans::Staging;
 
 /// The bands of an open row.
 pub struct Bands {
@@ -124,30 +127,6 @@ pub struct Uncommitted {
     pub placed: BTreeMap<u32, u64>,
 }
 
-/// The right to look at a band, or to change what is in its place.
-pub struct BandTurn {
-    row: Arc<Row>,
-    id: u64,
-}
-
-impl Drop for BandTurn {
-    fn drop(&mut self) {
-        self.row.bands().lock().lines.leave(self.id);
-    }
-}
-
-/// Keeps a place from being used anew.
-pub struct PlaceInUse {
-    row: Arc<Row>,
-    place: u16,
-}
-
-impl Drop for PlaceInUse {
-    fn drop(&mut self) {
-        self.row.bands().lock().readers[usize::from(self.place)] -= 1;
-    }
-}
-
 impl Uncommitted {
     /// Nothing.
     pub fn new(bands: u32) -> Self {
@@ -244,45 +223,6 @@ impl Bands {
     }
 }
 
-impl Row {
-    /// Waits for the right to change what is in the place of a band.
-    pub async fn band_turn(self: &Arc<Self>, band: u32) -> BandTurn {
-        let entered = self.bands().lock().lines.enter(band, band + 1);
-        self.granted(entered).await
-    }
-
-    /// Waits until what is in the place of a band does not change, and keeps it so.
-    pub async fn shared_turn(self: &Arc<Self>, band: u32) -> BandTurn {
-        let entered = self.bands().lock().lines.enter_shared(band, band + 1);
-        self.granted(entered).await
-    }
-
-    /// Waits until nothing of a band is on its way into the journal.
-    pub async fn log_done(&self, band: u32) {
-        std::future::poll_fn(|context| {
-            let mut state = self.bands().lock();
-            if state.logging.contains(&band) {
-                state.log_waiters.push(context.waker().clone());
-                return Poll::Pending;
-            }
-            Poll::Ready(())
-        })
-        .await;
-    }
-
-    async fn granted(self: &Arc<Self>, (id, granted): (u64, bool)) -> BandTurn {
-        let turn = BandTurn { row: self.clone(), id };
-        if !granted {
-            std::future::poll_fn(|context| match self.bands().lock().lines.poll(id, context.waker()) {
-                true => Poll::Ready(()),
-                false => Poll::Pending,
-            })
-            .await;
-        }
-        turn
-    }
-}
-
 impl BandState {
     /// Bands that somebody works on or waits for.
     pub fn busy_bands(&self) -> Vec<u32> {
@@ -301,12 +241,6 @@ impl BandState {
         if !known && !self.given_back {
             self.uncommitted.held.push(record.clone());
         }
-    }
-
-    /// Keeps the place of a band from being used anew while it is read.
-    pub fn use_place(&mut self, row: &Arc<Row>, place: u16) -> PlaceInUse {
-        self.readers[usize::from(place)] += 1;
-        PlaceInUse { row: row.clone(), place }
     }
 
     /// Takes a free place.

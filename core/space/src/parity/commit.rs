@@ -18,7 +18,7 @@ use crate::row::Row;
 
 use super::band_map::BandMap;
 use super::bands::{Uncommitted, map_of_state};
-use super::journal::Draft;
+use super::log_record::Draft;
 use super::record::{Entry, MOST_ENTRIES};
 use super::store::ParityStore;
 
@@ -78,7 +78,7 @@ impl ParityStore {
         for row in rows {
             let mut state = row.bands().lock();
             state.close_stage();
-            state.end_doubts(self.journal.load().as_deref());
+            state.end_doubts(self.journal.load().as_ref().map(|journal| journal.end()));
             let marked = !state.missed.is_empty() && row.whole();
             if !all && !marked && state.uncommitted.is_empty() {
                 if state.returned.is_empty() {

@@ -11,7 +11,7 @@ use crate::row::Row;
 use crate::stripe::ChunkPart;
 
 use super::band_map::NOWHERE;
-use super::bands::BandTurn;
+use super::bands::turns::BandTurn;
 use super::dirty::{Content, Extent};
 use super::geometry::{Rows, Run, bytes_of};
 use super::plan::ParityFrom;

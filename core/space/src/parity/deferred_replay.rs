@@ -20,22 +20,14 @@ use crate::lock_order::{Locked, rank};
 use crate::row::{Row, RowBody};
 use crate::row_table::UsedRow;
 
-use super::journal::{Draft, FoundRecord, Journal, Stamps};
+use super::journal::Journal;
+use super::log_record::{Draft, FoundRecord, Stamps};
 use super::recover::Recovery;
 use super::replay::Told;
-use super::store::ParityStore;
+use super::store::{DeferredReplay, ParityStore};
 
 /// The share of the journal that is copied to its end again and again, at most.
 const COPIED_SHARE: u64 = 16;
-
-/// What the journal has for a row that could not be opened.
-#[derive(Clone)]
-pub struct DeferredReplay {
-    records: Vec<FoundRecord>,
-    voids: Arc<Stamps>,
-    /// Why it could not be opened.
-    why: String,
-}
 
 impl ParityStore {
     fn deferred(&self) -> Locked<'_, { rank::DEFERRED }, BTreeMap<u32, DeferredReplay>> {

@@ -12,7 +12,7 @@ use crate::row::{Row, RowBody};
 
 use super::band_map::NOWHERE;
 use super::bands::{Torn, Write};
-use super::journal::{Draft, Record};
+use super::log_record::{Draft, Record};
 use super::plan::{Goal, ParityFrom, Placing};
 use super::record::MOST_ENTRIES;
 use super::store::ParityStore;
@@ -115,7 +115,7 @@ impl ParityStore {
                     let mut state = placing.row.bands().lock();
                     state.placing.remove(&placing.band);
                     // What was begun of the record stands behind the log until the next one takes its place.
-                    let until = self.journal.load().as_ref().map(|journal| (journal.id, journal.lock().head));
+                    let until = self.journal.load().as_ref().map(|journal| journal.end());
                     placing.loans().into_iter().for_each(|place| state.doubt_loan(place, until));
                 }
                 Err(error)

@@ -11,7 +11,7 @@ use holdfast_device::IoSlice;
 use crate::checksums::sums_of;
 
 use super::geometry::bytes_of;
-use super::journal::Record;
+use super::log_record::Record;
 
 /// What blocks are to hold.
 #[derive(Clone, Debug)]

@@ -10,7 +10,8 @@ use crate::boxed_cold::boxed_cold;
 use crate::row::Row;
 
 use super::dirty::Content;
-use super::journal::{Draft, Journal, Record};
+use super::journal::Journal;
+use super::log_record::{Draft, Record};
 use super::record::{Blocks, Entry, MOST_ENTRIES};
 use super::store::ParityStore;
 

@@ -21,7 +21,8 @@ use crate::row::Row;
 use crate::stripe::{Segment, segments};
 
 use super::geometry::bytes_of;
-use super::journal::{FoundRecord, Journal, Record, Stretch};
+use super::journal::{Journal, Stretch};
+use super::log_record::{FoundRecord, Record};
 use super::record::{Entry, RecordPlace};
 use super::store::ParityStore;
 

@@ -15,10 +15,11 @@ use holdfast_parity::{ColumnUpdate, Kernel};
 use crate::row::Row;
 
 use super::band_map::NOWHERE;
-use super::bands::{BandTurn, Write};
+use super::bands::Write;
+use super::bands::turns::BandTurn;
 use super::dirty::{Content, Extent};
 use super::geometry::{Geometry, Rows, bytes_of};
-use super::journal::Draft;
+use super::log_record::Draft;
 use super::record::{Entry, Intent, StagedPiece};
 use super::store::ParityStore;
 

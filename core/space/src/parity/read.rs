@@ -13,7 +13,7 @@ use crate::row::Row;
 use crate::stripe::ChunkPart;
 
 use super::band_map::NOWHERE;
-use super::bands::PlaceInUse;
+use super::bands::turns::PlaceInUse;
 use super::dirty::{Content, Extent};
 use super::geometry::{Rows, Run, bytes_of, clear};
 use super::store::ParityStore;

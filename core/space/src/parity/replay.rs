@@ -13,7 +13,8 @@ use crate::row::Row;
 
 use super::dirty::{Content, Extent, Logged};
 use super::geometry::{Geometry, bytes_of};
-use super::journal::{FoundRecord, Journal, Stamps};
+use super::journal::Journal;
+use super::log_record::{FoundRecord, Stamps};
 use super::record::{Blocks, Entry, Intent, StagedPiece};
 use super::recover::{Found, Recovery};
 use super::store::ParityStore;

@@ -13,9 +13,9 @@ use holdfast_pool::{Pool, SpaceRecord};
 use crate::lock_order::{Lock, TaskLock, rank};
 use crate::row_table::RowTable;
 
-use super::background_destage::Helpers;
-use super::deferred_replay::DeferredReplay;
+use super::helpers::Helpers;
 use super::journal::Journal;
+use super::log_record::{FoundRecord, Stamps};
 use super::write_buffer::WriteBuffer;
 
 /// How much a store may take.
@@ -25,6 +25,17 @@ pub struct StoreLimits {
     pub write_buffer_bytes: usize,
     /// Bytes that change in place together, from which on they are staged.
     pub staged_bytes: usize,
+}
+
+/// What the journal has for a row that could not be opened.
+#[derive(Clone)]
+pub struct DeferredReplay {
+    /// What the records of the journal have for it, the oldest first.
+    pub(super) records: Vec<FoundRecord>,
+    /// What of these does not count.
+    pub(super) voids: Arc<Stamps>,
+    /// Why it could not be opened.
+    pub(super) why: String,
 }
 
 /// The rows with parity of a space.

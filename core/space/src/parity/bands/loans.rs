@@ -1,13 +1,11 @@
-//! Places of a row that are lent to changes which are staged there, as [`super::stage`] has it.
+//! Places of a row that are lent to changes which are staged there, as [`crate::parity::stage`] has it.
 //!
 //! A place is lent to several changes, one behind the other in each column. It is free again once all of them are in
 //! place and committed, and the journal says that they are done with.
 
 use std::collections::BTreeMap;
 
-use super::bands::BandState;
-use super::geometry::Geometry;
-use super::journal::Journal;
+use super::{BandState, Geometry};
 
 /// The places of a row that are lent.
 #[derive(Default)]
@@ -28,7 +26,7 @@ impl Staging {
     }
 
     /// Whether a commit would free a place.
-    pub(super) fn waits_for_commit(&self) -> bool {
+    pub fn waits_for_commit(&self) -> bool {
         self.lent.values().any(|users| *users == 0)
     }
 
@@ -46,7 +44,7 @@ impl Staging {
 impl BandState {
     /// Lends room for `len` blocks in each of some columns: the place, and the first block of each within it. `None`
     /// where enough places are lent: the others are for bands that move.
-    pub(super) fn lend(&mut self, geometry: &Geometry, columns: &[usize], len: u32) -> Option<(u16, Vec<u32>)> {
+    pub fn lend(&mut self, geometry: &Geometry, columns: &[usize], len: u32) -> Option<(u16, Vec<u32>)> {
         let fits = |used: &[u32]| columns.iter().all(|column| used[*column] + len <= geometry.depth);
         if !self.staging.open.as_ref().is_some_and(|(_, used)| fits(used)) {
             self.close_stage();
@@ -79,9 +77,8 @@ impl BandState {
         self.staging.doubts.push((place, until));
     }
 
-    /// Ends the loans that no record can tell of any more.
-    pub fn end_doubts(&mut self, journal: Option<&Journal>) {
-        let end = journal.map(|journal| (journal.id, journal.lock().head));
+    /// Ends the loans that no record can tell of any more: the log of the journal ends at `end` now.
+    pub fn end_doubts(&mut self, end: Option<(u64, u64)>) {
         let doubtful = |(_, until): &(u16, Option<(u64, u64)>)| *until == end;
         let (kept, over): (Vec<_>, Vec<_>) = self.staging.doubts.drain(..).partition(doubtful);
         self.staging.doubts = kept;
