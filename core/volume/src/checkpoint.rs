@@ -13,11 +13,14 @@ use std::sync::atomic::Ordering;
 use futures_util::future::try_join_all;
 use holdfast_device::Durability;
 
+use crate::change::Need;
 use crate::error::VolumeError;
 use crate::page::NodeRef;
-use crate::store::{Store, held};
+use crate::rooms::Sealed;
+use crate::store::{CLASS_DATA, Store, held};
 use crate::superblock::{LogStart, Root};
 use crate::tree::{Changed, Child, PlaceCell};
+use crate::{KEY_FILES, SETTINGS_TREE, TREES, ZONE_TREE};
 
 /// Nodes that are written at once.
 const AT_ONCE: usize = 32;
@@ -31,6 +34,7 @@ pub(crate) struct Checkpoint {
 struct Cut {
     roots: Vec<(u8, Child)>,
     dropped: Vec<PlaceCell>,
+    bitmaps: Vec<Sealed>,
     log: LogStart,
 }
 
@@ -42,12 +46,16 @@ impl Store {
     pub async fn checkpoint(&self) -> Result<(), VolumeError> {
         let mut newest = self.checkpoint.lock().await;
         self.check_failed()?;
-        let cut = self.cut().await;
+        let cut = match self.cut(newest.root.generation + 1).await {
+            Ok(cut) => cut,
+            Err(error) => return Err(self.fail(error)),
+        };
         let root = match self.write_root(&newest.root, cut).await {
             Ok(root) => root,
             Err(error) => return Err(self.fail(error)),
         };
         held(&self.zones).settle();
+        held(&self.rooms).settle();
         for tree in &self.trees {
             held(tree).settle();
         }
@@ -56,13 +64,33 @@ impl Store {
         Ok(())
     }
 
-    async fn cut(&self) -> Cut {
+    /// Takes all trees as they are, with the bitmaps of data that belong to them.
+    async fn cut(&self, generation: u64) -> Result<Cut, VolumeError> {
         let lane = self.log.hold().await;
-        let mut trees: Vec<_> = self.trees.iter().map(held).collect();
-        self.reserved.store(self.cache.take_changed(), Ordering::Release);
-        let roots = trees.iter().filter_map(|tree| Some((tree.number, tree.root.clone()?))).collect();
-        let dropped = trees.iter_mut().flat_map(|tree| std::mem::take(&mut tree.dropped)).collect();
-        Cut { roots, dropped, log: self.log.cut(&lane) }
+        let all: Vec<u8> = (0..TREES).collect();
+        self.attempt(&all, Need::Less, |mut view, pins| {
+            let changed = held(&self.rooms).changed_zones();
+            let zones = view.tree(ZONE_TREE);
+            for zone in &changed {
+                zones.ready(&zone.to_be_bytes(), &self.cache, pins)?;
+            }
+            let files = self.files.load(Ordering::Relaxed).to_le_bytes();
+            let known = view.get(SETTINGS_TREE, KEY_FILES)?;
+            if known.as_deref().unwrap_or(&[0; 8]) != files {
+                view.tree(SETTINGS_TREE).ready(KEY_FILES, &self.cache, pins)?;
+                view.tree(SETTINGS_TREE).put(KEY_FILES, &files, &self.cache).expect("it was made ready");
+            }
+            let zones = view.tree(ZONE_TREE);
+            let bitmaps = held(&self.rooms).cut(generation);
+            for sealed in &bitmaps {
+                let value = [&[CLASS_DATA][..], &sealed.stored.encode()].concat();
+                zones.put(&sealed.zone.to_be_bytes(), &value, &self.cache).expect("it was made ready");
+            }
+            self.reserved.store(self.cache.take_changed(), Ordering::Release);
+            let (roots, dropped) = view.cut();
+            Ok(Cut { roots, dropped, bitmaps, log: self.log.cut(&lane) })
+        })
+        .await
     }
 
     async fn write_root(&self, before: &Root, cut: Cut) -> Result<Root, VolumeError> {
@@ -79,7 +107,8 @@ impl Store {
             let node = place.get().expect("what an earlier checkpoint held was written by it");
             held(&self.zones).free(node.address);
         }
-        let bitmaps = held(&self.zones).seal(generation);
+        let mut bitmaps = held(&self.zones).seal(generation);
+        bitmaps.extend(cut.bitmaps.into_iter().map(|sealed| (sealed.at, sealed.data)));
         for some in bitmaps.chunks(AT_ONCE) {
             try_join_all(some.iter().map(|(at, data)| self.write(*at, data.clone()))).await?;
         }

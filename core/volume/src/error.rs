@@ -49,6 +49,8 @@ pub enum ErrorKind {
     NoData,
     /// Somebody else uses it in a way that does not allow this.
     Busy,
+    /// The file was not opened for that.
+    BadHandle,
     /// The volume cannot do that.
     NotSupported,
 }
@@ -76,6 +78,7 @@ impl ErrorKind {
             Self::TooLarge => 27,
             Self::NoData => 61,
             Self::Busy => 16,
+            Self::BadHandle => 9,
             Self::NotSupported => 95,
         }
     }
@@ -104,6 +107,7 @@ impl ErrorKind {
             Self::TooLarge => 0xC000_0904,
             Self::NoData => 0xC000_0052,
             Self::Busy => 0xC000_0043,
+            Self::BadHandle => 0xC000_0022,
             Self::NotSupported => 0xC000_00BB,
         }
     }
@@ -129,6 +133,7 @@ impl ErrorKind {
             Self::TooManyLinks => 31,
             Self::TooLarge => 27,
             Self::Busy => 10015,
+            Self::BadHandle => 10038,
             Self::NotSupported => 10004,
         }
     }

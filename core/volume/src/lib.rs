@@ -1,19 +1,31 @@
-//! A virtual disk to files. What stands today is the trait that front ends see, and the floor under all metadata: a store
-//! of sorted trees.
+//! A virtual disk to files.
 //!
 //! ```text
-//!   transaction ──▶ trees in memory ──▶ log ── FUA ──▶ acknowledged
-//!                        │
-//!                        └── checkpoint: changed nodes to new places ── flush ──▶ root slot
+//!   FileService ──▶ names, attributes ─▶ changes of trees ──▶ log ── FUA ──▶ acknowledged
+//!        │                                     │
+//!        │                                     └── checkpoint: changed nodes to new places ── flush ──▶ root slot
+//!        └───────▶ data, in place
 //! ```
 //!
 //! ```text
-//!  store.rs       transactions, lookups, ranges               checkpoint.rs   a cut of all trees made durable
+//!  service.rs     files as front ends see them                error.rs        what goes wrong, in the words of protocols
+//!  files.rs       the volume as such a service                 volume.rs       what is open, ids of files, time
+//!  namespace.rs   names given, changed, taken                  listing.rs      names of a directory in order
+//!  attributes.rs  facts about a file, who may set them         access.rs       who may do what
+//!  extended.rs    extended attributes                          removal.rs      files without a name
+//!  read.rs        reading                                      write.rs        writing
+//!  length.rs      files cut and grown                          room.rs         room set aside, given back, zeroed
+//!  extents.rs     the extents of a file                        open_files.rs   files that are open
+//!  record.rs, extent.rs, keys.rs, names.rs                     what stands in the trees of files
+//!
+//!  change.rs      a change under the locks of trees            transaction.rs  operations that are made together
+//!  store.rs       lookups, ranges, zones                       open.rs         a store made, and opened
 //!  tree.rs        one B+tree in memory, copied on write        cache.rs        nodes as they stand on the device
-//!  page.rs        a node: a slotted page of 16 KiB             log.rs          the circular log, and its batches
-//!  superblock.rs  where everything is, and the root slots      zones.rs        room for nodes
-//!  scan.rs        all trees read and checked against the room
-//!  service.rs     files as front ends see them                 error.rs        what goes wrong, and its numbers in protocols
+//!  page.rs        a node: a slotted page of 16 KiB             checkpoint.rs   a cut of all trees made durable
+//!  log.rs         the circular log, and its batches            flush.rs        when data became durable
+//!  zones.rs       room for nodes                               rooms.rs        room for data
+//!  superblock.rs  where everything is, and the root slots      bitmap.rs       the blocks of a zone
+//!  scan.rs        all trees read and checked                   scan_files.rs   all files held against each other
 //! ```
 //!
 //! Invariants:
@@ -21,21 +33,50 @@
 //! - After a crash the trees hold all transactions up to one of them, in order, and at least those that were synced.
 //! - A node is believed only if it is the one its parent names: by address, generation and CRC.
 
+mod access;
+mod attributes;
+mod bitmap;
 mod cache;
+mod change;
 mod checkpoint;
 mod error;
+mod extended;
+mod extent;
+mod extents;
+mod files;
+mod flush;
+mod keys;
+mod length;
+mod listing;
 mod log;
+mod names;
+mod namespace;
+mod open;
+mod open_files;
 pub mod page;
+mod read;
+mod record;
+mod removal;
+mod room;
+mod rooms;
 mod scan;
+mod scan_files;
 pub mod service;
 mod store;
 pub mod superblock;
+mod transaction;
 mod tree;
+mod volume;
+mod write;
 mod zones;
 
 pub use error::{ErrorKind, VolumeError};
+pub use names::MAX_NAME_BYTES;
+pub use open_files::Handle;
 pub use scan::Finding;
-pub use store::{Format, Settings, Store, Transaction};
+pub use store::{Format, Settings, Store};
+pub use transaction::Transaction;
+pub use volume::{Volume, VolumeFormat, WallClock};
 
 /// The trees of a volume: files are spread over 32 shards by their ids; what all share comes after them.
 pub const TREES: u8 = 40;
@@ -43,6 +84,14 @@ pub const TREES: u8 = 40;
 pub const SHARED_TREES: u8 = 32;
 /// The tree of the classes of zones.
 pub(crate) const ZONE_TREE: u8 = 32;
+/// The tree of whose each extent is.
+pub(crate) const OWNER_TREE: u8 = 33;
+/// The tree of files that are to be removed, or cut.
+pub(crate) const DEFERRED_TREE: u8 = 34;
+/// The tree of what the volume is set to.
+pub(crate) const SETTINGS_TREE: u8 = 35;
+/// How many files there are, in the tree of settings: as of the checkpoint, and counted on by replay.
+pub(crate) const KEY_FILES: &[u8] = b"files";
 /// Bytes of a key, at most.
 pub const MAX_KEY_BYTES: usize = 512;
 /// Bytes of a value, at most: three entries fit into a node at least.

@@ -7,8 +7,8 @@
 //!
 //! Whoever needs durability first writes for all who wait.
 //!
-//! Invariants: a batch counts only if all its frames are whole and continue what stands before them, in the epoch of the
-//! root. A frame that a durable root needs is not written over.
+//! Invariants: a batch counts only if all its frames are whole and continue what stands before them, in the epoch of
+//! the root. A frame that a durable root needs is not written over.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,9 +18,10 @@ use holdfast_model::wire::{Reader, WireError, Writer};
 use holdfast_model::{BLOCK_BYTES, Uuid};
 
 use crate::error::VolumeError;
+use crate::flush::DataFlush;
 use crate::page::crc_of;
-use crate::store::{Operation, Transaction};
-use crate::superblock::LogStart;
+use crate::superblock::{LogStart, Superblock};
+use crate::transaction::{Operation, Transaction};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"HFvL");
 const FRAME: usize = BLOCK_BYTES as usize;
@@ -34,7 +35,8 @@ const READ_FRAMES: u64 = 64;
 /// What waits to be logged.
 #[derive(Default)]
 struct Pending {
-    records: VecDeque<Vec<u8>>,
+    /// Each with the data write that must be durable before it.
+    records: VecDeque<(Vec<u8>, u64)>,
     /// The number of the first of them.
     first: u64,
     /// Transactions up to this one are durable.
@@ -70,19 +72,27 @@ pub(crate) struct Log {
     volume: Uuid,
     at: u64,
     frames: u64,
+    data: Arc<DataFlush>,
     lane: tokio::sync::Mutex<Lane>,
     pending: Mutex<Pending>,
 }
 
 impl Log {
     /// The log behind a root, empty.
-    pub fn new(device: Arc<dyn Device>, volume: Uuid, at: u64, bytes: u64, epoch: u64, start: LogStart) -> Self {
+    pub fn new(
+        device: Arc<dyn Device>,
+        data: Arc<DataFlush>,
+        superblock: &Superblock,
+        epoch: u64,
+        start: LogStart,
+    ) -> Self {
         let LogStart { sequence, previous, applied } = start;
         Self {
             device,
-            volume,
-            at,
-            frames: bytes / BLOCK_BYTES,
+            volume: superblock.volume,
+            at: superblock.log_at(),
+            frames: superblock.log_bytes / BLOCK_BYTES,
+            data,
             lane: tokio::sync::Mutex::new(Lane { epoch, next: sequence, previous, tail: sequence }),
             pending: Mutex::new(Pending { records: VecDeque::new(), first: applied + 1, durable: applied }),
         }
@@ -92,11 +102,12 @@ impl Log {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a transaction, in the order in which the trees took it. Answers its number.
-    pub fn append(&self, transaction: &Transaction) -> u64 {
+    /// Takes a transaction, in the order in which the trees took it. It must not last longer than the data writes up to
+    /// `after`. Answers its number.
+    pub fn append(&self, transaction: &Transaction, after: u64) -> u64 {
         let record = encode(transaction);
         let mut pending = self.pending();
-        pending.records.push_back(record);
+        pending.records.push_back((record, after));
         pending.last()
     }
 
@@ -121,7 +132,8 @@ impl Log {
                 return Ok(Synced::Durable);
             }
             let room = self.frames - (lane.next - lane.tail);
-            let Some((payload, last)) = self.batch(room) else { return Ok(Synced::Full) };
+            let Some((payload, last, after)) = self.batch(room) else { return Ok(Synced::Full) };
+            self.data.flush(after).await?;
             let count = payload.len().div_ceil(PAYLOAD);
             let mut buf = IoBuf::zeroed(count * FRAME);
             let mut previous = lane.previous;
@@ -137,23 +149,25 @@ impl Log {
         }
     }
 
-    /// The payload of the next batch and its last transaction; `None` where not even one fits.
-    fn batch(&self, room: u64) -> Option<(Vec<u8>, u64)> {
+    /// The payload of the next batch, its last transaction, and the data write that must be durable before it; `None`
+    /// where not even one fits.
+    fn batch(&self, room: u64) -> Option<(Vec<u8>, u64, u64)> {
         let most = PAYLOAD * MOST_FRAMES.min(room as usize);
         let pending = self.pending();
         let mut writer = Writer::new();
         writer.u64(pending.first).u32(0);
-        let mut count = 0;
-        for record in &pending.records {
+        let (mut count, mut durable) = (0, 0);
+        for (record, after) in &pending.records {
             if writer.len() + record.len() > most {
                 break;
             }
             writer.raw(record);
             count += 1;
+            durable = durable.max(*after);
         }
         let mut payload = writer.into_bytes();
         payload[8..12].copy_from_slice(&(count as u32).to_le_bytes());
-        (count > 0).then(|| (payload, pending.first + count - 1))
+        (count > 0).then(|| (payload, pending.first + count - 1, durable))
     }
 
     async fn write(&self, sequence: u64, mut buf: IoBuf) -> Result<(), VolumeError> {

@@ -44,6 +44,88 @@ pub enum Finding {
         /// Where it is.
         address: u64,
     },
+    /// A record or a value of a file cannot be read.
+    Unreadable {
+        /// The file.
+        file: u64,
+        /// What is wrong.
+        why: String,
+    },
+    /// Keys of a file that has no record.
+    NoRecord {
+        /// The file.
+        file: u64,
+    },
+    /// An entry whose file does not exist, or is another one of its number.
+    Dangling {
+        /// The directory.
+        directory: u64,
+        /// The name.
+        name: Vec<u8>,
+    },
+    /// An entry that its file does not know, or that says another kind.
+    EntryUnknown {
+        /// The directory.
+        directory: u64,
+        /// The name.
+        name: Vec<u8>,
+    },
+    /// An entry that stands where its name is not looked for.
+    WrongSlot {
+        /// The directory.
+        directory: u64,
+        /// The name.
+        name: Vec<u8>,
+    },
+    /// A file without an entry that leads to it, and that is not noted to be removed.
+    Orphan {
+        /// The file.
+        file: u64,
+    },
+    /// A name that a file says it has, and that no directory has.
+    LinkUnknown {
+        /// The file.
+        file: u64,
+        /// The directory that it names.
+        directory: u64,
+        /// The name.
+        name: Vec<u8>,
+    },
+    /// A count in a record is wrong: of names, entries or blocks.
+    WrongCount {
+        /// The file.
+        file: u64,
+        /// Which one, what it is and what it should be.
+        what: String,
+    },
+    /// A directory that cannot be reached from the root.
+    Unreachable {
+        /// The directory.
+        directory: u64,
+    },
+    /// A block that two extents have, or that lies outside of zones of data.
+    ExtentWrong {
+        /// The file.
+        file: u64,
+        /// The block of the device.
+        place: u64,
+        /// What is wrong.
+        why: &'static str,
+    },
+    /// The map of owners says something else of a block than the extents.
+    OwnerWrong {
+        /// The block of the device.
+        place: u64,
+    },
+    /// A zone of data that has more or fewer blocks taken than files have.
+    ZoneWrong {
+        /// The zone.
+        zone: u32,
+        /// Blocks that are taken.
+        taken: u32,
+        /// Blocks that files have.
+        used: u32,
+    },
 }
 
 /// A node that is to be looked at, and what its parent says of it.

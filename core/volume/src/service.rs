@@ -59,7 +59,8 @@ pub struct Attributes {
     pub id: FileId,
     /// What it is.
     pub kind: FileKind,
-    /// The twelve permission bits of POSIX: set-user-id, set-group-id, sticky, and read, write, execute of three classes.
+    /// The twelve permission bits of POSIX: set-user-id, set-group-id, sticky, and read, write, execute of three
+    /// classes.
     pub mode: u32,
     /// Its owner.
     pub uid: u32,
@@ -92,9 +93,11 @@ pub struct Caller {
     pub gid: u32,
     /// Further groups.
     pub groups: SmallVec<[u32; 8]>,
-    /// Permissions were checked by the one who passes the request on, as the kernel does for its mounts. Ownership rules that
-    /// need the volume's own knowledge are checked all the same.
+    /// Permissions were checked by the one who passes the request on, as the kernel does for its mounts. Ownership
+    /// rules that need the volume's own knowledge are checked all the same.
     pub is_checked: bool,
+    /// Names that differ in case only are the same to the caller.
+    pub ignores_case: bool,
 }
 
 /// A time to set.
@@ -221,7 +224,8 @@ pub struct OpenMode {
 /// A change of the room that a range of a file takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allocate {
-    /// Room is set aside: writes to the range find it (`posix_fallocate`). The file grows to the end of the range unless `keep_size`.
+    /// Room is set aside: writes to the range find it (`posix_fallocate`). The file grows to the end of the range
+    /// unless `keep_size`.
     Reserve {
         /// The file's length stays.
         keep_size: bool,
@@ -308,7 +312,8 @@ pub trait FileService: Send + Sync + 'static {
         new: &NewFile<'_>,
     ) -> Result<Attributes, VolumeError>;
 
-    /// Creates a regular file without a name, which [`FileService::link`] may give it one, in the place of `dir` (`O_TMPFILE`).
+    /// Creates a regular file without a name, which [`FileService::link`] may give it one, in the place of `dir`
+    /// (`O_TMPFILE`).
     async fn create_unnamed(
         &self,
         caller: &Caller,
@@ -360,7 +365,8 @@ pub trait FileService: Send + Sync + 'static {
     /// Changes the room that a range takes.
     async fn allocate(&self, handle: &Self::Handle, offset: u64, len: u64, how: Allocate) -> Result<(), VolumeError>;
 
-    /// The next byte of data or hole from `offset` on. Beyond the last one, and the end: [`ErrorKind::NoData`](crate::ErrorKind::NoData).
+    /// The next byte of data or hole from `offset` on. Beyond the last one, and the end:
+    /// [`ErrorKind::NoData`](crate::ErrorKind::NoData).
     async fn seek(&self, handle: &Self::Handle, offset: u64, what: Seek) -> Result<u64, VolumeError>;
 
     /// Copies bytes within the volume; answers how many, fewer at the end of `from` (`copy_file_range`).

@@ -16,23 +16,27 @@ use holdfast_device::{IoBuf, IoSlice};
 use holdfast_model::wire::{Reader, Writer};
 use holdfast_model::{BLOCK_BYTES, Uuid};
 
+use crate::bitmap::{BITMAP_BYTES, Bitmap};
 use crate::error::{ErrorKind, VolumeError};
 use crate::page::{PAGE_BYTES, crc_of};
 use crate::superblock::{self, Superblock};
 
 const ZONE_MAGIC: u32 = u32::from_le_bytes(*b"HFvZ");
-const SLOT_BYTES: u64 = 16 << 10;
-const BITMAP_BYTES: usize = 8 << 10;
+pub(crate) const SLOT_BYTES: u64 = 16 << 10;
+/// Nodes that the largest zone has room for, with its head.
+const NODES: usize = BITMAP_BYTES * 8 / NODE_BLOCKS;
 /// Blocks of a node.
 const NODE_BLOCKS: usize = PAGE_BYTES / BLOCK_BYTES as usize;
 /// Bytes in front of a zone that its slots take.
 const HEAD_BYTES: u64 = 2 * SLOT_BYTES;
+/// The same in blocks.
+pub(crate) const HEAD_BLOCKS: usize = (HEAD_BYTES / BLOCK_BYTES) as usize;
 
 /// A zone of nodes.
 #[derive(Clone)]
 struct Zone {
-    /// A bit for each block that is taken: by the durable root, by the one to come, or freed and not given out yet.
-    bits: Vec<u64>,
+    /// Blocks that are taken: by the durable root, by the one to come, or freed and not given out yet.
+    bits: Bitmap,
     free_nodes: usize,
     /// Where the search goes on.
     next: usize,
@@ -44,48 +48,54 @@ struct Zone {
 }
 
 impl Zone {
-    fn empty(blocks: usize, slot: u64) -> Self {
-        let mut zone =
-            Self { bits: vec![0; BITMAP_BYTES / 8], free_nodes: 0, next: 0, freed: Vec::new(), changed: true, slot };
-        (0..HEAD_BYTES as usize / BLOCK_BYTES as usize).for_each(|block| zone.set(block, true));
-        (blocks..BITMAP_BYTES * 8).for_each(|block| zone.set(block, true));
+    fn new(bits: Bitmap, changed: bool, slot: u64) -> Self {
+        let mut zone = Self { bits, free_nodes: 0, next: 0, freed: Vec::new(), changed, slot };
         zone.count();
         zone
     }
 
-    fn set(&mut self, block: usize, taken: bool) {
-        let bit = 1 << (block % 64);
-        if taken { self.bits[block / 64] |= bit } else { self.bits[block / 64] &= !bit }
-    }
-
-    fn is_taken(&self, block: usize) -> bool {
-        self.bits[block / 64] & (1 << (block % 64)) != 0
-    }
-
     fn is_node_free(&self, node: usize) -> bool {
-        let word = self.bits[node * NODE_BLOCKS / 64] >> (node * NODE_BLOCKS % 64);
-        word & ((1 << NODE_BLOCKS) - 1) == 0
+        self.bits.count((node * NODE_BLOCKS) as u32, NODE_BLOCKS as u32) == 0
     }
 
     fn count(&mut self) {
-        self.free_nodes = (0..BITMAP_BYTES * 8 / NODE_BLOCKS).filter(|node| self.is_node_free(*node)).count();
+        self.free_nodes = (0..NODES).filter(|node| self.is_node_free(*node)).count();
     }
 
     fn take(&mut self) -> Option<usize> {
-        let nodes = BITMAP_BYTES * 8 / NODE_BLOCKS;
-        let node = (0..nodes).map(|step| (self.next + step) % nodes).find(|node| self.is_node_free(*node))?;
-        (0..NODE_BLOCKS).for_each(|block| self.set(node * NODE_BLOCKS + block, true));
-        (self.next, self.changed) = ((node + 1) % nodes, true);
+        let node = (0..NODES).map(|step| (self.next + step) % NODES).find(|node| self.is_node_free(*node))?;
+        self.bits.set((node * NODE_BLOCKS) as u32, NODE_BLOCKS as u32, true);
+        (self.next, self.changed) = ((node + 1) % NODES, true);
         self.free_nodes -= 1;
         Some(node * NODE_BLOCKS)
     }
 
     /// The bitmap as the root to come has it.
     fn bitmap(&self) -> Vec<u8> {
-        let mut coming = self.clone();
-        self.freed.iter().for_each(|block| coming.set(*block as usize, false));
-        coming.bits.iter().flat_map(|word| word.to_le_bytes()).collect()
+        let mut coming = self.bits.clone();
+        self.freed.iter().for_each(|block| coming.set(*block, 1, false));
+        coming.to_bytes()
     }
+}
+
+/// A slot of a zone: who it belongs to, and its bitmap.
+pub(crate) fn seal_slot(volume: Uuid, zone: u32, generation: u64, bitmap: &[u8]) -> IoSlice {
+    let mut writer = Writer::new();
+    writer.raw(volume.as_bytes()).u32(zone).u64(generation).u32(crc_of(bitmap));
+    let head = superblock::seal(ZONE_MAGIC, &writer.into_bytes());
+    let mut buf = IoBuf::zeroed(BLOCK_BYTES as usize + BITMAP_BYTES);
+    buf[..BLOCK_BYTES as usize].copy_from_slice(&head);
+    buf[BLOCK_BYTES as usize..].copy_from_slice(bitmap);
+    buf.freeze()
+}
+
+/// The generation and the bitmap of a slot that is whole and this zone's.
+pub(crate) fn open_slot(volume: Uuid, zone: u32, slot: &[u8]) -> Option<(u64, Bitmap)> {
+    let mut reader = Reader::new(superblock::open(ZONE_MAGIC, slot)?);
+    let bitmap = slot.get(BLOCK_BYTES as usize..BLOCK_BYTES as usize + BITMAP_BYTES)?;
+    let (found, number, generation, crc) =
+        (reader.uuid().ok()?, reader.u32().ok()?, reader.u64().ok()?, reader.u32().ok()?);
+    (found == volume && number == zone && crc == crc_of(bitmap)).then(|| (generation, Bitmap::from_bytes(bitmap)))
 }
 
 /// The zones of nodes, all in memory: 300 GB of nodes are 2.3 MB of bitmaps.
@@ -110,9 +120,13 @@ impl Zones {
         (self.zone_bytes / BLOCK_BYTES) as usize
     }
 
+    fn empty(&self) -> Bitmap {
+        Bitmap::zone(self.blocks() as u32)
+    }
+
     /// Takes a zone that held nothing for nodes. It has nothing on the device yet, so both slots may be written.
     pub fn add(&mut self, zone: u32) {
-        self.zones.insert(zone, Zone::empty(self.blocks(), 1));
+        self.zones.insert(zone, Zone::new(self.empty(), true, 1));
     }
 
     /// Whether a zone is one of nodes.
@@ -143,32 +157,15 @@ impl Zones {
     /// Takes over a zone from its slots as read, as the root of `generation` has it.
     pub fn open(&mut self, zone: u32, slots: &IoBuf, generation: u64) -> Result<(), VolumeError> {
         let found = (0..2u64).filter_map(|slot| {
-            let (written, bits) = self.open_slot(zone, &slots[(slot * SLOT_BYTES) as usize..])?;
-            (written <= generation).then_some((written, slot, bits))
+            let (written, bits) = open_slot(self.volume, zone, &slots[(slot * SLOT_BYTES) as usize..])?;
+            // What is no room for nodes must be taken.
+            (written <= generation && bits.covers(&self.empty())).then_some((written, slot, bits))
         });
         let Some((_, slot, bits)) = found.max_by_key(|(written, ..)| *written) else {
             return Err(VolumeError::corrupt(format!("zone {zone} of volume {}: its bitmap is damaged", self.volume)));
         };
-        let mut opened = Zone { bits, free_nodes: 0, next: 0, freed: Vec::new(), changed: false, slot };
-        opened.count();
-        self.zones.insert(zone, opened);
+        self.zones.insert(zone, Zone::new(bits, false, slot));
         Ok(())
-    }
-
-    fn open_slot(&self, zone: u32, slot: &[u8]) -> Option<(u64, Vec<u64>)> {
-        let mut reader = Reader::new(superblock::open(ZONE_MAGIC, slot)?);
-        let bitmap = slot.get(BLOCK_BYTES as usize..BLOCK_BYTES as usize + BITMAP_BYTES)?;
-        let (volume, number, generation, crc) =
-            (reader.uuid().ok()?, reader.u32().ok()?, reader.u64().ok()?, reader.u32().ok()?);
-        if volume != self.volume || number != zone || crc != crc_of(bitmap) {
-            return None;
-        }
-        let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
-        let bits: Vec<u64> = bitmap.chunks(8).map(word).collect();
-        let mut base = Zone::empty(self.blocks(), 0);
-        base.bits.iter_mut().zip(&bits).for_each(|(own, read)| *own &= read);
-        // What is no room for nodes must be taken.
-        (base.bits == Zone::empty(self.blocks(), 0).bits).then_some((generation, bits))
     }
 
     /// Room for a node.
@@ -189,7 +186,11 @@ impl Zones {
     pub fn free(&mut self, address: u64) {
         let (number, block) = self.place(address);
         let zone = self.zones.get_mut(&number).expect("a node stands in a zone of nodes");
-        debug_assert!((block..block + NODE_BLOCKS).all(|block| zone.is_taken(block)), "freed twice: {address:#x}");
+        debug_assert_eq!(
+            zone.bits.count(block as u32, NODE_BLOCKS as u32),
+            NODE_BLOCKS as u32,
+            "freed twice: {address:#x}"
+        );
         zone.freed.extend((block..block + NODE_BLOCKS).map(|block| block as u32));
         zone.changed = true;
     }
@@ -197,14 +198,8 @@ impl Zones {
     /// The bitmaps that the root to come needs, with where to write them.
     pub fn seal(&self, generation: u64) -> Vec<(u64, IoSlice)> {
         let sealed = self.zones.iter().filter(|(_, zone)| zone.changed).map(|(number, zone)| {
-            let bitmap = zone.bitmap();
-            let mut writer = Writer::new();
-            writer.raw(self.volume.as_bytes()).u32(*number).u64(generation).u32(crc_of(&bitmap));
-            let head = superblock::seal(ZONE_MAGIC, &writer.into_bytes());
-            let mut buf = IoBuf::zeroed(BLOCK_BYTES as usize + BITMAP_BYTES);
-            buf[..BLOCK_BYTES as usize].copy_from_slice(&head);
-            buf[BLOCK_BYTES as usize..].copy_from_slice(&bitmap);
-            (self.start(*number) + (1 - zone.slot) * SLOT_BYTES, buf.freeze())
+            let at = self.start(*number) + (1 - zone.slot) * SLOT_BYTES;
+            (at, seal_slot(self.volume, *number, generation, &zone.bitmap()))
         });
         sealed.collect()
     }
@@ -213,7 +208,7 @@ impl Zones {
     pub fn settle(&mut self) {
         for zone in self.zones.values_mut().filter(|zone| zone.changed) {
             for block in std::mem::take(&mut zone.freed) {
-                zone.set(block as usize, false);
+                zone.bits.set(block, 1, false);
             }
             (zone.slot, zone.changed) = (1 - zone.slot, false);
             zone.count();
@@ -226,7 +221,8 @@ impl Zones {
         self.zones.iter().flat_map(move |(number, zone)| {
             let first = HEAD_BYTES as usize / BLOCK_BYTES as usize;
             let start = self.start(*number);
-            let taken = (first..blocks).filter(|block| zone.is_taken(*block) && !zone.freed.contains(&(*block as u32)));
+            let taken = (first..blocks)
+                .filter(|block| zone.bits.count(*block as u32, 1) == 1 && !zone.freed.contains(&(*block as u32)));
             taken.map(move |block| start + block as u64 * BLOCK_BYTES)
         })
     }

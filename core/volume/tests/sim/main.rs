@@ -1,5 +1,10 @@
-//! Trees under random transactions, lookups, checkpoints and power cuts: what is found after a cut is what some
-//! transaction left, none before the last that was synced, and a scan finds nothing.
+//! A volume under simulated disks. Here: trees under random transactions, lookups, checkpoints and power cuts. What is
+//! found after a cut is what some transaction left, none before the last that was synced, and a scan finds nothing.
+
+mod callers;
+mod files;
+mod model;
+mod together;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

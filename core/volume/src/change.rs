@@ -1,0 +1,408 @@
+//! One change at a time of what several trees hold: read under their locks, decided, and made under the same locks.
+//!
+//! ```text
+//!   lock trees ─▶ attempt: look, decide ─▶ all in memory? room? ─▶ apply, number in the log ─▶ unlock
+//!       ▲                                     │ no
+//!       └── read the node, the bitmap, take one more tree ◀┘
+//! ```
+//!
+//! Nothing is waited for under the locks. An attempt that misses something changes nothing and is made anew.
+//!
+//! Invariants: an attempt sees no change of another half made. Bitmaps of data and the map of owners follow from the
+//! extents of files, in the same change; they are never logged, and replay makes them again.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
+
+use holdfast_device::IoBuf;
+
+use crate::OWNER_TREE;
+use crate::error::{ErrorKind, VolumeError};
+use crate::extent::Extent;
+use crate::keys;
+use crate::page::{NodeRef, PAGE_BYTES, Page};
+use crate::store::{Store, held};
+use crate::transaction::{MOST_OPERATIONS, Operation, Transaction};
+use crate::tree::{Child, Missing, PlaceCell, Tree};
+
+/// Nodes that one operation may change, beside those that are changed already: a way of six nodes, each cut in two.
+const NODES_OF_OPERATION: usize = 12;
+/// Operations that room is kept for, so that what gives room back always finds some.
+const KEPT_OPERATIONS: usize = 16;
+
+/// Why an attempt did not go through.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// A node is not in memory.
+    Node(NodeRef),
+    /// The bitmap of a zone is not in memory.
+    Zone(u32),
+    /// A tree is needed that is not held.
+    Tree(u8),
+    /// Nodes that change would have no room.
+    Room,
+    /// It cannot be done.
+    Refused(VolumeError),
+}
+
+impl From<Missing> for Stop {
+    fn from(Missing(node): Missing) -> Self {
+        Self::Node(node)
+    }
+}
+
+impl From<VolumeError> for Stop {
+    fn from(error: VolumeError) -> Self {
+        Self::Refused(error)
+    }
+}
+
+/// Refuses an attempt.
+pub(crate) fn refuse<T>(kind: ErrorKind, text: impl Into<std::borrow::Cow<'static, str>>) -> Result<T, Stop> {
+    Err(Stop::Refused(VolumeError::new(kind, text)))
+}
+
+/// What a change needs room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// It may be refused on a full volume.
+    More,
+    /// It gives room back, and may use what is kept for that.
+    Less,
+    /// It is part of what finds room, or was made once before.
+    Sure,
+}
+
+/// A key and its value.
+pub(crate) type Pair = (Vec<u8>, Vec<u8>);
+/// Entries of a leaf in order, and where those behind them begin.
+pub(crate) type Entries = (Vec<Pair>, Option<Vec<u8>>);
+
+/// Trees that are held, and what is to be done to them.
+pub(crate) struct View<'a> {
+    store: &'a Store,
+    numbers: Vec<u8>,
+    trees: Vec<MutexGuard<'a, Tree>>,
+    operations: Vec<Operation>,
+    follows_data: bool,
+}
+
+impl<'a> View<'a> {
+    fn new(store: &'a Store, numbers: &[u8]) -> Self {
+        debug_assert!(numbers.is_sorted_by(|a, b| a < b), "trees are locked in ascending order");
+        let trees = numbers.iter().map(|number| held(&store.trees[usize::from(*number)])).collect();
+        Self { store, numbers: numbers.to_vec(), trees, operations: Vec::new(), follows_data: false }
+    }
+
+    fn index(&self, tree: u8) -> Result<usize, Stop> {
+        self.numbers.binary_search(&tree).map_err(|_| Stop::Tree(tree))
+    }
+
+    /// The value of a key, as this change has left it so far.
+    pub fn get(&self, tree: u8, key: &[u8]) -> Result<Option<Vec<u8>>, Stop> {
+        if let Some(operation) = self.operations.iter().rfind(|done| done.tree == tree && done.key == key) {
+            return Ok(operation.value.clone());
+        }
+        Ok(self.trees[self.index(tree)?].get(key, &self.store.cache)?)
+    }
+
+    /// Entries of one leaf from a key on, without what this change did so far.
+    pub fn entries_from(&self, tree: u8, from: &[u8]) -> Result<Entries, Stop> {
+        Ok(self.trees[self.index(tree)?].entries_from(from, &self.store.cache)?)
+    }
+
+    /// Entries from a key on whose keys begin with `prefix`, `most` at most, without what this change did so far.
+    pub fn range(&self, tree: u8, from: &[u8], prefix: &[u8], most: usize) -> Result<Vec<Pair>, Stop> {
+        let (mut found, mut next) = (Vec::new(), Some(from.to_vec()));
+        while let Some(from) =
+            next.take().filter(|from| found.len() < most && (from.starts_with(prefix) || from.as_slice() < prefix))
+        {
+            let (entries, then) = self.entries_from(tree, &from)?;
+            let room = most - found.len();
+            let before = entries.len();
+            let fit = entries.into_iter().take_while(|(key, _)| key.starts_with(prefix)).take(room);
+            let count = found.len();
+            found.extend(fit);
+            if found.len() - count == before {
+                next = then;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Puts a value in.
+    pub fn put(&mut self, tree: u8, key: Vec<u8>, value: Vec<u8>) -> Result<(), Stop> {
+        self.index(tree)?;
+        match self.operations.iter_mut().find(|done| done.tree == tree && done.key == key) {
+            Some(operation) => operation.value = Some(value),
+            None => self.operations.push(Operation { tree, key, value: Some(value) }),
+        }
+        Ok(())
+    }
+
+    /// Takes a key out.
+    pub fn remove(&mut self, tree: u8, key: Vec<u8>) -> Result<(), Stop> {
+        self.index(tree)?;
+        match self.operations.iter_mut().find(|done| done.tree == tree && done.key == key) {
+            Some(operation) => operation.value = None,
+            None => self.operations.push(Operation { tree, key, value: None }),
+        }
+        Ok(())
+    }
+
+    /// The change must not last longer than the data that was written so far.
+    pub fn follow_data(&mut self) {
+        self.follows_data = true;
+    }
+
+    /// A tree that is held.
+    pub fn tree(&mut self, tree: u8) -> &mut Tree {
+        let at = self.index(tree).expect("the tree is held");
+        &mut self.trees[at]
+    }
+
+    /// The roots of all trees that are held, and the nodes that they gave up.
+    pub fn cut(&mut self) -> (Vec<(u8, Child)>, Vec<PlaceCell>) {
+        let roots = self.trees.iter().filter_map(|tree| Some((tree.number, tree.root.clone()?))).collect();
+        let dropped = self.trees.iter_mut().flat_map(|tree| std::mem::take(&mut tree.dropped)).collect();
+        (roots, dropped)
+    }
+
+    /// Makes the changes; answers their number in the log, or that of the last one if there are none.
+    fn commit(mut self, need: Need, pins: &mut Vec<Arc<Page>>) -> Result<u64, Stop> {
+        let store = self.store;
+        if self.operations.is_empty() {
+            return Ok(store.log.last());
+        }
+        if self.operations.len() > MOST_OPERATIONS {
+            let text = format!("a change of {} operations; {MOST_OPERATIONS} at most", self.operations.len());
+            return refuse(ErrorKind::Invalid, text);
+        }
+        let transaction = Transaction { operations: std::mem::take(&mut self.operations) };
+        let derived = self.derive(&transaction.operations)?;
+        let all = || transaction.operations.iter().chain(&derived.owners);
+        for Operation { tree, key, .. } in all() {
+            let at = self.index(*tree)?;
+            self.trees[at].ready(key, &store.cache, pins)?;
+        }
+        if need != Need::Sure {
+            store.check_room(all().count(), need)?;
+        }
+        {
+            let mut rooms = held(&store.rooms);
+            for extent in derived.taken.iter().chain(&derived.freed) {
+                rooms.require(extent.place).map_err(Stop::Zone)?;
+            }
+            derived.freed.iter().for_each(|extent| rooms.free(extent.place, extent.blocks));
+            derived.taken.iter().for_each(|extent| rooms.take(extent.place, extent.blocks));
+        }
+        for Operation { tree, key, value } in all() {
+            let at = self.index(*tree)?;
+            let done = match value {
+                Some(value) => self.trees[at].put(key, value, &store.cache),
+                None => self.trees[at].remove(key, &store.cache).map(drop),
+            };
+            done.expect("all that it needs is in memory, and kept there");
+        }
+        store.files.fetch_add(derived.files, Ordering::Relaxed);
+        let after = if derived.names_data || self.follows_data { store.data.written() } else { 0 };
+        Ok(store.log.append(&transaction, after))
+    }
+
+    /// What follows from changes of extents.
+    fn derive(&self, operations: &[Operation]) -> Result<Derived, Stop> {
+        let (mut old, mut new) = (Vec::new(), Vec::new());
+        for Operation { tree, key, value } in operations {
+            let Some((file, stream, end)) = keys::read_extent(*tree, key) else { continue };
+            self.index(OWNER_TREE)?;
+            let before = self.trees[self.index(*tree)?].get(key, &self.store.cache)?;
+            let owned = |value: &[u8]| -> Result<_, Stop> {
+                let extent = Extent::decode(value)?;
+                Ok((extent, file, stream, end.saturating_sub(extent.blocks.into())))
+            };
+            old.extend(before.as_deref().map(owned).transpose()?);
+            new.extend(value.as_deref().map(owned).transpose()?);
+        }
+        let extents = |list: &[(Extent, u64, u32, u64)]| list.iter().map(|(extent, ..)| *extent).collect::<Vec<_>>();
+        let mut derived = Derived {
+            freed: without(extents(&old), &extents(&new)),
+            taken: without(extents(&new), &extents(&old)),
+            owners: Vec::new(),
+            names_data: false,
+            files: 0,
+        };
+        for Operation { tree, key, value } in operations.iter().filter(|done| keys::is_record(done.tree, &done.key)) {
+            let was_there = self.trees[self.index(*tree)?].get(key, &self.store.cache)?.is_some();
+            derived.files += i64::from(value.is_some()) - i64::from(was_there);
+        }
+        for (extent, ..) in &old {
+            if !new.iter().any(|(other, ..)| other.place == extent.place) {
+                derived.owners.push(Operation { tree: OWNER_TREE, key: keys::owner(extent.place), value: None });
+            }
+        }
+        for (extent, file, stream, offset) in &new {
+            let value = keys::owner_value(*file, *stream, *offset, extent.blocks);
+            derived.owners.push(Operation { tree: OWNER_TREE, key: keys::owner(extent.place), value: Some(value) });
+        }
+        let is_new = |extent: &Extent| !old.iter().any(|(before, ..)| before == extent);
+        derived.names_data = new.iter().any(|(extent, ..)| extent.is_written && is_new(extent));
+        Ok(derived)
+    }
+}
+
+/// What follows from a change of extents.
+struct Derived {
+    /// Blocks that no file has any more.
+    freed: Vec<Extent>,
+    /// Blocks that a file has now.
+    taken: Vec<Extent>,
+    /// Changes of the map of owners.
+    owners: Vec<Operation>,
+    /// Whether the change says of blocks that they hold data, which must not last longer than that.
+    names_data: bool,
+    /// Files that there are more, or less.
+    files: i64,
+}
+
+/// What of some extents lies in none of others.
+fn without(extents: Vec<Extent>, others: &[Extent]) -> Vec<Extent> {
+    let mut left = extents;
+    for other in others {
+        let (from, to) = (other.place, other.place + u64::from(other.blocks));
+        left = left
+            .into_iter()
+            .flat_map(|extent| {
+                let end = extent.place + u64::from(extent.blocks);
+                let part = |from: u64, to: u64| {
+                    (from < to).then(|| Extent { place: from, blocks: (to - from) as u32, ..extent })
+                };
+                [part(extent.place, end.min(from)), part(extent.place.max(to), end)]
+            })
+            .flatten()
+            .collect();
+    }
+    left
+}
+
+impl Store {
+    /// Looks at trees, as they are at one moment.
+    pub(crate) async fn look<T>(
+        &self,
+        trees: impl AsRef<[u8]>,
+        mut attempt: impl FnMut(&View<'_>) -> Result<T, Stop>,
+    ) -> Result<T, VolumeError> {
+        self.attempt(trees.as_ref(), Need::Less, |view, _| attempt(&view)).await
+    }
+
+    /// Changes trees; answers the number of the change in the log with what the attempt answered.
+    pub(crate) async fn change<T>(
+        &self,
+        trees: impl AsRef<[u8]>,
+        need: Need,
+        mut attempt: impl FnMut(&mut View<'_>) -> Result<T, Stop>,
+    ) -> Result<(T, u64), VolumeError> {
+        self.check_failed()?;
+        if self.is_checkpoint_due() {
+            self.checkpoint().await?;
+        }
+        self.attempt(trees.as_ref(), need, |mut view, pins| {
+            let answer = attempt(&mut view)?;
+            Ok((answer, view.commit(need, pins)?))
+        })
+        .await
+    }
+
+    /// Makes changes that were decided before.
+    pub(crate) async fn commit(&self, transaction: &Transaction, need: Need) -> Result<u64, VolumeError> {
+        let mut trees: Vec<u8> = transaction.operations.iter().map(|operation| operation.tree).collect();
+        trees.sort_unstable();
+        trees.dedup();
+        self.attempt(&trees, need, |mut view, pins| {
+            view.operations = transaction.operations.clone();
+            view.commit(need, pins)
+        })
+        .await
+    }
+
+    /// Looks and changes until nothing is missing.
+    pub(crate) async fn attempt<T>(
+        &self,
+        trees: &[u8],
+        need: Need,
+        mut attempt: impl FnMut(View<'_>, &mut Vec<Arc<Page>>) -> Result<T, Stop>,
+    ) -> Result<T, VolumeError> {
+        let mut numbers = trees.to_vec();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let mut pins = Vec::new();
+        let mut wrong: Option<(NodeRef, VolumeError)> = None;
+        let mut is_emptied = false;
+        loop {
+            let stop = match attempt(View::new(self, &numbers), &mut pins) {
+                Ok(done) => return Ok(done),
+                Err(stop) => stop,
+            };
+            match stop {
+                Stop::Refused(error) => return Err(error),
+                Stop::Tree(tree) => {
+                    numbers.push(tree);
+                    numbers.sort_unstable();
+                    numbers.dedup();
+                }
+                Stop::Zone(zone) => self.load_zone(zone).await?,
+                Stop::Node(missing) => {
+                    if let Some((node, error)) = wrong.take()
+                        && node == missing
+                    {
+                        return Err(error);
+                    }
+                    match self.load(missing).await {
+                        Ok(page) => pins.push(page),
+                        // Its place may have been given to another node meanwhile: then it is not asked for again.
+                        Err(error) => wrong = Some((missing, error)),
+                    }
+                }
+                Stop::Room => {
+                    pins.clear();
+                    Box::pin(self.more_room(need, &mut is_emptied)).await?;
+                }
+            }
+        }
+    }
+
+    /// Whether a checkpoint finds room for what so many operations change, beside what is changed already.
+    fn check_room(&self, operations: usize, need: Need) -> Result<(), Stop> {
+        let (free, zones) = {
+            let zones = held(&self.zones);
+            (zones.free_nodes(), zones.count())
+        };
+        let bitmaps = held(&self.rooms).changed();
+        let nodes_of_zone = (self.superblock.zone_bytes as usize) / PAGE_BYTES;
+        let kept = match need {
+            Need::More => KEPT_OPERATIONS * NODES_OF_OPERATION + zones * nodes_of_zone / 100,
+            Need::Less | Need::Sure => 0,
+        };
+        let own = operations * NODES_OF_OPERATION + bitmaps.min(self.superblock.zones() as usize / 100) + 4;
+        let needed = self.cache.changed() + self.reserved.load(Ordering::Acquire) + own + kept;
+        if free >= needed { Ok(()) } else { Err(Stop::Room) }
+    }
+
+    /// Finds room for nodes: a further zone, or what a checkpoint gives back.
+    async fn more_room(&self, need: Need, is_emptied: &mut bool) -> Result<(), VolumeError> {
+        if self.add_node_zone(need).await? {
+            return Ok(());
+        }
+        if std::mem::replace(is_emptied, true) {
+            let text = format!("volume {} is full: remove files, or let it grow", self.volume());
+            return Err(VolumeError::new(ErrorKind::NoSpace, text));
+        }
+        self.checkpoint().await
+    }
+
+    /// Reads the bitmap of a zone of data.
+    pub(crate) async fn load_zone(&self, zone: u32) -> Result<(), VolumeError> {
+        let Some((at, len)) = held(&self.rooms).slot(zone) else { return Ok(()) };
+        let slot = self.device.read(at, IoBuf::new(len)).await?;
+        held(&self.rooms).load(zone, at, &slot)
+    }
+}

@@ -1,0 +1,195 @@
+//! The extents of a file: looked up, and replaced in a range.
+//!
+//! Invariant: extents of a file do not overlap, and neighbours that can be one are one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::change::{Stop, View};
+use crate::error::VolumeError;
+use crate::extent::Extent;
+use crate::keys;
+use crate::open_files::{File, Mapping};
+use crate::record::Record;
+use crate::store::held;
+use crate::volume::Volume;
+
+/// Extents that one change takes out or puts in, at most.
+pub(crate) const EXTENTS_AT_ONCE: usize = 20;
+/// The one stream of data that files have.
+pub(crate) const MAIN: u32 = 0;
+
+/// What lies under a part of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ground {
+    /// Nothing: it reads as zeros.
+    Hole,
+    /// Room that holds no data yet: it reads as zeros.
+    Unwritten(Extent),
+    /// Data.
+    Written(Extent),
+}
+
+/// A part of a file with one ground.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub block: u64,
+    pub blocks: u64,
+    pub ground: Ground,
+}
+
+fn decode(key: &[u8], value: &[u8]) -> Result<(u64, Extent), VolumeError> {
+    let extent = Extent::decode(value)?;
+    let end = keys::number(key, 13).unwrap_or_default();
+    let start = end.checked_sub(extent.blocks.into());
+    Ok((start.ok_or_else(|| VolumeError::corrupt("an extent begins before its file"))?, extent))
+}
+
+/// Extents of a file that end behind `from` or at it, and begin before `to` or at it; `most` at most.
+fn touching(view: &View<'_>, file: u64, from: u64, to: u64, most: usize) -> Result<Vec<(u64, Extent)>, Stop> {
+    let first = keys::extent(file, MAIN, from.max(1));
+    let mut found = Vec::new();
+    for (key, value) in view.range(keys::shard(file), &first, &keys::extents(file, MAIN), most)? {
+        let (start, extent) = decode(&key, &value)?;
+        if start > to {
+            break;
+        }
+        found.push((start, extent));
+    }
+    Ok(found)
+}
+
+/// Where a range ends of which one change can replace all extents.
+pub(crate) fn reach(view: &View<'_>, file: u64, from: u64, to: u64) -> Result<u64, Stop> {
+    let some = touching(view, file, from, to, EXTENTS_AT_ONCE + 1)?;
+    let beyond = some.get(EXTENTS_AT_ONCE).map_or(to, |(start, _)| *start);
+    Ok(beyond.min(to))
+}
+
+/// Extents within a range, cut to it.
+pub(crate) fn within(view: &View<'_>, file: u64, from: u64, to: u64) -> Result<Vec<(u64, Extent)>, Stop> {
+    let touching = touching(view, file, from, to, EXTENTS_AT_ONCE + 2)?;
+    let cut = |(start, extent): (u64, Extent)| {
+        let (first, last) = (start.max(from), (start + u64::from(extent.blocks)).min(to));
+        (first < last).then(|| (first, extent.part((first - start) as u32, (last - first) as u32)))
+    };
+    Ok(touching.into_iter().filter_map(cut).collect())
+}
+
+/// Puts extents in place of all that a range of a file had.
+pub(crate) fn replace(
+    view: &mut View<'_>,
+    file: u64,
+    record: &mut Record,
+    range: std::ops::Range<u64>,
+    new: &[(u64, Extent)],
+) -> Result<(), Stop> {
+    let old = touching(view, file, range.start, range.end, 2 * EXTENTS_AT_ONCE)?;
+    let mut pieces: Vec<(u64, Extent)> = Vec::with_capacity(old.len() + new.len() + 1);
+    for (start, extent) in &old {
+        let end = start + u64::from(extent.blocks);
+        if *start < range.start {
+            pieces.push((*start, extent.part(0, (end.min(range.start) - start) as u32)));
+        }
+        if end > range.end {
+            let from = (*start).max(range.end);
+            pieces.push((from, extent.part((from - start) as u32, (end - from) as u32)));
+        }
+    }
+    pieces.extend_from_slice(new);
+    pieces.sort_unstable_by_key(|(start, _)| *start);
+    let mut joined: Vec<(u64, Extent)> = Vec::with_capacity(pieces.len());
+    for (start, extent) in pieces {
+        if let Some((before, last)) = joined.last_mut()
+            && *before + u64::from(last.blocks) == start
+            && last.end() == extent.place
+            && last.is_written == extent.is_written
+        {
+            last.blocks += extent.blocks;
+            last.birth = last.birth.max(extent.birth);
+            continue;
+        }
+        joined.push((start, extent));
+    }
+    let by_end = |list: &[(u64, Extent)]| -> BTreeMap<u64, Extent> {
+        list.iter().map(|(start, extent)| (start + u64::from(extent.blocks), *extent)).collect()
+    };
+    let (before, after) = (by_end(&old), by_end(&joined));
+    let shard = keys::shard(file);
+    for end in before.keys().filter(|end| !after.contains_key(end)) {
+        view.remove(shard, keys::extent(file, MAIN, *end))?;
+    }
+    for (end, extent) in after.iter().filter(|(end, extent)| before.get(end) != Some(extent)) {
+        view.put(shard, keys::extent(file, MAIN, *end), extent.encode())?;
+    }
+    let blocks = |list: &BTreeMap<u64, Extent>| list.values().map(|extent| u64::from(extent.blocks)).sum::<u64>();
+    record.blocks = (record.blocks + blocks(&after)).saturating_sub(blocks(&before));
+    Ok(())
+}
+
+impl Volume {
+    /// What lies under a range of blocks, in order, without a gap. The data must be locked.
+    pub(crate) async fn pieces(&self, file: &File, from: u64, to: u64) -> Result<Vec<Piece>, VolumeError> {
+        let (mut pieces, mut at) = (Vec::with_capacity(1), from);
+        while at < to {
+            let mapping = self.mapping(file, at).await?;
+            let known = to.min(mapping.to);
+            let first = mapping.extents.partition_point(|(start, extent)| start + u64::from(extent.blocks) <= at);
+            for (start, extent) in &mapping.extents[first..] {
+                if *start >= known {
+                    break;
+                }
+                if at < *start {
+                    pieces.push(Piece { block: at, blocks: start - at, ground: Ground::Hole });
+                    at = *start;
+                }
+                let end = (start + u64::from(extent.blocks)).min(known);
+                let part = extent.part((at - start) as u32, (end - at) as u32);
+                let ground = if part.is_written { Ground::Written(part) } else { Ground::Unwritten(part) };
+                pieces.push(Piece { block: at, blocks: end - at, ground });
+                at = end;
+            }
+            if at < known {
+                pieces.push(Piece { block: at, blocks: known - at, ground: Ground::Hole });
+                at = known;
+            }
+        }
+        Ok(pieces)
+    }
+
+    async fn mapping(&self, file: &File, block: u64) -> Result<Arc<Mapping>, VolumeError> {
+        let known = held(&file.state).mapping.clone();
+        if let Some(mapping) = known.filter(|mapping| (mapping.from..mapping.to).contains(&block)) {
+            return Ok(mapping);
+        }
+        let number = file.id.number;
+        let prefix = keys::extents(number, MAIN);
+        let mapping = self
+            .store
+            .look([keys::shard(number)], |view| {
+                let mut next = Some(keys::extent(number, MAIN, block + 1));
+                let mut extents = Vec::new();
+                let mut is_end = false;
+                while extents.is_empty()
+                    && !is_end
+                    && let Some(from) = next.take()
+                {
+                    let (entries, then) = view.entries_from(keys::shard(number), &from)?;
+                    for (key, value) in entries {
+                        if !key.starts_with(&prefix) {
+                            is_end = true;
+                            break;
+                        }
+                        extents.push(decode(&key, &value)?);
+                    }
+                    next = then;
+                }
+                let last = extents.last().map(|(start, extent)| start + u64::from(extent.blocks));
+                let to = if is_end || next.is_none() { u64::MAX } else { last.unwrap_or(u64::MAX) };
+                Ok(Arc::new(Mapping { from: block, to, extents }))
+            })
+            .await?;
+        held(&file.state).mapping = Some(mapping.clone());
+        Ok(mapping)
+    }
+}

@@ -1,0 +1,360 @@
+//! The volume as front ends see it.
+
+use holdfast_device::IoSlice;
+use holdfast_model::BLOCK_BYTES;
+
+use crate::access::{self, EXECUTE, WRITE};
+use crate::change::Need;
+use crate::error::{ErrorKind, VolumeError};
+use crate::keys;
+use crate::open_files::{File, Handle};
+use crate::record::Record;
+use crate::removal;
+use crate::service::{
+    Allocate, Attributes, Caller, Data, Entry, FileId, FileKind, FileService, Flush, NewFile, OpenMode, Remove, Rename,
+    Seek, SetAttributes, SetMode, Usage,
+};
+use crate::store::held;
+use crate::volume::{ROOT, Volume, directory_of, put_record, record_of};
+use crate::{DEFERRED_TREE, change};
+
+/// Bytes that a copy within the volume reads at once.
+const COPY_BYTES: u64 = 1 << 20;
+
+impl Volume {
+    pub(crate) async fn open_file(&self, caller: &Caller, id: FileId, mode: OpenMode) -> Result<Handle, VolumeError> {
+        let file = self.open.enter(id);
+        let check = |record: &Record| Self::check_open(caller, record, mode.read, mode.write);
+        if let Err(error) = self.load_state(&file, check).await {
+            self.leave(&file).await?;
+            return Err(error);
+        }
+        let handle = Handle { file, mode };
+        if mode.truncate && mode.write {
+            let cut = {
+                let _alone = handle.file.data.write().await;
+                self.set_length_locked(&handle.file, 0).await
+            };
+            if let Err(error) = cut {
+                self.close_file(handle).await?;
+                return Err(error);
+            }
+        }
+        Ok(handle)
+    }
+
+    pub(crate) async fn close_file(&self, handle: Handle) -> Result<(), VolumeError> {
+        let logged = self.log_times(&handle.file).await;
+        let left = self.leave(&handle.file).await;
+        logged.and(left)
+    }
+
+    /// Ends one use of a file; with its last one what it had beside its record, and the file itself if it has no name.
+    async fn leave(&self, file: &File) -> Result<(), VolumeError> {
+        if !self.open.leave(file) {
+            return Ok(());
+        }
+        self.release_window(file);
+        if self.store.check_failed().is_err() {
+            return Ok(());
+        }
+        let note = file.id.number.to_be_bytes();
+        let is_noted = self.store.look([DEFERRED_TREE], |view| Ok(view.get(DEFERRED_TREE, &note)?.is_some())).await?;
+        if is_noted { self.remove_keys(file.id.number).await } else { Ok(()) }
+    }
+
+    /// Has the record of a file say when it was read and written.
+    async fn log_times(&self, file: &File) -> Result<(), VolumeError> {
+        let (accessed, modified) = {
+            let state = held(&file.state);
+            (state.accessed, state.modified)
+        };
+        if accessed.is_none() && modified.is_none() || self.store.check_failed().is_err() {
+            return Ok(());
+        }
+        let id = file.id;
+        let change = self.store.change([keys::shard(id.number)], Need::Less, |view| {
+            let Some(value) = view.get(keys::shard(id.number), &keys::record(id.number))? else { return Ok(None) };
+            let mut record = Record::decode(id.number, &value)?;
+            record.accessed = accessed.map_or(record.accessed, |time| time.max(record.accessed));
+            if let Some(modified) = modified {
+                record.modified = modified.max(record.modified);
+                record.changed = modified.max(record.changed);
+                record.change = self.next_change();
+            }
+            put_record(view, id.number, &record)?;
+            Ok(Some((record.accessed, record.modified)))
+        });
+        let (recorded, logged) = change.await?;
+        let mut state = held(&file.state);
+        if let Some(recorded) = recorded {
+            state.recorded = recorded;
+        }
+        state.logged = state.logged.max(logged);
+        // What was noted since stays noted.
+        state.accessed = state.accessed.filter(|time| Some(*time) != accessed);
+        state.modified = state.modified.filter(|time| Some(*time) != modified);
+        Ok(())
+    }
+
+    fn check_mode(handle: &Handle, write: bool) -> Result<(), VolumeError> {
+        let allowed = if write { handle.mode.write } else { handle.mode.read };
+        let why = if write { "the file was not opened for writing" } else { "the file was not opened for reading" };
+        if allowed { Ok(()) } else { Err(VolumeError::new(ErrorKind::BadHandle, why)) }
+    }
+}
+
+impl FileService for Volume {
+    type Handle = Handle;
+
+    fn root(&self) -> FileId {
+        FileId { number: ROOT, generation: 1 }
+    }
+
+    async fn lookup(&self, caller: &Caller, dir: FileId, name: &[u8]) -> Result<Option<Attributes>, VolumeError> {
+        self.lookup_name(caller, dir, name).await
+    }
+
+    async fn parent(&self, dir: FileId) -> Result<Attributes, VolumeError> {
+        self.parent_of(dir).await
+    }
+
+    async fn stat(&self, id: FileId) -> Result<Attributes, VolumeError> {
+        self.facts(id).await
+    }
+
+    async fn set(&self, caller: &Caller, id: FileId, set: &SetAttributes) -> Result<Attributes, VolumeError> {
+        if let Some(size) = set.size_bytes {
+            // What else is refused is refused before anything is cut.
+            let rest = SetAttributes { size_bytes: None, ..*set };
+            self.check_set(caller, id, &rest).await?;
+            self.set_length(caller, id, size).await?;
+            if rest == SetAttributes::default() {
+                return self.facts(id).await;
+            }
+            return self.set_attributes(caller, id, &rest).await;
+        }
+        self.set_attributes(caller, id, set).await
+    }
+
+    async fn access(&self, caller: &Caller, id: FileId, mask: u32) -> Result<(), VolumeError> {
+        self.may(caller, id, mask).await
+    }
+
+    async fn create(
+        &self,
+        caller: &Caller,
+        dir: FileId,
+        name: &[u8],
+        new: &NewFile<'_>,
+    ) -> Result<Attributes, VolumeError> {
+        self.create_name(caller, dir, name, new).await
+    }
+
+    async fn create_unnamed(
+        &self,
+        caller: &Caller,
+        dir: FileId,
+        new: &NewFile<'_>,
+    ) -> Result<(Attributes, Handle), VolumeError> {
+        if new.kind != FileKind::Regular {
+            return Err(VolumeError::new(ErrorKind::Invalid, "only a regular file can be without a name"));
+        }
+        let id = self.draw_id(dir.number, false).await?;
+        let file = self.open.enter(id);
+        let created = self.store.change([keys::shard(dir.number), DEFERRED_TREE], Need::More, |view| {
+            let directory = directory_of(view, dir)?;
+            access::allow(caller, &directory, WRITE | EXECUTE)?;
+            let record = Record { links: 0, ..self.new_record(caller, &directory, new, id) };
+            put_record(view, id.number, &record)?;
+            removal::defer(view, id.number)?;
+            Ok(record)
+        });
+        match created.await {
+            Ok((record, logged)) => {
+                let mut state = held(&file.state);
+                (state.is_loaded, state.is_inline, state.logged) = (true, true, logged);
+                state.recorded = (record.accessed, record.modified);
+                drop(state);
+                let mode = OpenMode { read: true, write: true, truncate: false };
+                Ok((record.facts(id.number), Handle { file, mode }))
+            }
+            Err(error) => {
+                self.leave(&file).await?;
+                Err(error)
+            }
+        }
+    }
+
+    async fn read_link(&self, id: FileId) -> Result<Vec<u8>, VolumeError> {
+        self.link_target(id).await
+    }
+
+    async fn link(&self, caller: &Caller, id: FileId, dir: FileId, name: &[u8]) -> Result<Attributes, VolumeError> {
+        self.link_name(caller, id, dir, name).await
+    }
+
+    async fn remove(&self, caller: &Caller, dir: FileId, name: &[u8], what: Remove) -> Result<(), VolumeError> {
+        self.remove_name(caller, dir, name, what).await
+    }
+
+    async fn rename(
+        &self,
+        caller: &Caller,
+        from: (FileId, &[u8]),
+        to: (FileId, &[u8]),
+        mode: Rename,
+    ) -> Result<(), VolumeError> {
+        self.rename_name(caller, from, to, mode).await
+    }
+
+    async fn list(
+        &self,
+        caller: &Caller,
+        dir: FileId,
+        cursor: u64,
+        most: usize,
+        attributes: bool,
+    ) -> Result<Vec<Entry>, VolumeError> {
+        self.list_names(caller, dir, cursor, most, attributes).await
+    }
+
+    async fn open(&self, caller: &Caller, id: FileId, mode: OpenMode) -> Result<Handle, VolumeError> {
+        self.open_file(caller, id, mode).await
+    }
+
+    async fn close(&self, handle: Handle) -> Result<(), VolumeError> {
+        self.close_file(handle).await
+    }
+
+    async fn read(&self, handle: &Handle, offset: u64, len: usize) -> Result<Data, VolumeError> {
+        Self::check_mode(handle, false)?;
+        self.read_file(handle, offset, len).await
+    }
+
+    async fn write(&self, handle: &Handle, offset: u64, data: IoSlice, len: usize) -> Result<(), VolumeError> {
+        Self::check_mode(handle, true)?;
+        assert!(len <= data.len(), "{len} bytes of {}", data.len());
+        self.write_file(handle, offset, data, len).await
+    }
+
+    async fn allocate(&self, handle: &Handle, offset: u64, len: u64, how: Allocate) -> Result<(), VolumeError> {
+        Self::check_mode(handle, true)?;
+        self.allocate_range(handle, offset, len, how).await
+    }
+
+    async fn seek(&self, handle: &Handle, offset: u64, what: Seek) -> Result<u64, VolumeError> {
+        self.seek_file(handle, offset, what).await
+    }
+
+    async fn copy(&self, from: (&Handle, u64), to: (&Handle, u64), len: u64) -> Result<u64, VolumeError> {
+        Self::check_mode(from.0, false)?;
+        Self::check_mode(to.0, true)?;
+        let overlap = from.1.abs_diff(to.1) < len;
+        if from.0.id() == to.0.id() && overlap {
+            return Err(VolumeError::new(ErrorKind::Invalid, "a range cannot be copied over itself"));
+        }
+        let mut done = 0;
+        while done < len {
+            let some = (len - done).min(COPY_BYTES);
+            let data = self.read_file(from.0, from.1 + done, some as usize).await?;
+            let count = data.len();
+            if count == 0 {
+                break;
+            }
+            let copied = self.write_file(to.0, to.1 + done, IoSlice::padded(&data.to_vec()), count).await;
+            match copied {
+                Ok(()) => done += count as u64,
+                Err(_) if done > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    async fn flush(&self, id: FileId, how: Flush) -> Result<(), VolumeError> {
+        let Some(file) = self.open.get(id.number) else {
+            // It was written to through handles that are closed, perhaps.
+            let written = self.store.data.written();
+            self.store.sync(self.store.last()).await?;
+            return self.flush_data(written).await;
+        };
+        if how == Flush::All {
+            self.log_times(&file).await?;
+        }
+        let (logged, written) = {
+            let state = held(&file.state);
+            (state.logged, state.written)
+        };
+        let until = if how == Flush::All { self.store.last() } else { logged };
+        self.store.sync(until).await?;
+        self.flush_data(written).await
+    }
+
+    async fn extended(&self, caller: &Caller, id: FileId, name: &[u8]) -> Result<Option<Vec<u8>>, VolumeError> {
+        let _ = caller;
+        self.extended_value(id, name).await
+    }
+
+    async fn set_extended(
+        &self,
+        caller: &Caller,
+        id: FileId,
+        name: &[u8],
+        value: &[u8],
+        mode: SetMode,
+    ) -> Result<(), VolumeError> {
+        self.set_extended_value(caller, id, name, Some(value), mode).await
+    }
+
+    async fn remove_extended(&self, caller: &Caller, id: FileId, name: &[u8]) -> Result<(), VolumeError> {
+        self.set_extended_value(caller, id, name, None, SetMode::Replace).await
+    }
+
+    async fn list_extended(&self, caller: &Caller, id: FileId) -> Result<Vec<Vec<u8>>, VolumeError> {
+        let _ = caller;
+        self.extended_names(id).await
+    }
+
+    async fn usage(&self) -> Result<Usage, VolumeError> {
+        let nodes = held(&self.store.zones).count() as u64;
+        let rooms = held(&self.store.rooms);
+        let (zones, usable) = (u64::from(self.store.superblock.zones()), u64::from(rooms.usable()));
+        let unclaimed = zones.saturating_sub(nodes + rooms.count() as u64);
+        let free = rooms.free_blocks() + unclaimed.saturating_sub(u64::from(self.store.kept_zones())) * usable;
+        Ok(Usage {
+            total_bytes: zones * usable * BLOCK_BYTES,
+            free_bytes: free * BLOCK_BYTES,
+            files: self.store.files.load(std::sync::atomic::Ordering::Relaxed).max(0) as u64,
+        })
+    }
+
+    async fn sync(&self) -> Result<(), VolumeError> {
+        for file in self.open.all() {
+            self.log_times(&file).await?;
+        }
+        let written = self.store.data.written();
+        self.store.sync(self.store.last()).await?;
+        self.flush_data(written).await
+    }
+}
+
+impl Volume {
+    async fn flush_data(&self, written: u64) -> Result<(), VolumeError> {
+        self.store.data.flush(written).await.map_err(|error| self.store.fail(error))
+    }
+
+    /// Refuses attributes that the caller may not set.
+    async fn check_set(&self, caller: &Caller, id: FileId, set: &SetAttributes) -> Result<(), VolumeError> {
+        let shard = [keys::shard(id.number)];
+        self.store
+            .look(&shard, |view| {
+                let record = record_of(view, id)?;
+                if record.is_directory() {
+                    return change::refuse(ErrorKind::IsDirectory, "it is a directory");
+                }
+                crate::attributes::check(caller, &record, set)
+            })
+            .await
+    }
+}

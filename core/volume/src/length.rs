@@ -1,0 +1,119 @@
+//! The length of a file: cut, or grown by what reads as zeros.
+//!
+//! Invariant: what is cut off never shows again, whatever grows over it and whenever power fails.
+
+use crate::DEFERRED_TREE;
+use crate::change::Need;
+use crate::error::{ErrorKind, VolumeError};
+use crate::extents;
+use crate::keys;
+use crate::open_files::File;
+use crate::record::{INLINE_BYTES, Record};
+use crate::removal;
+use crate::service::{Caller, FileId, OpenMode, Time};
+use crate::store::held;
+use crate::volume::{Volume, put_record, record_of};
+use crate::write::MAX_FILE_BYTES;
+use holdfast_model::BLOCK_BYTES;
+
+impl Volume {
+    /// Sets the length of a file that may not be open.
+    pub(crate) async fn set_length(&self, caller: &Caller, id: FileId, size: u64) -> Result<(), VolumeError> {
+        let mode = OpenMode { read: false, write: true, truncate: false };
+        let handle = self.open_file(caller, id, mode).await?;
+        let done = {
+            let _alone = handle.file.data.write().await;
+            self.set_length_locked(&handle.file, size).await
+        };
+        let closed = self.close_file(handle).await;
+        done.and(closed)
+    }
+
+    /// Sets the length of a file whose data is locked alone.
+    pub(crate) async fn set_length_locked(&self, file: &File, size: u64) -> Result<(), VolumeError> {
+        if size > MAX_FILE_BYTES {
+            return Err(VolumeError::new(ErrorKind::TooLarge, "a file ends below 2^63 bytes"));
+        }
+        let (before, is_inline) = {
+            let state = held(&file.state);
+            (state.size, state.is_inline)
+        };
+        if size > before {
+            if is_inline && size > INLINE_BYTES as u64 && before > 0 {
+                self.spill(file).await?;
+            }
+            self.zero_tail(file, before).await?;
+        }
+        let is_cut = size < before && !is_inline;
+        let now = self.now();
+        let (id, end) = (file.id, size.div_ceil(BLOCK_BYTES));
+        let need = if size > before { Need::More } else { Need::Less };
+        let trees = [keys::shard(id.number), DEFERRED_TREE];
+        let ((facts, is_left), logged) = self
+            .store
+            .change(&trees, need, |view| {
+                let mut record = record_of(view, id)?;
+                if let Some(mut bytes) = record.inline.take().filter(|_| size <= INLINE_BYTES as u64) {
+                    bytes.resize(size as usize, 0);
+                    record.inline = Some(bytes);
+                }
+                record.size = size;
+                self.touch(&mut record, now);
+                let mut is_left = false;
+                if is_cut {
+                    let reached = extents::reach(view, id.number, end, u64::MAX)?;
+                    extents::replace(view, id.number, &mut record, end..reached, &[])?;
+                    is_left = reached < u64::MAX;
+                    if is_left && record.links > 0 {
+                        removal::defer_cut(view, id.number)?;
+                    }
+                }
+                view.follow_data();
+                put_record(view, id.number, &record)?;
+                Ok(((record.size, record.inline.is_some()), is_left))
+            })
+            .await?;
+        self.note_length(file, facts, logged, now);
+        self.release_window(file);
+        if is_left { self.cut_beyond_end(id.number).await } else { Ok(()) }
+    }
+
+    fn note_length(&self, file: &File, (size, is_inline): (u64, bool), logged: u64, now: Time) {
+        let mut state = held(&file.state);
+        (state.size, state.is_inline, state.mapping) = (size, is_inline, None);
+        state.logged = logged;
+        (state.modified, state.recorded.1) = (None, now);
+    }
+
+    /// Gives back what lies beyond the end of a file, in steps.
+    pub(crate) async fn cut_beyond_end(&self, number: u64) -> Result<(), VolumeError> {
+        let shard = keys::shard(number);
+        loop {
+            let (is_over, _) = self
+                .store
+                .change([shard, DEFERRED_TREE], Need::Less, |view| {
+                    let Some(value) = view.get(shard, &keys::record(number))? else {
+                        removal::keep(view, number)?;
+                        return Ok(true);
+                    };
+                    let mut record = Record::decode(number, &value)?;
+                    let end = record.size.div_ceil(BLOCK_BYTES);
+                    let reached = extents::reach(view, number, end, u64::MAX)?;
+                    extents::replace(view, number, &mut record, end..reached, &[])?;
+                    put_record(view, number, &record)?;
+                    let is_over = reached == u64::MAX;
+                    if is_over && record.links > 0 {
+                        removal::keep(view, number)?;
+                    }
+                    Ok(is_over)
+                })
+                .await?;
+            if let Some(file) = self.open.get(number) {
+                held(&file.state).mapping = None;
+            }
+            if is_over {
+                return Ok(());
+            }
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! What a directory holds, in the order of its slots.
+//!
+//! Invariant: a name keeps its slot as long as it is there, so a listing that goes on behind a cursor misses none and
+//! repeats none.
+
+use crate::access::{self, READ};
+use crate::error::VolumeError;
+use crate::keys;
+use crate::record::DirectoryEntry;
+use crate::service::{Caller, Entry, FileId};
+use crate::volume::{Volume, directory_of, record_of};
+
+/// Names that are looked up under one lock.
+const AT_ONCE: usize = 256;
+
+impl Volume {
+    pub(crate) async fn list_names(
+        &self,
+        caller: &Caller,
+        dir: FileId,
+        cursor: u64,
+        most: usize,
+        attributes: bool,
+    ) -> Result<Vec<Entry>, VolumeError> {
+        let (mut found, mut cursor) = (Vec::new(), cursor);
+        while found.len() < most {
+            let count = AT_ONCE.min(most - found.len());
+            let some = self.list_some(caller, dir, cursor, count, attributes).await?;
+            let is_end = some.len() < count;
+            cursor = some.last().map_or(cursor, |entry| entry.cursor);
+            found.extend(some);
+            if is_end {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    async fn list_some(
+        &self,
+        caller: &Caller,
+        dir: FileId,
+        cursor: u64,
+        count: usize,
+        attributes: bool,
+    ) -> Result<Vec<Entry>, VolumeError> {
+        let shard = keys::shard(dir.number);
+        let mut entries = self
+            .store
+            .look([shard], |view| {
+                access::allow(caller, &directory_of(view, dir)?, READ)?;
+                let from = keys::entry(dir.number, cursor + 1);
+                let prefix = keys::prefix(dir.number, keys::kind::ENTRY);
+                let mut entries = Vec::new();
+                for (key, value) in view.range(shard, &from, &prefix, count)? {
+                    let entry = DirectoryEntry::decode(dir.number, &value)?;
+                    let cursor = keys::number(&key, 9).unwrap_or_default();
+                    let mut listed =
+                        Entry { name: entry.name, id: entry.child, kind: entry.kind, cursor, attributes: None };
+                    if attributes {
+                        listed.attributes = Some(record_of(view, entry.child)?.facts(entry.child.number));
+                    }
+                    entries.push(listed);
+                }
+                Ok(entries)
+            })
+            .await?;
+        for entry in &mut entries {
+            entry.attributes = entry.attributes.take().map(|facts| self.with_open(facts));
+        }
+        Ok(entries)
+    }
+}

@@ -1,0 +1,469 @@
+//! Names of files: found, given and taken.
+//!
+//! Invariants: each name of a directory leads to a file that knows it, and the other way round; both sides change
+//! together. A directory has one name, and is not below itself.
+
+use crate::access::{self, EXECUTE, SET_GID, WRITE};
+use crate::change::{Need, Stop, View, refuse};
+use crate::error::{ErrorKind, VolumeError};
+use crate::keys;
+use crate::names::Names;
+use crate::record::{DirectoryEntry, Link, Record};
+use crate::removal::{self, Removed};
+use crate::service::{Attributes, Caller, FileId, FileKind, NewFile, Remove, Rename, Time};
+use crate::volume::{Volume, directory_of, put_record, record_of};
+
+/// Names of one file, at most (as ext4).
+const MOST_LINKS: u32 = 65_000;
+
+/// An entry, with its place in the directory.
+pub(crate) struct Found {
+    pub slot: u64,
+    pub entry: DirectoryEntry,
+}
+
+impl Volume {
+    /// The entry of a name. The exact name wins; else, for a caller who ignores case, the first that is alike.
+    pub(crate) fn find(
+        &self,
+        view: &View<'_>,
+        directory: u64,
+        name: &[u8],
+        ignores_case: bool,
+    ) -> Result<Option<Found>, Stop> {
+        let mut alike = None;
+        for (slot, entry) in self.bucket(view, directory, name)? {
+            if entry.name == name {
+                return Ok(Some(Found { slot, entry }));
+            }
+            if ignores_case && alike.is_none() && self.names.is_alike(&entry.name, name) {
+                alike = Some(Found { slot, entry });
+            }
+        }
+        Ok(alike)
+    }
+
+    fn bucket(&self, view: &View<'_>, directory: u64, name: &[u8]) -> Result<Vec<(u64, DirectoryEntry)>, Stop> {
+        let bucket = self.names.bucket(name);
+        let prefix = keys::entry(directory, bucket.start);
+        // All slots of a bucket begin alike.
+        let found = view.range(keys::shard(directory), &prefix, &prefix[..prefix.len() - 1], 256)?;
+        let entry = |(key, value): (Vec<u8>, Vec<u8>)| -> Result<_, Stop> {
+            let slot = keys::number(&key, 9).unwrap_or_default();
+            Ok((slot, DirectoryEntry::decode(directory, &value)?))
+        };
+        found.into_iter().map(entry).collect()
+    }
+
+    /// A place for a name that the directory does not have.
+    fn free_slot(&self, view: &View<'_>, directory: u64, name: &[u8]) -> Result<u64, Stop> {
+        let taken: Vec<u64> = self.bucket(view, directory, name)?.into_iter().map(|(slot, _)| slot).collect();
+        match self.names.bucket(name).find(|slot| !taken.contains(slot)) {
+            Some(slot) => Ok(slot),
+            None => refuse(ErrorKind::NoSpace, "too many names of the directory are alike"),
+        }
+    }
+
+    pub(crate) fn touch(&self, record: &mut Record, now: Time) {
+        (record.modified, record.changed, record.change) = (now, now, self.next_change());
+    }
+
+    pub(crate) async fn lookup_name(
+        &self,
+        caller: &Caller,
+        dir: FileId,
+        name: &[u8],
+    ) -> Result<Option<Attributes>, VolumeError> {
+        if name.len() > crate::names::MAX_NAME_BYTES {
+            return Err(VolumeError::new(ErrorKind::NameTooLong, "a name has 255 bytes at most"));
+        }
+        let found = self
+            .store
+            .look([keys::shard(dir.number)], |view| {
+                let directory = directory_of(view, dir)?;
+                access::allow(caller, &directory, EXECUTE)?;
+                let Some(found) = self.find(view, dir.number, name, caller.ignores_case)? else { return Ok(None) };
+                let child = found.entry.child;
+                Ok(Some(record_of(view, child)?.facts(child.number)))
+            })
+            .await?;
+        Ok(found.map(|facts| self.with_open(facts)))
+    }
+
+    /// Attributes with what an open file knows better.
+    pub(crate) fn with_open(&self, mut facts: Attributes) -> Attributes {
+        if let Some(file) = self.open.get(facts.id.number) {
+            file.refresh(&mut facts);
+        }
+        facts
+    }
+
+    /// The record of a file to be.
+    pub(crate) fn new_record(&self, caller: &Caller, directory: &Record, new: &NewFile<'_>, id: FileId) -> Record {
+        let now = self.now();
+        let is_directory = new.kind == FileKind::Directory;
+        let mut mode = new.mode & 0o7777;
+        let inherits = directory.mode & SET_GID != 0;
+        if inherits && is_directory {
+            mode |= SET_GID;
+        }
+        Record {
+            generation: id.generation,
+            kind: new.kind,
+            attributes: 0,
+            mode,
+            uid: caller.uid,
+            gid: if inherits { directory.gid } else { caller.gid },
+            security: 0,
+            links: if is_directory { 2 } else { 1 },
+            size: if new.kind == FileKind::Symlink { new.target.len() as u64 } else { 0 },
+            blocks: 0,
+            quota_tree: directory.quota_tree,
+            accessed: now,
+            modified: now,
+            changed: now,
+            created: now,
+            change: self.next_change(),
+            link: Link::default(),
+            inline: (new.kind == FileKind::Regular).then(Vec::new),
+        }
+    }
+
+    pub(crate) async fn create_name(
+        &self,
+        caller: &Caller,
+        dir: FileId,
+        name: &[u8],
+        new: &NewFile<'_>,
+    ) -> Result<Attributes, VolumeError> {
+        Names::check(name)?;
+        if new.kind == FileKind::Symlink && !(1..=4095).contains(&new.target.len()) {
+            return Err(VolumeError::new(ErrorKind::NameTooLong, "a symbolic link leads to 1 to 4,095 bytes of path"));
+        }
+        let is_directory = new.kind == FileKind::Directory;
+        let id = self.draw_id(dir.number, is_directory).await?;
+        let trees = [keys::shard(dir.number), keys::shard(id.number)];
+        let (facts, _) = self
+            .store
+            .change(&trees, Need::More, |view| {
+                let mut directory = directory_of(view, dir)?;
+                if self.find(view, dir.number, name, caller.ignores_case)?.is_some() {
+                    return refuse(ErrorKind::Exists, "the name is taken");
+                }
+                access::allow(caller, &directory, WRITE | EXECUTE)?;
+                let mut record = self.new_record(caller, &directory, new, id);
+                record.link = Link { parent: dir.number, parent_generation: dir.generation, name: name.to_vec() };
+                let slot = self.free_slot(view, dir.number, name)?;
+                let entry = DirectoryEntry { child: id, kind: new.kind, name: name.to_vec() };
+                view.put(keys::shard(dir.number), keys::entry(dir.number, slot), entry.encode())?;
+                put_record(view, id.number, &record)?;
+                if new.kind == FileKind::Symlink {
+                    view.put(keys::shard(id.number), keys::reparse(id.number), new.target.to_vec())?;
+                }
+                directory.size += 1;
+                if is_directory {
+                    directory.links += 1;
+                }
+                self.touch(&mut directory, record.created);
+                put_record(view, dir.number, &directory)?;
+                Ok(record.facts(id.number))
+            })
+            .await?;
+        Ok(facts)
+    }
+
+    pub(crate) async fn link_name(
+        &self,
+        caller: &Caller,
+        id: FileId,
+        dir: FileId,
+        name: &[u8],
+    ) -> Result<Attributes, VolumeError> {
+        Names::check(name)?;
+        let trees = [keys::shard(dir.number), keys::shard(id.number)];
+        let now = self.now();
+        let (facts, _) = self
+            .store
+            .change(&trees, Need::More, |view| {
+                let mut directory = directory_of(view, dir)?;
+                let mut record = record_of(view, id)?;
+                if record.is_directory() {
+                    return refuse(ErrorKind::NotPermitted, "a directory has one name");
+                }
+                if record.links >= MOST_LINKS {
+                    return refuse(ErrorKind::TooManyLinks, "the file has 65,000 names");
+                }
+                if self.find(view, dir.number, name, caller.ignores_case)?.is_some() {
+                    return refuse(ErrorKind::Exists, "the name is taken");
+                }
+                access::allow(caller, &directory, WRITE | EXECUTE)?;
+                let slot = self.free_slot(view, dir.number, name)?;
+                let entry = DirectoryEntry { child: id, kind: plain(record.kind), name: name.to_vec() };
+                view.put(keys::shard(dir.number), keys::entry(dir.number, slot), entry.encode())?;
+                if record.links == 0 {
+                    removal::keep(view, id.number)?;
+                }
+                record.links += 1;
+                add_link(view, id.number, &mut record, dir, slot, name)?;
+                (record.changed, record.change) = (now, self.next_change());
+                put_record(view, id.number, &record)?;
+                directory.size += 1;
+                self.touch(&mut directory, now);
+                put_record(view, dir.number, &directory)?;
+                Ok(record.facts(id.number))
+            })
+            .await?;
+        Ok(self.with_open(facts))
+    }
+
+    pub(crate) async fn remove_name(
+        &self,
+        caller: &Caller,
+        dir: FileId,
+        name: &[u8],
+        what: Remove,
+    ) -> Result<(), VolumeError> {
+        let now = self.now();
+        let (removed, _) = self
+            .store
+            .change([keys::shard(dir.number)], Need::Less, |view| {
+                let mut directory = directory_of(view, dir)?;
+                let Some(found) = self.find(view, dir.number, name, caller.ignores_case)? else {
+                    return refuse(ErrorKind::NotFound, "there is no such name");
+                };
+                let child = record_of(view, found.entry.child)?;
+                access::allow_removal(caller, &directory, &child)?;
+                match (what, child.is_directory()) {
+                    (Remove::File, true) => return refuse(ErrorKind::IsDirectory, "it is a directory"),
+                    (Remove::Directory, false) => return refuse(ErrorKind::NotDirectory, "it is no directory"),
+                    _ => {}
+                }
+                view.remove(keys::shard(dir.number), keys::entry(dir.number, found.slot))?;
+                directory.size = directory.size.saturating_sub(1);
+                if child.is_directory() {
+                    directory.links -= 1;
+                }
+                self.touch(&mut directory, now);
+                put_record(view, dir.number, &directory)?;
+                self.unlink(view, found.entry.child, child, (dir.number, found.slot, &found.entry.name), now)
+            })
+            .await?;
+        self.finish_removal(removed).await
+    }
+
+    /// A file loses a name. A directory must be empty.
+    fn unlink(
+        &self,
+        view: &mut View<'_>,
+        id: FileId,
+        mut record: Record,
+        (parent, slot, name): (u64, u64, &[u8]),
+        now: Time,
+    ) -> Result<Removed, Stop> {
+        if record.is_directory() {
+            let prefix = keys::prefix(id.number, keys::kind::ENTRY);
+            if !view.range(keys::shard(id.number), &prefix, &prefix, 1)?.is_empty() {
+                return refuse(ErrorKind::NotEmpty, "the directory is not empty");
+            }
+            record.links = 0;
+        } else {
+            record.links = record.links.saturating_sub(1);
+        }
+        if record.links == 0 {
+            return removal::bury(view, &self.open, id, record);
+        }
+        drop_link(view, id.number, &mut record, parent, slot, name)?;
+        (record.changed, record.change) = (now, self.next_change());
+        put_record(view, id.number, &record)?;
+        Ok(Removed::Nothing)
+    }
+
+    pub(crate) async fn rename_name(
+        &self,
+        caller: &Caller,
+        from: (FileId, &[u8]),
+        to: (FileId, &[u8]),
+        mode: Rename,
+    ) -> Result<(), VolumeError> {
+        Names::check(to.1)?;
+        let trees = [keys::shard(from.0.number), keys::shard(to.0.number)];
+        let now = self.now();
+        let need = if mode == Rename::Replace { Need::Less } else { Need::More };
+        let (removed, _) =
+            self.store.change(&trees, need, |view| self.rename_in(view, caller, from, to, mode, now)).await?;
+        self.finish_removal(removed).await
+    }
+
+    fn rename_in(
+        &self,
+        view: &mut View<'_>,
+        caller: &Caller,
+        (from, name): (FileId, &[u8]),
+        (to, new_name): (FileId, &[u8]),
+        mode: Rename,
+        now: Time,
+    ) -> Result<Removed, Stop> {
+        let old_directory = directory_of(view, from)?;
+        let new_directory = directory_of(view, to)?;
+        let Some(moved) = self.find(view, from.number, name, caller.ignores_case)? else {
+            return refuse(ErrorKind::NotFound, "there is no such name");
+        };
+        let id = moved.entry.child;
+        let record = record_of(view, id)?;
+        access::allow_removal(caller, &old_directory, &record)?;
+        let there = self.find(view, to.number, new_name, caller.ignores_case)?;
+        // A name that changes its case only finds itself.
+        let there = there.filter(|there| (to, there.slot) != (from, moved.slot) || there.entry.name == new_name);
+        access::allow(caller, &new_directory, WRITE | EXECUTE)?;
+        if let Some(there) = &there {
+            let replaced = record_of(view, there.entry.child)?;
+            access::allow_removal(caller, &new_directory, &replaced)?;
+            if mode == Rename::NoReplace {
+                return refuse(ErrorKind::Exists, "the name is taken");
+            }
+            if there.entry.child == id {
+                return Ok(Removed::Nothing);
+            }
+            if mode == Rename::Exchange {
+                self.check_above(view, id, &record, to)?;
+                self.check_above(view, there.entry.child, &replaced, from)?;
+                return self.exchange(view, (from, moved), (to, there), now).map(|()| Removed::Nothing);
+            }
+            match (record.is_directory(), replaced.is_directory()) {
+                (true, false) => return refuse(ErrorKind::NotDirectory, "the other name is no directory's"),
+                (false, true) => return refuse(ErrorKind::IsDirectory, "the other name is a directory's"),
+                _ => {}
+            }
+        } else if mode == Rename::Exchange {
+            return refuse(ErrorKind::NotFound, "there is no such name to exchange with");
+        }
+        self.check_above(view, id, &record, to)?;
+        view.remove(keys::shard(from.number), keys::entry(from.number, moved.slot))?;
+        self.count(view, from, -1, record.is_directory(), now)?;
+        let (slot, removed) = match there {
+            Some(there) => {
+                let replaced = record_of(view, there.entry.child)?;
+                self.count(view, to, -1, replaced.is_directory(), now)?;
+                let gone = (to.number, there.slot, &there.entry.name[..]);
+                (there.slot, self.unlink(view, there.entry.child, replaced, gone, now)?)
+            }
+            None if from == to && self.names.bucket(new_name).contains(&moved.slot) => (moved.slot, Removed::Nothing),
+            None => (self.free_slot(view, to.number, new_name)?, Removed::Nothing),
+        };
+        let entry = DirectoryEntry { child: id, kind: plain(record.kind), name: new_name.to_vec() };
+        view.put(keys::shard(to.number), keys::entry(to.number, slot), entry.encode())?;
+        self.count(view, to, 1, record.is_directory(), now)?;
+        let mut record = record_of(view, id)?;
+        drop_link(view, id.number, &mut record, from.number, moved.slot, &moved.entry.name)?;
+        add_link(view, id.number, &mut record, to, slot, new_name)?;
+        (record.changed, record.change) = (now, self.next_change());
+        put_record(view, id.number, &record)?;
+        Ok(removed)
+    }
+
+    fn exchange(
+        &self,
+        view: &mut View<'_>,
+        (from, one): (FileId, Found),
+        (to, other): (FileId, &Found),
+        now: Time,
+    ) -> Result<(), Stop> {
+        for (directory, place, child) in [(from, &one, &other.entry), (to, other, &one.entry)] {
+            let entry = DirectoryEntry { name: place.entry.name.clone(), ..child.clone() };
+            view.put(keys::shard(directory.number), keys::entry(directory.number, place.slot), entry.encode())?;
+        }
+        for (child, old, place, new) in
+            [(one.entry.child, from, &one, (to, other)), (other.entry.child, to, other, (from, &one))]
+        {
+            let mut record = record_of(view, child)?;
+            drop_link(view, child.number, &mut record, old.number, place.slot, &place.entry.name)?;
+            let (directory, there) = new;
+            add_link(view, child.number, &mut record, directory, there.slot, &there.entry.name)?;
+            (record.changed, record.change) = (now, self.next_change());
+            put_record(view, child.number, &record)?;
+            self.count(view, old, -1, record.is_directory(), now)?;
+            self.count(view, directory, 1, record.is_directory(), now)?;
+        }
+        Ok(())
+    }
+
+    /// A directory has one name more or less.
+    fn count(&self, view: &mut View<'_>, id: FileId, by: i64, is_directory: bool, now: Time) -> Result<(), Stop> {
+        let mut directory = directory_of(view, id)?;
+        directory.size = directory.size.saturating_add_signed(by);
+        if is_directory {
+            directory.links = directory.links.saturating_add_signed(by as i32);
+        }
+        self.touch(&mut directory, now);
+        put_record(view, id.number, &directory)
+    }
+
+    /// Refuses to put a directory into itself, or below.
+    fn check_above(&self, view: &View<'_>, id: FileId, record: &Record, into: FileId) -> Result<(), Stop> {
+        if !record.is_directory() {
+            return Ok(());
+        }
+        let mut at = into;
+        loop {
+            if at == id {
+                return refuse(ErrorKind::Invalid, "a directory cannot be put into itself");
+            }
+            if at.number == crate::volume::ROOT {
+                return Ok(());
+            }
+            let above = directory_of(view, at)?;
+            at = FileId { number: above.link.parent, generation: above.link.parent_generation };
+        }
+    }
+}
+
+/// What an entry says of a kind: not which device.
+pub(crate) fn plain(kind: FileKind) -> FileKind {
+    match kind {
+        FileKind::CharDevice(_) => FileKind::CharDevice(0),
+        FileKind::BlockDevice(_) => FileKind::BlockDevice(0),
+        other => other,
+    }
+}
+
+/// A file knows one more of its names. Its record is to be put back by the caller.
+fn add_link(
+    view: &mut View<'_>,
+    number: u64,
+    record: &mut Record,
+    parent: FileId,
+    slot: u64,
+    name: &[u8],
+) -> Result<(), Stop> {
+    let link = Link { parent: parent.number, parent_generation: parent.generation, name: name.to_vec() };
+    if record.link.name.is_empty() {
+        record.link = link;
+        return Ok(());
+    }
+    view.put(keys::shard(number), keys::link(number, parent.number, slot), link.encode())
+}
+
+/// A file forgets one of its names; a further one takes its place in the record, which the caller puts back.
+fn drop_link(
+    view: &mut View<'_>,
+    number: u64,
+    record: &mut Record,
+    parent: u64,
+    slot: u64,
+    name: &[u8],
+) -> Result<(), Stop> {
+    let shard = keys::shard(number);
+    if record.link.parent != parent || record.link.name != name {
+        return view.remove(shard, keys::link(number, parent, slot));
+    }
+    record.link = Link::default();
+    if record.is_directory() {
+        return Ok(());
+    }
+    let prefix = keys::prefix(number, keys::kind::LINK);
+    if let Some((key, value)) = view.range(shard, &prefix, &prefix, 1)?.pop() {
+        record.link = Link::decode(number, keys::number(&key, 9).unwrap_or_default(), &value)?;
+        view.remove(shard, key)?;
+    }
+    Ok(())
+}

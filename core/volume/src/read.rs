@@ -1,0 +1,161 @@
+//! Reading files.
+//!
+//! Invariant: a read sees each block as one write left it, and nothing of what is beyond the file.
+
+use std::sync::OnceLock;
+
+use futures_util::future::try_join_all;
+use holdfast_device::{IoBuf, IoSlice};
+use holdfast_model::BLOCK_BYTES;
+
+use crate::change::refuse;
+use crate::error::{ErrorKind, VolumeError};
+use crate::extents::{Ground, Piece};
+use crate::keys;
+use crate::open_files::{File, Handle};
+use crate::service::{Data, Seek, Time};
+use crate::store::held;
+use crate::volume::{Volume, record_of};
+
+/// Zeros, for holes of any length.
+fn zeros() -> &'static IoSlice {
+    static ZEROS: OnceLock<IoSlice> = OnceLock::new();
+    ZEROS.get_or_init(|| IoBuf::zeroed(128 << 10).freeze())
+}
+
+/// A day, after which a read is noted although the file was not changed since (as `relatime` of Linux).
+const DAY: i64 = 24 * 3600;
+
+impl Volume {
+    pub(crate) async fn read_file(&self, handle: &Handle, offset: u64, len: usize) -> Result<Data, VolumeError> {
+        let file = &*handle.file;
+        let _shared = file.data.read().await;
+        let data = self.read_locked(file, offset, len).await?;
+        self.note_read(file);
+        Ok(data)
+    }
+
+    /// Reads while the data is locked.
+    pub(crate) async fn read_locked(&self, file: &File, offset: u64, len: usize) -> Result<Data, VolumeError> {
+        let (size, is_inline) = {
+            let state = held(&file.state);
+            (state.size, state.is_inline)
+        };
+        let mut data = Data::default();
+        let len = size.saturating_sub(offset).min(len as u64);
+        if len == 0 {
+            return Ok(data);
+        }
+        if is_inline {
+            let bytes = self.inline_bytes(file).await?;
+            data.push(IoSlice::padded(&bytes), offset as usize, len as usize);
+            return Ok(data);
+        }
+        let end = offset + len;
+        let pieces = self.pieces(file, offset / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES)).await?;
+        let read = |piece: &Piece| {
+            let Ground::Written(extent) = piece.ground else { return None };
+            Some(self.store.device.read(extent.place * BLOCK_BYTES, IoBuf::new((piece.blocks * BLOCK_BYTES) as usize)))
+        };
+        let bufs = match &pieces[..] {
+            [piece] => match read(piece) {
+                Some(reading) => vec![reading.await?],
+                None => Vec::new(),
+            },
+            _ => try_join_all(pieces.iter().filter_map(read)).await?,
+        };
+        let mut bufs = bufs.into_iter();
+        for piece in &pieces {
+            let start = piece.block * BLOCK_BYTES;
+            let (from, to) = (offset.max(start), end.min(start + piece.blocks * BLOCK_BYTES));
+            if let Ground::Written(_) = piece.ground {
+                let buf = bufs.next().expect("one for each piece of data").freeze();
+                data.push(buf, (from - start) as usize, (to - from) as usize);
+                continue;
+            }
+            let mut left = (to - from) as usize;
+            while left > 0 {
+                let some = left.min(zeros().len());
+                data.push(zeros().clone(), 0, some);
+                left -= some;
+            }
+        }
+        Ok(data)
+    }
+
+    /// The bytes that the record of a file carries.
+    pub(crate) async fn inline_bytes(&self, file: &File) -> Result<Vec<u8>, VolumeError> {
+        let id = file.id;
+        let record = self.store.look([keys::shard(id.number)], |view| record_of(view, id)).await?;
+        record.inline.ok_or_else(|| VolumeError::corrupt("a small file has lost its bytes"))
+    }
+
+    fn note_read(&self, file: &File) {
+        let now = self.now();
+        let mut state = held(&file.state);
+        let (accessed, modified) = state.recorded;
+        let accessed = state.accessed.unwrap_or(accessed);
+        let modified = state.modified.unwrap_or(modified);
+        let is_old = |time: Time| now.seconds - time.seconds >= DAY;
+        if accessed <= modified || is_old(accessed) {
+            state.accessed = Some(now);
+        }
+    }
+
+    pub(crate) async fn seek_file(&self, handle: &Handle, offset: u64, what: Seek) -> Result<u64, VolumeError> {
+        let file = &*handle.file;
+        let _shared = file.data.read().await;
+        let (size, is_inline) = {
+            let state = held(&file.state);
+            (state.size, state.is_inline)
+        };
+        let nothing = || VolumeError::new(ErrorKind::NoData, "there is no such data or hole");
+        if offset >= size {
+            return Err(nothing());
+        }
+        if is_inline {
+            return Ok(if what == Seek::Data { offset } else { size });
+        }
+        let end = size.div_ceil(BLOCK_BYTES);
+        let mut at = offset / BLOCK_BYTES;
+        while at < end {
+            // A part at a time: a file may have any number of extents.
+            let to = end.min(at + (1 << 18));
+            for piece in self.pieces(file, at, to).await? {
+                let is_data = matches!(piece.ground, Ground::Written(_));
+                if is_data == (what == Seek::Data) {
+                    return Ok((piece.block * BLOCK_BYTES).max(offset).min(size));
+                }
+            }
+            at = to;
+        }
+        if what == Seek::Hole { Ok(size) } else { Err(nothing()) }
+    }
+
+    /// Sets up what an open file needs to know. Refuses a file that is gone, but for those that are open already.
+    pub(crate) async fn load_state(
+        &self,
+        file: &File,
+        check: impl Fn(&crate::record::Record) -> Result<(), crate::change::Stop>,
+    ) -> Result<(), VolumeError> {
+        let id = file.id;
+        let record = self.store.look([keys::shard(id.number)], |view| {
+            let record = record_of(view, id)?;
+            check(&record)?;
+            if record.links == 0 && !held(&file.state).is_loaded {
+                return refuse(ErrorKind::Stale, "the file does not exist any more");
+            }
+            Ok(record)
+        });
+        let record = record.await?;
+        let mut state = held(&file.state);
+        if !std::mem::replace(&mut state.is_loaded, true) {
+            state.size = record.size;
+            state.is_inline = record.inline.is_some();
+            state.recorded = (record.accessed, record.modified);
+            // What went through handles that are closed counts as this one's.
+            (state.logged, state.written) = (self.store.last(), self.store.data.written());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,132 @@
+//! Files that lost their last name: removed at once where little is to be done, else noted, and removed in steps.
+//!
+//! ```text
+//!   last name gone ─▶ small, not open: all its keys in the same change
+//!                 └─▶ noted as deferred ─▶ nobody has it open ─▶ keys in steps, the record and the note last
+//! ```
+//!
+//! Invariant: a file without a name is open, or noted; opening a volume ends what is noted.
+
+use crate::DEFERRED_TREE;
+use crate::change::{Need, Stop, View};
+use crate::error::VolumeError;
+use crate::keys::{self, kind};
+use crate::open_files::OpenFiles;
+use crate::record::Record;
+use crate::service::FileId;
+use crate::volume::Volume;
+
+/// Keys that one change takes out, at most.
+const KEYS_AT_ONCE: usize = 24;
+/// What is deferred, as the note's value says.
+const REMOVE: u8 = 1;
+const CUT: u8 = 2;
+
+/// What is left to do for a file that lost a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Removed {
+    /// Nothing: it has other names, is gone, or is open.
+    Nothing,
+    /// Its keys are to be taken out.
+    Deferred(u64),
+}
+
+fn note(number: u64) -> Vec<u8> {
+    number.to_be_bytes().to_vec()
+}
+
+/// A file lost its last name.
+pub(crate) fn bury(view: &mut View<'_>, open: &OpenFiles, id: FileId, record: Record) -> Result<Removed, Stop> {
+    let shard = keys::shard(id.number);
+    let is_open = open.get(id.number).is_some();
+    let own = id.number.to_be_bytes();
+    let all = view.range(shard, &own, &own, KEYS_AT_ONCE + 1)?;
+    if !is_open && all.len() <= KEYS_AT_ONCE {
+        for (key, _) in all {
+            view.remove(shard, key)?;
+        }
+        return Ok(Removed::Nothing);
+    }
+    let links = keys::prefix(id.number, kind::LINK);
+    for (key, _) in view.range(shard, &links, &links, KEYS_AT_ONCE)? {
+        view.remove(shard, key)?;
+    }
+    let record = Record { links: 0, link: Default::default(), ..record };
+    view.put(shard, keys::record(id.number), record.encode())?;
+    view.put(DEFERRED_TREE, note(id.number), vec![REMOVE])?;
+    Ok(if is_open { Removed::Nothing } else { Removed::Deferred(id.number) })
+}
+
+/// Notes that a file without a name exists as long as it is open.
+pub(crate) fn defer(view: &mut View<'_>, number: u64) -> Result<(), Stop> {
+    view.put(DEFERRED_TREE, note(number), vec![REMOVE])
+}
+
+/// Notes that what lies beyond the end of a file is to be given back.
+pub(crate) fn defer_cut(view: &mut View<'_>, number: u64) -> Result<(), Stop> {
+    view.put(DEFERRED_TREE, note(number), vec![CUT])
+}
+
+/// A file that was noted has a name again, or was cut.
+pub(crate) fn keep(view: &mut View<'_>, number: u64) -> Result<(), Stop> {
+    view.remove(DEFERRED_TREE, note(number))
+}
+
+/// Whether a file is noted to be removed.
+fn is_removed(view: &View<'_>, number: u64) -> Result<bool, Stop> {
+    Ok(view.get(DEFERRED_TREE, &note(number))?.as_deref() == Some(&[REMOVE]))
+}
+
+impl Volume {
+    pub(crate) async fn finish_removal(&self, removed: Removed) -> Result<(), VolumeError> {
+        match removed {
+            Removed::Nothing => Ok(()),
+            Removed::Deferred(number) => self.remove_keys(number).await,
+        }
+    }
+
+    /// Takes a file out that is noted, unless it has a name or is open again.
+    pub(crate) async fn remove_keys(&self, number: u64) -> Result<(), VolumeError> {
+        let shard = keys::shard(number);
+        let trees = [shard, DEFERRED_TREE];
+        loop {
+            let (is_over, _) = self
+                .store
+                .change(&trees, Need::Less, |view| {
+                    if !is_removed(view, number)? || self.open.get(number).is_some() {
+                        return Ok(true);
+                    }
+                    let from = keys::prefix(number, kind::RECORD + 1);
+                    let own = number.to_be_bytes();
+                    let some = view.range(shard, &from, &own, KEYS_AT_ONCE + 1)?;
+                    let is_last = some.len() <= KEYS_AT_ONCE;
+                    for (key, _) in some.into_iter().take(KEYS_AT_ONCE) {
+                        view.remove(shard, key)?;
+                    }
+                    if is_last {
+                        view.remove(shard, keys::record(number))?;
+                        keep(view, number)?;
+                    }
+                    Ok(is_last)
+                })
+                .await?;
+            if is_over {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Ends what an earlier opening left noted.
+    pub(crate) async fn finish_deferred(&self) -> Result<(), VolumeError> {
+        for (key, what) in self.store.range(DEFERRED_TREE, b"", usize::MAX).await? {
+            let Some(number) = keys::number(&key, 0) else {
+                return Err(VolumeError::corrupt("a note of what is to be removed names no file"));
+            };
+            match what[..] {
+                [CUT] => self.cut_beyond_end(number).await?,
+                _ => self.remove_keys(number).await?,
+            }
+        }
+        Ok(())
+    }
+}

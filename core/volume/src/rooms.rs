@@ -1,0 +1,406 @@
+//! Room for data: zones whose blocks hold the bytes of files, each with a bitmap that is in memory while it is needed.
+//!
+//! ```text
+//!   taken   blocks that files have                     what a checkpoint writes
+//!   busy    and those that are set aside for writes under way, or were freed and are still used by the durable root
+//! ```
+//!
+//! The tree of zones says for each which of its two slots counts, and the CRC of its bitmap.
+//!
+//! Invariants: a block is given out only if neither the trees in memory nor the newest durable root has it. A bitmap is
+//! believed only if it is the one that the tree of zones names.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdfast_device::{IoBuf, IoSlice};
+use holdfast_model::wire::{Reader, WireError, Writer};
+use holdfast_model::{BLOCK_BYTES, Uuid};
+
+use crate::bitmap::{BITMAP_BYTES, Bitmap};
+use crate::error::{ErrorKind, VolumeError};
+use crate::page::crc_of;
+use crate::superblock::Superblock;
+use crate::zones::{HEAD_BLOCKS, SLOT_BYTES, open_slot, seal_slot};
+
+/// Bitmaps of zones that nothing happens to, at most, that stay in memory.
+const IDLE_BITMAPS: usize = 256;
+
+/// What the tree of zones says of a zone of data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stored {
+    /// The slot that counts; 2 while neither was written.
+    pub slot: u8,
+    /// The checkpoint that wrote it.
+    pub generation: u64,
+    /// The CRC of the bitmap.
+    pub crc: u32,
+    /// Blocks that are free in it.
+    pub free: u32,
+}
+
+impl Stored {
+    const NEVER: u8 = 2;
+
+    /// As a value of the tree of zones, behind the class.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::new();
+        writer.u8(self.slot).u64(self.generation).u32(self.crc).u32(self.free);
+        writer.into_bytes()
+    }
+
+    /// Reads it from there.
+    pub fn decode(value: &[u8]) -> Result<Self, VolumeError> {
+        let read = |mut reader: Reader<'_>| -> Result<Self, WireError> {
+            Ok(Self { slot: reader.u8()?, generation: reader.u64()?, crc: reader.u32()?, free: reader.u32()? })
+        };
+        read(Reader::new(value)).map_err(|_| VolumeError::corrupt("the tree of zones has a value that is not whole"))
+    }
+}
+
+/// The bitmaps of a zone.
+struct Bits {
+    taken: Bitmap,
+    busy: Bitmap,
+    /// Runs that were freed since the last cut.
+    freed: Vec<(u32, u32)>,
+    /// Runs that the root under way does not have any more.
+    leaving: Vec<(u32, u32)>,
+    /// Blocks that are set aside and not taken yet.
+    reserved: u32,
+    /// Whether `taken` differs from what the last cut had.
+    is_changed: bool,
+    /// Where the search goes on.
+    next: u32,
+}
+
+struct Zone {
+    stored: Stored,
+    /// Blocks that no file has.
+    free: u32,
+    /// Blocks that may be given out.
+    available: u32,
+    bits: Option<Box<Bits>>,
+}
+
+/// A run of blocks that was looked for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// It is set aside: its first block on the device, and how many.
+    Run(u64, u32),
+    /// The bitmap of this zone is needed first.
+    Load(u32),
+    /// No zone of data has any room.
+    Full,
+}
+
+/// A bitmap to be written with a checkpoint.
+pub(crate) struct Sealed {
+    pub zone: u32,
+    pub stored: Stored,
+    pub at: u64,
+    pub data: IoSlice,
+}
+
+/// The zones of data.
+pub(crate) struct Rooms {
+    volume: Uuid,
+    /// The first block of zone 0.
+    first: u64,
+    /// Blocks of a zone.
+    blocks: u32,
+    zones: BTreeMap<u32, Zone>,
+    /// Zones that have blocks to give out.
+    open: BTreeSet<u32>,
+    /// Zones whose bitmaps are in memory.
+    loaded: BTreeSet<u32>,
+    changed: usize,
+    hand: u32,
+    /// The checkpoint that the next cut is for.
+    coming: u64,
+}
+
+impl Rooms {
+    pub fn new(superblock: &Superblock) -> Self {
+        Self {
+            volume: superblock.volume,
+            first: superblock.zones_at() / BLOCK_BYTES,
+            blocks: (superblock.zone_bytes / BLOCK_BYTES) as u32,
+            zones: BTreeMap::new(),
+            open: BTreeSet::new(),
+            loaded: BTreeSet::new(),
+            changed: 0,
+            hand: 0,
+            coming: 0,
+        }
+    }
+
+    /// Blocks of a zone that data may take.
+    pub fn usable(&self) -> u32 {
+        self.blocks - HEAD_BLOCKS as u32
+    }
+
+    fn start(&self, zone: u32) -> u64 {
+        self.first + u64::from(zone) * u64::from(self.blocks)
+    }
+
+    fn place(&self, block: u64) -> (u32, u32) {
+        let inside = block.saturating_sub(self.first);
+        ((inside / u64::from(self.blocks)) as u32, (inside % u64::from(self.blocks)) as u32)
+    }
+
+    /// What a zone is that was never written to.
+    pub fn empty(&self) -> Stored {
+        Stored { slot: Stored::NEVER, generation: 0, crc: 0, free: self.usable() }
+    }
+
+    /// Takes over a zone as the tree of zones has it.
+    pub fn add(&mut self, zone: u32, stored: Stored) -> Result<(), VolumeError> {
+        if stored.slot > Stored::NEVER || stored.free > self.usable() {
+            return Err(VolumeError::corrupt(format!("the tree of zones says what cannot be of zone {zone}")));
+        }
+        self.zones.insert(zone, Zone { stored, free: stored.free, available: stored.free, bits: None });
+        if stored.free > 0 {
+            self.open.insert(zone);
+        }
+        if stored.slot == Stored::NEVER {
+            self.install(zone, Bitmap::zone(self.blocks));
+        }
+        Ok(())
+    }
+
+    fn install(&mut self, zone: u32, taken: Bitmap) {
+        let known = self.zones.get_mut(&zone).expect("a zone of data");
+        let busy = taken.clone();
+        known.free = taken.free();
+        known.available = known.free;
+        known.bits = Some(Box::new(Bits {
+            taken,
+            busy,
+            freed: Vec::new(),
+            leaving: Vec::new(),
+            reserved: 0,
+            is_changed: false,
+            next: 0,
+        }));
+        self.loaded.insert(zone);
+        self.note_open(zone);
+        self.evict(zone);
+    }
+
+    fn note_open(&mut self, zone: u32) {
+        if self.zones[&zone].available > 0 {
+            self.open.insert(zone);
+        } else {
+            self.open.remove(&zone);
+        }
+    }
+
+    /// Gives bitmaps up that nothing happens to, but for that of `kept`.
+    fn evict(&mut self, kept: u32) {
+        if self.loaded.len() <= IDLE_BITMAPS + self.changed {
+            return;
+        }
+        let idle = |zone: &&u32| {
+            let Some(Zone { bits: Some(bits), .. }) = self.zones.get(zone) else { return false };
+            let is_idle = bits.freed.is_empty() && bits.leaving.is_empty() && bits.reserved == 0 && !bits.is_changed;
+            is_idle && **zone != kept && self.zones[zone].stored.slot != Stored::NEVER
+        };
+        let Some(zone) = self.loaded.iter().find(idle).copied() else { return };
+        self.loaded.remove(&zone);
+        self.zones.get_mut(&zone).expect("a zone of data").bits = None;
+    }
+
+    /// Whether a zone is one of data.
+    pub fn has(&self, zone: u32) -> bool {
+        self.zones.contains_key(&zone)
+    }
+
+    /// Zones of data.
+    pub fn count(&self) -> usize {
+        self.zones.len()
+    }
+
+    /// Zones whose bitmaps the next checkpoint writes.
+    pub fn changed(&self) -> usize {
+        self.changed
+    }
+
+    /// The checkpoint that will be the first to have what is taken now.
+    pub fn coming(&self) -> u64 {
+        self.coming
+    }
+
+    /// Blocks of zones of data that no file has.
+    pub fn free_blocks(&self) -> u64 {
+        self.zones.values().map(|zone| u64::from(zone.free)).sum()
+    }
+
+    /// The zone whose bitmap is needed to change the block and is not in memory, as an error.
+    pub fn require(&self, block: u64) -> Result<(), u32> {
+        let (zone, _) = self.place(block);
+        match self.zones.get(&zone) {
+            Some(Zone { bits: None, .. }) => Err(zone),
+            _ => Ok(()),
+        }
+    }
+
+    /// Where the bitmap of a zone is to be read; `None` if it is in memory.
+    pub fn slot(&self, zone: u32) -> Option<(u64, usize)> {
+        let known = self.zones.get(&zone).filter(|known| known.bits.is_none())?;
+        let at = self.start(zone) * BLOCK_BYTES + u64::from(known.stored.slot) * SLOT_BYTES;
+        Some((at, BLOCK_BYTES as usize + BITMAP_BYTES))
+    }
+
+    /// Takes over the bitmap of a zone as it was read from `at`.
+    pub fn load(&mut self, zone: u32, at: u64, slot: &IoBuf) -> Result<(), VolumeError> {
+        // Somebody else may have read it, too, and changed and written it since.
+        if self.slot(zone).is_none_or(|(now, _)| now != at) {
+            return Ok(());
+        }
+        let stored = self.zones[&zone].stored;
+        let found = open_slot(self.volume, zone, slot).filter(|(generation, bitmap)| {
+            *generation == stored.generation && crc_of(&bitmap.to_bytes()) == stored.crc
+        });
+        let Some((_, bitmap)) = found.filter(|(_, bitmap)| bitmap.covers(&Bitmap::zone(self.blocks))) else {
+            return Err(VolumeError::corrupt(format!("zone {zone} of volume {}: its bitmap is damaged", self.volume)));
+        };
+        self.install(zone, bitmap);
+        Ok(())
+    }
+
+    /// Sets up to `want` blocks aside: those behind `goal` where they are free, else a run that is long enough, else
+    /// the longest of some zone.
+    pub fn reserve(&mut self, goal: Option<u64>, want: u32) -> Found {
+        let goal = goal.map(|block| self.place(block)).filter(|(zone, _)| self.open.contains(zone));
+        let next = || self.open.range(self.hand..).next().or_else(|| self.open.first()).copied();
+        let Some(zone) = goal.map(|(zone, _)| zone).or_else(next) else { return Found::Full };
+        let start = self.start(zone);
+        let known = self.zones.get_mut(&zone).expect("a zone of data");
+        let Some(bits) = known.bits.as_mut() else { return Found::Load(zone) };
+        let from = goal.map_or(bits.next, |(_, block)| block);
+        let Some((block, len)) = bits.busy.find(from, goal.is_some(), want) else {
+            unreachable!("an open zone has a free block")
+        };
+        bits.busy.set(block, len, true);
+        bits.reserved += len;
+        bits.next = (block + len) % self.blocks;
+        known.available -= len;
+        if goal.is_none() {
+            self.hand = zone;
+        }
+        self.note_open(zone);
+        Found::Run(start + u64::from(block), len)
+    }
+
+    /// Gives back what was set aside and not taken.
+    pub fn release(&mut self, place: u64, len: u32) {
+        if len == 0 {
+            return;
+        }
+        let (zone, block) = self.place(place);
+        let known = self.zones.get_mut(&zone).expect("a zone of data");
+        let bits = known.bits.as_mut().expect("what is set aside keeps its bitmap in memory");
+        bits.busy.set(block, len, false);
+        bits.reserved -= len;
+        known.available += len;
+        self.note_open(zone);
+    }
+
+    /// A file has these blocks now. Its bitmap is in memory.
+    pub fn take(&mut self, place: u64, len: u32) {
+        let (zone, block) = self.place(place);
+        let Some(known) = self.zones.get_mut(&zone) else { return };
+        let Some(bits) = known.bits.as_mut() else { return };
+        let was_busy = bits.busy.count(block, len);
+        bits.taken.set(block, len, true);
+        bits.busy.set(block, len, true);
+        bits.reserved = bits.reserved.saturating_sub(was_busy);
+        known.available -= len - was_busy;
+        known.free = known.free.saturating_sub(len);
+        if !std::mem::replace(&mut bits.is_changed, true) {
+            self.changed += 1;
+        }
+        self.note_open(zone);
+    }
+
+    /// No file has these blocks any more. Its bitmap is in memory.
+    pub fn free(&mut self, place: u64, len: u32) {
+        let (zone, block) = self.place(place);
+        let Some(known) = self.zones.get_mut(&zone) else { return };
+        let Some(bits) = known.bits.as_mut() else { return };
+        debug_assert_eq!(bits.taken.count(block, len), len, "freed twice: {place}+{len}");
+        known.free += bits.taken.count(block, len);
+        bits.taken.set(block, len, false);
+        bits.freed.push((block, len));
+        if !std::mem::replace(&mut bits.is_changed, true) {
+            self.changed += 1;
+        }
+    }
+
+    /// Zones whose bitmaps changed since the last cut.
+    pub fn changed_zones(&self) -> Vec<u32> {
+        let changed = |zone: &&u32| self.zones[*zone].bits.as_ref().is_some_and(|bits| bits.is_changed);
+        self.loaded.iter().filter(changed).copied().collect()
+    }
+
+    /// The bitmaps that changed, as they are now, for the checkpoint of `generation`.
+    pub fn cut(&mut self, generation: u64) -> Vec<Sealed> {
+        self.coming = generation + 1;
+        let mut sealed = Vec::new();
+        for zone in self.changed_zones() {
+            let start = self.start(zone);
+            let known = self.zones.get_mut(&zone).expect("a zone of data");
+            let bits = known.bits.as_mut().expect("it changed");
+            bits.is_changed = false;
+            debug_assert!(bits.leaving.is_empty(), "one checkpoint at a time");
+            bits.leaving = std::mem::take(&mut bits.freed);
+            let slot = if known.stored.slot == 0 { 1 } else { 0 };
+            let bitmap = bits.taken.to_bytes();
+            known.stored = Stored { slot, generation, crc: crc_of(&bitmap), free: known.free };
+            let at = start * BLOCK_BYTES + u64::from(slot) * SLOT_BYTES;
+            sealed.push(Sealed {
+                zone,
+                stored: known.stored,
+                at,
+                data: seal_slot(self.volume, zone, generation, &bitmap),
+            });
+        }
+        self.changed = 0;
+        sealed
+    }
+
+    /// The root of the last cut is durable: what it does not have may be given out.
+    pub fn settle(&mut self) {
+        let zones: Vec<u32> = self.loaded.iter().copied().collect();
+        for zone in zones {
+            let known = self.zones.get_mut(&zone).expect("a zone of data");
+            let bits = known.bits.as_mut().expect("it is in memory");
+            for (block, len) in std::mem::take(&mut bits.leaving) {
+                bits.busy.set(block, len, false);
+                known.available += len;
+            }
+            self.note_open(zone);
+        }
+    }
+
+    /// The zone of a block and whether files have it; `None` where no zone of data has it. The error is the zone whose
+    /// bitmap is needed first.
+    pub fn is_taken(&self, block: u64) -> Result<Option<(u32, bool)>, u32> {
+        let (zone, inside) = self.place(block);
+        match self.zones.get(&zone) {
+            None => Ok(None),
+            Some(Zone { bits: None, .. }) => Err(zone),
+            Some(Zone { bits: Some(bits), .. }) => Ok(Some((zone, bits.taken.count(inside, 1) == 1))),
+        }
+    }
+
+    /// The zones of data, with the blocks that files have in each.
+    pub fn taken_of_zones(&self) -> impl Iterator<Item = (u32, u32)> {
+        self.zones.iter().map(|(zone, known)| (*zone, self.usable() - known.free))
+    }
+}
+
+/// A refusal for want of room for data.
+pub(crate) fn full(volume: Uuid) -> VolumeError {
+    VolumeError::new(ErrorKind::NoSpace, format!("volume {volume} is full: remove files, or let it grow"))
+}

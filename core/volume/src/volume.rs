@@ -1,0 +1,276 @@
+//! A volume: files on a store of trees, and their data on the same device.
+//!
+//! ```text
+//!   names, attributes ──▶ store: change under the locks of trees
+//!   data ──▶ open file: lock, map of extents ──▶ device
+//! ```
+//!
+//! Time is handed in; whoever owns the volume calls [`Volume::checkpoint`] now and then, so that the log stays short.
+//!
+//! Invariant: an id names one file for ever: numbers are not given out twice, also not after a crash.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use holdfast_device::Device;
+use holdfast_model::Uuid;
+
+use crate::change::{Need, Stop, View, refuse};
+use crate::error::{ErrorKind, VolumeError};
+use crate::keys::{self, RUN};
+use crate::names::{self, Names};
+use crate::open_files::OpenFiles;
+use crate::record::{Link, Record};
+use crate::service::{FileId, FileKind, Time};
+use crate::store::{Format, Settings, Store, held};
+use crate::transaction::Transaction;
+use crate::{MAX_VALUE_BYTES, SETTINGS_TREE, SHARED_TREES};
+
+/// The number of the root directory.
+pub(crate) const ROOT: u64 = 1;
+/// Runs of ids that are set aside at once, of all shards together.
+const RUNS_AT_ONCE: u64 = 32 * SHARED_TREES as u64;
+/// Directories whose runs of ids are remembered.
+const MOST_RUNS: usize = 4096;
+/// Changes that one opening may count.
+const CHANGES: u32 = 40;
+
+const KEY_SECRET: &[u8] = b"secret";
+const KEY_RUNS: &[u8] = b"runs";
+const KEY_FOLDING: &[u8] = b"folding";
+
+/// What a volume of files is made with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VolumeFormat {
+    /// Its id, and the bytes of its log.
+    pub store: Format,
+    /// What its names are hashed with: drawn by the caller, told to nobody.
+    pub secret: [u8; 16],
+    /// The owner and group of the root directory.
+    pub owner: (u32, u32),
+    /// The permission bits of the root directory.
+    pub mode: u32,
+}
+
+/// Tells the time.
+pub type WallClock = Arc<dyn Fn() -> Time + Send + Sync>;
+
+/// Runs of ids that are given out.
+#[derive(Default)]
+struct Ids {
+    /// Runs below this one may be given out: that is durable, or will be before a file of them is.
+    until: u64,
+    /// For each shard the next run of it.
+    next: Vec<u64>,
+    /// The ids that are left of the run of a directory.
+    of_directory: HashMap<u64, std::ops::Range<u64>>,
+    /// The shard of the next directory.
+    shard: u8,
+}
+
+/// An open volume.
+pub struct Volume {
+    pub(crate) store: Store,
+    pub(crate) names: Names,
+    pub(crate) open: OpenFiles,
+    clock: WallClock,
+    ids: Mutex<Ids>,
+    /// Counts changes of files: the number of the opening, then those of this one.
+    changes: AtomicU64,
+}
+
+impl Volume {
+    /// Makes an empty volume of a device. What it held is lost.
+    ///
+    /// # Errors
+    /// The device is too small, or failed.
+    pub async fn format(device: &Arc<dyn Device>, format: VolumeFormat, now: Time) -> Result<(), VolumeError> {
+        Store::format(device, format.store).await?;
+        let store = Store::open(device.clone(), Settings::default()).await?;
+        let root = Record {
+            generation: 1,
+            kind: FileKind::Directory,
+            attributes: 0,
+            mode: format.mode & 0o7777,
+            uid: format.owner.0,
+            gid: format.owner.1,
+            security: 0,
+            links: 2,
+            size: 0,
+            blocks: 0,
+            quota_tree: 0,
+            accessed: now,
+            modified: now,
+            changed: now,
+            created: now,
+            change: 0,
+            link: Link { parent: ROOT, parent_generation: 1, name: Vec::new() },
+            inline: None,
+        };
+        let mut transaction = Transaction::new();
+        for (number, part) in names::folding().chunks(MAX_VALUE_BYTES).enumerate() {
+            transaction.put(SETTINGS_TREE, &[KEY_FOLDING, &[number as u8]].concat(), part);
+        }
+        transaction.put(SETTINGS_TREE, KEY_SECRET, &format.secret);
+        transaction.put(SETTINGS_TREE, KEY_RUNS, &u64::from(SHARED_TREES).to_le_bytes());
+        transaction.put(keys::shard(ROOT), &keys::record(ROOT), &root.encode());
+        store.apply(&transaction).await?;
+        store.checkpoint().await
+    }
+
+    /// Opens the volume of a device. Files that were being removed when it was last open are gone afterwards.
+    ///
+    /// # Errors
+    /// There is no volume, one of a later version, or what it needs to begin is damaged.
+    pub async fn open(device: Arc<dyn Device>, settings: Settings, clock: WallClock) -> Result<Self, VolumeError> {
+        let store = Store::open(device, settings).await?;
+        let missing = |what: &str| VolumeError::corrupt(format!("volume {} has no {what}", store.volume()));
+        let number = |value: Vec<u8>| value.try_into().ok().map(u64::from_le_bytes);
+        let secret = store.get(SETTINGS_TREE, KEY_SECRET).await?.and_then(|value| value.try_into().ok());
+        let secret = secret.ok_or_else(|| missing("secret of names"))?;
+        let runs = store.get(SETTINGS_TREE, KEY_RUNS).await?.and_then(number).ok_or_else(|| missing("count of ids"))?;
+        let mut folding = Vec::new();
+        for (key, part) in store.range(SETTINGS_TREE, KEY_FOLDING, usize::MAX).await? {
+            if key.starts_with(KEY_FOLDING) {
+                folding.extend_from_slice(&part);
+            }
+        }
+        let first = runs.next_multiple_of(u64::from(SHARED_TREES));
+        let ids = Ids {
+            until: first,
+            next: (0..u64::from(SHARED_TREES)).map(|shard| first + shard).collect(),
+            ..Ids::default()
+        };
+        let changes = store.checkpoint.lock().await.root.epoch << CHANGES;
+        let volume = Self {
+            names: Names::new(&folding, secret)?,
+            open: OpenFiles::default(),
+            clock,
+            ids: Mutex::new(ids),
+            changes: AtomicU64::new(changes),
+            store,
+        };
+        volume.finish_deferred().await?;
+        Ok(volume)
+    }
+
+    /// The volume's id.
+    pub fn id(&self) -> Uuid {
+        self.store.volume()
+    }
+
+    /// The present.
+    pub(crate) fn now(&self) -> Time {
+        (self.clock)()
+    }
+
+    /// The number of a change of a file: greater than all before, also over a crash.
+    pub(crate) fn next_change(&self) -> u64 {
+        self.changes.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// The number of the last change in the log.
+    pub fn last(&self) -> u64 {
+        self.store.last()
+    }
+
+    /// The number of the last change that opening found: all up to it are there, and none behind it.
+    pub fn recovered(&self) -> u64 {
+        self.store.recovered
+    }
+
+    /// Writes what changed to its place, so that the log may begin anew.
+    ///
+    /// # Errors
+    /// The device failed: nothing is changed any more.
+    pub async fn checkpoint(&self) -> Result<(), VolumeError> {
+        self.store.checkpoint().await
+    }
+
+    /// An id for a file in a directory: beside those of the same directory, and for a directory in a shard of its own.
+    pub(crate) async fn draw_id(&self, directory: u64, is_directory: bool) -> Result<FileId, VolumeError> {
+        loop {
+            if let Some(number) = self.try_draw(directory, is_directory) {
+                return Ok(FileId { number, generation: 1 });
+            }
+            self.extend_runs().await?;
+        }
+    }
+
+    fn try_draw(&self, directory: u64, is_directory: bool) -> Option<u64> {
+        let mut ids = held(&self.ids);
+        let shard = if is_directory { ids.shard } else { keys::shard(directory) };
+        // Directories of a shard share runs, under a number that is no file's.
+        let whose = if is_directory { u64::MAX - u64::from(shard) } else { directory };
+        let number = match ids.of_directory.get_mut(&whose).and_then(Iterator::next) {
+            Some(number) => number,
+            None => {
+                let run = ids.next[usize::from(shard)];
+                if run >= ids.until {
+                    return None;
+                }
+                ids.next[usize::from(shard)] += u64::from(SHARED_TREES);
+                if ids.of_directory.len() >= MOST_RUNS {
+                    ids.of_directory.clear();
+                }
+                let mut run = run * RUN..(run + 1) * RUN;
+                let number = run.next().expect("a run has ids");
+                ids.of_directory.insert(whose, run);
+                number
+            }
+        };
+        if is_directory {
+            ids.shard = (ids.shard + 1) % SHARED_TREES;
+        }
+        Some(number)
+    }
+
+    /// Sets more runs aside. What draws from them is logged behind this.
+    async fn extend_runs(&self) -> Result<(), VolumeError> {
+        let (until, _) = self
+            .store
+            .change([SETTINGS_TREE], Need::More, |view| {
+                let before = view.get(SETTINGS_TREE, KEY_RUNS)?.and_then(|value| value.try_into().ok());
+                let Some(before) = before.map(u64::from_le_bytes) else {
+                    return refuse(ErrorKind::Corrupt, "the volume has no count of ids");
+                };
+                let until = before + RUNS_AT_ONCE;
+                view.put(SETTINGS_TREE, KEY_RUNS.to_vec(), until.to_le_bytes().to_vec())?;
+                Ok(until)
+            })
+            .await?;
+        let mut ids = held(&self.ids);
+        ids.until = ids.until.max(until);
+        Ok(())
+    }
+}
+
+/// The record of a file that exists: with a name, or open.
+pub(crate) fn record_of(view: &View<'_>, id: FileId) -> Result<Record, Stop> {
+    let Some(value) = view.get(keys::shard(id.number), &keys::record(id.number))? else {
+        return refuse(ErrorKind::Stale, "the file does not exist any more");
+    };
+    let record = Record::decode(id.number, &value)?;
+    if record.generation != id.generation {
+        return refuse(ErrorKind::Stale, "the file does not exist any more");
+    }
+    Ok(record)
+}
+
+/// The record of a directory that exists.
+pub(crate) fn directory_of(view: &View<'_>, id: FileId) -> Result<Record, Stop> {
+    let record = record_of(view, id)?;
+    if !record.is_directory() {
+        return refuse(ErrorKind::NotDirectory, "it is no directory");
+    }
+    if record.links == 0 {
+        return refuse(ErrorKind::NotFound, "the directory was removed");
+    }
+    Ok(record)
+}
+
+/// Puts a record back.
+pub(crate) fn put_record(view: &mut View<'_>, number: u64, record: &Record) -> Result<(), Stop> {
+    view.put(keys::shard(number), keys::record(number), record.encode())
+}

@@ -1,0 +1,424 @@
+//! Writing files.
+//!
+//! ```text
+//!   whole blocks that hold data, within the file    shared lock    in place, no change of metadata
+//!   anything else                                   alone          room set aside ─▶ data written ─▶ extents changed
+//! ```
+//!
+//! Invariants: an extent says that it holds data only once the device has it, and the log holds no such record before
+//! the data is durable. What lies between the end of a file and the end of its last block is never shown.
+
+use futures_util::future::join_all;
+use holdfast_device::{Durability, Io, IoBuf, IoSlice};
+use holdfast_model::BLOCK_BYTES;
+
+use crate::change::Need;
+use crate::error::{ErrorKind, VolumeError};
+use crate::extent::Extent;
+use crate::extents::{self, EXTENTS_AT_ONCE, Ground, Piece};
+use crate::keys;
+use crate::open_files::{File, Handle};
+use crate::record::INLINE_BYTES;
+use crate::rooms::{self, Found};
+use crate::store::held;
+use crate::volume::{Volume, put_record, record_of};
+
+/// Bytes of a file, at most.
+pub(crate) const MAX_FILE_BYTES: u64 = i64::MAX as u64 & !(BLOCK_BYTES - 1);
+/// Bytes that are written in one step.
+const STEP_BYTES: usize = 4 << 20;
+/// Blocks that are set aside behind a file that grows, at most.
+const MOST_WINDOW: u64 = 2048;
+const BLOCK: usize = BLOCK_BYTES as usize;
+
+/// Data for blocks of a file that follow each other.
+struct Segment {
+    block: u64,
+    data: IoSlice,
+}
+
+/// Where blocks of a file are to be written.
+struct Target {
+    block: u64,
+    extent: Extent,
+    /// Whether its room is set aside for it, and nobody's yet.
+    is_new: bool,
+    /// Whether the file has data there already.
+    is_written: bool,
+}
+
+impl Volume {
+    pub(crate) async fn write_file(
+        &self,
+        handle: &Handle,
+        offset: u64,
+        data: IoSlice,
+        len: usize,
+    ) -> Result<(), VolumeError> {
+        if offset.checked_add(len as u64).is_none_or(|end| end > MAX_FILE_BYTES) {
+            return Err(VolumeError::new(ErrorKind::TooLarge, "a file ends below 2^63 bytes"));
+        }
+        if len == 0 {
+            return Ok(());
+        }
+        self.store.check_failed()?;
+        let file = &*handle.file;
+        let is_whole = offset.is_multiple_of(BLOCK_BYTES) && len.is_multiple_of(BLOCK);
+        if is_whole {
+            let _shared = file.data.read().await;
+            if self.write_in_place(file, offset, &data, len).await? {
+                return Ok(());
+            }
+        }
+        let _alone = file.data.write().await;
+        let mut done = 0;
+        while done < len {
+            let some = (len - done).min(STEP_BYTES);
+            done += self.write_step(file, offset + done as u64, &data, done, some).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes whole blocks if all of them hold data within the file; false if not.
+    async fn write_in_place(&self, file: &File, offset: u64, data: &IoSlice, len: usize) -> Result<bool, VolumeError> {
+        let end = offset + len as u64;
+        {
+            let state = held(&file.state);
+            if state.is_inline || end > state.size {
+                return Ok(false);
+            }
+        }
+        let pieces = self.pieces(file, offset / BLOCK_BYTES, end / BLOCK_BYTES).await?;
+        if !pieces.iter().all(|piece| matches!(piece.ground, Ground::Written(_))) {
+            return Ok(false);
+        }
+        let write = |piece: &Piece| {
+            let Ground::Written(extent) = piece.ground else { unreachable!("all of them hold data") };
+            let part = data.slice((piece.block * BLOCK_BYTES - offset) as usize, piece.blocks as usize * BLOCK);
+            self.store.device.write(extent.place * BLOCK_BYTES, part, Durability::Cached)
+        };
+        match &pieces[..] {
+            [piece] => write(piece).await?,
+            _ => all(pieces.iter().map(write)).await?,
+        }
+        self.note_written(file);
+        Ok(true)
+    }
+
+    /// Data of a file was written where it lies.
+    pub(crate) fn note_written(&self, file: &File) {
+        let (now, change) = (self.now(), self.next_change());
+        let mut state = held(&file.state);
+        state.written = self.store.data.note();
+        (state.modified, state.change) = (Some(now), change);
+    }
+
+    /// Writes some of the data while the file is locked alone; answers how many bytes.
+    async fn write_step(
+        &self,
+        file: &File,
+        offset: u64,
+        data: &IoSlice,
+        at: usize,
+        len: usize,
+    ) -> Result<usize, VolumeError> {
+        let end = offset + len as u64;
+        let (size, is_inline) = {
+            let state = held(&file.state);
+            (state.size, state.is_inline)
+        };
+        if is_inline && end <= INLINE_BYTES as u64 {
+            self.write_inline(file, offset as usize, &data[at..at + len]).await?;
+            return Ok(len);
+        }
+        if is_inline && size > 0 {
+            self.spill(file).await?;
+        }
+        if offset > size {
+            self.zero_tail(file, size).await?;
+        }
+        let segments = self.segments(file, offset, data, at, len, size).await?;
+        let (from, to) = (offset / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES));
+        let pieces = self.pieces(file, from, to).await?;
+        let targets = self.targets(file, &pieces, size).await?;
+        let reached = targets.last().map_or(from, |target| target.block + u64::from(target.extent.blocks));
+        let done = (reached * BLOCK_BYTES).min(end) - offset;
+        let stored = self.store_targets(file, &segments, &targets, offset + done).await;
+        if stored.is_err() {
+            let mut rooms = held(&self.store.rooms);
+            for target in targets.iter().filter(|target| target.is_new) {
+                rooms.release(target.extent.place, target.extent.blocks);
+            }
+        }
+        stored.map(|()| done as usize)
+    }
+
+    /// Puts bytes into the record of a small file.
+    async fn write_inline(&self, file: &File, offset: usize, data: &[u8]) -> Result<(), VolumeError> {
+        let (id, now, end) = (file.id, self.now(), offset + data.len());
+        let (size, logged) = self
+            .store
+            .change([keys::shard(id.number)], Need::More, |view| {
+                let mut record = record_of(view, id)?;
+                let mut bytes = record.inline.take().unwrap_or_default();
+                bytes.resize(bytes.len().max(end), 0);
+                bytes[offset..end].copy_from_slice(data);
+                record.size = bytes.len() as u64;
+                record.inline = Some(bytes);
+                self.touch(&mut record, now);
+                put_record(view, id.number, &record)?;
+                Ok(record.size)
+            })
+            .await?;
+        let mut state = held(&file.state);
+        (state.size, state.logged) = (size, logged);
+        (state.modified, state.recorded.1) = (None, now);
+        Ok(())
+    }
+
+    /// Moves the bytes of a small file from its record to a block.
+    pub(crate) async fn spill(&self, file: &File) -> Result<(), VolumeError> {
+        let bytes = self.inline_bytes(file).await?;
+        let segment = Segment { block: 0, data: IoSlice::padded(&bytes) };
+        let hole = Piece { block: 0, blocks: 1, ground: Ground::Hole };
+        let targets = self.targets(file, &[hole], 0).await?;
+        let stored = self.store_targets(file, &[segment], &targets, bytes.len() as u64).await;
+        if stored.is_err() {
+            held(&self.store.rooms).release(targets[0].extent.place, targets[0].extent.blocks);
+        }
+        stored
+    }
+
+    /// Makes zeros of what lies behind the end of a file in its last block, before the file grows over it.
+    pub(crate) async fn zero_tail(&self, file: &File, size: u64) -> Result<(), VolumeError> {
+        let used = (size % BLOCK_BYTES) as usize;
+        if used == 0 {
+            return Ok(());
+        }
+        let pieces = self.pieces(file, size / BLOCK_BYTES, size / BLOCK_BYTES + 1).await?;
+        let Some(Piece { ground: Ground::Written(extent), .. }) = pieces.first() else { return Ok(()) };
+        let mut block = self.store.device.read(extent.place * BLOCK_BYTES, IoBuf::new(BLOCK)).await?;
+        block[used..].fill(0);
+        self.store.device.write(extent.place * BLOCK_BYTES, block.freeze(), Durability::Cached).await?;
+        held(&file.state).written = self.store.data.note();
+        Ok(())
+    }
+
+    /// The old content of a block, zeros where it has none; what lies beyond the end of the file counts as zeros.
+    pub(crate) async fn old_block(&self, file: &File, block: u64, size: u64) -> Result<IoBuf, VolumeError> {
+        let inside = size.saturating_sub(block * BLOCK_BYTES).min(BLOCK_BYTES) as usize;
+        let pieces = if inside == 0 { Vec::new() } else { self.pieces(file, block, block + 1).await? };
+        let Some(Piece { ground: Ground::Written(extent), .. }) = pieces.first() else {
+            return Ok(IoBuf::zeroed(BLOCK));
+        };
+        let mut old = self.store.device.read(extent.place * BLOCK_BYTES, IoBuf::new(BLOCK)).await?;
+        old[inside..].fill(0);
+        Ok(old)
+    }
+
+    /// The data as whole blocks: as it came where it can be, with what was there around it where not.
+    async fn segments(
+        &self,
+        file: &File,
+        offset: u64,
+        data: &IoSlice,
+        at: usize,
+        len: usize,
+        size: u64,
+    ) -> Result<Vec<Segment>, VolumeError> {
+        let (block, head) = (offset / BLOCK_BYTES, (offset % BLOCK_BYTES) as usize);
+        let tail = (head + len) % BLOCK;
+        if head == 0 && at.is_multiple_of(BLOCK) {
+            let mut segments = Vec::with_capacity(2);
+            if len >= BLOCK {
+                segments.push(Segment { block, data: data.slice(at, len - tail) });
+            }
+            if tail > 0 {
+                let last = block + (len / BLOCK) as u64;
+                let mut buf = self.old_block(file, last, size).await?;
+                buf[..tail].copy_from_slice(&data[at + len - tail..at + len]);
+                segments.push(Segment { block: last, data: buf.freeze() });
+            }
+            return Ok(segments);
+        }
+        let blocks = (head + len).div_ceil(BLOCK);
+        let mut buf = IoBuf::zeroed(blocks * BLOCK);
+        if head > 0 {
+            buf[..BLOCK].copy_from_slice(&self.old_block(file, block, size).await?);
+        }
+        if tail > 0 && (blocks > 1 || head == 0) {
+            let last = self.old_block(file, block + blocks as u64 - 1, size).await?;
+            buf[(blocks - 1) * BLOCK..].copy_from_slice(&last);
+        }
+        buf[head..head + len].copy_from_slice(&data[at..at + len]);
+        Ok(vec![Segment { block, data: buf.freeze() }])
+    }
+
+    /// Where pieces of a file are to be written: where they lie, or in room that is set aside; as many as one change
+    /// can name.
+    async fn targets(&self, file: &File, pieces: &[Piece], size: u64) -> Result<Vec<Target>, VolumeError> {
+        let mut targets = Vec::with_capacity(pieces.len());
+        for piece in pieces {
+            if targets.len() >= EXTENTS_AT_ONCE {
+                break;
+            }
+            match piece.ground {
+                Ground::Written(extent) => {
+                    targets.push(Target { block: piece.block, extent, is_new: false, is_written: true });
+                }
+                Ground::Unwritten(extent) => {
+                    let extent = Extent { is_written: true, ..extent };
+                    targets.push(Target { block: piece.block, extent, is_new: false, is_written: false });
+                }
+                Ground::Hole => {
+                    let mut at = piece.block;
+                    let end = piece.block + piece.blocks;
+                    while at < end && targets.len() < EXTENTS_AT_ONCE {
+                        let goal = targets.last().map(|target: &Target| target.extent.end());
+                        let want = (end - at).min(1 << 16) as u32;
+                        let found = self.set_aside(file, at, goal, want, at * BLOCK_BYTES >= size).await;
+                        let (place, blocks) = match found {
+                            Ok(found) => found,
+                            // What there is room for is written.
+                            Err(error) if targets.is_empty() => return Err(error),
+                            Err(_) => return Ok(targets),
+                        };
+                        let birth = held(&self.store.rooms).coming();
+                        let extent = Extent { place, blocks, birth, is_written: true };
+                        targets.push(Target { block: at, extent, is_new: true, is_written: false });
+                        at += u64::from(blocks);
+                    }
+                }
+            }
+        }
+        Ok(targets)
+    }
+
+    /// Sets room aside for blocks of a file: behind `goal`, or behind what lies before them in the file.
+    async fn set_aside(
+        &self,
+        file: &File,
+        block: u64,
+        goal: Option<u64>,
+        want: u32,
+        is_appended: bool,
+    ) -> Result<(u64, u32), VolumeError> {
+        let goal = match goal {
+            Some(goal) => Some(goal),
+            None if block > 0 => match self.pieces(file, block - 1, block).await?.first().map(|piece| piece.ground) {
+                Some(Ground::Written(extent) | Ground::Unwritten(extent)) => Some(extent.end()),
+                _ => None,
+            },
+            None => None,
+        };
+        let window = held(&file.state).window.take();
+        if let Some((place, blocks)) = window {
+            if goal == Some(place) && is_appended {
+                let some = want.min(blocks);
+                if blocks > some {
+                    held(&file.state).window = Some((place + u64::from(some), blocks - some));
+                }
+                return Ok((place, some));
+            }
+            held(&self.store.rooms).release(place, blocks);
+        }
+        // A file that grows is likely to go on growing.
+        let spare = if is_appended && goal.is_some() { block.min(MOST_WINDOW) as u32 } else { 0 };
+        let (place, blocks) = self.reserve(goal, want + spare).await?;
+        if blocks > want {
+            held(&file.state).window = Some((place + u64::from(want), blocks - want));
+        }
+        Ok((place, blocks.min(want)))
+    }
+
+    /// Sets room aside, in a further zone or after a checkpoint where there is none.
+    pub(crate) async fn reserve(&self, goal: Option<u64>, want: u32) -> Result<(u64, u32), VolumeError> {
+        let mut tries = 0;
+        loop {
+            let found = held(&self.store.rooms).reserve(goal, want);
+            match found {
+                Found::Run(place, blocks) => return Ok((place, blocks)),
+                Found::Load(zone) => self.store.load_zone(zone).await?,
+                Found::Full => {
+                    if self.store.add_data_zone().await? {
+                        continue;
+                    }
+                    tries += 1;
+                    match tries {
+                        1 => self.open.all().iter().for_each(|file| self.release_window(file)),
+                        2 => self.store.checkpoint().await?,
+                        _ => return Err(rooms::full(self.id())),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Gives back what is set aside behind a file.
+    pub(crate) fn release_window(&self, file: &File) {
+        let window = held(&file.state).window.take();
+        if let Some((place, blocks)) = window {
+            held(&self.store.rooms).release(place, blocks);
+        }
+    }
+
+    /// Writes data to where it is to lie, then has the file know it. `end` is where the file reaches at least then.
+    async fn store_targets(
+        &self,
+        file: &File,
+        segments: &[Segment],
+        targets: &[Target],
+        end: u64,
+    ) -> Result<(), VolumeError> {
+        let mut writes = Vec::with_capacity(targets.len() + 1);
+        for target in targets {
+            let (from, to) = (target.block, target.block + u64::from(target.extent.blocks));
+            for segment in segments {
+                let last = segment.block + (segment.data.len() / BLOCK) as u64;
+                let (first, behind) = (from.max(segment.block), to.min(last));
+                if first < behind {
+                    let part =
+                        segment.data.slice((first - segment.block) as usize * BLOCK, (behind - first) as usize * BLOCK);
+                    let place = target.extent.place + (first - from);
+                    writes.push(self.store.device.write(place * BLOCK_BYTES, part, Durability::Cached));
+                }
+            }
+        }
+        all(writes).await?;
+        let (from, to) = match (targets.first(), targets.last()) {
+            (Some(first), Some(last)) => (first.block, last.block + u64::from(last.extent.blocks)),
+            _ => return Ok(()),
+        };
+        if end <= held(&file.state).size && targets.iter().all(|target| target.is_written) {
+            self.note_written(file);
+            return Ok(());
+        }
+        let written = self.store.data.note();
+        let new: Vec<(u64, Extent)> = targets.iter().map(|target| (target.block, target.extent)).collect();
+        let (id, now) = (file.id, self.now());
+        let (size, logged) = self
+            .store
+            .change([keys::shard(id.number)], Need::More, |view| {
+                let mut record = record_of(view, id)?;
+                extents::replace(view, id.number, &mut record, from..to, &new)?;
+                record.inline = None;
+                record.size = record.size.max(end);
+                view.follow_data();
+                self.touch(&mut record, now);
+                put_record(view, id.number, &record)?;
+                Ok(record.size)
+            })
+            .await?;
+        let mut state = held(&file.state);
+        (state.size, state.is_inline, state.mapping) = (size, false, None);
+        (state.logged, state.written) = (logged, written);
+        (state.modified, state.recorded.1) = (None, now);
+        Ok(())
+    }
+}
+
+/// Waits for all writes, also behind one that failed: what they go to may be given to others only then.
+async fn all(writes: impl IntoIterator<Item = Io<()>>) -> Result<(), VolumeError> {
+    let ended = join_all(writes).await;
+    Ok(ended.into_iter().collect::<Result<(), _>>()?)
+}

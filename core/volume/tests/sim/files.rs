@@ -1,0 +1,472 @@
+//! Files against a model of them: every operation, power cuts between any two writes, and a scan at each end.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use holdfast_device::sim::{Sim, SimDisk, SimDiskSpec, SimRandom};
+use holdfast_device::{Device, IoBuf};
+use holdfast_model::Uuid;
+use holdfast_volume::service::{
+    Allocate, Caller, FileId, FileKind, FileService, Flush, NewFile, OpenMode, Remove, Rename, Seek, SetAttributes,
+    SetMode, Time,
+};
+use holdfast_volume::{ErrorKind, Format, Handle, Settings, Volume, VolumeFormat, WallClock};
+
+use crate::model::{BLOCK, Files, Model, Node, difference, is_full, read_all, read_node};
+
+struct World {
+    sim: Sim,
+    disk: Arc<SimDisk>,
+    random: SimRandom,
+    settings: Settings,
+}
+
+fn clock() -> WallClock {
+    let seconds = AtomicI64::new(1_700_000_000);
+    Arc::new(move || Time { seconds: seconds.fetch_add(1, Ordering::Relaxed), nanos: 5 })
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let sim = Sim::new(seed);
+        let random = sim.random();
+        let size_bytes = [18 << 20, 64 << 20][random.range(0..2usize)];
+        let tear_bytes = [512, 4096][random.range(0..2usize)];
+        let garbage = random.chance(1, 2);
+        let spec = SimDiskSpec { size_bytes, garbage, tear_bytes, ..SimDiskSpec::default() };
+        let disk = SimDisk::new(&sim, spec);
+        let settings = Settings {
+            cache_bytes: [0, 256 << 10, 64 << 20][random.range(0..3usize)],
+            changed_bytes: [1 << 20, 64 << 20][random.range(0..2usize)],
+        };
+        Self { sim, disk, random, settings }
+    }
+
+    fn format(&self) {
+        let device: Arc<dyn Device> = self.disk.clone();
+        let store = Format { volume: Uuid::from_u128(self.random.next_u64().into()), log_bytes: None };
+        let format = VolumeFormat { store, secret: [9; 16], owner: (0, 0), mode: 0o755 };
+        let formatted = self.sim.run(async move { Volume::format(&device, format, Time::default()).await });
+        formatted.expect("powered").expect("formatted");
+    }
+}
+
+/// A life of a volume between two openings.
+struct Life<'a> {
+    volume: &'a Volume,
+    random: &'a SimRandom,
+    model: &'a RefCell<Model>,
+    caller: Caller,
+    handles: Vec<Handle>,
+}
+
+const WRITING: OpenMode = OpenMode { read: true, write: true, truncate: false };
+
+impl Life<'_> {
+    fn files(&self) -> Files {
+        self.model.borrow().now().clone()
+    }
+
+    fn directory(&self, files: &Files) -> FileId {
+        *self.random.pick(&files.directories()).expect("the root")
+    }
+
+    fn name(&self) -> Vec<u8> {
+        let number = self.random.range(0..12u32);
+        if self.random.chance(1, 20) { vec![b'n'; 255] } else { format!("name {number}").into_bytes() }
+    }
+
+    fn file(&self, files: &Files) -> Option<FileId> {
+        let all: Vec<FileId> =
+            files.nodes.values().filter(|node| node.kind == FileKind::Regular).map(|node| node.id).collect();
+        self.random.pick(&all).copied()
+    }
+
+    /// Makes an operation that changes the files, and keeps the model in step. A full volume may refuse it.
+    async fn change<T>(
+        &self,
+        next: Files,
+        operation: impl Future<Output = Result<T, holdfast_volume::VolumeError>>,
+    ) -> Option<T> {
+        self.model.borrow_mut().begin(next);
+        match operation.await {
+            Ok(done) => {
+                self.model.borrow_mut().end(self.volume.last());
+                Some(done)
+            }
+            Err(error) => {
+                assert!(is_full(error.kind), "{error}");
+                self.model.borrow_mut().undo();
+                None
+            }
+        }
+    }
+
+    async fn create(&self) {
+        let files = self.files();
+        let (dir, name) = (self.directory(&files), self.name());
+        let kind = [FileKind::Regular, FileKind::Regular, FileKind::Directory, FileKind::Symlink, FileKind::Fifo]
+            [self.random.range(0..5usize)];
+        let target = vec![b't'; self.random.range(1..4096usize)];
+        let target = if kind == FileKind::Symlink { target } else { Vec::new() };
+        let new = NewFile { kind, mode: 0o640, target: &target };
+        let operation = self.volume.create(&self.caller, dir, &name, &new);
+        if files.entries.contains_key(&(dir.number, name.clone())) {
+            assert_eq!(operation.await.expect_err("the name is taken").kind, ErrorKind::Exists);
+            return;
+        }
+        // The id is known only afterwards: a crash in between finds the state before, or one more file.
+        let before = self.volume.last();
+        match operation.await {
+            Ok(facts) => {
+                // A directory in a set-group-id one is one, too.
+                let inherited = if kind == FileKind::Directory { files.nodes[&dir.number].mode & 0o2000 } else { 0 };
+                let node = Node {
+                    id: facts.id,
+                    kind,
+                    mode: 0o640 | inherited,
+                    target: target.clone(),
+                    extended: Default::default(),
+                    data: Rc::default(),
+                };
+                let mut next = files;
+                next.nodes.insert(facts.id.number, node);
+                next.entries.insert((dir.number, name), facts.id.number);
+                self.model.borrow_mut().begin(next);
+                self.model.borrow_mut().end(self.volume.last());
+                assert!(self.volume.last() > before);
+            }
+            Err(error) => assert!(is_full(error.kind), "{error}"),
+        }
+    }
+
+    async fn remove(&self) {
+        let files = self.files();
+        let Some(((parent, name), child)) = self.random.pick(&files.entries.iter().collect::<Vec<_>>()).copied() else {
+            return;
+        };
+        let dir = files.nodes[parent].id;
+        let node = &files.nodes[child];
+        let is_directory = node.kind == FileKind::Directory;
+        let what = if is_directory { Remove::Directory } else { Remove::File };
+        let operation = self.volume.remove(&self.caller, dir, name, what);
+        if is_directory && !files.names_in(*child).is_empty() {
+            assert_eq!(operation.await.expect_err("it is not empty").kind, ErrorKind::NotEmpty);
+            return;
+        }
+        let mut next = files.clone();
+        next.entries.remove(&(*parent, name.clone()));
+        next.forget(*child, self.volume.root().number);
+        assert!(self.change(next, operation).await.is_some(), "removal needs no room");
+    }
+
+    async fn link(&self) {
+        let files = self.files();
+        let (Some(id), dir, name) = (self.file(&files), self.directory(&files), self.name()) else { return };
+        let operation = self.volume.link(&self.caller, id, dir, &name);
+        if files.entries.contains_key(&(dir.number, name.clone())) {
+            assert_eq!(operation.await.expect_err("the name is taken").kind, ErrorKind::Exists);
+            return;
+        }
+        let mut next = files;
+        next.entries.insert((dir.number, name.clone()), id.number);
+        let operation = self.volume.link(&self.caller, id, dir, &name);
+        if let Some(facts) = self.change(next, operation).await {
+            assert_eq!(facts.links, self.files().links(id.number));
+        }
+    }
+
+    async fn rename(&self) {
+        let files = self.files();
+        let Some(((parent, name), child)) = self.random.pick(&files.entries.iter().collect::<Vec<_>>()).copied() else {
+            return;
+        };
+        let root = self.volume.root().number;
+        let from = files.nodes[parent].id;
+        let (to, new_name) = (self.directory(&files), self.name());
+        let mode =
+            [Rename::Replace, Rename::Replace, Rename::NoReplace, Rename::Exchange][self.random.range(0..4usize)];
+        let operation = self.volume.rename(&self.caller, (from, name), (to, &new_name), mode);
+        let there = files.entries.get(&(to.number, new_name.clone())).copied();
+        let is_directory = |number: u64| files.nodes[&number].kind == FileKind::Directory;
+        let expected = match there {
+            Some(_) if mode == Rename::NoReplace => Some(ErrorKind::Exists),
+            Some(there) if there == *child => None,
+            Some(there) if mode == Rename::Exchange => {
+                let one = is_directory(*child) && files.is_below(to.number, *child, root);
+                let other = is_directory(there) && files.is_below(*parent, there, root);
+                (one || other).then_some(ErrorKind::Invalid)
+            }
+            None if mode == Rename::Exchange => Some(ErrorKind::NotFound),
+            Some(there) if is_directory(*child) && !is_directory(there) => Some(ErrorKind::NotDirectory),
+            Some(there) if !is_directory(*child) && is_directory(there) => Some(ErrorKind::IsDirectory),
+            _ if is_directory(*child) && files.is_below(to.number, *child, root) => Some(ErrorKind::Invalid),
+            Some(there) if is_directory(there) && !files.names_in(there).is_empty() => Some(ErrorKind::NotEmpty),
+            _ => None,
+        };
+        if let Some(kind) = expected {
+            assert_eq!(operation.await.expect_err("it is refused").kind, kind);
+            return;
+        }
+        let mut next = files.clone();
+        if there != Some(*child) {
+            next.entries.remove(&(*parent, name.clone()));
+            if let Some(there) = there {
+                next.entries.remove(&(to.number, new_name.clone()));
+                if mode == Rename::Exchange {
+                    next.entries.insert((*parent, name.clone()), there);
+                } else {
+                    next.forget(there, root);
+                }
+            }
+            next.entries.insert((to.number, new_name.clone()), *child);
+        }
+        self.change(next, operation).await;
+    }
+
+    async fn open(&self, id: FileId) -> Handle {
+        self.volume.open(&self.caller, id, WRITING).await.expect("it can be opened")
+    }
+
+    async fn write(&self) {
+        let files = self.files();
+        let Some(id) = self.file(&files) else { return };
+        let old = files.nodes[&id.number].data.clone();
+        let most = [100, 3000, 5 * BLOCK, 40 * BLOCK][self.random.range(0..4usize)];
+        let mut len = self.random.range(1..most);
+        let mut offset = match self.random.range(0..3u32) {
+            0 => old.len(),
+            1 => self.random.range(0..=old.len()),
+            _ => self.random.range(0..old.len() + 10 * BLOCK),
+        };
+        if self.random.chance(1, 2) {
+            (offset, len) = (offset / BLOCK * BLOCK, len.next_multiple_of(BLOCK));
+        }
+        let mut bytes = IoBuf::zeroed(len.next_multiple_of(BLOCK));
+        self.random.fill(&mut bytes[..len]);
+        let mut new = (*old).clone();
+        new.resize(new.len().max(offset + len), 0);
+        new[offset..offset + len].copy_from_slice(&bytes[..len]);
+        let mut next = files;
+        next.nodes.get_mut(&id.number).expect("it is there").data = Rc::new(new);
+        let handle = self.open(id).await;
+        let data = bytes.freeze();
+        let done = self.change(next, self.volume.write(&handle, offset as u64, data, len)).await;
+        if done.is_none() {
+            // A part of it may be there.
+            let node = read_node(self.volume, id).await;
+            let mut next = self.files();
+            next.nodes.insert(id.number, node);
+            self.model.borrow_mut().begin(next);
+            self.model.borrow_mut().end(self.volume.last());
+        }
+        self.volume.close(handle).await.expect("it can be closed");
+    }
+
+    async fn cut(&self) {
+        let files = self.files();
+        let Some(id) = self.file(&files) else { return };
+        let mut new = (*files.nodes[&id.number].data).clone();
+        let size = match self.random.range(0..4u32) {
+            0 => 0,
+            1 => self.random.range(0..new.len() + 5000),
+            _ => self.random.range(0..=new.len()),
+        };
+        new.resize(size, 0);
+        let mut next = files;
+        next.nodes.get_mut(&id.number).expect("it is there").data = Rc::new(new);
+        let set = SetAttributes { size_bytes: Some(size as u64), ..SetAttributes::default() };
+        self.change(next, self.volume.set(&self.caller, id, &set)).await;
+    }
+
+    async fn allocate(&self) {
+        let files = self.files();
+        let Some(id) = self.file(&files) else { return };
+        let mut new = (*files.nodes[&id.number].data).clone();
+        let (from, len) = (self.random.range(0..new.len() + 3000), self.random.range(1..6 * BLOCK));
+        let keep_size = self.random.chance(1, 2);
+        let how = [Allocate::Punch, Allocate::Zero { keep_size }, Allocate::Reserve { keep_size }]
+            [self.random.range(0..3usize)];
+        let inside = from.min(new.len())..(from + len).min(new.len());
+        if !matches!(how, Allocate::Reserve { .. }) {
+            new[inside].fill(0);
+        }
+        if !keep_size && how != Allocate::Punch {
+            new.resize(new.len().max(from + len), 0);
+        }
+        let mut next = files;
+        next.nodes.get_mut(&id.number).expect("it is there").data = Rc::new(new);
+        let handle = self.open(id).await;
+        let done = self.change(next, self.volume.allocate(&handle, from as u64, len as u64, how)).await;
+        if done.is_none() {
+            let node = read_node(self.volume, id).await;
+            let mut next = self.files();
+            next.nodes.insert(id.number, node);
+            self.model.borrow_mut().begin(next);
+            self.model.borrow_mut().end(self.volume.last());
+        }
+        self.volume.close(handle).await.expect("it can be closed");
+    }
+
+    async fn attributes(&self) {
+        let files = self.files();
+        let all: Vec<FileId> = files.nodes.values().map(|node| node.id).collect();
+        let id = *self.random.pick(&all).expect("the root");
+        let mut next = files;
+        let node = next.nodes.get_mut(&id.number).expect("it is there");
+        if self.random.chance(1, 3) {
+            node.mode = self.random.range(0..0o10000u32);
+            let set = SetAttributes { mode: Some(node.mode), ..SetAttributes::default() };
+            self.change(next, self.volume.set(&self.caller, id, &set)).await;
+            return;
+        }
+        let name = format!("user.{}", self.random.range(0..4u32)).into_bytes();
+        if self.random.chance(1, 4) {
+            let was_there = node.extended.remove(&name).is_some();
+            let operation = self.volume.remove_extended(&self.caller, id, &name);
+            if was_there {
+                self.change(next, operation).await;
+            } else {
+                assert_eq!(operation.await.expect_err("it is not there").kind, ErrorKind::NoData);
+            }
+            return;
+        }
+        let mut value = vec![0; self.random.range(0..if self.random.chance(1, 10) { 60_000 } else { 500 })];
+        self.random.fill(&mut value);
+        node.extended.insert(name.clone(), value.clone());
+        self.change(next, self.volume.set_extended(&self.caller, id, &name, &value, SetMode::Any)).await;
+    }
+
+    async fn read(&self) {
+        let files = self.files();
+        let Some(id) = self.file(&files) else { return };
+        let data = &files.nodes[&id.number].data;
+        let handle = self.open(id).await;
+        let (from, len) = (self.random.range(0..=data.len() + 10), self.random.range(0..10 * BLOCK));
+        let found = self.volume.read(&handle, from as u64, len).await.expect("it can be read").to_vec();
+        let expected = &data[from.min(data.len())..(from + len).min(data.len())];
+        assert!(found == expected, "{} of {} bytes from {from}", found.len(), data.len());
+        match self.volume.seek(&handle, from as u64, Seek::Data).await {
+            Ok(at) => assert!(data[from..at as usize].iter().all(|byte| *byte == 0)),
+            Err(error) => {
+                assert_eq!(error.kind, ErrorKind::NoData);
+                assert!(data[from.min(data.len())..].iter().all(|byte| *byte == 0));
+            }
+        }
+        self.volume.close(handle).await.expect("it can be closed");
+    }
+
+    /// A file is held open, loses its names perhaps, and is as it was until it is closed.
+    async fn hold(&mut self) {
+        if self.handles.len() < 4
+            && let Some(id) = self.file(&self.files())
+        {
+            self.handles.push(self.open(id).await);
+        } else if !self.handles.is_empty() {
+            let at = self.random.range(0..self.handles.len());
+            let handle = self.handles.swap_remove(at);
+            let number = handle.id().number;
+            let found = self.volume.read(&handle, 0, usize::MAX >> 1).await.expect("it can be read").to_vec();
+            if let Some(node) = self.files().nodes.get(&number) {
+                assert!(found == **node.data, "file {number} as it is open");
+            }
+            self.volume.close(handle).await.expect("it can be closed");
+        }
+    }
+
+    async fn settle(&self) {
+        match self.random.range(0..4u32) {
+            0 => {
+                self.volume.sync().await.expect("it lasts");
+                self.model.borrow_mut().settle(self.volume.last());
+            }
+            1 => {
+                self.volume.checkpoint().await.expect("it lasts");
+                self.model.borrow_mut().settle(self.volume.last());
+            }
+            _ => {
+                let Some(id) = self.file(&self.files()) else { return };
+                let last = self.volume.last();
+                self.volume.flush(id, Flush::All).await.expect("it lasts");
+                self.model.borrow_mut().settle_file(id.number, last);
+            }
+        }
+    }
+
+    async fn live(&mut self) {
+        for _ in 0..self.random.range(1..250u32) {
+            match self.random.range(0..100u32) {
+                0..22 => self.create().await,
+                22..30 => self.remove().await,
+                30..35 => self.link().await,
+                35..44 => self.rename().await,
+                44..66 => self.write().await,
+                66..72 => self.cut().await,
+                72..78 => self.allocate().await,
+                78..84 => self.attributes().await,
+                84..90 => self.read().await,
+                90..95 => self.hold().await,
+                _ => self.settle().await,
+            }
+        }
+        let found = read_all(self.volume).await;
+        assert_eq!(difference(&self.files(), &found), Vec::<String>::new());
+        for handle in self.handles.drain(..) {
+            self.volume.close(handle).await.expect("it can be closed");
+        }
+        assert_eq!(self.volume.usage().await.map(|usage| usage.files), Ok(self.files().nodes.len() as u64));
+    }
+}
+
+async fn open(device: Arc<dyn Device>, settings: Settings) -> Volume {
+    Volume::open(device, settings, clock()).await.expect("what was not cut short opens")
+}
+
+fn run(seed: u64) {
+    let world = World::new(seed);
+    world.format();
+    let (device, settings) = (world.disk.clone(), world.settings);
+    let first = world.sim.run(async move {
+        let volume = open(device, settings).await;
+        (read_node(&volume, volume.root()).await, volume.last())
+    });
+    let (root, last) = first.expect("powered");
+    world.sim.restart();
+    let model = Rc::new(RefCell::new(Model::new(root, last, world.disk.spec().tear_bytes as usize)));
+    for life in 0..5 {
+        if life < 4 && world.random.chance(4, 5) {
+            let most = if world.random.chance(1, 3) { 40 } else { 800 };
+            world.sim.cut_power_after(world.random.range(0..most));
+        }
+        let (device, settings, random, model) = (world.disk.clone(), world.settings, world.sim.random(), model.clone());
+        let ended = world.sim.run(async move {
+            model.borrow_mut().openings += 1;
+            let volume = open(device, settings).await;
+            let mut recovered = model.borrow().clone();
+            recovered.recover(&volume).await;
+            *model.borrow_mut() = recovered;
+            assert_eq!(volume.scan().await, Ok(Vec::new()));
+            let mut life = Life {
+                volume: &volume,
+                random: &random,
+                model: &model,
+                caller: Caller::default(),
+                handles: Vec::new(),
+            };
+            life.live().await;
+            assert_eq!(volume.scan().await, Ok(Vec::new()), "after a life");
+            volume.checkpoint().await.expect("it lasts");
+            model.borrow_mut().settle(volume.last());
+        });
+        // A cut is as good an end as any.
+        let _ = ended;
+        world.sim.restart();
+    }
+}
+
+#[test]
+fn what_a_crash_leaves_of_files_is_what_operations_left() {
+    holdfast_harness::over_seeds(60, run);
+}

@@ -1,0 +1,130 @@
+//! Many requests at once on one volume: each all or nothing to the others, and no file sees another's bytes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use holdfast_device::sim::{Sim, SimDisk, SimDiskSpec, SimRandom};
+use holdfast_device::{Device, IoBuf};
+use holdfast_model::Uuid;
+use holdfast_volume::service::{
+    Allocate, Caller, FileId, FileKind, FileService, Flush, NewFile, OpenMode, Remove, Rename, SetAttributes, Time,
+};
+use holdfast_volume::{ErrorKind, Format, Settings, Volume, VolumeFormat, WallClock};
+
+const NEW: NewFile<'static> = NewFile { kind: FileKind::Regular, mode: 0o600, target: b"" };
+const WRITING: OpenMode = OpenMode { read: true, write: true, truncate: false };
+
+/// One of those who work at once: files of its own in a directory of its own, and names that all use.
+async fn work(volume: &Volume, random: &SimRandom, own: FileId, shared: FileId) {
+    let caller = Caller::default();
+    let mut files: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+    for _ in 0..random.range(20..120u32) {
+        let name = format!("f{}", random.range(0..6u32)).into_bytes();
+        match random.range(0..10u32) {
+            0..5 => {
+                let id = match volume.create(&caller, own, &name, &NEW).await {
+                    Ok(facts) => facts.id,
+                    Err(error) if error.kind == ErrorKind::Exists => {
+                        volume.lookup(&caller, own, &name).await.expect("looked up").expect("it is there").id
+                    }
+                    Err(error) => panic!("{error}"),
+                };
+                let content = files.entry(name).or_default();
+                let (from, len) = (random.range(0..=content.len()), random.range(1..30_000usize));
+                let mut bytes = IoBuf::zeroed(len.next_multiple_of(4096));
+                random.fill(&mut bytes[..len]);
+                content.resize(content.len().max(from + len), 0);
+                content[from..from + len].copy_from_slice(&bytes[..len]);
+                let handle = volume.open(&caller, id, WRITING).await.expect("opened");
+                volume.write(&handle, from as u64, bytes.freeze(), len).await.expect("there is room");
+                if random.chance(1, 4) {
+                    volume.flush(id, Flush::Data).await.expect("it lasts");
+                }
+                if random.chance(1, 4) {
+                    let at = random.range(0..content.len());
+                    volume.allocate(&handle, at as u64, 5000, Allocate::Punch).await.expect("punched");
+                    let end = content.len().min(at + 5000);
+                    content[at..end].fill(0);
+                }
+                volume.close(handle).await.expect("closed");
+            }
+            5 if files.contains_key(&name) => {
+                volume.remove(&caller, own, &name, Remove::File).await.expect("it is there");
+                files.remove(&name);
+            }
+            6 if files.contains_key(&name) => {
+                let content = files.get_mut(&name).expect("it is there");
+                content.resize(random.range(0..=content.len() + 9000), 0);
+                let id = volume.lookup(&caller, own, &name).await.expect("looked up").expect("it is there").id;
+                let set = SetAttributes { size_bytes: Some(content.len() as u64), ..SetAttributes::default() };
+                volume.set(&caller, id, &set).await.expect("there is room");
+            }
+            7 => volume.checkpoint().await.expect("it lasts"),
+            _ => quarrel(volume, random, shared).await,
+        }
+    }
+    for (name, content) in &files {
+        let facts = volume.lookup(&caller, own, name).await.expect("looked up").expect("it is there");
+        let handle = volume.open(&caller, facts.id, WRITING).await.expect("opened");
+        let found = volume.read(&handle, 0, usize::MAX >> 1).await.expect("read").to_vec();
+        assert!(found == *content, "{} bytes, {} found", content.len(), found.len());
+        volume.close(handle).await.expect("closed");
+    }
+}
+
+/// Something that others do in the same directory at the same time: any outcome of a race is fine, but a whole one.
+async fn quarrel(volume: &Volume, random: &SimRandom, shared: FileId) {
+    let caller = Caller::default();
+    let name = || format!("s{}", random.range(0..5u32)).into_bytes();
+    let (one, other) = (name(), name());
+    let kind = if random.chance(1, 2) { FileKind::Directory } else { FileKind::Regular };
+    let done = match random.range(0..5u32) {
+        0 | 1 => volume.create(&caller, shared, &one, &NewFile { kind, ..NEW }).await.map(drop),
+        2 => volume.rename(&caller, (shared, &one), (shared, &other), Rename::Replace).await,
+        3 => volume.rename(&caller, (shared, &one), (shared, &other), Rename::Exchange).await,
+        _ => {
+            let what = if random.chance(1, 2) { Remove::Directory } else { Remove::File };
+            volume.remove(&caller, shared, &one, what).await
+        }
+    };
+    let fine = [ErrorKind::Exists, ErrorKind::NotFound, ErrorKind::IsDirectory, ErrorKind::NotDirectory];
+    if let Err(error) = done {
+        assert!(fine.contains(&error.kind), "{error}");
+    }
+}
+
+fn run(seed: u64) {
+    let sim = Sim::new(seed);
+    let random = sim.random();
+    let disk: Arc<dyn Device> = SimDisk::new(&sim, SimDiskSpec { size_bytes: 128 << 20, ..SimDiskSpec::default() });
+    let cache_bytes = [0, 1 << 20, 64 << 20][random.range(0..3usize)];
+    let settings = Settings { cache_bytes, changed_bytes: [2 << 20, 64 << 20][random.range(0..2usize)] };
+    let ran = sim.run(async move {
+        let store = Format { volume: Uuid::from_u128(3), log_bytes: None };
+        let format = VolumeFormat { store, secret: [4; 16], owner: (0, 0), mode: 0o777 };
+        Volume::format(&disk, format, Time::default()).await.expect("formatted");
+        let clock: WallClock = Arc::new(|| Time { seconds: 1000, nanos: 0 });
+        let volume = Volume::open(disk.clone(), settings, clock.clone()).await.expect("opened");
+        let caller = Caller::default();
+        let directory = NewFile { kind: FileKind::Directory, ..NEW };
+        let mut ids = Vec::new();
+        for name in ["one", "two", "three", "four", "shared"] {
+            let facts = volume.create(&caller, volume.root(), name.as_bytes(), &directory).await;
+            ids.push(facts.expect("created").id);
+        }
+        let shared = ids.pop().expect("five");
+        join_all(ids.iter().map(|own| work(&volume, &random, *own, shared))).await;
+        assert_eq!(volume.scan().await, Ok(Vec::new()));
+        volume.sync().await.expect("it lasts");
+        drop(volume);
+        let volume = Volume::open(disk, settings, clock).await.expect("opened");
+        assert_eq!(volume.scan().await, Ok(Vec::new()), "as opened again");
+    });
+    ran.expect("powered");
+}
+
+#[test]
+fn requests_at_once_are_whole_and_apart() {
+    holdfast_harness::over_seeds(40, run);
+}
