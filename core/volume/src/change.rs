@@ -377,12 +377,12 @@ impl Store {
             (zones.free_nodes(), zones.count())
         };
         let bitmaps = held(&self.rooms).changed();
-        let nodes_of_zone = (self.superblock.zone_bytes as usize) / PAGE_BYTES;
+        let nodes_of_zone = (self.superblock().zone_bytes as usize) / PAGE_BYTES;
         let kept = match need {
             Need::More => KEPT_OPERATIONS * NODES_OF_OPERATION + zones * nodes_of_zone / 100,
             Need::Less | Need::Sure => 0,
         };
-        let own = operations * NODES_OF_OPERATION + bitmaps.min(self.superblock.zones() as usize / 100) + 4;
+        let own = operations * NODES_OF_OPERATION + bitmaps.min(self.superblock().zones() as usize / 100) + 4;
         let needed = self.cache.changed() + self.reserved.load(Ordering::Acquire) + own + kept;
         if free >= needed { Ok(()) } else { Err(Stop::Room) }
     }

@@ -116,7 +116,7 @@ impl Store {
         let trees = cut.roots.iter().map(|(number, root)| (*number, stored(root))).collect();
         let root = Root { generation, epoch: before.epoch, log: cut.log, trees };
         let slot = root.seal(self.volume());
-        let writes = self.superblock.groups().map(|at| {
+        let writes = self.superblock().groups().map(|at| {
             let slot = slot.clone();
             self.device.write(at + root.slot(), slot, Durability::Durable)
         });

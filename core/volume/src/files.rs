@@ -319,7 +319,7 @@ impl FileService for Volume {
     async fn usage(&self) -> Result<Usage, VolumeError> {
         let nodes = held(&self.store.zones).count() as u64;
         let rooms = held(&self.store.rooms);
-        let (zones, usable) = (u64::from(self.store.superblock.zones()), u64::from(rooms.usable()));
+        let (zones, usable) = (u64::from(self.store.superblock().zones()), u64::from(rooms.usable()));
         let unclaimed = zones.saturating_sub(nodes + rooms.count() as u64);
         let free = rooms.free_blocks() + unclaimed.saturating_sub(u64::from(self.store.kept_zones())) * usable;
         Ok(Usage {

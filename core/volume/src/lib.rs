@@ -25,6 +25,7 @@
 //!  log.rs         the circular log, and its batches            flush.rs        when data became durable
 //!  zones.rs       room for nodes                               rooms.rs        room for data
 //!  superblock.rs  where everything is, and the root slots      bitmap.rs       the blocks of a zone
+//!  grow.rs        more of the device taken in use
 //!  scan.rs        all trees read and checked                   scan_files.rs   all files held against each other
 //! ```
 //!
@@ -45,6 +46,7 @@ mod extent;
 mod extents;
 mod files;
 mod flush;
+mod grow;
 mod keys;
 mod length;
 mod listing;

@@ -36,7 +36,7 @@ impl Volume {
             if entry.name == name {
                 return Ok(Some(Found { slot, entry }));
             }
-            if ignores_case && alike.is_none() && self.names.is_alike(&entry.name, name) {
+            if ignores_case && !self.is_case_sensitive() && alike.is_none() && self.names.is_alike(&entry.name, name) {
                 alike = Some(Found { slot, entry });
             }
         }

@@ -3,7 +3,7 @@
 //! Invariant: opening ends with a checkpoint, so that nothing of an earlier opening is needed any more.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use holdfast_device::{Device, Durability, IoBuf};
@@ -87,7 +87,8 @@ impl Store {
             files: AtomicI64::new(0),
             failed: OnceLock::new(),
             device,
-            superblock,
+            size_bytes: AtomicU64::new(superblock.size_bytes),
+            format: superblock,
             settings,
         };
         store.open_zones().await?;
@@ -126,7 +127,7 @@ impl Store {
     fn open_zone(&self, key: &[u8], value: &[u8]) -> Result<u32, VolumeError> {
         let wrong = |why: &str| VolumeError::corrupt(format!("volume {}: the tree of zones {why}", self.volume()));
         let zone = key.try_into().map(u32::from_be_bytes).map_err(|_| wrong("has a key that names none"))?;
-        if zone >= self.superblock.zones() {
+        if zone >= self.superblock().zones() {
             return Err(wrong("names one beyond the volume"));
         }
         let (mut zones, mut rooms) = (held(&self.zones), held(&self.rooms));

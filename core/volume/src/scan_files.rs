@@ -152,7 +152,7 @@ impl Volume {
                 seen.findings.push(Finding::ExtentWrong { file, place, why: "another extent has it, too" });
             }
             end = end.max(extent.end());
-            if extent.end() * BLOCK_BYTES > self.store.superblock.size_bytes {
+            if extent.end() * BLOCK_BYTES > self.store.superblock().size_bytes {
                 seen.findings.push(Finding::ExtentWrong { file, place, why: "it lies beyond the volume" });
                 continue;
             }

@@ -8,7 +8,7 @@
 //!
 //! Invariant: a transaction is in all its trees or in none.
 
-use std::sync::atomic::{AtomicI64, AtomicUsize};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use holdfast_device::{Device, Durability, IoBuf, IoSlice};
@@ -60,7 +60,10 @@ impl Default for Settings {
 /// An open store.
 pub struct Store {
     pub(crate) device: Arc<dyn Device>,
-    pub(crate) superblock: Superblock,
+    /// What the format fixed, but for the size.
+    pub(crate) format: Superblock,
+    /// Bytes of the device that the volume uses. It grows while nothing is checkpointed.
+    pub(crate) size_bytes: AtomicU64,
     pub(crate) trees: Vec<Mutex<Tree>>,
     pub(crate) cache: NodeCache,
     pub(crate) log: Log,
@@ -88,7 +91,12 @@ pub(crate) fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Store {
     /// The volume's id.
     pub fn volume(&self) -> Uuid {
-        self.superblock.volume
+        self.format.volume
+    }
+
+    /// Where everything is, as of now.
+    pub(crate) fn superblock(&self) -> Superblock {
+        Superblock { size_bytes: self.size_bytes.load(Ordering::Acquire), ..self.format }
     }
 
     /// The value of a key.
@@ -223,15 +231,15 @@ impl Store {
     fn unclaimed(&self, kept: u32) -> Option<u32> {
         let (zones, rooms) = (held(&self.zones), held(&self.rooms));
         let claimed = (zones.count() + rooms.count()) as u32;
-        if self.superblock.zones().saturating_sub(claimed) <= kept {
+        if self.superblock().zones().saturating_sub(claimed) <= kept {
             return None;
         }
-        (0..self.superblock.zones()).find(|zone| !zones.has(*zone) && !rooms.has(*zone))
+        (0..self.superblock().zones()).find(|zone| !zones.has(*zone) && !rooms.has(*zone))
     }
 
     /// Zones that data leaves to nodes.
     pub(crate) fn kept_zones(&self) -> u32 {
-        (self.superblock.zones() / 50).max(2)
+        (self.superblock().zones() / 50).max(2)
     }
 
     pub(crate) fn check_failed(&self) -> Result<(), VolumeError> {

@@ -39,6 +39,7 @@ const CHANGES: u32 = 40;
 const KEY_SECRET: &[u8] = b"secret";
 const KEY_RUNS: &[u8] = b"runs";
 const KEY_FOLDING: &[u8] = b"folding";
+const KEY_CASE: &[u8] = b"case";
 
 /// What a volume of files is made with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +52,8 @@ pub struct VolumeFormat {
     pub owner: (u32, u32),
     /// The permission bits of the root directory.
     pub mode: u32,
+    /// Names that differ in case only are different ones to every caller.
+    pub is_case_sensitive: bool,
 }
 
 /// Tells the time.
@@ -73,6 +76,7 @@ struct Ids {
 pub struct Volume {
     pub(crate) store: Store,
     pub(crate) names: Names,
+    is_case_sensitive: bool,
     pub(crate) open: OpenFiles,
     clock: WallClock,
     ids: Mutex<Ids>,
@@ -112,6 +116,7 @@ impl Volume {
         for (number, part) in names::folding().chunks(MAX_VALUE_BYTES).enumerate() {
             transaction.put(SETTINGS_TREE, &[KEY_FOLDING, &[number as u8]].concat(), part);
         }
+        transaction.put(SETTINGS_TREE, KEY_CASE, &[format.is_case_sensitive.into()]);
         transaction.put(SETTINGS_TREE, KEY_SECRET, &format.secret);
         transaction.put(SETTINGS_TREE, KEY_RUNS, &u64::from(SHARED_TREES).to_le_bytes());
         transaction.put(keys::shard(ROOT), &keys::record(ROOT), &root.encode());
@@ -130,6 +135,7 @@ impl Volume {
         let secret = store.get(SETTINGS_TREE, KEY_SECRET).await?.and_then(|value| value.try_into().ok());
         let secret = secret.ok_or_else(|| missing("secret of names"))?;
         let runs = store.get(SETTINGS_TREE, KEY_RUNS).await?.and_then(number).ok_or_else(|| missing("count of ids"))?;
+        let is_case_sensitive = store.get(SETTINGS_TREE, KEY_CASE).await?.as_deref() == Some(&[1]);
         let mut folding = Vec::new();
         for (key, part) in store.range(SETTINGS_TREE, KEY_FOLDING, usize::MAX).await? {
             if key.starts_with(KEY_FOLDING) {
@@ -145,6 +151,7 @@ impl Volume {
         let changes = store.checkpoint.lock().await.root.epoch << CHANGES;
         let volume = Self {
             names: Names::new(&folding, secret)?,
+            is_case_sensitive,
             open: OpenFiles::default(),
             clock,
             ids: Mutex::new(ids),
@@ -158,6 +165,21 @@ impl Volume {
     /// The volume's id.
     pub fn id(&self) -> Uuid {
         self.store.volume()
+    }
+
+    /// Whether names that differ in case only are different ones to every caller.
+    pub fn is_case_sensitive(&self) -> bool {
+        self.is_case_sensitive
+    }
+
+    /// Bytes of the device that the volume uses.
+    pub fn size_bytes(&self) -> u64 {
+        self.store.superblock().size_bytes
+    }
+
+    /// Why the volume takes no changes any more, if so.
+    pub fn failure(&self) -> Option<&str> {
+        self.store.failed.get().map(String::as_str)
     }
 
     /// The present.

@@ -17,7 +17,7 @@ fn on_a_volume<F: Future<Output = ()> + 'static>(test: impl FnOnce(Arc<Volume>) 
     let disk: Arc<dyn Device> = SimDisk::new(&sim, SimDiskSpec { size_bytes: 64 << 20, ..SimDiskSpec::default() });
     let ran = sim.run(async move {
         let store = Format { volume: Uuid::from_u128(3), log_bytes: None };
-        let format = VolumeFormat { store, secret: [4; 16], owner: (0, 0), mode: 0o777 };
+        let format = VolumeFormat { store, secret: [4; 16], owner: (0, 0), mode: 0o777, is_case_sensitive: false };
         Volume::format(&disk, format, Time::default()).await.expect("formatted");
         let clock: WallClock = Arc::new(|| Time { seconds: 1000, nanos: 0 });
         test(Arc::new(Volume::open(disk, Settings::default(), clock).await.expect("opened"))).await;
@@ -153,4 +153,51 @@ fn files_that_are_gone_are_stale_and_those_without_names_live_while_they_are_ope
         assert_eq!(volume.usage().await.map(|usage| usage.files), Ok(1));
         assert_eq!(volume.scan().await, Ok(Vec::new()));
     });
+}
+
+#[test]
+fn a_volume_grows_while_files_are_in_use_and_is_found_whole_wherever_power_fails() {
+    for cut in 0..40 {
+        let sim = Sim::new(7);
+        let disk = SimDisk::new(&sim, SimDiskSpec { size_bytes: 24 << 20, ..SimDiskSpec::default() });
+        let clock: WallClock = Arc::new(|| Time { seconds: 1000, nanos: 0 });
+        let (device, clocked): (Arc<dyn Device>, _) = (disk.clone(), clock.clone());
+        let prepared = sim.run(async move {
+            let store = Format { volume: Uuid::from_u128(3), log_bytes: None };
+            let format = VolumeFormat { store, secret: [4; 16], owner: (0, 0), mode: 0o777, is_case_sensitive: true };
+            Volume::format(&device, format, Time::default()).await.expect("formatted");
+            let volume = Volume::open(device, Settings::default(), clocked).await.expect("opened");
+            create(&volume, &user(0), volume.root(), "file", FileKind::Regular, 0o644).await;
+            assert_eq!(kind(volume.grow(32 << 20).await), Some(ErrorKind::Invalid), "the device has no more");
+            assert_eq!(volume.grow(24 << 20).await, Ok(false));
+            volume.sync().await.expect("it lasts");
+        });
+        prepared.expect("powered");
+        disk.grow(48 << 20);
+        sim.cut_power_after(cut);
+        let (device, clocked): (Arc<dyn Device>, _) = (disk.clone(), clock.clone());
+        let _ = sim.run(async move {
+            let volume = Volume::open(device, Settings::default(), clocked).await.expect("opened");
+            assert_eq!(volume.grow(48 << 20).await, Ok(true));
+            assert!(volume.usage().await.expect("known").total_bytes > 40 << 20);
+            let file = volume.lookup(&user(0), volume.root(), b"file").await.expect("looked up").expect("it is there");
+            let handle = volume.open(&user(0), file.id, WRITING).await.expect("opened");
+            for at in 0..30 {
+                let data = IoSlice::padded(&vec![7; 1 << 20]);
+                volume.write(&handle, at << 20, data, 1 << 20).await.expect("there is room now");
+            }
+            volume.close(handle).await.expect("closed");
+            assert_eq!(volume.scan().await, Ok(Vec::new()));
+        });
+        sim.restart();
+        let (device, clocked): (Arc<dyn Device>, _) = (disk.clone(), clock.clone());
+        let found = sim.run(async move {
+            let volume = Volume::open(device, Settings::default(), clocked).await.expect("opened");
+            let alike = Caller { ignores_case: true, ..user(0) };
+            assert_eq!(volume.lookup(&alike, volume.root(), b"FILE").await, Ok(None), "cases differ on this volume");
+            assert_eq!(volume.scan().await, Ok(Vec::new()));
+            assert!([24 << 20, 48 << 20].contains(&volume.size_bytes()));
+        });
+        found.expect("powered");
+    }
 }

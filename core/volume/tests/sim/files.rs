@@ -47,7 +47,7 @@ impl World {
     fn format(&self) {
         let device: Arc<dyn Device> = self.disk.clone();
         let store = Format { volume: Uuid::from_u128(self.random.next_u64().into()), log_bytes: None };
-        let format = VolumeFormat { store, secret: [9; 16], owner: (0, 0), mode: 0o755 };
+        let format = VolumeFormat { store, secret: [9; 16], owner: (0, 0), mode: 0o755, is_case_sensitive: false };
         let formatted = self.sim.run(async move { Volume::format(&device, format, Time::default()).await });
         formatted.expect("powered").expect("formatted");
     }

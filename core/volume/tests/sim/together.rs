@@ -102,7 +102,7 @@ fn run(seed: u64) {
     let settings = Settings { cache_bytes, changed_bytes: [2 << 20, 64 << 20][random.range(0..2usize)] };
     let ran = sim.run(async move {
         let store = Format { volume: Uuid::from_u128(3), log_bytes: None };
-        let format = VolumeFormat { store, secret: [4; 16], owner: (0, 0), mode: 0o777 };
+        let format = VolumeFormat { store, secret: [4; 16], owner: (0, 0), mode: 0o777, is_case_sensitive: false };
         Volume::format(&disk, format, Time::default()).await.expect("formatted");
         let clock: WallClock = Arc::new(|| Time { seconds: 1000, nanos: 0 });
         let volume = Volume::open(disk.clone(), settings, clock.clone()).await.expect("opened");

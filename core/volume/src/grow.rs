@@ -1,0 +1,70 @@
+//! A volume that takes more of its device.
+//!
+//! ```text
+//!   root and superblock at the new end ─▶ superblock of the second group ─▶ superblock of the first: from here on it has grown
+//! ```
+//!
+//! Invariant: whenever power fails, the volume is found as it was, or grown; never with a group that is missing.
+
+use std::sync::atomic::Ordering;
+
+use holdfast_device::{Durability, IoBuf};
+use holdfast_model::ByteSize;
+
+use crate::error::{ErrorKind, VolumeError};
+use crate::store::Store;
+use crate::superblock::{GROUP_BYTES, Superblock};
+use crate::volume::Volume;
+
+impl Store {
+    /// Takes the first `size_bytes` of the device in use; false if that is what it has.
+    pub(crate) async fn grow(&self, size_bytes: u64) -> Result<bool, VolumeError> {
+        self.check_failed()?;
+        // No root is written meanwhile.
+        let newest = self.checkpoint.lock().await;
+        let before = self.superblock();
+        let size_bytes = size_bytes / GROUP_BYTES * GROUP_BYTES;
+        let refuse = |why: String| Err(VolumeError::new(ErrorKind::Invalid, why));
+        if size_bytes < before.size_bytes {
+            let (has, wanted) = (ByteSize(before.size_bytes), ByteSize(size_bytes));
+            return refuse(format!("volume {} has {has} and cannot grow to {wanted}", self.volume()));
+        }
+        let device = ByteSize(self.device.geometry().size_bytes);
+        if size_bytes > device.0 {
+            return refuse(format!(
+                "volume {} cannot have {}: its device has {device}",
+                self.volume(),
+                ByteSize(size_bytes)
+            ));
+        }
+        if size_bytes == before.size_bytes {
+            return Ok(false);
+        }
+        let after = Superblock { size_bytes, ..before };
+        let [first, second, third] = after.groups();
+        let written = async {
+            let empty = IoBuf::zeroed(GROUP_BYTES as usize).freeze();
+            self.device.write(third, empty, Durability::Durable).await?;
+            let root = newest.root.seal(self.volume());
+            self.device.write(third + newest.root.slot(), root, Durability::Durable).await?;
+            for at in [third, second, first] {
+                self.device.write(at, after.seal(), Durability::Durable).await?;
+            }
+            Ok(())
+        };
+        // Part of it may be there: what else is written must not guess.
+        written.await.map_err(|error| self.fail(error))?;
+        self.size_bytes.store(size_bytes, Ordering::Release);
+        Ok(true)
+    }
+}
+
+impl Volume {
+    /// Takes the first `size_bytes` of the device in use, while files are; false if the volume has that already.
+    ///
+    /// # Errors
+    /// It would become smaller, the device is not as large, or it failed.
+    pub async fn grow(&self, size_bytes: u64) -> Result<bool, VolumeError> {
+        self.store.grow(size_bytes).await
+    }
+}
