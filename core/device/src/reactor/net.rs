@@ -12,3 +12,4 @@ mod system;
 
 pub use listener::{Listener, LocalAddress};
 pub use stream::{Peer, ReadHalf, Stream, WriteHalf};
+pub(super) use stream::{attempt, poll_call};

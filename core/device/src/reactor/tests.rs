@@ -538,3 +538,35 @@ fn a_reactor_stops_under_endless_load() {
     assert!(device.counters().reads > 0);
     std::fs::remove_file(&path).expect("removed");
 }
+
+#[test]
+fn messages_are_read_whole_into_parts_and_waited_for() {
+    let (there, here) = std::os::unix::net::UnixDatagram::pair().expect("a pair of sockets");
+    here.set_nonblocking(true).expect("nonblocking");
+    block_on(settings(), async move {
+        let device = Rc::new(message_device::MessageDevice::new(here.into()));
+        there.send(b"head body").expect("sent");
+        let (mut head, mut body) = ([0; 5], [0; 16]);
+        let read = device.read_vectored(&mut [io::IoSliceMut::new(&mut head), io::IoSliceMut::new(&mut body)]).await;
+        assert_eq!((read.expect("read"), &head, &body[..4]), (9, b"head ", &b"body"[..]));
+
+        let reading = device.clone();
+        let waits = spawn_local(async move {
+            let mut bytes = [0; 16];
+            let read = reading.read_vectored(&mut [io::IoSliceMut::new(&mut bytes)]).await.expect("read");
+            bytes[..read].to_vec()
+        });
+        assert!(!waits.is_finished(), "nothing is there");
+        clock().sleep(Duration::from_millis(5)).await;
+        there.send(b"late").expect("sent");
+        assert_eq!(waits.await, b"late");
+
+        assert_eq!(
+            device.write_vectored(&[io::IoSlice::new(b"an "), io::IoSlice::new(b"answer")]).expect("written"),
+            9
+        );
+        let mut bytes = [0; 16];
+        assert_eq!((there.recv(&mut bytes).expect("received"), &bytes[..9]), (9, &b"an answer"[..]));
+    })
+    .expect("a reactor");
+}

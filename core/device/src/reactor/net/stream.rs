@@ -75,7 +75,7 @@ impl Socket {
 }
 
 /// Does `call`, again if it was interrupted, and notes that something moved.
-fn attempt<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+pub(in crate::reactor) fn attempt<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match call() {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -90,7 +90,7 @@ fn attempt<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
 }
 
 /// Does `call` now, or says when to poll again.
-pub(super) fn poll_call<T>(
+pub(in crate::reactor) fn poll_call<T>(
     readiness: &Readiness,
     cx: &Context<'_>,
     call: impl FnMut() -> io::Result<T>,
