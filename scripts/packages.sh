@@ -1,11 +1,12 @@
 #!/bin/sh
-# Installs the Debian 12 packages that building and testing Holdfast need; names them where it may not install.
+# Installs the Debian 12 packages that building and testing Holdfast need, and names them where it may not install; then
+# the programs that come from the registry of crates.
 set -eu
 
 build="gcc g++ libc6-dev make ca-certificates git"
 clients="libnbd-bin nbdkit qemu-utils fio openssl curl python3-venv"
 systems="util-linux mount e2fsprogs btrfs-progs fuse3 postgresql-15"
-oracles="libisal2"
+oracles="libisal2 libacl1-dev"
 browser="chromium"
 # Any Node will do to begin with: the console's packages bring their own.
 command -v npm >/dev/null || build="$build nodejs npm"
@@ -15,7 +16,17 @@ for package in $build $clients $systems $oracles $browser; do
     status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
     [ "$status" = installed ] || missing="$missing $package"
 done
-[ -n "$missing" ] || exit 0
+install_programs() {
+    # A suite of POSIX for file systems. Without it its test says that it was left out.
+    tools="${CARGO_TARGET_DIR:-$(dirname "$0")/../target}/tools"
+    [ -x "$tools/bin/pjdfstest" ] || cargo install --quiet --locked --root "$tools" pjdfstest@0.2.2 </dev/null ||
+        echo "pjdfstest could not be installed: its test is left out" >&2
+}
+
+if [ -z "$missing" ]; then
+    install_programs
+    exit 0
+fi
 
 if [ "$(id -u)" -ne 0 ]; then
     echo "Packages are missing. As root, run: apt-get update && apt-get install --no-install-recommends$missing" >&2
@@ -34,3 +45,4 @@ export DEBIAN_FRONTEND=noninteractive
 apt-get update -q </dev/null
 # shellcheck disable=SC2086
 apt-get install -q -y --no-install-recommends $missing </dev/null
+install_programs

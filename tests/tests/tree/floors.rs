@@ -19,6 +19,7 @@ const CRATES: &[(&str, &str, u32)] = &[
     ("holdfast-block", "serve/block", 9),
     ("holdfast-listener", "serve/listener", 9),
     ("holdfast-nbd", "serve/nbd", 10),
+    ("holdfast-fuse", "serve/fuse", 10),
     ("holdfast-api", "manage/api", 20),
     ("holdfast-store", "manage/store", 20),
     ("holdfast-access", "manage/access", 21),
@@ -31,8 +32,15 @@ const CRATES: &[(&str, &str, u32)] = &[
     ("holdfast-tests", "tests", 40),
 ];
 
-/// All that a protocol front end knows of the storage behind it.
-const KNOWN_TO_SERVE: &[&str] = &["holdfast-model", "holdfast-device", "holdfast-block", "holdfast-listener"];
+/// All that a protocol front end knows of the storage behind it; of volumes, `FileService` and what it speaks of.
+const KNOWN_TO_SERVE: &[&str] = &[
+    "holdfast-harness",
+    "holdfast-model",
+    "holdfast-device",
+    "holdfast-volume",
+    "holdfast-block",
+    "holdfast-listener",
+];
 
 /// What storage itself has no use for: a runtime, a network, a command line.
 const UNKNOWN_TO_CORE: &[&str] =

@@ -1,0 +1,268 @@
+//! What all reactors that serve a mount share, and the loop of each.
+//!
+//! ```text
+//!   /dev/fuse ── read ──▶ header + payload ──▶ a task each ──▶ service ──▶ answer ── write ──▶ /dev/fuse
+//!        ▲                     │
+//!        └── room for one more ┘ FORGET, at once
+//! ```
+//!
+//! Each reactor reads a clone of the device. A request is served and answered where it was read.
+//!
+//! Invariants: a reactor has no more requests under way than its limit. When a connection has ended, every open file is
+//! closed and all that was answered is durable.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::io::IoSliceMut;
+use std::os::fd::OwnedFd;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::{Poll, Waker};
+
+use futures_util::future::{Either, select};
+use holdfast_device::reactor::message_device::MessageDevice;
+use holdfast_device::reactor::{spawn_local, yield_now};
+use holdfast_device::{IoSlice, Signal};
+use holdfast_volume::service::FileService;
+use smallvec::SmallVec;
+
+use crate::answer::{Errno, send};
+use crate::counters::Counters;
+use crate::handles::Handles;
+use crate::nodes::Nodes;
+use crate::payload::Arena;
+use crate::protocol::constants::*;
+use crate::protocol::init::{Init, Wanted};
+use crate::protocol::reply::Timeouts;
+use crate::protocol::request::{self, Header, Operation, WRITE_HEAD_BYTES};
+use crate::settings::MountSettings;
+
+/// Shared by all reactors of a mount.
+pub(crate) struct Connection<S: FileService> {
+    pub(crate) service: Arc<S>,
+    pub(crate) nodes: Arc<Nodes>,
+    pub(crate) handles: Handles<S::Handle>,
+    pub(crate) timeouts: Timeouts,
+    pub(crate) wanted: Wanted,
+    pub(crate) life: Arc<Life>,
+    requests: u32,
+}
+
+/// Where a connection is in its life.
+#[derive(Debug, Default)]
+pub(crate) struct Life {
+    /// The kernel and this server agreed on how to speak.
+    pub(crate) begun: Arc<Signal>,
+    /// No more requests are taken.
+    pub(crate) stop: Arc<Signal>,
+    /// Nothing is under way and nothing is open.
+    pub(crate) ended: Arc<Signal>,
+    /// The version of a kernel that is too old.
+    pub(crate) refused: OnceLock<(u32, u32)>,
+    /// For notifications, as long as the connection lives.
+    pub(crate) notify: Mutex<Option<Arc<OwnedFd>>>,
+    /// Reactors that serve.
+    serving: AtomicUsize,
+}
+
+impl Life {
+    pub(crate) fn new(notify: OwnedFd, serving: usize) -> Self {
+        Self { notify: Mutex::new(Some(Arc::new(notify))), serving: AtomicUsize::new(serving), ..Self::default() }
+    }
+}
+
+impl<S: FileService> Connection<S> {
+    pub(crate) fn new(service: Arc<S>, settings: &MountSettings, life: Arc<Life>) -> Self {
+        Self {
+            nodes: Arc::new(Nodes::new(service.root())),
+            service,
+            handles: Handles::default(),
+            timeouts: Timeouts { entry: settings.entry_timeout, attributes: settings.attribute_timeout },
+            wanted: Wanted {
+                writeback_cache: settings.writeback_cache,
+                invalidate_on_change: settings.invalidate_on_change,
+                background: settings.requests.clamp(12, 1024) as u16,
+            },
+            life,
+            requests: settings.requests.max(1),
+        }
+    }
+
+    /// The answer to INIT.
+    pub(crate) fn begin(&self, init: &Init) -> Result<Vec<u8>, Errno> {
+        if init.is_newer() {
+            return Ok(crate::protocol::init::encode_version());
+        }
+        let Some(agreed) = init.agree(self.wanted) else {
+            let _ = self.life.refused.set(init.version);
+            self.life.stop.raise();
+            return Err(Errno(EPROTO));
+        };
+        self.life.begun.raise();
+        Ok(agreed.encode())
+    }
+
+    /// The last reactor that served closes what is open.
+    async fn end(&self) {
+        for handle in self.handles.drain() {
+            if let Err(error) = self.service.close(handle).await {
+                tracing::warn!("a file that was open when its mount ended could not be closed: {error}");
+            }
+        }
+        if let Err(error) = self.service.sync().await {
+            tracing::warn!("a volume could not be made durable when its mount ended: {error}");
+        }
+        self.life.ended.raise();
+    }
+}
+
+/// One reactor's part of a mount.
+pub(crate) struct Channel<S: FileService> {
+    pub(crate) connection: Arc<Connection<S>>,
+    pub(crate) device: MessageDevice,
+    pub(crate) counters: Arc<Counters>,
+    under_way: Cell<u32>,
+    waiting: Cell<Option<Waker>>,
+}
+
+impl<S: FileService> Channel<S> {
+    /// Serves until the kernel or this side ends the mount.
+    pub(crate) async fn run(connection: Arc<Connection<S>>, device: OwnedFd, counters: Arc<Counters>) {
+        let channel = Rc::new(Self {
+            connection: connection.clone(),
+            device: MessageDevice::new(device),
+            counters,
+            under_way: Cell::new(0),
+            waiting: Cell::new(None),
+        });
+        channel.clone().read().await;
+        channel.fewer_than(1).await;
+        drop(channel);
+        // The ring holds the device until its poll is cancelled, which takes a turn.
+        yield_now().await;
+        let serving = connection.life.serving.fetch_sub(1, Ordering::AcqRel);
+        if serving == 1 {
+            connection.life.notify.lock().unwrap_or_else(PoisonError::into_inner).take();
+            connection.end().await;
+        }
+    }
+
+    async fn read(self: Rc<Self>) {
+        let mut stop = self.connection.life.stop.wait();
+        let mut arena = Arena::new();
+        let mut head = [0; WRITE_HEAD_BYTES];
+        loop {
+            let taken = async {
+                self.fewer_than(self.connection.requests).await;
+                let parts = &mut [IoSliceMut::new(&mut head), IoSliceMut::new(arena.room())];
+                self.device.read_vectored(parts).await
+            };
+            let taken = match select(&mut stop, pin!(taken)).await {
+                Either::Left(_) => return,
+                Either::Right((taken, _)) => taken,
+            };
+            match taken {
+                Ok(len) => self.dispatch(&head, len, &mut arena),
+                Err(error) => match error.raw_os_error() {
+                    // The request was given up while it was read.
+                    Some(ENOENT) => {}
+                    Some(ENODEV) => return,
+                    _ => {
+                        tracing::error!("a mount ends, as its requests cannot be read: {error}");
+                        self.connection.life.stop.raise();
+                        return;
+                    }
+                },
+            }
+        }
+    }
+
+    /// Begins what a request asks for.
+    fn dispatch(self: &Rc<Self>, head: &[u8; WRITE_HEAD_BYTES], len: usize, arena: &mut Arena) {
+        let Ok(header) = Header::parse(&head[..len.min(WRITE_HEAD_BYTES)]) else {
+            tracing::warn!("the kernel sent {len} bytes that are no request");
+            return;
+        };
+        self.counters.count(header.opcode);
+        let behind = len.saturating_sub(WRITE_HEAD_BYTES);
+        let mut message: SmallVec<[u8; 160]> = SmallVec::from_slice(&head[..len.min(WRITE_HEAD_BYTES)]);
+        let payload = if header.opcode == WRITE && behind > 0 {
+            Some(arena.take(behind))
+        } else {
+            message.extend_from_slice(&arena.room()[..behind]);
+            None
+        };
+        if matches!(header.opcode, FORGET | BATCH_FORGET) {
+            self.forget(&message);
+            return;
+        }
+        self.under_way.set(self.under_way.get() + 1);
+        let channel = self.clone();
+        spawn_local(async move {
+            channel.serve(&header, &message, payload).await;
+            channel.leave();
+        });
+    }
+
+    fn forget(&self, message: &[u8]) {
+        let nodes = &self.connection.nodes;
+        match request::parse(message) {
+            Ok((header, Operation::Forget { lookups })) => nodes.forget(header.node, lookups),
+            Ok((_, Operation::BatchForget(forgets))) => {
+                forgets.for_each(|(node, lookups)| nodes.forget(node, lookups));
+            }
+            _ => tracing::warn!("the kernel forgets files in a way that this server does not know"),
+        }
+    }
+
+    /// Serves one request to its end.
+    async fn serve(&self, header: &Header, message: &[u8], payload: Option<IoSlice>) {
+        let answered = match request::parse(message) {
+            Ok((_, operation)) => self.operate(header, &operation, payload).await,
+            Err(error) => {
+                tracing::warn!("request {} of the kernel cannot be read: {error}", header.opcode);
+                Err(Errno(EINVAL))
+            }
+        };
+        match answered {
+            Ok(answer) => {
+                if !send(&self.device, header.unique, 0, &answer.body) {
+                    self.take_back(&answer.nodes, answer.handle).await;
+                }
+            }
+            Err(Errno(number)) => {
+                self.counters.errors.fetch_add(1, Ordering::Relaxed);
+                send(&self.device, header.unique, -number, &crate::answer::Body::Nothing);
+            }
+        }
+    }
+
+    /// Nobody knows what an answer named.
+    async fn take_back(&self, nodes: &[u64], handle: Option<u64>) {
+        nodes.iter().for_each(|node| self.connection.nodes.forget(*node, 1));
+        if let Some(handle) = handle.and_then(|number| self.connection.handles.remove(number)) {
+            let _ = self.connection.service.close(handle).await;
+        }
+    }
+
+    fn leave(&self) {
+        self.under_way.set(self.under_way.get() - 1);
+        if let Some(waker) = self.waiting.take() {
+            waker.wake();
+        }
+    }
+
+    /// Ends when fewer requests than so many are under way.
+    async fn fewer_than(&self, count: u32) {
+        poll_fn(|cx| {
+            if self.under_way.get() < count {
+                return Poll::Ready(());
+            }
+            self.waiting.set(Some(cx.waker().clone()));
+            Poll::Pending
+        })
+        .await;
+    }
+}

@@ -1,0 +1,40 @@
+//! Volumes mounted by the kernel, over `/dev/fuse`.
+//!
+//! It serves any [`FileService`](holdfast_volume::service::FileService) on reactors, and knows nothing of what stands
+//! behind it.
+//!
+//! ```text
+//!   mount ─▶ mounted ─▶ connection     reads requests, a task each, answers      (a channel on each reactor)
+//!                          ├─ payload      memory that requests are read into
+//!                          ├─ operations   requests as calls of the service
+//!                          │     ├─ nodes     files that the kernel knows         (no I/O)
+//!                          │     └─ handles   open files                          (no I/O)
+//!                          └─ answer       what goes back
+//!   protocol            the numbers and records of the wire                       (no I/O)
+//!   notify              what the kernel keeps is not true any more
+//! ```
+//!
+//! The payload of a write is read into aligned memory and goes on by reference; what was read is sent from the buffers of
+//! the service.
+//!
+//! Invariant: the kernel knows a file by one number for as long as it knows it, and no answer names what it does not keep.
+
+mod answer;
+mod connection;
+mod counters;
+mod error;
+mod handles;
+mod mount;
+mod mounted;
+mod nodes;
+mod notify;
+mod operations;
+mod payload;
+pub mod protocol;
+mod settings;
+
+pub use counters::MountStats;
+pub use error::FuseError;
+pub use mounted::{Mounted, mount};
+pub use notify::Notifier;
+pub use settings::MountSettings;

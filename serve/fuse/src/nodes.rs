@@ -1,0 +1,217 @@
+//! Nodes: the files that the kernel knows, by its numbers.
+//!
+//! A node's number is its file's, but for the root, which the kernel calls 1, and for a file that took the number of one
+//! that is gone and that the kernel still holds: those get odd numbers from 2^63 on.
+//!
+//! ```text
+//!   look-up, create, link, listing ──▶ +1        FORGET ──▶ -n, gone at 0
+//! ```
+//!
+//! Invariant: as long as the kernel knows a file it knows it by one number, and that number by no other file. The table
+//! is as large as what the kernel keeps.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use holdfast_volume::service::FileId;
+
+use crate::protocol::constants::ROOT_ID;
+
+/// Parts of the table, each with its own lock.
+const SHARDS: usize = 16;
+/// Numbers from here on are given out.
+const ODD: u64 = 1 << 63;
+
+#[derive(Debug)]
+struct Node {
+    id: FileId,
+    lookups: u64,
+    /// It has no privileges that a write would have to take away.
+    is_plain: bool,
+}
+
+#[derive(Debug, Default)]
+struct Odd {
+    nodes: HashMap<u64, Node>,
+    numbers: HashMap<FileId, u64>,
+    next: u64,
+}
+
+/// The table.
+#[derive(Debug)]
+pub(crate) struct Nodes {
+    root: FileId,
+    root_is_plain: Mutex<bool>,
+    shards: [Mutex<HashMap<u64, Node>>; SHARDS],
+    odd: Mutex<Odd>,
+    /// How many nodes have odd numbers. Changed only with the lock of the shard of the file's number.
+    odd_count: AtomicUsize,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Nodes {
+    pub(crate) fn new(root: FileId) -> Self {
+        Self {
+            root,
+            root_is_plain: Mutex::default(),
+            shards: Default::default(),
+            odd: Mutex::default(),
+            odd_count: AtomicUsize::new(0),
+        }
+    }
+
+    fn shard(&self, number: u64) -> &Mutex<HashMap<u64, Node>> {
+        &self.shards[(number % SHARDS as u64) as usize]
+    }
+
+    /// The file of a node that the kernel knows.
+    pub(crate) fn file(&self, node: u64) -> Option<FileId> {
+        if node == ROOT_ID {
+            return Some(self.root);
+        }
+        self.with(node, |found| found.id)
+    }
+
+    /// The number of a node that the kernel knows, for notifications.
+    pub(crate) fn known(&self, id: FileId) -> Option<u64> {
+        if id == self.root {
+            return Some(ROOT_ID);
+        }
+        let shard = lock(self.shard(id.number));
+        let odd = || lock(&self.odd).numbers.get(&id).copied();
+        shard.get(&id.number).is_some_and(|node| node.id == id).then_some(id.number).or_else(odd)
+    }
+
+    /// Counts a look-up of a file, and answers its node.
+    pub(crate) fn add(&self, id: FileId) -> u64 {
+        if id == self.root {
+            return ROOT_ID;
+        }
+        let mut shard = lock(self.shard(id.number));
+        if self.odd_count.load(Ordering::Acquire) > 0 {
+            let mut odd = lock(&self.odd);
+            if let Some(number) = odd.numbers.get(&id).copied() {
+                odd.nodes.get_mut(&number).expect("both maps have it").lookups += 1;
+                return number;
+            }
+        }
+        let node = Node { id, lookups: 1, is_plain: false };
+        if (ROOT_ID + 1..ODD).contains(&id.number) {
+            match shard.entry(id.number) {
+                Entry::Vacant(vacant) => {
+                    vacant.insert(node);
+                    return id.number;
+                }
+                Entry::Occupied(mut known) if known.get().id == id => {
+                    known.get_mut().lookups += 1;
+                    return id.number;
+                }
+                Entry::Occupied(_) => {}
+            }
+        }
+        let mut odd = lock(&self.odd);
+        let number = ODD | odd.next;
+        odd.next += 1;
+        odd.nodes.insert(number, node);
+        odd.numbers.insert(id, number);
+        self.odd_count.fetch_add(1, Ordering::Release);
+        number
+    }
+
+    /// Takes back so many look-ups.
+    pub(crate) fn forget(&self, node: u64, lookups: u64) {
+        if node >= ODD {
+            let Some(id) = lock(&self.odd).nodes.get(&node).map(|node| node.id) else { return };
+            let _shard = lock(self.shard(id.number));
+            let mut odd = lock(&self.odd);
+            if forget_in(&mut odd.nodes, node, lookups) {
+                odd.numbers.remove(&id);
+                self.odd_count.fetch_sub(1, Ordering::Release);
+            }
+        } else if node != ROOT_ID {
+            forget_in(&mut lock(self.shard(node)), node, lookups);
+        }
+    }
+
+    /// Whether a write to the file has nothing to take away from it.
+    pub(crate) fn is_plain(&self, node: u64) -> bool {
+        if node == ROOT_ID {
+            return *lock(&self.root_is_plain);
+        }
+        self.with(node, |found| found.is_plain).unwrap_or(false)
+    }
+
+    /// Notes whether it does.
+    pub(crate) fn set_plain(&self, node: u64, is_plain: bool) {
+        if node == ROOT_ID {
+            *lock(&self.root_is_plain) = is_plain;
+        }
+        self.with(node, |found| found.is_plain = is_plain);
+    }
+
+    fn with<R>(&self, node: u64, act: impl FnOnce(&mut Node) -> R) -> Option<R> {
+        if node >= ODD {
+            return lock(&self.odd).nodes.get_mut(&node).map(act);
+        }
+        lock(self.shard(node)).get_mut(&node).map(act)
+    }
+
+    /// Nodes beside the root.
+    pub(crate) fn len(&self) -> usize {
+        self.shards.iter().map(|shard| lock(shard).len()).sum::<usize>() + lock(&self.odd).nodes.len()
+    }
+}
+
+/// Whether that was the last look-up.
+fn forget_in(nodes: &mut HashMap<u64, Node>, number: u64, lookups: u64) -> bool {
+    let Entry::Occupied(mut known) = nodes.entry(number) else { return false };
+    known.get_mut().lookups = known.get().lookups.saturating_sub(lookups);
+    let gone = known.get().lookups == 0;
+    if gone {
+        known.remove();
+    }
+    gone
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: u64, generation: u32) -> FileId {
+        FileId { number, generation }
+    }
+
+    #[test]
+    fn a_node_is_known_until_its_last_look_up_is_forgotten() {
+        let nodes = Nodes::new(id(7, 0));
+        assert_eq!((nodes.add(id(7, 0)), nodes.file(ROOT_ID)), (ROOT_ID, Some(id(7, 0))));
+        assert_eq!((nodes.add(id(8, 0)), nodes.add(id(8, 0)), nodes.len()), (8, 8, 1));
+        nodes.set_plain(8, true);
+        nodes.forget(8, 1);
+        assert_eq!((nodes.file(8), nodes.is_plain(8)), (Some(id(8, 0)), true));
+        nodes.forget(8, 5);
+        nodes.forget(ROOT_ID, 9);
+        assert_eq!((nodes.file(8), nodes.len(), nodes.known(id(8, 0))), (None, 0, None));
+        nodes.add(id(8, 0));
+        assert!(!nodes.is_plain(8), "nothing is known of it any more");
+    }
+
+    #[test]
+    fn no_two_files_share_a_number_and_no_file_has_two() {
+        let nodes = Nodes::new(id(7, 0));
+        assert!(nodes.add(id(1, 0)) >= ODD, "the kernel calls the root so");
+        assert_eq!(nodes.add(id(8, 0)), 8);
+        let second = nodes.add(id(8, 1));
+        assert!(second >= ODD);
+        nodes.forget(8, 1);
+        assert_eq!((nodes.add(id(8, 1)), nodes.known(id(8, 1))), (second, Some(second)), "as long as it is known");
+        assert_eq!(nodes.add(id(8, 2)), 8);
+        nodes.forget(second, 2);
+        assert_eq!((nodes.file(second), nodes.known(id(8, 1)), nodes.len()), (None, None, 2));
+    }
+}

@@ -1,0 +1,104 @@
+//! Requests of the kernel as calls of the service.
+//!
+//! ```text
+//!   names.rs        look-up, create, link, rename, remove     attributes.rs   facts, times, modes, room of the volume
+//!   data.rs         open files: read, write, room, copy       directories.rs  listings
+//!   extended.rs     extended attributes                       privileges.rs   what a write takes away
+//! ```
+//!
+//! Invariant: an open file that a request uses is let go before the request is answered, so that the kernel's RELEASE, which
+//! follows the last answer, closes the last use of it.
+
+mod attributes;
+mod data;
+mod directories;
+mod extended;
+mod names;
+mod privileges;
+
+use holdfast_device::IoSlice;
+use holdfast_volume::service::{Caller, FileId, FileService};
+use smallvec::SmallVec;
+
+use crate::answer::{Answer, Answered, Body, Errno};
+use crate::connection::Channel;
+use crate::protocol::constants::*;
+use crate::protocol::request::{Header, Operation};
+
+/// Who asks. The kernel checked permissions by the attributes that it was given (`default_permissions`).
+fn caller(header: &Header) -> Caller {
+    Caller { uid: header.uid, gid: header.gid, groups: SmallVec::new(), is_checked: true, ignores_case: false }
+}
+
+impl<S: FileService> Channel<S> {
+    /// The file that a node is.
+    fn file(&self, node: u64) -> Result<FileId, Errno> {
+        self.connection.nodes.file(node).ok_or(Errno(ESTALE))
+    }
+
+    /// The file that a request is about.
+    fn subject(&self, header: &Header) -> Result<FileId, Errno> {
+        self.file(header.node)
+    }
+
+    /// The open file of a number.
+    fn handle(&self, number: u64) -> Result<S::Handle, Errno> {
+        self.connection.handles.get(number).ok_or(Errno(EBADF))
+    }
+
+    fn service(&self) -> &S {
+        &self.connection.service
+    }
+
+    /// Does what is asked.
+    pub(crate) async fn operate(
+        &self,
+        header: &Header,
+        operation: &Operation<'_>,
+        payload: Option<IoSlice>,
+    ) -> Answered {
+        match *operation {
+            Operation::Read(range) => self.read_data(range).await,
+            Operation::Write(range) => self.write_data(header, range, payload).await,
+            Operation::Lookup { name } => self.look_up(header, name).await,
+            Operation::GetAttr => self.get_attributes(header).await,
+            Operation::Statx => self.get_extended_attributes(header).await,
+            Operation::SetAttr(ref set) => self.set_attributes(header, set).await,
+            Operation::ReadLink => self.read_link(header).await,
+            Operation::Symlink { name, target } => self.symlink(header, name, target).await,
+            Operation::MkNod { name, mode, device } => self.make_node(header, name, mode, device).await,
+            Operation::MkDir { name, mode } => self.make_directory(header, name, mode).await,
+            Operation::Unlink { name } => self.remove(header, name, false).await,
+            Operation::RmDir { name } => self.remove(header, name, true).await,
+            Operation::Rename { name, new_node, new_name, flags } => {
+                self.rename(header, name, (new_node, new_name), flags).await
+            }
+            Operation::Link { target, name } => self.link(header, target, name).await,
+            Operation::Open { flags, open_flags } => self.open(header, flags, open_flags).await,
+            Operation::Create { name, flags, mode } => self.create(header, name, flags, mode).await,
+            Operation::TmpFile { flags, mode } => self.create_unnamed(header, flags, mode).await,
+            Operation::Release { handle } => self.release(handle).await,
+            Operation::Fsync { flags } | Operation::FsyncDir { flags } => self.make_durable(header, flags).await,
+            Operation::Fallocate { handle, offset, len, mode } => {
+                self.allocate(header, handle, (offset, len), mode).await
+            }
+            Operation::Seek { handle, offset, whence } => self.seek(handle, offset, whence).await,
+            Operation::CopyFileRange { ref copy, wide } => self.copy_range(header, copy, wide).await,
+            // Nothing is kept by handles of directories, and nothing is written at the close of a file.
+            Operation::OpenDir => Ok(Answer::of(|writer| crate::protocol::reply::open(writer, 0, 0))),
+            Operation::ReleaseDir | Operation::Flush | Operation::Destroy => Ok(Answer::nothing()),
+            Operation::ReadDir { offset, size, plus } => self.list(header, offset, size as usize, plus).await,
+            Operation::Access { mask } => self.access(header, mask).await,
+            Operation::StatFs => self.usage().await,
+            Operation::SyncFs => self.sync().await,
+            Operation::SetXattr { name, value, flags } => self.set_extended(header, name, value, flags).await,
+            Operation::GetXattr { name, size } => self.get_extended(header, name, size as usize).await,
+            Operation::ListXattr { size } => self.list_extended(header, size as usize).await,
+            Operation::RemoveXattr { name } => self.remove_extended(header, name).await,
+            Operation::Init(ref init) => Ok(Answer::new(Body::Bytes(self.connection.begin(init)?))),
+            // What has begun is brought to its end, so nothing is gained by interrupts: the kernel sends no more of them.
+            Operation::Interrupt | Operation::Unknown => Err(Errno(ENOSYS)),
+            Operation::Forget { .. } | Operation::BatchForget(_) => Ok(Answer::new(Body::Silence)),
+        }
+    }
+}

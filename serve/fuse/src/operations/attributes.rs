@@ -1,0 +1,83 @@
+//! Facts about files and the volume.
+
+use holdfast_volume::service::{FileService, SetAttributes, SetTime, Time};
+
+use super::caller;
+use super::privileges::without_privileges;
+use crate::answer::{Answer, Answered, Body};
+use crate::connection::Channel;
+use crate::protocol::constants::*;
+use crate::protocol::reply::{attributes_out, statx, usage};
+use crate::protocol::request::{Header, SetAttr};
+
+/// The longest name in bytes, as `statfs` tells it.
+const NAME_BYTES: u32 = 255;
+
+/// The time that a change names, if it does.
+fn time(valid: u32, flags: (u32, u32), (seconds, nanos): (i64, u32)) -> Option<SetTime> {
+    if valid & flags.1 != 0 {
+        Some(SetTime::Now)
+    } else if valid & flags.0 != 0 {
+        Some(SetTime::At(Time { seconds, nanos }))
+    } else {
+        None
+    }
+}
+
+impl<S: FileService> Channel<S> {
+    pub(super) async fn get_attributes(&self, header: &Header) -> Answered {
+        let found = self.service().stat(self.subject(header)?).await?;
+        Ok(Answer::of(|writer| attributes_out(writer, &found, &self.connection.timeouts)))
+    }
+
+    pub(super) async fn get_extended_attributes(&self, header: &Header) -> Answered {
+        let found = self.service().stat(self.subject(header)?).await?;
+        Ok(Answer::of(|writer| statx(writer, &found, &self.connection.timeouts)))
+    }
+
+    pub(super) async fn set_attributes(&self, header: &Header, wire: &SetAttr) -> Answered {
+        let id = self.subject(header)?;
+        let given = |flag: u32| wire.valid & flag != 0;
+        let mut set = SetAttributes {
+            mode: given(FATTR_MODE).then_some(wire.mode & 0o7777),
+            uid: given(FATTR_UID).then_some(wire.uid),
+            gid: given(FATTR_GID).then_some(wire.gid),
+            size_bytes: given(FATTR_SIZE).then_some(wire.size),
+            accessed: time(wire.valid, (FATTR_ATIME, FATTR_ATIME_NOW), wire.atime),
+            modified: time(wire.valid, (FATTR_MTIME, FATTR_MTIME_NOW), wire.mtime),
+            created: None,
+        };
+        if given(FATTR_UID | FATTR_GID | FATTR_SIZE) && !self.connection.nodes.is_plain(header.node) {
+            self.drop_capabilities(header, id).await?;
+        }
+        if given(FATTR_KILL_SUIDGID) && set.mode.is_none() {
+            let mode = self.service().stat(id).await?.mode;
+            set.mode = Some(without_privileges(mode)).filter(|plain| *plain != mode);
+        }
+        if given(FATTR_MODE) {
+            self.connection.nodes.set_plain(header.node, false);
+        }
+        let found = self.service().set(&caller(header), id, &set).await?;
+        Ok(Answer::of(|writer| attributes_out(writer, &found, &self.connection.timeouts)))
+    }
+
+    pub(super) async fn read_link(&self, header: &Header) -> Answered {
+        Ok(Answer::new(Body::Bytes(self.service().read_link(self.subject(header)?).await?)))
+    }
+
+    pub(super) async fn access(&self, header: &Header, mask: u32) -> Answered {
+        let unchecked = holdfast_volume::service::Caller { is_checked: false, ..caller(header) };
+        self.service().access(&unchecked, self.subject(header)?, mask).await?;
+        Ok(Answer::nothing())
+    }
+
+    pub(super) async fn usage(&self) -> Answered {
+        let found = self.service().usage().await?;
+        Ok(Answer::of(|writer| usage(writer, &found, NAME_BYTES)))
+    }
+
+    pub(super) async fn sync(&self) -> Answered {
+        self.service().sync().await?;
+        Ok(Answer::nothing())
+    }
+}

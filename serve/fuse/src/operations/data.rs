@@ -1,0 +1,152 @@
+//! Open files: their data, and the room that it takes.
+
+use std::sync::atomic::Ordering;
+
+use holdfast_device::IoSlice;
+use holdfast_volume::ErrorKind;
+use holdfast_volume::service::{Allocate, FileService, Flush, OpenMode, Seek};
+use rustix::fs::OFlags;
+
+use super::caller;
+use crate::answer::{Answer, Answered, Body, Errno};
+use crate::connection::Channel;
+use crate::protocol::constants::*;
+use crate::protocol::reply::open;
+use crate::protocol::request::{Copy, Header, Range};
+
+/// What one request copies at most: the old form of the answer has 32 bits for it.
+const MOST_COPIED_BYTES: u64 = 1 << 30;
+
+fn has(flags: u32, flag: OFlags) -> bool {
+    OFlags::from_bits_retain(flags).contains(flag)
+}
+
+/// Whether a file must be new (`O_EXCL`).
+pub(super) fn is_exclusive(flags: u32) -> bool {
+    has(flags, OFlags::EXCL)
+}
+
+/// Whether a file is cut to nothing (`O_TRUNC`).
+pub(super) fn is_truncating(flags: u32) -> bool {
+    has(flags, OFlags::TRUNC)
+}
+
+/// What an open file is used for.
+pub(super) fn open_mode(flags: u32) -> OpenMode {
+    let access = OFlags::from_bits_retain(flags) & OFlags::RWMODE;
+    OpenMode { read: access != OFlags::WRONLY, write: access != OFlags::RDONLY, truncate: is_truncating(flags) }
+}
+
+impl<S: FileService> Channel<S> {
+    /// What the kernel is told of an open file: what it keeps of the file stays true, a close has nothing to write, and direct
+    /// writes go side by side.
+    pub(super) fn open_flags(&self, flags: u32) -> u32 {
+        let cache =
+            if has(flags, OFlags::DIRECT) { FOPEN_DIRECT_IO | FOPEN_PARALLEL_DIRECT_WRITES } else { FOPEN_KEEP_CACHE };
+        cache | FOPEN_NOFLUSH
+    }
+
+    pub(super) async fn open(&self, header: &Header, flags: u32, open_flags: u32) -> Answered {
+        let id = self.subject(header)?;
+        let mode = open_mode(flags);
+        if mode.truncate {
+            self.drop_privileges(header, open_flags & OPEN_KILL_SUIDGID != 0).await?;
+        }
+        let handle = self.service().open(&caller(header), id, mode).await?;
+        let number = self.connection.handles.insert(handle);
+        Ok(Answer::of(|writer| open(writer, number, self.open_flags(flags))).with_handle(number))
+    }
+
+    pub(super) async fn release(&self, number: u64) -> Answered {
+        let handle = self.connection.handles.remove(number).ok_or(Errno(EBADF))?;
+        self.service().close(handle).await?;
+        Ok(Answer::nothing())
+    }
+
+    pub(super) async fn read_data(&self, range: Range) -> Answered {
+        let handle = self.handle(range.handle)?;
+        let data = self.service().read(&handle, range.offset, range.size as usize).await;
+        drop(handle);
+        let data = data?;
+        self.counters.read_bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
+        Ok(Answer::new(Body::Data(data)))
+    }
+
+    pub(super) async fn write_data(&self, header: &Header, range: Range, payload: Option<IoSlice>) -> Answered {
+        let len = range.size as usize;
+        let handle = self.handle(range.handle)?;
+        if let Some(payload) = payload.filter(|payload| len > 0 && payload.len() >= len) {
+            self.drop_privileges(header, range.flags & WRITE_KILL_SUIDGID != 0).await?;
+            let written = self.service().write(&handle, range.offset, payload, len).await;
+            drop(handle);
+            written?;
+        } else if len > 0 {
+            return Err(Errno(EIO));
+        }
+        self.counters.written_bytes.fetch_add(len as u64, Ordering::Relaxed);
+        Ok(Answer::of(|writer| {
+            writer.u32(range.size).u32(0);
+        }))
+    }
+
+    pub(super) async fn make_durable(&self, header: &Header, flags: u32) -> Answered {
+        let how = if flags & FSYNC_FDATASYNC != 0 { Flush::Data } else { Flush::All };
+        self.service().flush(self.subject(header)?, how).await?;
+        Ok(Answer::nothing())
+    }
+
+    pub(super) async fn allocate(&self, header: &Header, number: u64, range: (u64, u64), mode: u32) -> Answered {
+        const PUNCH: u32 = FALLOC_PUNCH_HOLE | FALLOC_KEEP_SIZE;
+        let keep_size = mode & FALLOC_KEEP_SIZE != 0;
+        let how = match mode {
+            0 | FALLOC_KEEP_SIZE => Allocate::Reserve { keep_size },
+            PUNCH => Allocate::Punch,
+            _ if mode & !FALLOC_KEEP_SIZE == FALLOC_ZERO_RANGE => Allocate::Zero { keep_size },
+            _ => return Err(Errno(EOPNOTSUPP)),
+        };
+        let handle = self.handle(number)?;
+        self.drop_privileges(header, header.uid != 0).await?;
+        let done = self.service().allocate(&handle, range.0, range.1, how).await;
+        drop(handle);
+        done?;
+        Ok(Answer::nothing())
+    }
+
+    pub(super) async fn seek(&self, number: u64, offset: u64, whence: u32) -> Answered {
+        let what = match whence {
+            SEEK_DATA => Seek::Data,
+            SEEK_HOLE => Seek::Hole,
+            _ => return Err(Errno(EINVAL)),
+        };
+        let handle = self.handle(number)?;
+        let found = self.service().seek(&handle, offset, what).await;
+        drop(handle);
+        // lseek(2) has an error of its own for this.
+        let beyond = |error: &holdfast_volume::VolumeError| error.kind == ErrorKind::NoData;
+        let at = found.map_err(|error| if beyond(&error) { Errno(ENXIO) } else { error.into() })?;
+        Ok(Answer::of(|writer| {
+            writer.u64(at);
+        }))
+    }
+
+    pub(super) async fn copy_range(&self, header: &Header, copy: &Copy, wide: bool) -> Answered {
+        if copy.flags != 0 {
+            return Err(Errno(EINVAL));
+        }
+        let (from, to) = (self.handle(copy.from.0)?, self.handle(copy.to.1)?);
+        let mut target = *header;
+        target.node = copy.to.0;
+        self.drop_privileges(&target, header.uid != 0).await?;
+        let len = copy.len.min(MOST_COPIED_BYTES);
+        let copied = self.service().copy((&from, copy.from.1), (&to, copy.to.2), len).await;
+        drop((from, to));
+        let copied = copied?;
+        Ok(Answer::of(|writer| {
+            if wide {
+                writer.u64(copied)
+            } else {
+                writer.u32(copied as u32).u32(0)
+            };
+        }))
+    }
+}

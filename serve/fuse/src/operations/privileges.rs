@@ -1,0 +1,52 @@
+//! What a write takes away from a file: set-user-id and set-group-id, and capabilities (`FUSE_HANDLE_KILLPRIV_V2`).
+//!
+//! The kernel leaves that to the server, so that it need not ask for capabilities before each write. Here a file is looked
+//! at when it is written for the first time, and again only after something was changed that could give it privileges.
+//!
+//! Invariant: a file that is noted as plain has neither those bits nor capabilities.
+
+use holdfast_volume::ErrorKind;
+use holdfast_volume::service::{FileId, FileService, SetAttributes};
+
+use super::caller;
+use crate::answer::Errno;
+use crate::connection::Channel;
+use crate::protocol::constants::*;
+use crate::protocol::request::Header;
+
+/// Where Linux keeps the capabilities of a program.
+pub(super) const CAPABILITIES: &[u8] = b"security.capability";
+
+/// The mode without what a write takes away: a set-group-id bit without execution by the group means something else.
+pub(super) fn without_privileges(mode: u32) -> u32 {
+    let group = if mode & S_IXGRP != 0 { S_ISGID } else { 0 };
+    mode & !(S_ISUID | group)
+}
+
+impl<S: FileService> Channel<S> {
+    /// Before the data of a file changes. `bits` says whether the one who changes it may not keep the bits of the mode.
+    pub(super) async fn drop_privileges(&self, header: &Header, bits: bool) -> Result<(), Errno> {
+        let (nodes, node) = (&self.connection.nodes, header.node);
+        if nodes.is_plain(node) {
+            return Ok(());
+        }
+        let id = self.subject(header)?;
+        self.drop_capabilities(header, id).await?;
+        let mode = self.service().stat(id).await?.mode;
+        let plain = without_privileges(mode);
+        if bits && plain != mode {
+            let set = SetAttributes { mode: Some(plain), ..SetAttributes::default() };
+            self.service().set(&caller(header), id, &set).await?;
+        }
+        nodes.set_plain(node, bits || plain == mode);
+        Ok(())
+    }
+
+    /// Takes the capabilities of a program away, if it has any.
+    pub(super) async fn drop_capabilities(&self, header: &Header, id: FileId) -> Result<(), Errno> {
+        match self.service().remove_extended(&caller(header), id, CAPABILITIES).await {
+            Err(error) if !matches!(error.kind, ErrorKind::NoData | ErrorKind::NotSupported) => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! How a volume is mounted: limits and habits.
+//!
+//! Memory that a mount takes is at most, for each reactor, `requests` × 2 MiB of payloads that are being written, plus what
+//! answers of the service hold; and about 100 bytes for each file that the kernel keeps.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Limits and habits of a mount.
+#[derive(Clone, Debug)]
+pub struct MountSettings {
+    /// What is mounted, as `mount` shows it.
+    pub source: String,
+    /// Nothing may be changed through the mount.
+    pub read_only: bool,
+    /// Set-user-id and set-group-id bits mean nothing on it.
+    pub no_suid: bool,
+    /// Device nodes on it open nothing.
+    pub no_devices: bool,
+    /// Requests under way on each reactor; then no more are taken.
+    pub requests: u32,
+    /// The kernel keeps writes and writes them back by itself: faster for many small ones, and lost with the machine until
+    /// `fsync`, as on any local file system.
+    pub writeback_cache: bool,
+    /// The kernel drops what it keeps of a file whose times changed. Needed where files change by another way than the mount.
+    pub invalidate_on_change: bool,
+    /// For how long the kernel may keep names, also of files that are not there.
+    pub entry_timeout: Duration,
+    /// For how long it may keep attributes.
+    pub attribute_timeout: Duration,
+    /// The kernel's device.
+    pub device: PathBuf,
+}
+
+impl Default for MountSettings {
+    fn default() -> Self {
+        // As long as the kernel is the only one that changes files, what it keeps is true.
+        let long = Duration::from_secs(24 * 3600);
+        Self {
+            source: "holdfast".into(),
+            read_only: false,
+            no_suid: false,
+            no_devices: false,
+            requests: 128,
+            writeback_cache: false,
+            invalidate_on_change: false,
+            entry_timeout: long,
+            attribute_timeout: long,
+            device: "/dev/fuse".into(),
+        }
+    }
+}

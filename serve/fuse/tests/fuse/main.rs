@@ -1,0 +1,12 @@
+//! A real kernel and its mounts, over files in memory.
+
+mod change;
+mod data;
+mod life;
+mod listings;
+mod names;
+mod posix;
+mod privileges;
+mod requests;
+mod special;
+mod support;
