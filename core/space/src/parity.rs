@@ -55,6 +55,9 @@ mod store;
 mod stripe;
 mod write_buffer;
 
+#[cfg(test)]
+mod tests;
+
 pub use band_map::NOWHERE;
 pub use bands::Bands;
 pub use geometry::{Geometry, Rows, bytes_of, clear};

@@ -26,11 +26,11 @@ impl ParityStore {
     /// Appends a record, durably. Answers it, held by the caller; `None` where the log has no room for it, and for what
     /// commits need unless it is one of theirs: what the oldest records tell must be destaged and committed first.
     pub async fn append(&self, draft: &Draft, commits: bool) -> Result<Option<(Arc<Record>, u64)>, IoError> {
-        let mut journal = self.journal().await?;
+        let mut journal = self.opened_journal()?;
         let mut chain = journal.appending.lock().await;
         while chain.replaced {
             drop(chain);
-            journal = self.journal().await?;
+            journal = self.opened_journal()?;
             chain = journal.appending.lock().await;
         }
         let journal = &*journal;

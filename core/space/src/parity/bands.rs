@@ -243,6 +243,11 @@ impl BandState {
         }
     }
 
+    /// Whether something of a band is only in memory.
+    pub fn is_unlogged(&self, band: u32) -> bool {
+        self.dirty.get(&band).is_some_and(|dirty| dirty.extents().any(|(_, extent)| !extent.logged))
+    }
+
     /// Takes a free place.
     pub fn take_place(&mut self) -> Option<u16> {
         let place = *self.free.iter().find(|place| self.readers[usize::from(**place)] == 0)?;

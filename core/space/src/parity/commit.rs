@@ -165,7 +165,7 @@ impl ParityStore {
         if snapshots.iter().all(|(_, snapshot)| snapshot.work.voids.is_empty()) {
             return Ok(());
         }
-        let journal = self.journal().await?;
+        let journal = self.opened_journal()?;
         let (mut draft, mut said) = (Draft::default(), Vec::new());
         for (row, snapshot) in snapshots {
             for (band, stamp) in &snapshot.work.voids {

@@ -40,32 +40,47 @@ impl ParityStore {
             let one = self.logging.lock().await;
             // None takes its place while this is held. A flush of the space saw it open, or tried to: opening it here
             // could wait for a row whose gate waits for a record or a flush.
-            let journal = self.open_journal_if_any().ok_or_else(|| self.no_journal())?;
-            if let Err(error) = self.reserve_log(&journal).await {
+            let journal = match self.opened_journal() {
+                Ok(journal) => journal,
+                Err(error) => {
+                    // Who gave the journal up while this waited for the lock had all destaged before.
+                    let is_left = |(row, band): &(Arc<Row>, u32)| row.bands().lock().is_unlogged(*band);
+                    result = if left.iter().any(is_left) { Err(error) } else { result };
+                    break;
+                }
+            };
+            let (mut logging, mut later, mut waits, mut full) =
+                (Logging::default(), Vec::new(), Vec::new(), Vec::new());
+            let mut logged = self.reserve_log(&journal).await;
+            if logged.is_ok() {
+                for (row, band) in &left {
+                    match logging.collect(row, *band, journal.record_share()) {
+                        Collected::Done => {}
+                        Collected::Placing(stamp) => waits.push((row.clone(), *band, stamp)),
+                        Collected::TooMuch => full.push((row.clone(), *band)),
+                        Collected::NoRoom => later.push((row.clone(), *band)),
+                    }
+                }
+                logged = match self.log(logging).await {
+                    Err(error) if error.kind != IoErrorKind::NoSpace => return Err(error),
+                    logged => logged.map(drop),
+                };
+            }
+            drop(one);
+            if let Err(error) = logged {
                 tracing::debug!(space = %self.path(), %error, "what is only in memory goes to its place, as the journal has no room");
-                drop(one);
-                result = self.place_bands(left).await;
+                result = self.place_bands(left).await.and(result);
                 break;
             }
-            let (mut logging, mut later, mut waits, mut full) = (Logging::default(), Vec::new(), Vec::new(), None);
-            for (row, band) in left {
-                match logging.collect(&row, band, journal.record_share()) {
-                    Collected::Done => {}
-                    Collected::Placing(stamp) => waits.push((row, band, stamp)),
-                    Collected::TooMuch if full.is_none() => full = Some((row, band)),
-                    Collected::TooMuch | Collected::NoRoom => later.push((row, band)),
-                }
-            }
-            self.log(logging).await?;
-            drop(one);
             for (row, band, stamp) in waits {
                 drop(row.shared_turn(band).await);
                 if row.bands().lock().in_place.get(&band).is_none_or(|placed| *placed < stamp) {
                     later.push((row, band));
                 }
             }
-            if let Some(band) = full {
-                self.place_bands(vec![band]).await?;
+            if !full.is_empty() {
+                // Where that fails, other bands become durable all the same.
+                result = self.place_bands(full).await.and(result);
             }
             left = later;
         }
@@ -102,7 +117,7 @@ impl ParityStore {
         while journal.held() > most {
             let oldest = journal.oldest();
             let before = oldest.as_ref().map(|record| record.at);
-            boxed_cold(self.copy_deferred_forward(journal)).await?;
+            let copied = boxed_cold(self.copy_deferred_forward(journal)).await;
             let bands = oldest.iter().flat_map(|record| &record.bands);
             let bands = bands.flat_map(|(chunk, band)| self.rows_with(*chunk, *band)).collect();
             drop(oldest);
@@ -111,7 +126,7 @@ impl ParityStore {
             // Whoever works on the same bands may hold the record until the next commit.
             let moved = before.is_none() || journal.oldest().map(|record| record.at) != before;
             if !moved {
-                placed.and(committed)?;
+                placed.and(committed).and(copied)?;
             }
             tries = if moved { 0 } else { tries + 1 };
             self.check_stuck(journal, tries).await?;
@@ -180,7 +195,7 @@ impl ParityStore {
             {
                 return Err(error);
             }
-            let journal = self.journal().await?;
+            let journal = self.opened_journal()?;
             self.check_stuck(&journal, tries).await?;
         }
         Err(IoError::new(
@@ -216,9 +231,8 @@ impl Row {
         let (first, last) = only.unwrap_or((0, u32::MAX));
         let mut guard = self.bands().lock();
         let state = &mut *guard;
-        let open =
-            |band: &u32| state.dirty.get(band).is_some_and(|dirty| dirty.extents().any(|(_, extent)| !extent.logged));
-        let (found, done): (Vec<u32>, Vec<u32>) = state.unlogged.range(first..=last).copied().partition(open);
+        let bands = state.unlogged.range(first..=last).copied();
+        let (found, done): (Vec<u32>, Vec<u32>) = bands.partition(|band| state.is_unlogged(*band));
         state.unlogged.retain(|band| done.binary_search(band).is_err());
         found.into_iter().map(|band| (self.clone(), band)).collect()
     }

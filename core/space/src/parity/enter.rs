@@ -104,6 +104,7 @@ impl ParityStore {
 
     /// Waits where too much is in memory; whoever comes first puts the oldest in place.
     async fn wait_for_room(&self) -> Result<(), IoError> {
+        self.ready_by_now().await?;
         let soft = self.limits.write_buffer_bytes;
         loop {
             let (bytes, bands) = (self.write_buffer.bytes(), self.write_buffer.line().len());
@@ -149,7 +150,7 @@ impl ParityStore {
 
     /// Moves what waits at the front of the line to the journal, where that is faster and has room.
     async fn spill_oldest(&self) -> Result<bool, IoError> {
-        let journal = self.journal().await?;
+        let journal = self.opened_journal()?;
         let fits = journal.held() + 2 * journal.record_share() <= journal.capacity() / LOG_SHARE;
         let spills = self.write_buffer.line().front().is_some_and(|(row, _)| self.spills(&journal, row));
         // Whoever holds this may wait for the line, which is held here.
@@ -238,7 +239,7 @@ impl ParityStore {
 
     /// Sees to it that the journal has room for what is intended.
     pub(super) async fn drain_for_intents(&self) -> Result<(), IoError> {
-        let journal = self.journal().await?;
+        let journal = self.opened_journal()?;
         Box::pin(self.drain_log(&journal, journal.capacity() / HELD_SHARE)).await
     }
 

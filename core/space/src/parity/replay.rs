@@ -71,6 +71,14 @@ impl ParityStore {
         Ok(journal)
     }
 
+    /// The journal, for work that may hold locks which come after that of opening it. It was open when the work began;
+    /// it is missing only where another journal took its place and could not be opened. The next request, flush or
+    /// maintenance opens that one before it takes locks.
+    pub(super) fn opened_journal(&self) -> Result<Arc<Journal>, IoError> {
+        let missing = || IoError::new(IoErrorKind::Gone, format!("the journal of space {} is not open", self.path()));
+        self.journal.load_full().ok_or_else(missing)
+    }
+
     /// Whether requests may go on: a parity space serves nothing before its journal is carried out.
     pub async fn ready(&self) -> Result<(), IoError> {
         if !self.journaled() || self.journal.load().is_some() {

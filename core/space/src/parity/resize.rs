@@ -83,10 +83,12 @@ impl ParityStore {
 
     /// Gives the journal up, once it holds nothing that counts.
     pub async fn drop_journal(&self) -> Result<(), IoError> {
+        // It is not opened under the locks.
+        self.journal().await?;
         let _one = self.logging.lock().await;
         let _turn = self.placing.lock().await;
         // None takes its place while these are held.
-        let journal = self.journal().await?;
+        let journal = self.opened_journal()?;
         let mut chain = self.emptied(&journal).await?;
         let freed = self.pool.drop_journal(self.record.id).await?;
         chain.replaced = true;

@@ -51,7 +51,7 @@ impl ParityStore {
     pub async fn fetch(&self, extents: &mut [(u32, Extent)]) -> Result<(), IoError> {
         for (_, extent) in extents {
             if let Content::Logged(logged) = &extent.content {
-                let journal = self.journal().await?;
+                let journal = self.opened_journal()?;
                 let bytes = self.read_log(&journal, logged.at, bytes_of(extent.len), |bytes| logged.are(bytes)).await?;
                 extent.content = Content::Bytes(bytes.ok_or_else(|| self.lost_log(logged.at))?.freeze());
             }

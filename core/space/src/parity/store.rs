@@ -103,7 +103,7 @@ impl ParityStore {
 
     /// Asks the pool anew whether it has.
     pub fn refresh_journaled(&self) {
-        self.journaled.store(!self.pool.journal_rows(self.record.id).is_empty(), Ordering::Release);
+        follow(&self.journaled, || !self.pool.journal_rows(self.record.id).is_empty());
     }
 
     /// The space, as events name it.
@@ -119,5 +119,41 @@ impl ParityStore {
     /// The journal, where it was read and carried out.
     pub fn open_journal_if_any(&self) -> Option<Arc<Journal>> {
         self.journal.load_full()
+    }
+}
+
+/// Sets a flag to what `ask` answers. Another thread may set it to a newer answer before this one has stored its own, so
+/// it is asked again until the answer stays.
+fn follow(flag: &AtomicBool, ask: impl Fn() -> bool) {
+    loop {
+        let found = ask();
+        flag.store(found, Ordering::Release);
+        if ask() == found {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_that_is_outdated_when_it_is_stored_does_not_stay() {
+        for before in [false, true] {
+            let (there, flag, is_first) = (Cell::new(before), AtomicBool::new(!before), Cell::new(true));
+            follow(&flag, || {
+                let found = there.get();
+                if is_first.replace(false) {
+                    // Another thread makes or drops the journal now, and stores what it is told.
+                    there.set(!before);
+                    flag.store(!before, Ordering::Release);
+                }
+                found
+            });
+            assert_eq!(flag.load(Ordering::Acquire), !before);
+        }
     }
 }
