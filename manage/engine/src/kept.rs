@@ -14,11 +14,11 @@
 
 use std::sync::Arc;
 
-use holdfast_api::{Code, Severity};
+use holdfast_api::{Code, Protocol, Qos, Severity};
 use holdfast_model::Uuid;
 use holdfast_pool::Pool;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use crate::engine::{Engine, LiveExport, OpenPool};
 use crate::error::{ApiResult, from_pool};
@@ -26,6 +26,39 @@ use crate::state::KnownExport;
 
 /// What the names of documents begin with that are exports.
 const EXPORTS: &str = "export/";
+
+/// An export as its document has it. A pool keeps a thousand of them on disks of 256 MiB, so what the document's name,
+/// its pool and its space tell is left out, and what is as usual.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct ExportDocument {
+    space: Uuid,
+    #[serde(default, skip_serializing_if = "is_usual")]
+    protocol: Protocol,
+    #[serde(default, skip_serializing_if = "is_usual")]
+    read_only: bool,
+    #[serde(default, skip_serializing_if = "is_usual")]
+    qos: Qos,
+}
+
+fn is_usual<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+impl ExportDocument {
+    fn of(known: &KnownExport) -> Self {
+        let KnownExport { space, protocol, read_only, qos, .. } = *known;
+        Self { space, protocol, read_only, qos }
+    }
+
+    /// The export of this name on a pool.
+    fn export(self, name: &str, open: &OpenPool) -> KnownExport {
+        let Self { space, protocol, read_only, qos } = self;
+        let record = open.pool.spaces().into_iter().find(|record| record.uuid == space);
+        let of_pool = record.map_or_else(|| space.to_string(), |record| record.name.to_string());
+        let path = format!("{}/{of_pool}", open.name());
+        KnownExport { name: name.to_owned(), protocol, pool: open.pool.id(), space, path, read_only, qos }
+    }
+}
 
 /// The name of the document of an export.
 fn export_key(name: &str) -> String {
@@ -72,22 +105,18 @@ impl Engine {
 
     /// Keeps an export on the pool of its space.
     pub(crate) async fn keep_export(&self, pool: &Arc<Pool>, known: &KnownExport) -> ApiResult<()> {
-        self.keep(pool, export_key(&known.name), Some(known)).await
+        self.keep(pool, export_key(&known.name), Some(&ExportDocument::of(known))).await
     }
 
     /// Keeps an export no more.
     pub(crate) async fn drop_export(&self, pool: &Arc<Pool>, name: &str) -> ApiResult<()> {
-        self.keep::<KnownExport>(pool, export_key(name), None).await
+        self.keep::<ExportDocument>(pool, export_key(name), None).await
     }
 
     /// The exports that a pool keeps.
     fn kept_exports(&self, open: &OpenPool) -> Vec<KnownExport> {
-        let read = |(key, text): (String, Vec<u8>)| match serde_json::from_slice::<KnownExport>(&text) {
-            Ok(known) => {
-                let space = open.pool.spaces().into_iter().find(|record| record.uuid == known.space);
-                let path = space.map_or(known.path.clone(), |record| format!("{}/{}", open.name(), record.name));
-                Some(KnownExport { pool: open.pool.id(), path, ..known })
-            }
+        let read = |(key, text): (String, Vec<u8>)| match serde_json::from_slice::<ExportDocument>(&text) {
+            Ok(document) => Some(document.export(&key[EXPORTS.len()..], open)),
             Err(error) => {
                 let cause = format!("its document {key} cannot be read ({error}); it stays as it is");
                 let next = "run the version that wrote it, or make the export anew";
@@ -159,6 +188,6 @@ impl Engine {
         for known in self.kept_exports(open).into_iter().filter(|known| known.space == space) {
             self.drop_export(&open.pool, &known.name).await?;
         }
-        self.keep::<holdfast_api::Qos>(&open.pool, qos_key(space), None).await
+        self.keep::<Qos>(&open.pool, qos_key(space), None).await
     }
 }

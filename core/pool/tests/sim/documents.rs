@@ -69,6 +69,21 @@ fn they_are_bounded_and_leave_rows_their_room() {
     assert_eq!(lab.imported(&[0, 1]).documents(""), before);
 }
 
+/// As many as there are exports on one host, each with an id and a long name, on disks with the smallest log.
+#[test]
+fn a_thousand_small_ones_fit_the_smallest_disks() {
+    let lab = Lab::small(4, 2);
+    let pool = lab.created(&[0, 1]);
+    for nth in 0..1000 {
+        let content = format!("{{\"space\":\"{nth:036}\"}}");
+        let key = format!("export/virtual-disk-{nth:07}");
+        assert_eq!(set(&lab, &pool, &key, Some(content.as_bytes())), Ok(true), "document {nth}");
+    }
+    assert_eq!(pool.check(), Ok(()));
+    lab.kill(pool);
+    assert_eq!(lab.imported(&[0, 1]).documents("export/").len(), 1000);
+}
+
 #[test]
 fn a_pool_without_a_quorum_refuses_them() {
     let lab = Lab::small(3, 3);
