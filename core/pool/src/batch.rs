@@ -7,11 +7,10 @@ use std::collections::BTreeSet;
 use holdfast_model::DiskState;
 use holdfast_model::wire::Writer;
 
-use crate::change::{Change, UNKNOWN};
+use crate::change::{Change, Subject, UNKNOWN};
 use crate::committer::{Batch, Committer};
 use crate::config::Config;
 use crate::place::SlabPlace;
-use crate::record::{DiskRecord, SpaceRecord};
 
 /// Batches that are written together.
 #[derive(Default)]
@@ -85,65 +84,41 @@ pub(crate) struct Touched {
 }
 
 impl Touched {
+    /// Whether a change is about none of these, and depends on none.
     pub fn is_apart(&self, change: &Change) -> bool {
-        match change {
-            Change::Row { space, chunk, .. }
-            | Change::RowGone { space, chunk }
-            | Change::RowBegun { space, chunk }
-            | Change::Outdated { space, chunk, .. }
-            | Change::Stale { space, chunk, .. } => {
-                !self.rows.contains(&(*space, *chunk)) && !self.spaces.contains(space) && !self.disk_gone
-            }
-            Change::Space(SpaceRecord { id, .. }) | Change::SpaceGone(id) => {
-                !self.spaces.contains(id) && !self.spaces_of_rows.contains(id)
-            }
-            Change::Disk(DiskRecord { index, .. })
-            | Change::DiskOut { disk: index, .. }
-            | Change::DiskOutdated(index) => !self.disks.contains(index),
+        match change.subject() {
+            Subject::Pool => true,
+            Subject::Disk(disk) => !self.disks.contains(&disk),
             // Rows that come or go decide whether it may.
-            Change::DiskGone(index) => !self.disks.contains(index) && self.rows.is_empty() && self.spaces.is_empty(),
-            Change::Pool(_)
-            | Change::Features(_)
-            | Change::Opened
-            | Change::Closed
-            | Change::Counters { .. }
-            | Change::LossPolicy(_)
-            | Change::Forced { .. } => true,
-            Change::Document { key, .. } => !self.documents.contains(key),
+            Subject::LeavingDisk(disk) => !self.disks.contains(&disk) && self.rows.is_empty() && self.spaces.is_empty(),
+            Subject::Space(space) => !self.spaces.contains(&space) && !self.spaces_of_rows.contains(&space),
+            Subject::Row(space, chunk) => {
+                !self.rows.contains(&(space, chunk)) && !self.spaces.contains(&space) && !self.disk_gone
+            }
+            Subject::Document(key) => !self.documents.contains(key),
         }
     }
 
+    /// Adds what a change is about.
     pub fn add(&mut self, change: &Change) {
-        match change {
-            Change::Row { space, chunk, .. }
-            | Change::RowGone { space, chunk }
-            | Change::RowBegun { space, chunk }
-            | Change::Outdated { space, chunk, .. }
-            | Change::Stale { space, chunk, .. } => {
-                self.rows.insert((*space, *chunk));
-                self.spaces_of_rows.insert(*space);
+        match change.subject() {
+            Subject::Pool => {}
+            Subject::Disk(disk) => {
+                self.disks.insert(disk);
             }
-            Change::Space(SpaceRecord { id, .. }) | Change::SpaceGone(id) => {
-                self.spaces.insert(*id);
-            }
-            Change::Disk(DiskRecord { index, .. })
-            | Change::DiskOut { disk: index, .. }
-            | Change::DiskOutdated(index) => {
-                self.disks.insert(*index);
-            }
-            Change::DiskGone(index) => {
-                self.disks.insert(*index);
+            Subject::LeavingDisk(disk) => {
+                self.disks.insert(disk);
                 self.disk_gone = true;
             }
-            Change::Pool(_)
-            | Change::Features(_)
-            | Change::Opened
-            | Change::Closed
-            | Change::Counters { .. }
-            | Change::LossPolicy(_)
-            | Change::Forced { .. } => {}
-            Change::Document { key, .. } => {
-                self.documents.insert(key.clone());
+            Subject::Space(space) => {
+                self.spaces.insert(space);
+            }
+            Subject::Row(space, chunk) => {
+                self.rows.insert((space, chunk));
+                self.spaces_of_rows.insert(space);
+            }
+            Subject::Document(key) => {
+                self.documents.insert(key.into());
             }
         }
     }

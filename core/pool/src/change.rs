@@ -111,6 +111,49 @@ pub enum Change {
     },
 }
 
+/// What a change is about. Changes of one record are about different things.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Subject<'a> {
+    /// The pool as a whole: such changes bear any others beside them.
+    Pool,
+    /// A disk that stays.
+    Disk(u16),
+    /// A disk that leaves the pool.
+    LeavingDisk(u16),
+    /// A space with all its rows.
+    Space(u32),
+    /// A row, by its space and chunk.
+    Row(u32, u32),
+    /// A document.
+    Document(&'a str),
+}
+
+impl Change {
+    /// What it is about.
+    pub(crate) fn subject(&self) -> Subject<'_> {
+        match self {
+            Self::Pool(_)
+            | Self::Features(_)
+            | Self::Opened
+            | Self::Closed
+            | Self::Counters { .. }
+            | Self::LossPolicy(_)
+            | Self::Forced { .. } => Subject::Pool,
+            Self::Disk(record) => Subject::Disk(record.index),
+            Self::DiskOut { disk, .. } | Self::DiskOutdated(disk) => Subject::Disk(*disk),
+            Self::DiskGone(disk) => Subject::LeavingDisk(*disk),
+            Self::Space(record) => Subject::Space(record.id),
+            Self::SpaceGone(id) => Subject::Space(*id),
+            Self::Row { space, chunk, .. }
+            | Self::RowGone { space, chunk }
+            | Self::RowBegun { space, chunk }
+            | Self::Outdated { space, chunk, .. }
+            | Self::Stale { space, chunk, .. } => Subject::Row(*space, *chunk),
+            Self::Document { key, .. } => Subject::Document(key),
+        }
+    }
+}
+
 /// In a change that takes a disk out, that whoever writes it down is to say what the disk holds.
 pub(crate) const UNKNOWN: Position = Position { generation: u64::MAX, sequence: u64::MAX };
 

@@ -11,7 +11,7 @@ use holdfast_model::wire::{WireError, Writer};
 use holdfast_model::{DiskState, Name, Shape};
 
 use crate::area::Area;
-use crate::change::{Change, standing};
+use crate::change::{Change, Subject, standing};
 use crate::extents::FreeExtents;
 use crate::features::Features;
 use crate::frame::Position;
@@ -198,24 +198,17 @@ impl Config {
             Change::Row { space, chunk, row: new } => {
                 self.spaces.contains_key(space) && row(space, chunk).is_none() && self.has_disks_of(new)
             }
-            Change::RowGone { space, chunk } => row(space, chunk).is_some(),
+            Change::RowGone { space, chunk } | Change::RowBegun { space, chunk } => row(space, chunk).is_some(),
             Change::Stale { space, chunk, slab, .. } | Change::Outdated { space, chunk, slab, .. } => {
                 row(space, chunk).is_some_and(|row| usize::from(*slab) < row.slabs.len())
             }
-            Change::RowBegun { space, chunk } => row(space, chunk).is_some(),
             Change::SpaceGone(id) => self.spaces.contains_key(id),
             Change::Space(record) => self.spaces.get(&record.id).is_none_or(|space| space.record.uuid == record.uuid),
             Change::DiskOut { disk, .. } | Change::DiskOutdated(disk) => self.disks.contains_key(disk),
             Change::DiskGone(disk) => self.may_go(*disk),
             Change::Disk(record) => self.disks.get(&record.index).is_none_or(|known| known.id == record.id),
-            Change::Pool(_)
-            | Change::Features(_)
-            | Change::Opened
-            | Change::Closed
-            | Change::Counters { .. }
-            | Change::LossPolicy(_)
-            | Change::Forced { .. } => true,
             Change::Document { key, content } => self.takes_document(key, content.as_deref()),
+            other => other.subject() == Subject::Pool,
         }
     }
 
