@@ -1,7 +1,34 @@
 //! More older images than a layout bears, and older images at an import elsewhere: what is old is refused or outvoted,
 //! never served.
 
+use holdfast_device::sim::SimImage;
+
 use super::*;
+
+/// A pool that was closed in good order, some of its disks, and images of these from before its last writes, on which
+/// blocks hold ones; afterwards they hold twos.
+fn closed_with_images(
+    seed: u64,
+    shape: Shape,
+    choose: impl Fn(&Space) -> Vec<usize>,
+) -> (World, Vec<usize>, Vec<SimImage>) {
+    let (world, pool, space) = begin(seed, shape);
+    let first = space.clone();
+    run(&world, async move { fill(&first, 1).await });
+    let chosen = choose(&space);
+    let images = chosen.iter().map(|disk| world.disk(*disk).image()).collect();
+    world.note_machine();
+    let (second, clock) = (space.clone(), world.sim.clock());
+    run(&world, async move {
+        fill(&second, 2).await;
+        for _ in 0..3 {
+            clock.sleep(Duration::from_secs(11)).await;
+            second.maintain_once().await.expect("maintenance works");
+        }
+    });
+    assert!(close(&world, pool, space), "{shape}");
+    (world, chosen, images)
+}
 
 /// Where every copy, or more columns than there is parity, is an older image: the rows they concern fail, with the
 /// reason, until the disks come back as they were last. On the machine that had the pool, on one that had it earlier,
@@ -19,21 +46,7 @@ fn older_images_beyond_the_promise_are_refused_with_the_reason() {
     for (seed, (shape, count)) in (0..).zip(shapes) {
         for machine in ["the same", "an earlier one", "a new one"] {
             let what = format!("{shape}, {count} disks, {machine}");
-            let (world, pool, space) = begin(seed, shape);
-            let first = space.clone();
-            run(&world, async move { fill(&first, 1).await });
-            let lost = disks_of_row(&space)[..count].to_vec();
-            let images: Vec<_> = lost.iter().map(|disk| world.disk(*disk).image()).collect();
-            world.note_machine();
-            let (second, clock) = (space.clone(), world.sim.clock());
-            run(&world, async move {
-                fill(&second, 2).await;
-                for _ in 0..3 {
-                    clock.sleep(Duration::from_secs(11)).await;
-                    second.maintain_once().await.expect("maintenance works");
-                }
-            });
-            assert!(close(&world, pool, space), "{what}");
+            let (world, lost, images) = closed_with_images(seed, shape, |space| disks_of_row(space)[..count].to_vec());
             let last: Vec<_> = lost.iter().map(|disk| world.disk(*disk).image()).collect();
             lost.iter().zip(&images).for_each(|(disk, image)| world.disk(*disk).set_back(image));
             match machine {
@@ -76,21 +89,8 @@ fn older_images_beyond_the_promise_are_refused_with_the_reason() {
 fn older_images_are_outvoted_on_machines_that_do_not_know_the_pool() {
     for (seed, shape) in (0..).zip([mirror(2, 2), mirror(3, 1), parity(1, 3), parity(2, 5)]) {
         for had_it in [false, true] {
-            let (world, pool, space) = begin(seed, shape);
-            let first = space.clone();
-            run(&world, async move { fill(&first, 1).await });
-            let lost = disks_of(&space)[..usize::from(shape.layout.tolerates())].to_vec();
-            let images: Vec<_> = lost.iter().map(|disk| world.disk(*disk).image()).collect();
-            world.note_machine();
-            let (second, clock) = (space.clone(), world.sim.clock());
-            run(&world, async move {
-                fill(&second, 2).await;
-                for _ in 0..3 {
-                    clock.sleep(Duration::from_secs(11)).await;
-                    second.maintain_once().await.expect("maintenance works");
-                }
-            });
-            assert!(close(&world, pool, space));
+            let losses = usize::from(shape.layout.tolerates());
+            let (world, lost, images) = closed_with_images(seed, shape, |space| disks_of(space)[..losses].to_vec());
             lost.iter().zip(&images).for_each(|(disk, image)| world.disk(*disk).set_back(image));
             world.change_machine(had_it);
             let (_pool, space) = world.reopen();
