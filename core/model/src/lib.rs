@@ -1,5 +1,5 @@
 //! The words that every floor shares: ids, sizes, names, media, layouts, health and states, counts by latency, the
-//! order of names, numbers of things in words, and the one little-endian wire reader. Nothing here does I/O, reads a
+//! order of names, limits of service, numbers of things in words, and the one little-endian wire reader. Nothing here does I/O, reads a
 //! clock or draws a random number.
 
 pub mod bytes;
@@ -11,6 +11,7 @@ pub mod media;
 pub mod name;
 pub mod object;
 pub mod order;
+mod qos;
 pub mod wire;
 
 pub use bytes::ByteSize;
@@ -22,6 +23,7 @@ pub use media::{Media, Place, RetirePolicy, Usage};
 pub use name::{MAX_NAME_BYTES, Name, NameError, SpacePath};
 pub use object::{ObjectKind, ObjectRef};
 pub use order::natural_order;
+pub use qos::Qos;
 pub use uuid::Uuid;
 
 /// The unit in which client data is addressed and kept whole: 4 KiB.

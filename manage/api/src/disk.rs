@@ -1,13 +1,12 @@
 //! Disks: those of pools, and those that belong to none yet (the primordial pool).
 
-use holdfast_model::{DiskDetail, DiskState, Health, Media, Usage};
+use holdfast_model::{Condition, DiskDetail, DiskState, Health, Media, Usage};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::job::{Job, SetPace};
-use crate::schema;
-use crate::status::Condition;
+use crate::schema::{self, ConditionSchema};
 
 /// How a disk of a pool did since the pool was imported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -108,6 +107,7 @@ pub struct Disk {
     #[schema(schema_with = schema::health)]
     pub health: Health,
     /// Why it is not healthy, or why it cannot be pooled.
+    #[schema(value_type = Vec<ConditionSchema>)]
     pub conditions: Vec<Condition>,
     /// Whether a pool would take it as it is: it belongs to none, is not in use and carries nothing.
     pub can_pool: bool,

@@ -1,12 +1,11 @@
 //! Exports: spaces that clients can reach, each by one protocol.
 
-use holdfast_model::Health;
+use holdfast_model::{Condition, Health};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::qos::{Qos, SetQos};
-use crate::schema;
-use crate::status::Condition;
+use crate::qos::{Qos, QosSchema, SetQos};
+use crate::schema::{self, ConditionSchema};
 
 /// What clients did through an export since it was made or the daemon started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -53,6 +52,7 @@ pub struct Export {
     #[schema(schema_with = schema::health)]
     pub health: Health,
     /// Why it is not healthy.
+    #[schema(value_type = Vec<ConditionSchema>)]
     pub conditions: Vec<Condition>,
     /// Its size; none while it is not served.
     pub size_bytes: Option<u64>,
@@ -63,6 +63,7 @@ pub struct Export {
     /// What clients did through it.
     pub counters: ExportCounters,
     /// What it may do at most, and is to get at least.
+    #[schema(value_type = QosSchema)]
     pub qos: Qos,
 }
 

@@ -1,12 +1,11 @@
 //! Jobs: long work that is watched and steered while it runs.
 
-use holdfast_model::{ObjectKind, ObjectRef};
+use holdfast_model::{Condition, ObjectKind, ObjectRef};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::error::ApiError;
-use crate::schema::ObjectRefSchema;
-use crate::status::Condition;
+use crate::schema::{ConditionSchema, ObjectRefSchema};
 
 /// What a job does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
@@ -133,6 +132,7 @@ pub struct Job {
     /// When it ended.
     pub ended: Option<String>,
     /// Which job it waits for, and what to do, where it waits for one.
+    #[schema(value_type = Option<ConditionSchema>)]
     pub reason: Option<Condition>,
     /// Why it failed.
     pub error: Option<ApiError>,

@@ -38,6 +38,7 @@ pub use error::{ApiError, Code, ErrorBody};
 pub use event::{Event, Severity};
 pub use export::{Connection, CreateExport, Export, ExportChanged, ExportCounters, Protocol, SetExport};
 pub use history::{History, HistoryKind, ListKind, ListsChanged, LiveSample, Rates};
+pub use holdfast_model::Condition;
 pub use id::DiskRef;
 pub use job::{Job, JobChanged, JobKind, JobPace, JobPriority, JobState, SetPace};
 pub use notify::{
@@ -62,7 +63,7 @@ pub use space::{
     ConvertSpace, CreateSpace, GrowSpace, LayoutKind, SetSpace, Slab, Space, SpaceChanged, SpaceCounters, SpaceJournal,
     SpaceRow, SpaceScrub,
 };
-pub use status::{Condition, Daemon, ObjectHealth, Status};
+pub use status::{Daemon, ObjectHealth, Status};
 pub use verify::{Mismatch, SpaceVerified};
 
 use serde::{Deserialize, Serialize};

@@ -3,10 +3,12 @@
 //!
 //! Invariant: no answer carries a password, a secret, a token, or more of a webhook's URL than its server.
 
+use holdfast_model::Condition;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{Condition, Severity};
+use crate::Severity;
+use crate::schema::ConditionSchema;
 
 /// How a channel delivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -93,6 +95,7 @@ pub struct NotifyChannel {
     /// The settings of a webhook.
     pub webhook: Option<WebhookChannel>,
     /// Why the last message could not be delivered; null once one was.
+    #[schema(value_type = Option<ConditionSchema>)]
     pub trouble: Option<Condition>,
     /// Messages that wait to be delivered.
     pub queued: u32,

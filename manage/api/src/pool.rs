@@ -1,13 +1,12 @@
 //! Pools of disks.
 
-use holdfast_model::{DiskState, Health, RetirePolicy};
+use holdfast_model::{Condition, DiskState, Health, RetirePolicy};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::schema;
+use crate::schema::{self, ConditionSchema};
 use crate::space::LayoutKind;
-use crate::status::Condition;
 
 /// Whether a pool can be read and changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
@@ -50,6 +49,7 @@ pub struct Pool {
     #[schema(schema_with = schema::health)]
     pub health: Health,
     /// Why it is not healthy.
+    #[schema(value_type = Vec<ConditionSchema>)]
     pub conditions: Vec<Condition>,
     /// Bytes that spaces may use, with every copy counted.
     pub raw_bytes: u64,
@@ -235,6 +235,7 @@ pub struct PoolsImported {
     /// The pools that were found and are in now.
     pub pools: Vec<ImportedPool>,
     /// Pools and disks that were found and cannot be brought in, and why.
+    #[schema(value_type = Vec<ConditionSchema>)]
     pub refused: Vec<Condition>,
 }
 

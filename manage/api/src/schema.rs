@@ -36,6 +36,25 @@ pub struct ObjectRefSchema {
     name: String,
 }
 
+/// One thing that is not as it should be.
+///
+/// The schema of [`holdfast_model::Condition`].
+#[derive(ToSchema)]
+#[schema(as = Condition, description = "One thing that is not as it should be.")]
+#[allow(dead_code, reason = "read by the derived schema")]
+pub struct ConditionSchema {
+    /// What is wrong, naming the object.
+    cause: String,
+    /// What its owner should do.
+    next_action: String,
+    /// Which condition it is, where programs act on it.
+    #[schema(schema_with = reason_or_none)]
+    reason: Option<String>,
+    /// The part that it is about, where it is told of the whole: a disk or a space of a pool.
+    #[schema(value_type = Option<ObjectRefSchema>)]
+    about: Option<ObjectRefSchema>,
+}
+
 fn words(words: &[&'static str]) -> RefOr<Schema> {
     RefOr::T(Schema::Object(
         ObjectBuilder::new()

@@ -1,15 +1,14 @@
 //! Spaces: virtual disks on a pool.
 
-use holdfast_model::{Health, Integrity, Provisioning, SpaceState};
+use holdfast_model::{Condition, Health, Integrity, Provisioning, SpaceState};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::job::{JobState, SetPace};
 use crate::protection::Protection;
-use crate::qos::{Qos, SetQos};
-use crate::schema;
-use crate::status::Condition;
+use crate::qos::{Qos, QosSchema, SetQos};
+use crate::schema::{self, ConditionSchema};
 
 /// The resilience of a space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
@@ -116,13 +115,16 @@ pub struct Space {
     #[schema(schema_with = schema::health)]
     pub health: Health,
     /// Why it is not healthy.
+    #[schema(value_type = Vec<ConditionSchema>)]
     pub conditions: Vec<Condition>,
     /// What to know of it that is no trouble now, as that the pool has too few disks to rebuild on; its health does not
     /// follow these.
+    #[schema(value_type = Vec<ConditionSchema>)]
     pub notes: Vec<Condition>,
     /// What it did since it was opened.
     pub counters: SpaceCounters,
     /// What it may do at most, and is to get at least.
+    #[schema(value_type = QosSchema)]
     pub qos: Qos,
     /// When it was scrubbed, and when it is next.
     pub scrub: SpaceScrub,

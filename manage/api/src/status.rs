@@ -1,52 +1,11 @@
 //! Health of every object, and of the daemon itself.
 
-use holdfast_model::{Health, ObjectRef, Reason};
+use holdfast_model::{Condition, Health, ObjectRef};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::cause::Cause;
-use crate::schema::{self, ObjectRefSchema};
-
-/// One thing that is not as it should be.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Condition {
-    /// What is wrong, naming the object.
-    pub cause: String,
-    /// What its owner should do.
-    pub next_action: String,
-    /// Which condition it is, where programs act on it.
-    #[schema(schema_with = schema::reason_or_none)]
-    pub reason: Option<Reason>,
-    /// The part that it is about, where it is told of the whole: a disk or a space of a pool.
-    #[schema(value_type = Option<ObjectRefSchema>)]
-    pub about: Option<ObjectRef>,
-}
-
-impl Condition {
-    /// A condition of this cause and next action.
-    pub fn new(cause: impl Into<String>, next_action: impl Into<String>) -> Self {
-        Self { cause: cause.into(), next_action: next_action.into(), reason: None, about: None }
-    }
-
-    /// The same, for programs to know.
-    #[must_use]
-    pub fn because(self, reason: Reason) -> Self {
-        Self { reason: Some(reason), ..self }
-    }
-
-    /// The same, of a part of what it is told of.
-    #[must_use]
-    pub fn about(self, part: ObjectRef) -> Self {
-        Self { about: Some(part), ..self }
-    }
-}
-
-impl From<holdfast_model::Condition> for Condition {
-    fn from(condition: holdfast_model::Condition) -> Self {
-        let holdfast_model::Condition { cause, next_action, reason, about } = condition;
-        Self { cause, next_action, reason, about }
-    }
-}
+use crate::schema::{self, ConditionSchema, ObjectRefSchema};
 
 /// How well one object is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -58,6 +17,7 @@ pub struct ObjectHealth {
     #[schema(schema_with = schema::health)]
     pub health: Health,
     /// Why it is not healthy.
+    #[schema(value_type = Vec<ConditionSchema>)]
     pub conditions: Vec<Condition>,
 }
 

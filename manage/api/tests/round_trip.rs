@@ -204,15 +204,15 @@ fn what_may_be_left_out_may_be_left_out_and_nothing_else_goes_in() {
 #[test]
 fn a_limit_that_is_left_out_stays_and_zero_lifts_it() {
     let set = |json: Value| serde_json::from_value::<SetQos>(json).unwrap();
-    let qos = Qos::default().with(&set(json!({ "max_iops": 2000, "burst_iops": 500, "min_iops": 7 })));
+    let qos = set(json!({ "max_iops": 2000, "burst_iops": 500, "min_iops": 7 })).applied_to(Qos::default());
     assert_eq!(
         (qos.max_iops, qos.burst_iops, qos.min_iops, qos.max_bytes_per_second),
         (Some(2000), Some(500), Some(7), None)
     );
-    let qos = qos.with(&set(json!({ "max_iops": 0, "max_bytes_per_second": 8192 })));
+    let qos = set(json!({ "max_iops": 0, "max_bytes_per_second": 8192 })).applied_to(qos);
     assert_eq!(
         (qos.max_iops, qos.burst_iops, qos.min_iops, qos.max_bytes_per_second),
         (None, None, Some(7), Some(8192))
     );
-    assert_eq!(qos.with(&SetQos::default()), qos);
+    assert_eq!(SetQos::default().applied_to(qos), qos);
 }

@@ -46,7 +46,7 @@ fn cause(kind: CauseKind, id: &str, object: ObjectRef, health: Health, condition
     }
 }
 
-fn joined(conditions: &[holdfast_model::Condition]) -> Condition {
+fn joined(conditions: &[Condition]) -> Condition {
     let causes: Vec<&str> = conditions.iter().map(|condition| condition.cause.as_str()).collect();
     let next = conditions.first().map(|condition| condition.next_action.clone()).unwrap_or_default();
     Condition::new(causes.join("; "), next)
@@ -284,8 +284,7 @@ impl Engine {
         let mut site = Site { open, view, disks: open.pool.disks(), exposed: Vec::new(), resyncing: false };
         for disk in site.disks.iter_mut().filter(|disk| disk.record.state != DiskState::Online) {
             if let Some(job) = self.jobs.replacing(disk.record.id) {
-                let told = crate::protection::replaced(disk, &job, Vec::new()).into_iter();
-                disk.conditions = told.map(|one| holdfast_model::Condition::new(one.cause, one.next_action)).collect();
+                disk.conditions = crate::protection::replaced(disk, &job, Vec::new());
             }
         }
         let refusal = view.conditions.iter().find(|condition| condition.reason == Some(Reason::ReadOnly));

@@ -19,7 +19,7 @@ use crate::error::{ApiResult, conflict, exists_with, not_found};
 use crate::events::rfc3339;
 use crate::pools::parse_name;
 use crate::protection::count;
-use crate::qos::{counters_from_block, to_block};
+use crate::qos::counters_from_block;
 use crate::spaces::parse_path;
 use crate::state::KnownExport;
 
@@ -290,7 +290,7 @@ impl Engine {
 /// A space as clients of an export see it.
 fn target(known: &KnownExport, service: Arc<ObjectService>, space: &Space) -> Result<Arc<Target>, Claimed> {
     let description = format!("{}, {}", known.path, space.record().shape);
-    Target::new(&known.name, description, service, known.read_only, &to_block(&known.qos)).map(Arc::new)
+    Target::new(&known.name, description, service, known.read_only, &known.qos).map(Arc::new)
 }
 
 /// A refusal of its pool, about an export.

@@ -12,7 +12,6 @@ use holdfast_block::{Limiter, Qos};
 use holdfast_model::{Health, ObjectRef};
 
 use crate::engine::Engine;
-use crate::qos::to_block;
 use crate::status::resident_bytes;
 
 /// The content type of the text.
@@ -312,7 +311,7 @@ impl Engine {
         }
         for export in live.exports.values() {
             if let Some(target) = &export.target {
-                add("export", &export.known.name, &to_block(&export.known.qos), target.limiter());
+                add("export", &export.known.name, &export.known.qos, target.limiter());
             }
         }
         vec![throttled, waited, limit, balanced]

@@ -10,18 +10,6 @@ use holdfast_model::ByteSize;
 
 use crate::error::ApiResult;
 
-/// Settings as the block service takes them.
-pub(crate) fn to_block(qos: &Qos) -> holdfast_block::Qos {
-    let Qos { max_iops, burst_iops, max_bytes_per_second, burst_bytes_per_second, min_iops } = *qos;
-    holdfast_block::Qos { max_iops, burst_iops, max_bytes_per_second, burst_bytes_per_second, min_iops }
-}
-
-/// Settings as the API shows them.
-pub(crate) fn from_block(qos: &holdfast_block::Qos) -> Qos {
-    let holdfast_block::Qos { max_iops, burst_iops, max_bytes_per_second, burst_bytes_per_second, min_iops } = *qos;
-    Qos { max_iops, burst_iops, max_bytes_per_second, burst_bytes_per_second, min_iops }
-}
-
 /// Counters as the API shows them.
 pub(crate) fn counters_from_block(counters: &Counters) -> ExportCounters {
     let Counters { totals, flushes, discards, discarded_bytes } = *counters;

@@ -17,7 +17,6 @@ use holdfast_space::Space;
 
 use crate::engine::{Engine, OpenPool};
 use crate::error::{ApiResult, conflict, exists_with, from_pool, from_space, not_confirmed, not_found};
-use crate::qos::from_block;
 
 /// A checked `POOL/SPACE`.
 pub(crate) fn parse_path(path: &str) -> ApiResult<SpacePath> {
@@ -163,7 +162,7 @@ impl Engine {
             let mut changed = false;
             let service = open.services().get(&space.record().uuid).cloned();
             if let (Some(set), Some(service)) = (&request.qos, &service) {
-                let wanted = from_block(&service.qos()).with(set);
+                let wanted = set.applied_to(service.qos());
                 crate::qos::check(&object.to_string(), &wanted).map_err(|error| error.inside("qos"))?;
             }
             if let Some(bytes) = request.journal_bytes {

@@ -17,7 +17,6 @@ use holdfast_space::SpaceStatus;
 
 use crate::disks::{Carries, Found};
 use crate::engine::{Engine, OfflinePool, OpenPool};
-use crate::qos::from_block;
 
 /// Names as the API has them.
 pub(crate) fn names(names: &[&str]) -> Vec<String> {
@@ -29,10 +28,6 @@ pub(crate) fn percent(part: u64, of: u64) -> f64 {
     (part as f64 * 1000.0 / of.max(1) as f64).round() / 10.0
 }
 
-fn conditions(conditions: Vec<holdfast_model::Condition>) -> Vec<Condition> {
-    conditions.into_iter().map(Condition::from).collect()
-}
-
 impl Engine {
     /// A pool in service.
     pub(crate) fn pool_view(&self, open: &OpenPool) -> Pool {
@@ -40,10 +35,10 @@ impl Engine {
         let (used, alerts) = (open.pool.room_use(), self.alerts_of(open.pool.id()));
         let full = crate::alerts::condition(&open.name(), &alerts, &used);
         let health = if full.is_some() { status.health.max(Health::Warning) } else { status.health };
-        let mut told = conditions(status.conditions);
+        let mut told = status.conditions;
         for disk in open.pool.disks() {
             if let Some(job) = self.jobs.replacing(disk.record.id) {
-                let (own, object) = (conditions(disk.conditions.clone()), disk.record.object());
+                let (own, object) = (disk.conditions.clone(), disk.record.object());
                 told.retain(|condition| condition.about.as_ref().is_none_or(|about| !about.is(&object)));
                 let replaced = crate::protection::replaced(&disk, &job, own);
                 told.extend(replaced.into_iter().map(|condition| condition.about(object.clone())));
@@ -165,7 +160,7 @@ fn pool_disk(pool: &str, disk: &DiskStatus) -> Disk {
         usage: Some(record.usage),
         state: record.state,
         health: disk.health,
-        conditions: conditions(disk.conditions.clone()),
+        conditions: disk.conditions.clone(),
         can_pool: false,
         details: disk.details.clone(),
         errors: DiskErrors { failed: counts.errors(), checksum: counts.checksum_errors, repaired: counts.repaired },
@@ -328,7 +323,7 @@ pub(crate) fn space(open: &OpenPool, space: &holdfast_space::Space, status: &Spa
         protection: Protection::default(),
         state: status.state,
         health: status.health,
-        conditions: conditions(status.conditions.clone()),
+        conditions: status.conditions.clone(),
         notes: Vec::new(),
         counters: SpaceCounters {
             reads: get(&counters.reads.requests),
@@ -339,7 +334,7 @@ pub(crate) fn space(open: &OpenPool, space: &holdfast_space::Space, status: &Spa
             discarded_bytes: get(&counters.discards.bytes),
             errors: get(&counters.errors),
         },
-        qos: open.services().get(&record.uuid).map(|service| from_block(&service.qos())).unwrap_or_default(),
+        qos: open.services().get(&record.uuid).map(|service| service.qos()).unwrap_or_default(),
         scrub: SpaceScrub::default(),
     }
 }

@@ -16,25 +16,11 @@ mod limiter;
 use crate::traffic::RequestKind;
 
 pub use balancer::{Balancer, Entry, FlowId, QueuedEntry};
+pub use holdfast_model::Qos;
 pub use limiter::Limiter;
 
 /// What a request counts as one I/O for.
 pub const NORMAL_BYTES: u64 = 8192;
-
-/// What an object or a target may do at most, and is to get at least. I/Os are normalised, see [`Cost`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Qos {
-    /// I/Os a second at most; none is no limit.
-    pub max_iops: Option<u64>,
-    /// I/Os beyond the maximum that may be done at once after a rest.
-    pub burst_iops: Option<u64>,
-    /// Bytes a second at most; none is no limit.
-    pub max_bytes_per_second: Option<u64>,
-    /// Bytes beyond the maximum that may be moved at once after a rest.
-    pub burst_bytes_per_second: Option<u64>,
-    /// I/Os a second that it gets before others get theirs, as far as the disks can do them.
-    pub min_iops: Option<u64>,
-}
 
 /// What a request takes of the limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,6 @@ use holdfast_device::reactor::clock;
 use holdfast_model::{ObjectRef, Uuid};
 use holdfast_pool::Pool;
 
-use super::{from_block, to_block};
 use crate::engine::Engine;
 use crate::error::{ApiResult, not_found};
 use crate::exports::{about_export, export_object};
@@ -35,7 +34,7 @@ impl Engine {
             if known.space == space { min.saturating_add(known.qos.min_iops.unwrap_or(0)) } else { min }
         };
         let exports_min = self.live().exports.values().map(|export| &export.known).fold(0, of_space);
-        service.set_qos(to_block(&self.qos_of(space)), exports_min, clock().now());
+        service.set_qos(self.qos_of(space), exports_min, clock().now());
     }
 
     /// Sets the quality of service of a space. Answers whether it was another.
@@ -46,8 +45,8 @@ impl Engine {
         service: &ObjectService,
         set: &SetQos,
     ) -> ApiResult<bool> {
-        let before = from_block(&service.qos());
-        let qos = before.with(set);
+        let before = service.qos();
+        let qos = set.applied_to(before);
         super::check(&object.to_string(), &qos).map_err(|error| error.inside("qos"))?;
         if qos == before {
             return Ok(false);
@@ -67,7 +66,7 @@ impl Engine {
             export.ok_or_else(|| not_found(&object, "'holdfast nbd list' lists the exports"))?
         };
         let before = known.clone();
-        known.qos = known.qos.with(&request.qos.unwrap_or_default());
+        known.qos = request.qos.unwrap_or_default().applied_to(known.qos);
         known.read_only = request.read_only.unwrap_or(known.read_only);
         super::check(&object.to_string(), &known.qos).map_err(|error| error.inside("qos"))?;
         if known == before {
@@ -83,7 +82,7 @@ impl Engine {
         };
         self.remember_seen();
         if let Some(target) = target {
-            target.limiter().set(&to_block(&known.qos), clock().now());
+            target.limiter().set(&known.qos, clock().now());
             self.apply_qos(target.object());
         }
         if known.qos != before.qos {
