@@ -18,7 +18,7 @@ pub enum Io<T> {
     Pending(BoxedIo<T>),
     /// Will be answered by a disk.
     Started(Started<T>),
-    /// Will be answered, and somebody is told of its end.
+    /// Will be answered, and its end is reported to an observer.
     Watched(BoxedIo<T>, Watch),
     /// Waits for its turn, and then begins. One that is dropped before has not begun and never will.
     Queued(BoxedStart<T>),
@@ -38,9 +38,9 @@ pub struct RequestTag {
     pub tag: u64,
 }
 
-/// Is told of the end of requests.
+/// Hears of the end of requests.
 pub trait Watcher: Send + Sync {
-    /// A request was answered, or whoever waited for its answer gave it up.
+    /// A request was answered, or its answer is not waited for any more.
     fn ended(&self, tag: RequestTag);
 }
 

@@ -1,6 +1,6 @@
-//! A flag that is raised once and wakes whoever waits for it, on any thread.
+//! A flag that is raised once and wakes all who wait for it, on any thread.
 //!
-//! Invariant: whoever begins to wait before or after the flag is raised is woken; nobody waits for ever.
+//! Invariant: who waits is woken, whether the wait began before or after the flag was raised.
 
 use std::future::Future;
 use std::pin::Pin;

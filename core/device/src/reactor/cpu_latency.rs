@@ -119,36 +119,36 @@ fn nanoseconds(time: Duration) -> u64 {
 mod tests {
     use super::*;
 
-    /// A request that goes to a file, and what the file was told.
+    /// A request that goes to a file, and what was written to the file.
     fn recorded(name: &str, bound: Duration) -> (CpuLatency, impl Fn() -> Vec<i32>) {
         let path = std::env::temp_dir().join(format!("holdfast-{name}-{}", std::process::id()));
         std::fs::write(&path, []).expect("a file");
         let latency = CpuLatency::open_at(&path, bound).expect("opened");
         let reader = File::open(&path).expect("opened");
         std::fs::remove_file(&path).expect("removed");
-        let told = move || {
+        let asked = move || {
             let mut bytes = Vec::new();
             io::Seek::rewind(&mut &reader).expect("a file");
             io::Read::read_to_end(&mut &reader, &mut bytes).expect("read");
             bytes.chunks(4).map(|value| i32::from_ne_bytes(value.try_into().expect("four bytes"))).collect()
         };
-        (latency, told)
+        (latency, asked)
     }
 
     #[test]
     fn it_is_asked_once_and_taken_back_once() {
-        let (latency, told) = recorded("latency", Duration::from_nanos(3999));
+        let (latency, asked) = recorded("latency", Duration::from_nanos(3999));
         let start = Duration::from_secs(5);
         assert_eq!(latency.remaining(start), None);
         latency.renew(start);
         latency.renew(start + LASTS / 2);
-        assert_eq!((told(), latency.is_asked()), (vec![3], true));
+        assert_eq!((asked(), latency.is_asked()), (vec![3], true));
         assert_eq!(latency.remaining(start + LASTS), Some(LASTS / 2));
         assert_eq!(latency.remaining(start + LASTS / 2 + LASTS), None);
         assert_eq!(latency.remaining(start + 9 * LASTS), None);
-        assert_eq!(told(), [3, NONE]);
+        assert_eq!(asked(), [3, NONE]);
         latency.renew(start + 10 * LASTS);
-        assert_eq!(told(), [3, NONE, 3]);
+        assert_eq!(asked(), [3, NONE, 3]);
     }
 
     #[test]

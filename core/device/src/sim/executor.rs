@@ -1,6 +1,6 @@
 //! Tasks of the simulated world, on one thread.
 //!
-//! Invariant: a task is polled only after it was woken, once for each time that it stood in the ready list; whoever
+//! Invariant: a task is polled only after it was woken, once for each time that it stood in the ready list; who
 //! drops or cancels a task does so outside every borrow, so a task's destructor may spawn, wake and ask for I/O.
 
 use std::cell::RefCell;

@@ -22,7 +22,7 @@ struct Fault {
     persistence: ErrorPersistence,
 }
 
-/// What becomes of a write that goes astray while its sender is told that all is well.
+/// What becomes of a write that goes astray while it is answered as done.
 pub(super) enum Stray {
     Lost,
     To(u64),
