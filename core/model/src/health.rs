@@ -26,7 +26,7 @@ pub struct Condition {
     pub next_action: String,
     /// Which condition it is, where programs act on it.
     pub reason: Option<Reason>,
-    /// The part that it is about, where it is told of the whole: a disk or a space of a pool.
+    /// The part that it is about, where the condition is one of the whole: a disk or a space of a pool.
     pub about: Option<ObjectRef>,
 }
 
@@ -58,7 +58,7 @@ impl Condition {
         Self { reason: Some(reason), ..self }
     }
 
-    /// The same, of a part of what it is told of.
+    /// The same, about a part of the object.
     #[must_use]
     pub fn about(self, part: ObjectRef) -> Self {
         Self { about: Some(part), ..self }

@@ -10,7 +10,7 @@ pub enum Media {
     Hdd,
     /// Solid state.
     Ssd,
-    /// Not told by the disk, and not set by hand.
+    /// Neither reported by the disk nor set by hand.
     #[default]
     Unknown,
 }
