@@ -1,7 +1,7 @@
 //! One register's worth of bytes, and what can be done with it: all that differs from one processor to another.
 //!
 //! Invariant: a value of a type of lanes exists only where the processor can do what that type needs. So only the ways
-//! to make one from nothing are unsafe; whoever holds one may add and multiply at will.
+//! to make one from nothing are unsafe; with a value, addition and multiplication are safe.
 
 pub(crate) mod portable;
 #[cfg(target_arch = "x86_64")]

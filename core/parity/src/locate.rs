@@ -1,4 +1,4 @@
-//! Which piece of a stripe is wrong, told from P and Q.
+//! Which piece of a stripe is wrong, found by P and Q.
 //!
 //! With S the P sum and T the Q sum of all that is there, parity included, and e what was added to the wrong piece:
 //!

@@ -1,4 +1,4 @@
-//! The wrong piece of a stripe, told from P and Q.
+//! The wrong piece of a stripe, found by P and Q.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +30,7 @@ fn pieces(stripe: &Stripe) -> Vec<Piece> {
 }
 
 #[test]
-fn each_piece_of_the_widest_stripe_is_told_from_one_bit() {
+fn each_piece_of_the_widest_stripe_is_found_from_one_bit() {
     let mut random = seeded(21);
     for kernel in kernels() {
         for piece in pieces(&Stripe::random(&mut random, MAX_COLUMNS, 1, 0)) {
@@ -63,7 +63,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 4 } else { 512 }, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn one_wrong_piece_is_told_and_two_are_not_taken_for_one(
+    fn one_wrong_piece_is_reported_and_two_are_not_taken_for_one(
         seed: u64,
         columns in 1..=MAX_COLUMNS,
         len in 40..3000usize,

@@ -67,7 +67,8 @@ impl Isal {
             assert!(bytes.len() == len && (bytes.as_ptr() as usize).is_multiple_of(ALIGN_BYTES));
             *piece = bytes.as_mut_ptr().cast();
         }
-        // SAFETY: as many pieces as told, each of the length told; only the last, which are parity, are written to.
+        // SAFETY: as many pieces as are passed, each of the length that is passed; only the last, which are parity, are
+        // written to.
         let failed = unsafe { function(count as c_int, len as c_int, pieces.as_mut_ptr()) };
         assert_eq!(failed, 0, "the library refuses {} pieces of {len}", data.len());
     }
@@ -85,7 +86,7 @@ impl Isal {
     /// The first two rows of parity of its Reed-Solomon matrix: all ones, and the powers of two.
     pub fn parity_rows(&self, columns: usize) -> Vec<u8> {
         let mut matrix = vec![0; (columns + 2) * columns];
-        // SAFETY: a matrix of as many rows and columns as told.
+        // SAFETY: a matrix of as many rows and columns as passed.
         unsafe { (self.gf_gen_rs_matrix)(matrix.as_mut_ptr(), (columns + 2) as c_int, columns as c_int) };
         matrix.split_off(columns * columns)
     }
@@ -94,7 +95,7 @@ impl Isal {
     pub fn inverse(&self, matrix: &[u8], size: usize) -> Vec<u8> {
         assert_eq!(matrix.len(), size * size);
         let (mut from, mut into) = (matrix.to_vec(), vec![0; size * size]);
-        // SAFETY: two square matrices of the size told.
+        // SAFETY: two square matrices of the size that is passed.
         let failed = unsafe { (self.gf_invert_matrix)(from.as_mut_ptr(), into.as_mut_ptr(), size as c_int) };
         assert_eq!(failed, 0, "the matrix has no inverse");
         into
@@ -126,7 +127,7 @@ impl Isal {
             *piece = bytes.as_mut_ptr();
         }
         let [len, columns, rows] = [len, tables.columns, tables.rows].map(|count| count as c_int);
-        // SAFETY: as many pieces as told, each of the length told, and tables made for them.
+        // SAFETY: as many pieces as are passed, each of the length that is passed, and tables made for them.
         unsafe { (self.ec_encode_data)(len, columns, rows, tables.bytes.as_ptr(), from.as_ptr(), to.as_ptr()) };
     }
 }
