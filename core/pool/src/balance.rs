@@ -5,7 +5,7 @@
 //! emptied later stay behind; what is planned here makes that good.
 //!
 //! Invariants: a slab moves from a disk that is fuller than all of its medium together to one that is less full, and
-//! only where both come nearer to each other by it. So the sum of used^2 / size falls with each move: whoever plans
+//! only where both come nearer to each other by it. So the sum of used^2 / size falls with each move, and planning
 //! again and again comes to an end.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -95,8 +95,8 @@ impl Level {
         f64::from(self.used) / f64::from(self.size)
     }
 
-    /// Whether both are nearer to each other once so many units went from here to there. Told in whole numbers: were it
-    /// rounded, a slab might go back and forth for ever.
+    /// Whether both are nearer to each other once so many units went from here to there. Computed in whole numbers:
+    /// were it rounded, a slab might go back and forth for ever.
     fn evens_out(&self, to: &Self, units: u32) -> bool {
         let [size, used, to_size, to_used] = [self.size, self.used, to.size, to.used].map(i128::from);
         let differ = used * to_size - to_used * size;

@@ -31,7 +31,7 @@ impl Record {
         self.batches.push(batch);
     }
 
-    /// By this a disk that was set back to an older state is told when it returns.
+    /// By this a disk that was set back to an older state is recognised when it returns.
     pub fn say_what_lost_disks_hold(&mut self, committer: &Committer) {
         for change in &mut self.changes {
             if let Change::DiskOut { disk, holds, .. } = change

@@ -1,7 +1,7 @@
 //! What a space of some shape could hold if it were made now.
 //!
-//! Invariant: a fixed space of the told size is made by the pool as it is now, and on disks whose free room is in one
-//! piece none is made that is larger.
+//! Invariant: a fixed space of the answered size is made by the pool as it is now, and on disks whose free room is in
+//! one piece none is made that is larger.
 
 use std::collections::BTreeMap;
 
@@ -261,21 +261,21 @@ mod tests {
     }
 
     #[test]
-    fn what_limits_is_told() {
-        let told = |slabs: &[Vec<u64>], width, together| {
+    fn what_limits_is_named() {
+        let found = |slabs: &[Vec<u64>], width, together| {
             let rows = most_rows(slabs, width, together);
             (rows, limit(slabs, rows, together))
         };
-        assert_eq!(told(&[vec![10, 10, 10]], 2, 2), (15, Limit::Room));
-        assert_eq!(told(&[vec![10, 1, 1]], 2, 2), (2, Limit::LargeDisks(1)));
-        assert_eq!(told(&[vec![9, 9, 2, 2]], 3, 3), (4, Limit::LargeDisks(2)));
-        assert_eq!(told(&[vec![10, 10], vec![6]], 2, 1), (6, Limit::LargeEnclosures(1)));
+        assert_eq!(found(&[vec![10, 10, 10]], 2, 2), (15, Limit::Room));
+        assert_eq!(found(&[vec![10, 1, 1]], 2, 2), (2, Limit::LargeDisks(1)));
+        assert_eq!(found(&[vec![9, 9, 2, 2]], 3, 3), (4, Limit::LargeDisks(2)));
+        assert_eq!(found(&[vec![10, 10], vec![6]], 2, 1), (6, Limit::LargeEnclosures(1)));
     }
 
     proptest::proptest! {
         #[test]
         fn as_many_as_rows_on_the_emptiest_disks(mut slabs in proptest::collection::vec(0u64..40, 1..8), width in 1usize..5) {
-            let told = most_rows(std::slice::from_ref(&slabs), width as u64, width as u64);
+            let found = most_rows(std::slice::from_ref(&slabs), width as u64, width as u64);
             let mut made = 0;
             loop {
                 slabs.sort_unstable_by(|a, b| b.cmp(a));
@@ -285,7 +285,7 @@ mod tests {
                 slabs[..width].iter_mut().for_each(|slabs| *slabs -= 1);
                 made += 1;
             }
-            proptest::prop_assert_eq!(told, made);
+            proptest::prop_assert_eq!(found, made);
         }
     }
 }

@@ -27,7 +27,7 @@ pub enum Change {
         /// For disks.
         disk: u16,
     },
-    /// A disk is as told.
+    /// A disk has this record now.
     Disk(DiskRecord),
     /// A disk went out of service: its slabs are stale from now on, but for those that are needed; it votes no more.
     DiskOut {
@@ -45,7 +45,7 @@ pub enum Change {
     DiskGone(u16),
     /// Lost disks are dealt with so.
     LossPolicy(LossPolicy),
-    /// A space is as told.
+    /// A space has this record now.
     Space(SpaceRecord),
     /// A space and all its rows are gone.
     SpaceGone(u32),
@@ -154,7 +154,7 @@ impl Change {
     }
 }
 
-/// In a change that takes a disk out, that whoever writes it down is to say what the disk holds.
+/// In a change that takes a disk out, that the writer of the record fills in what the disk holds.
 pub(crate) const UNKNOWN: Position = Position { generation: u64::MAX, sequence: u64::MAX };
 
 /// The change that says how a stale slab stands.

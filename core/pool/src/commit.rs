@@ -1,9 +1,9 @@
-//! One change at a time. Callers put their changes into a queue; whoever gets the log takes all that wait and writes
-//! them as one record to every disk in service. It counts when a quorum holds it and still shows this owner's promise,
-//! and only then the configuration in memory follows.
+//! One change at a time. Callers put their changes into a queue; the first to get the log takes all that wait and
+//! writes them as one record to every disk in service. It counts when a quorum holds it and still shows this owner's
+//! promise, and only then the configuration in memory follows.
 //!
 //! Invariant: the configuration in memory is the one at `Committer::position`, and a quorum holds it. When a quorum
-//! cannot be had, or whoever writes is dropped in the middle, the pool turns read-only until the next import: nothing
+//! cannot be had, or the writer is dropped in the middle, the pool turns read-only until the next import: nothing
 //! may build on a change of unknown fate. Nothing is written that the configuration would not take.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -90,8 +90,8 @@ impl Pool {
     }
 
     /// Writes everything that waits. A change of the voters gets a record behind it that changes nothing: it proves to
-    /// every later import that the change counted, whoever of the old voters is missing then. The witness hears of it
-    /// too: a disk whose log lost its end must not find its vote among voters that are no more.
+    /// every later import that the change counted, whichever of the old voters are missing then. The witness hears of
+    /// it too: a disk whose log lost its end must not find its vote among voters that are no more.
     pub(crate) async fn drain(&self, committer: &mut Committer) {
         while let Some(mut record) = self.next_record() {
             if record.batches.is_empty() {

@@ -23,7 +23,7 @@ pub(crate) enum Guard {
     AllInService(Arc<[OutageMark]>),
     /// The same of the disk of a slab: space, chunk, index in the row.
     SlabInService(Arc<OutageMark>, u32, u32, usize),
-    /// The row of a chunk of a space is as told.
+    /// The row of a chunk of a space is as given.
     RowIs(u32, u32, Box<RowRecord>),
     /// The same, and a disk has not gone out since its outage count was this.
     RowIsAndInService(u32, u32, Box<RowRecord>, Arc<OutageMark>),
@@ -62,7 +62,7 @@ impl Batch {
     }
 }
 
-/// The logs of all disks, held by whoever writes.
+/// The logs of all disks, held by the writer.
 pub(crate) struct Committer {
     pub logs: BTreeMap<u16, DiskLog>,
     pub position: Position,

@@ -240,10 +240,10 @@ impl Pool {
         self.check_open()?;
         let known = self.record_of(disk)?;
         let checkpoint = Checkpoint::new(&self.state().config.checkpoint());
-        let told = known.place.clone().or_else(|| info.place.clone());
+        let known_place = known.place.clone().or_else(|| info.place.clone());
         let record = DiskRecord {
             path: info.path.clone(),
-            place: told,
+            place: known_place,
             state: DiskState::Online,
             voting: true,
             holds: Position::default(),

@@ -4,7 +4,7 @@
 //! Rows are tried one after another on a copy of the free room, by the rule that gives a row that moves its disks, and
 //! in the order in which spaces leave a disk; slabs of disks that are lost by the rule that rebuilds them.
 //!
-//! Invariant: nothing is changed, and where nothing else happens meanwhile what is told comes true.
+//! Invariant: nothing is changed, and where nothing else happens meanwhile the plan comes true.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -211,7 +211,7 @@ impl Config {
     fn empty(&mut self, disks: &BTreeSet<u16>, leaving: &Leaving) -> SpaceLeaving {
         let Leaving { record, rows, journal, journal_copies, in_map } = leaving;
         let units = slab_units(&record.shape, record.chunk_bytes);
-        let mut told = SpaceLeaving {
+        let mut leaving = SpaceLeaving {
             name: record.name.clone(),
             slabs: 0,
             slab_bytes: 0,
@@ -225,8 +225,8 @@ impl Config {
         let is_leaving = |slab: &SlabPlace| disks.contains(&slab.disk());
         for row in rows {
             if !self.can_read(row) {
-                told.lost_rows += 1;
-                told.lost_bytes += record.chunk_bytes;
+                leaving.lost_rows += 1;
+                leaving.lost_bytes += record.chunk_bytes;
                 continue;
             }
             let there: Vec<usize> = (0..row.slabs.len()).filter(|slab| is_leaving(&row.slabs[*slab])).collect();
@@ -240,22 +240,22 @@ impl Config {
             } else {
                 self.move_slabs(row, &there, record.enclosure_aware)
             };
-            told.move_bytes += if moved > 0 { record.chunk_bytes } else { 0 };
-            told.count(row, moved, there.len() - moved);
+            leaving.move_bytes += if moved > 0 { record.chunk_bytes } else { 0 };
+            leaving.count(row, moved, there.len() - moved);
         }
         let lost = journal.iter().filter(|row| !self.can_read(row)).count() as u64;
-        told.lost_rows += lost;
+        leaving.lost_rows += lost;
         if !journal.is_empty() && lost == 0 {
             let moved = renewed_journal(self, record, *journal_copies, journal, None).is_ok();
             for row in journal {
                 let there = row.slabs.iter().filter(|slab| is_leaving(slab)).count();
-                told.count(row, if moved { there } else { 0 }, if moved { 0 } else { there });
+                leaving.count(row, if moved { there } else { 0 }, if moved { 0 } else { there });
             }
             if moved {
                 journal.iter().for_each(|row| self.give_back(row));
             }
         }
-        told
+        leaving
     }
 
     /// Whether enough slabs of a row are in step on disks in service.

@@ -38,11 +38,11 @@ impl Feature {
 /// Flags of features: in labels, and in the configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Features {
-    /// Whoever does not know these may read and write.
+    /// A reader that does not know these may read and write.
     pub compatible: u64,
-    /// Whoever does not know these may only read.
+    /// A reader that does not know these may only read.
     pub read_only_compatible: u64,
-    /// Whoever does not know these leaves the disk alone.
+    /// A reader that does not know these leaves the disk alone.
     pub incompatible: u64,
 }
 

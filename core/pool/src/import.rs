@@ -142,8 +142,8 @@ async fn take_over(env: Env, mut found: FoundPool, force: bool) -> Result<Option
     if env.witness.load(id) != witness {
         return Ok(None);
     }
-    let told = env.witness.store(id, WitnessRecord { promised: generation, tip }).await.is_ok();
-    let witness_held = told && has_witness;
+    let is_stored = env.witness.store(id, WitnessRecord { promised: generation, tip }).await.is_ok();
+    let witness_held = is_stored && has_witness;
     let features = found.config.features;
     // The label of a disk that was set back, and of one that returns, goes on telling what it was until all its slabs
     // are marked.
@@ -467,7 +467,8 @@ impl Pool {
     }
 }
 
-/// New records of disks that turned up under another path than before, or whose place was not known and is told now.
+/// New records of disks that turned up under another path than before, or whose place was not known and is reported
+/// now.
 fn moved(config: &Config, members: &BTreeMap<u16, Member>) -> Vec<(Change, Guard)> {
     let changed = |(index, member): (&u16, &Member)| {
         let known = config.disks.get(index)?;

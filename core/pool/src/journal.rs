@@ -71,7 +71,7 @@ impl Pool {
     }
 
     /// Whether a space has the journal that it would be given if this size were asked for: that, in whole stripes, or
-    /// any where none is told; with the copies that its shape asks for, and on no disk that is lost or retired.
+    /// any where none is given; with the copies that its shape asks for, and on no disk that is lost or retired.
     pub fn has_journal_of(&self, space: u32, bytes: Option<u64>) -> bool {
         let rows = self.journal_rows(space);
         let state = self.state();
@@ -80,7 +80,7 @@ impl Pool {
     }
 
     /// What would become of a space's journal if all its rows had a layout, with a journal of `bytes` where that is
-    /// told. Nothing is changed.
+    /// given. Nothing is changed.
     ///
     /// # Errors
     /// There is no such space, or no room for its journal.
@@ -102,7 +102,7 @@ impl Pool {
         Ok(JournalPlan { bytes_now, bytes_then: new_bytes, new_bytes })
     }
 
-    /// Gives a space another journal, at once and as a whole, of the size that it has where none is told, or a smaller
+    /// Gives a space another journal, at once and as a whole, of the size that it has where none is given, or a smaller
     /// one where that finds no room; `None` if it has that already, or keeps no parity any more. The old one must be
     /// empty, its rows are given back: their units stay taken until the answer is dropped.
     ///

@@ -223,7 +223,7 @@ fn are_sound(config: &Config, copies: u8, rows: &[(u32, RowRecord)]) -> bool {
     rows.iter().all(|(_, row)| row.shape.layout.copies() == copies && row.slabs.iter().all(sound))
 }
 
-/// Whether rows are a sound journal of so many copies, and of so many bytes where that is told.
+/// Whether rows are a sound journal of so many copies, and of so many bytes where that is given.
 pub(crate) fn suits(config: &Config, copies: u8, rows: &[(u32, RowRecord)], bytes: Option<u64>) -> bool {
     bytes.is_none_or(|bytes| are_of(rows, bytes)) && are_sound(config, copies, rows)
 }

@@ -83,7 +83,7 @@ pub(crate) fn judge(
 ) -> Judgement {
     let name = record.label();
     let size = ByteSize(record.disk_bytes);
-    let told = |health, detail, cause, next: &str| Judgement {
+    let judged = |health, detail, cause, next: &str| Judgement {
         health,
         details: vec![detail],
         conditions: vec![Condition::new(cause, next)],
@@ -95,7 +95,7 @@ pub(crate) fn judge(
             let detail =
                 if record.state == DiskState::Missing { DiskDetail::LostCommunication } else { DiskDetail::IoError };
             let next = format!("take it out of its pool: 'holdfast disk remove {}'; or attach it again", record.id);
-            told(Health::Warning, detail, cause, &next)
+            judged(Health::Warning, detail, cause, &next)
         }
         DiskState::Missing if record.usage == Usage::Retired => {
             let cause = format!(
@@ -105,16 +105,16 @@ pub(crate) fn judge(
             );
             let next =
                 format!("watch the jobs that rebuild it, or 'holdfast disk replace {}', or attach it again", record.id);
-            told(Health::Unhealthy, DiskDetail::LostCommunication, cause, &next)
+            judged(Health::Unhealthy, DiskDetail::LostCommunication, cause, &next)
         }
         DiskState::Missing => {
             let cause = format!("disk {name} ({size}) is missing, last seen at {}", record.path);
-            told(Health::Unhealthy, DiskDetail::LostCommunication, cause, "attach it again or replace it")
+            judged(Health::Unhealthy, DiskDetail::LostCommunication, cause, "attach it again or replace it")
         }
         DiskState::Failed => {
             let cause = format!("disk {name} ({size}) at {} failed", record.path);
             let next = "replace it, or check cable and power and bring it back with 'holdfast pool import'";
-            told(Health::Unhealthy, DiskDetail::IoError, cause, next)
+            judged(Health::Unhealthy, DiskDetail::IoError, cause, next)
         }
         DiskState::Online => match judgement {
             Some(judgement) => judgement.clone(),
@@ -124,7 +124,7 @@ pub(crate) fn judge(
                     record.path,
                     counted(counts.errors(), "request", "requests")
                 );
-                told(Health::Warning, DiskDetail::IoError, cause, "watch it; replace it if errors continue")
+                judged(Health::Warning, DiskDetail::IoError, cause, "watch it; replace it if errors continue")
             }
             None => Judgement::default(),
         },

@@ -23,7 +23,7 @@ pub struct Label {
     pub disk_bytes: u64,
     /// The highest generation that this disk has agreed to.
     pub promised: u64,
-    /// What whoever touches the disk must know.
+    /// What everyone who touches the disk must know.
     pub features: Features,
 }
 

@@ -28,7 +28,7 @@ use crate::{PoolError, PoolErrorKind, enclosures};
 impl Pool {
     /// Takes the units of a row of a space's present shape, all on disks in service and none on those of `without`: if
     /// such are named, on spares too where the others have no room. They are given back when the second part of the
-    /// answer is dropped, unless that is told to keep them. Its id is written down as used: what is left of it on the
+    /// answer is dropped, unless it is set to keep them. Its id is written down as used: what is left of it on the
     /// disks after a crash is never taken for another row's.
     ///
     /// # Errors
@@ -68,7 +68,7 @@ impl Pool {
     }
 
     /// Puts a reserved row in the place of the one that a chunk has, whose units stay taken until the answer is
-    /// dropped. `None`, and nothing is changed, where one of its disks went out since its outage count was as told, or
+    /// dropped. `None`, and nothing is changed, where one of its disks went out since its outage count was as given, or
     /// the chunk has no row.
     ///
     /// # Errors
@@ -125,7 +125,7 @@ impl Pool {
     }
 
     /// Takes units for a slab on the disk that it is to move to, and tells the row that it is of. They are given back
-    /// when the last part of the answer is dropped, unless that is told to keep them. `None` where the move is not
+    /// when the last part of the answer is dropped, unless it is set to keep them. `None` where the move is not
     /// allowed, or good for nothing, as the pool is now.
     pub fn reserve_slab(self: &Arc<Self>, wanted: &SlabMove) -> Option<(RowRecord, SlabPlace, FreedRow)> {
         let mut state = self.state();
@@ -142,8 +142,8 @@ impl Pool {
     }
 
     /// Puts a slab of a row in the place that was reserved for it, which holds all that the slab holds; the units that
-    /// it had stay taken until the answer is dropped. `None`, and nothing is changed, where the row is not as told any
-    /// more, or its new disk went out since its outage count was as told.
+    /// it had stay taken until the answer is dropped. `None`, and nothing is changed, where the row is not as given any
+    /// more, or its new disk went out since its outage count was as given.
     ///
     /// # Errors
     /// No quorum.

@@ -1,4 +1,4 @@
-//! What a disk or a slab may have missed, and how that is told.
+//! What a disk or a slab may have missed, and how that is found.
 //!
 //! Invariant: a disk that was set back to an older state than it is known to have had counts for nothing until all of
 //! it is copied anew; its log tells, which gets a record at least as often as [`Pool::stamp`] is asked for one.
@@ -46,8 +46,8 @@ impl Pool {
     }
 
     /// Sees to it that every disk in service has a record in its log that is younger than `since`. So a disk that is
-    /// set back to what it was before then is told by its log; where disks like it decide with the witness alone, by
-    /// that.
+    /// set back to what it was before then is recognised by its log; where disks like it decide with the witness alone,
+    /// by that.
     pub async fn stamp(&self, since: Duration) -> Result<(), PoolError> {
         if *self.recorded.lock().expect("no panic while held") > since {
             return Ok(());
@@ -68,21 +68,21 @@ impl Pool {
 
     /// Whether a disk that comes back holds less than it is known to have held.
     pub(crate) async fn is_outdated(&self, known: &DiskRecord, place: &LogPlace, tip: Option<Tip>) -> bool {
-        let mut told = tip.map(|tip| tip.position);
+        let mut shown = tip.map(|tip| tip.position);
         let promised = promised(place).await;
-        let is_old = |told: Option<Position>| {
-            let generation = promised.max(told.map(|told| told.generation));
+        let is_old = |shown: Option<Position>| {
+            let generation = promised.max(shown.map(|shown| shown.generation));
             generation.is_some() && generation < Some(known.holds.generation)
         };
-        let is_enough = |told: Option<Position>| told.is_some_and(|told| told.sequence >= known.holds.sequence);
-        if is_old(told) || !is_enough(told) {
+        let is_enough = |shown: Option<Position>| shown.is_some_and(|shown| shown.sequence >= known.holds.sequence);
+        if is_old(shown) || !is_enough(shown) {
             // All of the log is read only where its end does not tell.
-            told = told.max(place.furthest().await);
+            shown = shown.max(place.furthest().await);
         }
-        if is_old(told) {
+        if is_old(shown) {
             return true;
         }
-        if is_enough(told) {
+        if is_enough(shown) {
             return false;
         }
         // One that nothing is missed without is copied anew rather than believed.

@@ -1,7 +1,7 @@
 //! Who must agree before a change counts.
 //!
 //! Every voting disk has one vote; where their number is even, the witness has one more. A change counts when more than
-//! half of the votes hold it. Any two such sets share a voter, so whoever assembles one sees every change that counted.
+//! half of the votes hold it. Any two such sets share a voter, so each set sees every change that counted.
 
 use std::collections::BTreeSet;
 

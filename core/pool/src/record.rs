@@ -96,7 +96,7 @@ impl SpaceRecord {
 /// a parity row has one slab a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowRecord {
-    /// Unique in the pool for ever: block maps of an earlier row in the same place are told apart by it.
+    /// Unique in the pool for ever: block maps of an earlier row in the same place are distinguished by it.
     pub id: u64,
     /// Its own shape, whatever the space's is now.
     pub shape: Shape,

@@ -1,6 +1,6 @@
 //! Why a pool takes no changes any more.
 //!
-//! Invariant: whoever is refused hears the reason and what to do about it.
+//! Invariant: a refusal says the reason and what to do about it.
 
 /// The reason.
 pub(crate) struct Refusal {

@@ -1,7 +1,7 @@
 //! Disks that leave the pool for good, and what is done about those that are lost.
 //!
 //! Invariant: a disk leaves when no slab is on it, by one change that also takes its vote, and its number is never
-//! given again. Its labels go last: until then, and if it is away, it is told by the configuration that it is none of
+//! given again. Its labels go last: until then, and if it is away, the configuration tells that it is none of
 //! the pool's.
 
 use std::collections::{BTreeMap, BTreeSet};

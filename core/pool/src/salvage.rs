@@ -6,7 +6,7 @@
 //!  write.rs   a new configuration, in new logs and labels
 //! ```
 //!
-//! The pool keeps its id and its disks theirs: every header, map and record of a journal names them, and whoever reads
+//! The pool keeps its id and its disks theirs: every header, map and record of a journal names them, and a reader of
 //! one checks them. The new history begins under a generation beyond all that is known of the old one, and says that it
 //! was forced: a disk that turns up later with a log of the old history is refused, not believed.
 //!

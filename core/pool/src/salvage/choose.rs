@@ -372,7 +372,7 @@ impl ChosenSpace {
         }
     }
 
-    /// What is told of it.
+    /// What is reported of it.
     pub fn report(&self) -> SalvagedSpace {
         let mut chunks =
             ChunkCounts { total: self.size_bytes.div_ceil(self.facts.chunk_bytes), ..ChunkCounts::default() };
@@ -461,7 +461,7 @@ fn newest_journal(
     for (chunk, id, row) in rows() {
         // A header of an earlier version tells nothing, that of another row of the same journal may.
         let is_of = |(first, span): &&(u64, JournalSpan)| {
-            row.journal.is_none_or(|told| told == *span)
+            row.journal.is_none_or(|known| known == *span)
                 && span.contains(chunk)
                 && first_of(chunk, id, span) == Some(*first)
         };

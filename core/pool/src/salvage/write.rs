@@ -62,8 +62,8 @@ impl Salvage {
                 )));
             }
         }
-        let told = WitnessRecord { promised: position.generation, tip: position };
-        env.witness.store(self.id, told).await?;
+        let record = WitnessRecord { promised: position.generation, tip: position };
+        env.witness.store(self.id, record).await?;
         let writes = self.members.iter().map(|member| async {
             let device = member.candidate.device.clone();
             let place = LogPlace { device: device.clone(), area: member.area, pool: self.id, disk: member.id };

@@ -117,7 +117,7 @@ fn a_disk_of_1024_is_lost_and_its_rebuild_is_planned() {
     assert!(slabs >= u64::from(rows) / MANY_DISKS as u64, "{slabs} slabs of {rows} rows");
     let start = Instant::now();
     let status = pool.status();
-    eprintln!("its state is told in {:?}", start.elapsed());
+    eprintln!("its state is shown in {:?}", start.elapsed());
     assert_eq!(status.conditions.len(), 1, "{:?}", status.conditions);
     let (start, more) = (Instant::now(), 100);
     for chunk in 0..more {

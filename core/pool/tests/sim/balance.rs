@@ -126,7 +126,7 @@ fn no_enclosure_gets_more_of_a_row_than_may_be_lost() {
     assert!(!plan.moves.is_empty());
     assert_eq!(carry_out(&lab, &pool, &plan), plan.moves.len());
     let enclosures: BTreeMap<u16, String> =
-        pool.disks().into_iter().map(|disk| (disk.record.index, disk.record.place.expect("told").enclosure)).collect();
+        pool.disks().into_iter().map(|disk| (disk.record.index, disk.record.place.expect("known").enclosure)).collect();
     for (chunk, row) in all_rows(&pool, space.id) {
         assert_ne!(enclosures[&row.slabs[0].disk()], enclosures[&row.slabs[1].disk()], "chunk {chunk}");
     }
@@ -161,7 +161,7 @@ fn a_pool_of_many_disks_tells_what_fits_and_what_would_move() {
     lab.run(async move { shared.add_disks(candidates).await }).expect("good disks");
     let begun = std::time::Instant::now();
     let layouts = [(Layout::Simple, 8), (mirror_of(2), 8), (mirror_of(3), 8), (parity_of(1), 3), (parity_of(2), 7)];
-    let told: Vec<u64> = layouts
+    let reported: Vec<u64> = layouts
         .iter()
         .map(|(layout, columns)| {
             let shape = spec("x", *layout, *columns, Provisioning::Thin, MIB).shape;
@@ -175,16 +175,16 @@ fn a_pool_of_many_disks_tells_what_fits_and_what_would_move() {
         plan.moves.len(),
         begun.elapsed() - counted
     );
-    assert!(told.windows(2).take(2).all(|pair| pair[0] > pair[1]), "fewer with more copies: {told:?}");
+    assert!(reported.windows(2).take(2).all(|pair| pair[0] > pair[1]), "fewer with more copies: {reported:?}");
     assert!(
         plan.moves.iter().all(|wanted| wanted.to >= 960) && plan.moves.len() > 64 * 10,
         "{} moves",
         plan.moves.len()
     );
-    let all = spec("all", mirror_of(2), 8, Provisioning::Fixed, told[1]);
+    let all = spec("all", mirror_of(2), 8, Provisioning::Fixed, reported[1]);
     assert!(
-        lab.space(&pool, spec("more", mirror_of(2), 8, Provisioning::Fixed, told[1] + 4096)).is_err(),
-        "no more than told"
+        lab.space(&pool, spec("more", mirror_of(2), 8, Provisioning::Fixed, reported[1] + 4096)).is_err(),
+        "no more than answered"
     );
-    lab.space(&pool, all).expect("as told");
+    lab.space(&pool, all).expect("as answered");
 }

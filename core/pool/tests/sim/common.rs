@@ -287,8 +287,8 @@ pub fn check_allotment(pool: &Pool) {
     assert!(runs.is_empty(), "slabs on unknown disks: {runs:?}");
 }
 
-/// Whether something was told of an object that says `cause`.
-pub fn told(events: &[Event], object: &str, cause: &str) -> bool {
+/// Whether something was reported of an object that says `cause`.
+pub fn reported(events: &[Event], object: &str, cause: &str) -> bool {
     events.iter().any(|event| event.object.to_string().contains(object) && event.cause.contains(cause))
 }
 

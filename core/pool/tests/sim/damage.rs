@@ -82,7 +82,7 @@ fn any_one_block_is_outvoted_and_repaired() {
                 assert_eq!(snapshot(&pool), before, "{place}");
                 assert_eq!(pool.status().state, PoolState::Ok, "{place}");
                 assert!(at >= 2 || noticed, "{place} was not noticed");
-                assert_eq!(noticed, told(&events, &serial(disk), "written"), "{place}: {events:?}");
+                assert_eq!(noticed, reported(&events, &serial(disk), "written"), "{place}: {events:?}");
                 lab.kill(pool);
                 check_repaired(&lab, &before);
             }

@@ -66,12 +66,12 @@ fn out(lab: &Lab, pool: &Arc<Pool>, enclosure: &str) {
 }
 
 /// Candidates of all disks, whose enclosure tells that they sit in it.
-fn told(lab: &Lab, enclosure: &str) -> Vec<Candidate> {
-    let told = |(slot, candidate): (usize, Candidate)| {
+fn reported(lab: &Lab, enclosure: &str) -> Vec<Candidate> {
+    let reported = |(slot, candidate): (usize, Candidate)| {
         let place = Some(Place { enclosure: enclosure.into(), slot: slot as u32 });
         Candidate { info: holdfast_pool::DiskInfo { place, ..candidate.info }, ..candidate }
     };
-    lab.candidates(&lab.all()).into_iter().enumerate().map(told).collect()
+    lab.candidates(&lab.all()).into_iter().enumerate().map(reported).collect()
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn a_place_that_an_enclosure_tells_counts_unless_one_was_set() {
     let set = pool.clone();
     assert!(lab.run(async move { set.set_disk(id, by_hand).await }).expect("it can be set"));
     lab.kill(pool);
-    let candidates = told(&lab, "shelf");
+    let candidates = reported(&lab, "shelf");
     let found = lab.run(scan(candidates)).pools.remove(0);
     let pool = lab.run(Pool::import(lab.env(), found, false)).expect("all disks are there");
     let places: Vec<_> = pool.disks().into_iter().filter_map(|disk| disk.record.place).collect();

@@ -1,4 +1,4 @@
-//! What is told about emptying a disk: it comes true, changes nothing, and says what would be left.
+//! What is planned about emptying a disk: the plan comes true, changes nothing, and says what would be left.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ fn plan(pool: &Pool, disk: usize) -> Evacuation {
 }
 
 #[test]
-fn what_is_told_comes_true() {
+fn what_is_planned_comes_true() {
     for (seed, aware) in [(1, false), (2, true), (3, false), (4, true)] {
         let lab = Lab::new(seed, &[64 * MIB, 96 * MIB, 64 * MIB, 128 * MIB, 64 * MIB, 256 * MIB]);
         let pool = lab.created(&lab.all());
@@ -70,18 +70,18 @@ fn what_is_told_comes_true() {
             lab.space(&pool, spec).expect("room");
         }
         let disk = seed as usize % 3 + 1;
-        let told = plan(&pool, disk);
-        assert!(told.spaces.iter().all(|space| space.stuck_slabs == 0 && space.slabs > 0), "{told:?}");
+        let reported = plan(&pool, disk);
+        assert!(reported.spaces.iter().all(|space| space.stuck_slabs == 0 && space.slabs > 0), "{reported:?}");
         let before = used(&pool);
-        let leaving = told.disks.iter().find(|used| used.disk == id_of(&pool, disk)).expect("it is told of");
-        let slab_bytes: u64 = told.spaces.iter().map(|space| space.slab_bytes).sum();
+        let leaving = reported.disks.iter().find(|used| used.disk == id_of(&pool, disk)).expect("it is named");
+        let slab_bytes: u64 = reported.spaces.iter().map(|space| space.slab_bytes).sum();
         assert_eq!((leaving.used_bytes, leaving.used_bytes_then), (slab_bytes, 0));
         assert_eq!(empty(&lab, &pool, disk), 0);
         for (id, now) in used(&pool) {
-            let told = told.disks.iter().find(|used| used.disk == id);
-            let then = told.map_or(before[&id], |used| used.used_bytes_then);
+            let reported = reported.disks.iter().find(|used| used.disk == id);
+            let then = reported.map_or(before[&id], |used| used.used_bytes_then);
             assert_eq!(then, now, "seed {seed}: disk {id}");
-            assert!(told.is_none_or(|used| used.used_bytes == before[&id]));
+            assert!(reported.is_none_or(|used| used.used_bytes == before[&id]));
         }
         check_allotment(&pool);
         assert_eq!(plan(&pool, disk).spaces, [], "nothing is left");
@@ -89,24 +89,27 @@ fn what_is_told_comes_true() {
 }
 
 #[test]
-fn what_finds_no_room_is_told_and_spares_are_room() {
+fn what_finds_no_room_is_reported_and_spares_are_room() {
     let mut lab = Lab::new(5, &[64 * MIB; 4]);
     let pool = lab.created(&lab.all());
     lab.space(&pool, spec("m", mirror_of(2), 1, Provisioning::Fixed, 104 * MIB)).expect("room");
-    let told = plan(&pool, 0);
-    let [space] = told.spaces.as_slice() else { panic!("{told:?}") };
+    let reported = plan(&pool, 0);
+    let [space] = reported.spaces.as_slice() else { panic!("{reported:?}") };
     let rows = pool.chunks_on(pool.spaces()[0].id, 0).len() as u64;
-    assert!(space.stuck_slabs > 0 && space.slabs + space.stuck_slabs == rows, "{told:?}");
-    let leaving = told.disks.iter().find(|used| used.disk == id_of(&pool, 0)).expect("it is told of");
+    assert!(space.stuck_slabs > 0 && space.slabs + space.stuck_slabs == rows, "{reported:?}");
+    let leaving = reported.disks.iter().find(|used| used.disk == id_of(&pool, 0)).expect("it is named");
     assert_eq!(leaving.used_bytes_then, space.stuck_bytes);
 
     let spare = lab.add_disk(128 * MIB);
     let (added, candidates) = (pool.clone(), lab.candidates(&[spare]));
     lab.run(async move { added.add_disks(candidates).await }).expect("a good disk");
     set(&lab, &pool, spare, DiskChange { usage: Some(Usage::HotSpare), ..DiskChange::default() });
-    let told = plan(&pool, 0);
-    assert_eq!((told.spaces[0].stuck_slabs, told.spaces[0].slabs), (0, rows));
-    assert!(told.disks.iter().any(|used| used.disk == id_of(&pool, spare) && used.used_bytes_then > 0), "{told:?}");
+    let reported = plan(&pool, 0);
+    assert_eq!((reported.spaces[0].stuck_slabs, reported.spaces[0].slabs), (0, rows));
+    assert!(
+        reported.disks.iter().any(|used| used.disk == id_of(&pool, spare) && used.used_bytes_then > 0),
+        "{reported:?}"
+    );
     assert_eq!(empty(&lab, &pool, 0), 0);
     assert!(pool.evacuation(Uuid::from_u128(7)).is_err(), "there is no such disk");
 }

@@ -60,7 +60,7 @@ fn missing_disks_are_named() {
     let pool = lab.imported(&[1, 3, 4]);
     assert!(at_least(&events, holdfast_pool::Severity::Warning).is_empty());
     let events = lab.events.take();
-    assert!(told(&events, &serial(0), &path(0)) && told(&events, &serial(2), &path(2)), "{events:?}");
+    assert!(reported(&events, &serial(0), &path(0)) && reported(&events, &serial(2), &path(2)), "{events:?}");
     assert_eq!(pool.status().state, PoolState::Degraded);
 }
 
@@ -90,7 +90,7 @@ fn a_stale_disk_is_caught_up_and_never_believed() {
     let pool = lab.imported(&[2, 0, 1]);
     assert_eq!(snapshot(&pool).spaces, before.spaces);
     assert!(pool.disks().iter().all(|disk| disk.record.state == DiskState::Online && disk.record.voting));
-    assert!(told(&lab.events.take(), &serial(2), "back in service"));
+    assert!(reported(&lab.events.take(), &serial(2), "back in service"));
     lab.kill(pool);
     let found = lab.found(&[2]);
     assert_eq!(found.config.spaces.len(), 1, "the disk was caught up");
@@ -143,7 +143,7 @@ fn half_a_pool_without_its_witness_is_refused() {
         let error = lab.import(&[disk]).map(drop).expect_err("on a host that never saw the pool");
         assert_eq!(error.kind, PoolErrorKind::NoQuorum);
     }
-    lab.witness.remember(id, record.expect("told at creation"));
+    lab.witness.remember(id, record.expect("stored at creation"));
     lab.witness.set_reachable(false);
     assert!(lab.import(&[0]).is_err(), "a witness out of reach has no vote");
     lab.witness.set_reachable(true);
@@ -174,7 +174,7 @@ fn the_witness_of_an_earlier_host_has_no_vote() {
     let lab = Lab::small(6, 2);
     let pool = lab.created(&[0, 1]);
     let id = pool.id();
-    let first_host = lab.witness.record(id).expect("told at creation");
+    let first_host = lab.witness.record(id).expect("stored at creation");
     lab.kill(pool);
     lab.witness.forget(id);
     let pool = lab.imported(&[0, 1]);

@@ -42,7 +42,7 @@ fn area() -> Area {
 }
 
 #[test]
-fn what_is_wiped_from_all_disks_is_written_anew_and_told() {
+fn what_is_wiped_from_all_disks_is_written_anew_and_reported() {
     let lab = Lab::small(1, 3);
     let pool = lab.created(&lab.all());
     for space in 0..10 {
@@ -58,8 +58,8 @@ fn what_is_wiped_from_all_disks_is_written_anew_and_told() {
     assert_eq!(audit(&lab, &pool), Audit { labels: 6, logs: 3 });
     let events = lab.events.take();
     for disk in lab.all() {
-        assert!(told(&events, &serial(disk), "both labels were damaged"), "{events:?}");
-        assert!(told(&events, &serial(disk), "metadata log was damaged and was written anew"), "{events:?}");
+        assert!(reported(&events, &serial(disk), "both labels were damaged"), "{events:?}");
+        assert!(reported(&events, &serial(disk), "metadata log was damaged and was written anew"), "{events:?}");
     }
     assert!(pool.disks().iter().all(|disk| disk.counts.repaired == 3 && disk.record.state == DiskState::Online));
     assert_eq!(audit(&lab, &pool), Audit::default());
@@ -114,7 +114,7 @@ fn a_disk_that_takes_no_rewrite_goes_out() {
     lab.disks[1].fail_writes(0..4096, ErrorPersistence::UntilCleared);
     audit(&lab, &pool);
     let events = lab.events.take();
-    assert!(told(&events, &serial(1), "damaged metadata could not be rewritten"), "{events:?}");
+    assert!(reported(&events, &serial(1), "damaged metadata could not be rewritten"), "{events:?}");
     let out: Vec<DiskState> = pool.disks().iter().map(|disk| disk.record.state).collect();
     assert_eq!(out, [DiskState::Online, DiskState::Failed, DiskState::Online]);
 }
@@ -134,7 +134,7 @@ fn a_label_of_somebody_else_is_not_written_over() {
         lab.disks[2].poke(offset, &strange(offset));
     }
     audit(&lab, &pool);
-    assert!(told(&lab.events.take(), &serial(2), "its label names disk"));
+    assert!(reported(&lab.events.take(), &serial(2), "its label names disk"));
     assert_eq!(pool.status().state, PoolState::Degraded);
     assert!(area().labels().iter().all(|offset| lab.disks[2].peek(*offset, 4096) == strange(*offset)));
 }
@@ -146,7 +146,7 @@ fn a_change_mends_labels_that_it_finds_gone() {
     area().labels().iter().for_each(|offset| lab.disks[0].poke(*offset, &[0; 4096]));
     let changed = pool.clone();
     lab.run(async move { make(&changed, "vm").await });
-    assert!(told(&lab.events.take(), &serial(0), "a damaged label was rewritten"));
+    assert!(reported(&lab.events.take(), &serial(0), "a damaged label was rewritten"));
     check_whole(&lab, 1);
 }
 

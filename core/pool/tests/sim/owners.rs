@@ -16,7 +16,7 @@ use holdfast_harness::over_seeds;
 use holdfast_model::{Layout, PoolState, Provisioning};
 use holdfast_pool::{Candidate, Env, Pool, PoolError, PoolErrorKind, Severity};
 
-/// The names of spaces that owners were told to be there.
+/// The names of the spaces that the answers to owners confirm.
 type Answered = Rc<RefCell<BTreeSet<String>>>;
 
 /// An owner in its own process, on its own host or on the same one.
@@ -124,8 +124,8 @@ fn live(seed: u64) {
     let second = match second {
         Ok(second) => second,
         Err(error) => {
-            let told = matches!(error.kind, PoolErrorKind::NoQuorum | PoolErrorKind::Conflict);
-            assert!(told, "seed {seed}: {error}");
+            let reported = matches!(error.kind, PoolErrorKind::NoQuorum | PoolErrorKind::Conflict);
+            assert!(reported, "seed {seed}: {error}");
             return check_third(seed, &lab, env(true), &disks, &[first], &answered);
         }
     };
@@ -144,9 +144,13 @@ fn live(seed: u64) {
         false => check_lost(&lab, &first),
     }
     check_lost(&lab, &first);
-    let told = lab.events.take();
-    let told = told.iter().filter(|event| event.cause.contains("imported by another owner"));
-    assert_eq!(told.filter(|event| event.severity == Severity::Error).count(), 1, "seed {seed}: it is told once");
+    let reported = lab.events.take();
+    let reported = reported.iter().filter(|event| event.cause.contains("imported by another owner"));
+    assert_eq!(
+        reported.filter(|event| event.severity == Severity::Error).count(),
+        1,
+        "seed {seed}: it is reported once"
+    );
     check_third(seed, &lab, env(shared), &disks, &[first, second], &answered);
 }
 

@@ -409,7 +409,7 @@ proptest! {
 }
 
 #[test]
-fn a_space_of_the_told_capacity_is_made_and_none_that_is_larger() {
+fn a_space_of_the_answered_capacity_is_made_and_none_that_is_larger() {
     let sizes: [&[u64]; 4] = [&[1, 1, 1], &[4, 1, 1, 2, 3], &[1, 1, 1, 1, 1, 1, 1, 1], &[8, 1, 1, 1, 3, 7, 2]];
     for (seed, sizes) in sizes.iter().enumerate() {
         let sizes: Vec<u64> = sizes.iter().map(|size| size * 96 * MIB + seed as u64 * 4096).collect();

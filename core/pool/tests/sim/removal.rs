@@ -28,7 +28,7 @@ fn serials(disks: &[usize]) -> BTreeSet<String> {
 }
 
 #[test]
-fn a_disk_with_slabs_stays_and_is_told_what_to_do() {
+fn a_disk_with_slabs_stays_and_gets_a_next_step() {
     let lab = Lab::small(1, 3);
     let pool = lab.created(&lab.all());
     let space = lab.mirror(&pool, "vm");
@@ -93,7 +93,7 @@ fn a_disk_that_left_while_it_was_away_is_a_stranger_when_it_is_back() {
     lab.events.take();
     let pool = lab.imported(&lab.all());
     assert_eq!(members(&pool), serials(&[0, 1, 3]));
-    assert!(told(&lab.events.take(), &path(2), "was removed from pool"));
+    assert!(reported(&lab.events.take(), &path(2), "was removed from pool"));
     lab.kill(pool);
     assert_eq!(lab.import(&[2]).err().expect("it does not decide").kind, PoolErrorKind::NoQuorum);
     let pool = lab.imported(&[0, 1, 3]);

@@ -63,7 +63,7 @@ fn row(id: u64) -> Position {
 }
 
 #[test]
-fn headers_where_no_slab_can_lie_are_passed_over_and_told_of() {
+fn headers_where_no_slab_can_lie_are_passed_over_and_reported() {
     let lab = Lab::small(1, 1);
     // In the reserved area, where slabs are, and reaching beyond the end.
     let last = SMALL / UNIT_BYTES - 1;
@@ -71,13 +71,16 @@ fn headers_where_no_slab_can_lie_are_passed_over_and_told_of() {
         put_header(&lab, unit, chunk, row(u64::from(chunk) + 1));
     }
     let (env, candidates) = (lab.env(), lab.candidates(&[0]));
-    let told = lab.run(async move {
+    let reported = lab.run(async move {
         let salvage = Salvage::look(candidates, None).await.expect("slabs are there");
         salvage.write(&env, named("saved")).await.expect("nothing stands in the way");
         (salvage.doubts.clone(), salvage.spaces.clone())
     });
-    assert!(told.0.iter().any(|doubt| doubt.contains("1 headers are where no slab of the pool can be")), "{told:?}");
-    assert_eq!((told.1.len(), told.1[0].chunks.complete), (1, 1), "{told:?}");
+    assert!(
+        reported.0.iter().any(|doubt| doubt.contains("1 headers are where no slab of the pool can be")),
+        "{reported:?}"
+    );
+    assert_eq!((reported.1.len(), reported.1[0].chunks.complete), (1, 1), "{reported:?}");
     let pool = lab.imported(&[0]);
     assert!(pool.row(pool.spaces()[0].id, 1).is_some());
     check_allotment(&pool);
@@ -99,13 +102,16 @@ fn of_headers_that_say_to_be_the_same_slab_the_one_with_the_newest_maps_counts()
             put_map(&lab, unit, 3, 5, map);
         }
         let (env, candidates) = (lab.env(), lab.candidates(&[0]));
-        let told = lab.run(async move {
+        let reported = lab.run(async move {
             let salvage = Salvage::look(candidates, None).await.expect("slabs are there");
             salvage.write(&env, named("saved")).await.expect("nothing stands in the way");
             salvage.spaces.clone()
         });
-        assert_eq!(told[0].chunks.complete, 1, "{told:?}");
-        assert!(told[0].doubts.iter().any(|doubt| doubt.contains("1 of 2 headers contradict others")), "{told:?}");
+        assert_eq!(reported[0].chunks.complete, 1, "{reported:?}");
+        assert!(
+            reported[0].doubts.iter().any(|doubt| doubt.contains("1 of 2 headers contradict others")),
+            "{reported:?}"
+        );
         let pool = lab.imported(&[0]);
         let kept = pool.row(pool.spaces()[0].id, 3).expect("the chunk has a row").slabs[0];
         assert_eq!(
