@@ -6,8 +6,8 @@
 //! a limit, and written behind the data they tell of.
 //!
 //! Invariants:
-//! - Who has the turn of a block changes its checksum, after the block and before the turn ends. So whoever finds a
-//!   block other than its checksum says, and has its turn, has found corruption.
+//! - Who has the turn of a block changes its checksum, after the block and before the turn ends. So a block that
+//!   is other than its checksum says, while its turn is held, is corrupt.
 //! - A region of a simple or mirrored row is unmarked only when every copy has its checksums durably. After a crash
 //!   those of marked regions are no more than a hint as to which of several copies is right.
 //! - The journal of a parity row keeps what was destaged until its checksums are durable.

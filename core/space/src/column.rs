@@ -265,7 +265,7 @@ impl ColumnState {
         self.cached.lost
     }
 
-    /// Whether something that was answered is lost; it is told once.
+    /// Whether something that was answered is lost; it is reported once.
     pub fn take_lost(&mut self) -> bool {
         std::mem::take(&mut self.cached.lost)
     }

@@ -29,7 +29,7 @@ impl Space {
         Ok(row.map(|row| row.columns().iter().map(runs).collect()).unwrap_or_default())
     }
 
-    /// The same, but for regions that are marked dirty: corruption of these blocks is told by their checksums whenever
+    /// The same, but for regions that are marked dirty: corruption of these blocks is found by their checksums whenever
     /// it happens.
     pub async fn settled_blocks(&self, chunk: u32) -> Result<Vec<Vec<(u32, u32)>>, IoError> {
         let row = self.inner.row(chunk).await?;

@@ -25,8 +25,8 @@ impl Inner {
         result
     }
 
-    /// Takes the lock of flushes, with the journal open: opening it waits for chunks, whose moves wait for flushes. Where
-    /// it cannot be opened, rows with parity fail, and all others are flushed.
+    /// Takes the lock of flushes, with the journal open: opening it waits for chunks, whose moves wait for flushes.
+    /// Where it cannot be opened, rows with parity fail, and all others are flushed.
     async fn lock_flushing(&self) -> Held<'_, { rank::FLUSHING }> {
         let mut tried = Ok(());
         loop {
@@ -56,7 +56,7 @@ impl Inner {
         self.flush_rows(std::slice::from_ref(row), false).await
     }
 
-    /// With `tells`, whoever asked hears of writes that are lost, and nobody after that.
+    /// With `tells`, the caller hears of writes that are lost, and nobody after that.
     async fn flush_rows(&self, rows: &[Arc<Row>], tells: bool) -> Result<(), IoError> {
         for row in rows {
             row.in_use.end_touch();
@@ -86,7 +86,7 @@ impl Inner {
     }
 
     /// Makes everything durable that can be, and unmarks every region whose copies are all in step. Answers whether
-    /// nothing is left to do for whoever opens the space next; a row that cannot be settled keeps no other from it.
+    /// nothing is left to do when the space is opened next; a row that cannot be settled keeps no other from it.
     ///
     /// # Errors
     /// Something that was answered could not be made durable.

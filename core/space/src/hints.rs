@@ -1,4 +1,4 @@
-//! Hints of whoever uses the space: ranges that stay marked dirty while it is open, since they are written all the
+//! Hints from above: ranges that stay marked dirty while it is open, since they are written all the
 //! time.
 //!
 //! Invariant: a kept region is treated as one that is written again and again. So its mark is right after a crash, and

@@ -1,7 +1,7 @@
 //! The order in which locks are taken, the only place where it is written down; debug builds assert it.
 //!
-//! Whoever holds a lock takes only such as stand below it in [`rank`]. Locks of one rank are taken in the order of what
-//! they guard, or side by side by [`join_all`]; a lock that is only tried may be taken at any time. Two things are
+//! With a lock held, only such are taken as stand below it in [`rank`]. Locks of one rank are taken in the order of
+//! what they guard, or side by side by [`join_all`]; a lock that is only tried may be taken at any time. Two things are
 //! waited for like locks and have no rank: the turn of blocks or of a band, which comes before [`rank::COMMITTING`],
 //! and a gate, which is given up after a time.
 //!

@@ -40,7 +40,7 @@ impl Space {
     }
 
     /// One pass of maintenance. A row that cannot be served does not keep the others from theirs; the last error is
-    /// told.
+    /// reported.
     pub async fn maintain_once(&self) -> Result<(), IoError> {
         branch(self.inner.maintain_once()).await
     }
@@ -76,8 +76,8 @@ impl Inner {
         self.is_closed() || self.pool.refusal().is_some()
     }
 
-    /// Has every disk record now and then that time went by while data was written: one that is set back is told by
-    /// that.
+    /// Has every disk record now and then that time went by while data was written: one that is set back is recognised
+    /// by that.
     async fn stamp_if_due(&self) -> Result<(), IoError> {
         let changed = self.counters.writes.requests.load(Ordering::Relaxed)
             + self.counters.discards.requests.load(Ordering::Relaxed);
@@ -173,8 +173,8 @@ impl Inner {
         result
     }
 
-    /// Sees to it that pages of checksums which were found to lack something lack it no longer: read again, or told by
-    /// parity.
+    /// Sees to it that pages of checksums which were found to lack something lack it no longer: read again, or proven
+    /// by parity.
     async fn prove(&self, row: &Arc<Row>) -> Result<(), IoError> {
         let Some(checksums) = &row.checksums else { return Ok(()) };
         let mut proven = Ok(());
@@ -248,7 +248,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Writes the checksums of all rows that were made good while nothing was written.
+    /// Writes the checksums of all rows that were repaired while nothing was written.
     async fn write_clean_sums(&self) -> Result<(), IoError> {
         for row in self.rows.open_rows() {
             self.settle_clean_sums(&row).await?;
@@ -256,7 +256,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Writes checksums of a row that were made good while nothing was written: no mark and no commit waits for them.
+    /// Writes checksums of a row that were repaired while nothing was written: no mark and no commit waits for them.
     pub async fn settle_clean_sums(&self, row: &Row) -> Result<(), IoError> {
         if row.checksums.as_ref().is_none_or(|checksums| checksums.is_settled()) {
             return Ok(());

@@ -92,7 +92,7 @@ pub trait Copying {
 }
 
 impl Inner {
-    /// Waits until nobody else moves the chunk. Whoever does may be paused, so an end that is asked for is heard
+    /// Waits until nobody else moves the chunk. The other mover may be paused, so an end that is asked for is heard
     /// meanwhile.
     pub async fn claim(&self, chunk: u32, pace: &dyn Pace) -> Result<Claim<'_>, Ended> {
         let mut waiting = Waiting { pace, said: false };
@@ -157,7 +157,7 @@ impl Inner {
             if tries == C::GATE_TRIES {
                 return Ok(None);
             }
-            // Whoever uses the row may be paused.
+            // Other users of the row may be paused.
             pace.step(0).await?;
             self.pool.env().clock.sleep(PAUSE).await;
         };

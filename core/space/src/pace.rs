@@ -1,4 +1,4 @@
-//! How fast long work may go, and whether it is to go on. Whoever starts the work hands this in; what carries it out
+//! How fast long work may go, and whether it is to go on. The caller hands this in; what carries the work out
 //! asks before each step, so that a pause or an end takes hold between two steps and never within one.
 
 use std::future::Future;
@@ -6,7 +6,7 @@ use std::pin::Pin;
 
 use holdfast_device::IoError;
 
-/// The work was told to end before it was done. What it did so far stays.
+/// The work was asked to end before it was done. What it did so far stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stopped;
 
@@ -40,7 +40,7 @@ impl Pace for Unlimited {
 /// Why long work ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum Ended {
-    /// It was told to.
+    /// It was asked to.
     #[error("it was stopped")]
     Stopped,
     /// It could not go on.

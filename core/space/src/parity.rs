@@ -21,7 +21,7 @@
 //!
 //! Invariant: whatever a crash cuts short, together with the loss of as many disks as there is parity, each block is
 //! afterwards old or new. A whole band goes to a fresh place and is switched over; anything less is in the journal or
-//! in a place that the journal tells of, parity included, before a byte of its place changes.
+//! in a place that the journal names, parity included, before a byte of its place changes.
 
 mod append;
 mod background_destage;

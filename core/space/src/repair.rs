@@ -1,4 +1,4 @@
-//! Copies of a column told right from wrong by their checksums.
+//! Right and wrong copies of a column, distinguished by their checksums.
 //!
 //! A checksum that no copy agrees with may itself be what is wrong: another slab may have a newer one, or several
 //! copies hold the same. Only where neither tells is a block given up, and then reads of it fail. So they do at once
@@ -71,13 +71,13 @@ impl Row {
         let (mut mends, mut lost) = (Vec::new(), None);
         for (at, known) in (0u32..).zip(known) {
             let block = blocks.start + at;
-            let Some((right, told)) = self.right_copy(column, block, at, known, &copies).await else {
+            let Some((right, proven)) = self.right_copy(column, block, at, known, &copies).await else {
                 lost.get_or_insert(block);
                 continue;
             };
             into[bytes_of(at)..bytes_of(at + 1)].copy_from_slice(&right);
             let other = |copy: &&Held| copy.block(at).is_none_or(|data| data[..] != right[..]);
-            for copy in copies.iter().filter(|_| told).filter(other) {
+            for copy in copies.iter().filter(|_| proven).filter(other) {
                 add_mend(&mut mends, copy.index, block, &right);
                 if copy.block(at).is_some() {
                     self.slabs.get(copy.index).disk.counters.checksum_errors.fetch_add(1, Ordering::Relaxed);
@@ -104,9 +104,9 @@ impl Row {
         let first = readable.clone().next()?;
         let Some(known) = known else {
             // What overwrites a disk together with its checksums leaves one byte throughout, on several disks the same.
-            let told = readable.clone().count() > 1 && first.iter().any(|byte| *byte != first[0]);
+            let proven = readable.clone().count() > 1 && first.iter().any(|byte| *byte != first[0]);
             let right = first.clone();
-            if !told || !readable.all(|data| data[..] == first[..]) {
+            if !proven || !readable.all(|data| data[..] == first[..]) {
                 return None;
             }
             if let Some(checksums) = &self.checksums {
@@ -120,7 +120,7 @@ impl Row {
         let agree = !known.given && readable.clone().count() > 1 && readable.all(|data| data[..] == first[..]);
         let right = match agree {
             true => first.clone(),
-            false => self.told_by_another(column, block, at, copies).await?,
+            false => self.proven_by_another(column, block, at, copies).await?,
         };
         if let Some(checksums) = &self.checksums {
             checksums.note(column, block, &[crc32c(&right)]);
@@ -129,15 +129,16 @@ impl Row {
     }
 
     /// The copy of a block that is as the checksum says which one of the slabs has on disk.
-    async fn told_by_another(&self, column: usize, block: u32, at: u32, copies: &[Held]) -> Option<IoSlice> {
+    async fn proven_by_another(&self, column: usize, block: u32, at: u32, copies: &[Held]) -> Option<IoSlice> {
         let (page, in_page) = (block / PAGE_BLOCKS, block % PAGE_BLOCKS);
         let region_blocks = PAGE_BLOCKS / PAGE_REGIONS;
         for (index, _) in self.copies_of(column).filter(|(_, slab)| slab.usable()) {
             let Ok(regions) = self.read_slab_sums(index, page).await else { continue };
             let Some(region) = regions[(in_page / region_blocks) as usize] else { continue };
             let bit = in_page % region_blocks;
-            let told = |data: &&IoSlice| region.known >> bit & 1 == 1 && crc32c(data) == region.checksums[bit as usize];
-            if let Some(right) = copies.iter().filter_map(|copy| copy.block(at)).find(told) {
+            let proven =
+                |data: &&IoSlice| region.known >> bit & 1 == 1 && crc32c(data) == region.checksums[bit as usize];
+            if let Some(right) = copies.iter().filter_map(|copy| copy.block(at)).find(proven) {
                 return Some(right.clone());
             }
         }

@@ -80,7 +80,7 @@ impl Space {
             inner.size_bytes.store(before, Ordering::SeqCst);
         }
         shrunk?;
-        // A crash before this leaves the tail to whoever makes the space larger.
+        // After a crash before this, making the space larger empties the tail.
         inner.empty_tail().await?;
         Ok(true)
     }
@@ -115,7 +115,7 @@ impl Inner {
         self.pool.space(self.record.id).map_or(Ok(()), |record| self.pool.check_accepted(&record))
     }
 
-    /// Keeps rows from being moved. One that is being moved is waited for, but not long: whoever moves it may be
+    /// Keeps rows from being moved. One that is being moved is waited for, but not long: its mover may be
     /// paused.
     async fn keep_rows_still(&self) -> Result<Still<'_>, PoolError> {
         for _ in 0..STILL_TRIES {

@@ -2,7 +2,7 @@
 //!
 //! While a slab joins it takes every new write; the regions that are marked by then are copied one by one under the
 //! write turn of their blocks. So when the last one is done it holds what the others hold, and only then the pool is
-//! told.
+//! reported.
 
 use std::sync::Arc;
 

@@ -44,7 +44,7 @@ pub struct RowContext {
     pub lost: Arc<Lost>,
 }
 
-/// What the slabs of a row are made of. Requests are told apart by it once, where they come to the row.
+/// What the slabs of a row are made of. Requests are distinguished by it once, where they come to the row.
 pub enum RowBody {
     /// Columns, each on as many slabs as there are copies.
     Columns(Box<[Column]>),
@@ -185,7 +185,7 @@ impl Row {
         settled.for_each(|(_, online, slab, place, outages)| slab.refresh(place, online, outages));
     }
 
-    /// Slabs that do not count until a commit has told what they lost: nothing else would tell a block that is not
+    /// Slabs that do not count until a commit has settled what they lost: nothing else would show a block that is not
     /// there.
     pub fn in_doubt(&self) -> BTreeSet<usize> {
         let bands = self.bands_if_any().filter(|_| self.checksums.is_none());

@@ -4,11 +4,11 @@
 //! that nobody uses is closed or given back, and only one that nobody else uses is replaced, behind a [`Gate`].
 //!
 //! Invariants:
-//! - A chunk has at most one open row, and whoever puts it in, or takes it out for good, holds the chunk's lock.
+//! - A chunk has at most one open row, and the chunk's lock is held by who puts it in, or takes it out for good.
 //! - A row that was written to since the last flush is on the list of touched rows, or of the flush under way.
 //!
-//! Rows of data and of the journal are told apart by their chunk's number alone, in [`RowTable::lock_chunk`]: the role
-//! of a row, once there are frames too, belongs into the [`RowContext`] that it is opened with.
+//! Rows of data and of the journal are distinguished by their chunk's number alone, in [`RowTable::lock_chunk`]: the
+//! role of a row, once there are frames too, belongs into the [`RowContext`] that it is opened with.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Deref;

@@ -1,7 +1,7 @@
 //! Who uses an open row, and whether it is on the list of the next flush.
 //!
 //! Invariant: users are counted in, and the row is closed to new ones, only under the row's shard of the
-//! [`crate::row_table`]; so whoever holds the shard and finds nobody knows that nobody comes.
+//! [`crate::row_table`]; so if nobody uses it while the shard is held, nobody comes.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 

@@ -1,6 +1,6 @@
-//! Data and parity, or the copies of a mirror, compared while the space is in use; what is told wrong is made good.
+//! Data and parity, or the copies of a mirror, compared while the space is in use; what is found wrong is repaired.
 //!
-//! | layout | what is wrong is told | else |
+//! | layout | what is wrong is found | else |
 //! | --- | --- | --- |
 //! | with checksums | by those; one copy or as many pieces as there is parity may be wrong or unreadable | left, and not served |
 //! | two copies | where one of them cannot be read | they are left as they are |
@@ -12,8 +12,8 @@
 //! - Each step takes the turn of its blocks and gives it back: no write is under way in what is compared, and nobody
 //!   waits for long, however slow the pace is. A row is kept in its place only during a step, and may make way for
 //!   another between two.
-//! - Only slabs in step say what is right, and only such are written. Nothing is told of a region that is dirty since a
-//!   crash, or of a band whose change was cut short.
+//! - Only slabs in step say what is right, and only such are written. Nothing is reported of a region that is dirty
+//!   since a crash, or of a band whose change was cut short.
 //! - A block is rewritten only with what all the others of its row say, and then they all agree.
 
 mod bands;
@@ -49,7 +49,7 @@ struct Scrub<'a> {
     /// Whether it makes good what it can.
     mends: bool,
     found: Verified,
-    /// By disk, blocks of the row at hand that were made good.
+    /// By disk, blocks of the row at hand that were repaired.
     mended: BTreeMap<u16, u64>,
     /// The journal that the row at hand belongs to.
     journal: Option<Arc<Journal>>,
@@ -69,8 +69,8 @@ impl Space {
         }
     }
 
-    /// Compares as [`Space::verify`] does, at a given pace, and makes good what is told wrong or cannot be read. In a
-    /// space that a salvage made nothing is made good before it is accepted.
+    /// Compares as [`Space::verify`] does, at a given pace, and repairs what is found wrong or cannot be read. In a
+    /// space that a salvage made nothing is repaired before it is accepted.
     ///
     /// # Errors
     /// The pace says that it is to end, a row cannot be opened, or the pool cannot write down that a slab failed.
@@ -145,7 +145,7 @@ impl<'a> Scrub<'a> {
         };
         self.report(row, known);
         if self.mends && looked.is_ok() {
-            // What is told as made good stays so.
+            // What is reported as repaired stays so.
             self.inner.settle_clean_sums(row).await?;
         }
         looked

@@ -83,8 +83,8 @@ impl Inner {
         let _committing = self.parity.committing.lock().await;
         let mut maps = copy.maps().lock().await;
         copy.level_maps(&mut maps).await?;
-        let told = copy.write_sums().await.is_ok() && copy.to.disk.flush().await.is_ok();
-        if !copy.is_whole() || !told || copy.write_maps(&maps).await.is_err() {
+        let is_durable = copy.write_sums().await.is_ok() && copy.to.disk.flush().await.is_ok();
+        if !copy.is_whole() || !is_durable || copy.write_maps(&maps).await.is_err() {
             return Ok(false);
         }
         let moved = self.pool.move_slab(wanted, &known, place, &copy.to.disk, outages).await.map_err(IoError::from)?;

@@ -163,7 +163,7 @@ impl Space {
         }
     }
 
-    /// Where every slab lies. Rows that the space is about to give up since it becomes smaller are not told.
+    /// Where every slab lies. Rows that the space is about to give up since it becomes smaller are left out.
     pub fn map(&self) -> Vec<RowMap> {
         let inner = &self.inner;
         let (chunk_bytes, size_bytes) = (inner.record.chunk_bytes, inner.size_bytes());

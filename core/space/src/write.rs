@@ -191,7 +191,7 @@ impl Inner {
             if self.rows.context.checksums.is_pressed()
                 && let Err(error) = boxed_cold(self.relieve_sums()).await
             {
-                // It is another row's, and told to whoever flushes or maintains it.
+                // It is another row's; its flush or maintenance reports it.
                 tracing::warn!(space = %self.path(), %error, "checksums cannot be written");
             }
             Ok(())

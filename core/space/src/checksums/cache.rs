@@ -44,7 +44,7 @@ impl ChecksumCache {
     pub(super) fn admit(&self, checksums: &Arc<Checksums>, set: usize, page: u32) {
         let mut held = self.held.load(Ordering::Relaxed);
         let mut next = Some((Arc::downgrade(checksums), set, page));
-        // Each page is looked at once at most, so that the one that came stays for whoever waited for it.
+        // Each page is looked at once at most, so that the one that came stays for who waited for it.
         let mut looks = None;
         loop {
             let oldest = {

@@ -231,7 +231,7 @@ impl Pages {
         check
     }
 
-    /// Whether a page is to be read before all of it can be told.
+    /// Whether a page is to be read before all of it is known.
     pub fn is_unread(&self, page: u32) -> bool {
         self.pages[page as usize].as_ref().is_none_or(|page| !page.read)
     }

@@ -179,7 +179,7 @@ impl Row {
     }
 
     /// Writes pages that hold a region which `wanted` names, of a set, and which the disks do not have. They are on
-    /// disk once the disks are flushed and [`Row::end_sums`] was told.
+    /// disk once the disks are flushed and [`Row::end_sums`] was called.
     pub async fn write_sums(&self, wanted: &dyn Fn(usize, u32) -> bool) -> Result<SumsWritten, IoError> {
         let mut written = SumsWritten::default();
         let Some(checksums) = &self.checksums else { return Ok(written) };
@@ -207,7 +207,7 @@ impl Row {
         }
         self.complete_sums_page(checksums, set, page).await;
         let Some((regions, ages)) = checksums.set(set).snapshot(page) else { return Ok(None) };
-        // Whoever begins to take writes from here on is told anew what it does not have.
+        // A slab that begins to take writes from here on is found anew to lack them.
         let writes = self.sums_slabs(set).map(|index| {
             let slab = self.slabs.get(index);
             let (owner, outages) = (self.sums_page_of(&slab, page), slab.disk.outages());

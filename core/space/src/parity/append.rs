@@ -37,7 +37,7 @@ impl ParityStore {
         let len = draft.bytes();
         let brought = draft.brought();
         if !draft.fits_head() || brought > MOST_RECORD_BYTES {
-            // Whoever reads the journal would take it for the end of the log.
+            // A replay would take it for the end of the log.
             return Err(IoError::invalid(format!(
                 "a record of {brought} bytes in the journal of space {}",
                 self.path()

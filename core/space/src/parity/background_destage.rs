@@ -3,11 +3,11 @@
 //!
 //! ```text
 //!   enter ── three quarters of the write_buffer, or a whole band ──▶ ring ──▶ a helper destages until half of it is left
-//!     └───── all of the write_buffer ──▶ whoever writes does it, or waits for who is at it
+//!     └───── all of the write_buffer ──▶ the writer does it, or waits for who is at it
 //! ```
 //!
-//! Invariant: nothing depends on helpers. What they leave undone, or fail at, is done by those who write or flush, who
-//! are told of what fails then, and by maintenance.
+//! Invariant: nothing depends on helpers. What they leave undone, or fail at, is done by writes and flushes, which
+//! report what fails then, and by maintenance.
 
 use std::sync::atomic::Ordering;
 
@@ -70,7 +70,7 @@ impl ParityStore {
         }
     }
 
-    /// Puts the bands in place that were written throughout by now.
+    /// Destages the bands that were written throughout by now.
     pub async fn place_all_whole(&self) -> Result<(), IoError> {
         let (mut left, mut result) = (self.helpers.whole().len(), Ok(()));
         while left > 0 {
@@ -84,7 +84,7 @@ impl ParityStore {
         result
     }
 
-    /// Puts the bands in place that wait longest of those that were written throughout; false if there are none.
+    /// Destages those that wait longest of the bands that were written throughout; false if there are none.
     pub async fn place_some_whole(&self) -> Result<bool, IoError> {
         let taken = self.helpers.next_whole();
         let placed = join_all(taken.iter().map(|(row, band)| self.place_if_whole(row, *band))).await;

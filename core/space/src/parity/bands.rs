@@ -1,7 +1,7 @@
 //! The bands of an open parity row in memory: where they are, what they hold, and what waits to be put there.
 //!
 //! Invariants:
-//! - `places` and `written` tell of what is in place; what a map on disk tells is what they told when a commit began,
+//! - `places` and `written` tell of what is in place; what a map on disk tells is what they were when a commit began,
 //!   and was durable by then.
 //! - A place is used anew only when no map on disk names it, no journal record is for it, and nobody reads it.
 //! - Who changes what is in the place of a band has its turn alone; who puts lost pieces together shares it.

@@ -23,7 +23,7 @@ use crate::row_table::UsedRow;
 use super::journal::Journal;
 use super::log_record::{Draft, FoundRecord, Stamps};
 use super::recover::Recovery;
-use super::replay::Told;
+use super::replay::LiveEntry;
 use super::store::{DeferredReplay, ParityStore};
 
 /// The share of the journal that is copied to its end again and again, at most.
@@ -99,8 +99,10 @@ impl ParityStore {
             let mut recovery = Recovery::default();
             for record in &records {
                 let brought = self.blocks_of(&journal, record).await?;
-                for told in self.told_by(record, &brought, &voids).into_iter().filter(|told| told.chunk == row.chunk) {
-                    self.replay_entry(row, &told, record, &mut recovery).await?;
+                for live in
+                    self.live_entries(record, &brought, &voids).into_iter().filter(|live| live.chunk == row.chunk)
+                {
+                    self.replay_entry(row, &live, record, &mut recovery).await?;
                 }
             }
             recovery.finish().await
@@ -135,7 +137,7 @@ impl ParityStore {
         let Some((chunk, DeferredReplay { records, voids, why })) = self.oldest_deferred(journal) else {
             return Ok(());
         };
-        // Whoever opens the row carries out what is deferred, and writes to it what comes after that.
+        // Opening the row carries out what is deferred, and writes to it what comes after that.
         let Some(_one) = self.rows.try_lock_chunk(chunk) else { return Ok(()) };
         let is_last = |deferred: &DeferredReplay| {
             deferred.records.last().map(|record| record.end) == records.last().map(|record| record.end)
@@ -147,8 +149,8 @@ impl ParityStore {
         let mut crc = Crc32c::new();
         for record in &records {
             let brought = self.blocks_of(journal, record).await?;
-            let told = self.told_by(record, &brought, &voids);
-            for Told { entry, band, blocks, .. } in told.into_iter().filter(|told| told.chunk == chunk) {
+            let live = self.live_entries(record, &brought, &voids);
+            for LiveEntry { entry, band, blocks, .. } in live.into_iter().filter(|live| live.chunk == chunk) {
                 crc.add(&blocks);
                 draft.entries.push(entry.clone());
                 draft.blocks.push(blocks);

@@ -64,7 +64,7 @@ impl ParityStore {
         }
     }
 
-    /// Puts a band in place at once if it was written throughout, or if all of it is to hold nothing.
+    /// Destages a band at once if it was written throughout, or if all of it is to hold nothing.
     pub async fn place_if_whole(&self, row: &Arc<Row>, band: u32) -> Result<(), IoError> {
         let turn = row.band_turn(band).await;
         {
@@ -157,7 +157,7 @@ impl ParityStore {
                 }
                 drop(state);
                 if row.is_gone() {
-                    // Whoever fills a provisional row finds that it is not durable.
+                    // The mover of a provisional row finds that it is not durable.
                     self.forget_waiting(&row);
                     return Ok(());
                 }
@@ -218,7 +218,7 @@ impl ParityStore {
             if let Some(place) = row.bands().lock().take_place() {
                 return Ok(place);
             }
-            // Whoever still reads one of the places is about to end.
+            // Reads of one of the places are about to end.
             self.pool.env().clock.sleep(std::time::Duration::from_micros(50)).await;
         }
     }

@@ -43,7 +43,7 @@ impl ParityStore {
             let journal = match self.opened_journal() {
                 Ok(journal) => journal,
                 Err(error) => {
-                    // Who gave the journal up while this waited for the lock had all destaged before.
+                    // Before the journal was given up, while this waited for the lock, all was destaged.
                     let is_left = |(row, band): &(Arc<Row>, u32)| row.bands().lock().is_unlogged(*band);
                     result = if left.iter().any(is_left) { Err(error) } else { result };
                     break;
@@ -123,7 +123,7 @@ impl ParityStore {
             drop(oldest);
             let placed = self.place_batches(bands, false).await;
             let committed = self.commit_all().await;
-            // Whoever works on the same bands may hold the record until the next commit.
+            // Others that work on the same bands may hold the record until the next commit.
             let moved = before.is_none() || journal.oldest().map(|record| record.at) != before;
             if !moved {
                 placed.and(committed).and(copied)?;
@@ -185,7 +185,7 @@ impl ParityStore {
                 return Ok(appended);
             }
             if tries > 0 {
-                // Whoever is about to destage what it intends holds the room until the next commit.
+                // Others that are about to destage what they intend hold the room until the next commit.
                 self.pool.env().clock.sleep(MOMENT * tries).await;
             }
             // A row that cannot be committed keeps the room that its own records take, and no other from being looked

@@ -102,7 +102,7 @@ impl ParityStore {
         self.write_buffer.bytes() > self.limits.write_buffer_bytes || self.write_buffer.line().len() > MOST_BANDS
     }
 
-    /// Waits where too much is in memory; whoever comes first puts the oldest in place.
+    /// Waits where too much is in memory; the first to come destages the oldest.
     async fn wait_for_room(&self) -> Result<(), IoError> {
         self.ready_by_now().await?;
         let soft = self.limits.write_buffer_bytes;
@@ -124,7 +124,7 @@ impl ParityStore {
             }
             let worked = match self.place_or_relieve().await {
                 Ok(worked) => worked,
-                // It is another row's, and told to whoever flushes.
+                // It is another row's; the next flush reports it.
                 Err(_) if bytes <= 2 * soft => return Ok(()),
                 Err(_) => {
                     let placed = self.place_waiting().await;
@@ -153,7 +153,7 @@ impl ParityStore {
         let journal = self.opened_journal()?;
         let fits = journal.held() + 2 * journal.record_share() <= journal.capacity() / LOG_SHARE;
         let spills = self.write_buffer.line().front().is_some_and(|(row, _)| self.spills(&journal, row));
-        // Whoever holds this may wait for the line, which is held here.
+        // Its holder may wait for the line, which is held here.
         let Some(_one) = self.logging.try_lock() else { return Ok(false) };
         if !fits || !spills {
             return Ok(false);
@@ -164,7 +164,7 @@ impl ParityStore {
         Ok(true)
     }
 
-    /// Puts the bands at the front of the line in place; false if there are none.
+    /// Destages the bands at the front of the line; false if there are none.
     async fn place_oldest(&self) -> Result<bool, IoError> {
         let mut taken = self.write_buffer.take_first();
         if taken.is_empty() {
@@ -188,7 +188,7 @@ impl ParityStore {
         self.place_bands(taken).await
     }
 
-    /// Puts bands in place, some at a time so that the journal has room for what is intended.
+    /// Destages bands, some at a time so that the journal has room for what is intended.
     pub async fn place_bands(&self, bands: Vec<(Arc<Row>, u32)>) -> Result<(), IoError> {
         let _one = self.intending.lock().await;
         self.place_batches(bands, true).await
@@ -247,8 +247,8 @@ impl ParityStore {
     /// at a time, for which something was read, are carried out as soon as they are planned: what was read for them is
     /// still in the processor's caches. A band with more than `most` bytes to write does not change in place.
     async fn place_batch(&self, batch: &[(Arc<Row>, u32)], most: u64) -> Result<(), IoError> {
-        // In order, and before anything is begun: whoever has a turn may wait for what a plan holds that nobody goes on
-        // with.
+        // In order, and before anything is begun: the holder of a turn may wait for what a plan holds that nobody goes
+        // on with.
         let mut turns = Vec::with_capacity(batch.len());
         for (row, band) in batch {
             turns.push(row.band_turn(*band).await);
@@ -283,13 +283,13 @@ impl ParityStore {
         self.carry_out(planned).await.and(result)
     }
 
-    /// Puts everything in place that waits.
+    /// Destages everything that waits.
     pub async fn place_all(&self) -> Result<(), IoError> {
         let _turn = self.placing.lock().await;
         self.place_waiting().await
     }
 
-    /// Puts everything in place that waits by now, for whoever has the turn.
+    /// Destages everything that waits by now, for the holder of the turn.
     pub async fn place_waiting(&self) -> Result<(), IoError> {
         let mut result = self.place_all_whole().await;
         let spilled = std::mem::take(&mut *self.write_buffer.spilled());

@@ -29,7 +29,7 @@ pub struct Helpers {
     /// Who is rung next.
     next: AtomicUsize,
     whole: Lock<{ rank::LISTS }, VecDeque<(Arc<Row>, u32)>>,
-    /// Held by who is at work: whoever has it knows that no helper touches a disk.
+    /// Held by the one at work: while it is held no helper touches a disk.
     pub busy: TaskLock<{ rank::HELPING }>,
 }
 

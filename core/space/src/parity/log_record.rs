@@ -74,7 +74,7 @@ impl Draft {
         head + self.brought()
     }
 
-    /// Whether whoever reads the journal takes its head for one.
+    /// Whether a replay takes its head for one.
     pub fn fits_head(&self) -> bool {
         let bytes: u64 = self.entries.iter().map(Entry::bytes).sum();
         self.entries.len() <= MOST_ENTRIES && bytes <= MOST_ENTRIES_BYTES as u64

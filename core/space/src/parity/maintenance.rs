@@ -28,7 +28,7 @@ impl ParityStore {
             }
         };
         let placed = self.place_all().await;
-        // What is in place is made to last, and what a disk lost of it is told, whatever else has to wait.
+        // What is in place is made to last, and what a disk lost of it is reported, whatever else has to wait.
         self.commit_all().await?;
         placed?;
         self.trim_journal(&journal).await

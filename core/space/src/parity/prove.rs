@@ -47,7 +47,7 @@ impl Row {
                 let start = (first + from).max(page * PAGE_BLOCKS);
                 let end = (first + to).min((page + 1) * PAGE_BLOCKS);
                 if start < end && self.known_sums(slab, Blocks { start, end }).await?.iter().any(Option::is_none) {
-                    // What cannot be told is told by reads of it.
+                    // Reads report what cannot be proven.
                     let rows = Rows { stripe, place, within: start - first, len: end - start };
                     let _ = self.load_pieces(rows, 1 << piece).await;
                 }

@@ -84,7 +84,7 @@ impl Recovery {
     /// Computes what is lost, and lets the places be used anew at the next commit.
     ///
     /// # Errors
-    /// A row that cannot be read or written. What is lost beyond parity is told by an event, and is no error.
+    /// A row that cannot be read or written. What is lost beyond parity is reported by an event, and is no error.
     pub async fn finish(self) -> Result<(), IoError> {
         for Recovered { row, loans, lost } in self.rows.into_values() {
             row.compute_lost(&lost).await?;

@@ -21,7 +21,7 @@ impl ParityStore {
         let slab = row.slabs.get(index);
         row.settle_group(index).await?;
         if !row.bands().lock().returned.is_empty() {
-            // What others lost must be told before anything is computed from them.
+            // What others lost must be known before anything is computed from them.
             self.commit_row(row).await?;
         }
         row.write_header(index).await?;

@@ -19,8 +19,8 @@ use super::record::{Blocks, Entry, Intent, StagedPiece};
 use super::recover::{Found, Recovery};
 use super::store::ParityStore;
 
-/// What a record tells of a row, and counts.
-pub(super) struct Told<'a> {
+/// An entry of a record that counts.
+pub(super) struct LiveEntry<'a> {
     /// What it tells.
     pub entry: &'a Entry,
     /// The row's chunk.
@@ -91,9 +91,9 @@ impl ParityStore {
         }
     }
 
-    /// As [`ParityStore::ready`], for what came upon rows with parity after it had asked that: a space that gets another
-    /// shape has its first journal, and rows with parity, before whoever asked for the shape is answered. Such a journal
-    /// holds nothing, so opening it waits for no row.
+    /// As [`ParityStore::ready`], for what came upon rows with parity after it had asked that: a space that gets
+    /// another shape has its first journal, and rows with parity, before the request for the shape is answered. Such a
+    /// journal holds nothing, so opening it waits for no row.
     pub async fn ready_by_now(&self) -> Result<(), IoError> {
         match self.has_unopened_journal() {
             true => boxed_cold(self.journal()).await.map(drop),
@@ -158,9 +158,9 @@ impl ParityStore {
         let mut recovery = Recovery::default();
         for record in &records {
             let brought = self.blocks_of(journal, record).await?;
-            for told in self.told_by(record, &brought, &voids) {
-                if let Some(row) = self.row_to_replay(told.chunk, record, &voids).await? {
-                    self.replay_entry(&row, &told, record, &mut recovery).await?;
+            for live in self.live_entries(record, &brought, &voids) {
+                if let Some(row) = self.row_to_replay(live.chunk, record, &voids).await? {
+                    self.replay_entry(&row, &live, record, &mut recovery).await?;
                 }
             }
         }
@@ -170,8 +170,13 @@ impl ParityStore {
     }
 
     /// What counts of a record: neither done with, nor of a row that was given back since.
-    pub(super) fn told_by<'a>(&self, record: &'a FoundRecord, brought: &IoSlice, voids: &Stamps) -> Vec<Told<'a>> {
-        let mut told = Vec::with_capacity(record.entries.len());
+    pub(super) fn live_entries<'a>(
+        &self,
+        record: &'a FoundRecord,
+        brought: &IoSlice,
+        voids: &Stamps,
+    ) -> Vec<LiveEntry<'a>> {
+        let mut live = Vec::with_capacity(record.entries.len());
         let mut at = 0;
         for (entry, (_, band)) in record.entries.iter().zip(&record.record.bands) {
             let len = bytes_of(entry.blocks());
@@ -186,24 +191,24 @@ impl ParityStore {
             let done =
                 matches!(entry, Entry::Void { .. }) || voids.get(&(row, *band)).is_some_and(|void| stamp <= *void);
             if !done && self.pool.row(self.record.id, chunk).is_some_and(|known| known.id == row) {
-                told.push(Told { entry, chunk, band: *band, blocks, log_at });
+                live.push(LiveEntry { entry, chunk, band: *band, blocks, log_at });
             }
         }
-        told
+        live
     }
 
     pub(super) async fn replay_entry(
         &self,
         row: &Arc<Row>,
-        told: &Told<'_>,
+        live: &LiveEntry<'_>,
         record: &FoundRecord,
         recovery: &mut Recovery,
     ) -> Result<(), IoError> {
         if row.bands_if_any().is_none() {
             return Err(self.bad_record(record));
         }
-        let Told { band, blocks, log_at, .. } = told;
-        match told.entry {
+        let LiveEntry { band, blocks, log_at, .. } = live;
+        match live.entry {
             Entry::Written(found) => {
                 self.replay_blocks(row, found, *band, Content::Bytes(blocks.clone()), *log_at, record)
             }
@@ -274,7 +279,7 @@ impl ParityStore {
         let _turn = row.band_turn(intent.band).await;
         if row.bands().lock().places[intent.band as usize] != intent.place {
             // The band moved since, with all that was written to it until then. The commit that moved it may not have
-            // said so in the journal: until that is made good nothing may be put in the place that the intent is for.
+            // said so in the journal: until that is done nothing may be put in the place that the intent is for.
             let mut guard = row.bands().lock();
             let state = &mut *guard;
             self.write_buffer.take_until(state, intent.band, intent.stamp);

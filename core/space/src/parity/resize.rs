@@ -62,8 +62,7 @@ impl ParityStore {
             if chain.replaced || journal.held() == 0 {
                 return Ok(chain);
             }
-            // Whoever writes meanwhile is about to have it in place too, and whoever reads a row that went about to
-            // end.
+            // Writers are about to destage what they write meanwhile, and reads of a row that went are about to end.
             drop(chain);
             self.pool.env().clock.sleep(MOMENT).await;
         }

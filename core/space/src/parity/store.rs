@@ -122,8 +122,8 @@ impl ParityStore {
     }
 }
 
-/// Sets a flag to what `ask` answers. Another thread may set it to a newer answer before this one has stored its own, so
-/// it is asked again until the answer stays.
+/// Sets a flag to what `ask` answers. Another thread may set it to a newer answer before this one has stored its own,
+/// so it is asked again until the answer stays.
 fn follow(flag: &AtomicBool, ask: impl Fn() -> bool) {
     loop {
         let found = ask();
@@ -147,7 +147,7 @@ mod tests {
             follow(&flag, || {
                 let found = there.get();
                 if is_first.replace(false) {
-                    // Another thread makes or drops the journal now, and stores what it is told.
+                    // Another thread makes or drops the journal now, and stores its own answer.
                     there.set(!before);
                     flag.store(!before, Ordering::Release);
                 }

@@ -164,7 +164,7 @@ impl Row {
     }
 
     /// Compares what was computed in place of what was not as its checksum says. Where a piece holds what was computed,
-    /// its checksum is wrong, and with `mends` made good.
+    /// its checksum is wrong, and with `mends` repaired.
     ///
     /// # Errors
     /// Neither is: other pieces are wrong too.

@@ -1,4 +1,4 @@
-//! Data and parity, compared: with two parities one wrong piece is told by both.
+//! Data and parity, compared: with two parities one wrong piece is found by both.
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ use super::{STEP_BYTES, Scrub, halves};
 struct Wrong {
     /// The wrong piece, or else those that do not agree with the others.
     pieces: Vec<usize>,
-    /// Whether it is told which is wrong.
-    told: bool,
+    /// Whether it is known which is wrong.
+    known: bool,
 }
 
 impl Scrub<'_> {
@@ -92,9 +92,9 @@ impl Scrub<'_> {
             failed.into_iter().filter(|piece| !computed || pieces.failed().contains(piece)).collect();
         let wrong =
             if computed && compared > 0 { disagreeing(&geometry, rows.len, &pieces, lost == 0) } else { Vec::new() };
-        for (Wrong { pieces: named, told }, start, end) in &wrong {
+        for (Wrong { pieces: named, known }, start, end) in &wrong {
             named.iter().for_each(|piece| self.note_piece(row, rows, *piece, (*start, *end)));
-            match named.first().filter(|_| *told) {
+            match named.first().filter(|_| *known) {
                 Some(piece) => self.correct(row, rows, &pieces, *piece, (*start, *end)).await?,
                 None => self.found.unrepaired_blocks += u64::from(end - start) * named.len() as u64,
             }
@@ -195,13 +195,13 @@ fn disagree(geometry: &Geometry, pieces: &Pieces, (start, end): (u32, u32), loca
     let parities = if geometry.parity == 2 { bytes(geometry.data + 1) } else { None };
     let Some(q) = parities else {
         let agrees = Kernel::best().check_p(&data, p);
-        return (!agrees).then(|| Wrong { pieces: vec![geometry.data], told: false });
+        return (!agrees).then(|| Wrong { pieces: vec![geometry.data], known: false });
     };
     if locate && let Fault::One(piece) = Kernel::best().locate(&data, p, q) {
-        return Some(Wrong { pieces: vec![index_of(piece, geometry)], told: true });
+        return Some(Wrong { pieces: vec![index_of(piece, geometry)], known: true });
     }
     let agreement = Kernel::best().check_pq(&data, p, q);
     let parity = [(agreement.p, geometry.data), (agreement.q, geometry.data + 1)];
     let pieces: Vec<usize> = parity.into_iter().filter(|(agrees, _)| !agrees).map(|(_, piece)| piece).collect();
-    (!pieces.is_empty()).then_some(Wrong { pieces, told: false })
+    (!pieces.is_empty()).then_some(Wrong { pieces, known: false })
 }

@@ -175,14 +175,14 @@ impl Scrub<'_> {
         let mut wrong: Vec<(usize, usize, u32, u32)> = Vec::new();
         for block in 0..blocks.end - blocks.start {
             let right = copies.right(block, row.copies()).or_else(|| self.right_of_empty_journal(block, copies));
-            let told = right.map(|right| copies.block(right, block));
-            if let (true, Some(checksums), Some(told)) = (self.mends, &row.checksums, told) {
-                checksums.note_data(column, blocks.start + block, told);
+            let chosen = right.map(|right| copies.block(right, block));
+            if let (true, Some(checksums), Some(chosen)) = (self.mends, &row.checksums, chosen) {
+                checksums.note_data(column, blocks.start + block, chosen);
             }
             let first_differs = |copy: &usize| copies.block(*copy, block) != copies.block(0, block);
             let sum = copies.checksums[block as usize];
-            let odd = |copy: &usize| match (told, sum) {
-                (Some(told), _) => copies.block(*copy, block) != told,
+            let odd = |copy: &usize| match (chosen, sum) {
+                (Some(chosen), _) => copies.block(*copy, block) != chosen,
                 (None, Some(sum)) => crc32c(copies.block(*copy, block)) != sum.crc,
                 (None, None) => first_differs(copy) || !copies.plain,
             };

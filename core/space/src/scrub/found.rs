@@ -2,7 +2,7 @@
 
 use holdfast_model::{BLOCK_BYTES, Uuid};
 
-/// Mismatches that are told one by one.
+/// Mismatches that are reported one by one.
 const MOST_TOLD: usize = 1000;
 
 /// A block that does not agree with the others that it goes with.
@@ -31,7 +31,7 @@ pub struct Verified {
     pub mismatched_blocks: u64,
     /// The first thousand of them.
     pub mismatches: Vec<Mismatch>,
-    /// Blocks that were wrong or could not be read, and were made good.
+    /// Blocks that were wrong or could not be read, and were repaired.
     pub repaired_blocks: u64,
     /// Blocks that are wrong or cannot be read, and stay so.
     pub unrepaired_blocks: u64,

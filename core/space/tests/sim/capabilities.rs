@@ -307,12 +307,12 @@ fn live(seed: u64) {
         up = life.power_on();
     }
     let (pool, space) = up;
-    let told = life.clone();
+    let inside = life.clone();
     life.run(async move {
         let _pool = pool;
         for offset in (0..SIZE_BYTES).step_by(STRIDE) {
             for n in 0..space.copies(offset, STRIDE as u64) {
-                told.look(&space, Some(n), offset, STRIDE).await.expect("every copy is in step");
+                inside.look(&space, Some(n), offset, STRIDE).await.expect("every copy is in step");
             }
         }
         let last = space.copies(0, SIZE_BYTES);
@@ -330,24 +330,24 @@ fn every_copy_is_what_was_written_or_an_error() {
 fn mend(seed: u64) {
     let life = Life::new(seed, draw_shape);
     let (pool, space) = life.create();
-    let told = life.clone();
+    let inside = life.clone();
     life.run(async move {
-        told.fill(&space).await;
+        inside.fill(&space).await;
         // Parity that is still to be brought up to date by what is then spoiled would be wrong for good.
         space.close().await.expect("closes");
-        let space = told.open(&pool, space.record().id);
+        let space = inside.open(&pool, space.record().id);
         let right = content(&space).await;
-        spoil(&told.world, &space, &told.world.sim.random());
-        let alone = told.shape.layout.tolerates() == 0;
+        spoil(&inside.world, &space, &inside.world.sim.random());
+        let alone = inside.shape.layout.tolerates() == 0;
         for pass in 0..2 {
             for (block, right) in right.chunks(BLOCK).enumerate() {
                 let at = block as u64 * BLOCK_BYTES;
                 let found = copies_at(&space, at).await;
                 let is_right = |copy: &Option<Vec<u8>>| copy.as_deref() == Some(right);
-                if told.shape.has_checksums() {
+                if inside.shape.has_checksums() {
                     assert!(
                         found.iter().all(|copy| copy.is_none() || is_right(copy)),
-                        "block {block}: a wrong copy is told"
+                        "block {block}: a wrong copy is found"
                     );
                 }
                 assert!(alone || found.iter().any(is_right), "block {block}: some copy is right");
@@ -396,16 +396,16 @@ fn give_wrong(seed: u64) {
     let crcs = [crc32c(&data) ^ random.range(1..=u32::MAX)];
     let compared = life.shape.layout.parity() > 0;
     let (settles, crashes) = (random.chance(1, 2), random.chance(1, 2));
-    let (told, written) = (life.clone(), data.clone());
+    let (inside, written) = (life.clone(), data.clone());
     let right = Rc::new(RefCell::new(Vec::new()));
     let noted = right.clone();
     life.run(async move {
-        told.fill(&space).await;
+        inside.fill(&space).await;
         *noted.borrow_mut() = content(&space).await;
         let given = space.write_summed(at, written, &crcs, Durability::Durable).await;
         assert_eq!(given.err().map(|error| error.kind), compared.then_some(IoErrorKind::Invalid));
         if settles {
-            told.rest(&space).await;
+            inside.rest(&space).await;
         }
         if !crashes {
             space.close().await.expect("closes");
@@ -421,7 +421,7 @@ fn give_wrong(seed: u64) {
     if !compared {
         right[at as usize..][..BLOCK].copy_from_slice(&data);
     }
-    let told = life.clone();
+    let inside = life.clone();
     life.run(async move {
         for round in 0..3 {
             let found = space.read(at, IoBuf::new(BLOCK)).await;
@@ -432,7 +432,7 @@ fn give_wrong(seed: u64) {
             }
             let scrubbed = space.scrub(&Unlimited).await.expect("nobody stops it");
             assert_eq!(scrubbed.unrepaired_blocks > 0, withheld, "round {round}: {scrubbed:?}");
-            told.rest(&space).await;
+            inside.rest(&space).await;
         }
         for (other, right) in right.chunks(BLOCK).enumerate().filter(|(other, _)| *other as u64 != block) {
             let found = space.read(other as u64 * BLOCK_BYTES, IoBuf::new(BLOCK)).await.expect("it is as it was");
@@ -457,23 +457,23 @@ fn give_right(seed: u64) {
     let (_, space) = life.create();
     let block = random.range(0..SIZE_BYTES / BLOCK_BYTES);
     let (at, data) = (block * BLOCK_BYTES, IoSlice::padded(&[seed as u8 | 1; BLOCK]));
-    let (told, written) = (life.clone(), data.clone());
+    let (inside, written) = (life.clone(), data.clone());
     life.run(async move {
-        told.fill(&space).await;
+        inside.fill(&space).await;
         space.write_summed(at, written.clone(), &crcs_of(&written), Durability::Durable).await.expect("room is there");
-        told.rest(&space).await;
+        inside.rest(&space).await;
     });
     life.world.sim.cut_power();
     life.world.sim.restart();
     let (_pool, space) = life.world.reopen();
-    let (told, is_parity) = (life.clone(), life.shape.layout.parity() > 0);
+    let (inside, is_parity) = (life.clone(), life.shape.layout.parity() > 0);
     life.run(async move {
         let found = space.read(at, IoBuf::new(BLOCK)).await.expect("it is durable");
         assert_eq!(found[..], data[..]);
         if is_parity {
             return;
         }
-        told.rest(&space).await;
+        inside.rest(&space).await;
         let rows = space.map();
         let row = rows
             .iter()
@@ -481,7 +481,7 @@ fn give_right(seed: u64) {
             .expect("it was written");
         let garbage: Vec<u8> = (0..BLOCK).map(|place| (place as u8).wrapping_mul(37) ^ 0x5A).collect();
         for slab in &row.slabs {
-            let disk = told.world.disk(slab.path.trim_start_matches("/sim/").parse().expect("a number"));
+            let disk = inside.world.disk(slab.path.trim_start_matches("/sim/").parse().expect("a number"));
             disk.poke(slab.offset_bytes + HEAD_BYTES + at - row.offset_bytes, &garbage);
         }
         let withheld = space.read(at, IoBuf::new(BLOCK)).await.expect_err("copies that agree are wrong all the same");

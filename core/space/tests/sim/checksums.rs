@@ -87,12 +87,12 @@ fn checksums_that_cannot_be_read_are_written_anew_and_are_no_corruption() {
         let (disk, at) = place(&space, 1, 0);
         let checksums = at + pool.row(space.record().id, 0).expect("a row").slab_data_bytes();
         world.disk(disk).fail_reads(checksums..checksums + BLOCK_BYTES, ErrorPersistence::UntilRewritten);
-        for (repaired, told) in [(1, "scrubbed"), (0, "and again")] {
+        for (repaired, step) in [(1, "scrubbed"), (0, "and again")] {
             let found = space.scrub(&Unlimited).await.expect("all else can be read");
             assert_eq!(
                 (found.mismatched_blocks, found.repaired_blocks, found.unrepaired_blocks),
                 (0, repaired, 0),
-                "{told}"
+                "{step}"
             );
         }
     });

@@ -67,7 +67,7 @@ fn mirrors_and_parity_go_on_without_an_enclosure_and_are_whole_when_it_is_back()
         let world = Rc::new(machine(seed as u64));
         let lost = seed % ENCLOSURES;
         let shape = Shape::plain(layout, columns, ByteSize::kib(64));
-        let (create, told) = (world.create("tank"), world.clone());
+        let (create, machine) = (world.create("tank"), world.clone());
         let done = world.sim.run(async move {
             let pool = create.await;
             place(&pool).await;
@@ -84,7 +84,7 @@ fn mirrors_and_parity_go_on_without_an_enclosure_and_are_whole_when_it_is_back()
             write(&space, 2 << 20, 1).await;
             space.flush().await.expect("flushes");
             for index in (0..ENCLOSURES * DISKS).filter(|index| index / DISKS == lost) {
-                told.disk(index).disappear(Disappearance::PowerLoss);
+                machine.disk(index).disappear(Disappearance::PowerLoss);
             }
             for member in pool.disks().into_iter().filter(|disk| enclosure_of(&disk.record.serial) == lost) {
                 pool.disk_out(member.record.index, DiskState::Missing, "its enclosure is out")
@@ -98,7 +98,7 @@ fn mirrors_and_parity_go_on_without_an_enclosure_and_are_whole_when_it_is_back()
         done.expect("no power cut is planned");
         world.sim.cut_power();
         world.sim.restart();
-        let (import, told) = (world.import(), world.clone());
+        let (import, machine) = (world.import(), world.clone());
         let done = world.sim.run(async move {
             let pool = import.await.expect("two enclosures are a quorum");
             let space: Arc<Space> =
@@ -106,8 +106,8 @@ fn mirrors_and_parity_go_on_without_an_enclosure_and_are_whole_when_it_is_back()
             assert!(space.record().enclosure_aware);
             check(&space, 1 << 20, 2).await;
             for index in (0..ENCLOSURES * DISKS).filter(|index| index / DISKS == lost) {
-                told.disk(index).reappear();
-                pool.disk_back(told.candidate(index)).await.expect("a member");
+                machine.disk(index).reappear();
+                pool.disk_back(machine.candidate(index)).await.expect("a member");
             }
             for _ in 0..3 {
                 space.maintain_once().await.expect("maintenance works");

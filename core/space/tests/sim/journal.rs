@@ -229,13 +229,13 @@ fn rows_that_cannot_be_opened_keep_no_other_from_being_served() {
                     ),
                 }
             }
-            let told = events
+            let reported = events
                 .0
                 .lock()
                 .expect("one thread")
                 .iter()
                 .any(|event| event.cause.contains("its journal keeps writes to"));
-            assert!(told, "seed {seed}");
+            assert!(reported, "seed {seed}");
             // More than the journal takes, which goes round meanwhile.
             let mut is_full = false;
             for round in 0..if seed % 5 == 0 { 3000 } else { 20 } {
@@ -302,8 +302,9 @@ fn a_journal_gets_smaller_rather_than_stay_on_a_disk_that_leaves() {
         let journal = pool.journal_rows(id);
         assert!(journal.iter().flat_map(|(_, row)| &row.slabs).all(|slab| slab.disk() != disk.index));
         assert!((1 << 20..32 << 20).contains(&pool.journal_bytes(id)), "{}", pool.journal_bytes(id));
-        let told = events.0.lock().expect("one thread").iter().any(|event| event.cause.contains("no longer 32 MiB"));
-        assert!(told);
+        let reported =
+            events.0.lock().expect("one thread").iter().any(|event| event.cause.contains("no longer 32 MiB"));
+        assert!(reported);
         assert_eq!(byte_at(&space, 2 * BLOCK_BYTES).await, 7);
         space.write(0, data(8, 3), Durability::Durable).await.expect("there is room");
         space.close().await.expect("closes");

@@ -104,7 +104,7 @@ fn member_on(pool: &Pool, index: usize) -> u16 {
     pool.disks().into_iter().find(|disk| disk.record.path == path).expect("a member").record.index
 }
 
-fn was_told(world: &World, what: &str) -> bool {
+fn was_reported(world: &World, what: &str) -> bool {
     let events = world.events.0.lock().expect("one thread");
     events.iter().any(|event| event.severity != Severity::Info && event.cause.contains(what))
 }
@@ -152,8 +152,8 @@ fn disks_that_were_set_back_win_against_no_other() {
                 lost.iter().for_each(|disk| tear_log(&world, *disk));
             }
             let (pool, space) = world.reopen();
-            assert!(was_told(&world, "set back to an older state"), "{shape}");
-            assert_eq!(was_told(&world, "has a damaged log"), torn, "{shape}");
+            assert!(was_reported(&world, "set back to an older state"), "{shape}");
+            assert_eq!(was_reported(&world, "has a damaged log"), torn, "{shape}");
             let done = space.clone();
             run(&world, async move {
                 assert!(done.status().stale_slabs > 0, "{shape}: they are not believed");
@@ -222,13 +222,13 @@ fn a_disk_that_is_swapped_for_its_older_image_in_use_is_copied_anew() {
             let found = space.verify().await.expect("everything can be read");
             assert_eq!(found.mismatched_blocks, 0, "{shape}: {found:?}");
         });
-        assert!(was_told(&world, "older state"), "{shape}");
+        assert!(was_reported(&world, "older state"), "{shape}");
     }
 }
 
 /// Without anybody having seen it go, and also where the pool wrote to its log since.
 #[test]
-fn a_disk_that_is_set_back_under_its_pool_is_told_by_the_next_look_at_it() {
+fn a_disk_that_is_set_back_under_its_pool_is_found_by_the_next_look_at_it() {
     for (seed, appended) in [(0, false), (1, true)] {
         let (world, pool, space) = begin(seed, mirror(2, 2));
         let (first, clock) = (space.clone(), world.sim.clock());
@@ -265,7 +265,7 @@ fn a_disk_that_is_set_back_under_its_pool_is_told_by_the_next_look_at_it() {
                 "appended: {appended}"
             );
         });
-        assert!(was_told(&world, "set back to an older state in use"), "appended: {appended}");
+        assert!(was_reported(&world, "set back to an older state in use"), "appended: {appended}");
         drop(pool);
     }
 }
@@ -292,7 +292,7 @@ fn an_older_image_of_the_only_copy_is_refused() {
         assert_eq!(seen.status().state, SpaceState::Failed);
         assert!(kept.disks().iter().any(|disk| disk.record.state == DiskState::Failed));
     });
-    assert!(was_told(&world, "attach the disk as it was last"));
+    assert!(was_reported(&world, "attach the disk as it was last"));
     world.disk(index).set_back(&last);
     let candidate = world.candidate(index);
     run(&world, async move {
@@ -356,27 +356,27 @@ fn what_was_overwritten_with_its_checksums_is_never_served() {
                 drop((kept, known));
                 let (pool, space) = world.reopen();
                 let (redundant, seen) = (shape.layout.tolerates() > 0, space.clone());
-                let told = what.clone();
+                let label = what.clone();
                 run(&world, async move {
                     let held = answers(&seen).await;
                     assert!(
                         held.iter().all(|held| held.is_none_or(|byte| byte == 7)),
-                        "{told}: something else was read"
+                        "{label}: something else was read"
                     );
-                    assert_eq!(held.contains(&None), !redundant, "{told}");
+                    assert_eq!(held.contains(&None), !redundant, "{label}");
                     for _ in 0..3 {
                         seen.maintain_once().await.expect("maintenance works");
                     }
                     let found = seen.scrub(&Unlimited).await.expect("it goes on");
-                    assert_eq!(found.unrepaired_blocks > 0, !redundant, "{told}: {found:?}");
+                    assert_eq!(found.unrepaired_blocks > 0, !redundant, "{label}: {found:?}");
                     let found = seen.verify().await.expect("it goes on");
-                    assert_eq!(found.mismatched_blocks > 0, !redundant, "{told}: {found:?}");
+                    assert_eq!(found.mismatched_blocks > 0, !redundant, "{label}: {found:?}");
                     // What is written again is right again, and nothing else is.
                     let lost = held.iter().position(Option::is_none).unwrap_or(0) as u64;
                     seen.write(lost * BLOCK_BYTES, data(9, 1), Durability::Durable).await.expect("it takes writes");
                     let again = answers(&seen).await;
-                    assert_eq!(again[lost as usize], Some(9), "{told}");
-                    assert!((0..).zip(again).all(|(at, now)| at == lost || now == held[at as usize]), "{told}");
+                    assert_eq!(again[lost as usize], Some(9), "{label}");
+                    assert!((0..).zip(again).all(|(at, now)| at == lost || now == held[at as usize]), "{label}");
                 });
                 // The next start finds the same.
                 close(&world, pool, space);
@@ -934,12 +934,12 @@ fn writes_that_a_lost_cache_took_along_fail_the_flush() {
                     clock.sleep(Duration::from_secs(600)).await;
                 }
                 assert_eq!(seen.flush().await.is_err(), lonely && cached, "{shape}, after a write: {cached}");
-                seen.flush().await.expect("what is lost is told once");
+                seen.flush().await.expect("what is lost is reported once");
             }
             if !lonely {
                 assert!(answers(&seen).await[..4].iter().all(|held| *held == Some(2)), "{shape}");
             }
         });
-        assert_eq!(was_told(&world, "that were not flushed may be lost"), lonely, "{shape}");
+        assert_eq!(was_reported(&world, "that were not flushed may be lost"), lonely, "{shape}");
     }
 }

@@ -681,7 +681,7 @@ fn a_scrub_tells_and_mends_nothing_before_the_space_is_accepted() {
         for _ in 0..2 {
             let found = space.scrub(&Unlimited).await.expect("all can be read");
             assert_eq!((found.mismatched_blocks, found.repaired_blocks, found.unrepaired_blocks), (1, 0, 1));
-            assert!(spoiled.is_untouched(), "it is told and left");
+            assert!(spoiled.is_untouched(), "it is reported and left");
         }
         assert!(space.accept().await.expect("a quorum is there"));
         let found = space.scrub(&Unlimited).await.expect("all can be read");

@@ -1,4 +1,4 @@
-//! Single stories, each told over a few seeds: what a disk, a crash or a neighbour may do at the worst moment.
+//! Single stories, each over a few seeds: what a disk, a crash or a neighbour may do at the worst moment.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -48,7 +48,7 @@ pub fn story<F: Future<Output = ()> + 'static>(
 ) {
     let disks = usize::from(shape.columns) * usize::from(shape.layout.copies());
     let world = Rc::new(machine(seed, disks));
-    let (create, told) = (world.create("tank"), world.clone());
+    let (create, machine) = (world.create("tank"), world.clone());
     let done = world.sim.run(async move {
         let pool = create.await;
         let name = "vol".parse().expect("a name");
@@ -64,7 +64,7 @@ pub fn story<F: Future<Output = ()> + 'static>(
         space.maintain_once().await.expect("maintenance works");
         space.flush().await.expect("flushes");
         space.maintain_once().await.expect("maintenance works");
-        tell(told, pool, space).await;
+        tell(machine, pool, space).await;
     });
     done.expect("no power cut is planned");
 }
@@ -107,7 +107,7 @@ fn hide(world: &World, space: &Space, slab: usize, block: u64) {
 }
 
 #[test]
-fn one_odd_copy_or_piece_is_told_and_rewritten() {
+fn one_odd_copy_or_piece_is_reported_and_rewritten() {
     for (seed, shape) in [mirror(3), parity(2, 4), parity(2, 5), parity(2, 6)].into_iter().enumerate() {
         story(seed as u64, shape, |world, _, space| async move {
             let slabs = space.map()[0].slabs.len() as u64;
@@ -127,7 +127,7 @@ fn one_odd_copy_or_piece_is_told_and_rewritten() {
 }
 
 #[test]
-fn what_cannot_be_told_is_reported_and_left() {
+fn what_cannot_be_known_is_reported_and_left() {
     for (seed, shape) in [mirror(2), parity(1, 3), parity(1, 5)].into_iter().enumerate() {
         story(seed as u64, shape, |world, _, space| async move {
             let slabs = space.map()[0].slabs.len() as u64;
@@ -141,7 +141,7 @@ fn what_cannot_be_told_is_reported_and_left() {
 }
 
 #[test]
-fn more_than_can_be_told_is_reported_and_left() {
+fn more_than_can_be_known_is_reported_and_left() {
     for (seed, shape) in [mirror(3), parity(2, 5)].into_iter().enumerate() {
         story(seed as u64, shape, |world, _, space| async move {
             // All bytes of both, so that no third piece accounts for them.
@@ -324,7 +324,7 @@ impl Pace for Counting {
 }
 
 #[test]
-fn the_pace_is_asked_before_each_step_and_told_of_all() {
+fn the_pace_is_asked_before_each_step_and_hears_of_all() {
     for (seed, shape) in [mirror(2), mirror(3), parity(1, 4), parity(2, 6)].into_iter().enumerate() {
         story(seed as u64, shape, |_, _, space| async move {
             let whole = Counting::stopping_after(u64::MAX);

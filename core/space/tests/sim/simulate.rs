@@ -22,7 +22,7 @@ use holdfast_space::{Space, SpaceSettings, Unlimited};
 
 use crate::model::Model;
 use crate::plan::{Family, Plan, SpacePlan};
-use crate::spoil::{Rotten, Spoiled, is_told, spoil, spoil_settled};
+use crate::spoil::{Rotten, Spoiled, is_reported, spoil, spoil_settled};
 use crate::world::World;
 
 use atlas::{Image, Lies};
@@ -585,7 +585,7 @@ impl Run {
         space.status().stale_slabs == 0
     }
 
-    /// What is spoiled silently is healed where that can be told, and else reported and left as it is.
+    /// What is spoiled silently is healed where that can be known, and else reported and left as it is.
     async fn spoil(&self, volume: &Volume, space: &Space, random: &SimRandom) {
         if !space.pool().chunks_of_other_shape(space.record().id).is_empty() {
             return;
@@ -601,14 +601,14 @@ impl Run {
         let known = space.verify().await.expect("everything can be read");
         let found = space.scrub(&Unlimited).await.expect("everything can be read");
         assert_eq!(found.mismatched_blocks, known.mismatched_blocks, "{found:?}");
-        let told = is_told(&shape);
+        let reported = is_reported(&shape);
         assert_eq!(
-            if told { found.repaired_blocks } else { found.unrepaired_blocks },
+            if reported { found.repaired_blocks } else { found.unrepaired_blocks },
             found.mismatched_blocks,
             "{found:?}"
         );
-        if !told {
-            assert!(spoiled.iter().all(Spoiled::is_untouched), "what cannot be told is left");
+        if !reported {
+            assert!(spoiled.iter().all(Spoiled::is_untouched), "what is unknown is left");
             spoiled.iter().for_each(Spoiled::undo);
         }
         for range in volume.known() {

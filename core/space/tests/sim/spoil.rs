@@ -154,7 +154,7 @@ pub async fn spoil_settled(world: &World, disk: usize, space: &Space, random: &S
 }
 
 /// Whether a scrub tells what is wrong where one piece or copy is.
-pub fn is_told(shape: &Shape) -> bool {
+pub fn is_reported(shape: &Shape) -> bool {
     let voted = matches!(shape.layout, Layout::Mirror { copies: 3 } | Layout::Parity { parity: 2 });
     voted || (shape.has_checksums() && shape.layout.tolerates() > 0)
 }

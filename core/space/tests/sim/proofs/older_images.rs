@@ -54,20 +54,20 @@ fn older_images_beyond_the_promise_are_refused_with_the_reason() {
                 _ => world.change_machine(machine == "an earlier one"),
             }
             let (pool, space) = world.reopen();
-            let (seen, told) = (space.clone(), what.clone());
+            let (seen, label) = (space.clone(), what.clone());
             run(&world, async move {
                 for _ in 0..2 {
                     let held = answers(&seen).await;
-                    assert!(held.iter().all(|held| held.is_none_or(|byte| byte == 2)), "{told}: old data was read");
-                    assert!(held.contains(&None), "{told}: nothing proves these blocks");
-                    assert_eq!(seen.status().state, SpaceState::Failed, "{told}");
+                    assert!(held.iter().all(|held| held.is_none_or(|byte| byte == 2)), "{label}: old data was read");
+                    assert!(held.contains(&None), "{label}: nothing proves these blocks");
+                    assert_eq!(seen.status().state, SpaceState::Failed, "{label}");
                     // Neither maintenance nor a scrub, which report the row that cannot be served, makes old data the
                     // truth.
                     let _ = seen.maintain_once().await;
                     let _ = seen.scrub(&Unlimited).await;
                 }
             });
-            assert!(was_told(&world, "set back to an older state"), "{what}");
+            assert!(was_reported(&world, "set back to an older state"), "{what}");
             lost.iter().zip(&last).for_each(|(disk, image)| world.disk(*disk).set_back(image));
             let candidates: Vec<_> = lost.iter().map(|disk| world.candidate(*disk)).collect();
             run(&world, async move {

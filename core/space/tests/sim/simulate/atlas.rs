@@ -110,7 +110,7 @@ fn areas(up: &Up, ids: &[(usize, Uuid)], row: &RowRecord) -> Vec<SlabArea> {
 }
 
 impl Run {
-    /// Keeps what a disk holds now. What it misses from here on it can be told by: by two changes at least.
+    /// Keeps what a disk holds now. What it misses from here on shows that it is old: by two changes at least.
     pub(super) async fn take_image(&self, up: &Up, random: &SimRandom) {
         let disks = up.pool.disks();
         let record = &random.pick(&disks).expect("a pool has disks").record;
