@@ -7,6 +7,8 @@ use crate::zones::HEAD_BLOCKS;
 /// Bytes of a bitmap: of the largest zone there is.
 pub(crate) const BITMAP_BYTES: usize = 8 << 10;
 const WORDS: usize = BITMAP_BYTES / 8;
+/// Bits of one.
+pub(crate) const BITS: u32 = (BITMAP_BYTES * 8) as u32;
 
 /// Bits of blocks; one means that it is not free.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +59,28 @@ impl Bitmap {
     /// Whether all bits of another are set here, too.
     pub fn covers(&self, other: &Self) -> bool {
         self.words.iter().zip(other.words.iter()).all(|(own, other)| own & other == *other)
+    }
+
+    /// Bits that are set here and not in another.
+    pub fn count_taken(&self, other: &Self) -> u32 {
+        self.words.iter().zip(other.words.iter()).map(|(own, other)| (own & !other).count_ones()).sum()
+    }
+
+    /// Runs of bits that are set here and not in another, in order.
+    pub fn runs_beyond(&self, other: &Self) -> Vec<(u32, u32)> {
+        let mut runs: Vec<(u32, u32)> = Vec::new();
+        for (word, (own, other)) in self.words.iter().zip(other.words.iter()).enumerate() {
+            let mut left = own & !other;
+            while left != 0 {
+                let block = word as u32 * 64 + left.trailing_zeros();
+                left &= left - 1;
+                match runs.last_mut() {
+                    Some((from, len)) if *from + *len == block => *len += 1,
+                    _ => runs.push((block, 1)),
+                }
+            }
+        }
+        runs
     }
 
     /// The end of the run of equal bits that begins at `from`.
@@ -134,6 +158,8 @@ mod tests {
         assert_eq!(bitmap.find(990, false, 20), Some((108, 20)), "round the end");
         assert_eq!(bitmap.find(0, false, 5000), Some((151, 849)), "the longest");
         assert_eq!((bitmap.count(100, 60), bitmap.count(0, 1000)), (9, 109));
+        assert_eq!(bitmap.runs_beyond(&Bitmap::zone(1000)), [(8, 100), (150, 1)]);
+        assert_eq!(bitmap.count_taken(&Bitmap::zone(1000)), 101);
         bitmap.set(0, 1000, true);
         assert_eq!((bitmap.find(3, true, 1), bitmap.free()), (None, 0));
         assert_eq!(Bitmap::from_bytes(&bitmap.to_bytes()), bitmap);

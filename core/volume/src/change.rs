@@ -218,10 +218,11 @@ impl<'a> View<'a> {
             let before = self.trees[self.index(*tree)?].get(key, &self.store.cache)?;
             let owned = |value: &[u8]| -> Result<_, Stop> {
                 let extent = Extent::decode(value)?;
-                Ok((extent, file, stream, end.saturating_sub(extent.blocks.into())))
+                let start = end.saturating_sub(extent.blocks.into());
+                Ok((!extent.is_lost()).then_some((extent, file, stream, start)))
             };
-            old.extend(before.as_deref().map(owned).transpose()?);
-            new.extend(value.as_deref().map(owned).transpose()?);
+            old.extend(before.as_deref().map(owned).transpose()?.flatten());
+            new.extend(value.as_deref().map(owned).transpose()?.flatten());
         }
         let extents = |list: &[(Extent, u64, u32, u64)]| list.iter().map(|(extent, ..)| *extent).collect::<Vec<_>>();
         let mut derived = Derived {

@@ -15,7 +15,7 @@ const MAX_NAME: usize = 255;
 /// Bytes of all names of a file with their ends (`XATTR_LIST_MAX` of Linux).
 const MAX_LIST: usize = 64 << 10;
 /// Bytes of a part.
-const PART: usize = 4000;
+pub(crate) const PART: usize = 4000;
 
 fn check_name(name: &[u8]) -> Result<(), VolumeError> {
     if name.len() > MAX_NAME {

@@ -6,7 +6,8 @@ use holdfast_model::wire::{Reader, WireError, Writer};
 
 use crate::error::VolumeError;
 
-/// Blocks of a file that lie side by side on the device.
+/// Blocks of a file that lie side by side on the device. Those at place 0, where no data can be, are lost: reading them is
+/// an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
     /// The first block, counted from the beginning of the device.
@@ -44,10 +45,21 @@ impl Extent {
         Ok(extent)
     }
 
+    /// The same blocks of the file, of which nobody knows any more where their bytes are.
+    pub fn lost(&self) -> Self {
+        Self { place: 0, is_written: true, ..*self }
+    }
+
+    /// Whether its bytes are lost.
+    pub fn is_lost(&self) -> bool {
+        self.place == 0
+    }
+
     /// The part from `skip` blocks on, `blocks` long.
     pub fn part(&self, skip: u32, blocks: u32) -> Self {
         debug_assert!(skip + blocks <= self.blocks);
-        Self { place: self.place + u64::from(skip), blocks, ..*self }
+        let place = if self.is_lost() { 0 } else { self.place + u64::from(skip) };
+        Self { place, blocks, ..*self }
     }
 
     /// The block behind it on the device.

@@ -16,6 +16,8 @@ use crate::volume::Volume;
 
 /// Extents that one change takes out or puts in, at most.
 pub(crate) const EXTENTS_AT_ONCE: usize = 20;
+/// Why a range of a file cannot be read.
+pub(crate) const LOST: &str = "the bytes of this range were lost: write it anew";
 /// The one stream of data that files have.
 pub(crate) const MAIN: u32 = 0;
 
@@ -24,6 +26,8 @@ pub(crate) const MAIN: u32 = 0;
 pub(crate) enum Ground {
     /// Nothing: it reads as zeros.
     Hole,
+    /// Data that is lost: it cannot be read.
+    Lost,
     /// Room that holds no data yet: it reads as zeros.
     Unwritten(Extent),
     /// Data.
@@ -145,7 +149,11 @@ impl Volume {
                 }
                 let end = (start + u64::from(extent.blocks)).min(known);
                 let part = extent.part((at - start) as u32, (end - at) as u32);
-                let ground = if part.is_written { Ground::Written(part) } else { Ground::Unwritten(part) };
+                let ground = match part {
+                    part if part.is_lost() => Ground::Lost,
+                    part if part.is_written => Ground::Written(part),
+                    part => Ground::Unwritten(part),
+                };
                 pieces.push(Piece { block: at, blocks: end - at, ground });
                 at = end;
             }

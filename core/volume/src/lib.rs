@@ -25,8 +25,9 @@
 //!  log.rs         the circular log, and its batches            flush.rs        when data became durable
 //!  zones.rs       room for nodes                               rooms.rs        room for data
 //!  superblock.rs  where everything is, and the root slots      bitmap.rs       the blocks of a zone
-//!  grow.rs        more of the device taken in use
-//!  scan.rs        all trees read and checked                   scan_files.rs   all files held against each other
+//!  grow.rs        more of the device taken in use              verbs.rs        what can be wrong
+//!  scan.rs        all trees read, held against each other      findings.rs     what a scan found, kept
+//!  repair.rs      findings repaired in use
 //! ```
 //!
 //! Invariants:
@@ -45,6 +46,7 @@ mod extended;
 mod extent;
 mod extents;
 mod files;
+mod findings;
 mod flush;
 mod grow;
 mod keys;
@@ -59,15 +61,16 @@ pub mod page;
 mod read;
 mod record;
 mod removal;
+mod repair;
 mod room;
 mod rooms;
 mod scan;
-mod scan_files;
 pub mod service;
 mod store;
 pub mod superblock;
 mod transaction;
 mod tree;
+mod verbs;
 mod volume;
 mod write;
 mod zones;
@@ -75,9 +78,11 @@ mod zones;
 pub use error::{ErrorKind, VolumeError};
 pub use names::MAX_NAME_BYTES;
 pub use open_files::Handle;
-pub use scan::Finding;
+pub use repair::{Repaired, Spotfixed};
+pub use scan::{ScanProgress, ScanSettings, Scanned};
 pub use store::{Format, Settings, Store};
 pub use transaction::Transaction;
+pub use verbs::{Severity, Verb};
 pub use volume::{Volume, VolumeFormat, WallClock};
 
 /// The trees of a volume: files are spread over 32 shards by their ids; what all share comes after them.
@@ -92,6 +97,8 @@ pub(crate) const OWNER_TREE: u8 = 33;
 pub(crate) const DEFERRED_TREE: u8 = 34;
 /// The tree of what the volume is set to.
 pub(crate) const SETTINGS_TREE: u8 = 35;
+/// The tree of what a scan found.
+pub(crate) const VERB_TREE: u8 = 36;
 /// How many files there are, in the tree of settings: as of the checkpoint, and counted on by replay.
 pub(crate) const KEY_FILES: &[u8] = b"files";
 /// Bytes of a key, at most.

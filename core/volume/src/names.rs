@@ -52,6 +52,11 @@ impl Names {
         Ok(Self { fold, secret })
     }
 
+    /// What names are hashed with.
+    pub fn secret(&self) -> [u8; 16] {
+        self.secret
+    }
+
     /// Refuses what is no name.
     pub fn check(name: &[u8]) -> Result<(), VolumeError> {
         let refuse = |kind, text: &'static str| Err(VolumeError::new(kind, text));

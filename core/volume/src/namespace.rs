@@ -43,7 +43,12 @@ impl Volume {
         Ok(alike)
     }
 
-    fn bucket(&self, view: &View<'_>, directory: u64, name: &[u8]) -> Result<Vec<(u64, DirectoryEntry)>, Stop> {
+    pub(crate) fn bucket(
+        &self,
+        view: &View<'_>,
+        directory: u64,
+        name: &[u8],
+    ) -> Result<Vec<(u64, DirectoryEntry)>, Stop> {
         let bucket = self.names.bucket(name);
         let prefix = keys::entry(directory, bucket.start);
         // All slots of a bucket begin alike.
@@ -56,7 +61,7 @@ impl Volume {
     }
 
     /// A place for a name that the directory does not have.
-    fn free_slot(&self, view: &View<'_>, directory: u64, name: &[u8]) -> Result<u64, Stop> {
+    pub(crate) fn free_slot(&self, view: &View<'_>, directory: u64, name: &[u8]) -> Result<u64, Stop> {
         let taken: Vec<u64> = self.bucket(view, directory, name)?.into_iter().map(|(slot, _)| slot).collect();
         match self.names.bucket(name).find(|slot| !taken.contains(slot)) {
             Some(slot) => Ok(slot),
@@ -388,7 +393,14 @@ impl Volume {
     }
 
     /// A directory has one name more or less.
-    fn count(&self, view: &mut View<'_>, id: FileId, by: i64, is_directory: bool, now: Time) -> Result<(), Stop> {
+    pub(crate) fn count(
+        &self,
+        view: &mut View<'_>,
+        id: FileId,
+        by: i64,
+        is_directory: bool,
+        now: Time,
+    ) -> Result<(), Stop> {
         let mut directory = directory_of(view, id)?;
         directory.size = directory.size.saturating_add_signed(by);
         if is_directory {
@@ -427,7 +439,7 @@ pub(crate) fn plain(kind: FileKind) -> FileKind {
 }
 
 /// A file knows one more of its names. Its record is to be put back by the caller.
-fn add_link(
+pub(crate) fn add_link(
     view: &mut View<'_>,
     number: u64,
     record: &mut Record,
@@ -444,7 +456,7 @@ fn add_link(
 }
 
 /// A file forgets one of its names; a further one takes its place in the record, which the caller puts back.
-fn drop_link(
+pub(crate) fn drop_link(
     view: &mut View<'_>,
     number: u64,
     record: &mut Record,

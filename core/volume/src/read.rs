@@ -10,7 +10,7 @@ use holdfast_model::BLOCK_BYTES;
 
 use crate::change::refuse;
 use crate::error::{ErrorKind, VolumeError};
-use crate::extents::{Ground, Piece};
+use crate::extents::{self, Ground, Piece};
 use crate::keys;
 use crate::open_files::{File, Handle};
 use crate::service::{Data, Seek, Time};
@@ -53,6 +53,9 @@ impl Volume {
         }
         let end = offset + len;
         let pieces = self.pieces(file, offset / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES)).await?;
+        if pieces.iter().any(|piece| piece.ground == Ground::Lost) {
+            return Err(VolumeError::corrupt(extents::LOST));
+        }
         let read = |piece: &Piece| {
             let Ground::Written(extent) = piece.ground else { return None };
             Some(self.store.device.read(extent.place * BLOCK_BYTES, IoBuf::new((piece.blocks * BLOCK_BYTES) as usize)))
@@ -122,7 +125,7 @@ impl Volume {
             // A part at a time: a file may have any number of extents.
             let to = end.min(at + (1 << 18));
             for piece in self.pieces(file, at, to).await? {
-                let is_data = matches!(piece.ground, Ground::Written(_));
+                let is_data = matches!(piece.ground, Ground::Written(_) | Ground::Lost);
                 if is_data == (what == Seek::Data) {
                     return Ok((piece.block * BLOCK_BYTES).max(offset).min(size));
                 }

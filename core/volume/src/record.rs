@@ -72,7 +72,7 @@ fn read_time(reader: &mut Reader<'_>) -> Result<Time, WireError> {
     Ok(Time { seconds, nanos: (ticks.rem_euclid(TICKS) * 100) as u32 + u32::from(rest) })
 }
 
-fn kind_number(kind: FileKind) -> (u8, u32) {
+pub(crate) fn kind_number(kind: FileKind) -> (u8, u32) {
     match kind {
         FileKind::Regular => (1, 0),
         FileKind::Directory => (2, 0),

@@ -93,6 +93,12 @@ impl Volume {
             let (is_over, _) = self
                 .store
                 .change(&trees, Need::Less, |view| {
+                    let record = view.get(shard, &keys::record(number))?;
+                    if record.is_some_and(|value| Record::decode(number, &value).is_ok_and(|record| record.links > 0)) {
+                        // A note is no reason to remove what has names.
+                        keep(view, number)?;
+                        return Ok(true);
+                    }
                     if !is_removed(view, number)? || self.open.get(number).is_some() {
                         return Ok(true);
                     }

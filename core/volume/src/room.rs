@@ -178,6 +178,7 @@ impl Volume {
                     let mut record = record_of(view, id)?;
                     let reached = extents::reach(view, id.number, at, to)?;
                     let mut left = if punch { Vec::new() } else { extents::within(view, id.number, at, reached)? };
+                    left.retain(|(_, extent)| !extent.is_lost());
                     left.iter_mut().for_each(|(_, extent)| extent.is_written = false);
                     extents::replace(view, id.number, &mut record, at..reached, &left)?;
                     self.touch(&mut record, now);

@@ -306,9 +306,18 @@ impl Rooms {
         self.note_open(zone);
     }
 
+    /// Whether these blocks lie in one zone, behind its head.
+    fn is_within(&self, place: u64, len: u32) -> bool {
+        let (_, block) = self.place(place);
+        place >= self.first && block >= HEAD_BLOCKS as u32 && block + len <= self.blocks
+    }
+
     /// A file has these blocks now. Its bitmap is in memory.
     pub fn take(&mut self, place: u64, len: u32) {
         let (zone, block) = self.place(place);
+        if !self.is_within(place, len) {
+            return;
+        }
         let Some(known) = self.zones.get_mut(&zone) else { return };
         let Some(bits) = known.bits.as_mut() else { return };
         let was_busy = bits.busy.count(block, len);
@@ -326,6 +335,9 @@ impl Rooms {
     /// No file has these blocks any more. Its bitmap is in memory.
     pub fn free(&mut self, place: u64, len: u32) {
         let (zone, block) = self.place(place);
+        if !self.is_within(place, len) {
+            return;
+        }
         let Some(known) = self.zones.get_mut(&zone) else { return };
         let Some(bits) = known.bits.as_mut() else { return };
         debug_assert_eq!(bits.taken.count(block, len), len, "freed twice: {place}+{len}");
@@ -383,20 +395,51 @@ impl Rooms {
         }
     }
 
-    /// The zone of a block and whether files have it; `None` where no zone of data has it. The error is the zone whose
-    /// bitmap is needed first.
-    pub fn is_taken(&self, block: u64) -> Result<Option<(u32, bool)>, u32> {
-        let (zone, inside) = self.place(block);
+    /// Has blocks be taken that a file has although their bitmap says that they are free; false, and nothing is done, if
+    /// they are set aside for somebody. The bitmap is in memory.
+    pub fn claim(&mut self, place: u64, len: u32) -> bool {
+        let (zone, block) = self.place(place);
+        let Some(known) = self.zones.get_mut(&zone) else { return false };
+        let Some(bits) = known.bits.as_mut().filter(|bits| bits.busy.count(block, len) == 0) else { return false };
+        bits.taken.set(block, len, true);
+        bits.busy.set(block, len, true);
+        known.available -= len;
+        known.free -= len;
+        self.note_changed(zone);
+        self.note_open(zone);
+        true
+    }
+
+    /// Has the next checkpoint write the bitmap of a zone, this one if none could be read.
+    pub fn restore(&mut self, zone: u32, bits: Bitmap) {
         match self.zones.get(&zone) {
-            None => Ok(None),
-            Some(Zone { bits: None, .. }) => Err(zone),
-            Some(Zone { bits: Some(bits), .. }) => Ok(Some((zone, bits.taken.count(inside, 1) == 1))),
+            None => return,
+            Some(known) if known.bits.is_none() => self.install(zone, bits),
+            Some(_) => {}
+        }
+        self.note_changed(zone);
+    }
+
+    fn note_changed(&mut self, zone: u32) {
+        let bits = self.zones.get_mut(&zone).and_then(|known| known.bits.as_mut());
+        if bits.is_some_and(|bits| !std::mem::replace(&mut bits.is_changed, true)) {
+            self.changed += 1;
         }
     }
 
-    /// The zones of data, with the blocks that files have in each.
-    pub fn taken_of_zones(&self) -> impl Iterator<Item = (u32, u32)> {
-        self.zones.iter().map(|(zone, known)| (*zone, self.usable() - known.free))
+    /// What the next root will say of a zone if nothing changes.
+    pub fn stored(&self, zone: u32) -> Option<Stored> {
+        self.zones.get(&zone).map(|known| known.stored)
+    }
+
+    /// The blocks of a zone that files have; `None` for one that is not of data. The error is the zone whose bitmap is
+    /// needed first.
+    pub fn taken(&self, zone: u32) -> Result<Option<&Bitmap>, u32> {
+        match self.zones.get(&zone) {
+            None => Ok(None),
+            Some(Zone { bits: None, .. }) => Err(zone),
+            Some(Zone { bits: Some(bits), .. }) => Ok(Some(&bits.taken)),
+        }
     }
 }
 

@@ -1,202 +1,360 @@
-//! All trees read from the device, and checked against each other and against the room that is taken.
+//! A volume read while it is in use, and what its trees say held against each other, in bounded memory.
 //!
-//! Invariant: a scan changes nothing, and believes nothing that is only in memory.
+//! ```text
+//!   1  nodes of the newest durable root, leaf by leaf     facts of both sides ─▶ sums in buckets
+//!                                                         what is wrong by itself ─▶ suspects
+//!   2  owners in order, one zone at a time                 ─▶ its bitmap
+//!   3  only where a bucket is unequal: the trees again     ─▶ suspects
+//!   4  each suspect looked at under the locks of the trees ─▶ a verb, or nothing
+//! ```
+//!
+//! Invariants: a scan changes no file, and finds nothing that a change made meanwhile explains: what counts is what the
+//! locked trees say. Memory is that of the buckets and of the findings, both with a limit.
 
-use std::collections::BTreeSet;
+mod facts;
+pub(crate) mod judge;
+pub(crate) mod runs;
+mod sums;
+mod walk;
+mod zones;
 
-use holdfast_model::BLOCK_BYTES;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::task::Poll;
 
-use crate::error::VolumeError;
-use crate::page::{NodeRef, PAGE_BYTES};
+use crate::error::{ErrorKind, VolumeError};
+use crate::page::Page;
 use crate::store::{Store, held};
+use crate::verbs::Verb;
+use crate::volume::Volume;
+use crate::{DEFERRED_TREE, OWNER_TREE, SHARED_TREES, TREES, ZONE_TREE};
 
-/// Something that is not as it must be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Finding {
-    /// A node cannot be read, or is not what its parent names; all below it is out of reach.
-    NodeLost {
-        /// Its tree.
-        tree: u8,
-        /// Where it stands.
-        address: u64,
-        /// What is wrong.
-        why: String,
-    },
-    /// A node is of another tree or level than its parent, or covers other keys than that says.
-    NodeMisplaced {
-        /// The tree in which it was met.
-        tree: u8,
-        /// Where it stands.
-        address: u64,
-    },
-    /// Two parents name one place.
-    NodeShared {
-        /// Where it stands.
-        address: u64,
-    },
-    /// A block of a node that is free by its bitmap.
-    BlockFree {
-        /// Where it is.
-        address: u64,
-    },
-    /// A block that is taken by its bitmap, and no node's.
-    BlockLost {
-        /// Where it is.
-        address: u64,
-    },
-    /// A record or a value of a file cannot be read.
-    Unreadable {
-        /// The file.
-        file: u64,
-        /// What is wrong.
-        why: String,
-    },
-    /// Keys of a file that has no record.
-    NoRecord {
-        /// The file.
-        file: u64,
-    },
-    /// An entry whose file does not exist, or is another one of its number.
-    Dangling {
-        /// The directory.
-        directory: u64,
-        /// The name.
-        name: Vec<u8>,
-    },
-    /// An entry that its file does not know, or that says another kind.
-    EntryUnknown {
-        /// The directory.
-        directory: u64,
-        /// The name.
-        name: Vec<u8>,
-    },
-    /// An entry that stands where its name is not looked for.
-    WrongSlot {
-        /// The directory.
-        directory: u64,
-        /// The name.
-        name: Vec<u8>,
-    },
-    /// A file without an entry that leads to it, and that is not noted to be removed.
-    Orphan {
-        /// The file.
-        file: u64,
-    },
-    /// A name that a file says it has, and that no directory has.
-    LinkUnknown {
-        /// The file.
-        file: u64,
-        /// The directory that it names.
-        directory: u64,
-        /// The name.
-        name: Vec<u8>,
-    },
-    /// A count in a record is wrong: of names, entries or blocks.
-    WrongCount {
-        /// The file.
-        file: u64,
-        /// Which one, what it is and what it should be.
-        what: String,
-    },
-    /// A directory that cannot be reached from the root.
-    Unreachable {
-        /// The directory.
-        directory: u64,
-    },
-    /// A block that two extents have, or that lies outside of zones of data.
-    ExtentWrong {
-        /// The file.
-        file: u64,
-        /// The block of the device.
-        place: u64,
-        /// What is wrong.
-        why: &'static str,
-    },
-    /// The map of owners says something else of a block than the extents.
-    OwnerWrong {
-        /// The block of the device.
-        place: u64,
-    },
-    /// A zone of data that has more or fewer blocks taken than files have.
-    ZoneWrong {
-        /// The zone.
-        zone: u32,
-        /// Blocks that are taken.
-        taken: u32,
-        /// Blocks that files have.
-        used: u32,
-    },
+pub(crate) use facts::Item;
+use facts::{Facts, Told, is_read};
+use judge::Way;
+use sums::Sums;
+pub use walk::ScanProgress;
+use walk::{Leaves, Walked};
+use zones::ZoneCheck;
+
+/// Directories that are known to be reached from the root, at most.
+const KNOWN: usize = 1 << 20;
+
+/// What a scan may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScanSettings {
+    /// Buckets of 16 bytes. The more there are, the less is read again where something is wrong.
+    pub buckets: usize,
+    /// Findings that are told and kept, at most.
+    pub most_verbs: usize,
 }
 
-/// A node that is to be looked at, and what its parent says of it.
-struct Expected {
-    node: NodeRef,
-    tree: u8,
-    level: Option<u8>,
-    low: Vec<u8>,
-    high: Option<Vec<u8>>,
+impl Default for ScanSettings {
+    fn default() -> Self {
+        Self { buckets: 1 << 20, most_verbs: 100_000 }
+    }
+}
+
+/// What a scan found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scanned {
+    /// What is wrong, in order.
+    pub verbs: Vec<Verb>,
+    /// Whether there is more than is told: scan again after a repair.
+    pub is_cut: bool,
+    /// Nodes that were read.
+    pub nodes: u64,
+}
+
+/// Leaves that nobody is interested in.
+pub(crate) struct NoLeaves;
+
+impl Leaves for NoLeaves {
+    async fn leaf(&mut self, _: u8, _: &Page) -> Result<(), VolumeError> {
+        Ok(())
+    }
+
+    async fn end(&mut self, _: u8) -> Result<(), VolumeError> {
+        Ok(())
+    }
 }
 
 impl Store {
-    /// Reads all that the newest durable root refers to. Changes go on meanwhile; checkpoints wait.
+    /// Reads all nodes that the newest durable root refers to. Changes go on meanwhile; checkpoints wait.
     ///
     /// # Errors
     /// None of the volume's: what cannot be read is a finding.
-    pub async fn scan(&self) -> Result<Vec<Finding>, VolumeError> {
+    pub async fn scan(&self) -> Result<Vec<Verb>, VolumeError> {
         let newest = self.checkpoint.lock().await;
-        let (mut findings, mut used) = (Vec::new(), BTreeSet::new());
-        for (tree, root) in &newest.root.trees {
-            let root = Expected { node: *root, tree: *tree, level: None, low: Vec::new(), high: None };
-            let mut waiting = vec![root];
-            while let Some(expected) = waiting.pop() {
-                waiting.extend(self.scan_node(&expected, &mut used, &mut findings).await);
+        let walked = self.walk(&newest.root, &mut NoLeaves, &mut |_| ()).await?;
+        Ok(walked.verbs.into_iter().collect())
+    }
+}
+
+/// A scan under way.
+struct Scan<'a> {
+    volume: &'a Volume,
+    settings: ScanSettings,
+    sums: Sums,
+    facts: Facts<'a>,
+    told: Vec<Told>,
+    suspects: BTreeSet<Item>,
+    circles: BTreeSet<u64>,
+    known: HashSet<u64>,
+    zones: ZoneCheck<'a>,
+    is_cut: bool,
+}
+
+impl Leaves for Scan<'_> {
+    async fn leaf(&mut self, tree: u8, page: &Page) -> Result<(), VolumeError> {
+        for index in 0..page.count() {
+            let (key, value) = page.entry(index);
+            if tree == ZONE_TREE {
+                self.zones.zone(key, value);
+            } else if is_read(tree) {
+                self.facts.entry(&self.sums, tree, key, value, &mut self.told);
+                self.take().await?;
             }
         }
-        let taken: BTreeSet<u64> = held(&self.zones).taken().collect();
-        findings.extend(used.difference(&taken).map(|address| Finding::BlockFree { address: *address }));
-        findings.extend(taken.difference(&used).map(|address| Finding::BlockLost { address: *address }));
-        Ok(findings)
+        Ok(())
     }
 
-    /// Looks at one node; answers its children.
-    async fn scan_node(
-        &self,
-        expected: &Expected,
-        used: &mut BTreeSet<u64>,
-        findings: &mut Vec<Finding>,
-    ) -> Vec<Expected> {
-        let Expected { node, tree, level, low, high } = expected;
-        let address = node.address;
-        let blocks = (0..PAGE_BYTES as u64 / BLOCK_BYTES).map(|block| address + block * BLOCK_BYTES);
-        if blocks.fold(false, |shared, block| !used.insert(block) | shared) {
-            findings.push(Finding::NodeShared { address });
-            return Vec::new();
-        }
-        let page = match self.read_node(*node).await {
-            Ok(page) => page,
-            Err(error) => {
-                findings.push(Finding::NodeLost { tree: *tree, address, why: error.to_string() });
-                return Vec::new();
-            }
-        };
-        let fits = page.tree() == *tree
-            && level.is_none_or(|level| page.level() == level)
-            && page.low() == low
-            && page.high() == high.as_deref();
-        if !fits {
-            findings.push(Finding::NodeMisplaced { tree: *tree, address });
-            return Vec::new();
-        }
-        if page.level() == 0 {
-            return Vec::new();
-        }
-        let child = |index: usize| Expected {
-            node: page.child(index),
-            tree: *tree,
-            level: Some(page.level() - 1),
-            low: page.key(index).to_vec(),
-            high: if index + 1 < page.count() { Some(page.key(index + 1).to_vec()) } else { high.clone() },
-        };
-        (0..page.count()).map(child).collect()
+    async fn end(&mut self, tree: u8) -> Result<(), VolumeError> {
+        self.facts.end(&mut self.told);
+        self.take().await?;
+        if tree == OWNER_TREE { self.zones.end().await } else { Ok(()) }
     }
+}
+
+impl Scan<'_> {
+    /// Takes over what was told.
+    async fn take(&mut self) -> Result<(), VolumeError> {
+        for told in std::mem::take(&mut self.told) {
+            match told {
+                Told::Fact(fact, side, _) => self.sums.add(fact, side),
+                Told::Suspect(item) => self.suspect(item),
+                Told::Directory(directory, parent) => self.directory(directory, parent).await?,
+                Told::Owner(place, blocks) => {
+                    if let Some(before) = self.zones.owner(place, blocks).await? {
+                        self.suspect(Item::Owner(before));
+                    }
+                }
+                Told::Extent(place, blocks, item) if !self.volume.store.is_data(place, blocks) => self.suspect(item),
+                Told::Extent(..) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn suspect(&mut self, item: Item) {
+        if self.suspects.len() < self.settings.most_verbs {
+            self.suspects.insert(item);
+        } else {
+            self.is_cut = true;
+        }
+    }
+
+    /// Follows the way up from a directory, as it is now.
+    async fn directory(&mut self, directory: u64, parent: u64) -> Result<(), VolumeError> {
+        if self.known.len() >= KNOWN {
+            self.known.clear();
+        }
+        if self.known.contains(&parent) {
+            self.known.insert(directory);
+            return Ok(());
+        }
+        match readable(self.volume.store.look([], |view| judge::way_up(view, directory)).await)? {
+            Some(Way::Root(path)) => self.known.extend(path),
+            Some(Way::Circle(least)) if self.circles.len() < self.settings.most_verbs => {
+                self.circles.insert(least);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// What can be looked at; nothing where a node on the way is damaged, which is a finding of its own.
+pub(crate) fn readable<T>(looked: Result<T, VolumeError>) -> Result<Option<T>, VolumeError> {
+    match looked {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if matches!(error.kind, ErrorKind::Corrupt | ErrorKind::Io) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Lets others have their turn.
+pub(crate) async fn give_way() {
+    let mut is_over = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut is_over, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+impl Volume {
+    /// Reads all metadata of the volume and keeps what does not agree, in place of what an earlier scan found.
+    ///
+    /// # Errors
+    /// The device failed, or a tree cannot be read at all.
+    pub async fn scan(&self) -> Result<Vec<Verb>, VolumeError> {
+        let scanned = self.scan_with(&ScanSettings::default(), &mut |_| ()).await?;
+        if self.store.check_failed().is_ok() {
+            self.keep_verbs(&scanned.verbs).await?;
+        }
+        Ok(scanned.verbs)
+    }
+
+    /// Reads all metadata of the volume and says what of it does not agree, and how far it has come on the way. What
+    /// has not begun when the future is dropped is not done.
+    ///
+    /// # Errors
+    /// The device failed, or a tree cannot be read at all.
+    pub async fn scan_with(
+        &self,
+        settings: &ScanSettings,
+        tell: &mut dyn FnMut(ScanProgress),
+    ) -> Result<Scanned, VolumeError> {
+        if self.store.check_failed().is_ok() {
+            // What is only in memory and in the log is to be read, too.
+            self.checkpoint().await?;
+        }
+        let mut last = ScanProgress::default();
+        let (walked, scan) = {
+            let newest = self.store.checkpoint.lock().await;
+            let mut note = |progress: ScanProgress| {
+                last = progress;
+                tell(progress);
+            };
+            let facts = self.store.taken_nodes() * 256;
+            let mut scan = Scan {
+                volume: self,
+                settings: *settings,
+                sums: Sums::new(settings.buckets.min(facts), self.names.secret()),
+                facts: Facts::new(&self.names),
+                told: Vec::new(),
+                suspects: BTreeSet::new(),
+                circles: BTreeSet::new(),
+                known: HashSet::new(),
+                zones: ZoneCheck::new(&self.store, settings.most_verbs),
+                is_cut: false,
+            };
+            let walked = self.store.walk(&newest.root, &mut scan, &mut note).await?;
+            scan.zones.end().await?;
+            (walked, scan)
+        };
+        let mut scanned = self.conclude(scan, walked).await?;
+        scanned.nodes = last.nodes;
+        Ok(scanned)
+    }
+
+    /// Looks at all that is suspect under the locks of the trees.
+    async fn conclude(&self, scan: Scan<'_>, walked: Walked) -> Result<Scanned, VolumeError> {
+        let Scan { settings, sums, suspects, circles, zones, mut is_cut, .. } = scan;
+        let mut verbs = walked.verbs.clone();
+        for item in &suspects {
+            verbs.extend(self.judge_now(item).await?);
+        }
+        for directory in circles {
+            let way = self.store.look([], |view| judge::way_up(view, directory));
+            if let Some(Way::Circle(directory)) = readable(way.await)? {
+                verbs.insert(Verb::Unreachable { directory });
+            }
+        }
+        // Of blocks that seem nobody's, those that a file says it has are not.
+        let mut leaks = zones.leaks;
+        if walked.is_partial {
+            leaks.clear();
+        }
+        let again = !sums.are_equal();
+        if again || !leaks.is_empty() {
+            let trees = (0..SHARED_TREES).chain([OWNER_TREE, DEFERRED_TREE]);
+            for tree in trees.filter(|tree| again || *tree < SHARED_TREES) {
+                is_cut |= !self.detail(tree, &sums, &walked.verbs, &mut leaks, &mut verbs, settings.most_verbs).await?;
+            }
+        }
+        for zone in zones.suspects {
+            if self.is_bitmap_lost(zone).await {
+                verbs.insert(Verb::Bitmap { zone: zone.into() });
+                continue;
+            }
+            let judged = self.store.look([OWNER_TREE], |view| self.store.judge_zone(view, zone)).await;
+            let Some(judged) = readable(judged)? else { continue };
+            let of = |(place, blocks)| Verb::Double { place, blocks };
+            verbs.extend(judged.doubles.into_iter().map(of));
+            let of = |(place, blocks)| Verb::Leak { place, blocks };
+            verbs.extend(runs::common(&judged.leaks, &leaks).into_iter().map(of));
+        }
+        is_cut |= zones.is_cut || verbs.len() > settings.most_verbs;
+        let verbs = verbs.into_iter().take(settings.most_verbs).collect();
+        Ok(Scanned { verbs, is_cut, nodes: 0 })
+    }
+
+    /// Whether the bitmap of a zone is damaged on the device.
+    pub(crate) async fn is_bitmap_lost(&self, zone: u32) -> bool {
+        // A checkpoint names a bitmap before it writes it.
+        let _no_cut = self.store.checkpoint.lock().await;
+        let Some(stored) = held(&self.store.rooms).stored(zone) else { return false };
+        self.store.read_bitmap(zone, stored).await.is_none()
+    }
+
+    async fn judge_now(&self, item: &Item) -> Result<Vec<Verb>, VolumeError> {
+        Ok(readable(self.store.look([], |view| self.judge(view, item)).await)?.unwrap_or_default())
+    }
+
+    /// Reads a tree again as it is now, for what is in unequal buckets; false if there is more than is told.
+    async fn detail(
+        &self,
+        tree: u8,
+        sums: &Sums,
+        lost: &BTreeSet<Verb>,
+        leaks: &mut BTreeMap<u64, u64>,
+        verbs: &mut BTreeSet<Verb>,
+        most: usize,
+    ) -> Result<bool, VolumeError> {
+        let (mut facts, mut told) = (Facts::new(&self.names), Vec::new());
+        let mut next = Some(Vec::new());
+        while let Some(from) = next.take() {
+            let looked = self.store.look([tree], |view| view.entries_from(tree, &from)).await;
+            let Some((entries, then)) = readable(looked)? else {
+                next = behind(lost, tree, &from);
+                continue;
+            };
+            for (key, value) in &entries {
+                facts.entry(sums, tree, key, value, &mut told);
+            }
+            next = then;
+            if next.is_none() {
+                facts.end(&mut told);
+            }
+            for told in told.drain(..) {
+                match told {
+                    Told::Fact(fact, _, item) if !sums.is_equal(fact) => verbs.extend(self.judge_now(&item).await?),
+                    Told::Extent(place, blocks, _) => runs::cut(leaks, place, blocks.into()),
+                    _ => {}
+                }
+            }
+            if verbs.len() > most {
+                return Ok(false);
+            }
+            give_way().await;
+        }
+        Ok(true)
+    }
+}
+
+/// Where the keys go on behind a node that is lost.
+fn behind(lost: &BTreeSet<Verb>, tree: u8, from: &[u8]) -> Option<Vec<u8>> {
+    debug_assert!(tree < TREES);
+    lost.iter().find_map(|verb| match verb {
+        Verb::NodeLost { tree: of, low, high, .. } | Verb::NodeMisplaced { tree: of, low, high, .. }
+            if *of == tree && low.as_slice() <= from && high.as_deref().is_some_and(|high| from < high) =>
+        {
+            high.clone()
+        }
+        _ => None,
+    })
 }

@@ -208,8 +208,10 @@ impl Volume {
     pub(crate) async fn old_block(&self, file: &File, block: u64, size: u64) -> Result<IoBuf, VolumeError> {
         let inside = size.saturating_sub(block * BLOCK_BYTES).min(BLOCK_BYTES) as usize;
         let pieces = if inside == 0 { Vec::new() } else { self.pieces(file, block, block + 1).await? };
-        let Some(Piece { ground: Ground::Written(extent), .. }) = pieces.first() else {
-            return Ok(IoBuf::zeroed(BLOCK));
+        let extent = match pieces.first().map(|piece| piece.ground) {
+            Some(Ground::Written(extent)) => extent,
+            Some(Ground::Lost) => return Err(VolumeError::corrupt(extents::LOST)),
+            _ => return Ok(IoBuf::zeroed(BLOCK)),
         };
         let mut old = self.store.device.read(extent.place * BLOCK_BYTES, IoBuf::new(BLOCK)).await?;
         old[inside..].fill(0);
@@ -270,7 +272,7 @@ impl Volume {
                     let extent = Extent { is_written: true, ..extent };
                     targets.push(Target { block: piece.block, extent, is_new: false, is_written: false });
                 }
-                Ground::Hole => {
+                Ground::Hole | Ground::Lost => {
                     let mut at = piece.block;
                     let end = piece.block + piece.blocks;
                     while at < end && targets.len() < EXTENTS_AT_ONCE {

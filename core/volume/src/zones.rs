@@ -215,16 +215,27 @@ impl Zones {
         }
     }
 
-    /// Every block that holds nodes, in ascending order of their addresses.
-    pub fn taken(&self) -> impl Iterator<Item = u64> {
-        let blocks = self.blocks();
-        self.zones.iter().flat_map(move |(number, zone)| {
-            let first = HEAD_BYTES as usize / BLOCK_BYTES as usize;
-            let start = self.start(*number);
-            let taken = (first..blocks)
-                .filter(|block| zone.bits.count(*block as u32, 1) == 1 && !zone.freed.contains(&(*block as u32)));
-            taken.map(move |block| start + block as u64 * BLOCK_BYTES)
-        })
+    /// Has blocks of nodes be taken, or free as soon as the root to come is durable, whatever the bitmap said.
+    pub fn correct(&mut self, address: u64, blocks: u32, is_used: bool) {
+        let (number, block) = self.place(address);
+        let Some(zone) = self.zones.get_mut(&number) else { return };
+        if is_used {
+            zone.bits.set(block as u32, blocks, true);
+            zone.count();
+        } else {
+            zone.freed.extend(block as u32..block as u32 + blocks);
+        }
+        zone.changed = true;
+    }
+
+    /// The blocks of each zone that the durable root has.
+    pub fn taken(&self) -> BTreeMap<u32, Bitmap> {
+        let taken = |zone: &Zone| {
+            let mut bits = zone.bits.clone();
+            zone.freed.iter().for_each(|block| bits.set(*block, 1, false));
+            bits
+        };
+        self.zones.iter().map(|(number, zone)| (*number, taken(zone))).collect()
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use holdfast_device::Device;
 use holdfast_device::sim::{Sim, SimDisk, SimDiskSpec, SimRandom};
 use holdfast_model::Uuid;
-use holdfast_volume::{ErrorKind, Finding, Format, SHARED_TREES, Settings, Store, Transaction};
+use holdfast_volume::{ErrorKind, Format, SHARED_TREES, Settings, Store, Transaction, Verb};
 
 /// The tree and key that tell how many transactions there were.
 const COUNTER: (u8, &[u8]) = (SHARED_TREES + 7, b"counter");
@@ -245,7 +245,7 @@ fn a_damaged_node_is_found_and_fails_only_what_is_below_it() {
         let place = store.place_of(0, &700u64.to_be_bytes()).await.expect("it can be read").expect("it is there");
         disk.corrupt(place..place + 4096);
         let found = store.scan().await.expect("it goes through");
-        assert!(matches!(&found[..], [Finding::NodeLost { tree: 0, address, .. }] if *address == place), "{found:?}");
+        assert!(matches!(&found[..], [Verb::NodeLost { tree: 0, address, .. }] if *address == place), "{found:?}");
         drop(store);
         let store = Store::open(device, settings).await.expect("it opens all the same");
         let error = store.get(0, &700u64.to_be_bytes()).await.expect_err("its node is damaged");

@@ -1,0 +1,66 @@
+//! What the last scan found, kept in the volume until it is repaired or found no more.
+//!
+//! Invariant: a finding is kept once, under its number and a hash of itself.
+
+use crate::VERB_TREE;
+use crate::change::Need;
+use crate::error::VolumeError;
+use crate::page::crc_of;
+use crate::transaction::{MOST_OPERATIONS, Operation, Transaction};
+use crate::verbs::Verb;
+use crate::volume::Volume;
+
+fn key(verb: &Verb) -> Vec<u8> {
+    let value = verb.encode();
+    let (one, other) = value.split_at(value.len() / 2);
+    [&[verb.number()][..], &crc_of(one).to_be_bytes(), &crc_of(other).to_be_bytes()].concat()
+}
+
+impl Volume {
+    /// What the last scan found and nothing repaired since, in order of its numbers.
+    ///
+    /// # Errors
+    /// A node is damaged, or the device failed.
+    pub async fn findings(&self) -> Result<Vec<Verb>, VolumeError> {
+        let kept = self.store.range(VERB_TREE, b"", usize::MAX).await?;
+        kept.iter().map(|(_, value)| Verb::decode(value)).collect()
+    }
+
+    /// Keeps these in place of all that was kept.
+    pub(crate) async fn keep_verbs(&self, verbs: &[Verb]) -> Result<(), VolumeError> {
+        let before = self.store.range(VERB_TREE, b"", usize::MAX).await?;
+        let new: std::collections::BTreeMap<Vec<u8>, Vec<u8>> =
+            verbs.iter().map(|verb| (key(verb), verb.encode())).collect();
+        let gone = before.iter().filter(|(key, _)| !new.contains_key(key));
+        let gone = gone.map(|(key, _)| Operation { tree: VERB_TREE, key: key.clone(), value: None });
+        let operations: Vec<Operation> = gone.collect();
+        self.apply_verbs(operations, Need::Less).await?;
+        let old = |key: &[u8]| before.binary_search_by(|(before, _)| before.as_slice().cmp(key)).is_ok();
+        let new = new.into_iter().filter(|(key, _)| !old(key));
+        let put = new.map(|(key, value)| Operation { tree: VERB_TREE, key, value: Some(value) });
+        self.apply_verbs(put.collect(), Need::More).await
+    }
+
+    /// A finding is there no more.
+    pub(crate) async fn forget_verb(&self, verb: &Verb) -> Result<(), VolumeError> {
+        let gone = Operation { tree: VERB_TREE, key: key(verb), value: None };
+        self.apply_verbs(vec![gone], Need::Less).await
+    }
+
+    async fn apply_verbs(&self, operations: Vec<Operation>, need: Need) -> Result<(), VolumeError> {
+        for some in operations.chunks(MOST_OPERATIONS / 4) {
+            let transaction = Transaction { operations: some.to_vec() };
+            let change = self.store.change([VERB_TREE], need, |view| {
+                for Operation { tree, key, value } in &transaction.operations {
+                    match value {
+                        Some(value) => view.put(*tree, key.clone(), value.clone())?,
+                        None => view.remove(*tree, key.clone())?,
+                    }
+                }
+                Ok(())
+            });
+            change.await?;
+        }
+        Ok(())
+    }
+}

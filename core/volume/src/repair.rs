@@ -1,0 +1,219 @@
+//! Findings repaired while the volume is in use: each by an ordinary change that looks again before it changes anything.
+//!
+//! ```text
+//!   verb ─▶ trees locked ─▶ still so? ─▶ changed, logged ─▶ forgotten
+//!                              └ no ─▶ forgotten
+//! ```
+//!
+//! Invariants: a repair takes nothing that reads right. Names go where their files say, else to `lost+found`. Bytes of
+//! which nobody can say whose they are read as an error, not as zeros or as another file's.
+
+mod names;
+mod room;
+#[cfg(test)]
+mod tests;
+
+use crate::change::Need;
+use crate::error::VolumeError;
+use crate::keys;
+use crate::scan::{Item, judge, readable};
+use crate::service::FileKind;
+use crate::verbs::Verb;
+use crate::volume::{Volume, put_record};
+use crate::{DEFERRED_TREE, OWNER_TREE};
+
+/// Rounds of scan and repair, at most: what one repair shows is repaired by the next.
+const ROUNDS: usize = 5;
+
+/// What came of a repair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repaired {
+    /// It is right now.
+    Fixed,
+    /// It was right already.
+    AlreadyGone,
+    /// It cannot be repaired while the volume is in use.
+    NeedsOffline,
+}
+
+/// What came of the repair of all that a scan found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spotfixed {
+    /// Findings that were repaired.
+    pub fixed: u64,
+    /// What is left, and needs the volume offline.
+    pub left: Vec<Verb>,
+}
+
+/// What a verb is about.
+fn item_of(verb: &Verb) -> Option<Item> {
+    Some(match verb {
+        Verb::Orphan { file } | Verb::LinkUnknown { file, .. } => Item::Names(*file),
+        Verb::Dangling { directory, slot, .. }
+        | Verb::StaleGeneration { directory, slot, .. }
+        | Verb::WrongSlot { directory, slot, .. }
+        | Verb::Duplicate { directory, slot, .. }
+        | Verb::EntryUnknown { directory, slot, .. } => Item::Entry(*directory, *slot),
+        Verb::Overlap { file, end, .. } | Verb::Unowned { file, end, .. } | Verb::Beyond { file, end, .. } => {
+            Item::Extent(*file, *end)
+        }
+        Verb::OwnerAlone { place } => Item::Owner(*place),
+        Verb::Count { file } => Item::Count(*file),
+        Verb::Attribute { file, name } => Item::Attribute(*file, name.clone()),
+        Verb::SymbolicLink { file } => Item::Target(*file),
+        Verb::Note { file } => Item::Note(*file),
+        _ => return None,
+    })
+}
+
+impl Volume {
+    /// Repairs one finding.
+    ///
+    /// # Errors
+    /// No room, a node on the way is damaged, or the device failed. Nothing was changed then.
+    pub async fn repair(&self, verb: &Verb) -> Result<Repaired, VolumeError> {
+        let done = Box::pin(self.repair_now(verb)).await?;
+        if done != Repaired::NeedsOffline {
+            self.forget_verb(verb).await?;
+        }
+        Ok(done)
+    }
+
+    /// Scans and repairs until nothing is left that can be repaired while the volume is in use.
+    ///
+    /// # Errors
+    /// As [`Volume::scan`].
+    pub async fn spotfix(&self) -> Result<Spotfixed, VolumeError> {
+        let mut done = Spotfixed::default();
+        for _ in 0..ROUNDS {
+            done.left = self.scan().await?;
+            // A name at a wrong place is moved before its file is taken for one without a name.
+            let rank = |verb: &Verb| (!matches!(verb, Verb::WrongSlot { .. }), verb.number());
+            let mut verbs: Vec<Verb> = done.left.iter().filter(|verb| verb.is_online()).cloned().collect();
+            verbs.sort_by_key(rank);
+            let mut fixed = 0;
+            for verb in &verbs {
+                // What a damaged node keeps from being repaired is left.
+                let done = readable(self.repair(verb).await)?;
+                fixed += u64::from(done == Some(Repaired::Fixed));
+                crate::scan::give_way().await;
+            }
+            done.fixed += fixed;
+            if fixed == 0 {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    async fn repair_now(&self, verb: &Verb) -> Result<Repaired, VolumeError> {
+        match verb {
+            Verb::Orphan { file } => self.repair_orphan(*file).await,
+            Verb::LinkUnknown { file, directory, name } => self.repair_link(*file, *directory, name).await,
+            Verb::Dangling { directory, slot, .. } | Verb::StaleGeneration { directory, slot, .. } => {
+                self.repair_dangling(*directory, *slot, verb).await
+            }
+            Verb::WrongSlot { directory, slot, .. } => self.repair_slot(*directory, *slot, verb).await,
+            Verb::Duplicate { directory, slot, .. } => self.repair_duplicate(*directory, *slot, verb).await,
+            Verb::EntryUnknown { directory, slot, .. } => self.repair_entry(*directory, *slot, verb).await,
+            Verb::Unreachable { directory } => self.repair_circle(*directory).await,
+            Verb::Overlap { file, end, .. } | Verb::Beyond { file, end, .. } => {
+                self.repair_lost_extent(*file, *end, verb).await
+            }
+            Verb::Unowned { file, end, place } => self.repair_unowned(*file, *end, *place, verb).await,
+            Verb::OwnerAlone { place } => self.repair_owner(*place, verb).await,
+            Verb::Leak { place, blocks } => self.repair_leak(*place, *blocks).await,
+            Verb::Double { place, blocks } => self.repair_double(*place, *blocks).await,
+            Verb::Bitmap { zone } => self.repair_bitmap(*zone as u32).await,
+            Verb::NodeFree { address, blocks } | Verb::NodeLeak { address, blocks } => {
+                self.repair_node_room(*address, *blocks, verb).await
+            }
+            Verb::Count { .. } | Verb::Attribute { .. } | Verb::SymbolicLink { .. } | Verb::Note { .. } => {
+                self.repair_beside(verb).await
+            }
+            Verb::NodeLost { .. }
+            | Verb::NodeMisplaced { .. }
+            | Verb::NodeShared { .. }
+            | Verb::Unreadable { .. }
+            | Verb::NoRecord { .. } => Ok(Repaired::NeedsOffline),
+        }
+    }
+
+    /// Makes a change if a finding is still there.
+    pub(crate) async fn repair_if(
+        &self,
+        verb: &Verb,
+        need: Need,
+        mut repair: impl FnMut(&mut crate::change::View<'_>) -> Result<(), crate::change::Stop>,
+    ) -> Result<Repaired, VolumeError> {
+        let Some(item) = item_of(verb) else { return Ok(Repaired::NeedsOffline) };
+        let change = self.store.change([], need, |view| {
+            if !self.judge(view, &item)?.contains(verb) {
+                return Ok(Repaired::AlreadyGone);
+            }
+            repair(view)?;
+            Ok(Repaired::Fixed)
+        });
+        Ok(change.await?.0)
+    }
+
+    /// What concerns one file alone.
+    async fn repair_beside(&self, verb: &Verb) -> Result<Repaired, VolumeError> {
+        match verb {
+            Verb::Count { file } => {
+                self.repair_if(verb, Need::Less, |view| {
+                    let Some(mut record) = judge::record(view, *file)? else { return Ok(()) };
+                    let (further, entries, blocks) = judge::count(view, *file)?;
+                    record.blocks = blocks;
+                    if record.kind == FileKind::Directory {
+                        (record.links, record.size) = (2 + entries.1, entries.0);
+                    } else {
+                        // A file without a name is a finding of its own, which keeps it.
+                        record.links = (u32::from(!record.link.name.is_empty()) + further).max(1);
+                    }
+                    put_record(view, *file, &record)
+                })
+                .await
+            }
+            Verb::Attribute { file, name } => {
+                self.repair_if(verb, Need::Less, |view| {
+                    let first = keys::extended(*file, name, 0);
+                    let prefix = &first[..first.len() - 1];
+                    for (key, _) in view.range(keys::shard(*file), prefix, prefix, 256)? {
+                        view.remove(keys::shard(*file), key)?;
+                    }
+                    Ok(())
+                })
+                .await
+            }
+            Verb::SymbolicLink { file } => {
+                let mut is_without = false;
+                let done = self.repair_if(verb, Need::Less, |view| {
+                    let record = judge::record(view, *file)?;
+                    is_without = record.is_some_and(|record| record.kind == FileKind::Symlink);
+                    // Where a link led is written nowhere else: it stays as it is until somebody removes it.
+                    if is_without { Ok(()) } else { view.remove(keys::shard(*file), keys::reparse(*file)) }
+                });
+                let done = done.await?;
+                Ok(if is_without && done == Repaired::Fixed { Repaired::NeedsOffline } else { done })
+            }
+            Verb::Note { file } => {
+                self.repair_if(verb, Need::Less, |view| view.remove(DEFERRED_TREE, file.to_be_bytes().to_vec())).await
+            }
+            _ => Ok(Repaired::NeedsOffline),
+        }
+    }
+
+    async fn repair_owner(&self, place: u64, verb: &Verb) -> Result<Repaired, VolumeError> {
+        let mut blocks = 0;
+        let done = self.repair_if(verb, Need::Less, |view| {
+            blocks = judge::owners_in(view, place, place + 1)?.first().map_or(0, |(_, owner)| owner.blocks.into());
+            view.remove(OWNER_TREE, keys::owner(place))
+        });
+        let done = done.await?;
+        if done == Repaired::Fixed {
+            self.repair_leak(place, blocks).await?;
+        }
+        Ok(done)
+    }
+}

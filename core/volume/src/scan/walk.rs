@@ -1,0 +1,180 @@
+//! All nodes of a durable root read, in the order of keys, and held against what their parents say and what is taken.
+//!
+//! Invariant: nothing that is only in memory is believed, but for the bitmaps of zones of nodes, which are all there.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdfast_model::BLOCK_BYTES;
+
+use crate::bitmap::Bitmap;
+use crate::error::VolumeError;
+use crate::page::{NodeRef, PAGE_BYTES, Page};
+use crate::store::{Store, held};
+use crate::superblock::Root;
+use crate::verbs::Verb;
+
+/// What was read so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScanProgress {
+    /// Nodes that were read.
+    pub nodes: u64,
+    /// The same in bytes.
+    pub bytes: u64,
+    /// Nodes that there are, as far as bitmaps say.
+    pub of_nodes: u64,
+}
+
+/// What is done with the leaves.
+pub(crate) trait Leaves {
+    /// A leaf, each behind the one before it.
+    async fn leaf(&mut self, tree: u8, page: &Page) -> Result<(), VolumeError>;
+    /// A tree was read to its end.
+    async fn end(&mut self, tree: u8) -> Result<(), VolumeError>;
+}
+
+/// A node that is to be looked at, and what its parent says of it.
+struct Expected {
+    node: NodeRef,
+    tree: u8,
+    level: Option<u8>,
+    low: Vec<u8>,
+    high: Option<Vec<u8>>,
+}
+
+/// What came of it.
+#[derive(Default)]
+pub(crate) struct Walked {
+    pub verbs: BTreeSet<Verb>,
+    /// Whether there are keys that nobody could read.
+    pub is_partial: bool,
+}
+
+struct Walk<'a> {
+    store: &'a Store,
+    used: BTreeMap<u32, Bitmap>,
+    done: Walked,
+    progress: ScanProgress,
+    tell: &'a mut dyn FnMut(ScanProgress),
+}
+
+impl Store {
+    /// Reads all nodes of a root. No checkpoint may be made meanwhile.
+    pub(crate) async fn walk(
+        &self,
+        root: &Root,
+        leaves: &mut impl Leaves,
+        tell: &mut dyn FnMut(ScanProgress),
+    ) -> Result<Walked, VolumeError> {
+        let taken = held(&self.zones).taken();
+        let progress = ScanProgress { of_nodes: self.taken_nodes() as u64, ..ScanProgress::default() };
+        let mut walk = Walk { store: self, used: BTreeMap::new(), done: Walked::default(), progress, tell };
+        for (tree, node) in &root.trees {
+            let mut waiting = vec![Expected { node: *node, tree: *tree, level: None, low: Vec::new(), high: None }];
+            while let Some(expected) = waiting.pop() {
+                let children = walk.node(expected, leaves).await?;
+                waiting.extend(children.into_iter().rev());
+            }
+            leaves.end(*tree).await?;
+        }
+        walk.compare(&taken);
+        Ok(walk.done)
+    }
+
+    /// Nodes that there are, as far as bitmaps say.
+    pub(crate) fn taken_nodes(&self) -> usize {
+        let empty = self.empty_zone();
+        let taken = held(&self.zones).taken();
+        let blocks: usize = taken.values().map(|bits| bits.count_taken(&empty) as usize).sum();
+        blocks / (PAGE_BYTES / BLOCK_BYTES as usize)
+    }
+
+    fn empty_zone(&self) -> Bitmap {
+        Bitmap::zone((self.superblock().zone_bytes / BLOCK_BYTES) as u32)
+    }
+
+    /// The zone of a byte of the device, and its block in it.
+    pub(crate) fn zone_of(&self, address: u64) -> Option<(u32, u32)> {
+        let inside = address.checked_sub(self.superblock().zones_at())?;
+        let zone = u32::try_from(inside / self.superblock().zone_bytes).ok()?;
+        let block = (inside % self.superblock().zone_bytes / BLOCK_BYTES) as u32;
+        (zone < self.superblock().zones()).then_some((zone, block))
+    }
+
+    /// Where a block of a zone is.
+    pub(crate) fn address_in(&self, zone: u32, block: u32) -> u64 {
+        self.superblock().zones_at() + u64::from(zone) * self.superblock().zone_bytes + u64::from(block) * BLOCK_BYTES
+    }
+}
+
+impl Walk<'_> {
+    /// Notes the blocks of a node; false if another one has them, too.
+    fn claim(&mut self, address: u64) -> bool {
+        let Some((zone, block)) = self.store.zone_of(address) else { return true };
+        let empty = self.store.empty_zone();
+        let bits = self.used.entry(zone).or_insert(empty);
+        let blocks = ((PAGE_BYTES as u64 / BLOCK_BYTES) as u32).min(crate::bitmap::BITS - block);
+        let is_new = bits.count(block, blocks) == 0;
+        bits.set(block, blocks, true);
+        is_new
+    }
+
+    /// Looks at one node; answers its children.
+    async fn node(&mut self, expected: Expected, leaves: &mut impl Leaves) -> Result<Vec<Expected>, VolumeError> {
+        let Expected { node, tree, level, low, high } = expected;
+        let address = node.address;
+        self.progress.nodes += 1;
+        self.progress.bytes += PAGE_BYTES as u64;
+        (self.tell)(self.progress);
+        if !self.claim(address) {
+            self.done.verbs.insert(Verb::NodeShared { tree, address });
+            self.done.is_partial = true;
+            return Ok(Vec::new());
+        }
+        let Ok(page) = self.store.read_node(node).await else {
+            self.done.verbs.insert(Verb::NodeLost { tree, address, low, high });
+            self.done.is_partial = true;
+            return Ok(Vec::new());
+        };
+        let fits = page.tree() == tree
+            && level.is_none_or(|level| page.level() == level)
+            && page.low() == low
+            && page.high() == high.as_deref();
+        if !fits {
+            self.done.verbs.insert(Verb::NodeMisplaced { tree, address, low, high });
+            self.done.is_partial = true;
+            return Ok(Vec::new());
+        }
+        if page.level() == 0 {
+            leaves.leaf(tree, &page).await?;
+            return Ok(Vec::new());
+        }
+        let child = |index: usize| Expected {
+            node: page.child(index),
+            tree,
+            level: Some(page.level() - 1),
+            low: page.key(index).to_vec(),
+            high: if index + 1 < page.count() { Some(page.key(index + 1).to_vec()) } else { high.clone() },
+        };
+        Ok((0..page.count()).map(child).collect())
+    }
+
+    /// Blocks of nodes against those that are taken.
+    fn compare(&mut self, taken: &BTreeMap<u32, Bitmap>) {
+        let empty = self.store.empty_zone();
+        for zone in self.used.keys().chain(taken.keys()).copied().collect::<BTreeSet<u32>>() {
+            let (used, taken) = (self.used.get(&zone).unwrap_or(&empty), taken.get(&zone).unwrap_or(&empty));
+            for (block, blocks) in used.runs_beyond(taken) {
+                let address = self.store.address_in(zone, block);
+                self.done.verbs.insert(Verb::NodeFree { address, blocks: blocks.into() });
+            }
+            if self.done.is_partial {
+                // What stands below a node that is lost is nobody's only as long as that is not found.
+                continue;
+            }
+            for (block, blocks) in taken.runs_beyond(used) {
+                let address = self.store.address_in(zone, block);
+                self.done.verbs.insert(Verb::NodeLeak { address, blocks: blocks.into() });
+            }
+        }
+    }
+}

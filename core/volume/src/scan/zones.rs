@@ -1,0 +1,132 @@
+//! The map of owners held against the bitmaps of zones of data, one zone at a time.
+//!
+//! Invariant: a bitmap is read as the durable root names it, so that it belongs to the owners that are read beside it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdfast_device::IoBuf;
+use holdfast_model::BLOCK_BYTES;
+
+use crate::bitmap::{BITMAP_BYTES, Bitmap};
+use crate::error::VolumeError;
+use crate::page::crc_of;
+use crate::rooms::Stored;
+use crate::store::{CLASS_DATA, Store};
+use crate::zones::{SLOT_BYTES, open_slot};
+
+/// A check under way.
+pub(crate) struct ZoneCheck<'a> {
+    store: &'a Store,
+    most: usize,
+    /// Zones of data that were not held against owners yet.
+    waiting: BTreeMap<u32, Stored>,
+    /// What owners have of the zone that is being read.
+    current: Option<(u32, Bitmap)>,
+    /// The owner before: its place, and the block behind it.
+    before: (u64, u64),
+    /// Runs that are taken, and not in the map of owners.
+    pub leaks: BTreeMap<u64, u64>,
+    /// Zones whose bitmaps do not agree with owners, or cannot be read.
+    pub suspects: BTreeSet<u32>,
+    /// Whether there is more than is told.
+    pub is_cut: bool,
+}
+
+impl<'a> ZoneCheck<'a> {
+    pub fn new(store: &'a Store, most: usize) -> Self {
+        Self {
+            store,
+            most,
+            waiting: BTreeMap::new(),
+            current: None,
+            before: (0, 0),
+            leaks: BTreeMap::new(),
+            suspects: BTreeSet::new(),
+            is_cut: false,
+        }
+    }
+
+    /// A zone, as the tree of zones has it.
+    pub fn zone(&mut self, key: &[u8], value: &[u8]) {
+        if let (Ok(zone), Some((&CLASS_DATA, stored))) = (key.try_into().map(u32::from_be_bytes), value.split_first())
+            && let Ok(stored) = Stored::decode(stored)
+        {
+            self.waiting.insert(zone, stored);
+        }
+    }
+
+    /// The next owner; answers the place of the one before if it has blocks of this one.
+    pub async fn owner(&mut self, place: u64, blocks: u32) -> Result<Option<u64>, VolumeError> {
+        let (start, end) = self.before;
+        self.before = (place, end.max(place + u64::from(blocks)));
+        if let Some((zone, block)) = place.checked_mul(BLOCK_BYTES).and_then(|at| self.store.zone_of(at)) {
+            if self.current.as_ref().is_none_or(|(current, _)| *current != zone) {
+                self.finish(zone).await?;
+                self.current = Some((zone, self.empty()));
+            }
+            if let Some((_, bits)) = &mut self.current {
+                let of_zone = (self.store.superblock().zone_bytes / BLOCK_BYTES) as u32;
+                bits.set(block, blocks.min(of_zone - block), true);
+            }
+        }
+        Ok((place < end).then_some(start))
+    }
+
+    fn empty(&self) -> Bitmap {
+        Bitmap::zone((self.store.superblock().zone_bytes / BLOCK_BYTES) as u32)
+    }
+
+    /// No owner comes any more.
+    pub async fn end(&mut self) -> Result<(), VolumeError> {
+        self.finish(u32::MAX).await
+    }
+
+    /// All zones before one are read.
+    async fn finish(&mut self, until: u32) -> Result<(), VolumeError> {
+        let later = self.waiting.split_off(&until);
+        for (zone, stored) in std::mem::replace(&mut self.waiting, later) {
+            let owned = match &self.current {
+                Some((current, bits)) if *current == zone => bits.clone(),
+                _ => self.empty(),
+            };
+            self.compare(zone, stored, &owned).await?;
+        }
+        self.current = None;
+        Ok(())
+    }
+
+    async fn compare(&mut self, zone: u32, stored: Stored, owned: &Bitmap) -> Result<(), VolumeError> {
+        let Some(taken) = self.store.read_bitmap(zone, stored).await else {
+            self.suspects.insert(zone);
+            return Ok(());
+        };
+        if taken == *owned {
+            return Ok(());
+        }
+        self.suspects.insert(zone);
+        let start = self.store.address_in(zone, 0) / BLOCK_BYTES;
+        for (block, len) in taken.runs_beyond(owned) {
+            if self.leaks.len() >= self.most {
+                self.is_cut = true;
+                break;
+            }
+            self.leaks.insert(start + u64::from(block), len.into());
+        }
+        Ok(())
+    }
+}
+
+impl Store {
+    /// The bitmap of a zone as it is on the device; `None` where it is not the one that the tree of zones names.
+    pub(crate) async fn read_bitmap(&self, zone: u32, stored: Stored) -> Option<Bitmap> {
+        let empty = Bitmap::zone((self.superblock().zone_bytes / BLOCK_BYTES) as u32);
+        if stored.slot > 1 {
+            return Some(empty);
+        }
+        let at = self.address_in(zone, 0) + u64::from(stored.slot) * SLOT_BYTES;
+        let read = self.device.read(at, IoBuf::new(BLOCK_BYTES as usize + BITMAP_BYTES)).await.ok()?;
+        let (generation, bits) = open_slot(self.volume(), zone, &read)?;
+        let is_it = generation == stored.generation && crc_of(&bits.to_bytes()) == stored.crc;
+        (is_it && bits.covers(&empty)).then_some(bits)
+    }
+}

@@ -1,0 +1,340 @@
+//! What can be wrong with a volume, in five families: each finding says what a repair has to look at again.
+//!
+//! ```text
+//!   names    1..    extents   20..    room   30..    nodes   40..    beside   50..
+//! ```
+//!
+//! Invariant: a number never changes its meaning; what was kept of an earlier scan is read by it.
+
+use std::fmt;
+
+use holdfast_model::wire::{Reader, WireError, Writer};
+use serde::{Serialize, Serializer};
+
+use crate::error::VolumeError;
+
+/// How much a finding matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Room or a number is wrong; all files are there.
+    Minor,
+    /// A name or an attribute is wrong; the bytes of files are there.
+    Degraded,
+    /// Files cannot be read, or their bytes are in danger.
+    Severe,
+}
+
+/// What is wrong, and where.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(tag = "verb", rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the fields are the same all over: a file, a directory, the slot of a name, a place")]
+pub enum Verb {
+    /// A file that no name leads to, and that is not noted to be removed.
+    Orphan { file: u64 },
+    /// A name whose file does not exist.
+    Dangling {
+        directory: u64,
+        slot: u64,
+        #[serde(serialize_with = "text")]
+        name: Vec<u8>,
+    },
+    /// A name whose file is gone; another one has its number.
+    StaleGeneration {
+        directory: u64,
+        slot: u64,
+        #[serde(serialize_with = "text")]
+        name: Vec<u8>,
+    },
+    /// A name that stands where it is not looked for.
+    WrongSlot {
+        directory: u64,
+        slot: u64,
+        #[serde(serialize_with = "text")]
+        name: Vec<u8>,
+    },
+    /// A directory that no way leads to from the root.
+    Unreachable { directory: u64 },
+    /// A name that its directory has twice.
+    Duplicate {
+        directory: u64,
+        slot: u64,
+        #[serde(serialize_with = "text")]
+        name: Vec<u8>,
+    },
+    /// A name that its file does not know, or knows otherwise.
+    EntryUnknown {
+        directory: u64,
+        slot: u64,
+        #[serde(serialize_with = "text")]
+        name: Vec<u8>,
+    },
+    /// A name that a file says it has beside others, and that its directory does not have.
+    LinkUnknown {
+        file: u64,
+        directory: u64,
+        #[serde(serialize_with = "text")]
+        name: Vec<u8>,
+    },
+    /// An extent whose blocks are another file's.
+    Overlap { file: u64, end: u64, place: u64 },
+    /// An extent that the map of owners does not know.
+    Unowned { file: u64, end: u64, place: u64 },
+    /// An extent that lies in no zone of data.
+    Beyond { file: u64, end: u64, place: u64 },
+    /// The map of owners names an extent that its file does not have.
+    OwnerAlone { place: u64 },
+    /// Blocks that are taken, and no file's.
+    Leak { place: u64, blocks: u64 },
+    /// Blocks of a file that are free by their bitmap, and could be given out twice.
+    Double { place: u64, blocks: u64 },
+    /// A record that counts its names, entries or blocks wrong.
+    Count { file: u64 },
+    /// The bitmap of a zone of data cannot be read.
+    Bitmap { zone: u64 },
+    /// A node that cannot be read, or is not what its parent names; keys from `low` to `high` are out of reach.
+    NodeLost {
+        tree: u8,
+        address: u64,
+        #[serde(skip)]
+        low: Vec<u8>,
+        #[serde(skip)]
+        high: Option<Vec<u8>>,
+    },
+    /// A node of another tree, level or range than its parent says.
+    NodeMisplaced {
+        tree: u8,
+        address: u64,
+        #[serde(skip)]
+        low: Vec<u8>,
+        #[serde(skip)]
+        high: Option<Vec<u8>>,
+    },
+    /// A node that two parents name.
+    NodeShared { tree: u8, address: u64 },
+    /// Blocks of nodes that are free by their bitmap.
+    NodeFree { address: u64, blocks: u64 },
+    /// Blocks for nodes that are taken, and no node's.
+    NodeLeak { address: u64, blocks: u64 },
+    /// An extended attribute whose parts are not whole.
+    Attribute {
+        file: u64,
+        #[serde(serialize_with = "text")]
+        name: Vec<u8>,
+    },
+    /// A symbolic link that leads nowhere, or a target of what is no link.
+    SymbolicLink { file: u64 },
+    /// A note that a file is to be removed that has names, or is not there.
+    Note { file: u64 },
+    /// A key or a value of a file that cannot be read.
+    Unreadable {
+        tree: u8,
+        #[serde(skip)]
+        key: Vec<u8>,
+    },
+    /// Parts of a file that has no record.
+    NoRecord { file: u64 },
+}
+
+fn text<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&String::from_utf8_lossy(bytes))
+}
+
+/// A verb as numbers and bytes, in the form in which it is kept.
+struct Fields<'a> {
+    number: u8,
+    numbers: [u64; 3],
+    bytes: &'a [u8],
+    high: Option<&'a [u8]>,
+}
+
+impl Verb {
+    fn fields(&self) -> Fields<'_> {
+        let of = |number, numbers, bytes, high| Fields { number, numbers, bytes, high };
+        let plain = |number, numbers| of(number, numbers, &[][..], None);
+        match self {
+            Self::Orphan { file } => plain(1, [*file, 0, 0]),
+            Self::Dangling { directory, slot, name } => of(2, [*directory, *slot, 0], name, None),
+            Self::StaleGeneration { directory, slot, name } => of(3, [*directory, *slot, 0], name, None),
+            Self::WrongSlot { directory, slot, name } => of(4, [*directory, *slot, 0], name, None),
+            Self::Unreachable { directory } => plain(5, [*directory, 0, 0]),
+            Self::Duplicate { directory, slot, name } => of(6, [*directory, *slot, 0], name, None),
+            Self::EntryUnknown { directory, slot, name } => of(7, [*directory, *slot, 0], name, None),
+            Self::LinkUnknown { file, directory, name } => of(8, [*file, *directory, 0], name, None),
+            Self::Overlap { file, end, place } => plain(20, [*file, *end, *place]),
+            Self::Unowned { file, end, place } => plain(21, [*file, *end, *place]),
+            Self::Beyond { file, end, place } => plain(22, [*file, *end, *place]),
+            Self::OwnerAlone { place } => plain(23, [*place, 0, 0]),
+            Self::Leak { place, blocks } => plain(30, [*place, *blocks, 0]),
+            Self::Double { place, blocks } => plain(31, [*place, *blocks, 0]),
+            Self::Count { file } => plain(32, [*file, 0, 0]),
+            Self::Bitmap { zone } => plain(33, [*zone, 0, 0]),
+            Self::NodeLost { tree, address, low, high } => of(40, [(*tree).into(), *address, 0], low, high.as_deref()),
+            Self::NodeMisplaced { tree, address, low, high } => {
+                of(41, [(*tree).into(), *address, 0], low, high.as_deref())
+            }
+            Self::NodeShared { tree, address } => plain(42, [(*tree).into(), *address, 0]),
+            Self::NodeFree { address, blocks } => plain(43, [*address, *blocks, 0]),
+            Self::NodeLeak { address, blocks } => plain(44, [*address, *blocks, 0]),
+            Self::Attribute { file, name } => of(50, [*file, 0, 0], name, None),
+            Self::SymbolicLink { file } => plain(51, [*file, 0, 0]),
+            Self::Note { file } => plain(53, [*file, 0, 0]),
+            Self::Unreadable { tree, key } => of(54, [(*tree).into(), 0, 0], key, None),
+            Self::NoRecord { file } => plain(55, [*file, 0, 0]),
+        }
+    }
+
+    fn from_fields(number: u8, [a, b, c]: [u64; 3], bytes: Vec<u8>, high: Option<Vec<u8>>) -> Option<Self> {
+        let tree = u8::try_from(a).unwrap_or(u8::MAX);
+        Some(match number {
+            1 => Self::Orphan { file: a },
+            2 => Self::Dangling { directory: a, slot: b, name: bytes },
+            3 => Self::StaleGeneration { directory: a, slot: b, name: bytes },
+            4 => Self::WrongSlot { directory: a, slot: b, name: bytes },
+            5 => Self::Unreachable { directory: a },
+            6 => Self::Duplicate { directory: a, slot: b, name: bytes },
+            7 => Self::EntryUnknown { directory: a, slot: b, name: bytes },
+            8 => Self::LinkUnknown { file: a, directory: b, name: bytes },
+            20 => Self::Overlap { file: a, end: b, place: c },
+            21 => Self::Unowned { file: a, end: b, place: c },
+            22 => Self::Beyond { file: a, end: b, place: c },
+            23 => Self::OwnerAlone { place: a },
+            30 => Self::Leak { place: a, blocks: b },
+            31 => Self::Double { place: a, blocks: b },
+            32 => Self::Count { file: a },
+            33 => Self::Bitmap { zone: a },
+            40 => Self::NodeLost { tree, address: b, low: bytes, high },
+            41 => Self::NodeMisplaced { tree, address: b, low: bytes, high },
+            42 => Self::NodeShared { tree, address: b },
+            43 => Self::NodeFree { address: a, blocks: b },
+            44 => Self::NodeLeak { address: a, blocks: b },
+            50 => Self::Attribute { file: a, name: bytes },
+            51 => Self::SymbolicLink { file: a },
+            53 => Self::Note { file: a },
+            54 => Self::Unreadable { tree, key: bytes },
+            55 => Self::NoRecord { file: a },
+            _ => return None,
+        })
+    }
+
+    /// Its number, which stays.
+    pub fn number(&self) -> u8 {
+        self.fields().number
+    }
+
+    /// How much it matters.
+    pub fn severity(&self) -> Severity {
+        match self.number() {
+            20..=22 | 31 | 33 | 40..=43 | 51 | 54 | 55 => Severity::Severe,
+            1..=8 | 50 => Severity::Degraded,
+            _ => Severity::Minor,
+        }
+    }
+
+    /// Whether it is repaired while the volume is in use.
+    pub fn is_online(&self) -> bool {
+        !matches!(self.number(), 40..=42 | 54 | 55)
+    }
+
+    /// As it is kept.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let Fields { number, numbers, bytes, high } = self.fields();
+        let mut writer = Writer::new();
+        writer.u8(number);
+        numbers.iter().for_each(|number| _ = writer.u64(*number));
+        writer.u16(bytes.len() as u16).raw(bytes).u8(high.is_some().into()).raw(high.unwrap_or_default());
+        writer.into_bytes()
+    }
+
+    /// Reads what was kept.
+    pub(crate) fn decode(value: &[u8]) -> Result<Self, VolumeError> {
+        let read = |reader: &mut Reader<'_>| -> Result<Self, WireError> {
+            let number = reader.u8()?;
+            let numbers = [reader.u64()?, reader.u64()?, reader.u64()?];
+            let bytes = reader.u16().and_then(|len| reader.take(len.into()))?.to_vec();
+            let is_bounded = reader.u8()? == 1;
+            let high = reader.take(reader.remaining())?.to_vec();
+            Self::from_fields(number, numbers, bytes, is_bounded.then_some(high)).ok_or(WireError::Value("verb"))
+        };
+        read(&mut Reader::new(value)).map_err(|_| VolumeError::corrupt("a finding that was kept cannot be read"))
+    }
+}
+
+impl fmt::Display for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+        match self {
+            Self::Orphan { file } => write!(f, "no name leads to file {file}"),
+            Self::Dangling { directory, name, .. } => {
+                write!(f, "name {:?} in directory {directory} leads to a file that does not exist", shown(name))
+            }
+            Self::StaleGeneration { directory, name, .. } => {
+                write!(f, "name {:?} in directory {directory} leads to a file that is gone", shown(name))
+            }
+            Self::WrongSlot { directory, name, .. } => {
+                write!(f, "name {:?} in directory {directory} stands where it is not looked for", shown(name))
+            }
+            Self::Unreachable { directory } => write!(f, "no way leads from the root to directory {directory}"),
+            Self::Duplicate { directory, name, .. } => {
+                write!(f, "name {:?} is in directory {directory} twice", shown(name))
+            }
+            Self::EntryUnknown { directory, name, .. } => {
+                write!(f, "name {:?} in directory {directory} is not known to its file", shown(name))
+            }
+            Self::LinkUnknown { file, directory, name } => {
+                write!(f, "file {file} has name {:?} in directory {directory}, which does not have it", shown(name))
+            }
+            Self::Overlap { file, place, .. } => write!(f, "block {place} of file {file} is another file's"),
+            Self::Unowned { file, place, .. } => {
+                write!(f, "block {place} of file {file} is not in the map of owners")
+            }
+            Self::Beyond { file, place, .. } => write!(f, "block {place} of file {file} lies in no zone of data"),
+            Self::OwnerAlone { place } => write!(f, "block {place} is in the map of owners, and no file has it"),
+            Self::Leak { place, blocks } => write!(f, "{blocks} blocks from {place} on are taken, and no file's"),
+            Self::Double { place, blocks } => {
+                write!(f, "{blocks} blocks from {place} on are a file's, and free by their bitmap")
+            }
+            Self::Count { file } => write!(f, "file {file} counts its names, entries or blocks wrong"),
+            Self::Bitmap { zone } => write!(f, "the bitmap of zone {zone} cannot be read"),
+            Self::NodeLost { tree, address, .. } => write!(f, "the node at {address} of tree {tree} cannot be read"),
+            Self::NodeMisplaced { tree, address, .. } => {
+                write!(f, "the node at {address} of tree {tree} is not the one that belongs there")
+            }
+            Self::NodeShared { tree, address } => {
+                write!(f, "the node at {address} of tree {tree} has two parents")
+            }
+            Self::NodeFree { address, .. } => write!(f, "the node at {address} is free by its bitmap"),
+            Self::NodeLeak { address, blocks } => {
+                write!(f, "{blocks} blocks for nodes at {address} are taken, and no node's")
+            }
+            Self::Attribute { file, name } => {
+                write!(f, "extended attribute {:?} of file {file} is not whole", shown(name))
+            }
+            Self::SymbolicLink { file } => write!(f, "file {file} and where it leads do not agree"),
+            Self::Note { file } => write!(f, "file {file} is noted to be removed, and has names or does not exist"),
+            Self::Unreadable { tree, key } => write!(f, "an entry of tree {tree} cannot be read (key {key:02x?})"),
+            Self::NoRecord { file } => write!(f, "file {file} has parts, and no record"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_verb_is_kept_and_told() {
+        let mut count = 0;
+        for number in 0..=u8::MAX {
+            let high = matches!(number, 40 | 41).then(|| b"high".to_vec());
+            let Some(verb) = Verb::from_fields(number, [3, 4, 5], b"name".to_vec(), high) else { continue };
+            count += 1;
+            assert_eq!(verb.number(), number);
+            let kept = verb.encode();
+            assert_eq!(Verb::decode(&kept), Ok(verb.clone()));
+            assert!((0..10).all(|len| Verb::decode(&kept[..len]).is_err()), "{verb} cut short");
+            assert!(!verb.to_string().is_empty());
+        }
+        assert_eq!(count, 26);
+    }
+}
