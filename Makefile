@@ -67,6 +67,7 @@ bench: console
 	@ROUNDS=$(ROUNDS) QUICK=$(QUICK) $(TARGET)/release/summed
 	@HOLDFAST_BIN=$(TARGET)/release/holdfast ROUNDS=$(ROUNDS) $(TARGET)/release/jobs
 	@HOLDFAST_BIN=$(TARGET)/release/holdfast ROUNDS=$(ROUNDS) $(TARGET)/release/qos
+	@ROUNDS=$(ROUNDS) QUICK=$(QUICK) $(TARGET)/release/files
 	@$(TARGET)/release/simulated
 	@$(TARGET)/release/rebuild
 

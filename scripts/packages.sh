@@ -5,7 +5,7 @@ set -eu
 
 build="gcc g++ libc6-dev make ca-certificates git"
 clients="libnbd-bin nbdkit qemu-utils fio openssl curl python3-venv"
-systems="util-linux mount e2fsprogs btrfs-progs fuse3 postgresql-15"
+systems="util-linux mount e2fsprogs xfsprogs btrfs-progs fuse3 postgresql-15"
 oracles="libisal2 libacl1-dev"
 browser="chromium"
 # Any Node will do to begin with: the console's packages bring their own.

@@ -23,6 +23,8 @@ pub enum ObjectKind {
     Disk,
     /// A space.
     Space,
+    /// A volume.
+    Volume,
     /// An export.
     Export,
     /// A job.
@@ -41,12 +43,13 @@ pub enum ObjectKind {
 
 impl ObjectKind {
     /// All kinds.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Server,
         Self::Enclosure,
         Self::Pool,
         Self::Disk,
         Self::Space,
+        Self::Volume,
         Self::Export,
         Self::Job,
         Self::Account,
@@ -69,6 +72,7 @@ impl ObjectKind {
             Self::Pool => "pool",
             Self::Disk => "disk",
             Self::Space => "space",
+            Self::Volume => "volume",
             Self::Export => "export",
             Self::Job => "job",
             Self::Account => "account",

@@ -317,16 +317,7 @@ impl FileService for Volume {
     }
 
     async fn usage(&self) -> Result<Usage, VolumeError> {
-        let nodes = held(&self.store.zones).count() as u64;
-        let rooms = held(&self.store.rooms);
-        let (zones, usable) = (u64::from(self.store.superblock().zones()), u64::from(rooms.usable()));
-        let unclaimed = zones.saturating_sub(nodes + rooms.count() as u64);
-        let free = rooms.free_blocks() + unclaimed.saturating_sub(u64::from(self.store.kept_zones())) * usable;
-        Ok(Usage {
-            total_bytes: zones * usable * BLOCK_BYTES,
-            free_bytes: free * BLOCK_BYTES,
-            files: self.store.files.load(std::sync::atomic::Ordering::Relaxed).max(0) as u64,
-        })
+        Ok(self.room())
     }
 
     async fn sync(&self) -> Result<(), VolumeError> {
@@ -340,6 +331,20 @@ impl FileService for Volume {
 }
 
 impl Volume {
+    /// How full the volume is.
+    pub fn room(&self) -> Usage {
+        let nodes = held(&self.store.zones).count() as u64;
+        let rooms = held(&self.store.rooms);
+        let (zones, usable) = (u64::from(self.store.superblock().zones()), u64::from(rooms.usable()));
+        let unclaimed = zones.saturating_sub(nodes + rooms.count() as u64);
+        let free = rooms.free_blocks() + unclaimed.saturating_sub(u64::from(self.store.kept_zones())) * usable;
+        Usage {
+            total_bytes: zones * usable * BLOCK_BYTES,
+            free_bytes: free * BLOCK_BYTES,
+            files: self.store.files.load(std::sync::atomic::Ordering::Relaxed).max(0) as u64,
+        }
+    }
+
     async fn flush_data(&self, written: u64) -> Result<(), VolumeError> {
         self.store.data.flush(written).await.map_err(|error| self.store.fail(error))
     }

@@ -12,8 +12,10 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use holdfast_device::Device;
+use futures_util::future::{Either, select};
+use holdfast_device::{Clock, Device, Signal};
 use holdfast_model::Uuid;
 
 use crate::change::{Need, Stop, View, refuse};
@@ -22,7 +24,7 @@ use crate::keys::{self, RUN};
 use crate::names::{self, Names};
 use crate::open_files::OpenFiles;
 use crate::record::{Link, Record};
-use crate::service::{FileId, FileKind, Time};
+use crate::service::{FileId, FileKind, FileService, Time};
 use crate::store::{Format, Settings, Store, held};
 use crate::transaction::Transaction;
 use crate::{MAX_VALUE_BYTES, SETTINGS_TREE, SHARED_TREES};
@@ -33,6 +35,10 @@ pub(crate) const ROOT: u64 = 1;
 const RUNS_AT_ONCE: u64 = 32 * SHARED_TREES as u64;
 /// Directories whose runs of ids are remembered.
 const MOST_RUNS: usize = 4096;
+/// How often what was written is made durable although nobody asks.
+const SYNC_EVERY: Duration = Duration::from_secs(5);
+/// After how many of those the log is begun anew.
+const SYNCS_TO_A_CHECKPOINT: u64 = 2;
 /// Changes that one opening may count.
 const CHANGES: u32 = 40;
 
@@ -82,6 +88,8 @@ pub struct Volume {
     ids: Mutex<Ids>,
     /// Counts changes of files: the number of the opening, then those of this one.
     changes: AtomicU64,
+    /// Raised when the volume is being closed.
+    closing: Arc<Signal>,
 }
 
 impl Volume {
@@ -156,6 +164,7 @@ impl Volume {
             clock,
             ids: Mutex::new(ids),
             changes: AtomicU64::new(changes),
+            closing: Arc::default(),
             store,
         };
         volume.finish_deferred().await?;
@@ -208,6 +217,38 @@ impl Volume {
     /// The device failed: nothing is changed any more.
     pub async fn checkpoint(&self) -> Result<(), VolumeError> {
         self.store.checkpoint().await
+    }
+
+    /// Makes what was written durable, and keeps the log short, until the volume is closed. Whoever opens a volume that is to
+    /// live for long runs this beside it.
+    pub async fn maintain(self: Arc<Self>, clock: Arc<dyn Clock>) {
+        let mut written = self.last();
+        for round in 1u64.. {
+            if let Either::Left(_) = select(self.closing.wait(), clock.sleep(SYNC_EVERY)).await {
+                return;
+            }
+            // A failure is in the volume: it takes no changes any more and says why.
+            if self.sync().await.is_err() {
+                return;
+            }
+            let last = self.last();
+            if round.is_multiple_of(SYNCS_TO_A_CHECKPOINT) && last != written {
+                if self.checkpoint().await.is_err() {
+                    return;
+                }
+                written = last;
+            }
+        }
+    }
+
+    /// Makes all durable that was answered, and all of it readable without the log. Nothing may be under way.
+    ///
+    /// # Errors
+    /// The device failed. What was durable before is there at the next opening.
+    pub async fn shut_down(&self) -> Result<(), VolumeError> {
+        self.closing.raise();
+        self.sync().await?;
+        self.checkpoint().await
     }
 
     /// An id for a file in a directory: beside those of the same directory, and for a directory in a shard of its own.

@@ -27,6 +27,8 @@ pub enum CauseKind {
     Pool,
     /// Something else about a space.
     Space,
+    /// A volume is not open, not mounted, or takes no changes.
+    Volume,
     /// An export is not served.
     Export,
     /// The daemon itself, such as a state folder that cannot be written or a notification channel that does not

@@ -101,6 +101,8 @@ pub enum ListKind {
     Pools,
     /// All spaces.
     Spaces,
+    /// All volumes.
+    Volumes,
     /// All exports.
     Exports,
     /// All jobs.
@@ -115,10 +117,11 @@ pub enum ListKind {
 
 impl ListKind {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Disks,
         Self::Pools,
         Self::Spaces,
+        Self::Volumes,
         Self::Exports,
         Self::Jobs,
         Self::Status,

@@ -24,6 +24,7 @@ pub mod settings;
 pub mod space;
 pub mod status;
 pub mod verify;
+pub mod volume;
 
 pub use access::{
     Account, AccountChanged, AuditChange, AuditRecord, Certificate, ChangePassword, CreateAccount, CreateToken, Login,
@@ -65,6 +66,7 @@ pub use space::{
 };
 pub use status::{Daemon, ObjectHealth, Status};
 pub use verify::{Mismatch, SpaceVerified};
+pub use volume::{CreateVolume, GrowVolume, MountVolume, Volume, VolumeChanged, VolumeMount};
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

@@ -17,6 +17,7 @@ mod exports;
 mod notify;
 mod settings;
 mod values;
+mod volumes;
 
 pub use access::{AccountCommand, Audit, Login, Restore, TokenCommand};
 pub use disks::DiskCommand;
@@ -28,6 +29,7 @@ use values::{
     parse_alerts, parse_cap, parse_duration, parse_every, parse_grace, parse_history_kind, parse_priority,
     parse_retire_policy, parse_wake_within,
 };
+pub use volumes::VolumeCommand;
 
 /// Pools disks, keeps virtual disks on the pools, and serves them to NBD clients.
 #[derive(Debug, Parser)]
@@ -61,6 +63,9 @@ pub enum Command {
     /// Spaces: virtual disks on a pool
     #[command(subcommand)]
     Space(SpaceCommand),
+    /// Volumes: files on spaces, mounted on this server
+    #[command(subcommand)]
+    Volume(VolumeCommand),
     /// Exports: spaces served to NBD clients
     #[command(subcommand)]
     Nbd(NbdCommand),

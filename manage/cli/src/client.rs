@@ -146,6 +146,11 @@ impl Client {
         self.request(Method::POST, path, serde_json::to_vec(body)?.into()).await
     }
 
+    /// Puts `body` in place of what is at `path`.
+    pub async fn put<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T> {
+        self.request(Method::PUT, path, serde_json::to_vec(body)?.into()).await
+    }
+
     /// Sends changes to the object at `path`.
     pub async fn patch<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T> {
         self.request(Method::PATCH, path, serde_json::to_vec(body)?.into()).await

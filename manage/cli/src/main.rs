@@ -18,6 +18,7 @@ mod remote;
 mod servers;
 mod settings;
 mod trust;
+mod volumes;
 
 use std::process::ExitCode;
 
@@ -77,6 +78,7 @@ fn run(arguments: Arguments) -> Result<()> {
             Command::Disk(command) => remote::disk_command(&client, json, command).await,
             Command::Pool(command) => remote::pool_command(&client, json, command).await,
             Command::Space(command) => remote::space_command(&client, json, command).await,
+            Command::Volume(command) => volumes::volume_command(&client, json, command).await,
             Command::Nbd(command) => remote::nbd_command(&client, json, command).await,
             Command::Job(command) => jobs::job_command(&client, json, command).await,
             Command::Event(command) => remote::event_command(&client, json, command).await,

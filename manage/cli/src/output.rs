@@ -23,6 +23,7 @@ mod plans;
 mod scrubs;
 mod settings;
 mod status;
+mod volumes;
 
 pub use status::status_text;
 

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
 
 use holdfast_api::pool::PoolHealth;
-use holdfast_api::{Affected, Cause, CauseDisk, CauseKind, Condition, Export, ObjectHealth, Pool};
+use holdfast_api::{Affected, Cause, CauseDisk, CauseKind, Condition, Export, ObjectHealth, Pool, Volume};
 use holdfast_model::{DiskState, Health, ObjectKind, ObjectRef, Reason, SpaceState, Usage, Uuid};
 use holdfast_pool::DiskStatus;
 
@@ -232,7 +232,7 @@ fn format_pool(name: &str, text: &str) -> String {
 
 impl Engine {
     /// Everything that is wrong, the worst first.
-    pub(crate) fn causes(&self, pools: &[Pool], exports: &[Export]) -> Vec<Cause> {
+    pub(crate) fn causes(&self, pools: &[Pool], volumes: &[Volume], exports: &[Export]) -> Vec<Cause> {
         let open: Vec<Arc<OpenPool>> = self.live().pools.values().cloned().collect();
         let mut causes: Vec<Cause> = pools.iter().filter_map(offline).collect();
         let mut resyncing = BTreeSet::new();
@@ -242,6 +242,12 @@ impl Engine {
             }
         }
         self.resyncs.lock().unwrap_or_else(PoisonError::into_inner).retain(|disk, _| resyncing.contains(disk));
+        for volume in volumes {
+            let object = ObjectRef::new(ObjectKind::Volume, volume.id.to_string(), &volume.name);
+            let of_volume =
+                |told: &Condition| cause(CauseKind::Volume, &volume.name, object.clone(), volume.health, told.clone());
+            causes.extend(volume.conditions.iter().map(of_volume));
+        }
         for export in exports.iter().filter(|export| export.health != Health::Healthy) {
             let object = export_object(&export.name);
             let known = self.live().exports.get(&export.name).map(|export| export.known.clone());

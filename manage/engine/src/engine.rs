@@ -36,6 +36,7 @@ use crate::live::Live as Consoles;
 use crate::settings::Settings;
 use crate::smart::Answered;
 use crate::state::{KnownDisk, KnownExport, KnownPool, State, StateDir, StateError};
+use crate::volumes::LiveVolume;
 use crate::witness::WitnessFiles;
 
 /// How long closing waits for one space before it goes on without it.
@@ -64,6 +65,8 @@ pub(crate) struct OpenPool {
     pub(crate) disks: Mutex<BTreeMap<Uuid, Arc<FileDevice>>>,
     pub(crate) spaces: Mutex<BTreeMap<u32, Arc<Space>>>,
     pub(crate) services: Mutex<BTreeMap<Uuid, Arc<ObjectService>>>,
+    /// Files on its spaces, by the names of the volumes.
+    pub(crate) volumes: Mutex<BTreeMap<String, LiveVolume>>,
     pub(crate) balancer: Arc<Balancer>,
     /// Whether a space of it was closed with something left to resynchronize.
     unsettled: AtomicBool,
@@ -81,7 +84,17 @@ impl OpenPool {
     pub(crate) fn new(pool: Arc<Pool>, disks: BTreeMap<Uuid, Arc<FileDevice>>) -> Self {
         let balancer = Balancer::new(disks.len());
         let (spaces, services, unsettled) = (Mutex::default(), Mutex::default(), AtomicBool::new(false));
-        Self { pool, disks: Mutex::new(disks), spaces, services, balancer, unsettled, most_behind: Mutex::default() }
+        let volumes = Mutex::default();
+        Self {
+            pool,
+            disks: Mutex::new(disks),
+            spaces,
+            services,
+            volumes,
+            balancer,
+            unsettled,
+            most_behind: Mutex::default(),
+        }
     }
 
     /// Whether a space was closed with something left to resynchronize, so that the pool must not be closed in good
@@ -529,6 +542,7 @@ impl Engine {
 
     /// Closes a pool in good order, so that its next import finds nothing to bring in step.
     async fn close_pool(&self, open: &OpenPool) {
+        self.close_volumes(open).await;
         if let Err(error) = self.close_spaces(open).await {
             self.events.emit(Severity::Error, &open.object(), &format!("not closed: {error}"), &error.next_action);
             self.losses.fetch_add(1, Ordering::Relaxed);

@@ -172,6 +172,7 @@ impl Engine {
         self.adopt_jobs(&open).await;
         self.open_spaces(&open).await;
         self.remake_exports(&open);
+        self.open_volumes(&open).await;
         self.note(&open.object(), "imported");
         // It serves all the same: data is not kept away because the daemon cannot take a note.
         if let Err(error) = self.remember() {
@@ -347,6 +348,7 @@ impl Engine {
         let (known, object) = (open.known(), open.object());
         self.events.emit(Severity::Warning, &object, "its disks are back: it is imported again", "");
         self.withdraw_targets(&open).await;
+        self.close_volumes(&open).await;
         self.halt_jobs_of(open.pool.id()).await;
         if let Err(error) = self.close_spaces(&open).await {
             tracing::warn!("{error}");

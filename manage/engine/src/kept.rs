@@ -3,6 +3,7 @@
 //! | document | what it holds, as JSON |
 //! | --- | --- |
 //! | `export/NAME` | an export of one of its spaces, with its quality of service |
+//! | `volume/NAME` | a volume on one of its spaces, and where it is to be mounted |
 //! | `qos/SPACE` | the quality of service of the space with this id |
 //! | `job/KEY`, `scrubbed/SPACE`, `jobs` | jobs and times of scrubs: see `jobs/kept.rs` |
 //!

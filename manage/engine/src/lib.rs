@@ -4,7 +4,7 @@
 //!  engine.rs    what is open; start and shutdown            state.rs, witness.rs   what outlives the process
 //!  disks.rs     what is there, what it carries, opening it   foreign.rs             what blkid says
 //!  pools.rs, disk_changes.rs, spaces.rs, exports.rs          the changes, each idempotent
-//!  front_ends.rs   what serves exports, one a protocol
+//!  front_ends.rs   what serves exports, one a protocol       volumes.rs             files on spaces, and their mounts
 //!  leaving.rs   disks that leave their pool                  locate.rs, tools.rs    lights, programs of the system
 //!  health.rs    how well disks are                          smart.rs               what they tell of it
 //!  import.rs    finding pools on disks                       watch.rs               disks that go and come
@@ -61,6 +61,7 @@ mod status;
 mod tools;
 mod verify;
 mod view;
+mod volumes;
 mod watch;
 mod witness;
 

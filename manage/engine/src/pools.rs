@@ -220,9 +220,11 @@ impl Engine {
         }
         self.let_jobs_go(&open).await;
         self.withdraw_targets(&open).await;
+        self.close_volumes(&open).await;
         if let Err(error) = self.close_spaces(&open).await {
             self.open_spaces(&open).await;
             self.remake_exports(&open);
+            self.open_volumes(&open).await;
             return Err(error);
         }
         let (inner, unsettled) = (open.pool.clone(), open.is_unsettled());
@@ -240,6 +242,7 @@ impl Engine {
             Err(error) => {
                 self.open_spaces(&open).await;
                 self.remake_exports(&open);
+                self.open_volumes(&open).await;
                 return Err(from_pool(format!("pool {pool}"), error));
             }
         };
@@ -274,6 +277,7 @@ impl Engine {
         }
         self.refuse_served(&open)?;
         self.cancel_jobs_of(open.pool.id(), None).await?;
+        self.close_volumes(&open).await;
         self.close_spaces(&open).await?;
         let missing = open.pool.disks().into_iter().filter(|disk| disk.record.state != DiskState::Online);
         let missing: Vec<String> = missing.map(|disk| disk.record.path).collect();
@@ -314,6 +318,10 @@ impl Engine {
             .filter(|export| export.known.pool == open.pool.id())
             .map(|export| export.known.name.as_str())
             .collect();
+        if let Some(volume) = open.mounted_volume() {
+            let next = format!("'holdfast volume unmount {volume}' first");
+            return Err(conflict(format!("pool {name}"), format!("volume {volume} is mounted"), next));
+        }
         if served.is_empty() {
             return Ok(());
         }

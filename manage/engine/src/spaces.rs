@@ -99,7 +99,7 @@ impl Engine {
         self.change(move |engine| async move { engine.make_space(request).await }).await
     }
 
-    async fn make_space(&self, mut request: CreateSpace) -> ApiResult<SpaceChanged> {
+    pub(crate) async fn make_space(&self, mut request: CreateSpace) -> ApiResult<SpaceChanged> {
         let path = parse_path(&request.name).map_err(|error| error.at("name"))?;
         request.size_bytes = space_size(&path, request.size_bytes)?;
         let object = format!("space {path}");
@@ -217,6 +217,10 @@ impl Engine {
             ));
         }
         self.refuse_exported(&object, record.uuid)?;
+        if let Some(volume) = open.volume_on(record.uuid) {
+            let next = format!("'holdfast volume destroy {volume} --yes' first");
+            return Err(conflict(object, format!("volume {volume} lies on it"), next));
+        }
         self.cancel_jobs_of(open.pool.id(), Some(record.uuid)).await?;
         self.interrupt_wide_jobs_of(open.pool.id()).await?;
         self.close_space(&open, record.id).await?;

@@ -19,11 +19,12 @@ pub(crate) fn state_folder() -> ObjectRef {
 }
 
 impl Engine {
-    /// What is wrong, the health of every pool, disk of a pool, space and export, of the state folder and of
+    /// What is wrong, the health of every pool, disk of a pool, space, volume and export, of the state folder and of
     /// channels where they are not well, and the daemon itself.
     pub fn status(&self) -> Status {
         let (pools, exports) = (self.pools(), self.exports());
-        let causes = self.causes(&pools, &exports);
+        let volumes = self.volumes();
+        let causes = self.causes(&pools, &volumes, &exports);
         let mut objects: Vec<ObjectHealth> = Vec::new();
         for pool in pools {
             objects.push(ObjectHealth {
@@ -45,6 +46,13 @@ impl Engine {
                 object: ObjectRef::space(space.id, space.name),
                 health: space.health,
                 conditions: space.conditions,
+            });
+        }
+        for volume in volumes {
+            objects.push(ObjectHealth {
+                object: ObjectRef::new(ObjectKind::Volume, volume.id.to_string(), volume.name),
+                health: volume.health,
+                conditions: volume.conditions,
             });
         }
         for export in exports {

@@ -42,8 +42,10 @@ fn named(path: &str) -> ObjectRef {
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
     let (kind, rest) = match parts[..] {
         ["spaces", pool, space, ..] => return ObjectRef::named(ObjectKind::Space, format!("{pool}/{space}")),
+        ["volumes", pool, volume, ..] => return ObjectRef::named(ObjectKind::Volume, format!("{pool}/{volume}")),
         ["pools", ref rest @ ..] => (ObjectKind::Pool, rest),
         ["spaces", ..] => (ObjectKind::Space, &[][..]),
+        ["volumes", ..] => (ObjectKind::Volume, &[][..]),
         ["disks", ref rest @ ..] => (ObjectKind::Disk, rest),
         ["exports", ref rest @ ..] => (ObjectKind::Export, rest),
         ["jobs", ref rest @ ..] => (ObjectKind::Job, rest),

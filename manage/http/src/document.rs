@@ -12,7 +12,7 @@ use crate::guard::COOKIE_NAME;
 use crate::permissions::{self, Need};
 use crate::routes::{
     accounts, audit, disks, events, exports, history, jobs, live, notifications, pools, sessions, settings, spaces,
-    status, tokens,
+    status, tokens, volumes,
 };
 
 #[derive(OpenApi)]
@@ -30,6 +30,7 @@ use crate::routes::{
         (name = "disks", description = "Disks of pools, and disks that belong to none."),
         (name = "pools", description = "Pools of disks."),
         (name = "spaces", description = "Virtual disks on pools."),
+        (name = "volumes", description = "Files on spaces, and where they are mounted."),
         (name = "exports", description = "Spaces that NBD clients can reach."),
         (name = "jobs", description = "Long work that is watched and steered while it runs."),
         (name = "events", description = "What happened, why, and what to do next."),
@@ -61,6 +62,10 @@ pub(crate) fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(spaces::accept))
         .routes(routes!(spaces::map))
         .routes(routes!(spaces::verify))
+        .routes(routes!(volumes::list, volumes::create))
+        .routes(routes!(volumes::show, volumes::destroy))
+        .routes(routes!(volumes::mount, volumes::unmount))
+        .routes(routes!(volumes::grow))
         .routes(routes!(exports::list, exports::create))
         .routes(routes!(exports::show, exports::set, exports::remove))
         .routes(routes!(exports::connections))

@@ -15,6 +15,7 @@ pub(crate) mod settings;
 pub(crate) mod spaces;
 pub(crate) mod status;
 pub(crate) mod tokens;
+pub(crate) mod volumes;
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -21,3 +21,4 @@ mod qos;
 mod salvage;
 mod tls;
 mod torture;
+mod volumes;

@@ -74,7 +74,7 @@ pub fn status_text(status: &Status, all: bool) -> String {
     for object in &status.objects {
         *kinds.entry(object.object.kind).or_default() += 1;
     }
-    let shown = [ObjectKind::Pool, ObjectKind::Disk, ObjectKind::Space, ObjectKind::Export];
+    let shown = [ObjectKind::Pool, ObjectKind::Disk, ObjectKind::Space, ObjectKind::Volume, ObjectKind::Export];
     let objects: Vec<String> =
         shown.into_iter().filter_map(|kind| Some(counted(*kinds.get(&kind)?, kind.word()))).collect();
     let head = facts(&[

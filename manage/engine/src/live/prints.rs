@@ -46,6 +46,7 @@ impl Live {
             ObjectKind::Disk => self.happened.count(ListKind::Disks),
             ObjectKind::Pool => self.happened.count(ListKind::Pools),
             ObjectKind::Space => self.happened.count(ListKind::Spaces),
+            ObjectKind::Volume => self.happened.count(ListKind::Volumes),
             ObjectKind::Export => self.happened.count(ListKind::Exports),
             ObjectKind::Job => self.happened.count(ListKind::Jobs),
             ObjectKind::Server | ObjectKind::Enclosure => {}
@@ -98,10 +99,16 @@ fn pool(
 impl Engine {
     /// The prints of all lists as they are now.
     pub(super) async fn prints(&self) -> ApiResult<Prints> {
-        let [mut disks, mut pools, mut spaces, mut exports, mut jobs] = std::array::from_fn(|_| DefaultHasher::new());
+        let [mut disks, mut pools, mut spaces, mut volumes, mut exports, mut jobs] =
+            std::array::from_fn(|_| DefaultHasher::new());
         let open: Vec<_> = self.live().pools.values().cloned().collect();
         open.iter().for_each(|open| pool(open, &mut disks, &mut pools, &mut spaces, &mut exports));
         drop(open);
+        for volume in self.volumes() {
+            (&volume.name, &volume.space, volume.open, volume.size_bytes, format!("{:?}", volume.mount))
+                .hash(&mut volumes);
+            format!("{:?}", volume.conditions).hash(&mut volumes);
+        }
         for (id, answered) in self.smart.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             (id, answered.count).hash(&mut disks);
         }
@@ -133,16 +140,17 @@ impl Engine {
             (job.id, job.state.has_ended(), job.state == JobState::Paused).hash(&mut spaces);
         }
         let happened = |kind: ListKind| self.consoles.happened.0[kind as usize].load(Ordering::Relaxed);
-        let lists = [disks, pools, spaces, exports, jobs].map(|list| list.finish());
+        let lists = [disks, pools, spaces, volumes, exports, jobs].map(|list| list.finish());
         let mut status = DefaultHasher::new();
         lists.hash(&mut status);
         self.jobs.outlooks().hash(&mut status);
-        let [disks, pools, spaces, exports, jobs] = lists;
+        let [disks, pools, spaces, volumes, exports, jobs] = lists;
         let print = |kind: ListKind| {
             let list = match kind {
                 ListKind::Disks => disks,
                 ListKind::Pools => pools,
                 ListKind::Spaces => spaces,
+                ListKind::Volumes => volumes,
                 ListKind::Exports => exports,
                 ListKind::Jobs => jobs,
                 ListKind::Status => status.finish(),

@@ -1,0 +1,91 @@
+//! Volumes: files on spaces.
+
+use holdfast_model::{Condition, Health};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use crate::schema::{self, ConditionSchema};
+use crate::space::CreateSpace;
+
+/// Where a volume is mounted on the server, or is to be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct VolumeMount {
+    /// The directory.
+    pub directory: String,
+    /// Whether it is mounted now. What is not is mounted when the volume is opened next.
+    pub mounted: bool,
+}
+
+/// A volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Volume {
+    /// `POOL/VOLUME`.
+    pub name: String,
+    /// Its id.
+    pub id: Uuid,
+    /// `POOL/SPACE`, the space that it lies on.
+    pub space: String,
+    /// Whether the space was made for it and goes with it.
+    pub owns_space: bool,
+    /// Whether names that differ in case only are different ones to every client; none while it is not open.
+    pub case_sensitive: Option<bool>,
+    /// Whether its files can be used; its space may be away.
+    pub open: bool,
+    /// Where it is mounted, or is to be.
+    pub mount: Option<VolumeMount>,
+    /// How well it is.
+    #[schema(schema_with = schema::health)]
+    pub health: Health,
+    /// Why it is not healthy.
+    #[schema(value_type = Vec<ConditionSchema>)]
+    pub conditions: Vec<Condition>,
+    /// Bytes of its space that it uses; none while it is not open.
+    pub size_bytes: Option<u64>,
+    /// Bytes that may still be written.
+    pub free_bytes: Option<u64>,
+    /// Files and directories that it has.
+    pub files: Option<u64>,
+}
+
+/// Makes a volume, on a new space or one that is there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateVolume {
+    /// `POOL/VOLUME`.
+    pub name: String,
+    /// The space that is made for it, in the same pool; it goes with the volume.
+    #[serde(default)]
+    pub space: Option<CreateSpace>,
+    /// `POOL/SPACE`: an empty space of the same pool that is there already, instead. It stays when the volume goes.
+    #[serde(default)]
+    pub on: Option<String>,
+    /// Names that differ in case only are different ones to every client, not only to those of POSIX.
+    #[serde(default)]
+    pub case_sensitive: bool,
+}
+
+/// Mounts a volume on the server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MountVolume {
+    /// The directory, which must be there. The volume is mounted on it again whenever it is opened.
+    pub directory: String,
+}
+
+/// Makes a volume larger.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GrowVolume {
+    /// The new size; rounded up to whole blocks of 4 KiB.
+    pub size_bytes: u64,
+}
+
+/// The answer to a change of a volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct VolumeChanged {
+    /// False if everything was so already.
+    pub changed: bool,
+    /// The volume as it is now.
+    pub volume: Volume,
+}

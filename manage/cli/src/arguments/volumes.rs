@@ -1,0 +1,118 @@
+//! Commands about volumes.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueHint};
+use holdfast_api::CreateSpace;
+use holdfast_model::{ByteSize, SpacePath};
+
+use super::{IntegrityWord, LayoutWord};
+
+/// What to do with volumes.
+#[derive(Debug, Subcommand)]
+pub enum VolumeCommand {
+    /// Create a volume, with a space of its own or on an empty one
+    #[command(group = clap::ArgGroup::new("where").required(true).args(["size", "on"]))]
+    Create {
+        /// POOL/VOLUME
+        volume: SpacePath,
+        /// Its size, for example 4GiB; a space of this size is created for it, with the same name
+        #[arg(long)]
+        size: Option<ByteSize>,
+        /// POOL/SPACE: put it on this empty space instead
+        #[arg(long, value_name = "POOL/SPACE", conflicts_with_all = ["layout", "copies", "parity", "columns", "interleave", "integrity", "journal", "thin", "enclosure_aware"])]
+        on: Option<SpacePath>,
+        #[command(flatten)]
+        space: SpaceOptions,
+        /// Treat names that differ only in case as different for all clients, not only for POSIX ones
+        #[arg(long)]
+        case_sensitive: bool,
+    },
+    /// List all volumes
+    List,
+    /// Show a volume
+    Show {
+        /// POOL/VOLUME
+        volume: SpacePath,
+    },
+    /// Mount a volume on a directory of the server, now and at every start
+    Mount {
+        /// POOL/VOLUME
+        volume: SpacePath,
+        /// The directory; it must exist
+        #[arg(value_hint = ValueHint::DirPath)]
+        directory: PathBuf,
+    },
+    /// Unmount a volume
+    Unmount {
+        /// POOL/VOLUME
+        volume: SpacePath,
+    },
+    /// Make a volume larger while it is in use
+    Grow {
+        /// POOL/VOLUME
+        volume: SpacePath,
+        /// The new size
+        #[arg(long)]
+        size: ByteSize,
+    },
+    /// Destroy a volume with its files, and the space created for it
+    Destroy {
+        /// POOL/VOLUME
+        volume: SpacePath,
+        /// Confirm: its files are lost
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+/// What the space of a new volume is like.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct SpaceOptions {
+    /// Resilience of its space
+    #[arg(long, default_value = "mirror")]
+    pub layout: LayoutWord,
+    /// Copies of a mirror, 2 or 3; 2 by default
+    #[arg(long, value_name = "N")]
+    pub copies: Option<u8>,
+    /// Parity columns, 1 or 2; 1 by default
+    #[arg(long, value_name = "N")]
+    pub parity: Option<u8>,
+    /// Columns, parity included; chosen from the pool's disks by default
+    #[arg(long, value_name = "N")]
+    pub columns: Option<u16>,
+    /// Interleave: the size of a stripe unit; 256KiB by default
+    #[arg(long, value_name = "SIZE")]
+    pub interleave: Option<ByteSize>,
+    /// Block checksums; crc32c by default
+    #[arg(long, value_enum)]
+    pub integrity: Option<IntegrityWord>,
+    /// Journal size of a parity space
+    #[arg(long, value_name = "SIZE")]
+    pub journal: Option<ByteSize>,
+    /// Thin provisioning: allocate room only as data is written
+    #[arg(long)]
+    pub thin: bool,
+    /// Survive the loss of a whole enclosure
+    #[arg(long)]
+    pub enclosure_aware: bool,
+}
+
+impl SpaceOptions {
+    /// The request for such a space.
+    pub fn request(self, name: String, size: ByteSize) -> CreateSpace {
+        CreateSpace {
+            name,
+            layout: self.layout.into(),
+            copies: self.copies,
+            parity: self.parity,
+            columns: self.columns,
+            interleave_bytes: self.interleave.map(ByteSize::bytes),
+            integrity: self.integrity.map(Into::into),
+            size_bytes: size.bytes(),
+            thin: self.thin,
+            journal_bytes: self.journal.map(ByteSize::bytes),
+            enclosure_aware: self.enclosure_aware,
+        }
+    }
+}

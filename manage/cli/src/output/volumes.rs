@@ -1,0 +1,54 @@
+//! Volumes.
+
+use holdfast_api::{Volume, word};
+
+use super::{Shown, facts, size, table, with_conditions};
+
+fn mount(volume: &Volume) -> String {
+    match &volume.mount {
+        None => "-".into(),
+        Some(mount) if mount.mounted => mount.directory.clone(),
+        Some(mount) => format!("{} (not mounted)", mount.directory),
+    }
+}
+
+impl Shown for Vec<Volume> {
+    fn text(&self) -> String {
+        let some = |bytes: Option<u64>| bytes.map_or_else(|| "-".into(), size);
+        let rows = self.iter().map(|volume| {
+            vec![
+                volume.name.clone(),
+                volume.space.clone(),
+                word(&volume.health),
+                some(volume.size_bytes),
+                some(volume.free_bytes),
+                volume.files.map_or_else(|| "-".into(), |files| files.to_string()),
+                mount(volume),
+            ]
+        });
+        table(&["VOLUME", "SPACE", "HEALTH", "SIZE", "FREE", "FILES", "MOUNTED ON"], rows)
+    }
+}
+
+impl Shown for Volume {
+    fn text(&self) -> String {
+        let some = |bytes: Option<u64>| bytes.map_or_else(|| "-".into(), size);
+        let case = match self.case_sensitive {
+            Some(true) => "different for all clients",
+            Some(false) => "as each client wants",
+            None => "-",
+        };
+        let text = facts(&[
+            ("volume", self.name.clone()),
+            ("id", self.id.to_string()),
+            ("health", word(&self.health)),
+            ("space", format!("{}{}", self.space, if self.owns_space { ", created for it" } else { "" })),
+            ("size", some(self.size_bytes)),
+            ("free", some(self.free_bytes)),
+            ("files", self.files.map_or_else(|| "-".into(), |files| files.to_string())),
+            ("case of names", case.into()),
+            ("mounted on", mount(self)),
+        ]);
+        with_conditions(text, &self.conditions)
+    }
+}

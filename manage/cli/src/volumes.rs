@@ -1,0 +1,63 @@
+//! Commands about volumes, as requests.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use holdfast_api::{CreateVolume, GrowVolume, MountVolume, Volume, VolumeChanged};
+use holdfast_model::{ByteSize, SpacePath};
+
+use crate::arguments::VolumeCommand;
+use crate::client::{Client, segment};
+use crate::output::{print, with_conditions};
+use crate::remote::{rounded, tell, tell_gone};
+
+fn volume_path(volume: &SpacePath) -> String {
+    format!("/volumes/{}/{}", segment(volume.pool.as_str()), segment(volume.space.as_str()))
+}
+
+/// The directory from the root on: the server does not know where the command was given.
+fn absolute(directory: PathBuf) -> Result<String> {
+    let path = std::path::absolute(&directory).with_context(|| format!("directory {}", directory.display()))?;
+    path.into_os_string().into_string().map_err(|path| anyhow::anyhow!("directory {path:?} is not UTF-8"))
+}
+
+/// Does a volume command.
+pub async fn volume_command(client: &Client, json: bool, command: VolumeCommand) -> Result<()> {
+    match command {
+        VolumeCommand::List => print(json, &client.get::<Vec<Volume>>("/volumes").await?),
+        VolumeCommand::Show { volume } => print(json, &client.get::<Volume>(&volume_path(&volume)).await?),
+        VolumeCommand::Create { volume, size, on, space, case_sensitive } => {
+            let request = CreateVolume {
+                name: volume.to_string(),
+                space: size.map(|size| space.request(volume.to_string(), size)),
+                on: on.map(|on| on.to_string()),
+                case_sensitive,
+            };
+            let answer: VolumeChanged = client.post("/volumes", &request).await?;
+            let made = &answer.volume;
+            let size = made.size_bytes.map_or_else(|| "no size yet".into(), |size| ByteSize(size).to_string());
+            let done = format!("volume {} has {size}, on space {}", made.name, made.space);
+            tell(json, &answer, answer.changed, with_conditions(done, &made.conditions))
+        }
+        VolumeCommand::Mount { volume, directory } => {
+            let request = MountVolume { directory: absolute(directory)? };
+            let answer: VolumeChanged = client.put(&format!("{}/mount", volume_path(&volume)), &request).await?;
+            let done = format!("volume {} is mounted on {}", answer.volume.name, request.directory);
+            tell(json, &answer, answer.changed, done)
+        }
+        VolumeCommand::Unmount { volume } => {
+            let answer: VolumeChanged = client.delete(&format!("{}/mount", volume_path(&volume))).await?;
+            tell(json, &answer, answer.changed, format!("volume {} is not mounted", answer.volume.name))
+        }
+        VolumeCommand::Grow { volume, size } => {
+            let request = GrowVolume { size_bytes: size.bytes() };
+            let answer: VolumeChanged = client.post(&format!("{}/grow", volume_path(&volume)), &request).await?;
+            let has = answer.volume.size_bytes.unwrap_or(size.bytes());
+            let done = format!("volume {} has {}{}", answer.volume.name, ByteSize(has), rounded(size, has));
+            tell(json, &answer, answer.changed, done)
+        }
+        VolumeCommand::Destroy { volume, yes } => {
+            tell_gone(json, &client.delete(&format!("{}?confirm={yes}", volume_path(&volume))).await?)
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Volumes.
+
+use axum::Json;
+use axum::http::StatusCode;
+use holdfast_api::{Changed, CreateVolume, ErrorBody, GrowVolume, MountVolume, Volume, VolumeChanged};
+
+use super::{Confirm, OnEngine, made};
+use crate::refusal::{Answered, Body, InPath, InQuery};
+
+/// Lists all volumes.
+#[utoipa::path(get, path = "/volumes", tag = "volumes", operation_id = "volume_list",
+    responses((status = 200, body = [Volume], description = "All volumes of the pools in service."),
+        (status = "default", body = ErrorBody, description = "Refused or failed.")))]
+pub(crate) async fn list(engine: OnEngine) -> Json<Vec<Volume>> {
+    Json(engine.volumes())
+}
+
+/// Makes a volume.
+#[utoipa::path(post, path = "/volumes", tag = "volumes", operation_id = "volume_create", request_body = CreateVolume,
+    responses((status = 201, body = VolumeChanged, description = "Made."),
+        (status = 200, body = VolumeChanged, description = "It already existed, on this space."),
+        (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
+pub(crate) async fn create(
+    engine: OnEngine,
+    Body(request): Body<CreateVolume>,
+) -> Answered<(StatusCode, Json<VolumeChanged>)> {
+    let answer = engine.create_volume(request).await?;
+    Ok(made(answer.changed, answer))
+}
+
+/// Shows a volume.
+#[utoipa::path(get, path = "/volumes/{pool}/{volume}", tag = "volumes", operation_id = "volume_show",
+    params(("pool" = String, Path, description = "Name of the pool."), ("volume" = String, Path, description = "Name of the volume.")),
+    responses((status = 200, body = Volume, description = "The volume."),
+        (status = "default", body = ErrorBody, description = "Refused or failed.")))]
+pub(crate) async fn show(engine: OnEngine, InPath((pool, volume)): InPath<(String, String)>) -> Answered<Json<Volume>> {
+    Ok(Json(engine.volume(&format!("{pool}/{volume}"))?))
+}
+
+/// Destroys a volume with its files, and the space that was made for it.
+#[utoipa::path(delete, path = "/volumes/{pool}/{volume}", tag = "volumes", operation_id = "volume_destroy",
+    params(("pool" = String, Path, description = "Name of the pool."), ("volume" = String, Path, description = "Name of the volume."), Confirm),
+    responses((status = 200, body = Changed, description = "Destroyed, or it was not there."),
+        (status = "default", body = ErrorBody, description = "Refused or failed.")))]
+pub(crate) async fn destroy(
+    engine: OnEngine,
+    InPath((pool, volume)): InPath<(String, String)>,
+    InQuery(query): InQuery<Confirm>,
+) -> Answered<Json<Changed>> {
+    Ok(Json(engine.destroy_volume(format!("{pool}/{volume}"), query.confirm).await?))
+}
+
+/// Mounts a volume on a directory of the server, now and whenever it is opened.
+#[utoipa::path(put, path = "/volumes/{pool}/{volume}/mount", tag = "volumes", operation_id = "volume_mount", request_body = MountVolume,
+    params(("pool" = String, Path, description = "Name of the pool."), ("volume" = String, Path, description = "Name of the volume.")),
+    responses((status = 200, body = VolumeChanged, description = "The volume as it is now."),
+        (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
+pub(crate) async fn mount(
+    engine: OnEngine,
+    InPath((pool, volume)): InPath<(String, String)>,
+    Body(request): Body<MountVolume>,
+) -> Answered<Json<VolumeChanged>> {
+    Ok(Json(engine.mount_volume(format!("{pool}/{volume}"), request).await?))
+}
+
+/// Unmounts a volume, and mounts it no more.
+#[utoipa::path(delete, path = "/volumes/{pool}/{volume}/mount", tag = "volumes", operation_id = "volume_unmount",
+    params(("pool" = String, Path, description = "Name of the pool."), ("volume" = String, Path, description = "Name of the volume.")),
+    responses((status = 200, body = VolumeChanged, description = "The volume as it is now."),
+        (status = "default", body = ErrorBody, description = "Refused or failed.")))]
+pub(crate) async fn unmount(
+    engine: OnEngine,
+    InPath((pool, volume)): InPath<(String, String)>,
+) -> Answered<Json<VolumeChanged>> {
+    Ok(Json(engine.unmount_volume(format!("{pool}/{volume}")).await?))
+}
+
+/// Makes a volume larger while it is in use, with the space that was made for it.
+#[utoipa::path(post, path = "/volumes/{pool}/{volume}/grow", tag = "volumes", operation_id = "volume_grow", request_body = GrowVolume,
+    params(("pool" = String, Path, description = "Name of the pool."), ("volume" = String, Path, description = "Name of the volume.")),
+    responses((status = 200, body = VolumeChanged, description = "The volume as it is now."),
+        (status = "default", body = ErrorBody, description = "Refused or failed.")))]
+pub(crate) async fn grow(
+    engine: OnEngine,
+    InPath((pool, volume)): InPath<(String, String)>,
+    Body(request): Body<GrowVolume>,
+) -> Answered<Json<VolumeChanged>> {
+    Ok(Json(engine.grow_volume(format!("{pool}/{volume}"), request).await?))
+}

@@ -1,0 +1,253 @@
+//! Volumes: made, mounted by the kernel, filled by ordinary programs, killed under load, moved, refused.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use holdfast_tests::command::{run, wait_until};
+use holdfast_tests::daemon::Daemon;
+use holdfast_tests::janitor::Janitor;
+use holdfast_tests::random::bytes;
+use holdfast_tests::scene::Scene;
+
+/// A scene with a directory to mount on, which is cleared after the daemon.
+fn scene() -> (Scene, Janitor, String) {
+    let scene = Scene::new();
+    let mut janitor = Janitor::of(&scene);
+    let directory = scene.folder("mnt");
+    janitor.later(&format!("umount -l '{directory}'"));
+    (scene, janitor, directory)
+}
+
+fn is_mounted(directory: &str) -> bool {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").expect("it can be read");
+    mounts.lines().any(|line| line.split(' ').nth(1) == Some(directory) && line.contains("fuse.holdfast"))
+}
+
+#[test]
+fn a_volume_is_made_mounted_filled_and_there_again_after_a_restart() {
+    let (scene, _janitor, directory) = scene();
+    let mut daemon = Daemon::start(&scene);
+    daemon.pool(&scene, "tank", 3, "512MiB");
+    let create = ["volume", "create", "tank/files", "--size", "256MiB", "--layout", "mirror"];
+    assert_eq!(daemon.json(&create)["changed"], true);
+    assert_eq!(daemon.json(&create)["changed"], false, "a second time");
+    let mount = ["volume", "mount", "tank/files", &directory];
+    assert_eq!(daemon.json(&mount)["changed"], true);
+    assert_eq!(daemon.json(&mount)["changed"], false, "a second time");
+    assert!(is_mounted(&directory));
+    let shown = &daemon.json(&["volume", "list"])[0];
+    assert_eq!(
+        (&shown["health"], &shown["files"], &shown["mount"]["mounted"]),
+        (&"healthy".into(), &1.into(), &true.into())
+    );
+
+    let tree = scene.folder("tree");
+    for number in 0..200 {
+        let folder = format!("{tree}/d{}", number % 7);
+        std::fs::create_dir_all(&folder).expect("a folder");
+        std::fs::write(format!("{folder}/f{number}"), bytes(number, number as usize * 777 % 90_000)).expect("a file");
+    }
+    std::os::unix::fs::symlink("d1/f1", format!("{tree}/link")).expect("a link");
+    std::fs::hard_link(format!("{tree}/d1/f1"), format!("{tree}/d2/again")).expect("a second name");
+    run("cp", &["-a", &tree, &format!("{directory}/copy")]).succeeded();
+    run("diff", &["-r", &tree, &format!("{directory}/copy")]).succeeded();
+    let two = std::fs::metadata(format!("{directory}/copy/d2/again")).expect("it is there");
+    assert_eq!((two.nlink(), two.ino()), {
+        let one = std::fs::metadata(format!("{directory}/copy/d1/f1")).expect("it is there");
+        (2, one.ino())
+    });
+    daemon.end();
+    assert!(!is_mounted(&directory), "a daemon that ends leaves no mount");
+    daemon.start_again();
+    assert!(is_mounted(&directory), "and mounts again when it starts");
+    run("diff", &["-r", &tree, &format!("{directory}/copy")]).succeeded();
+
+    run("sync", &["-f", &directory]).succeeded();
+    daemon.kill();
+    assert!(std::fs::read_dir(&directory).is_err(), "nobody answers");
+    daemon.start_again();
+    run("diff", &["-r", &tree, &format!("{directory}/copy")]).succeeded();
+    daemon.please(&["volume", "grow", "tank/files", "--size", "384MiB"]);
+    assert_eq!(daemon.json(&["volume", "show", "tank/files"])["size_bytes"], 384 << 20);
+    daemon.please(&["volume", "unmount", "tank/files"]);
+    assert!(!is_mounted(&directory));
+    let refusal = daemon.cli(&["volume", "destroy", "tank/files"]).refused();
+    assert!(refusal.contains("files would be lost") && refusal.contains("--yes"), "{refusal}");
+    daemon.please(&["volume", "destroy", "tank/files", "--yes"]);
+    assert_eq!(daemon.json(&["space", "list"]), serde_json::json!([]), "its space went with it");
+}
+
+#[test]
+fn what_was_synced_is_there_after_a_kill_under_load() {
+    let (scene, _janitor, directory) = scene();
+    let mut daemon = Daemon::start(&scene);
+    daemon.pool(&scene, "tank", 3, "512MiB");
+    daemon.please(&["volume", "create", "tank/files", "--size", "400MiB", "--layout", "mirror"]);
+    daemon.please(&["volume", "mount", "tank/files", &directory]);
+    let synced: Mutex<BTreeMap<String, (u64, usize)>> = Mutex::default();
+    let next = AtomicU64::new(0);
+    for round in 0..4 {
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for thread in 0..3 {
+                let (synced, next, over, directory) = (&synced, &next, &over, &directory);
+                scope.spawn(move || {
+                    while !over.load(Ordering::Relaxed) {
+                        let number = next.fetch_add(1, Ordering::Relaxed);
+                        let name = format!("{directory}/t{thread}-{}", number % 120);
+                        let len = (number as usize * 3571) % 40_000 + 1;
+                        // Under another name first, as careful programs do.
+                        let part = format!("{name}.part");
+                        let written = File::create(&part).and_then(|mut file| {
+                            file.write_all(&bytes(number, len))?;
+                            file.sync_all()
+                        });
+                        if written.and_then(|()| std::fs::rename(&part, &name)).is_err() {
+                            continue;
+                        }
+                        let folder = File::open(directory).and_then(|folder| folder.sync_all());
+                        if folder.is_ok() {
+                            synced.lock().expect("whole").insert(name, (number, len));
+                        }
+                    }
+                });
+            }
+            std::thread::sleep(Duration::from_millis(900 + 300 * round));
+            daemon.kill();
+            over.store(true, Ordering::Relaxed);
+        });
+        daemon.start_again();
+        let synced = synced.lock().expect("whole");
+        assert!(synced.len() > 20, "{} files", synced.len());
+        for (name, (number, len)) in &*synced {
+            let found = std::fs::read(name).unwrap_or_else(|error| panic!("{name}: {error}"));
+            // A later one may have taken its name before the kill, without an answer.
+            let is_it = found == bytes(*number, *len);
+            let is_later = (number + 1..next.load(Ordering::Relaxed)).any(|later| {
+                later % 120 == number % 120 && found == bytes(later, (later as usize * 3571) % 40_000 + 1)
+            });
+            assert!(is_it || is_later, "round {round}: {name} has {} bytes of neither", found.len());
+        }
+    }
+    assert_eq!(daemon.json(&["volume", "show", "tank/files"])["health"], "healthy");
+}
+
+#[test]
+fn a_data_base_in_a_file_survives_kills() {
+    let (scene, _janitor, directory) = scene();
+    let mut daemon = Daemon::start(&scene);
+    daemon.pool(&scene, "tank", 3, "512MiB");
+    daemon.please(&["volume", "create", "tank/files", "--size", "256MiB", "--layout", "simple"]);
+    daemon.please(&["volume", "mount", "tank/files", &directory]);
+    let path = format!("{directory}/table");
+    std::fs::write(&path, vec![0; 8 << 20]).expect("written");
+    let mut expected: Vec<u64> = vec![0; 1024];
+    for round in 1..4u64 {
+        let done = Mutex::new(expected.clone());
+        std::thread::scope(|scope| {
+            let (done, path) = (&done, &path);
+            scope.spawn(move || {
+                let Ok(file) = File::options().write(true).open(path) else { return };
+                for step in 0.. {
+                    let row = (step * 389 % 1024) as usize;
+                    let page = [(round << 32 | step).to_le_bytes(); 1024].concat();
+                    if file.write_all_at(&page, row as u64 * 8192).and_then(|()| file.sync_data()).is_err() {
+                        return;
+                    }
+                    done.lock().expect("whole")[row] = round << 32 | step;
+                }
+            });
+            std::thread::sleep(Duration::from_millis(700));
+            daemon.kill();
+        });
+        expected = done.into_inner().expect("whole");
+        daemon.start_again();
+        let found = std::fs::read(&path).expect("it can be read");
+        for (row, value) in expected.iter_mut().enumerate() {
+            for half in found[row * 8192..(row + 1) * 8192].chunks(4096) {
+                let words: Vec<u64> =
+                    half.chunks(8).map(|word| u64::from_le_bytes(word.try_into().expect("eight"))).collect();
+                assert!(words.iter().all(|word| *word == words[0]), "row {row} is torn within a block");
+                assert!(words[0] >= *value, "row {row}: {value:#x} was synced, {:#x} is found", words[0]);
+            }
+        }
+        // Rows that were not answered may be old or new, also by halves: write them whole.
+        let file = File::options().write(true).open(&path).expect("opened");
+        for (row, value) in expected.iter().enumerate() {
+            file.write_all_at(&[value.to_le_bytes(); 1024].concat(), row as u64 * 8192).expect("written");
+        }
+        file.sync_all().expect("synced");
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_the_next_step_and_changes_nothing() {
+    let (scene, _janitor, directory) = scene();
+    let daemon = Daemon::start(&scene);
+    daemon.pool(&scene, "tank", 3, "512MiB");
+    let uri = daemon.space("tank/disk", &["--layout", "simple", "--size", "64MiB"]);
+    let refused = |arguments: &[&str], words: &[&str]| {
+        let refusal = daemon.cli(arguments).refused();
+        for word in words {
+            assert!(refusal.contains(word), "{arguments:?}: {refusal}");
+        }
+    };
+    refused(&["volume", "create", "tank/files", "--on", "tank/disk"], &["exported", "disk"]);
+    run("qemu-io", &["-f", "raw", "-c", "write -P 7 0 1M", &uri]).succeeded();
+    daemon.please(&["nbd", "unexport", "disk"]);
+    refused(&["volume", "create", "tank/files", "--on", "tank/disk"], &["holds data", "empty space"]);
+    daemon.please(&["space", "create", "tank/empty", "--layout", "simple", "--size", "64MiB"]);
+    daemon.please(&["volume", "create", "tank/files", "--on", "tank/empty", "--case-sensitive"]);
+    refused(&["space", "destroy", "tank/empty", "--yes"], &["volume tank/files lies on it", "volume destroy"]);
+    refused(&["nbd", "export", "tank/empty"], &["volume tank/files lies on it"]);
+    refused(&["volume", "create", "tank/files", "--on", "tank/disk"], &["already exists"]);
+    refused(&["volume", "create", "tank/two", "--size", "1MiB"], &["too few for a volume"]);
+    assert_eq!(daemon.json(&["space", "list"]).as_array().map(Vec::len), Some(2), "no space is left of it");
+    refused(&["volume", "mount", "tank/files", "/does/not/exist"], &["/does/not/exist"]);
+    refused(&["volume", "mount", "tank/none", &directory], &["volume tank/none does not exist", "volume list"]);
+    daemon.please(&["volume", "mount", "tank/files", &directory]);
+    refused(&["volume", "mount", "tank/files", "/tmp"], &["mounted on", "unmount it first"]);
+    refused(&["pool", "destroy", "tank", "--yes"], &["volume tank/files is mounted", "volume unmount"]);
+    refused(&["volume", "grow", "tank/files", "--size", "32MiB"], &["cannot grow to 32"]);
+    let name = "x".repeat(256);
+    let error = File::create(Path::new(&directory).join(&name)).expect_err("the name is too long");
+    assert_eq!(error.raw_os_error(), Some(36), "{error}");
+    use std::os::unix::ffi::OsStrExt;
+    let error =
+        File::create(Path::new(&directory).join(std::ffi::OsStr::from_bytes(b"\xff\xfe"))).expect_err("no UTF-8");
+    assert_eq!(error.raw_os_error(), Some(84), "{error}");
+    run("umount", &[&directory]).succeeded();
+    wait_until("it is seen", 20, || daemon.json(&["volume", "show", "tank/files"])["mount"]["mounted"] == false);
+    let shown = daemon.json(&["volume", "show", "tank/files"]);
+    assert!(shown["conditions"][0]["cause"].as_str().is_some_and(|cause| cause.contains("unmounted")), "{shown}");
+    assert!(daemon.please(&["status"]).contains("was unmounted from"));
+    daemon.please(&["volume", "mount", "tank/files", &directory]);
+    assert_eq!(daemon.json(&["volume", "show", "tank/files"])["health"], "healthy");
+}
+
+#[test]
+fn a_volume_moves_with_its_pool() {
+    let (scene, _janitor, directory) = scene();
+    let daemon = Daemon::start(&scene);
+    let disks = daemon.pool(&scene, "tank", 3, "512MiB");
+    daemon.please(&["volume", "create", "tank/files", "--size", "128MiB", "--layout", "parity"]);
+    daemon.please(&["volume", "mount", "tank/files", &directory]);
+    std::fs::write(format!("{directory}/file"), bytes(3, 3_000_000)).expect("written");
+    daemon.please(&["pool", "export", "tank"]);
+    assert!(!is_mounted(&directory));
+    let elsewhere = scene.folder("elsewhere");
+    for (number, disk) in disks.iter().enumerate() {
+        std::fs::rename(disk, format!("{elsewhere}/{number}")).expect("a disk can be moved");
+    }
+    let other = Daemon::start_with(&scene, "b", &[]);
+    other.please(&["pool", "import", "--disk-dir", &elsewhere]);
+    assert!(is_mounted(&directory), "it is mounted where it was");
+    assert!(std::fs::read(format!("{directory}/file")).expect("read") == bytes(3, 3_000_000));
+    other.please(&["pool", "export", "tank"]);
+}
