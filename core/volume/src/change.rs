@@ -242,7 +242,7 @@ impl<'a> View<'a> {
             }
         }
         for (extent, file, stream, offset) in &new {
-            let value = keys::owner_value(*file, *stream, *offset, extent.blocks);
+            let value = keys::owner_value(*file, *stream, *offset, extent.blocks, extent.is_written);
             derived.owners.push(Operation { tree: OWNER_TREE, key: keys::owner(extent.place), value: Some(value) });
         }
         let is_new = |extent: &Extent| !old.iter().any(|(before, ..)| before == extent);

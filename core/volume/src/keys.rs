@@ -107,9 +107,9 @@ pub(crate) fn owner(place: u64) -> Vec<u8> {
     place.to_be_bytes().to_vec()
 }
 
-/// File, stream, block of the file, and how many blocks.
-pub(crate) fn owner_value(file: u64, stream: u32, block: u64, blocks: u32) -> Vec<u8> {
+/// File, stream, block of the file, how many blocks, and whether they hold data: all that an extent is made of again.
+pub(crate) fn owner_value(file: u64, stream: u32, block: u64, blocks: u32, is_written: bool) -> Vec<u8> {
     let mut writer = Writer::new();
-    writer.u64(file).u32(stream).u64(block).u32(blocks);
+    writer.u64(file).u32(stream).u64(block).u32(blocks).u8(is_written.into());
     writer.into_bytes()
 }

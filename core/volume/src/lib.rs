@@ -27,7 +27,8 @@
 //!  superblock.rs  where everything is, and the root slots      bitmap.rs       the blocks of a zone
 //!  grow.rs        more of the device taken in use              verbs.rs        what can be wrong
 //!  scan.rs        all trees read, held against each other      findings.rs     what a scan found, kept
-//!  repair.rs      findings repaired in use
+//!  repair.rs      findings repaired in use                    rebuild.rs      trees that lost nodes, offline
+//!  graft.rs       a damaged node taken out of its tree
 //! ```
 //!
 //! Invariants:
@@ -48,6 +49,7 @@ mod extents;
 mod files;
 mod findings;
 mod flush;
+mod graft;
 mod grow;
 mod keys;
 mod length;
@@ -59,6 +61,7 @@ mod open;
 mod open_files;
 pub mod page;
 mod read;
+mod rebuild;
 mod record;
 mod removal;
 mod repair;

@@ -15,6 +15,7 @@ mod tests;
 
 use crate::change::Need;
 use crate::error::VolumeError;
+use crate::graft::Graft;
 use crate::keys;
 use crate::scan::{Item, judge, readable};
 use crate::service::FileKind;
@@ -89,7 +90,7 @@ impl Volume {
             done.left = self.scan().await?;
             // A name at a wrong place is moved before its file is taken for one without a name.
             let rank = |verb: &Verb| (!matches!(verb, Verb::WrongSlot { .. }), verb.number());
-            let mut verbs: Vec<Verb> = done.left.iter().filter(|verb| verb.is_online()).cloned().collect();
+            let mut verbs = done.left.clone();
             verbs.sort_by_key(rank);
             let mut fixed = 0;
             for verb in &verbs {
@@ -106,7 +107,7 @@ impl Volume {
         Ok(done)
     }
 
-    async fn repair_now(&self, verb: &Verb) -> Result<Repaired, VolumeError> {
+    pub(crate) async fn repair_now(&self, verb: &Verb) -> Result<Repaired, VolumeError> {
         match verb {
             Verb::Orphan { file } => self.repair_orphan(*file).await,
             Verb::LinkUnknown { file, directory, name } => self.repair_link(*file, *directory, name).await,
@@ -131,11 +132,10 @@ impl Volume {
             Verb::Count { .. } | Verb::Attribute { .. } | Verb::SymbolicLink { .. } | Verb::Note { .. } => {
                 self.repair_beside(verb).await
             }
-            Verb::NodeLost { .. }
-            | Verb::NodeMisplaced { .. }
-            | Verb::NodeShared { .. }
-            | Verb::Unreadable { .. }
-            | Verb::NoRecord { .. } => Ok(Repaired::NeedsOffline),
+            Verb::NodeLost { tree, address, low, .. } => self.repair_node(*tree, *address, low).await,
+            Verb::NodeMisplaced { .. } | Verb::NodeShared { .. } | Verb::Unreadable { .. } | Verb::NoRecord { .. } => {
+                Ok(Repaired::NeedsOffline)
+            }
         }
     }
 
@@ -202,6 +202,15 @@ impl Volume {
             }
             _ => Ok(Repaired::NeedsOffline),
         }
+    }
+
+    /// A node that is still in memory is written to another place.
+    async fn repair_node(&self, tree: u8, address: u64, low: &[u8]) -> Result<Repaired, VolumeError> {
+        if !self.store.graft(tree, address, low, Graft::Rewrite).await? {
+            return Ok(Repaired::NeedsOffline);
+        }
+        self.checkpoint().await?;
+        Ok(Repaired::Fixed)
     }
 
     async fn repair_owner(&self, place: u64, verb: &Verb) -> Result<Repaired, VolumeError> {

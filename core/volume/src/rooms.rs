@@ -320,12 +320,12 @@ impl Rooms {
         }
         let Some(known) = self.zones.get_mut(&zone) else { return };
         let Some(bits) = known.bits.as_mut() else { return };
-        let was_busy = bits.busy.count(block, len);
+        let (was_busy, was_taken) = (bits.busy.count(block, len), bits.taken.count(block, len));
         bits.taken.set(block, len, true);
         bits.busy.set(block, len, true);
-        bits.reserved = bits.reserved.saturating_sub(was_busy);
+        bits.reserved = bits.reserved.saturating_sub(was_busy - was_taken);
         known.available -= len - was_busy;
-        known.free = known.free.saturating_sub(len);
+        known.free -= len - was_taken;
         if !std::mem::replace(&mut bits.is_changed, true) {
             self.changed += 1;
         }

@@ -28,8 +28,8 @@ use crate::verbs::Verb;
 use crate::volume::Volume;
 use crate::{DEFERRED_TREE, OWNER_TREE, SHARED_TREES, TREES, ZONE_TREE};
 
-pub(crate) use facts::Item;
 use facts::{Facts, Told, is_read};
+pub(crate) use facts::{Item, Owner};
 use judge::Way;
 use sums::Sums;
 pub use walk::ScanProgress;

@@ -62,7 +62,7 @@ impl Clone for Changed {
 }
 
 impl Changed {
-    fn leaf_or_inner(page: Page, children: Vec<Child>, before: Option<PlaceCell>) -> Self {
+    pub(crate) fn leaf_or_inner(page: Page, children: Vec<Child>, before: Option<PlaceCell>) -> Self {
         Self { page, children, place: PlaceCell::default(), before }
     }
 
@@ -116,7 +116,7 @@ impl Child {
     }
 
     /// The node for changing. Whoever asks made sure that it is in memory.
-    fn change(&mut self, cache: &NodeCache) -> Result<&mut Changed, Missing> {
+    pub(crate) fn change(&mut self, cache: &NodeCache) -> Result<&mut Changed, Missing> {
         if let Self::Stored(stored) = self {
             let page = cache.get(*stored).ok_or(Missing(*stored))?;
             cache.note_changed();
@@ -135,7 +135,7 @@ impl Child {
     }
 
     /// The place that becomes free when the node is given up.
-    fn into_dropped(self) -> Option<PlaceCell> {
+    pub(crate) fn into_dropped(self) -> Option<PlaceCell> {
         match self {
             Self::Stored(stored) => Some(Arc::new(OnceLock::from(stored))),
             Self::Changed(node) if node.place.get().is_some() => Some(node.place.clone()),

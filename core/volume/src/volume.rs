@@ -167,7 +167,8 @@ impl Volume {
             closing: Arc::default(),
             store,
         };
-        volume.finish_deferred().await?;
+        // What stands in a damaged node waits until that is repaired.
+        crate::scan::readable(volume.finish_deferred().await)?;
         Ok(volume)
     }
 

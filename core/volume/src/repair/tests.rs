@@ -15,7 +15,7 @@ use crate::keys::{self, kind};
 use crate::record::{DirectoryEntry, Record};
 use crate::repair::Repaired;
 use crate::scan::judge;
-use crate::service::{Caller, FileId, FileKind, FileService, NewFile, OpenMode, SetMode, Time};
+use crate::service::{Caller, FileId, FileKind, FileService, NewFile, OpenMode, Remove, SetMode, Time};
 use crate::store::{Format, Settings};
 use crate::verbs::Verb;
 use crate::volume::{Volume, VolumeFormat, WallClock, put_record};

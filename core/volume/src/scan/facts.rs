@@ -63,17 +63,20 @@ pub(crate) struct Owner {
     pub stream: u32,
     pub block: u64,
     pub blocks: u32,
+    pub is_written: bool,
 }
 
 impl Owner {
     /// Reads it from a value.
     pub fn decode(value: &[u8]) -> Result<Self, VolumeError> {
         let mut reader = Reader::new(value);
-        let mut read = || Some((reader.u64().ok()?, reader.u32().ok()?, reader.u64().ok()?, reader.u32().ok()?));
+        let mut read = || {
+            let (file, stream, block) = (reader.u64().ok()?, reader.u32().ok()?, reader.u64().ok()?);
+            let (blocks, written) = (reader.u32().ok()?, reader.u8().ok()?);
+            (written <= 1).then_some(Self { file, stream, block, blocks, is_written: written == 1 })
+        };
         match read() {
-            Some((file, stream, block, blocks)) if blocks > 0 && block.checked_add(blocks.into()).is_some() => {
-                Ok(Self { file, stream, block, blocks })
-            }
+            Some(owner) if owner.blocks > 0 && owner.block.checked_add(owner.blocks.into()).is_some() => Ok(owner),
             _ => Err(VolumeError::corrupt("an entry of the map of owners cannot be read")),
         }
     }
@@ -149,7 +152,8 @@ impl<'a> Facts<'a> {
         match tree {
             OWNER_TREE => {
                 let Ok(owner) = Owner::decode(value) else { return };
-                let numbers = [owner.file, owner.stream.into(), owner.block, number, owner.blocks.into()];
+                let written = owner.is_written.into();
+                let numbers = [owner.file, owner.stream.into(), owner.block, number, owner.blocks.into(), written];
                 let fact = sums.fact(Sort::Extent, &numbers, &[]);
                 told.push(Told::Fact(fact, Side::Other, Item::Owner(number)));
                 told.push(Told::Owner(number, owner.blocks));
@@ -196,7 +200,8 @@ impl<'a> Facts<'a> {
                     return;
                 }
                 let start = end - u64::from(extent.blocks);
-                let numbers = [file, stream.into(), start, extent.place, extent.blocks.into()];
+                let written = extent.is_written.into();
+                let numbers = [file, stream.into(), start, extent.place, extent.blocks.into(), written];
                 let item = Item::Extent(file, end);
                 if stream != MAIN {
                     return told.push(Told::Suspect(Item::Key(keys::shard(file), key.to_vec())));

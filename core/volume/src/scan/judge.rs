@@ -154,7 +154,8 @@ pub(crate) fn extent(store: &Store, view: &View<'_>, file: u64, end: u64) -> Res
     let start = end.saturating_sub(extent.blocks.into());
     let owner = view.get(OWNER_TREE, &keys::owner(place))?.and_then(|value| Owner::decode(&value).ok());
     let Some(owner) = owner else { return Ok(Some(Verb::Unowned { file, end, place })) };
-    if (owner.file, owner.stream, owner.block, owner.blocks) == (file, MAIN, start, extent.blocks) {
+    let is_same = (owner.file, owner.stream, owner.block, owner.blocks) == (file, MAIN, start, extent.blocks);
+    if is_same && owner.is_written == extent.is_written {
         return Ok(None);
     }
     let is_others = (owner.file, owner.block) != (file, start) && is_owned(view, place, &owner)?.is_some();

@@ -47,6 +47,8 @@ pub(crate) struct Walked {
     pub verbs: BTreeSet<Verb>,
     /// Whether there are keys that nobody could read.
     pub is_partial: bool,
+    /// Blocks for nodes that are taken, and that no node which could be read refers to.
+    pub loose: Vec<(u64, u64)>,
 }
 
 struct Walk<'a> {
@@ -77,6 +79,11 @@ impl Store {
             leaves.end(*tree).await?;
         }
         walk.compare(&taken);
+        if !walk.done.is_partial {
+            // Else they may stand below a node that is lost.
+            let leaks = walk.done.loose.iter().map(|(address, blocks)| (*address, *blocks));
+            walk.done.verbs.extend(leaks.map(|(address, blocks)| Verb::NodeLeak { address, blocks }));
+        }
         Ok(walk.done)
     }
 
@@ -167,13 +174,8 @@ impl Walk<'_> {
                 let address = self.store.address_in(zone, block);
                 self.done.verbs.insert(Verb::NodeFree { address, blocks: blocks.into() });
             }
-            if self.done.is_partial {
-                // What stands below a node that is lost is nobody's only as long as that is not found.
-                continue;
-            }
             for (block, blocks) in taken.runs_beyond(used) {
-                let address = self.store.address_in(zone, block);
-                self.done.verbs.insert(Verb::NodeLeak { address, blocks: blocks.into() });
+                self.done.loose.push((self.store.address_in(zone, block), blocks.into()));
             }
         }
     }

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use holdfast_device::sim::{Sim, SimDisk, SimDiskSpec, SimRandom};
 use holdfast_device::{Device, IoBuf};
 use holdfast_model::Uuid;
 use holdfast_volume::service::{
     Allocate, Caller, FileId, FileKind, FileService, Flush, NewFile, OpenMode, Remove, Rename, SetAttributes, Time,
 };
-use holdfast_volume::{ErrorKind, Format, Settings, Volume, VolumeFormat, WallClock};
+use holdfast_volume::{ErrorKind, Format, ScanProgress, ScanSettings, Settings, Volume, VolumeFormat, WallClock};
 
 const NEW: NewFile<'static> = NewFile { kind: FileKind::Regular, mode: 0o600, target: b"" };
 const WRITING: OpenMode = OpenMode { read: true, write: true, truncate: false };
@@ -94,6 +94,19 @@ async fn quarrel(volume: &Volume, random: &SimRandom, shared: FileId) {
     }
 }
 
+/// Scans and repairs while others work: nothing is found that their changes explain, and nothing is taken from them.
+async fn look_on(volume: &Volume, random: &SimRandom, working: &std::cell::Cell<bool>) {
+    while working.get() {
+        let settings = ScanSettings { buckets: [1, 16, 1 << 20][random.range(0..3usize)], ..ScanSettings::default() };
+        let mut last = ScanProgress::default();
+        let scanned = volume.scan_with(&settings, &mut |progress| last = progress).await.expect("scanned");
+        assert_eq!((scanned.verbs, scanned.is_cut), (Vec::new(), false), "while files change");
+        assert!(last.nodes > 0 && last.nodes == scanned.nodes);
+        let fixed = volume.spotfix().await.expect("scanned");
+        assert_eq!((fixed.fixed, fixed.left), (0, Vec::new()));
+    }
+}
+
 fn run(seed: u64) {
     let sim = Sim::new(seed);
     let random = sim.random();
@@ -114,7 +127,12 @@ fn run(seed: u64) {
             ids.push(facts.expect("created").id);
         }
         let shared = ids.pop().expect("five");
-        join_all(ids.iter().map(|own| work(&volume, &random, *own, shared))).await;
+        let working = std::cell::Cell::new(true);
+        let all = async {
+            join_all(ids.iter().map(|own| work(&volume, &random, *own, shared))).await;
+            working.set(false);
+        };
+        join(all, look_on(&volume, &random, &working)).await;
         assert_eq!(volume.scan().await, Ok(Vec::new()));
         volume.sync().await.expect("it lasts");
         drop(volume);

@@ -24,7 +24,7 @@ fn an_extent_without_an_owner_gets_it_back() {
         let verb = Verb::Unowned { file: world.data.number, end: 8, place };
         world.damage(|view| view.remove(OWNER_TREE, keys::owner(place))).await;
         world.repaired(verb.clone()).await;
-        let wrong = keys::owner_value(world.data.number, MAIN, 0, 7);
+        let wrong = keys::owner_value(world.data.number, MAIN, 0, 7, true);
         world.damage(|view| view.put(OWNER_TREE, keys::owner(place), wrong.clone())).await;
         world.repaired(verb).await;
         assert!(world.read(world.data).await.expect("read") == pattern(1));
@@ -35,7 +35,7 @@ fn an_extent_without_an_owner_gets_it_back() {
 fn an_owner_without_an_extent_goes() {
     with(async |world| {
         let place = extent(world, world.other).await.end() + 40;
-        let value = keys::owner_value(world.data.number, MAIN, 100, 4);
+        let value = keys::owner_value(world.data.number, MAIN, 100, 4, true);
         held(&world.volume.store.rooms).take(place, 4);
         world.damage(|view| view.put(OWNER_TREE, keys::owner(place), value.clone())).await;
         world.repaired(Verb::OwnerAlone { place }).await;
@@ -47,7 +47,7 @@ fn blocks_of_two_files_stay_with_one_and_are_an_error_in_the_other() {
     with(async |world| {
         let (mine, shared) = (extent(world, world.data).await, extent(world, world.other).await);
         // The extent of one file comes to name the blocks of the other, whose owner stays.
-        let owner = keys::owner_value(world.other.number, MAIN, 0, 8);
+        let owner = keys::owner_value(world.other.number, MAIN, 0, 8, true);
         world.damage(|view| view.put(keys::shard(world.data.number), extent_key(world.data), shared.encode())).await;
         world.damage(|view| view.put(OWNER_TREE, keys::owner(shared.place), owner.clone())).await;
         assert!(mine.place != shared.place);

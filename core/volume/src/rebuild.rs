@@ -1,0 +1,454 @@
+//! Trees that lost nodes made whole again, on a volume that nobody uses: from leaves that only lost their parent, and from
+//! what is written about the same files elsewhere.
+//!
+//! ```text
+//!   lost                    made again from
+//!   inner node              leaves below it that its bitmap still has
+//!   entries of a directory  names that records and further links have in it
+//!   record                  the entry that leads to it, and its extents
+//!   extents                 the map of owners
+//!   map of owners           extents
+//!   notes                   records without a name
+//! ```
+//!
+//! Invariant: what cannot be made again is an error to read, or is missing; it is never shown as empty.
+
+use std::collections::BTreeSet;
+
+use holdfast_device::IoBuf;
+use holdfast_model::BLOCK_BYTES;
+
+use crate::change::{Need, Pair, Stop, View};
+use crate::error::{ErrorKind, VolumeError};
+use crate::extent::Extent;
+use crate::extents::MAIN;
+use crate::graft::Graft;
+use crate::keys::{self, kind};
+use crate::names::Names;
+use crate::namespace::{add_link, plain};
+use crate::page::{PAGE_BYTES, Page};
+use crate::record::{DirectoryEntry, Link, Record};
+use crate::repair::Spotfixed;
+use crate::scan::{NoLeaves, Owner, judge};
+use crate::service::{FileId, FileKind};
+use crate::store::{Store, held};
+use crate::verbs::Verb;
+use crate::volume::{ROOT, Volume, put_record};
+use crate::{DEFERRED_TREE, OWNER_TREE, SHARED_TREES, ZONE_TREE};
+
+/// Entries of a tree that are read at once.
+const AT_ONCE: usize = 512;
+/// Entries that one change puts in.
+const PUT_AT_ONCE: usize = 8;
+
+/// Keys of a tree that were lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Range {
+    tree: u8,
+    address: u64,
+    low: Vec<u8>,
+    high: Option<Vec<u8>>,
+}
+
+/// All of them.
+struct Lost(Vec<Range>);
+
+impl Lost {
+    fn has(&self, tree: u8, key: &[u8]) -> bool {
+        let is_within = |range: &&Range| {
+            range.tree == tree && range.low.as_slice() <= key && range.high.as_deref().is_none_or(|high| key < high)
+        };
+        self.0.iter().any(|range| is_within(&range))
+    }
+
+    fn has_record(&self, file: u64) -> bool {
+        self.has(keys::shard(file), &keys::record(file))
+    }
+}
+
+impl Store {
+    /// Takes a damaged node out of its tree; false if it is not there any more, or not in memory to be rewritten.
+    pub(crate) async fn graft(&self, tree: u8, address: u64, low: &[u8], how: Graft) -> Result<bool, VolumeError> {
+        self.check_failed()?;
+        self.attempt(&[tree], Need::Sure, |mut view, _| Ok(view.tree(tree).graft(address, low, how, &self.cache)?))
+            .await
+    }
+}
+
+impl Volume {
+    /// Repairs everything, also what a volume in use is not repaired of. Nobody may use it meanwhile.
+    ///
+    /// # Errors
+    /// Files are open, no room, or the device failed.
+    pub async fn spotfix_offline(&self) -> Result<Spotfixed, VolumeError> {
+        if !self.open.all().is_empty() {
+            return Err(VolumeError::new(ErrorKind::Busy, "files of the volume are open: close them first"));
+        }
+        let mut fixed = 0;
+        // What was lost may have hidden more.
+        for _ in 0..3 {
+            let some = self.rebuild().await?;
+            fixed += some;
+            if some == 0 {
+                break;
+            }
+        }
+        let done = self.spotfix().await?;
+        Ok(Spotfixed { fixed: fixed + done.fixed, ..done })
+    }
+
+    /// Makes trees whole; answers how many findings that ended.
+    async fn rebuild(&self) -> Result<u64, VolumeError> {
+        let verbs = self.scan().await?;
+        let mut ended = 0;
+        let mut lost = Lost(Vec::new());
+        for verb in &verbs {
+            match verb {
+                Verb::NodeLost { tree, address, low, high } | Verb::NodeMisplaced { tree, address, low, high }
+                    if *tree != ZONE_TREE =>
+                {
+                    lost.0.push(Range { tree: *tree, address: *address, low: low.clone(), high: high.clone() });
+                }
+                Verb::Unreadable { tree, key } => {
+                    let remove = self.store.change([], Need::Less, |view| view.remove(*tree, key.clone()));
+                    remove.await?;
+                    let high = Some([&key[..], &[0]].concat());
+                    lost.0.push(Range { tree: *tree, address: 0, low: key.clone(), high });
+                    ended += 1;
+                }
+                _ => {}
+            }
+        }
+        let loose = self.loose_leaves(&lost).await?;
+        for range in &lost.0 {
+            ended += u64::from(self.store.graft(range.tree, range.address, &range.low, Graft::Empty).await?);
+        }
+        for address in loose {
+            let page = self.loose_leaf(address, &lost).await;
+            let Some(page) = page else { continue };
+            let owned = |(key, value): (&[u8], &[u8])| (key.to_vec(), value.to_vec());
+            let entries: Vec<Pair> = (0..page.count()).map(|index| owned(page.entry(index))).collect();
+            self.put_missing(page.tree(), &entries).await?;
+        }
+        if !lost.0.is_empty() {
+            self.rebuild_extents(&lost).await?;
+            self.rebuild_records(&lost).await?;
+            self.rebuild_names(&lost).await?;
+            self.rebuild_owners(&lost).await?;
+        }
+        for verb in self.scan().await? {
+            if let Verb::NoRecord { file } = verb {
+                self.record_of_parts(file).await?;
+                ended += 1;
+            }
+        }
+        self.count_files().await?;
+        self.checkpoint().await?;
+        Ok(ended)
+    }
+
+    /// Leaves that stand below an inner node that is lost: their bitmap has them, and nothing refers to them.
+    async fn loose_leaves(&self, lost: &Lost) -> Result<Vec<u64>, VolumeError> {
+        let newest = self.store.checkpoint.lock().await;
+        let walked = self.store.walk(&newest.root, &mut NoLeaves, &mut |_| ()).await?;
+        let mut leaves = Vec::new();
+        for (address, blocks) in walked.loose {
+            for node in 0..blocks * BLOCK_BYTES / PAGE_BYTES as u64 {
+                let address = address + node * PAGE_BYTES as u64;
+                if self.loose_leaf(address, lost).await.is_some() {
+                    leaves.push(address);
+                }
+            }
+        }
+        Ok(leaves)
+    }
+
+    /// One of them. It stays where it is: its bitmap has it, so its room is not given out.
+    async fn loose_leaf(&self, address: u64, lost: &Lost) -> Option<Page> {
+        let buf = self.store.device.read(address, IoBuf::new(PAGE_BYTES)).await.ok()?;
+        let (page, _) = Page::open(self.store.volume(), address, &buf).ok()?;
+        (page.level() == 0 && lost.has(page.tree(), page.low())).then_some(page)
+    }
+
+    async fn put_missing(&self, tree: u8, entries: &[Pair]) -> Result<(), VolumeError> {
+        for some in entries.chunks(PUT_AT_ONCE) {
+            let change = self.store.change([], Need::More, |view| {
+                for (key, value) in some {
+                    if view.get(tree, key)?.is_none() {
+                        view.put(tree, key.clone(), value.clone())?;
+                    }
+                }
+                Ok(())
+            });
+            change.await?;
+        }
+        Ok(())
+    }
+
+    /// Reads a tree in parts.
+    async fn part(&self, tree: u8, from: &mut Option<Vec<u8>>) -> Result<Vec<Pair>, VolumeError> {
+        let Some(first) = from.take() else { return Ok(Vec::new()) };
+        let some = self.store.range(tree, &first, AT_ONCE).await?;
+        if some.len() == AT_ONCE {
+            *from = some.last().map(|(key, _)| [&key[..], &[0]].concat());
+        }
+        Ok(some)
+    }
+
+    async fn rebuild_extents(&self, lost: &Lost) -> Result<(), VolumeError> {
+        let mut next = Some(Vec::new());
+        while next.is_some() {
+            for (key, value) in self.part(OWNER_TREE, &mut next).await? {
+                let (Some(place), Ok(owner)) = (keys::number(&key, 0), Owner::decode(&value)) else { continue };
+                let Owner { file, stream, block, blocks, is_written } = owner;
+                let key = keys::extent(file, stream, block + u64::from(blocks));
+                if lost.has(keys::shard(file), &key) {
+                    let birth = held(&self.store.rooms).coming();
+                    let extent = Extent { place, blocks, birth, is_written };
+                    self.put_missing(keys::shard(file), &[(key, extent.encode())]).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Records that entries lead to.
+    async fn rebuild_records(&self, lost: &Lost) -> Result<(), VolumeError> {
+        let mut made = BTreeSet::new();
+        if lost.has_record(ROOT) {
+            self.make_record(
+                ROOT,
+                FileKind::Directory,
+                1,
+                &Link { parent: ROOT, parent_generation: 1, name: Vec::new() },
+            )
+            .await?;
+        }
+        for shard in 0..SHARED_TREES {
+            let mut next = Some(Vec::new());
+            while next.is_some() {
+                for (key, value) in self.part(shard, &mut next).await? {
+                    let (Some(directory), Some(&kind::ENTRY)) = (keys::number(&key, 0), key.get(8)) else { continue };
+                    let (Ok(entry), Some(slot)) = (DirectoryEntry::decode(directory, &value), keys::number(&key, 9))
+                    else {
+                        continue;
+                    };
+                    let child = entry.child.number;
+                    if !lost.has_record(child) || Names::check(&entry.name).is_err() {
+                        continue;
+                    }
+                    // What was made of a first name learns of the others; a directory has but one.
+                    let link = Link { parent: directory, parent_generation: 1, name: entry.name.clone() };
+                    if self.make_record(child, entry.kind, entry.child.generation, &link).await? {
+                        made.insert(child);
+                    } else if made.contains(&child) && entry.kind != FileKind::Directory {
+                        self.learn(child, directory, slot, &entry).await?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a record of what is known, if there is none; true if so.
+    async fn make_record(&self, file: u64, kind: FileKind, generation: u32, link: &Link) -> Result<bool, VolumeError> {
+        let now = self.now();
+        let (made, _) = self
+            .store
+            .change([], Need::More, |view| {
+                if view.get(keys::shard(file), &keys::record(file))?.is_some() {
+                    return Ok(false);
+                }
+                let above = if link.parent == file { None } else { judge::record(view, link.parent)? };
+                let (_, entries, _) = judge::count(view, file)?;
+                let is_directory = kind == FileKind::Directory;
+                let mut record = Record {
+                    generation,
+                    kind,
+                    attributes: 0,
+                    mode: if is_directory { 0o700 } else { 0o600 },
+                    uid: above.as_ref().map_or(0, |above| above.uid),
+                    gid: above.as_ref().map_or(0, |above| above.gid),
+                    security: 0,
+                    links: if is_directory { 2 + entries.1 } else { 1 },
+                    size: entries.0,
+                    blocks: 0,
+                    quota_tree: above.as_ref().map_or(0, |above| above.quota_tree),
+                    accessed: now,
+                    modified: now,
+                    changed: now,
+                    created: now,
+                    change: self.next_change(),
+                    link: Link {
+                        parent_generation: above.map_or(link.parent_generation, |above| above.generation),
+                        ..link.clone()
+                    },
+                    inline: None,
+                };
+                match kind {
+                    FileKind::Regular => lay_out(view, file, &mut record)?,
+                    FileKind::Symlink => {
+                        let target = view.get(keys::shard(file), &keys::reparse(file))?;
+                        record.size = target.map_or(0, |target| target.len() as u64);
+                    }
+                    _ => {}
+                }
+                put_record(view, file, &record)?;
+                Ok(true)
+            })
+            .await?;
+        Ok(made)
+    }
+
+    /// A file learns of a further name.
+    async fn learn(&self, file: u64, directory: u64, slot: u64, entry: &DirectoryEntry) -> Result<(), VolumeError> {
+        let change = self.store.change([], Need::More, |view| {
+            let (Some(mut record), Some(above)) = (judge::record(view, file)?, judge::record(view, directory)?) else {
+                return Ok(());
+            };
+            if judge::knows(view, (file, &record), (directory, &above), slot, &entry.name)? {
+                return Ok(());
+            }
+            let home = FileId { number: directory, generation: above.generation };
+            record.links += 1;
+            add_link(view, file, &mut record, home, slot, &entry.name)?;
+            put_record(view, file, &record)
+        });
+        change.await.map(drop)
+    }
+
+    /// Entries that records and further links have in directories that lost some, and notes.
+    async fn rebuild_names(&self, lost: &Lost) -> Result<(), VolumeError> {
+        for shard in 0..SHARED_TREES {
+            let mut next = Some(Vec::new());
+            while next.is_some() {
+                for (key, value) in self.part(shard, &mut next).await? {
+                    let (Some(file), Some(what)) = (keys::number(&key, 0), key.get(8)) else { continue };
+                    let found = match *what {
+                        kind::RECORD => Record::decode(file, &value).ok().map(|record| (record.link, None)),
+                        kind::LINK => {
+                            let link = Link::decode(file, keys::number(&key, 9).unwrap_or_default(), &value).ok();
+                            link.zip(keys::number(&key, 17)).map(|(link, slot)| (link, Some(slot)))
+                        }
+                        _ => None,
+                    };
+                    if let Some((link, slot)) = found.filter(|_| file != ROOT) {
+                        self.rebuild_name(lost, file, &link, slot).await?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn rebuild_name(&self, lost: &Lost, file: u64, link: &Link, slot: Option<u64>) -> Result<(), VolumeError> {
+        let first = slot.unwrap_or_else(|| self.names.bucket(&link.name).start);
+        let (shard, bucket) = (keys::shard(link.parent), self.names.bucket(&link.name));
+        let is_lost = |slot: u64| lost.has(shard, &keys::entry(link.parent, slot));
+        let is_note = link.name.is_empty() && lost.has(DEFERRED_TREE, &file.to_be_bytes());
+        if !(is_note || is_lost(first) || is_lost(bucket.end - 1)) {
+            return Ok(());
+        }
+        let change = self.store.change([], Need::More, |view| {
+            let Some(record) = judge::record(view, file)? else { return Ok(()) };
+            if is_note {
+                let is_removed = record.links == 0;
+                return if is_removed { view.put(DEFERRED_TREE, file.to_be_bytes().to_vec(), vec![1]) } else { Ok(()) };
+            }
+            if self.find(view, link.parent, &link.name, false)?.is_some() {
+                return Ok(());
+            }
+            let to = match slot {
+                Some(slot) => slot,
+                None => self.free_slot(view, link.parent, &link.name)?,
+            };
+            if judge::entry(view, link.parent, to)?.is_some() {
+                return Ok(());
+            }
+            let child = FileId { number: file, generation: record.generation };
+            let entry = DirectoryEntry { child, kind: plain(record.kind), name: link.name.clone() };
+            view.put(shard, keys::entry(link.parent, to), entry.encode())
+        });
+        change.await?;
+        // A directory whose entry leads nowhere else was lost with what led to it.
+        if lost.has_record(link.parent) {
+            let known = self.store.get(shard, &keys::record(link.parent)).await?;
+            if known.is_none() {
+                self.record_of_parts(link.parent).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn rebuild_owners(&self, lost: &Lost) -> Result<(), VolumeError> {
+        if !lost.0.iter().any(|range| range.tree == OWNER_TREE) {
+            return Ok(());
+        }
+        for shard in 0..SHARED_TREES {
+            let mut next = Some(Vec::new());
+            while next.is_some() {
+                for (key, value) in self.part(shard, &mut next).await? {
+                    let (Some((file, _, end)), Ok(extent)) = (keys::read_extent(shard, &key), Extent::decode(&value))
+                    else {
+                        continue;
+                    };
+                    if lost.has(OWNER_TREE, &keys::owner(extent.place)) {
+                        let verb = Verb::Unowned { file, end, place: extent.place };
+                        self.repair_now(&verb).await?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A record for a file of which only other parts are there. Its name is unknown.
+    async fn record_of_parts(&self, file: u64) -> Result<(), VolumeError> {
+        let own = file.to_be_bytes();
+        let kinds = self.store.look([], |view| {
+            let all = view.range(keys::shard(file), &own, &own, usize::MAX)?;
+            Ok(all.iter().filter_map(|(key, _)| key.get(8).copied()).collect::<BTreeSet<u8>>())
+        });
+        let kinds = kinds.await?;
+        let what = if kinds.contains(&kind::ENTRY) {
+            FileKind::Directory
+        } else if kinds.contains(&kind::REPARSE) {
+            FileKind::Symlink
+        } else {
+            FileKind::Regular
+        };
+        self.make_record(file, what, 1, &Link::default()).await.map(drop)
+    }
+
+    /// Counts the files that there are.
+    async fn count_files(&self) -> Result<(), VolumeError> {
+        let mut files = 0;
+        for shard in 0..SHARED_TREES {
+            let mut next = Some(Vec::new());
+            while next.is_some() {
+                let some = self.part(shard, &mut next).await?;
+                files += some.iter().filter(|(key, _)| keys::is_record(shard, key)).count() as i64;
+            }
+        }
+        self.store.files.store(files, std::sync::atomic::Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// The size of a file by its extents. One without any may have had its bytes in the record that was lost.
+fn lay_out(view: &mut View<'_>, file: u64, record: &mut Record) -> Result<(), Stop> {
+    let prefix = keys::extents(file, MAIN);
+    let all = view.range(keys::shard(file), &prefix, &prefix, usize::MAX)?;
+    let (mut blocks, mut end) = (0, 0);
+    for (key, value) in &all {
+        blocks += Extent::decode(value).map_or(0, |extent| u64::from(extent.blocks));
+        end = end.max(keys::number(key, 13).unwrap_or_default());
+    }
+    if all.is_empty() {
+        let lost = Extent { place: 0, blocks: 1, birth: 0, is_written: true };
+        view.put(keys::shard(file), keys::extent(file, MAIN, 1), lost.encode())?;
+        (blocks, end) = (1, 1);
+    }
+    (record.blocks, record.size) = (blocks, end.saturating_mul(BLOCK_BYTES).min(i64::MAX as u64));
+    Ok(())
+}
