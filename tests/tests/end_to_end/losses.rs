@@ -3,9 +3,10 @@
 use holdfast_tests::command::{run, wait_until};
 use holdfast_tests::daemon::Daemon;
 use holdfast_tests::fio;
-use holdfast_tests::losses::{give, pull, put_back, take};
+use holdfast_tests::losses::{give, pull, put_back, take, wait_in_step};
 use holdfast_tests::random::bytes;
 use holdfast_tests::scene::Scene;
+use serde_json::Value;
 
 #[test]
 fn a_disk_that_was_away_is_brought_in_step_before_it_is_believed() {
@@ -119,4 +120,67 @@ fn a_disk_that_was_away_while_the_daemon_was_down_is_not_believed() {
     pull(&daemon, "tank", &disks[0]);
     run("nbdcopy", &[&uri, &out]).succeeded();
     run("cmp", &[&new, &out]).succeeded();
+}
+
+/// Slabs of the map whose other copy lies on one of `partners`, of those on `disk`.
+fn beside(maps: &[Value], disk: &str, partners: &[&String]) -> usize {
+    let rows = maps.iter().flat_map(|map| map.as_array().into_iter().flatten());
+    let paths = rows.map(|row| {
+        let slabs = row["slabs"].as_array().into_iter().flatten();
+        slabs.filter_map(|slab| slab["path"].as_str()).collect::<Vec<_>>()
+    });
+    paths.filter(|paths| paths.contains(&disk) && partners.iter().any(|other| paths.contains(&other.as_str()))).count()
+}
+
+/// Of a disk that is back only those slabs are brought in step whose other copies are there, so that its progress can
+/// be held at a known place.
+#[test]
+fn a_disk_that_resyncs_says_how_far_it_is() {
+    let scene = Scene::new();
+    let daemon = Daemon::start(&scene);
+    let disks = daemon.pool(&scene, "tank", 7, "256MiB");
+    let spaces: Vec<String> = (0..12).map(|number| format!("tank/s{number}")).collect();
+    let mirror = ["--layout", "mirror", "--columns", "1", "--size", "16MiB"];
+    let uris: Vec<String> = spaces.iter().map(|space| daemon.space(space, &mirror)).collect();
+    let write = |seed: u64| {
+        let image = scene.path("image");
+        std::fs::write(&image, bytes(seed, 16 << 20)).expect("an image can be written");
+        uris.iter().for_each(|uri| drop(run("nbdcopy", &["--flush", &image, uri]).succeeded()));
+    };
+    write(1);
+    let maps: Vec<Value> = spaces.iter().map(|space| daemon.json(&["space", "map", space])).collect();
+    let partners_of = |disk: &String| -> Vec<&String> {
+        disks.iter().filter(|other| *other != disk && beside(&maps, disk, &[other]) > 0).collect()
+    };
+    let back = disks.iter().max_by_key(|disk| partners_of(disk).len()).expect("there are disks");
+    let partners = partners_of(back);
+    assert!(partners.len() >= 2, "{partners:?}");
+    let (first, second) = (partners[0], partners[1]);
+
+    pull(&daemon, "tank", back);
+    write(2);
+    pull(&daemon, "tank", first);
+    pull(&daemon, "tank", second);
+    give(back);
+    // The slabs that are behind, and the part that is done; none where it is not told of.
+    let told = || {
+        let status = daemon.json(&["status"]);
+        let of_disk = |cause: &&Value| cause["kind"] == "disk-resyncing" && cause["disks"][0]["path"] == back.as_str();
+        let cause = status["causes"].as_array().expect("a list").iter().find(of_disk);
+        cause.cloned().map(|cause| (cause["resync_slabs"].as_u64().expect("a number") as usize, cause))
+    };
+    let mut percents = Vec::new();
+    for (missing, returning) in [(vec![first, second], first), (vec![second], second)] {
+        let left = beside(&maps, back, &missing);
+        wait_until("all else is in step", 60, || told().is_some_and(|(slabs, _)| slabs == left));
+        let (_, cause) = told().expect("it goes no further");
+        assert!(cause["cause"].as_str().is_some_and(|text| text.contains("resynced")), "{cause}");
+        assert!(!cause["next_action"].as_str().unwrap_or_default().is_empty(), "{cause}");
+        percents.push(cause["resync_percent"].as_f64().expect("a number"));
+        give(returning);
+    }
+    assert!(0.0 <= percents[0] && percents[0] < percents[1] && percents[1] < 100.0, "{percents:?}");
+    wait_until("it is told of no more", 60, || told().is_none());
+    spaces.iter().for_each(|space| wait_in_step(&daemon, space));
+    assert_eq!(daemon.json(&["status"])["health"], "healthy");
 }
