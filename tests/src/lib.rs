@@ -1,7 +1,7 @@
 //! What the end-to-end tests and the benchmark share: the daemon as users run it, and clients that judge it.
 //!
 //! ```text
-//!   scene.rs     a folder of its own for each test, in memory where there is room
+//!   scene.rs     a folder of its own for each test, in memory where there is room; small_fs.rs a file system that can be full
 //!   command.rs   programs that run to their end, within a time
 //!   daemon.rs    the daemon: started, asked, killed, started again
 //!   nbd.rs       a small NBD client that knows which of its requests were answered
@@ -39,3 +39,4 @@ pub mod random;
 pub mod receivers;
 pub mod rounds;
 pub mod scene;
+pub mod small_fs;

@@ -191,7 +191,9 @@ impl Pool {
         let held: BTreeSet<u16> = fates.iter().filter(|(_, fate)| holds(fate)).map(|(index, _)| *index).collect();
         let passed = |fate: &Fate| if let Fate::Passed(generation) = fate { Some(*generation) } else { None };
         let later = fates.iter().filter_map(|(_, fate)| passed(fate)).max();
-        if let Err(error) = self.settle(&votes, changes, &held, position).await {
+        let failed = |fate: &Fate| if let Fate::Failed(why) = fate { Some(why.clone()) } else { None };
+        let why = fates.iter().find_map(|(_, fate)| failed(fate));
+        if let Err(error) = self.settle(&votes, changes, &held, position, why).await {
             let later = later.or_else(|| self.promised_by_witness(position));
             return Err(later.map_or(error, |generation| self.lose(generation)));
         }
@@ -223,13 +225,15 @@ impl Pool {
         self.emit(Severity::Warning, self.disk_object(index), "a damaged label was rewritten".into(), "watch the disk");
     }
 
-    /// Makes sure that a quorum of the old and of the new voters holds `position`.
+    /// Makes sure that a quorum of the old and of the new voters holds `position`; `why` is how the first other one
+    /// failed.
     async fn settle(
         &self,
         votes: &Votes,
         changes: &[Change],
         held: &BTreeSet<u16>,
         position: Position,
+        why: Option<String>,
     ) -> Result<(), PoolError> {
         let after = votes.after(changes.iter());
         let carried = |witness| votes.carried(held, witness) && after.carried(held, witness);
@@ -242,10 +246,11 @@ impl Pool {
         Err(PoolError::new(
             PoolErrorKind::NoQuorum,
             format!(
-                "pool {} is read-only: only {} of its {} voting disks could be written; attach the missing disks and import it again",
+                "pool {} is read-only: only {} of its {} voting disks could be written{}; attach the missing disks and import it again",
                 self.name(),
                 held.len(),
-                votes.disks()
+                votes.disks(),
+                why.map_or(String::new(), |why| format!(" ({why})"))
             ),
         ))
     }

@@ -350,8 +350,9 @@ pub async fn nbd_command(client: &Client, json: bool, command: NbdCommand) -> Re
         NbdCommand::Connections { name } => {
             print(json, &client.get::<Vec<Connection>>(&format!("/exports/{}/connections", segment(&name))).await?)
         }
-        NbdCommand::Unexport { name } => {
-            tell_gone(json, &client.delete(&format!("/exports/{}", segment(&name))).await?)
+        NbdCommand::Unexport { name, space } => {
+            let of = space.map_or(String::new(), |space| format!("?space={}", segment(&space.to_string())));
+            tell_gone(json, &client.delete(&format!("/exports/{}{of}", segment(&name))).await?)
         }
     }
 }

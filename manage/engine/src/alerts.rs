@@ -7,18 +7,17 @@
 //! ```
 //!
 //! Invariant: a level that is told is told again only after the use fell [`HYSTERESIS_PERCENT`] below its threshold in
-//! between, also over a restart: thresholds and levels are in the state folder. A pool without thresholds of its own
-//! has those of the server.
-
-use std::sync::PoisonError;
+//! between, also over a restart or on another machine: thresholds and levels are kept on the pool. A pool without
+//! thresholds of its own has those of the server.
 
 use holdfast_api::{ApiError, Condition, PoolAlert, Severity};
-use holdfast_model::{ByteSize, Uuid};
+use holdfast_model::ByteSize;
 use holdfast_pool::RoomUse;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{Engine, OpenPool};
-use crate::error::{ApiResult, unwritten};
+use crate::error::ApiResult;
+use crate::kept::kept;
 use crate::view::percent;
 
 /// Thresholds of a pool for which none were set.
@@ -31,15 +30,18 @@ const HYSTERESIS_PERCENT: f64 = 5.0;
 const ERROR_PERCENT: u8 = 95;
 const NEXT: &str = "add disks with 'holdfast pool add', or discard what is not needed";
 
-/// What is remembered of the alerts of a pool.
+/// The document of a pool with its alerts; there is none where all is as usual.
+const ALERTS: &str = "alerts";
+
+/// What a pool keeps of its alerts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Alerts {
+struct Alerts {
     /// Its own thresholds, in percent, rising; none leaves them to the server.
     #[serde(default)]
-    pub percents: Option<Vec<u8>>,
+    percents: Option<Vec<u8>>,
     /// How many of those that hold were reached and told.
     #[serde(default)]
-    pub level: usize,
+    level: usize,
 }
 
 /// The alerts of a pool as they hold now.
@@ -91,47 +93,56 @@ pub(crate) fn condition(pool: &str, alerts: &HeldAlerts, room: &RoomUse) -> Opti
 
 impl Engine {
     /// The alerts of a pool.
-    pub(crate) fn alerts_of(&self, pool: Uuid) -> HeldAlerts {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let Alerts { percents, level } = state.alerts.get(&pool).cloned().unwrap_or_default();
+    pub(crate) fn alerts_of(&self, open: &OpenPool) -> HeldAlerts {
+        let Alerts { percents, level } = kept(&open.pool, ALERTS).unwrap_or_default();
         let default = percents.is_none();
-        let of_server = || state.chosen.alert_percents.clone().unwrap_or_else(|| DEFAULT_PERCENTS.to_vec());
+        let of_server = || self.chosen().alert_percents.unwrap_or_else(|| DEFAULT_PERCENTS.to_vec());
         HeldAlerts { percents: percents.unwrap_or_else(of_server), default, level }
     }
 
-    /// Remembers the alerts of a pool.
-    fn set_alerts(&self, pool: Uuid, alerts: Alerts) -> ApiResult<()> {
-        let changed = self.change_state(|state| {
-            _ = match alerts == Alerts::default() {
-                true => state.alerts.remove(&pool),
-                false => state.alerts.insert(pool, alerts),
-            };
-        });
-        changed.map_err(unwritten)
+    /// Keeps the alerts of a pool on it.
+    async fn keep_alerts(&self, open: &OpenPool, alerts: Alerts) -> ApiResult<()> {
+        let unusual = Some(&alerts).filter(|alerts| **alerts != Alerts::default());
+        self.keep(&open.pool, ALERTS.into(), unusual).await
     }
 
     /// Sets the thresholds of a pool; none leaves them to the server. Answers whether they were others.
-    pub(crate) fn set_thresholds(&self, open: &OpenPool, percents: Option<Vec<u8>>) -> ApiResult<bool> {
-        let known = self.alerts_of(open.pool.id());
+    pub(crate) async fn set_thresholds(&self, open: &OpenPool, percents: Option<Vec<u8>>) -> ApiResult<bool> {
+        let known = self.alerts_of(open);
         let changed = percents != Some(known.percents).filter(|_| !known.default);
         if changed {
-            self.set_alerts(open.pool.id(), Alerts { percents, level: 0 })?;
+            self.keep_alerts(open, Alerts { percents, level: 0 }).await?;
             self.note(&open.object(), "has other alerts");
-            self.look_at_room(open)?;
+            self.look_at_room(open).await?;
         }
         Ok(changed)
     }
 
-    /// Tells of a pool that reached a threshold, or is below it again.
-    pub(crate) fn look_at_room(&self, open: &OpenPool) -> ApiResult<()> {
-        let (id, name, room) = (open.pool.id(), open.name(), open.pool.room_use());
-        let known = self.alerts_of(id);
+    /// The server has other thresholds: what was told of a pool without any of its own begins anew.
+    pub(crate) async fn follow_thresholds(&self, open: &OpenPool) {
+        let begun = match self.alerts_of(open).default && open.pool.refusal().is_none() {
+            true => self.keep_alerts(open, Alerts::default()).await,
+            false => Ok(()),
+        };
+        let looked = match begun {
+            Ok(()) => self.look_at_room(open).await,
+            refused => refused,
+        };
+        if let Err(error) = looked {
+            tracing::warn!("pool {}: its alert state could not be saved: {error}", open.name());
+        }
+    }
+
+    /// Tells of a pool that reached a threshold, or is below it again. One that takes no changes fills up no further.
+    pub(crate) async fn look_at_room(&self, open: &OpenPool) -> ApiResult<()> {
+        let (name, room) = (open.name(), open.pool.room_use());
+        let known = self.alerts_of(open);
         let now = HeldAlerts { level: known.level_at(used_percent(&room)), ..known.clone() };
-        if now.level == known.level {
+        if now.level == known.level || open.pool.refusal().is_some() {
             return Ok(());
         }
         let own = Some(now.percents.clone()).filter(|_| !now.default);
-        self.set_alerts(id, Alerts { percents: own, level: now.level })?;
+        self.keep_alerts(open, Alerts { percents: own, level: now.level }).await?;
         let object = open.object();
         match condition(&name, &now, &room) {
             Some(condition) if now.level > known.level => {

@@ -107,7 +107,12 @@ impl Engine {
             }
         };
         let real = real_path(&path).to_string_lossy().into_owned();
-        self.remember_files(std::slice::from_ref(&real))?;
+        if let Err(error) = self.remember_files(std::slice::from_ref(&real)) {
+            if changed {
+                let _ = std::fs::remove_file(&path);
+            }
+            return Err(error);
+        }
         Ok(DiskChanged { changed, disk: self.disk(&DiskRef::Path(real)).await? })
     }
 
@@ -157,9 +162,7 @@ impl Engine {
                 hint.place = place.or(hint.place.take());
                 let changed = next != *state && (request.media.is_some() || hint_changed(&state, &next, &path));
                 if changed {
-                    self.state_dir
-                        .store(&self.store, &next)
-                        .map_err(|error| conflict("state folder", error.to_string(), ""))?;
+                    self.state_dir.store(&self.store, &next).map_err(unwritten)?;
                     *state = next;
                 }
                 changed

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Invariants: changes run one at a time and to their end, whether or not the one who asked still waits. What is open
-//! is what is remembered in the state folder, except while a change is under way.
+//! is what is remembered in the state folder, except while a change is under way or the folder cannot be written.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -206,7 +206,7 @@ pub struct Engine {
     /// Spaces that were closed without all that was acknowledged being durable.
     losses: AtomicUsize,
     pub(crate) state: Mutex<State>,
-    /// Whether a pool is in service that the state folder could not be told of.
+    /// Whether what is open is not what the state folder says, since that could not be written.
     pub(crate) unremembered: AtomicBool,
     live: RwLock<Live>,
     pub(crate) changing: tokio::sync::Mutex<()>,
@@ -294,6 +294,7 @@ impl Engine {
             let _changing = engine.changing.lock().await;
             engine.open_known(state.pools).await;
         }
+        engine.state_dir.keep_reserve(true);
         let deadline = Instant::now() + engine.settings.patience;
         if let Err(error) = engine.front_ends.start(&engine.reactors, deadline).await {
             engine.shutdown().await;
@@ -453,7 +454,8 @@ impl Engine {
         self.events.emit(Severity::Info, object, what, "");
     }
 
-    /// Writes down what is open.
+    /// Writes down what is open. What must not be done unless this can be asks
+    /// [`check_state_folder`](Self::check_state_folder) first.
     pub(crate) fn remember(&self) -> ApiResult<()> {
         let changed = self.change_state(|state| {
             let live = self.live();

@@ -7,6 +7,7 @@ use std::io::ErrorKind;
 use holdfast_api::{ApiError, Code};
 use holdfast_device::{IoError, IoErrorKind};
 use holdfast_pool::{PoolError, PoolErrorKind};
+use holdfast_store::StoreError;
 
 use crate::state::StateError;
 
@@ -105,7 +106,13 @@ pub fn from_space(object: impl Into<String>, error: IoError) -> ApiError {
 
 /// What is to be remembered cannot be written down.
 pub fn unwritten(error: StateError) -> ApiError {
-    ApiError::new(Code::Failed, "state folder", error.to_string(), "")
+    let StateError::Store(StoreError::Failed { path, tried, reason }) = error else {
+        return ApiError::new(Code::Failed, "state folder", error.to_string(), "");
+    };
+    let message = format!("changes cannot be saved: {}: cannot {tried}: {reason}", path.display());
+    let folder = path.parent().unwrap_or(&path).display();
+    let next = format!("make room on the file system of {folder}, or check its owner and its disk, then repeat");
+    ApiError::new(Code::Failed, "state folder", message, next)
 }
 
 /// The reactors are stopping.

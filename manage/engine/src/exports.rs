@@ -193,33 +193,71 @@ impl Engine {
         }
     }
 
-    /// Withdraws an export.
+    /// Withdraws an export: the one of this name, or where `space` is given the one of that space, which may wait for
+    /// its name.
     ///
     /// # Errors
     /// If its pool is not here, or takes no changes.
-    pub async fn remove_export(self: &Arc<Self>, name: String) -> ApiResult<Changed> {
+    pub async fn remove_export(self: &Arc<Self>, name: String, space: Option<String>) -> ApiResult<Changed> {
         self.change(move |engine| async move {
             parse_name("export", &name)?;
+            let space = space.map(|space| parse_path(&space).map_err(|error| error.at("space"))).transpose()?;
             let object = format!("export {name}");
-            let Some(known) = engine.live().exports.get(&name).map(|export| export.known.clone()) else {
-                return Ok(Changed { changed: false, message: format!("there is no {object}") });
-            };
-            let open = engine.pool_of_export(&object, &known)?;
-            engine.drop_export(&open.pool, &name).await.map_err(|error| about_export(&object, error))?;
-            let Some(export) = engine.live_mut().exports.remove(&name) else {
-                return Ok(Changed { changed: false, message: format!("there is no {object}") });
-            };
-            engine.remember_seen();
-            engine.turn_away(&export.known).await;
-            if let Some(target) = &export.target {
-                engine.apply_qos(target.object());
+            let known = engine.live().exports.get(&name).map(|export| export.known.clone());
+            match (space, known) {
+                (None, Some(known)) => engine.withdraw(&object, &known).await,
+                (Some(space), Some(known)) if known.path == space.to_string() => engine.withdraw(&object, &known).await,
+                (Some(space), _) => engine.withdraw_waiting(&object, &name, &space).await,
+                (None, None) => Ok(Changed { changed: false, message: format!("there is no {object}") }),
             }
-            drop(export);
-            engine.note(&export_object(&name), "withdrawn");
-            engine.serve_waiting_exports();
-            Ok(Changed { changed: true, message: format!("export {name} is removed; its space stays") })
         })
         .await
+    }
+
+    async fn withdraw(&self, object: &str, known: &KnownExport) -> ApiResult<Changed> {
+        let (name, open) = (&known.name, self.pool_of_export(object, known)?);
+        self.drop_kept_export(&open, object, name).await?;
+        let Some(export) = self.live_mut().exports.remove(name) else {
+            return Ok(Changed { changed: false, message: format!("there is no {object}") });
+        };
+        self.remember_seen();
+        self.turn_away(&export.known).await;
+        if let Some(target) = &export.target {
+            self.apply_qos(target.object());
+        }
+        drop(export);
+        self.note(&export_object(name), "withdrawn");
+        self.serve_waiting_exports();
+        Ok(Changed { changed: true, message: format!("export {name} is removed; its space stays") })
+    }
+
+    /// Withdraws an export that waits on its pool, as an export of another one has its name.
+    async fn withdraw_waiting(&self, object: &str, name: &str, space: &SpacePath) -> ApiResult<Changed> {
+        let open = self.pool_named(space.pool.as_str())?;
+        let mut waiting = self.waiting_exports(&open).into_iter().map(|(known, _)| known);
+        if !waiting.any(|known| known.name == name && known.path == space.to_string()) {
+            return Ok(Changed { changed: false, message: format!("space {space} has no {object}") });
+        }
+        self.drop_kept_export(&open, object, name).await?;
+        self.note(&export_object(name), &format!("withdrawn from space {space}, for which it waited for its name"));
+        Ok(Changed { changed: true, message: format!("export {name} of space {space} is removed; the space stays") })
+    }
+
+    /// Keeps an export no more, or says how its clients are turned away where its pool takes no changes.
+    async fn drop_kept_export(&self, open: &OpenPool, object: &str, name: &str) -> ApiResult<()> {
+        let dropped = self.drop_export(&open.pool, name).await;
+        dropped.map_err(|error| {
+            let takes_none = error.code == Code::ReadOnly;
+            let mut refused = about_export(object, error);
+            if takes_none {
+                refused.next_action = format!(
+                    "attach the missing disks of the pool, then repeat; 'holdfast pool export {}' ends the service of all its \
+                     exports now, and they come back with it",
+                    open.name()
+                );
+            }
+            refused
+        })
     }
 
     /// The pool that keeps an export.

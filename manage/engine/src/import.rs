@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use holdfast_api::{ApiError, Code, Condition, ImportPools, ImportedPool, PoolsImported, Severity};
@@ -151,12 +150,17 @@ impl Engine {
         }
         let members: Vec<(Uuid, String)> =
             found.members.iter().map(|member| (member.id, member.candidate.info.path.clone())).collect();
-        let env = self.env();
+        let (env, all_there) = (self.env(), found.missing().is_empty());
         let pool = self.on_reactor(move || Pool::import(env, found, force)).await?;
         let pool = pool.map_err(|error| {
             let is_outvoted = error.kind == PoolErrorKind::NoQuorum;
             let mut refused = from_pool(&object, error);
-            if is_outvoted {
+            if is_outvoted && all_there {
+                refused.next_action =
+                    "check its disks, and the room on the file system of those that are files; it is \
+                                       tried again every ten seconds"
+                        .into();
+            } else if is_outvoted {
                 refused.next_action = format!(
                     "attach the missing disks; if they are lost for good, 'holdfast pool import {name} --force'"
                 );
@@ -175,12 +179,7 @@ impl Engine {
         self.open_volumes(&open).await;
         self.note(&open.object(), "imported");
         // It serves all the same: data is not kept away because the daemon cannot take a note.
-        if let Err(error) = self.remember() {
-            self.unremembered.store(true, Ordering::Relaxed);
-            let cause = format!("is imported, but would not be imported again after a restart: {}", error.message);
-            let next = "make room on the file system of the state folder; the daemon retries every second";
-            self.events.emit(Severity::Warning, &open.object(), &cause, next);
-        }
+        self.remember_or_retry(&open.object(), "is imported, but would not be imported again after a restart");
         Ok(open)
     }
 
@@ -339,7 +338,7 @@ impl Engine {
                 Err(error) => drop(refused.get_or_insert(from_pool(format!("disk {path}"), error))),
             }
         }
-        self.remember()?;
+        self.remember_or_retry(&open.object(), "where its disks are is not saved");
         refused.map_or(Ok(Return::Back), Err)
     }
 

@@ -148,7 +148,8 @@ impl Jobs {
         let answer = change(&mut next);
         if next != inner.table {
             let failed = |error: std::io::Error| {
-                let next_action = "check the free room and permissions of its file system";
+                let folder = self.path.parent().unwrap_or(&self.path).display();
+                let next_action = format!("make room on the file system of {folder}, or check its owner, then repeat");
                 ApiError::new(
                     Code::Failed,
                     format!("file {}", self.path.display()),

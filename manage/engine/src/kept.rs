@@ -5,6 +5,7 @@
 //! | `export/NAME` | an export of one of its spaces, with its quality of service |
 //! | `volume/NAME` | a volume on one of its spaces, and where it is to be mounted |
 //! | `qos/SPACE` | the quality of service of the space with this id |
+//! | `alerts` | thresholds of its own, and which of those that hold were told: see `alerts.rs` |
 //! | `job/KEY`, `scrubbed/SPACE`, `jobs` | jobs and times of scrubs: see `jobs/kept.rs` |
 //!
 //! The state folder has a copy of the exports as they were seen last, to show them while their pool is away. It counts
@@ -13,9 +14,10 @@
 //! Invariant: what a change of these was answered is on the pool's disks by then. A document that cannot be read stays
 //! as it is.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use holdfast_api::{Code, Protocol, Qos, Severity};
+use holdfast_api::{Code, Condition, Protocol, Qos, Severity};
 use holdfast_model::Uuid;
 use holdfast_pool::Pool;
 use serde::de::DeserializeOwned;
@@ -69,6 +71,17 @@ fn export_key(name: &str) -> String {
 /// The name of the document with the quality of service of a space.
 pub(crate) fn qos_key(space: Uuid) -> String {
     format!("qos/{space}")
+}
+
+/// Why an export is not served whose name `other`'s has.
+pub(crate) fn waiting(known: &KnownExport, other: &str) -> Condition {
+    let (name, path) = (&known.name, &known.path);
+    let cause = format!("is not served for space {path}: an export of space {other} has this name");
+    let next = format!(
+        "'holdfast nbd export {path} --name OTHER' serves it under another name; after 'holdfast nbd unexport {name}' it is \
+         served under this one; 'holdfast nbd unexport {name} --space {path}' removes it"
+    );
+    Condition::new(cause, next)
 }
 
 /// What a document of a pool holds; `None` where there is none, or it cannot be read.
@@ -165,14 +178,30 @@ impl Engine {
             }
         }
         for (known, other) in taken.into_iter().filter(|_| at_import) {
-            let cause = format!("is not served for space {}: an export of space {other} has this name", known.path);
-            let next = format!(
-                "'holdfast nbd export {} --name OTHER' serves it under another name; after 'holdfast nbd unexport {}' it is \
-                 served under this one",
-                known.path, known.name
-            );
-            self.events.emit(Severity::Warning, &crate::exports::export_object(&known.name), &cause, &next);
+            let told = waiting(&known, &other);
+            let object = crate::exports::export_object(&known.name);
+            self.events.emit(Severity::Warning, &object, &told.cause, &told.next_action);
         }
+    }
+
+    /// The exports that a pool keeps and that are not served, since those of other pools have their names, each with
+    /// the space that has its name.
+    pub(crate) fn waiting_exports(&self, open: &OpenPool) -> Vec<(KnownExport, String)> {
+        let id = open.pool.id();
+        let taken: BTreeMap<String, String> = {
+            let live = self.live();
+            let others = live.exports.values().filter(|export| export.known.pool != id);
+            let taken = others.filter(|export| open.pool.document(&export_key(&export.known.name)).is_some());
+            taken.map(|export| (export.known.name.clone(), export.known.path.clone())).collect()
+        };
+        if taken.is_empty() {
+            return Vec::new();
+        }
+        self.kept_exports(open)
+            .into_iter()
+            .filter_map(|known| Some((taken.get(&known.name)?.clone(), known)))
+            .map(|(other, known)| (known, other))
+            .collect()
     }
 
     /// Serves the exports whose name was taken so far and is free now.

@@ -222,7 +222,7 @@ impl Engine {
         let removed = self.on_reactor(move || async move { pool.remove_disk(id).await }).await?;
         let wiped = removed.map_err(|error| from_pool(&object, error))?;
         open.disks().remove(&id);
-        self.remember()?;
+        self.remember_or_retry(&open.object(), "that a disk left it is not saved");
         self.note(&gone, &format!("was removed from pool {name}"));
         let left = if wiped { "" } else { "; if it returns, wipe it before you use it again" };
         Ok(Changed { changed: true, message: format!("disk {disk} was removed from pool {name}{left}") })

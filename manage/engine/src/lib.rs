@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  engine.rs    what is open; start and shutdown            state.rs, witness.rs   what outlives the process
+//!  state_room.rs   a state folder that is full
 //!  disks.rs     what is there, what it carries, opening it   foreign.rs             what blkid says
 //!  pools.rs, disk_changes.rs, spaces.rs, exports.rs          the changes, each idempotent
 //!  front_ends.rs   what serves exports, one a protocol       volumes.rs             files on spaces, and their mounts
@@ -57,6 +58,7 @@ mod settings;
 mod smart;
 mod spaces;
 mod state;
+mod state_room;
 mod status;
 mod tools;
 mod verify;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use holdfast_api::{AddDisks, ApiError, Changed, Code, CreatePool, DiskRef, Pool as PoolView, PoolChanged, SetPool};
-use holdfast_model::{DiskState, Name, counted, natural_order};
+use holdfast_model::{DiskState, Name, ObjectRef, counted, natural_order};
 use holdfast_pool::{LossPolicy, Pool, PoolErrorKind};
 
 use crate::alerts::checked;
@@ -94,6 +94,7 @@ impl Engine {
             let next = format!("attach its disks, or forget it with 'holdfast pool export {name}'");
             return Err(conflict(object, message, next).at("name"));
         }
+        self.check_state_folder().await?;
         let taken = self.take(&paths, request.force).await.map_err(|error| error.at("disks"))?;
         check_sizes(&taken).map_err(|error| error.at("disks"))?;
         let (env, candidates) = (self.env(), taken.iter().map(|taken| taken.candidate.clone()).collect());
@@ -105,7 +106,7 @@ impl Engine {
         let open = Arc::new(OpenPool::new(pool, disks));
         self.live_mut().pools.insert(name.to_string(), open.clone());
         self.adopt_jobs(&open).await;
-        self.remember()?;
+        self.remember_or_retry(&open.object(), "is created, but would not be imported again after a restart");
         self.note(
             &open.object(),
             &format!("created with {}", counted(open.pool.disks().len() as u64, "disk", "disks")),
@@ -158,7 +159,7 @@ impl Engine {
                 engine.note(&open.object(), "its policy for lost disks was changed");
             }
             if let Some(percents) = percents {
-                changed |= engine.set_thresholds(&open, percents)?;
+                changed |= engine.set_thresholds(&open, percents).await?;
             }
             Ok(PoolChanged { changed, pool: engine.pool_view(&open) })
         })
@@ -191,7 +192,7 @@ impl Engine {
         added.map_err(|error| from_pool(&object, error))?;
         open.disks().extend(devices_of(&open.pool, taken));
         open.balancer.set_disks(open.disks().len());
-        self.remember()?;
+        self.remember_or_retry(&open.object(), "the paths of its new disks are not saved");
         self.note(&open.object(), &format!("disks added: {}", paths.join(", ")));
         Ok(PoolChanged { changed: true, pool: self.pool_view(&open) })
     }
@@ -215,6 +216,8 @@ impl Engine {
         let Some(open) = self.live().pools.get(pool).cloned() else {
             return Ok(Changed { changed: false, message: format!("there is no pool {pool}") });
         };
+        // Else it would be imported again after a restart, while another machine may have it.
+        self.check_state_folder().await?;
         if open.pool.refusal().is_none() {
             self.refuse_connected(&open)?;
         }
@@ -247,7 +250,7 @@ impl Engine {
             }
         };
         let (object, id) = (open.object(), open.pool.id());
-        self.drop_pool(open).await?;
+        self.drop_pool(open).await;
         self.forget_jobs_of(id);
         self.note(&object, how);
         Ok(Changed { changed: true, message: format!("pool {pool} is {how}") })
@@ -276,6 +279,7 @@ impl Engine {
             return Err(not_confirmed(object, message, "repeat with --yes"));
         }
         self.refuse_served(&open)?;
+        self.check_state_folder().await?;
         self.cancel_jobs_of(open.pool.id(), None).await?;
         self.close_volumes(&open).await;
         self.close_spaces(&open).await?;
@@ -285,7 +289,7 @@ impl Engine {
         let destroyed = self.on_reactor(move || async move { inner.destroy().await }).await?;
         destroyed.map_err(|error| from_pool(object, error))?;
         let gone = open.object();
-        self.drop_pool(open).await?;
+        self.drop_pool(open).await;
         self.note(&gone, "destroyed");
         let left = match missing.len() {
             0 => String::new(),
@@ -298,6 +302,7 @@ impl Engine {
         let id =
             self.live().offline.values().find(|offline| offline.known.name == pool).map(|offline| offline.known.id);
         let Some(id) = id else { return Ok(false) };
+        self.check_state_folder().await?;
         self.cancel_jobs_of(id, None).await?;
         {
             let mut live = self.live_mut();
@@ -305,7 +310,7 @@ impl Engine {
             live.exports.retain(|_, export| export.known.pool != id);
         }
         self.forget_jobs_of(id);
-        self.remember()?;
+        self.remember_or_retry(&ObjectRef::pool(id, pool), "would be looked for again after a restart");
         Ok(true)
     }
 
@@ -347,17 +352,16 @@ impl Engine {
         Err(conflict(format!("pool {}", open.name()), message, format!("disconnect them, or {next}, first")))
     }
 
-    async fn drop_pool(&self, open: Arc<OpenPool>) -> ApiResult<()> {
+    async fn drop_pool(&self, open: Arc<OpenPool>) {
         let id = open.pool.id();
         {
             let mut live = self.live_mut();
             live.pools.remove(&open.name());
             live.exports.retain(|_, export| export.known.pool != id);
         }
-        self.remember()?;
+        self.remember_or_retry(&open.object(), "would be looked for again after a restart");
         self.witness.forget(id);
         release(open).await;
-        Ok(())
     }
 }
 

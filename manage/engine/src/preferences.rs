@@ -130,7 +130,7 @@ impl Engine {
     /// # Errors
     /// If a value cannot be, or the command line gives the setting; nothing is changed then.
     pub async fn set_preferences(self: &Arc<Self>, request: SetSettings) -> ApiResult<bool> {
-        self.change(move |engine| async move { engine.choose(request) }).await
+        self.change(move |engine| async move { engine.choose(request).await }).await
     }
 
     /// Refuses what the command line gives.
@@ -151,7 +151,7 @@ impl Engine {
         Err(conflict(OBJECT, message, format!("start the daemon without {option}, then set it")).at(field))
     }
 
-    fn choose(&self, request: SetSettings) -> ApiResult<bool> {
+    async fn choose(&self, request: SetSettings) -> ApiResult<bool> {
         let SetSettings { host_name, scrub_every_seconds, repair_after_seconds, alert_percents, reset } = request;
         let named = [
             (SettingName::HostName, host_name.is_some()),
@@ -204,22 +204,15 @@ impl Engine {
             return Ok(false);
         }
         let other_alerts = next.alert_percents != before.alert_percents;
-        let changed = self.change_state(|state| {
-            state.chosen = next;
-            if other_alerts {
-                state
-                    .alerts
-                    .values_mut()
-                    .filter(|alerts| alerts.percents.is_none())
-                    .for_each(|alerts| alerts.level = 0);
-            }
-        });
+        let changed = self.change_state(|state| state.chosen = next);
         changed.map_err(unwritten)?;
         self.notifications.set_host_name(self.chosen().host_name);
         self.note(&ObjectRef::server(OBJECT), "changed");
         if other_alerts {
             let open: Vec<_> = self.live().pools.values().cloned().collect();
-            open.iter().try_for_each(|open| self.look_at_room(open))?;
+            for open in open {
+                self.follow_thresholds(&open).await;
+            }
         }
         Ok(true)
     }

@@ -2,11 +2,12 @@
 //!
 //! ```text
 //!   lock               held while a daemon runs
-//!   config.db          pools with the last paths of their disks and their alerts, exports as seen last, settings, what was set by
-//!                      hand for disks of no pool; accounts, tokens, sessions and the audit log
+//!   config.db          pools with the last paths of their disks, exports as seen last, settings, what was set by hand for disks
+//!                      of no pool; accounts, tokens, sessions and the audit log
 //!   jobs.json          jobs that have not ended, and the last that have
 //!   witness-ID.json    how far the pool ID was
 //!   events.jsonl       what happened; events.1.jsonl before that
+//!   reserve            room that a start takes where the file system is full
 //! ```
 //!
 //! Invariants: the document in `config.db` is replaced in one transaction, and `state.json` of an older version is
@@ -27,7 +28,6 @@ use rustix::fs::{FlockOperation, flock};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::alerts::Alerts;
 use crate::preferences::Chosen;
 
 /// The version of the document that this program writes.
@@ -36,6 +36,12 @@ pub const STATE_VERSION: u32 = 1;
 const STATE_FILE: &str = "state.json";
 /// Its name in the store.
 const DOCUMENT: &str = "configuration";
+/// Room that is kept for the next start. SQLite makes files beside its own whenever it opens one, so in a folder without
+/// any room nothing could even be read.
+const RESERVE_FILE: &str = "reserve";
+const RESERVE_BYTES: usize = 1 << 20;
+/// Free room, in reserves, at which the reserve is made whole again: with less others need it more.
+const PLENTY: u64 = 8;
 const REPAIR: &str = "move it away and import the pools with 'holdfast pool import --disk-dir DIR'";
 
 /// Why the state folder cannot be used.
@@ -142,9 +148,6 @@ pub struct State {
     /// What was set by hand for disks of no pool, by path.
     #[serde(default)]
     pub hints: std::collections::BTreeMap<String, DiskHint>,
-    /// Alerts of pools that are not as usual, by the pool's id.
-    #[serde(default)]
-    pub alerts: std::collections::BTreeMap<Uuid, Alerts>,
     /// Settings that administrators changed.
     #[serde(default)]
     pub chosen: Chosen,
@@ -158,7 +161,6 @@ impl Default for State {
             exports: vec![],
             file_disks: vec![],
             hints: Default::default(),
-            alerts: Default::default(),
             chosen: Chosen::default(),
         }
     }
@@ -199,6 +201,8 @@ impl StateDir {
             let owner = if owner.is_empty() { String::new() } else { format!(" (process {owner})") };
             return Err(StateError::InUse(path, owner));
         }
+        // From here on this daemon uses that room.
+        let _ = fs::remove_file(path.join(RESERVE_FILE));
         lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id())).map_err(system("write", &lock_path))?;
         Ok(Self { path, _lock: lock })
     }
@@ -206,6 +210,18 @@ impl StateDir {
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Keeps room for the next start. At a start that is what the last one left, be it little; later on only where there
+    /// is plenty.
+    pub fn keep_reserve(&self, at_start: bool) {
+        let path = self.path.join(RESERVE_FILE);
+        let has = fs::metadata(&path).map_or(0, |data| data.len());
+        let free = rustix::fs::statvfs(&self.path).map_or(0, |stat| stat.f_bavail * stat.f_frsize);
+        if has < RESERVE_BYTES as u64 && (at_start || free >= PLENTY * RESERVE_BYTES as u64) {
+            // What fits of it is kept where not all does.
+            let _ = fs::write(&path, vec![0; RESERVE_BYTES]);
+        }
     }
 
     /// Reads what is remembered in `store`; what an older version remembered in a file is taken over first.

@@ -32,7 +32,7 @@ impl Engine {
     /// A pool in service.
     pub(crate) fn pool_view(&self, open: &OpenPool) -> Pool {
         let (status, features) = (open.pool.status(), open.pool.features());
-        let (used, alerts) = (open.pool.room_use(), self.alerts_of(open.pool.id()));
+        let (used, alerts) = (open.pool.room_use(), self.alerts_of(open));
         let full = crate::alerts::condition(&open.name(), &alerts, &used);
         let health = if full.is_some() { status.health.max(Health::Warning) } else { status.health };
         let mut told = status.conditions;
@@ -44,6 +44,12 @@ impl Engine {
                 told.extend(replaced.into_iter().map(|condition| condition.about(object.clone())));
             }
         }
+        let waiting = self.waiting_exports(open);
+        let health = if waiting.is_empty() { health } else { health.max(Health::Warning) };
+        told.extend(waiting.iter().map(|(known, other)| {
+            let why = crate::kept::waiting(known, other);
+            Condition::new(format!("export {} {}", known.name, why.cause), why.next_action)
+        }));
         let member = |disk: DiskStatus| PoolMember {
             id: Some(disk.record.id),
             path: disk.record.path,

@@ -7,7 +7,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use holdfast_api::Severity;
@@ -19,7 +18,6 @@ use crate::disks::real_path;
 use crate::engine::{Engine, OpenPool};
 use crate::error::ApiResult;
 use crate::import::Return;
-use crate::status::state_folder;
 
 /// What tells one object at a path from the next: device, inode and last change.
 type Mark = (u64, u64, i64, i64);
@@ -72,7 +70,7 @@ impl Engine {
         let (mut wanted, mut returned) = (BTreeSet::new(), BTreeSet::new());
         for open in &pools {
             self.notice_gone(open).await?;
-            if let Err(error) = self.look_at_room(open) {
+            if let Err(error) = self.look_at_room(open).await {
                 tracing::warn!("pool {}: its alert state could not be saved: {error}", open.name());
             }
             let missing = open.pool.disks().into_iter().filter(|disk| disk.record.state == DiskState::Missing);
@@ -89,9 +87,7 @@ impl Engine {
         if reopens || !returned.is_empty() {
             self.change(move |engine| async move { engine.bring_back(returned).await }).await?;
         }
-        if self.unremembered.load(Ordering::Relaxed) {
-            self.change(move |engine| async move { engine.remember_again() }).await?;
-        }
+        self.look_at_state_folder().await?;
         let offline = !self.live().offline.is_empty();
         if offline {
             self.change(move |engine| async move {
@@ -100,13 +96,6 @@ impl Engine {
             })
             .await?;
         }
-        Ok(())
-    }
-
-    fn remember_again(&self) -> ApiResult<()> {
-        self.remember()?;
-        self.unremembered.store(false, Ordering::Relaxed);
-        self.events.emit(Severity::Info, &state_folder(), "can be written again and lists all imported pools", "");
         Ok(())
     }
 

@@ -27,6 +27,12 @@ pub use audit::{AuditLimits, AuditRow, AuditShare, AuditWhich};
 pub use copy::restore;
 pub use schema::NEWEST as NEWEST_SCHEMA;
 
+/// Room that any change finds if a document of this size does, and under which name that is tried.
+const PROBE_BYTES: usize = 64 << 10;
+const PROBE: &str = "room.passing";
+const SET_DOCUMENT: &str = "INSERT INTO documents (name, content) VALUES (?1, ?2) \
+                            ON CONFLICT (name) DO UPDATE SET content = excluded.content";
+
 /// The file's name in the state folder.
 pub const FILE: &str = "config.db";
 
@@ -151,9 +157,18 @@ impl Store {
     /// # Errors
     /// If it cannot be written; the old one stays then.
     pub fn set_document(&self, name: &str, content: &str) -> Result<(), StoreError> {
-        let statement = "INSERT INTO documents (name, content) VALUES (?1, ?2) \
-                         ON CONFLICT (name) DO UPDATE SET content = excluded.content";
-        self.run("write a document", |connection| connection.execute(statement, [name, content]).map(drop))
+        self.run("write a document", |connection| connection.execute(SET_DOCUMENT, [name, content]).map(drop))
+    }
+
+    /// Makes sure that a change can be written now: a document is written, and removed again.
+    ///
+    /// # Errors
+    /// If none can be written.
+    pub fn probe(&self) -> Result<(), StoreError> {
+        self.run("write a document", |connection| {
+            connection.execute(SET_DOCUMENT, [PROBE, &" ".repeat(PROBE_BYTES)])?;
+            connection.execute("DELETE FROM documents WHERE name = ?1", [PROBE]).map(drop)
+        })
     }
 }
 

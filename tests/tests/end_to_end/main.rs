@@ -11,6 +11,7 @@ mod enclosures;
 mod exports;
 mod file_system;
 mod footprint;
+mod full;
 mod integrity;
 mod life;
 mod losses;

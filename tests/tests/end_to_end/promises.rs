@@ -372,6 +372,7 @@ fn half_of_the_disks_are_gone_at_once() {
     answer(&gone, true);
     let refused = daemon.cli(&["nbd", "unexport", "vm"]).refused();
     assert!(refused.contains("read-only"), "an export is kept on its pool: {refused}");
+    assert!(refused.contains("attach") && refused.contains("'holdfast pool export tank'"), "what helps: {refused}");
     let rescue = daemon.json(&["nbd", "export", "tank/vm", "--name", "rescue", "--read-only"]);
     assert!(rescue["changed"] == true && rescue["export"]["served"] == true, "what is left can be read: {rescue}");
     daemon.please(&["pool", "export", "tank"]);

@@ -41,6 +41,9 @@ pub enum NbdCommand {
     Unexport {
         /// Its name
         name: String,
+        /// Only the export of this space, which may wait for a name that another export has
+        #[arg(long, value_name = "POOL/SPACE")]
+        space: Option<SpacePath>,
     },
 }
 

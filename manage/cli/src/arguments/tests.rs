@@ -70,6 +70,7 @@ const FORMS: &[&str] = &[
     "nbd export POOL/SPACE --name NAME --read-only",
     "nbd list",
     "nbd unexport NAME",
+    "nbd unexport NAME --space POOL/SPACE",
     "job list",
     "job list --all",
     "job show 7",

@@ -115,7 +115,6 @@ impl Engine {
         let files = {
             let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             format!("{:?}", state.hints).hash(&mut disks);
-            format!("{:?}", state.alerts).hash(&mut pools);
             format!("{:?}", state.chosen).hash(&mut pools);
             format!("{:?}", state.chosen).hash(&mut spaces);
             state.file_disks.clone()
@@ -129,6 +128,8 @@ impl Engine {
             }
             for export in live.exports.values() {
                 (format!("{:?}", export.known), export.target.is_some()).hash(&mut exports);
+                // What waits for its name shows with its pool.
+                (&export.known.name, export.known.pool).hash(&mut pools);
             }
         }
         for (protocol, status) in self.front_ends.exports() {

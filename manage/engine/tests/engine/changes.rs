@@ -49,8 +49,8 @@ async fn repeating_a_change_changes_nothing() {
     let again = engine.set_disk(disks[4].clone(), hint).await.unwrap();
     assert!(!again.changed && again.disk.media == Media::Hdd);
 
-    assert!(engine.remove_export("vm".into()).await.unwrap().changed);
-    assert!(!engine.remove_export("vm".into()).await.unwrap().changed);
+    assert!(engine.remove_export("vm".into(), None).await.unwrap().changed);
+    assert!(!engine.remove_export("vm".into(), None).await.unwrap().changed);
     assert!(engine.destroy_space("tank/vm".into(), true).await.unwrap().changed);
     assert!(!engine.destroy_space("tank/vm".into(), true).await.unwrap().changed);
     assert!(engine.export_pool("tank".into()).await.unwrap().changed);
@@ -100,7 +100,7 @@ async fn what_is_in_use_is_not_destroyed() {
     assert!(error.code == Code::Conflict && error.next_action.contains("nbd unexport vm"), "{error}");
     assert_eq!(engine.destroy_pool("tank".into(), true).await.unwrap_err().code, Code::Conflict);
     assert_eq!(engine.wipe_disk(disks[0].clone(), true).await.unwrap_err().code, Code::Conflict);
-    engine.remove_export("vm".into()).await.unwrap();
+    engine.remove_export("vm".into(), None).await.unwrap();
     assert_eq!(engine.destroy_space("tank/vm".into(), false).await.unwrap_err().code, Code::NotConfirmed);
     assert_eq!(engine.destroy_pool("tank".into(), false).await.unwrap_err().code, Code::NotConfirmed);
     assert_eq!(engine.spaces().len(), 1);

@@ -4,8 +4,11 @@ use axum::Json;
 use axum::http::StatusCode;
 use holdfast_api::{Changed, Connection, CreateExport, ErrorBody, Export, ExportChanged, SetExport};
 
+use serde::Deserialize;
+use utoipa::IntoParams;
+
 use super::{OnEngine, made};
-use crate::refusal::{Answered, Body, InPath};
+use crate::refusal::{Answered, Body, InPath, InQuery};
 
 /// Lists all exports.
 #[utoipa::path(get, path = "/exports", tag = "exports", operation_id = "nbd_list",
@@ -59,11 +62,23 @@ pub(crate) async fn connections(engine: OnEngine, InPath(name): InPath<String>) 
     Ok(Json(engine.connections(&name)?))
 }
 
+/// Which of several exports that have one name on different pools.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct OfSpace {
+    /// Only the export of this space, `POOL/SPACE`, which may wait for a name that another export has.
+    space: Option<String>,
+}
+
 /// Withdraws an export. Requests in flight are answered, then its clients are disconnected.
 #[utoipa::path(delete, path = "/exports/{name}", tag = "exports", operation_id = "nbd_unexport",
-    params(("name" = String, Path, description = "Name of the export.")),
+    params(("name" = String, Path, description = "Name of the export."), OfSpace),
     responses((status = 200, body = Changed, description = "Withdrawn, or it was not there."),
         (status = "default", body = ErrorBody, description = "Refused or failed.")))]
-pub(crate) async fn remove(engine: OnEngine, InPath(name): InPath<String>) -> Answered<Json<Changed>> {
-    Ok(Json(engine.remove_export(name).await?))
+pub(crate) async fn remove(
+    engine: OnEngine,
+    InPath(name): InPath<String>,
+    InQuery(of): InQuery<OfSpace>,
+) -> Answered<Json<Changed>> {
+    Ok(Json(engine.remove_export(name, of.space).await?))
 }

@@ -278,8 +278,8 @@ async fn what_is_lost_with_a_disk_is_told_before_and_given_up_by_name() {
     assert_eq!(shown.usage, Some(Usage::Auto), "nothing is changed");
 
     let harmless = ReplaceDisk { give_up: vec!["tank/scratch".into(), "tank/vm".into()], ..ReplaceDisk::default() };
-    engine.remove_export("scratch".into()).await.unwrap();
-    engine.remove_export("vm".into()).await.unwrap();
+    engine.remove_export("scratch".into(), None).await.unwrap();
+    engine.remove_export("vm".into(), None).await.unwrap();
     let refused = engine.replace_disk(disks[0].clone(), harmless).await.unwrap_err();
     assert!(refused.code == Code::Invalid && refused.message.contains("tank/vm"), "{refused}");
     let job = engine.replace_disk(disks[0].clone(), give_up).await.unwrap().job.id;

@@ -5002,7 +5002,10 @@ export interface operations {
     };
     nbd_unexport: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Only the export of this space, `POOL/SPACE`, which may wait for a name that another export has. */
+                space?: string;
+            };
             header?: never;
             path: {
                 /** @description Name of the export. */

@@ -1,0 +1,167 @@
+//! File systems that are full: that of the state folder, and that of the files which serve as disks. What cannot be
+//! kept is refused, service goes on, and all is as before once there is room.
+
+use std::path::Path;
+
+use holdfast_tests::command::{run, wait_until};
+use holdfast_tests::daemon::Daemon;
+use holdfast_tests::nbd::Client;
+use holdfast_tests::random::bytes;
+use holdfast_tests::scene::Scene;
+use holdfast_tests::small_fs::SmallFs;
+
+const MIB: usize = 1 << 20;
+/// Seconds after which a pool that could not be imported is tried again for certain.
+const RETRY_SECONDS: u64 = 40;
+
+/// A small file system, or none where nobody may mount; the summary says so.
+fn small(scene: &Scene, name: &str, mib: u32) -> Option<SmallFs> {
+    let mounted = SmallFs::mount(scene, name, mib);
+    mounted.map_err(|needs| holdfast_harness::note_left_out("tests of full file systems", needs)).ok()
+}
+
+/// Asks for what has to be kept in the full state folder: it is refused, and names the folder and the next step.
+#[track_caller]
+fn refused(daemon: &Daemon, state: &SmallFs, command: &[&str]) {
+    let refusal = daemon.cli(command).refused();
+    assert!(refusal.contains(state.path()) && refusal.contains("make room"), "{command:?}: {refusal}");
+}
+
+fn exports(daemon: &Daemon) -> Vec<(String, bool, Option<u64>)> {
+    let list = daemon.json(&["nbd", "list"]);
+    let of = |export: &serde_json::Value| {
+        let name = export["name"].as_str().expect("a name").to_owned();
+        (name, export["served"] == true, export["qos"]["max_iops"].as_u64())
+    };
+    list.as_array().expect("a list").iter().map(of).collect()
+}
+
+fn pools(daemon: &Daemon) -> Vec<String> {
+    let list = daemon.json(&["pool", "list"]);
+    let of =
+        |pool: &serde_json::Value| format!("{} {}", pool["name"].as_str().unwrap(), pool["state"].as_str().unwrap());
+    list.as_array().expect("a list").iter().map(of).collect()
+}
+
+#[test]
+fn a_full_state_folder_refuses_what_it_cannot_keep_and_loses_nothing() {
+    let scene = Scene::new();
+    let Some(state) = small(&scene, "a/state", 16) else { return };
+    let mut daemon = Daemon::start(&scene);
+    let disks = daemon.disks(&scene, 5, "256MiB");
+    daemon.please(&["pool", "create", "tank", "--disk", &disks[0], &disks[1]]);
+    let uri = daemon.space("tank/vm", &["--layout", "mirror", "--size", "64MiB"]);
+    let image = bytes(3, 4 * MIB);
+    let mut client = Client::connect(&daemon.nbd_socket(), "vm").expect("it is exported");
+    client.write(0, &image, true).expect("a write");
+
+    state.fill();
+    let more = ["pool", "create", "more", "--disk", &disks[2], &disks[3]];
+    let fresh = scene.path("disks/fresh.img");
+    let scrub = ["space", "scrub", "tank/vm"];
+    refused(&daemon, &state, &more);
+    refused(&daemon, &state, &["disk", "create-file", &fresh, "--size", "256MiB"]);
+    assert!(!Path::new(&fresh).exists(), "what is refused leaves nothing behind");
+    refused(&daemon, &state, &["disk", "set", &disks[3], "--media", "hdd"]);
+    refused(&daemon, &state, &["settings", "set", "--host-name", "nas"]);
+    refused(&daemon, &state, &scrub);
+    refused(&daemon, &state, &more);
+    assert_eq!(pools(&daemon), ["tank ok"], "a refused pool is not there");
+    let health = daemon.json(&["status"]).to_string();
+    assert!(health.contains("changes cannot be saved") && health.contains(state.path()), "{health}");
+
+    // What is kept on the pool itself goes on, and so do clients.
+    daemon.please(&["space", "create", "tank/two", "--layout", "mirror", "--size", "32MiB"]);
+    daemon.please(&["nbd", "export", "tank/two"]);
+    daemon.please(&["nbd", "set", "vm", "--max-iops", "50000"]);
+    daemon.please(&["pool", "set", "tank", "--alert", "90"]);
+    daemon.please(&["pool", "add", "tank", "--disk", &disks[4]]);
+    client.write(MIB as u64, &image[MIB..2 * MIB], true).expect("clients go on");
+    assert!(client.read(0, image.len()).expect("clients go on") == image);
+    drop(client);
+    wait_until("the client is gone", 20, || daemon.json(&["nbd", "list"])[1]["connections"] == 0);
+    refused(&daemon, &state, &["pool", "export", "tank"]);
+
+    let kept = [("two".to_owned(), true, None), ("vm".to_owned(), true, Some(50_000))];
+    let is_whole = |daemon: &Daemon| {
+        assert_eq!(exports(daemon), kept);
+        let pool = daemon.json(&["pool", "show", "tank"]);
+        assert_eq!(pool["disks"].as_array().map(Vec::len), Some(3));
+        assert_eq!(pool["alert"]["percents"], serde_json::json!([90]));
+    };
+    is_whole(&daemon);
+    daemon.kill();
+    daemon.start_again();
+    is_whole(&daemon);
+    // An orderly end gives room back, which somebody else takes.
+    daemon.end();
+    state.fill();
+    daemon.start_again();
+    is_whole(&daemon);
+    state.fill();
+    refused(&daemon, &state, &more);
+
+    state.make_room();
+    wait_until("the state folder is well", 20, || !daemon.json(&["status"]).to_string().contains("cannot be saved"));
+    daemon.please(&more);
+    daemon.please(&scrub);
+    daemon.please(&["disk", "create-file", &fresh, "--size", "256MiB"]);
+    daemon.end();
+    daemon.start_again();
+    is_whole(&daemon);
+    assert_eq!(pools(&daemon), ["more ok", "tank ok"]);
+    let out = scene.path("out");
+    run("nbdcopy", &[&uri, &out]).succeeded();
+    assert!(std::fs::read(&out).expect("a copy")[..image.len()] == image);
+}
+
+#[test]
+fn a_pool_that_could_not_be_imported_for_want_of_room_comes_back_by_itself() {
+    let scene = Scene::new();
+    let (Some(state), Some(room)) = (small(&scene, "a/state", 16), small(&scene, "m", 48)) else { return };
+    let mut daemon = Daemon::start(&scene);
+    let tank = daemon.pool(&scene, "tank", 2, "256MiB");
+    daemon.please(&["space", "create", "tank/vm", "--layout", "mirror", "--size", "64MiB"]);
+    let files: Vec<String> = (0..3).map(|number| format!("{}/{number}", room.path())).collect();
+    for file in &files {
+        daemon.please(&["disk", "create-file", file, "--size", "256MiB"]);
+    }
+    daemon.please(&["pool", "create", "shelf", "--disk", &files[0], &files[1], &files[2]]);
+    let uri = daemon.space("shelf/vm", &["--layout", "mirror", "--size", "64MiB", "--thin"]);
+    let (image, out) = (bytes(4, MIB), scene.path("out"));
+    let mut client = Client::connect(&daemon.nbd_socket(), "vm").expect("it is exported");
+    client.write(0, &image, true).expect("a write");
+    drop(client);
+    daemon.end();
+
+    // The other pool was carried to other paths: that it is imported there cannot be written down either.
+    let elsewhere = scene.folder("elsewhere");
+    for (number, disk) in tank.iter().enumerate() {
+        std::fs::rename(disk, format!("{elsewhere}/{number}")).expect("a disk can be moved");
+    }
+    room.fill();
+    daemon.start_again();
+    state.fill();
+    assert_eq!(pools(&daemon), ["shelf offline", "tank offline"]);
+    let reason = daemon.json(&["pool", "show", "shelf"])["conditions"][0].clone();
+    let (cause, next) = (reason["cause"].to_string(), reason["next_action"].to_string());
+    assert!(cause.contains("not imported") && cause.contains("No space left"), "{reason}");
+    assert!(next.contains("the room on the file system") && !next.contains("--force"), "no disk is lost: {reason}");
+    assert_eq!(exports(&daemon), [("vm".to_owned(), false, None)]);
+    daemon.please(&["pool", "import", "--disk-dir", &elsewhere]);
+    assert_eq!(pools(&daemon), ["shelf offline", "tank ok"]);
+
+    room.make_room();
+    wait_until("the pool is back", RETRY_SECONDS, || pools(&daemon) == ["shelf ok", "tank ok"]);
+    assert_eq!(exports(&daemon), [("vm".to_owned(), true, None)]);
+    run("nbdcopy", &[&uri, &out]).succeeded();
+    assert!(std::fs::read(&out).expect("a copy")[..image.len()] == image);
+
+    state.make_room();
+    wait_until("where the disks are is written down", 20, || {
+        daemon.json(&["event", "list"]).to_string().contains("can be written again")
+    });
+    daemon.end();
+    daemon.start_again();
+    assert_eq!(pools(&daemon), ["shelf ok", "tank ok"]);
+}
