@@ -1092,6 +1092,77 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/volumes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists all volumes. */
+        get: operations["volume_list"];
+        put?: never;
+        /** Makes a volume. */
+        post: operations["volume_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/volumes/{pool}/{volume}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Shows a volume. */
+        get: operations["volume_show"];
+        put?: never;
+        post?: never;
+        /** Destroys a volume with its files, and the space that was made for it. */
+        delete: operations["volume_destroy"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/volumes/{pool}/{volume}/grow": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Makes a volume larger while it is in use, with the space that was made for it. */
+        post: operations["volume_grow"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/volumes/{pool}/{volume}/mount": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /** Mounts a volume on a directory of the server, now and whenever it is opened. */
+        put: operations["volume_mount"];
+        post?: never;
+        /** Unmounts a volume, and mounts it no more. */
+        delete: operations["volume_unmount"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/metrics": {
         parameters: {
             query?: never;
@@ -1312,7 +1383,7 @@ export interface components {
          * @description What kind of thing is wrong.
          * @enum {string}
          */
-        CauseKind: "pool-offline" | "pool-read-only" | "enclosure-lost" | "disk-lost" | "disk-failing" | "disk-resyncing" | "pool" | "space" | "export" | "daemon";
+        CauseKind: "pool-offline" | "pool-read-only" | "enclosure-lost" | "disk-lost" | "disk-failing" | "disk-resyncing" | "pool" | "space" | "volume" | "export" | "daemon";
         /** @description The certificate that HTTPS clients see. */
         Certificate: {
             /** @description Until when it counts, RFC 3339. */
@@ -1618,6 +1689,16 @@ export interface components {
             name: string;
             /** @description What it may do; no more than its account may. */
             role: components["schemas"]["Role"];
+        };
+        /** @description Makes a volume, on a new space or one that is there. */
+        CreateVolume: {
+            /** @description Names that differ in case only are different ones to every client, not only to those of POSIX. */
+            case_sensitive?: boolean;
+            /** @description `POOL/VOLUME`. */
+            name: string;
+            /** @description `POOL/SPACE`: an empty space of the same pool that is there already, instead. It stays when the volume goes. */
+            on?: string | null;
+            space?: components["schemas"]["CreateSpace"] | null;
         };
         /** @description The daemon itself. */
         Daemon: {
@@ -2046,6 +2127,14 @@ export interface components {
              */
             size_bytes: number;
         };
+        /** @description Makes a volume larger. */
+        GrowVolume: {
+            /**
+             * Format: int64
+             * @description The new size; rounded up to whole blocks of 4 KiB.
+             */
+            size_bytes: number;
+        };
         /**
          * @description Rates and latencies over time. All lists are equally long; a value is null where nothing was sampled, and a latency
          *     also where there was no request.
@@ -2252,7 +2341,7 @@ export interface components {
          * @description A list of which the console shows a copy.
          * @enum {string}
          */
-        ListKind: "disks" | "pools" | "spaces" | "exports" | "jobs" | "status" | "accounts" | "notifications";
+        ListKind: "disks" | "pools" | "spaces" | "volumes" | "exports" | "jobs" | "status" | "accounts" | "notifications";
         /** @description Lists that are not as they were; sent as the event `changed`. */
         ListsChanged: {
             /** @description Which. */
@@ -2343,6 +2432,11 @@ export interface components {
             path: string;
             /** @description What is wrong, or else does not agree with the others: `data`, `P`, `Q`, a copy, or a copy of the journal. */
             piece: string;
+        };
+        /** @description Mounts a volume on the server. */
+        MountVolume: {
+            /** @description The directory, which must be there. The volume is mounted on it again whenever it is opened. */
+            directory: string;
         };
         /** @description A mail server or webhook that messages go out by. */
         NotifyChannel: {
@@ -2471,7 +2565,7 @@ export interface components {
             /** @description Its id among those of its kind, the same after a renaming; its name where it has no other. */
             id: string;
             /** @enum {string} */
-            kind: "server" | "enclosure" | "pool" | "disk" | "space" | "export" | "job" | "account" | "session" | "token" | "channel" | "rule";
+            kind: "server" | "enclosure" | "pool" | "disk" | "space" | "volume" | "export" | "job" | "account" | "session" | "token" | "channel" | "rule";
             /** @description What people call it: `tank`, `tank/vm`, `S4NX`. */
             name: string;
         };
@@ -3684,6 +3778,58 @@ export interface components {
          * @enum {string}
          */
         Via: "socket" | "session" | "token" | "setup";
+        /** @description A volume. */
+        Volume: {
+            /** @description Whether names that differ in case only are different ones to every client; none while it is not open. */
+            case_sensitive?: boolean | null;
+            /** @description Why it is not healthy. */
+            conditions: components["schemas"]["Condition"][];
+            /**
+             * Format: int64
+             * @description Files and directories that it has.
+             */
+            files?: number | null;
+            /**
+             * Format: int64
+             * @description Bytes that may still be written.
+             */
+            free_bytes?: number | null;
+            /** @enum {string} */
+            health: "healthy" | "warning" | "unhealthy";
+            /**
+             * Format: uuid
+             * @description Its id.
+             */
+            id: string;
+            mount?: components["schemas"]["VolumeMount"] | null;
+            /** @description `POOL/VOLUME`. */
+            name: string;
+            /** @description Whether its files can be used; its space may be away. */
+            open: boolean;
+            /** @description Whether the space was made for it and goes with it. */
+            owns_space: boolean;
+            /**
+             * Format: int64
+             * @description Bytes of its space that it uses; none while it is not open.
+             */
+            size_bytes?: number | null;
+            /** @description `POOL/SPACE`, the space that it lies on. */
+            space: string;
+        };
+        /** @description The answer to a change of a volume. */
+        VolumeChanged: {
+            /** @description False if everything was so already. */
+            changed: boolean;
+            /** @description The volume as it is now. */
+            volume: components["schemas"]["Volume"];
+        };
+        /** @description Where a volume is mounted on the server, or is to be. */
+        VolumeMount: {
+            /** @description The directory. */
+            directory: string;
+            /** @description Whether it is mounted now. What is not is mounted when the volume is opened next. */
+            mounted: boolean;
+        };
         /** @description The settings of a webhook. */
         WebhookChannel: {
             /** @description Whether the server's certificate is checked against an authority of its own instead of the system's. */
@@ -8252,6 +8398,384 @@ export interface operations {
                 };
             };
             /** @description The header X-CSRF-Token is missing, or the token may not. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    volume_list: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All volumes of the pools in service. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Volume"][];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role viewer, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    volume_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CreateVolume"];
+            };
+        };
+        responses: {
+            /** @description It already existed, on this space. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VolumeChanged"];
+                };
+            };
+            /** @description Made. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VolumeChanged"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role operator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed; nothing was changed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    volume_show: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the pool. */
+                pool: string;
+                /** @description Name of the volume. */
+                volume: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The volume. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Volume"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role viewer, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    volume_destroy: {
+        parameters: {
+            query?: {
+                /** @description Must be true: what is destroyed is lost. */
+                confirm?: boolean;
+            };
+            header?: never;
+            path: {
+                /** @description Name of the pool. */
+                pool: string;
+                /** @description Name of the volume. */
+                volume: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Destroyed, or it was not there. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Changed"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role administrator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    volume_grow: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the pool. */
+                pool: string;
+                /** @description Name of the volume. */
+                volume: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["GrowVolume"];
+            };
+        };
+        responses: {
+            /** @description The volume as it is now. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VolumeChanged"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role operator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    volume_mount: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the pool. */
+                pool: string;
+                /** @description Name of the volume. */
+                volume: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MountVolume"];
+            };
+        };
+        responses: {
+            /** @description The volume as it is now. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VolumeChanged"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role administrator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed; nothing was changed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    volume_unmount: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the pool. */
+                pool: string;
+                /** @description Name of the volume. */
+                volume: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The volume as it is now. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VolumeChanged"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role administrator, or the token not this area. */
             403: {
                 headers: {
                     [name: string]: unknown;
