@@ -14,10 +14,11 @@
 //!   notify              what the kernel keeps is not true any more
 //! ```
 //!
-//! The payload of a write is read into aligned memory and goes on by reference; what was read is sent from the buffers of
-//! the service.
+//! The payload of a write is read into aligned memory and goes on by reference; what was read is sent from the buffers
+//! of the service.
 //!
-//! Invariant: the kernel knows a file by one number for as long as it knows it, and no answer names what it does not keep.
+//! Invariant: the kernel knows a file by one number for as long as it knows it, and no answer names what it does not
+//! keep.
 
 mod answer;
 mod connection;

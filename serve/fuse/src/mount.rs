@@ -1,5 +1,5 @@
-//! The system calls that mount and unmount, and what stands in their way. All of them may block: they are made on threads
-//! of their own, never on a reactor that serves the mount.
+//! The system calls that mount and unmount, and what stands in their way. All of them may block: they are made on
+//! threads of their own, never on a reactor that serves the mount.
 //!
 //! Invariant: a directory that something alive is mounted on is left alone; a mount whose server died is cleared away.
 
@@ -49,7 +49,8 @@ pub(crate) fn mount(
     let user = rustix::process::getuid().as_raw();
     let group = rustix::process::getgid().as_raw();
     let options = format!(
-        "fd={},rootmode=40000,user_id={user},group_id={group},default_permissions,allow_other,max_read={MAX_PAYLOAD_BYTES}",
+        "fd={},rootmode=40000,user_id={user},group_id={group},default_permissions,allow_other,\
+         max_read={MAX_PAYLOAD_BYTES}",
         device.as_raw_fd()
     );
     let options = CString::new(options).expect("numbers have no zero byte");
@@ -149,7 +150,8 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Takes a mount away. Where files of it are open it only disappears, and what is open fails as soon as its server is gone.
+/// Takes a mount away. Where files of it are open it only disappears, and what is open fails as soon as its server is
+/// gone.
 pub(crate) fn unmount(directory: &Path) -> Result<(), FuseError> {
     match rustix::mount::unmount(directory, UnmountFlags::empty()) {
         // Somebody else was faster.
@@ -158,7 +160,8 @@ pub(crate) fn unmount(directory: &Path) -> Result<(), FuseError> {
         Err(error) => return Err(FuseError::io("cannot unmount", directory, error)),
     }
     tracing::warn!("{} is in use: it is taken away all the same, and what is open on it fails", directory.display());
-    // What programs wrote to memory that is mapped, and what the kernel keeps of their writes, goes to the volume first.
+    // What programs wrote to memory that is mapped, and what the kernel keeps of their writes, goes to the volume
+    // first.
     let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
     match rustix::fs::open(directory, flags, rustix::fs::Mode::empty()) {
         Ok(root) => rustix::fs::syncfs(root).map_err(|error| FuseError::io("cannot write back", directory, error))?,

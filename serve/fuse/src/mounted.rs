@@ -25,8 +25,8 @@ use crate::nodes::Nodes;
 use crate::notify::Notifier;
 use crate::settings::MountSettings;
 
-/// A mount. Dropped without [`stop`](Self::stop) it is what is left of a server that died: its directory answers `ENOTCONN`
-/// until it is unmounted or mounted again.
+/// A mount. Dropped without [`stop`](Self::stop) it is what is left of a server that died: its directory answers
+/// `ENOTCONN` until it is unmounted or mounted again.
 pub struct Mounted {
     directory: PathBuf,
     source: String,
@@ -109,8 +109,8 @@ impl Mounted {
         Notifier::new(self.nodes.clone(), &self.life)
     }
 
-    /// Unmounts, and waits until everything is written and closed. A directory that is in use is taken away all the same,
-    /// and what is open on it fails from then on.
+    /// Unmounts, and waits until everything is written and closed. A directory that is in use is taken away all the
+    /// same, and what is open on it fails from then on.
     ///
     /// # Errors
     /// When the kernel does not unmount it; it is not served any more in that case either.

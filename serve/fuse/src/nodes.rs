@@ -1,7 +1,7 @@
 //! Nodes: the files that the kernel knows, by its numbers.
 //!
-//! A node's number is its file's, but for the root, which the kernel calls 1, and for a file that took the number of one
-//! that is gone and that the kernel still holds: those get odd numbers from 2^63 on.
+//! A node's number is its file's, but for the root, which the kernel calls 1, and for a file that took the number of
+//! one that is gone and that the kernel still holds: those get odd numbers from 2^63 on.
 //!
 //! ```text
 //!   look-up, create, link, listing ──▶ +1        FORGET ──▶ -n, gone at 0

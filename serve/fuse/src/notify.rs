@@ -1,7 +1,7 @@
 //! Tells the kernel that what it keeps is not true any more.
 //!
-//! Needed as soon as files change by another way than the mount, such as another protocol. The kernel may wait for requests
-//! of its own before it takes a notification, so they are sent on a thread that serves none.
+//! Needed as soon as files change by another way than the mount, such as another protocol. The kernel may wait for
+//! requests of its own before it takes a notification, so they are sent on a thread that serves none.
 //!
 //! Invariant: a notification about what the kernel does not know, or of a mount that has ended, does nothing.
 

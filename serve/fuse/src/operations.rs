@@ -6,8 +6,8 @@
 //!   extended.rs     extended attributes                       privileges.rs   what a write takes away
 //! ```
 //!
-//! Invariant: an open file that a request uses is let go before the request is answered, so that the kernel's RELEASE, which
-//! follows the last answer, closes the last use of it.
+//! Invariant: an open file that a request uses is let go before the request is answered, so that the kernel's RELEASE,
+//! which follows the last answer, closes the last use of it.
 
 mod attributes;
 mod data;
@@ -96,7 +96,8 @@ impl<S: FileService> Channel<S> {
             Operation::ListXattr { size } => self.list_extended(header, size as usize).await,
             Operation::RemoveXattr { name } => self.remove_extended(header, name).await,
             Operation::Init(ref init) => Ok(Answer::new(Body::Bytes(self.connection.begin(init)?))),
-            // What has begun is brought to its end, so nothing is gained by interrupts: the kernel sends no more of them.
+            // What has begun is brought to its end, so nothing is gained by interrupts: the kernel sends no more of
+            // them.
             Operation::Interrupt | Operation::Unknown => Err(Errno(ENOSYS)),
             Operation::Forget { .. } | Operation::BatchForget(_) => Ok(Answer::new(Body::Silence)),
         }

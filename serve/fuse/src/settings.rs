@@ -1,7 +1,7 @@
 //! How a volume is mounted: limits and habits.
 //!
-//! Memory that a mount takes is at most, for each reactor, `requests` × 2 MiB of payloads that are being written, plus what
-//! answers of the service hold; and about 100 bytes for each file that the kernel keeps.
+//! Memory that a mount takes is at most, for each reactor, `requests` × 2 MiB of payloads that are being written, plus
+//! what answers of the service hold; and about 100 bytes for each file that the kernel keeps.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,10 +19,11 @@ pub struct MountSettings {
     pub no_devices: bool,
     /// Requests under way on each reactor; then no more are taken.
     pub requests: u32,
-    /// The kernel keeps writes and writes them back by itself: faster for many small ones, and lost with the machine until
-    /// `fsync`, as on any local file system.
+    /// The kernel keeps writes and writes them back by itself: faster for many small ones, and lost with the machine
+    /// until `fsync`, as on any local file system.
     pub writeback_cache: bool,
-    /// The kernel drops what it keeps of a file whose times changed. Needed where files change by another way than the mount.
+    /// The kernel drops what it keeps of a file whose times changed. Needed where files change by another way than the
+    /// mount.
     pub invalidate_on_change: bool,
     /// For how long the kernel may keep names, also of files that are not there.
     pub entry_timeout: Duration,

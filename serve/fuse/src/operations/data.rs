@@ -38,8 +38,8 @@ pub(super) fn open_mode(flags: u32) -> OpenMode {
 }
 
 impl<S: FileService> Channel<S> {
-    /// What the kernel is told of an open file: what it keeps of the file stays true, a close has nothing to write, and direct
-    /// writes go side by side.
+    /// What the kernel is told of an open file: what it keeps of the file stays true, a close has nothing to write, and
+    /// direct writes go side by side.
     pub(super) fn open_flags(&self, flags: u32) -> u32 {
         let cache =
             if has(flags, OFlags::DIRECT) { FOPEN_DIRECT_IO | FOPEN_PARALLEL_DIRECT_WRITES } else { FOPEN_KEEP_CACHE };

@@ -1,7 +1,7 @@
 //! Extended attributes.
 //!
-//! POSIX access control lists are not kept: who may do what is said by the mode, and by security descriptors. An attempt to
-//! set one is refused, not forgotten.
+//! POSIX access control lists are not kept: who may do what is said by the mode, and by security descriptors. An
+//! attempt to set one is refused, not forgotten.
 
 use holdfast_volume::service::{FileService, SetMode};
 

@@ -1,7 +1,8 @@
 //! What a write takes away from a file: set-user-id and set-group-id, and capabilities (`FUSE_HANDLE_KILLPRIV_V2`).
 //!
-//! The kernel leaves that to the server, so that it need not ask for capabilities before each write. Here a file is looked
-//! at when it is written for the first time, and again only after something was changed that could give it privileges.
+//! The kernel leaves that to the server, so that it need not ask for capabilities before each write. Here a file is
+//! looked at when it is written for the first time, and again only after something was changed that could give it
+//! privileges.
 //!
 //! Invariant: a file that is noted as plain has neither those bits nor capabilities.
 

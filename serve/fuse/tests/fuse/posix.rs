@@ -6,8 +6,8 @@ use std::process::Command;
 
 use crate::support::Scene;
 
-/// Users that are on every Debian, and what a file system on Linux has. Its remounts go by `mount`, which leaves those of
-/// FUSE to a helper that expects a program for each.
+/// Users that are on every Debian, and what a file system on Linux has. Its remounts go by `mount`, which leaves those
+/// of FUSE to a helper that expects a program for each.
 const CONFIGURATION: &str = r#"
 [features]
 posix_fallocate = {}
