@@ -6,13 +6,16 @@
 //! Invariant: what an undelivered answer counted or opened is uncounted and closed.
 
 use std::io::{ErrorKind as IoKind, IoSlice};
+use std::rc::Rc;
 
+use holdfast_device::reactor::fuse_ring::FuseRing;
 use holdfast_device::reactor::message_device::MessageDevice;
 use holdfast_model::wire::Writer;
 use holdfast_volume::VolumeError;
 use holdfast_volume::service::Data;
 use smallvec::SmallVec;
 
+use crate::protocol::constants::ENODEV;
 use crate::protocol::reply::header;
 
 /// Parts that the kernel takes at once (`UIO_MAXIOV`), without the header.
@@ -75,28 +78,41 @@ impl Answer {
     }
 }
 
+/// The way that a request came, and its answer goes.
+pub(crate) enum Way {
+    Device,
+    Ring(Rc<FuseRing>, u32),
+}
+
 /// Sends an answer. `false`: the kernel does not want it any more.
-pub(crate) fn send(device: &MessageDevice, unique: u64, error: i32, body: &Body) -> bool {
+pub(crate) fn send(device: &MessageDevice, way: &Way, unique: u64, error: i32, body: &Body) -> bool {
     match body {
         Body::Silence => true,
-        Body::Nothing => write(device, unique, error, &[]),
-        Body::Bytes(bytes) => write(device, unique, error, &[bytes]),
-        Body::Data(data) if data.parts().nth(MOST_PARTS).is_some() => write(device, unique, error, &[&data.to_vec()]),
-        Body::Data(data) => write(device, unique, error, &data.parts().collect::<SmallVec<[&[u8]; 8]>>()),
+        Body::Nothing => write(device, way, unique, error, &[]),
+        Body::Bytes(bytes) => write(device, way, unique, error, &[bytes]),
+        Body::Data(data) if data.parts().nth(MOST_PARTS).is_some() => {
+            write(device, way, unique, error, &[&data.to_vec()])
+        }
+        Body::Data(data) => write(device, way, unique, error, &data.parts().collect::<SmallVec<[&[u8]; 8]>>()),
     }
 }
 
-fn write(device: &MessageDevice, unique: u64, error: i32, parts: &[&[u8]]) -> bool {
+fn write(device: &MessageDevice, way: &Way, unique: u64, error: i32, parts: &[&[u8]]) -> bool {
     let header = header(unique, error, parts.iter().map(|part| part.len()).sum());
-    let mut slices: SmallVec<[IoSlice<'_>; 9]> = SmallVec::with_capacity(parts.len() + 1);
-    slices.push(IoSlice::new(&header));
-    slices.extend(parts.iter().map(|part| IoSlice::new(part)));
-    match device.write_vectored(&slices) {
-        Ok(_) => true,
+    let sent = match way {
+        Way::Ring(ring, slot) => ring.answer(*slot, &header, parts.iter().copied()),
+        Way::Device => {
+            let mut slices: SmallVec<[IoSlice<'_>; 9]> = SmallVec::with_capacity(parts.len() + 1);
+            slices.push(IoSlice::new(&header));
+            slices.extend(parts.iter().map(|part| IoSlice::new(part)));
+            device.write_vectored(&slices).map(drop)
+        }
+    };
+    match sent {
+        Ok(()) => true,
         Err(refused) => {
             // ENOENT: the request was given up. ENODEV: the mount is gone.
-            if refused.kind() != IoKind::NotFound && refused.raw_os_error() != Some(crate::protocol::constants::ENODEV)
-            {
+            if refused.kind() != IoKind::NotFound && refused.raw_os_error() != Some(ENODEV) {
                 tracing::warn!("the kernel refused the answer to a request: {refused}");
             }
             false

@@ -28,7 +28,7 @@ use holdfast_device::{IoSlice, Signal};
 use holdfast_volume::service::FileService;
 use smallvec::SmallVec;
 
-use crate::answer::{Errno, send};
+use crate::answer::{Body, Errno, Way, send};
 use crate::counters::Counters;
 use crate::handles::Handles;
 use crate::nodes::Nodes;
@@ -39,6 +39,9 @@ use crate::protocol::reply::Timeouts;
 use crate::protocol::request::{self, Header, Operation, WRITE_HEAD_BYTES};
 use crate::settings::MountSettings;
 
+/// A request without the payload of a write.
+pub(crate) type Message = SmallVec<[u8; 160]>;
+
 /// Shared by all reactors of a mount.
 pub(crate) struct Connection<S: FileService> {
     pub(crate) service: Arc<S>,
@@ -48,6 +51,8 @@ pub(crate) struct Connection<S: FileService> {
     pub(crate) wanted: Wanted,
     pub(crate) life: Arc<Life>,
     requests: u32,
+    /// Requests over io_uring for each processor.
+    pub(crate) slots: usize,
 }
 
 /// Where a connection is in its life.
@@ -61,6 +66,8 @@ pub(crate) struct Life {
     pub(crate) ended: Arc<Signal>,
     /// The version of a kernel that is too old.
     pub(crate) refused: OnceLock<(u32, u32)>,
+    /// Capabilities that were agreed on.
+    agreed: OnceLock<u64>,
     /// For notifications, as long as the connection lives.
     pub(crate) notify: Mutex<Option<Arc<OwnedFd>>>,
     /// Reactors that serve.
@@ -70,6 +77,11 @@ pub(crate) struct Life {
 impl Life {
     pub(crate) fn new(notify: OwnedFd, serving: usize) -> Self {
         Self { notify: Mutex::new(Some(Arc::new(notify))), serving: AtomicUsize::new(serving), ..Self::default() }
+    }
+
+    /// Whether requests come over io_uring.
+    pub(crate) fn is_over_ring(&self) -> bool {
+        self.agreed.get().is_some_and(|flags| flags & INIT_OVER_IO_URING != 0)
     }
 }
 
@@ -83,10 +95,12 @@ impl<S: FileService> Connection<S> {
             wanted: Wanted {
                 writeback_cache: settings.writeback_cache,
                 invalidate_on_change: settings.invalidate_on_change,
+                over_io_uring: settings.over_io_uring,
                 background: settings.requests.clamp(12, 1024) as u16,
             },
             life,
             requests: settings.requests.max(1),
+            slots: settings.slots.max(1),
         }
     }
 
@@ -100,7 +114,7 @@ impl<S: FileService> Connection<S> {
             self.life.stop.raise();
             return Err(Errno(EPROTO));
         };
-        self.life.begun.raise();
+        let _ = self.life.agreed.set(agreed.flags);
         Ok(agreed.encode())
     }
 
@@ -129,7 +143,13 @@ pub(crate) struct Channel<S: FileService> {
 
 impl<S: FileService> Channel<S> {
     /// Serves until the kernel or this side ends the mount.
-    pub(crate) async fn run(connection: Arc<Connection<S>>, device: OwnedFd, counters: Arc<Counters>) {
+    pub(crate) async fn run(
+        connection: Arc<Connection<S>>,
+        device: OwnedFd,
+        counters: Arc<Counters>,
+        queues: Vec<u16>,
+    ) {
+        let again = device.try_clone();
         let channel = Rc::new(Self {
             connection: connection.clone(),
             device: MessageDevice::new(device),
@@ -137,7 +157,9 @@ impl<S: FileService> Channel<S> {
             under_way: Cell::new(0),
             waiting: Cell::new(None),
         });
+        let over_ring = spawn_local(channel.clone().read_ring(again, queues));
         channel.clone().read().await;
+        over_ring.await;
         channel.fewer_than(1).await;
         drop(channel);
         // The ring holds the device until its poll is cancelled, which takes a turn.
@@ -187,7 +209,7 @@ impl<S: FileService> Channel<S> {
         };
         self.counters.count(header.opcode);
         let behind = len.saturating_sub(WRITE_HEAD_BYTES);
-        let mut message: SmallVec<[u8; 160]> = SmallVec::from_slice(&head[..len.min(WRITE_HEAD_BYTES)]);
+        let mut message = Message::from_slice(&head[..len.min(WRITE_HEAD_BYTES)]);
         let payload = if header.opcode == WRITE && behind > 0 {
             Some(arena.take(behind))
         } else {
@@ -198,10 +220,15 @@ impl<S: FileService> Channel<S> {
             self.forget(&message);
             return;
         }
+        self.begin(header, message, payload, Way::Device);
+    }
+
+    /// Begins what a request asks for.
+    pub(crate) fn begin(self: &Rc<Self>, header: Header, message: Message, payload: Option<IoSlice>, way: Way) {
         self.under_way.set(self.under_way.get() + 1);
         let channel = self.clone();
         spawn_local(async move {
-            channel.serve(&header, &message, payload).await;
+            channel.serve(&header, &message, payload, way).await;
             channel.leave();
         });
     }
@@ -218,7 +245,7 @@ impl<S: FileService> Channel<S> {
     }
 
     /// Serves one request to its end.
-    async fn serve(&self, header: &Header, message: &[u8], payload: Option<IoSlice>) {
+    async fn serve(&self, header: &Header, message: &[u8], payload: Option<IoSlice>, way: Way) {
         let answered = match request::parse(message) {
             Ok((_, operation)) => self.operate(header, &operation, payload).await,
             Err(error) => {
@@ -228,13 +255,16 @@ impl<S: FileService> Channel<S> {
         };
         match answered {
             Ok(answer) => {
-                if !send(&self.device, header.unique, 0, &answer.body) {
+                if !send(&self.device, &way, header.unique, 0, &answer.body) {
                     self.take_back(&answer.nodes, answer.handle).await;
+                }
+                if header.opcode == INIT && self.connection.life.agreed.get().is_some() {
+                    self.connection.life.begun.raise();
                 }
             }
             Err(Errno(number)) => {
                 self.counters.errors.fetch_add(1, Ordering::Relaxed);
-                send(&self.device, header.unique, -number, &crate::answer::Body::Nothing);
+                send(&self.device, &way, header.unique, -number, &Body::Nothing);
             }
         }
     }

@@ -5,6 +5,7 @@
 //!
 //! ```text
 //!   mount ─▶ mounted ─▶ connection     reads requests, a task each, answers      (a channel on each reactor)
+//!                          ├─ ring         requests over io_uring, where the kernel has that
 //!                          ├─ payload      memory that requests are read into
 //!                          ├─ operations   requests as calls of the service
 //!                          │     ├─ nodes     files that the kernel knows         (no I/O)
@@ -32,6 +33,7 @@ mod notify;
 mod operations;
 mod payload;
 pub mod protocol;
+mod ring;
 mod settings;
 
 pub use counters::MountStats;

@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use holdfast_device::reactor::message_device;
 use rustix::io::Errno;
@@ -21,6 +22,9 @@ use crate::settings::MountSettings;
 const TYPE: &str = "fuse.holdfast";
 /// Mounts over each other that are cleared away at most.
 const MOST_DEAD: usize = 16;
+/// How often, and how far apart, a mount that fails is asked whether it is dead.
+const DYING_ATTEMPTS: u32 = 6;
+const DYING_PAUSE: Duration = Duration::from_millis(20);
 
 /// A line of `/proc/self/mountinfo` (`proc_pid_mountinfo(5)`).
 #[derive(Debug, PartialEq, Eq)]
@@ -109,7 +113,15 @@ fn prepare(directory: &Path) -> Result<PathBuf, FuseError> {
 
 /// Whether a mount is there that nobody serves. The kernel may keep attributes; how full a mount is it asks each time.
 pub(crate) fn is_dead(directory: &Path) -> bool {
-    rustix::fs::statfs(directory).err() == Some(Errno::NOTCONN)
+    for _ in 0..DYING_ATTEMPTS {
+        match rustix::fs::statfs(directory) {
+            Ok(_) => return false,
+            Err(Errno::NOTCONN) => return true,
+            // What was asked of a server just before its end is aborted, in one of several ways.
+            Err(_) => std::thread::sleep(DYING_PAUSE),
+        }
+    }
+    false
 }
 
 fn resolve_parent(directory: &Path) -> io::Result<PathBuf> {

@@ -57,10 +57,11 @@ where
     let life = Arc::new(Life::new(devices.remove(0), readers));
     let connection = Arc::new(Connection::new(service, &settings, life.clone()));
     let mut counters = Vec::new();
-    for (reactor, device) in reactors.iter().zip(devices) {
+    for (number, (reactor, device)) in reactors.iter().zip(devices).enumerate() {
         let (connection, own) = (connection.clone(), Arc::new(Counters::default()));
         counters.push(own.clone());
-        reactor.spawn(move || Channel::run(connection, device, own));
+        let queues = crate::ring::queues(number, readers);
+        reactor.spawn(move || Channel::run(connection, device, own, queues));
     }
     let nodes = connection.nodes.clone();
     let mounted = Mounted { directory, source: settings.source, life, nodes, counters };
@@ -92,6 +93,11 @@ impl Mounted {
     /// What is mounted, as `mount` shows it.
     pub fn source(&self) -> &str {
         &self.source
+    }
+
+    /// Whether requests come over io_uring.
+    pub fn is_over_io_uring(&self) -> bool {
+        self.life.is_over_ring()
     }
 
     /// What it did so far.

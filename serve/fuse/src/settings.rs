@@ -1,7 +1,8 @@
 //! How a volume is mounted: limits and habits.
 //!
 //! Memory that a mount takes is at most, for each reactor, `requests` × 2 MiB of payloads that are being written, plus
-//! what answers of the service hold; and about 100 bytes for each file that the kernel keeps.
+//! what answers of the service hold; over io_uring for each processor `slots` × 1 MiB; and about 100 bytes for each
+//! file that the kernel keeps.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -25,6 +26,10 @@ pub struct MountSettings {
     /// The kernel drops what it keeps of a file whose times changed. Needed where files change by another way than the
     /// mount.
     pub invalidate_on_change: bool,
+    /// Requests come over io_uring where the kernel has that and it is switched on.
+    pub over_io_uring: bool,
+    /// Requests under way over io_uring for each processor of the machine, each with 1 MiB of address space.
+    pub slots: usize,
     /// For how long the kernel may keep names, also of files that are not there.
     pub entry_timeout: Duration,
     /// For how long it may keep attributes.
@@ -45,6 +50,8 @@ impl Default for MountSettings {
             requests: 128,
             writeback_cache: false,
             invalidate_on_change: false,
+            over_io_uring: true,
+            slots: 32,
             entry_timeout: long,
             attribute_timeout: long,
             device: "/dev/fuse".into(),

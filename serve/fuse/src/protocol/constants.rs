@@ -111,6 +111,7 @@ pub const INIT_CACHE_SYMLINKS: u64 = 1 << 23;
 pub const INIT_HANDLE_KILLPRIV_V2: u64 = 1 << 28;
 pub const INIT_EXT: u64 = 1 << 30;
 pub const INIT_DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
+pub const INIT_OVER_IO_URING: u64 = 1 << 41;
 
 pub const FATTR_MODE: u32 = 1;
 pub const FATTR_UID: u32 = 1 << 1;
@@ -164,5 +165,6 @@ pub const ENOSYS: i32 = 38;
 pub const ENODATA: i32 = 61;
 pub const EPROTO: i32 = 71;
 pub const EOPNOTSUPP: i32 = 95;
+pub const ENOTCONN: i32 = 107;
 pub const EBADF: i32 = 9;
 pub const ESTALE: i32 = 116;

@@ -42,6 +42,8 @@ pub struct Wanted {
     pub writeback_cache: bool,
     /// The kernel drops what it has of a file whose times say that it was changed.
     pub invalidate_on_change: bool,
+    /// Requests come over io_uring.
+    pub over_io_uring: bool,
     /// Requests that nobody waits for, such as read-ahead, at once.
     pub background: u16,
 }
@@ -76,6 +78,9 @@ impl Init {
         }
         if wanted.invalidate_on_change {
             flags |= INIT_AUTO_INVAL_DATA;
+        }
+        if wanted.over_io_uring {
+            flags |= INIT_OVER_IO_URING;
         }
         Some(Agreed {
             minor: self.version.1.min(KERNEL_MINOR),
@@ -121,7 +126,7 @@ mod tests {
 
     #[test]
     fn only_what_both_can_do_is_agreed_on() {
-        let wanted = Wanted { writeback_cache: true, invalidate_on_change: false, background: 64 };
+        let wanted = Wanted { writeback_cache: true, invalidate_on_change: false, over_io_uring: true, background: 64 };
         let agreed = init((7, 31), INIT_ASYNC_READ | INIT_WRITEBACK_CACHE | INIT_AUTO_INVAL_DATA).agree(wanted);
         assert_eq!(agreed.expect("new enough").flags, INIT_ASYNC_READ | INIT_WRITEBACK_CACHE);
         let bytes = init((7, 99), u64::MAX).agree(wanted).expect("new enough").encode();
@@ -132,7 +137,8 @@ mod tests {
 
     #[test]
     fn kernels_of_another_time_are_told() {
-        let wanted = Wanted { writeback_cache: false, invalidate_on_change: false, background: 64 };
+        let wanted =
+            Wanted { writeback_cache: false, invalidate_on_change: false, over_io_uring: false, background: 64 };
         assert!(init((7, 30), u64::MAX).agree(wanted).is_none());
         assert!(init((8, 0), 0).is_newer() && !init((7, 45), 0).is_newer());
         assert_eq!(encode_version().len(), 64);

@@ -10,8 +10,9 @@ use rustix::mount::UnmountFlags;
 
 use crate::support::{Memory, Scene, names, try_stat};
 
+/// What was asked just before the end is aborted.
 fn not_connected<T>(outcome: std::io::Result<T>) -> bool {
-    outcome.is_err_and(|error| error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()))
+    outcome.is_err_and(|error| matches!(Errno::from_io_error(&error), Some(Errno::NOTCONN | Errno::CONNABORTED)))
 }
 
 #[test]

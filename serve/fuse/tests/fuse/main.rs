@@ -5,6 +5,7 @@ mod data;
 mod life;
 mod listings;
 mod names;
+mod over_ring;
 mod posix;
 mod privileges;
 mod requests;
