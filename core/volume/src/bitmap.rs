@@ -66,6 +66,13 @@ impl Bitmap {
         self.words.iter().zip(other.words.iter()).map(|(own, other)| (own & !other).count_ones()).sum()
     }
 
+    /// Runs of bits that are set within a run.
+    pub fn runs_within(&self, from: u32, len: u32) -> Vec<(u32, u32)> {
+        let mut rest = self.clone();
+        rest.set(from, len, false);
+        self.runs_beyond(&rest)
+    }
+
     /// Runs of bits that are set here and not in another, in order.
     pub fn runs_beyond(&self, other: &Self) -> Vec<(u32, u32)> {
         let mut runs: Vec<(u32, u32)> = Vec::new();
@@ -159,6 +166,7 @@ mod tests {
         assert_eq!(bitmap.find(0, false, 5000), Some((151, 849)), "the longest");
         assert_eq!((bitmap.count(100, 60), bitmap.count(0, 1000)), (9, 109));
         assert_eq!(bitmap.runs_beyond(&Bitmap::zone(1000)), [(8, 100), (150, 1)]);
+        assert_eq!(bitmap.runs_within(100, 51), [(100, 8), (150, 1)]);
         assert_eq!(bitmap.count_taken(&Bitmap::zone(1000)), 101);
         bitmap.set(0, 1000, true);
         assert_eq!((bitmap.find(3, true, 1), bitmap.free()), (None, 0));

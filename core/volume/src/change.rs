@@ -221,7 +221,8 @@ impl<'a> View<'a> {
                 let start = end.saturating_sub(extent.blocks.into());
                 Ok((!extent.is_lost()).then_some((extent, file, stream, start)))
             };
-            old.extend(before.as_deref().map(owned).transpose()?.flatten());
+            // What cannot be read is nobody's: it can be replaced and taken out.
+            old.extend(before.as_deref().and_then(|value| owned(value).ok().flatten()));
             new.extend(value.as_deref().map(owned).transpose()?.flatten());
         }
         let extents = |list: &[(Extent, u64, u32, u64)]| list.iter().map(|(extent, ..)| *extent).collect::<Vec<_>>();

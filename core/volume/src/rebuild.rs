@@ -132,10 +132,12 @@ impl Volume {
         }
         if !lost.0.is_empty() {
             self.rebuild_extents(&lost).await?;
+            self.rebuild_root().await?;
             self.rebuild_records(&lost).await?;
             self.rebuild_names(&lost).await?;
             self.rebuild_owners(&lost).await?;
         }
+        self.rebuild_root().await?;
         for verb in self.scan().await? {
             if let Verb::NoRecord { file } = verb {
                 self.record_of_parts(file).await?;
@@ -212,18 +214,27 @@ impl Volume {
         Ok(())
     }
 
+    /// The root, without which nothing has a place.
+    async fn rebuild_root(&self) -> Result<(), VolumeError> {
+        let link = Link { parent: ROOT, parent_generation: 1, name: Vec::new() };
+        self.make_record(ROOT, FileKind::Directory, 1, &link).await?;
+        let change = self.store.change([], Need::More, |view| {
+            let Some(mut record) = judge::record(view, ROOT)? else { return Ok(()) };
+            let is_right = record.is_directory() && record.generation == 1 && record.links > 0 && record.link == link;
+            if is_right {
+                return Ok(());
+            }
+            let (_, entries, blocks) = judge::count(view, ROOT)?;
+            (record.kind, record.generation, record.link, record.inline) = (FileKind::Directory, 1, link.clone(), None);
+            (record.links, record.size, record.blocks) = (2 + entries.1, entries.0, blocks);
+            put_record(view, ROOT, &record)
+        });
+        change.await.map(drop)
+    }
+
     /// Records that entries lead to.
     async fn rebuild_records(&self, lost: &Lost) -> Result<(), VolumeError> {
         let mut made = BTreeSet::new();
-        if lost.has_record(ROOT) {
-            self.make_record(
-                ROOT,
-                FileKind::Directory,
-                1,
-                &Link { parent: ROOT, parent_generation: 1, name: Vec::new() },
-            )
-            .await?;
-        }
         for shard in 0..SHARED_TREES {
             let mut next = Some(Vec::new());
             while next.is_some() {

@@ -14,17 +14,17 @@ mod room;
 mod tests;
 
 use crate::change::Need;
-use crate::error::VolumeError;
+use crate::error::{ErrorKind, VolumeError};
 use crate::graft::Graft;
 use crate::keys;
-use crate::scan::{Item, judge, readable};
+use crate::scan::{Item, judge};
 use crate::service::FileKind;
 use crate::verbs::Verb;
 use crate::volume::{Volume, put_record};
 use crate::{DEFERRED_TREE, OWNER_TREE};
 
 /// Rounds of scan and repair, at most: what one repair shows is repaired by the next.
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 8;
 
 /// What came of a repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,16 +94,20 @@ impl Volume {
             verbs.sort_by_key(rank);
             let mut fixed = 0;
             for verb in &verbs {
-                // What a damaged node keeps from being repaired is left.
-                let done = readable(self.repair(verb).await)?;
-                fixed += u64::from(done == Some(Repaired::Fixed));
+                match self.repair(verb).await {
+                    Ok(done) => fixed += u64::from(done == Repaired::Fixed),
+                    Err(error) if matches!(error.kind, ErrorKind::ReadOnly | ErrorKind::NoSpace) => return Err(error),
+                    // What something else that is damaged keeps from being repaired is left.
+                    Err(_) => {}
+                }
                 crate::scan::give_way().await;
             }
             done.fixed += fixed;
             if fixed == 0 {
-                break;
+                return Ok(done);
             }
         }
+        done.left = self.scan().await?;
         Ok(done)
     }
 
@@ -165,6 +169,12 @@ impl Volume {
                     let Some(mut record) = judge::record(view, *file)? else { return Ok(()) };
                     let (further, entries, blocks) = judge::count(view, *file)?;
                     record.blocks = blocks;
+                    // What it has says what it is.
+                    if entries.0 > 0 {
+                        (record.kind, record.inline) = (FileKind::Directory, None);
+                    } else if record.is_directory() && blocks > 0 {
+                        record.kind = FileKind::Regular;
+                    }
                     if record.kind == FileKind::Directory {
                         (record.links, record.size) = (2 + entries.1, entries.0);
                     } else {

@@ -16,6 +16,8 @@ use holdfast_device::{IoBuf, IoSlice};
 use holdfast_model::wire::{Reader, WireError, Writer};
 use holdfast_model::{BLOCK_BYTES, Uuid};
 
+use smallvec::{SmallVec, smallvec};
+
 use crate::bitmap::{BITMAP_BYTES, Bitmap};
 use crate::error::{ErrorKind, VolumeError};
 use crate::page::crc_of;
@@ -340,10 +342,15 @@ impl Rooms {
         }
         let Some(known) = self.zones.get_mut(&zone) else { return };
         let Some(bits) = known.bits.as_mut() else { return };
-        debug_assert_eq!(bits.taken.count(block, len), len, "freed twice: {place}+{len}");
-        known.free += bits.taken.count(block, len);
-        bits.taken.set(block, len, false);
-        bits.freed.push((block, len));
+        let is_whole = bits.taken.count(block, len) == len;
+        // Where two files had the same blocks, some may be free already.
+        let runs: SmallVec<[(u32, u32); 1]> =
+            if is_whole { smallvec![(block, len)] } else { bits.taken.runs_within(block, len).into() };
+        for (block, len) in runs {
+            known.free += len;
+            bits.taken.set(block, len, false);
+            bits.freed.push((block, len));
+        }
         if !std::mem::replace(&mut bits.is_changed, true) {
             self.changed += 1;
         }

@@ -125,6 +125,7 @@ impl Volume {
                 for (key, value) in entries {
                     if keys::read_extent(tree, &key).is_some()
                         && let Ok(extent) = Extent::decode(&value)
+                        && !extent.is_lost()
                     {
                         runs::cut(wanted, extent.place, extent.blocks.into());
                     }

@@ -1,5 +1,6 @@
 //! Each verb: a volume is damaged in that way only, a scan finds exactly it, and after the repair a scan finds nothing.
 
+mod fuzz;
 mod names;
 mod nodes;
 mod room;

@@ -101,7 +101,8 @@ pub(crate) fn is_readable(tree: u8, key: &[u8], value: &[u8]) -> bool {
         kind::EXTENDED => key.len() > 11 && key[key.len() - 2] == 0,
         kind::REPARSE => key.len() == 9,
         kind::EXTENT => {
-            let end = keys::read_extent(tree, key).map(|(.., end)| end);
+            // Files have one stream yet.
+            let end = keys::read_extent(tree, key).filter(|(_, stream, _)| *stream == MAIN).map(|(.., end)| end);
             let extent = Extent::decode(value).ok();
             end.zip(extent).is_some_and(|(end, extent)| end >= u64::from(extent.blocks))
         }
@@ -203,9 +204,6 @@ impl<'a> Facts<'a> {
                 let written = extent.is_written.into();
                 let numbers = [file, stream.into(), start, extent.place, extent.blocks.into(), written];
                 let item = Item::Extent(file, end);
-                if stream != MAIN {
-                    return told.push(Told::Suspect(Item::Key(keys::shard(file), key.to_vec())));
-                }
                 told.push(Told::Fact(sums.fact(Sort::Extent, &numbers, &[]), Side::File, item));
                 told.push(Told::Extent(extent.place, extent.blocks, Item::Extent(file, end)));
             }
