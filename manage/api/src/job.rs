@@ -25,6 +25,10 @@ pub enum JobKind {
     Upgrade,
     /// Empties a disk, or rebuilds elsewhere what it held, and takes it out of its pool for good.
     Replace,
+    /// Reads all metadata of a volume and keeps what does not agree.
+    Scan,
+    /// Repairs of a volume what can be while it is in use.
+    Spotfix,
 }
 
 /// How far a job is.

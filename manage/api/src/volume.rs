@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use crate::event::Severity;
 use crate::schema::{self, ConditionSchema};
 use crate::space::CreateSpace;
 
@@ -46,6 +47,8 @@ pub struct Volume {
     pub free_bytes: Option<u64>,
     /// Files and directories that it has.
     pub files: Option<u64>,
+    /// What the last scan found and nobody repaired since.
+    pub findings: Option<u64>,
 }
 
 /// Makes a volume, on a new space or one that is there.
@@ -79,6 +82,19 @@ pub struct MountVolume {
 pub struct GrowVolume {
     /// The new size; rounded up to whole blocks of 4 KiB.
     pub size_bytes: u64,
+}
+
+/// Something that a scan of a volume found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct VolumeFinding {
+    /// What kind of thing is wrong, the same in all versions.
+    pub number: u8,
+    /// How much it matters.
+    pub severity: Severity,
+    /// Whether it can be repaired while the volume is in use.
+    pub online: bool,
+    /// What is wrong, and where.
+    pub text: String,
 }
 
 /// The answer to a change of a volume.

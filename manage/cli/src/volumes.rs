@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use holdfast_api::{CreateVolume, GrowVolume, MountVolume, Volume, VolumeChanged};
+use holdfast_api::{CreateVolume, GrowVolume, MountVolume, Volume, VolumeChanged, VolumeFinding};
 use holdfast_model::{ByteSize, SpacePath};
 
 use crate::arguments::VolumeCommand;
 use crate::client::{Client, segment};
+use crate::jobs;
 use crate::output::{print, with_conditions};
 use crate::remote::{rounded, tell, tell_gone};
 
@@ -55,6 +56,16 @@ pub async fn volume_command(client: &Client, json: bool, command: VolumeCommand)
             let has = answer.volume.size_bytes.unwrap_or(size.bytes());
             let done = format!("volume {} has {}{}", answer.volume.name, ByteSize(has), rounded(size, has));
             tell(json, &answer, answer.changed, done)
+        }
+        VolumeCommand::Scan { volume, start } => {
+            jobs::start(client, json, &format!("{}/scan", volume_path(&volume)), start).await
+        }
+        VolumeCommand::Spotfix { volume, start } => {
+            jobs::start(client, json, &format!("{}/spotfix", volume_path(&volume)), start).await
+        }
+        VolumeCommand::Findings { volume } => {
+            let found: Vec<VolumeFinding> = client.get(&format!("{}/findings", volume_path(&volume))).await?;
+            print(json, &found)
         }
         VolumeCommand::Destroy { volume, yes } => {
             tell_gone(json, &client.delete(&format!("{}?confirm={yes}", volume_path(&volume))).await?)

@@ -31,6 +31,7 @@ mod scrub;
 mod spec;
 mod table;
 mod upgrade;
+mod volumes;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -208,6 +209,7 @@ impl Jobs {
             JobKind::Evacuate | JobKind::Replace => disks.contains(&record.spec.target.id),
             JobKind::Repair => spaces.contains(&record.spec.target.id),
             JobKind::Scrub | JobKind::Convert | JobKind::Rebalance | JobKind::Upgrade => false,
+            JobKind::Scan | JobKind::Spotfix => false,
         };
         self.inner().table.jobs.iter().filter(mends).map(|record| record.id).collect()
     }

@@ -66,6 +66,8 @@ pub(crate) struct LiveVolume {
     open: Option<OpenVolume>,
     /// Why it is not open, or not mounted.
     trouble: Option<Condition>,
+    /// What the last scan found and nobody repaired since.
+    findings: usize,
 }
 
 impl LiveVolume {
@@ -83,6 +85,27 @@ impl OpenPool {
 
     fn volume_object(&self, known: &KnownVolume) -> ObjectRef {
         ObjectRef::new(ObjectKind::Volume, known.id.to_string(), format!("{}/{}", self.name(), known.name))
+    }
+
+    /// The volume with this id, where it is open.
+    pub(crate) fn volume_of(&self, id: Uuid) -> Option<Arc<Volume>> {
+        let volumes = self.volumes();
+        let found = volumes.values().find(|volume| volume.known.id == id);
+        found.and_then(|volume| volume.open.as_ref()).map(|open| open.volume.clone())
+    }
+
+    /// `POOL/VOLUME` of the volume with this id.
+    pub(crate) fn volume_name(&self, id: Uuid) -> String {
+        let found =
+            self.volumes().values().find(|volume| volume.known.id == id).map(|volume| volume.known.name.clone());
+        format!("{}/{}", self.name(), found.unwrap_or_default())
+    }
+
+    /// A scan of a volume found so much.
+    pub(crate) fn note_findings(&self, id: Uuid, count: usize) {
+        if let Some(volume) = self.volumes().values_mut().find(|volume| volume.known.id == id) {
+            volume.findings = count;
+        }
     }
 
     /// A volume of it that is mounted.
@@ -111,7 +134,7 @@ fn present() -> Time {
 }
 
 /// A volume's error about `object`.
-fn from_volume(object: impl Into<String>, error: &VolumeError) -> ApiError {
+pub(crate) fn from_volume(object: impl Into<String>, error: &VolumeError) -> ApiError {
     let (code, next) = match error.kind {
         ErrorKind::NoSpace => (Code::NoSpace, "let the volume grow, or remove files"),
         ErrorKind::Invalid => (Code::Invalid, ""),
@@ -296,7 +319,15 @@ impl Engine {
             Ok(opened) => (Some(opened), None),
             Err(error) => (None, Some(Condition::new(format!("is not open: {}", error.message), error.next_action))),
         };
-        let mut live = LiveVolume { known, open: opened, trouble: None };
+        let findings = match &opened {
+            Some(opened) => {
+                let volume = opened.volume.clone();
+                let found = self.on_reactor(move || async move { volume.findings().await }).await;
+                found.ok().and_then(Result::ok).map_or(0, |found| found.len())
+            }
+            None => 0,
+        };
+        let mut live = LiveVolume { known, open: opened, trouble: None, findings };
         if live.open.is_some() && live.known.mount.is_some() {
             trouble = self.mount_live(open, &mut live).await.err();
         }
@@ -382,6 +413,13 @@ impl Engine {
             return Err(not_found(object, "'holdfast volume list' lists the volumes"));
         }
         Ok((open, name, object))
+    }
+
+    /// A volume by its path: its pool, and what that keeps of it.
+    pub(crate) fn open_volume_at(&self, path: &str) -> ApiResult<(Arc<OpenPool>, KnownVolume)> {
+        let (open, name, object) = self.volume_at(path)?;
+        let known = open.volumes().get(&name).map(|live| live.known.clone());
+        known.map(|known| (open, known)).ok_or_else(|| not_found(object, "'holdfast volume list' lists the volumes"))
     }
 
     /// Mounts a volume, now and whenever it is opened.
@@ -580,6 +618,13 @@ fn view(open: &OpenPool, live: &LiveVolume) -> VolumeView {
         let cause = format!("takes no changes since {why}");
         conditions.push(Condition::new(cause, "check the disks of its pool, then export and import the pool"));
     }
+    if live.findings > 0 {
+        let cause =
+            format!("{} of its last scan", holdfast_model::counted(live.findings as u64, "finding", "findings"));
+        let next =
+            format!("'holdfast volume findings {name}' lists them; 'holdfast volume spotfix {name}' repairs in use");
+        conditions.push(Condition::new(cause, next));
+    }
     let is_mounted = live.is_mounted();
     if known.mount.is_some() && !is_mounted && conditions.is_empty() {
         let directory = known.mount.as_deref().unwrap_or_default();
@@ -605,5 +650,6 @@ fn view(open: &OpenPool, live: &LiveVolume) -> VolumeView {
         size_bytes: volume.map(|volume| volume.size_bytes()),
         free_bytes: usage.map(|usage| usage.free_bytes),
         files: usage.map(|usage| usage.files),
+        findings: volume.map(|_| live.findings as u64),
     }
 }

@@ -73,6 +73,11 @@ fn a_volume_is_made_mounted_filled_and_there_again_after_a_restart() {
     assert!(std::fs::read_dir(&directory).is_err(), "nobody answers");
     daemon.start_again();
     run("diff", &["-r", &tree, &format!("{directory}/copy")]).succeeded();
+    let scanned = daemon.please(&["volume", "scan", "tank/files", "--wait"]);
+    assert!(scanned.contains("all metadata agrees"), "{scanned}");
+    assert_eq!(daemon.json(&["volume", "findings", "tank/files"]), serde_json::json!([]));
+    let fixed = daemon.please(&["volume", "spotfix", "tank/files", "--wait"]);
+    assert!(fixed.contains("0 findings repaired"), "{fixed}");
     daemon.please(&["volume", "grow", "tank/files", "--size", "384MiB"]);
     assert_eq!(daemon.json(&["volume", "show", "tank/files"])["size_bytes"], 384 << 20);
     daemon.please(&["volume", "unmount", "tank/files"]);
@@ -135,7 +140,8 @@ fn what_was_synced_is_there_after_a_kill_under_load() {
             assert!(is_it || is_later, "round {round}: {name} has {} bytes of neither", found.len());
         }
     }
-    assert_eq!(daemon.json(&["volume", "show", "tank/files"])["health"], "healthy");
+    daemon.please(&["volume", "scan", "tank/files", "--wait"]);
+    assert_eq!(daemon.json(&["volume", "show", "tank/files"])["health"], "healthy", "also after the scan");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueHint};
 use holdfast_api::CreateSpace;
 use holdfast_model::{ByteSize, SpacePath};
 
-use super::{IntegrityWord, LayoutWord};
+use super::{IntegrityWord, LayoutWord, StartOptions};
 
 /// What to do with volumes.
 #[derive(Debug, Subcommand)]
@@ -55,6 +55,25 @@ pub enum VolumeCommand {
         /// The new size
         #[arg(long)]
         size: ByteSize,
+    },
+    /// Read all metadata of a volume and list what does not agree, as a job; the volume stays in use
+    Scan {
+        /// POOL/VOLUME
+        volume: SpacePath,
+        #[command(flatten)]
+        start: StartOptions,
+    },
+    /// List what the last scan found and is not repaired yet
+    Findings {
+        /// POOL/VOLUME
+        volume: SpacePath,
+    },
+    /// Repair what can be repaired while the volume is in use, as a job
+    Spotfix {
+        /// POOL/VOLUME
+        volume: SpacePath,
+        #[command(flatten)]
+        start: StartOptions,
     },
     /// Destroy a volume with its files, and the space created for it
     Destroy {

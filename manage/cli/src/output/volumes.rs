@@ -1,6 +1,6 @@
 //! Volumes.
 
-use holdfast_api::{Volume, word};
+use holdfast_api::{Volume, VolumeFinding, word};
 
 use super::{Shown, facts, size, table, with_conditions};
 
@@ -50,5 +50,18 @@ impl Shown for Volume {
             ("mounted on", mount(self)),
         ]);
         with_conditions(text, &self.conditions)
+    }
+}
+
+impl Shown for Vec<VolumeFinding> {
+    fn text(&self) -> String {
+        if self.is_empty() {
+            return "nothing was found".into();
+        }
+        let rows = self.iter().map(|finding| {
+            let repair = if finding.online { "in use" } else { "offline" };
+            vec![word(&finding.severity), repair.into(), finding.text.clone()]
+        });
+        table(&["SEVERITY", "REPAIR", "FINDING"], rows)
     }
 }

@@ -12,17 +12,17 @@ use holdfast_space::{Ended, Space};
 use serde::{Deserialize, Serialize};
 
 use super::control::Control;
-use super::{convert, evacuate, rebalance, repair, replace, scrub, upgrade};
+use super::{convert, evacuate, rebalance, repair, replace, scrub, upgrade, volumes};
 use crate::engine::OpenPool;
 
-/// What a job works on: a pool, or a space or disk of one.
+/// What a job works on: a pool, or a space, volume or disk of one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Target {
     /// The pool's id.
     pub(crate) pool: Uuid,
     /// The pool's name when the job was asked for.
     pub(crate) pool_name: String,
-    /// What it is: a pool, a space or a disk.
+    /// What it is: a pool, a space, a volume or a disk.
     pub(crate) kind: ObjectKind,
     /// Its id.
     pub(crate) id: Uuid,
@@ -43,6 +43,11 @@ impl Target {
     /// A space of a pool.
     pub(crate) fn space(open: &OpenPool, record: &SpaceRecord) -> Self {
         Self::of(open, ObjectKind::Space, record.uuid, format!("{}/{}", open.name(), record.name))
+    }
+
+    /// A volume of a pool.
+    pub(crate) fn volume(open: &OpenPool, id: Uuid, name: &str) -> Self {
+        Self::of(open, ObjectKind::Volume, id, format!("{}/{name}", open.name()))
     }
 
     /// A disk of a pool.
@@ -67,6 +72,10 @@ impl Target {
 
     /// Whether there may be a space that work on both goes over.
     fn meets(&self, other: &Self) -> bool {
+        // What is done to files moves no rows.
+        if [self.kind, other.kind].contains(&ObjectKind::Volume) {
+            return false;
+        }
         let both = self.as_space().zip(other.as_space());
         self.pool == other.pool && both.is_none_or(|(one, other)| one == other)
     }
@@ -159,6 +168,8 @@ impl JobSpec {
             // What is to move is planned by the work itself.
             JobKind::Rebalance => 0,
             JobKind::Upgrade => upgrade::total_bytes(site),
+            // How much metadata there is shows on the way.
+            JobKind::Scan | JobKind::Spotfix => 0,
         }
     }
 
@@ -172,6 +183,8 @@ impl JobSpec {
             JobKind::Replace => replace::run(site, self.target.id, pace).await,
             JobKind::Rebalance => rebalance::run(site, pace).await,
             JobKind::Upgrade => upgrade::run(site, pace).await,
+            JobKind::Scan => volumes::scan(site, self.target.id, pace).await,
+            JobKind::Spotfix => volumes::spotfix(site, self.target.id, pace).await,
         }
     }
 }

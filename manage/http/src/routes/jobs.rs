@@ -258,6 +258,6 @@ pub(crate) async fn plan_replacement(
 }
 
 /// A job that was asked for: 202 if it is new, 200 if it was there already.
-fn taken(answer: JobChanged) -> (StatusCode, Json<JobChanged>) {
+pub(crate) fn taken(answer: JobChanged) -> (StatusCode, Json<JobChanged>) {
     (if answer.changed { StatusCode::ACCEPTED } else { StatusCode::OK }, Json(answer))
 }

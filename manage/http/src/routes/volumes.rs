@@ -2,8 +2,12 @@
 
 use axum::Json;
 use axum::http::StatusCode;
-use holdfast_api::{Changed, CreateVolume, ErrorBody, GrowVolume, MountVolume, Volume, VolumeChanged};
+use holdfast_api::{
+    Changed, CreateVolume, ErrorBody, GrowVolume, JobChanged, MountVolume, SetPace, Volume, VolumeChanged,
+    VolumeFinding,
+};
 
+use super::jobs::taken;
 use super::{Confirm, OnEngine, made};
 use crate::refusal::{Answered, Body, InPath, InQuery};
 
@@ -86,4 +90,44 @@ pub(crate) async fn grow(
     Body(request): Body<GrowVolume>,
 ) -> Answered<Json<VolumeChanged>> {
     Ok(Json(engine.grow_volume(format!("{pool}/{volume}"), request).await?))
+}
+
+/// Reads all metadata of a volume while it is in use, and keeps what does not agree. Answers with the job that does it.
+#[utoipa::path(post, path = "/volumes/{pool}/{volume}/scan", tag = "jobs", operation_id = "volume_scan", request_body = SetPace,
+    params(("pool" = String, Path, description = "Name of the pool."), ("volume" = String, Path, description = "Name of the volume.")),
+    responses((status = 202, body = JobChanged, description = "The job is queued."),
+        (status = 200, body = JobChanged, description = "It already existed."),
+        (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
+pub(crate) async fn scan(
+    engine: OnEngine,
+    InPath((pool, volume)): InPath<(String, String)>,
+    Body(request): Body<SetPace>,
+) -> Answered<(StatusCode, Json<JobChanged>)> {
+    Ok(taken(engine.check_volume(format!("{pool}/{volume}"), false, request).await?))
+}
+
+/// Repairs of a volume what can be while it is in use. Answers with the job that does it.
+#[utoipa::path(post, path = "/volumes/{pool}/{volume}/spotfix", tag = "jobs", operation_id = "volume_spotfix", request_body = SetPace,
+    params(("pool" = String, Path, description = "Name of the pool."), ("volume" = String, Path, description = "Name of the volume.")),
+    responses((status = 202, body = JobChanged, description = "The job is queued."),
+        (status = 200, body = JobChanged, description = "It already existed."),
+        (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
+pub(crate) async fn spotfix(
+    engine: OnEngine,
+    InPath((pool, volume)): InPath<(String, String)>,
+    Body(request): Body<SetPace>,
+) -> Answered<(StatusCode, Json<JobChanged>)> {
+    Ok(taken(engine.check_volume(format!("{pool}/{volume}"), true, request).await?))
+}
+
+/// Lists what the last scan of a volume found and nobody repaired since.
+#[utoipa::path(get, path = "/volumes/{pool}/{volume}/findings", tag = "volumes", operation_id = "volume_findings",
+    params(("pool" = String, Path, description = "Name of the pool."), ("volume" = String, Path, description = "Name of the volume.")),
+    responses((status = 200, body = [VolumeFinding], description = "What was found."),
+        (status = "default", body = ErrorBody, description = "Refused or failed.")))]
+pub(crate) async fn findings(
+    engine: OnEngine,
+    InPath((pool, volume)): InPath<(String, String)>,
+) -> Answered<Json<Vec<VolumeFinding>>> {
+    Ok(Json(engine.volume_findings(&format!("{pool}/{volume}")).await?))
 }

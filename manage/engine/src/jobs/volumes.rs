@@ -1,0 +1,139 @@
+//! The scan of a volume, and its repair in use.
+//!
+//! A scan reads all metadata and changes nothing; what it found stays with the volume until the next one. Both go on
+//! until they are done or cancelled; a pause holds back what has not begun only.
+//!
+//! Invariant: of what is found, at most [`TOLD`] pieces become events; the result counts all.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use holdfast_api::{JobChanged, JobKind, SetPace, Severity, VolumeFinding};
+use holdfast_device::{IoError, IoErrorKind, reactor};
+use holdfast_model::{Uuid, counted};
+use holdfast_space::{Ended, Pace};
+use holdfast_volume::{Verb, Volume, VolumeError};
+
+use super::spec::{Finding, JobSpec, Outcome, Site, Target};
+use crate::engine::Engine;
+use crate::error::ApiResult;
+
+/// Findings of one scan that become events, each.
+const TOLD: usize = 20;
+/// How often a job looks whether it is cancelled.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+impl Engine {
+    /// Scans a volume, or repairs what scans find: answers with the job that does it, the one that is there already if
+    /// there is one.
+    ///
+    /// # Errors
+    /// If there is no such volume, or the job cannot be written down.
+    pub async fn check_volume(self: &Arc<Self>, path: String, repair: bool, request: SetPace) -> ApiResult<JobChanged> {
+        self.change(move |engine| async move {
+            let (open, known) = engine.open_volume_at(&path)?;
+            let kind = if repair { JobKind::Spotfix } else { JobKind::Scan };
+            engine.add_job(JobSpec::new(kind, Target::volume(&open, known.id, &known.name)), request)
+        })
+        .await
+    }
+
+    /// What the last scan of a volume found and nobody repaired since.
+    ///
+    /// # Errors
+    /// If there is no such volume, or it cannot be read.
+    pub async fn volume_findings(&self, path: &str) -> ApiResult<Vec<VolumeFinding>> {
+        let (open, known) = self.open_volume_at(path)?;
+        let object = format!("volume {path}");
+        let Some(volume) = open.volume_of(known.id) else {
+            return Err(crate::error::conflict(object, "it is not open", "see the health of its pool"));
+        };
+        let found = self.on_reactor(move || async move { volume.findings().await }).await?;
+        let found = found.map_err(|error| crate::volumes::from_volume(object, &error))?;
+        Ok(found.iter().map(shown).collect())
+    }
+}
+
+fn shown(verb: &Verb) -> VolumeFinding {
+    VolumeFinding {
+        number: verb.number(),
+        severity: match verb.severity() {
+            holdfast_volume::Severity::Minor => Severity::Info,
+            holdfast_volume::Severity::Degraded => Severity::Warning,
+            holdfast_volume::Severity::Severe => Severity::Error,
+        },
+        online: verb.is_online(),
+        text: verb.to_string(),
+    }
+}
+
+fn failed(error: VolumeError) -> Ended {
+    Ended::Failed(IoError::new(IoErrorKind::Stale, error.to_string()))
+}
+
+/// Ends when the job is cancelled.
+async fn cancelled(pace: &dyn Pace) {
+    while pace.step(0).await.is_ok() {
+        reactor::clock().sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Does work on a volume until it is done or the job is cancelled.
+async fn until_cancelled<T>(pace: &dyn Pace, work: impl Future<Output = Result<T, VolumeError>>) -> Result<T, Ended> {
+    let (work, end) = (std::pin::pin!(work), std::pin::pin!(cancelled(pace)));
+    match select(work, end).await {
+        Either::Left((done, _)) => done.map_err(failed),
+        Either::Right(_) => Err(Ended::Stopped),
+    }
+}
+
+fn volume_of(site: &Site, id: Uuid) -> Result<Arc<Volume>, Ended> {
+    let gone = || Ended::Failed(IoError::new(IoErrorKind::Stale, "the volume is not open: see the health of its pool"));
+    site.open.volume_of(id).ok_or_else(gone)
+}
+
+/// Scans.
+pub(super) async fn scan(site: &Site, id: Uuid, pace: &dyn Pace) -> Result<Outcome, Ended> {
+    let volume = volume_of(site, id)?;
+    let found = until_cancelled(pace, volume.scan()).await?;
+    site.open.note_findings(id, found.len());
+    let offline = found.iter().filter(|verb| !verb.is_online()).count() as u64;
+    let result = match found.len() as u64 {
+        0 => "all metadata agrees".into(),
+        count => format!(
+            "{}; {} can be repaired in use, {offline} cannot",
+            counted(count, "finding", "findings"),
+            count - offline
+        ),
+    };
+    Ok(Outcome {
+        result,
+        findings: found.iter().take(TOLD).map(|verb| told(&site.open.volume_name(id), verb)).collect(),
+    })
+}
+
+/// Repairs what can be while the volume is in use.
+pub(super) async fn spotfix(site: &Site, id: Uuid, pace: &dyn Pace) -> Result<Outcome, Ended> {
+    let volume = volume_of(site, id)?;
+    let done = until_cancelled(pace, volume.spotfix()).await?;
+    site.open.note_findings(id, done.left.len());
+    let result = match done.left.len() as u64 {
+        0 => format!("{} repaired; all metadata agrees", counted(done.fixed, "finding", "findings")),
+        left => format!("{} repaired, {left} left", counted(done.fixed, "finding", "findings")),
+    };
+    Ok(Outcome {
+        result,
+        findings: done.left.iter().take(TOLD).map(|verb| told(&site.open.volume_name(id), verb)).collect(),
+    })
+}
+
+fn told(name: &str, verb: &Verb) -> Finding {
+    let shown = shown(verb);
+    let next_action = if verb.is_online() {
+        format!("'holdfast volume spotfix {name}' repairs it in use")
+    } else {
+        "copy what can be read elsewhere, and restore the rest from a backup".into()
+    };
+    Finding { severity: shown.severity, cause: format!("scan: {}", shown.text), next_action }
+}
