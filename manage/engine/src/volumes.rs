@@ -205,11 +205,11 @@ impl Engine {
             return Ok(VolumeChanged { changed: false, volume });
         }
         let owns_space = request.space.is_some();
-        if let Some(space) = request.space {
-            if !self.make_space(space).await.map_err(|error| error.inside("space"))?.changed {
-                let message = format!("space {on} exists already");
-                return Err(conflict(&object, message, "choose another name, or put the volume on it if it is empty"));
-            }
+        if let Some(space) = request.space
+            && !self.make_space(space).await.map_err(|error| error.inside("space"))?.changed
+        {
+            let message = format!("space {on} exists already");
+            return Err(conflict(&object, message, "choose another name, or put the volume on it if it is empty"));
         }
         let known = KnownVolume {
             name: path.space.to_string(),
