@@ -4,6 +4,7 @@
 //!   DIR/.holdfast-demo   says that the folder is a demonstration's, so that nothing else is ever cleared
 //!   DIR/disks/           eight sparse files          DIR/away/     where a pulled disk goes
 //!   DIR/state/           the daemon's state          DIR/*.sock    the daemon's sockets
+//!   DIR/files/           where a volume is mounted, where this process may mount
 //! ```
 //!
 //! Invariant: every statement that it prints was checked just before; a check that fails ends it with an error.
@@ -15,9 +16,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use holdfast_api::{
-    CreateExport, CreateFileDisk, CreatePool, CreateSpace, DiskChanged, Event, ExportChanged, LayoutKind, Protocol,
+    CreateExport, CreateFileDisk, CreatePool, CreateSpace, CreateVolume, DiskChanged, Event, ExportChanged, LayoutKind,
+    MountVolume, Protocol,
 };
-use holdfast_api::{Pool, PoolChanged, Space, SpaceChanged, Status};
+use holdfast_api::{Pool, PoolChanged, Space, SpaceChanged, Status, Volume, VolumeChanged};
 use holdfast_engine::{Address, Settings};
 use holdfast_model::{ByteSize, Health, ObjectKind, SpaceState};
 use serde_json::json;
@@ -35,6 +37,7 @@ const DISKS: usize = 8;
 const DISK_SIZE: ByteSize = ByteSize::mib(256);
 const SPACE_SIZE: ByteSize = ByteSize::mib(256);
 const SAMPLE_SIZE: ByteSize = ByteSize::mib(64);
+const VOLUME_SIZE: ByteSize = ByteSize::mib(128);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Showing {
@@ -136,6 +139,7 @@ impl Showing {
         self.write_and_read(&uri).await?;
         let pulled = self.pull(&uri).await?;
         self.put_back(&uri, &pulled).await?;
+        self.keep_files().await?;
         self.tell_how_to_connect(&uri, json).await
     }
 
@@ -151,20 +155,7 @@ impl Showing {
         }
         let request = CreatePool { name: "tank".into(), disks, force: false };
         self.client.post::<PoolChanged>("/pools", &request).await?;
-        let request = CreateSpace {
-            name: "tank/vm".into(),
-            layout: LayoutKind::Mirror,
-            copies: Some(2),
-            parity: None,
-            columns: None,
-            interleave_bytes: None,
-            size_bytes: SPACE_SIZE.bytes(),
-            thin: false,
-            journal_bytes: None,
-            integrity: None,
-            enclosure_aware: false,
-        };
-        self.client.post::<SpaceChanged>("/spaces", &request).await?;
+        self.client.post::<SpaceChanged>("/spaces", &mirror("tank/vm", SPACE_SIZE)).await?;
         let request = CreateExport { space: "tank/vm".into(), name: None, protocol: Protocol::Nbd, read_only: false };
         let export: ExportChanged = self.client.post("/exports", &request).await?;
         let spaces: Vec<Space> = self.client.get("/spaces").await?;
@@ -268,6 +259,32 @@ impl Showing {
         self.show(&|| lines.join("\n"))
     }
 
+    /// Makes a volume, mounts it where this process may, and copies the sample to it.
+    async fn keep_files(&self) -> Result<()> {
+        let space = Some(mirror("tank/files", VOLUME_SIZE));
+        let request = CreateVolume { name: "tank/files".into(), space, on: None, case_sensitive: false };
+        self.client.post::<VolumeChanged>("/volumes", &request).await?;
+        let directory = self.dir.join("files");
+        // It may be what is left of a demonstration that was killed: mounting clears that.
+        let _ = fs::create_dir(&directory);
+        let request = MountVolume { directory: directory.display().to_string() };
+        if let Err(error) = self.client.put::<VolumeChanged>("/volumes/tank/files/mount", &request).await {
+            return self.say(&format!("\nA volume for files is made on another mirror; it is not mounted: {error}"));
+        }
+        let (sample, copy) = (self.dir.join("sample"), directory.join("sample"));
+        let is_same = tokio::task::spawn_blocking(move || -> Result<bool> {
+            fs::copy(&sample, &copy)?;
+            fs::File::open(&copy)?.sync_all()?;
+            same_front(&sample, &copy)
+        });
+        if !is_same.await?? {
+            bail!("volume tank/files: what was read is not what was written; next: please report this");
+        }
+        self.say("\nA volume on another mirror is mounted; a file was copied to it and read back: identical.")?;
+        let volumes: Vec<Volume> = self.client.get("/volumes").await?;
+        self.show(&|| volumes.text())
+    }
+
     async fn tell_how_to_connect(&self, uri: &str, json: bool) -> Result<()> {
         let socket = self.dir.join("holdfast.sock");
         if json {
@@ -280,5 +297,22 @@ impl Showing {
             holdfast_api::SOCKET_VARIABLE,
             socket.display()
         ))
+    }
+}
+
+/// A two-way mirror to be made.
+fn mirror(name: &str, size: ByteSize) -> CreateSpace {
+    CreateSpace {
+        name: name.into(),
+        layout: LayoutKind::Mirror,
+        copies: Some(2),
+        parity: None,
+        columns: None,
+        interleave_bytes: None,
+        size_bytes: size.bytes(),
+        thin: false,
+        journal_bytes: None,
+        integrity: None,
+        enclosure_aware: false,
     }
 }
