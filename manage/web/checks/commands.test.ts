@@ -29,7 +29,7 @@ const SAME: Record<string, string> = {
   'notify removeRule': 'rule remove',
 };
 
-const { account, chain, disk, job, nbd, notify, pool, settings, space, token } = commands;
+const { account, chain, disk, job, nbd, notify, pool, settings, space, token, volume } = commands;
 const GIB = 1024 ** 3;
 const shown = [
   disk.set("/dev/it's", { media: 'ssd', enclosure: 'shelf 1', slot: 4, usage: 'hot-spare' }),
@@ -79,6 +79,18 @@ const shown = [
     journal_bytes: GIB,
     size_bytes: 3 * GIB,
   }),
+  volume.create({
+    name: 'tank/files',
+    space: { name: 'tank/files', layout: 'parity', parity: 2, columns: 6, size_bytes: GIB, thin: true },
+    case_sensitive: true,
+  }),
+  volume.create({ name: 'tank/files', on: 'tank/vm' }),
+  volume.mount('tank/files', "/srv/kim's files"),
+  volume.unmount('tank/files'),
+  volume.grow('tank/files', 3 * GIB),
+  volume.scan('tank/files', pace),
+  volume.spotfix('tank/files', pace),
+  volume.destroy('tank/files'),
   nbd.export({ space: 'tank/vm', name: 'images', read_only: true }),
   nbd.set('images', { max_iops: 2000, burst_iops: 500, max_bytes_per_second: 0 }),
   nbd.unexport('images'),
@@ -128,7 +140,7 @@ const shown = [
 const lines = shown.flatMap((command) => command.split(' &&\n'));
 
 test('every command has its sample', () => {
-  const groups = { account, disk, job, nbd, notify, pool, settings, space, token };
+  const groups = { account, disk, job, nbd, notify, pool, settings, space, token, volume };
   const wanted = Object.entries(groups).flatMap(([group, actions]) =>
     Object.keys(actions).map((name) => `${group} ${SAME[`${group} ${name}`] ?? name}`),
   );

@@ -20,6 +20,8 @@ export const routes: readonly Route[] = [
   { path: '/pools/:pool', page: 'Pool', title: 'Pool' },
   { path: '/spaces', page: 'Spaces', title: 'Spaces', icon: 'space' },
   { path: '/spaces/:pool/:space', page: 'Space', title: 'Space' },
+  { path: '/volumes', page: 'Volumes', title: 'Volumes', icon: 'volume' },
+  { path: '/volumes/:pool/:volume', page: 'Volume', title: 'Volume' },
   { path: '/exports', page: 'Exports', title: 'Exports', icon: 'export' },
   { path: '/jobs', page: 'Jobs', title: 'Jobs', icon: 'job' },
   { path: '/events', page: 'Events', title: 'Events', icon: 'event' },

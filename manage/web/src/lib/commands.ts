@@ -1,6 +1,6 @@
 // The command that does the same as each action of the console. A test has the real command line parse every one of them.
 import type { LayoutKind } from './api/types';
-import type { CreateExport, CreateSpace } from '../wizards/types.ts';
+import type { CreateExport, CreateSpace, CreateVolume } from '../wizards/types.ts';
 import { exactSize } from './format.ts';
 import type { SetQos } from './qos.ts';
 import { holdfast, option } from './shell.ts';
@@ -158,23 +158,24 @@ export const settings = {
   },
 };
 
+/** The options of a new space. */
+function shape(request: CreateSpace): string[] {
+  return [
+    ...option('--layout', request.layout),
+    ...option('--copies', request.copies),
+    ...option('--parity', request.parity),
+    ...option('--columns', request.columns),
+    ...size('--interleave', request.interleave_bytes),
+    ...option('--integrity', request.integrity),
+    ...size('--journal', request.journal_bytes),
+    ...size('--size', request.size_bytes),
+    ...(request.thin ? ['--thin'] : []),
+    ...(request.enclosure_aware ? ['--enclosure-aware'] : []),
+  ];
+}
+
 export const space = {
-  create: (request: CreateSpace) =>
-    holdfast(
-      'space',
-      'create',
-      request.name,
-      option('--layout', request.layout),
-      option('--copies', request.copies),
-      option('--parity', request.parity),
-      option('--columns', request.columns),
-      size('--interleave', request.interleave_bytes),
-      option('--integrity', request.integrity),
-      size('--journal', request.journal_bytes),
-      size('--size', request.size_bytes),
-      request.thin && '--thin',
-      request.enclosure_aware && '--enclosure-aware',
-    ),
+  create: (request: CreateSpace) => holdfast('space', 'create', request.name, shape(request)),
   grow: (space: string, bytes: number | null) => holdfast('space', 'grow', space, size('--size', bytes)),
   journal: (space: string, bytes: number | null) => holdfast('space', 'set', space, size('--journal', bytes)),
   limit: (space: string, qos: SetQos) => holdfast('space', 'set', space, limits(qos)),
@@ -201,6 +202,24 @@ export const space = {
       to.discard_beyond && '--discard-beyond',
       pace(to),
     ),
+};
+
+export const volume = {
+  create: (request: CreateVolume) =>
+    holdfast(
+      'volume',
+      'create',
+      request.name,
+      request.space ? shape(request.space) : null,
+      option('--on', request.on),
+      request.case_sensitive && '--case-sensitive',
+    ),
+  mount: (volume: string, directory: string) => holdfast('volume', 'mount', volume, directory),
+  unmount: (volume: string) => holdfast('volume', 'unmount', volume),
+  grow: (volume: string, bytes: number | null) => holdfast('volume', 'grow', volume, size('--size', bytes)),
+  scan: (volume: string, how: Pace = {}) => holdfast('volume', 'scan', volume, pace(how)),
+  spotfix: (volume: string, how: Pace = {}) => holdfast('volume', 'spotfix', volume, pace(how)),
+  destroy: (volume: string) => holdfast('volume', 'destroy', volume, '--yes'),
 };
 
 export const nbd = {

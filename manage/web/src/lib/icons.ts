@@ -4,6 +4,7 @@ const paths = {
   disk: 'M3 3h10v10H3zM5.5 10.5h2M8 5a2 2 0 1 0 .01 0',
   pool: 'M3 4.5C3 3.1 13 3.1 13 4.5S3 5.9 3 4.5v7c0 1.4 10 1.4 10 0v-7M3 8c0 1.4 10 1.4 10 0',
   space: 'M3 3h4v4H3zM9 3h4v4H9zM3 9h4v4H3zM9 9h4v4H9z',
+  volume: 'M2.5 4h4l1.5 2h5.5v7h-11z',
   export: 'M2.5 8.5v4h11v-4M8 10.5v-8M5 5.5l3-3 3 3',
   job: 'M8 2.5a5.5 5.5 0 1 0 5.5 5.5M8 5v3l2 2M11 2.5h2.5V5',
   event: 'M3 3.5h10M3 8h10M3 12.5h6',

@@ -1,12 +1,13 @@
 // The lists that several pages show, each fetched once for all of them.
 import { call } from './api/client';
-import type { EvacuationPlan, Job, Space } from './api/types';
+import type { EvacuationPlan, Job, Space, Volume, VolumeFinding } from './api/types';
 import { live, Resource } from './live.svelte';
 
 export const status = new Resource(['status'], (signal) => call('get', '/status', { signal }));
 export const disks = new Resource(['disks'], (signal) => call('get', '/disks', { signal }));
 export const pools = new Resource(['pools'], (signal) => call('get', '/pools', { signal }));
 export const spaces = new Resource(['spaces'], (signal): Promise<Space[]> => call('get', '/spaces', { signal }));
+export const volumes = new Resource(['volumes'], (signal): Promise<Volume[]> => call('get', '/volumes', { signal }));
 export const exports = new Resource(['exports'], (signal) => call('get', '/exports', { signal }));
 export const jobs = new Resource(['jobs'], (signal) => call('get', '/jobs', { signal }));
 
@@ -30,6 +31,20 @@ export function diskResource(disk: string) {
 export function spaceResource(pool: string, space: string) {
   return new Resource(['spaces'], (signal): Promise<Space> =>
     call('get', '/spaces/{pool}/{space}', { path: { pool, space }, signal }),
+  );
+}
+
+/** One volume, by the two parts of its name. */
+export function volumeResource(pool: string, volume: string) {
+  return new Resource(['volumes'], (signal): Promise<Volume> =>
+    call('get', '/volumes/{pool}/{volume}', { path: { pool, volume }, signal }),
+  );
+}
+
+/** What the last scan of a volume found and nobody repaired since. */
+export function findingsResource(pool: string, volume: string) {
+  return new Resource(['volumes', 'jobs'], (signal): Promise<VolumeFinding[]> =>
+    call('get', '/volumes/{pool}/{volume}/findings', { path: { pool, volume }, signal }),
   );
 }
 

@@ -42,6 +42,11 @@ export function spacePath(name: string): string {
   return pathTo('spaces', ...name.split('/'));
 }
 
+/** The path of a volume's page, from its name `POOL/VOLUME`. */
+export function volumePath(name: string): string {
+  return pathTo('volumes', ...name.split('/'));
+}
+
 class Router {
   path = $state(typeof location === 'undefined' ? '/' : location.pathname);
   query = $state.raw(new URLSearchParams(typeof location === 'undefined' ? '' : location.search));

@@ -73,6 +73,8 @@ const JOBS: Record<Job['kind'], string> = {
   rebalance: 'Rebalance',
   upgrade: 'Upgrade',
   replace: 'Replace',
+  scan: 'Scan',
+  spotfix: 'Spotfix',
 };
 
 export function jobKind(kind: Job['kind']): string {
@@ -134,6 +136,8 @@ export function objectHref({ kind, id, name }: ObjectRef): string | null {
       return `/pools/${encodeURIComponent(name)}`;
     case 'space':
       return `/spaces/${name.split('/').map(encodeURIComponent).join('/')}`;
+    case 'volume':
+      return `/volumes/${name.split('/').map(encodeURIComponent).join('/')}`;
     case 'disk':
       return `/disks/${encodeURIComponent(id)}`;
     case 'export':

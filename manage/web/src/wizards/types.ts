@@ -6,4 +6,5 @@ type Schemas = components['schemas'];
 export type CreateExport = Schemas['CreateExport'];
 export type CreatePool = Schemas['CreatePool'];
 export type CreateSpace = Schemas['CreateSpace'];
+export type CreateVolume = Schemas['CreateVolume'];
 export type Usage = NonNullable<Schemas['Disk']['usage']>;

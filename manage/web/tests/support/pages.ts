@@ -34,6 +34,8 @@ export const PAGES: readonly Shown[] = [
   { name: 'pool', path: '/pools/tank', heading: 'tank' },
   { name: 'spaces', path: '/spaces', heading: 'Spaces' },
   { name: 'space', path: '/spaces/tank/vm', heading: 'tank/vm' },
+  { name: 'volumes', path: '/volumes', heading: 'Volumes' },
+  { name: 'volume', path: '/volumes/tank/files', heading: 'tank/files' },
   { name: 'exports', path: '/exports?export=vm', heading: 'Exports' },
   { name: 'jobs', path: '/jobs', heading: 'Jobs' },
   { name: 'events', path: '/events', heading: 'Events' },
@@ -52,6 +54,7 @@ export const PAGES: readonly Shown[] = [
   { name: 'settings-change', path: '/settings', heading: 'Settings', then: press('Change…') },
   { name: 'wizard-pool', path: '/pools', heading: 'Pools', then: press('Create a pool…') },
   { name: 'wizard-space', path: '/spaces', heading: 'Spaces', then: previewSpace },
+  { name: 'wizard-volume', path: '/volumes', heading: 'Volumes', then: press('Create a volume…') },
   { name: 'wizard-export', path: '/exports', heading: 'Exports', then: press('Export a space') },
 ];
 
@@ -97,6 +100,8 @@ export async function come(page: Page, shown: Shown, server: Server): Promise<vo
 export async function furnish(server: Server): Promise<void> {
   await mirrored(server, 'vm', sizeOf('128MiB'));
   await server.post('/spaces', { name: 'tank/archive', layout: 'parity', parity: 1, size_bytes: sizeOf('256MiB'), thin: true });
+  const files = { name: 'tank/files', layout: 'mirror', copies: 2, columns: 2, size_bytes: sizeOf('64MiB') };
+  await server.post('/volumes', { name: 'tank/files', space: files });
   const data = join(server.folder, 'data');
   writeFileSync(data, randomBytes(sizeOf('96MiB')));
   run('nbdcopy', data, server.nbdUri.replace('NAME', 'vm'));

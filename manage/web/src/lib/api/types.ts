@@ -34,3 +34,5 @@ export type SpaceOption = Schemas['SpaceOption'];
 export type SpacePlan = Schemas['SpacePlan'];
 export type SpaceRow = Schemas['SpaceRow'];
 export type Status = Schemas['Status'];
+export type Volume = Schemas['Volume'];
+export type VolumeFinding = Schemas['VolumeFinding'];

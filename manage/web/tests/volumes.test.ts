@@ -1,0 +1,180 @@
+// A volume by the console: created, mounted, unmounted by somebody else, mounted again, grown and destroyed.
+import assert from 'node:assert/strict';
+import { accessSync, constants, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { spawnSync } from 'node:child_process';
+import { visit } from './support/browser.ts';
+import { scene, skip as without } from './support/scene.ts';
+import { run, sizeOf } from './support/server.ts';
+
+interface Volume {
+  size_bytes: number;
+  mount: { directory: string; mounted: boolean } | null;
+}
+
+/** Mounting needs root and the kernel's FUSE. */
+function mountable(): boolean {
+  try {
+    accessSync('/dev/fuse', constants.R_OK | constants.W_OK);
+    return process.getuid?.() === 0;
+  } catch {
+    return false;
+  }
+}
+
+const skip = without || (mountable() ? false : 'mounting needs root and /dev/fuse');
+
+let directory = '';
+const on = scene(4, 0, async (server) => {
+  directory = join(server.folder, 'mnt');
+  mkdirSync(directory);
+  // A space that is not empty: no volume is made on it.
+  await server.post('/spaces', { name: 'tank/used', layout: 'mirror', copies: 2, columns: 2, size_bytes: sizeOf('64MiB') });
+  await server.post('/exports', { space: 'tank/used' });
+  run('qemu-io', '-f', 'raw', '-c', 'write -P 7 0 64k', server.nbdUri.replace('NAME', 'used'));
+  await server.ask('DELETE', '/exports/used');
+});
+// Whatever failed: a mount that stays would keep the daemon's folder.
+after(() => {
+  if (directory !== '') spawnSync('umount', ['-l', directory]);
+});
+
+const isMounted = () =>
+  readFileSync('/proc/self/mounts', 'utf8')
+    .split('\n')
+    .some((line) => line.split(' ')[1] === directory);
+const dialog = (name: string) => on.page.getByRole('dialog', { name });
+const row = () => on.page.getByRole('grid', { name: 'Volumes' }).getByRole('row', { name: /tank\/files/ });
+
+test('a volume is created on a new space by the wizard', { skip: without }, async () => {
+  const { page, server } = on;
+  await visit(page, '/volumes', 'Volumes');
+  await page.getByRole('button', { name: 'Create a volume…' }).click();
+  const wizard = dialog('Create a volume');
+  await wizard.getByLabel('Name', { exact: true }).fill('a b');
+  await wizard.getByRole('button', { name: 'Create volume' }).click();
+  await wizard.locator('[name=name][aria-invalid=true]').waitFor();
+  await wizard.locator('[name=size][aria-invalid=true]').waitFor();
+  await wizard.getByLabel('Name', { exact: true }).fill('files');
+
+  await wizard.getByLabel('An empty space that exists').check();
+  await wizard.getByLabel('Empty space', { exact: true }).selectOption('tank/used');
+  await wizard.getByText('holdfast volume create tank/files --on tank/used', { exact: true }).waitFor();
+  await wizard.getByRole('button', { name: 'Create volume' }).click();
+  await wizard.getByText(/holds data/).waitFor();
+  await wizard.locator('[name=on][aria-invalid=true]').waitFor();
+
+  await wizard.getByLabel('A new space, which goes with the volume').check();
+  await wizard.getByLabel('Size', { exact: true }).fill('128MiB');
+  await wizard.getByText('Fits', { exact: true }).waitFor();
+  const command = 'holdfast volume create tank/files --layout mirror --copies 2 --size 128MiB';
+  await wizard.getByText(command, { exact: true }).waitFor();
+  await wizard.getByRole('button', { name: 'Create volume' }).click();
+  await page.getByRole('heading', { level: 1, name: 'tank/files' }).waitFor();
+  await page.getByText('Not mounted').waitFor();
+  const volume = await server.get<Volume>('/volumes/tank/files');
+  assert.equal(volume.size_bytes, sizeOf('128MiB'));
+  assert.equal(volume.mount, null);
+});
+
+test('it is mounted on a directory, and the table says where', { skip }, async () => {
+  const { page } = on;
+  await visit(page, '/volumes/tank/files', 'tank/files');
+  await page.getByRole('button', { name: 'Mount…', exact: true }).click();
+  const mount = dialog('Mount tank/files');
+  await mount.getByText(/again at every start/).waitFor();
+  await mount.getByLabel('Directory').fill('mnt');
+  await mount.getByRole('button', { name: 'Mount', exact: true }).click();
+  await mount.locator('[name=directory][aria-invalid=true]').waitFor();
+  await mount.getByLabel('Directory').fill(`${directory}/nowhere`);
+  await mount.getByRole('button', { name: 'Mount', exact: true }).click();
+  await mount.getByText(/is not mounted on/).waitFor();
+  await mount.getByLabel('Directory').fill(directory);
+  await mount.getByRole('button', { name: 'Mount', exact: true }).click();
+  await mount.waitFor({ state: 'detached' });
+  assert.ok(isMounted());
+  writeFileSync(join(directory, 'note'), 'kept');
+  await visit(page, '/volumes', 'Volumes');
+  await row().getByText(directory, { exact: true }).waitFor();
+  await row().getByText('Healthy').waitFor();
+});
+
+test('a volume that somebody else unmounts says so on the open page', { skip }, async () => {
+  const { page } = on;
+  await visit(page, '/volumes/tank/files', 'tank/files');
+  await page.getByText(directory, { exact: true }).waitFor();
+  run('umount', directory);
+  await page.getByText(/was unmounted from .* by somebody else/).waitFor();
+  await page.getByText('Next:').first().waitFor();
+  await page.getByText(`${directory} (not now)`).waitFor();
+  await page.getByRole('button', { name: 'Mount…', exact: true }).click();
+  const mount = dialog('Mount tank/files');
+  assert.equal(await mount.getByLabel('Directory').inputValue(), directory);
+  await mount.getByRole('button', { name: 'Mount', exact: true }).click();
+  await mount.waitFor({ state: 'detached' });
+  assert.equal(readFileSync(join(directory, 'note'), 'utf8'), 'kept');
+  await page.getByText(/by somebody else/).waitFor({ state: 'detached' });
+});
+
+test('it grows with its space', { skip: without }, async () => {
+  const { page, server } = on;
+  await visit(page, '/volumes/tank/files', 'tank/files');
+  await page.getByRole('button', { name: 'Grow…' }).click();
+  const grow = dialog('Grow tank/files');
+  await grow.getByLabel('New size').fill('64MiB');
+  await grow.getByRole('button', { name: 'Grow', exact: true }).click();
+  await grow.getByText(/Enter a larger size/).waitFor();
+  await grow.getByLabel('New size').fill('192MiB');
+  await grow.getByRole('button', { name: 'Grow', exact: true }).click();
+  await grow.waitFor({ state: 'detached' });
+  await page.getByRole('definition').getByText('192 MiB', { exact: true }).waitFor();
+  assert.equal((await server.get<Volume>('/volumes/tank/files')).size_bytes, sizeOf('192MiB'));
+  assert.equal((await server.get<{ size_bytes: number }>('/spaces/tank/files')).size_bytes, sizeOf('192MiB'));
+});
+
+test('its metadata is scanned by a job', { skip: without }, async () => {
+  const { page } = on;
+  await visit(page, '/volumes/tank/files', 'tank/files');
+  await page.getByRole('button', { name: 'Scan…' }).click();
+  const scan = dialog('Scan tank/files');
+  await scan.getByRole('button', { name: 'Scan', exact: true }).click();
+  await scan.waitFor({ state: 'detached' });
+  await visit(page, '/jobs', 'Jobs');
+  await page
+    .getByRole('grid', { name: 'All jobs' })
+    .getByRole('row', { name: /Scan tank\/files/ })
+    .getByText('Done')
+    .waitFor();
+});
+
+test('it is unmounted by the console', { skip }, async () => {
+  const { page } = on;
+  await visit(page, '/volumes/tank/files', 'tank/files');
+  const destroy = page.getByRole('button', { name: 'Destroy…' });
+  assert.equal(await destroy.isDisabled(), true, 'a mounted volume is offered to be destroyed');
+  await page.getByRole('button', { name: 'Unmount…' }).click();
+  await dialog('Unmount tank/files').getByRole('button', { name: 'Unmount', exact: true }).click();
+  await page.getByText('Not mounted').waitFor();
+  assert.ok(!isMounted());
+});
+
+test('it is destroyed when its name is typed, and its space with it', { skip: without }, async () => {
+  const { page, server } = on;
+  await visit(page, '/volumes/tank/files', 'tank/files');
+  await page.getByRole('button', { name: 'Destroy…' }).click();
+  const destroy = dialog('Destroy tank/files');
+  await destroy.getByLabel(/^Type tank\/files/).fill('tank/file');
+  await destroy.getByRole('button', { name: 'Destroy', exact: true }).click();
+  await destroy.locator('[aria-invalid=true]').waitFor();
+  await destroy.getByLabel(/^Type tank\/files/).fill('tank/files');
+  await destroy.getByRole('button', { name: 'Destroy', exact: true }).click();
+  await page.getByRole('heading', { level: 1, name: 'Volumes' }).waitFor();
+  await page.getByText(/There are no volumes yet/).waitFor();
+  assert.deepEqual(
+    (await server.get<{ name: string }[]>('/spaces')).map((space) => space.name),
+    ['tank/used'],
+  );
+});
+
+test('nothing went wrong in the pages', { skip: without }, () => assert.deepEqual(on.troubles, []));
