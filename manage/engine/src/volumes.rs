@@ -565,6 +565,10 @@ impl Engine {
                 let lost = format!("{} would be lost", crate::protection::count(files, "file"));
                 return Err(not_confirmed(object, lost, "repeat with --yes"));
             }
+            if open.volumes().get(&name).is_some_and(LiveVolume::is_mounted) {
+                let next = format!("'holdfast volume unmount {parsed}' first");
+                return Err(conflict(object, "it is mounted", next));
+            }
             engine.keep::<KnownVolume>(&open.pool, format!("{VOLUMES}{name}"), None).await?;
             let Some(live) = open.volumes().remove(&name) else {
                 return Ok(Changed { changed: false, message: format!("there is no {object}") });

@@ -221,6 +221,7 @@ fn what_cannot_be_is_refused_with_the_next_step_and_changes_nothing() {
     refused(&["volume", "mount", "tank/files", "/tmp"], &["mounted on", "unmount it first"]);
     refused(&["pool", "destroy", "tank", "--yes"], &["volume tank/files is mounted", "volume unmount"]);
     refused(&["volume", "grow", "tank/files", "--size", "32MiB"], &["cannot grow to 32"]);
+    refused(&["volume", "destroy", "tank/files", "--yes"], &["it is mounted", "volume unmount"]);
     let name = "x".repeat(256);
     let error = File::create(Path::new(&directory).join(&name)).expect_err("the name is too long");
     assert_eq!(error.raw_os_error(), Some(36), "{error}");
