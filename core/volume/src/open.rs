@@ -3,7 +3,7 @@
 //! Invariant: opening ends with a checkpoint, so that nothing of an earlier opening is needed any more.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use holdfast_device::{Device, Durability, IoBuf};
@@ -85,6 +85,7 @@ impl Store {
             reserved: AtomicUsize::new(0),
             recovered,
             files: AtomicI64::new(0),
+            interrupted: AtomicBool::new(false),
             failed: OnceLock::new(),
             device,
             size_bytes: AtomicU64::new(superblock.size_bytes),

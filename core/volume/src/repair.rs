@@ -94,6 +94,7 @@ impl Volume {
             verbs.sort_by_key(rank);
             let mut fixed = 0;
             for verb in &verbs {
+                self.store.check_interrupted()?;
                 match self.repair(verb).await {
                     Ok(done) => fixed += u64::from(done == Repaired::Fixed),
                     Err(error) if matches!(error.kind, ErrorKind::ReadOnly | ErrorKind::NoSpace) => return Err(error),

@@ -318,6 +318,7 @@ impl Volume {
         let (mut facts, mut told) = (Facts::new(&self.names), Vec::new());
         let mut next = Some(Vec::new());
         while let Some(from) = next.take() {
+            self.store.check_interrupted()?;
             let looked = self.store.look([tree], |view| view.entries_from(tree, &from)).await;
             let Some((entries, then)) = readable(looked)? else {
                 next = behind(lost, tree, &from);

@@ -8,7 +8,7 @@
 //!
 //! Invariant: a transaction is in all its trees or in none.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use holdfast_device::{Device, Durability, IoBuf, IoSlice};
@@ -79,6 +79,8 @@ pub struct Store {
     pub(crate) recovered: u64,
     /// Files that exist.
     pub(crate) files: AtomicI64,
+    /// Whether scans and repairs that are under way are to end early.
+    pub(crate) interrupted: AtomicBool,
     /// Why nothing is changed any more.
     pub(crate) failed: OnceLock<String>,
     pub(crate) settings: Settings,
@@ -240,6 +242,14 @@ impl Store {
     /// Zones that data leaves to nodes.
     pub(crate) fn kept_zones(&self) -> u32 {
         (self.superblock().zones() / 50).max(2)
+    }
+
+    /// Ends a scan or repair that is to end early.
+    pub(crate) fn check_interrupted(&self) -> Result<(), VolumeError> {
+        if self.interrupted.load(Ordering::Acquire) {
+            return Err(VolumeError::new(ErrorKind::Busy, "it was stopped"));
+        }
+        Ok(())
     }
 
     pub(crate) fn check_failed(&self) -> Result<(), VolumeError> {

@@ -90,6 +90,8 @@ pub struct Volume {
     changes: AtomicU64,
     /// Raised when the volume is being closed.
     closing: Arc<Signal>,
+    /// Held while maintenance writes.
+    maintaining: tokio::sync::Mutex<()>,
 }
 
 impl Volume {
@@ -165,6 +167,7 @@ impl Volume {
             ids: Mutex::new(ids),
             changes: AtomicU64::new(changes),
             closing: Arc::default(),
+            maintaining: tokio::sync::Mutex::new(()),
             store,
         };
         // What stands in a damaged node waits until that is repaired.
@@ -228,6 +231,10 @@ impl Volume {
             if let Either::Left(_) = select(self.closing.wait(), clock.sleep(SYNC_EVERY)).await {
                 return;
             }
+            let _writing = self.maintaining.lock().await;
+            if self.closing.raised() {
+                return;
+            }
             // A failure is in the volume: it takes no changes any more and says why.
             if self.sync().await.is_err() {
                 return;
@@ -248,8 +255,22 @@ impl Volume {
     /// The device failed. What was durable before is there at the next opening.
     pub async fn shut_down(&self) -> Result<(), VolumeError> {
         self.closing.raise();
-        self.sync().await?;
-        self.checkpoint().await
+        self.interrupt(true);
+        let _no_maintenance = self.maintaining.lock().await;
+        let written = async {
+            self.sync().await?;
+            self.checkpoint().await
+        };
+        let written = written.await;
+        // Its space may be another's from now on.
+        let _ = self.store.failed.set("it is closed".into());
+        written
+    }
+
+    /// Has scans and repairs that are under way end early, with an error, or lets new ones begin. They are never to be
+    /// dropped instead: a checkpoint that they make must come to its end.
+    pub fn interrupt(&self, interrupt: bool) {
+        self.store.interrupted.store(interrupt, Ordering::Release);
     }
 
     /// An id for a file in a directory: beside those of the same directory, and for a directory in a shard of its own.

@@ -198,7 +198,7 @@ pub struct CreateToken {
     pub name: String,
     /// What it may do; no more than its account may.
     pub role: Role,
-    /// The tags of the operations that it may use: disks, pools, spaces, exports, jobs, events, status; all if left
+    /// The tags of the operations that it may use: disks, pools, spaces, volumes, exports, jobs, events, notifications, status; all if left
     /// out.
     #[serde(default)]
     pub areas: Vec<String>,

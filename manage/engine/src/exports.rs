@@ -105,6 +105,10 @@ impl Engine {
         if let Some(export) = self.same_export(&object, &name, &path, space.record().uuid, &request)? {
             return Ok(ExportChanged { changed: false, export });
         }
+        if let Some(volume) = open.volume_on(space.record().uuid) {
+            let message = format!("volume {volume} lies on space {path}");
+            return Err(conflict(object, message, "export another space").at("space"));
+        }
         let front_end = self.front_ends.of(request.protocol);
         if !front_end.is_configured() {
             let next = format!("start the daemon with {}", front_end.address_option());

@@ -347,8 +347,8 @@ impl Engine {
         let (known, object) = (open.known(), open.object());
         self.events.emit(Severity::Warning, &object, "its disks are back: it is imported again", "");
         self.withdraw_targets(&open).await;
-        self.close_volumes(&open).await;
         self.halt_jobs_of(open.pool.id()).await;
+        self.close_volumes(&open).await;
         if let Err(error) = self.close_spaces(&open).await {
             tracing::warn!("{error}");
         }

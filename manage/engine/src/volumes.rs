@@ -35,6 +35,8 @@ const VOLUMES: &str = "volume/";
 const BLANK_BYTES: usize = 128 << 10;
 /// How long closing waits for a volume before it goes on without it.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
+/// For how long the kernel believes what it knows of names and attributes.
+const KNOWN_FOR: Duration = Duration::from_secs(10);
 
 /// A volume, as its pool keeps it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,7 +75,7 @@ pub(crate) struct LiveVolume {
 impl LiveVolume {
     fn is_mounted(&self) -> bool {
         let mounted = self.open.as_ref().and_then(|open| open.mounted.as_ref());
-        mounted.is_some_and(|mounted| !mounted.ended().raised())
+        mounted.is_some_and(Mounted::is_there)
     }
 }
 
@@ -226,8 +228,8 @@ impl Engine {
                 Ok(VolumeChanged { changed: true, volume: self.volume(&path.to_string())? })
             }
             Err(error) => {
-                if owns_space {
-                    self.end_space(&on.to_string(), true).await?;
+                if owns_space && let Err(left) = self.end_space(&on.to_string(), true).await {
+                    tracing::warn!("space {on}, made for {object}, is left: {left}");
                 }
                 Err(error)
             }
@@ -263,6 +265,11 @@ impl Engine {
         is_case_sensitive: bool,
     ) -> ApiResult<KnownVolume> {
         let (_, _, space) = self.space_at(on).map_err(|error| error.at("on"))?;
+        self.refuse_exported(object, space.record().uuid).map_err(|error| error.at("on"))?;
+        if let Some(volume) = open.volume_on(space.record().uuid) {
+            let message = format!("volume {volume} lies on space {on}");
+            return Err(conflict(object, message, "choose another space").at("on"));
+        }
         let claim = claim(open, &space, &known.name, object)?;
         if !known.owns_space {
             let device = space.clone();
@@ -311,31 +318,41 @@ impl Engine {
 
     async fn open_volume(&self, open: &Arc<OpenPool>, known: KnownVolume) {
         let name = known.name.clone();
-        if open.volumes().get(&name).is_some_and(|live| live.open.is_some()) {
+        let is_open = {
+            let volumes = open.volumes();
+            let live = volumes.get(&name).filter(|live| live.open.is_some());
+            live.map(|live| live.trouble.is_some())
+        };
+        if let Some(is_troubled) = is_open {
+            if let Some(directory) = known.mount.filter(|_| is_troubled) {
+                let object = format!("volume {}/{name}", open.name());
+                if let Err(error) = self.mount_now(open, &name, &object, &directory).await {
+                    tracing::warn!("{error}");
+                }
+            }
             return;
         }
         let object = open.volume_object(&known);
-        let (opened, mut trouble) = match self.bring_up(open, &known).await {
+        let (mut opened, mut trouble) = match self.bring_up(open, &known).await {
             Ok(opened) => (Some(opened), None),
             Err(error) => (None, Some(Condition::new(format!("is not open: {}", error.message), error.next_action))),
         };
-        let findings = match &opened {
-            Some(opened) => {
-                let volume = opened.volume.clone();
-                let found = self.on_reactor(move || async move { volume.findings().await }).await;
-                found.ok().and_then(Result::ok).map_or(0, |found| found.len())
+        let mut findings = 0;
+        if let Some(opened) = &mut opened {
+            let volume = opened.volume.clone();
+            let found = self.on_reactor(move || async move { volume.findings().await }).await;
+            findings = found.ok().and_then(Result::ok).map_or(0, |found| found.len());
+            if let Some(directory) = &known.mount {
+                match self.mount_files(open, &name, opened.volume.clone(), directory).await {
+                    Ok(mounted) => opened.mounted = Some(mounted),
+                    Err(condition) => trouble = Some(condition),
+                }
             }
-            None => 0,
-        };
-        let mut live = LiveVolume { known, open: opened, trouble: None, findings };
-        if live.open.is_some() && live.known.mount.is_some() {
-            trouble = self.mount_live(open, &mut live).await.err();
         }
         if let Some(trouble) = &trouble {
             self.events.emit(Severity::Error, &object, &trouble.cause, &trouble.next_action);
         }
-        live.trouble = trouble;
-        open.volumes().insert(name, live);
+        open.volumes().insert(name, LiveVolume { known, open: opened, trouble, findings });
     }
 
     async fn bring_up(&self, open: &Arc<OpenPool>, known: &KnownVolume) -> ApiResult<OpenVolume> {
@@ -343,34 +360,56 @@ impl Engine {
         let space = open.spaces().values().find(|space| space.record().uuid == known.space).cloned();
         let space = space.ok_or_else(|| conflict(&object, "its space is not open", "see the health of its pool"))?;
         let claim = claim(open, &space, &known.name, &object)?;
+        let id = known.id;
         let opened = self.on_reactor(move || async move {
             let volume = Arc::new(Volume::open(space, Settings::default(), wall_clock()).await?);
-            reactor::spawn_local(volume.clone().maintain(reactor::clock()));
+            if volume.id() == id {
+                reactor::spawn_local(volume.clone().maintain(reactor::clock()));
+            }
             Ok::<_, VolumeError>(volume)
         });
         let volume = opened.await?.map_err(|error| from_volume(&object, &error))?;
-        if volume.id() != known.id {
+        if volume.id() != id {
             let message = format!("its space holds volume {}, not {}", volume.id(), known.id);
             return Err(conflict(&object, message, "restore the space from a backup"));
         }
         Ok(OpenVolume { volume, _claim: claim, mounted: None })
     }
 
-    /// Mounts a volume where it is to be.
-    async fn mount_live(&self, open: &OpenPool, live: &mut LiveVolume) -> Result<(), Condition> {
-        let (Some(opened), Some(directory)) = (&mut live.open, &live.known.mount) else { return Ok(()) };
-        let settings =
-            MountSettings { source: format!("{}/{}", open.name(), live.known.name), ..MountSettings::default() };
-        let mounted = holdfast_fuse::mount(opened.volume.clone(), Path::new(directory), settings, &self.reactors).await;
-        match mounted {
-            Ok(mounted) => {
-                opened.mounted = Some(mounted);
-                Ok(())
-            }
-            Err(error) => {
-                let next = format!("'holdfast volume mount {}/{} DIRECTORY'", open.name(), live.known.name);
-                Err(Condition::new(format!("is not mounted on {directory}: {error}"), next))
-            }
+    /// Mounts a volume on a directory.
+    async fn mount_files(
+        &self,
+        open: &OpenPool,
+        name: &str,
+        volume: Arc<Volume>,
+        directory: &str,
+    ) -> Result<Mounted, Condition> {
+        let settings = MountSettings {
+            source: format!("{}/{name}", open.name()),
+            no_suid: true,
+            no_devices: true,
+            // A repair changes files behind the kernel's back.
+            entry_timeout: KNOWN_FOR,
+            attribute_timeout: KNOWN_FOR,
+            over_io_uring: false,
+            ..MountSettings::default()
+        };
+        let mounting = holdfast_fuse::mount(volume, Path::new(directory), settings, &self.reactors);
+        let why = match tokio::time::timeout(CLOSE_TIMEOUT, mounting).await {
+            Ok(Ok(mounted)) => return Ok(mounted),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("the directory did not answer within {} s", CLOSE_TIMEOUT.as_secs()),
+        };
+        let next = format!("'holdfast volume mount {}/{name} DIRECTORY'", open.name());
+        Err(Condition::new(format!("is not mounted on {directory}: {why}"), next))
+    }
+
+    /// Ends a mount; what kept it from ending in good order.
+    async fn end_mount(&self, mounted: Mounted) -> Option<String> {
+        match tokio::time::timeout(CLOSE_TIMEOUT, mounted.stop()).await {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(_) => Some(format!("it did not end within {} s", CLOSE_TIMEOUT.as_secs())),
         }
     }
 
@@ -386,9 +425,9 @@ impl Engine {
         let object = open.volume_object(&live.known);
         let Some(OpenVolume { volume, _claim: claim, mounted }) = live.open else { return };
         if let Some(mounted) = mounted
-            && let Err(error) = mounted.stop().await
+            && let Some(why) = self.end_mount(mounted).await
         {
-            self.events.emit(Severity::Warning, &object, &error.to_string(), "see what uses the directory");
+            self.events.emit(Severity::Warning, &object, &why, "see what uses the directory");
         }
         let closing = self.on_reactor(move || async move { volume.shut_down().await });
         let failed = match tokio::time::timeout(CLOSE_TIMEOUT, closing).await {
@@ -434,54 +473,51 @@ impl Engine {
                 let message = format!("{directory:?} is no absolute path");
                 return Err(ApiError::invalid(object, message, "write it from / on").at("directory"));
             }
-            let Some(mut live) = open.volumes().remove(&name) else { return engine.volume(&path).map(unchanged) };
-            let before = live.known.mount.clone();
-            let result = engine.mount_now(&open, &object, &mut live, &directory).await;
-            if result.is_err() {
-                live.known.mount = before;
-            }
-            let known = live.known.clone();
-            open.volumes().insert(name, live);
-            let changed = result?;
-            if changed {
-                engine.note(&open.volume_object(&known), &format!("mounted on {directory}"));
-            }
+            let changed = engine.mount_now(&open, &name, &object, &directory).await?;
             Ok(VolumeChanged { changed, volume: engine.volume(&path)? })
         })
         .await
     }
 
-    async fn mount_now(
-        &self,
-        open: &Arc<OpenPool>,
-        object: &str,
-        live: &mut LiveVolume,
-        directory: &str,
-    ) -> ApiResult<bool> {
-        if live.is_mounted() {
-            return match &live.known.mount {
-                Some(there) if there == directory => Ok(false),
-                there => {
-                    let message = format!("it is mounted on {}", there.as_deref().unwrap_or("a directory"));
-                    Err(conflict(object, message, "unmount it first"))
-                }
-            };
-        }
-        if live.open.is_none() {
-            let trouble = live.trouble.as_ref().map_or("it is not open", |trouble| &trouble.cause);
-            return Err(conflict(object, trouble, "see the health of its pool"));
-        }
-        live.known.mount = Some(directory.to_owned());
-        self.mount_live(open, live)
-            .await
-            .map_err(|trouble| ApiError::new(Code::Failed, object, trouble.cause, "").at("directory"))?;
-        live.trouble = None;
-        if let Err(error) = self.keep_volume(open, &live.known).await {
-            let mounted = live.open.as_mut().and_then(|opened| opened.mounted.take());
-            if let Some(mounted) = mounted {
-                let _ = mounted.stop().await;
+    async fn mount_now(&self, open: &Arc<OpenPool>, name: &str, object: &str, directory: &str) -> ApiResult<bool> {
+        let (mut known, volume, before, trouble) = {
+            let mut volumes = open.volumes();
+            let Some(live) = volumes.get_mut(name) else { return Ok(false) };
+            if live.is_mounted() {
+                return match &live.known.mount {
+                    Some(there) if there == directory => Ok(false),
+                    there => {
+                        let message = format!("it is mounted on {}", there.as_deref().unwrap_or("a directory"));
+                        Err(conflict(object, message, "unmount it first"))
+                    }
+                };
             }
+            let volume = live.open.as_ref().map(|opened| opened.volume.clone());
+            let before = live.open.as_mut().and_then(|opened| opened.mounted.take());
+            (live.known.clone(), volume, before, live.trouble.clone())
+        };
+        let Some(volume) = volume else {
+            let cause = trouble.map_or_else(|| "it is not open".into(), |trouble| trouble.cause);
+            return Err(conflict(object, cause, "see the health of its pool"));
+        };
+        if let Some(before) = before {
+            // Somebody else unmounted it.
+            self.end_mount(before).await;
+        }
+        let mounted = self.mount_files(open, name, volume, directory).await;
+        let mounted =
+            mounted.map_err(|trouble| ApiError::new(Code::Failed, object, trouble.cause, "").at("directory"))?;
+        known.mount = Some(directory.to_owned());
+        if let Err(error) = self.keep_volume(open, &known).await {
+            self.end_mount(mounted).await;
             return Err(error);
+        }
+        self.note(&open.volume_object(&known), &format!("mounted on {directory}"));
+        if let Some(live) = open.volumes().get_mut(name) {
+            (live.known, live.trouble) = (known, None);
+            if let Some(opened) = &mut live.open {
+                opened.mounted = Some(mounted);
+            }
         }
         Ok(true)
     }
@@ -508,8 +544,9 @@ impl Engine {
                 live.open.as_mut().and_then(|opened| opened.mounted.take())
             };
             if let Some(mounted) = mounted {
-                let stopped = mounted.stop().await;
-                stopped.map_err(|error| ApiError::new(Code::Failed, &object, error.to_string(), ""))?;
+                if let Some(why) = engine.end_mount(mounted).await {
+                    return Err(ApiError::new(Code::Failed, &object, why, "see what uses the directory"));
+                }
             }
             engine.note(&open.volume_object(&known), &format!("unmounted from {directory}"));
             Ok(VolumeChanged { changed: true, volume: engine.volume(&path)? })
@@ -569,6 +606,8 @@ impl Engine {
                 let next = format!("'holdfast volume unmount {parsed}' first");
                 return Err(conflict(object, "it is mounted", next));
             }
+            let id = open.volumes().get(&name).map(|live| live.known.id);
+            engine.cancel_jobs_of(open.pool.id(), id).await?;
             engine.keep::<KnownVolume>(&open.pool, format!("{VOLUMES}{name}"), None).await?;
             let Some(live) = open.volumes().remove(&name) else {
                 return Ok(Changed { changed: false, message: format!("there is no {object}") });
@@ -630,7 +669,7 @@ fn view(open: &OpenPool, live: &LiveVolume) -> VolumeView {
         conditions.push(Condition::new(cause, next));
     }
     let is_mounted = live.is_mounted();
-    if known.mount.is_some() && !is_mounted && conditions.is_empty() {
+    if known.mount.is_some() && !is_mounted && live.trouble.is_none() {
         let directory = known.mount.as_deref().unwrap_or_default();
         let next = format!("'holdfast volume mount {name} {directory}', or 'holdfast volume unmount {name}'");
         conditions.push(Condition::new(format!("was unmounted from {directory} by somebody else"), next));

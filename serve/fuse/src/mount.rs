@@ -98,7 +98,7 @@ fn prepare(directory: &Path) -> Result<PathBuf, FuseError> {
         // Links resolve without a look at what is mounted at their end.
         let dead = dead || is_dead(&path);
         match mounted_on(&path)? {
-            Some(found) if dead => {
+            Some(found) if dead && found.kind == TYPE => {
                 tracing::warn!("{} of {} has no server any more; unmounting it", path.display(), found.source);
                 rustix::mount::unmount(&path, UnmountFlags::DETACH)
                     .map_err(|error| FuseError::io("cannot unmount", &path, error))?;
@@ -109,6 +109,12 @@ fn prepare(directory: &Path) -> Result<PathBuf, FuseError> {
         }
     }
     Err(FuseError::AlreadyMounted { directory: directory.into(), source_name: "too much that is dead".into() })
+}
+
+/// Whether what is mounted on a directory, the uppermost, is a volume of this name.
+pub(crate) fn is_there(directory: &Path, source: &str) -> bool {
+    let found = mounted_on(directory).ok().flatten();
+    found.is_some_and(|mount| mount.kind == TYPE && mount.source == source)
 }
 
 /// Whether a mount is there that nobody serves. The kernel may keep attributes; how full a mount is it asks each time.

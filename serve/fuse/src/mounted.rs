@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 use crate::connection::{Channel, Connection, Life};
 use crate::counters::{Counters, MountStats};
 use crate::error::FuseError;
-use crate::mount::{is_dead, mount as mount_on, unmount};
+use crate::mount::{is_dead, is_there, mount as mount_on, unmount};
 use crate::nodes::Nodes;
 use crate::notify::Notifier;
 use crate::settings::MountSettings;
@@ -100,6 +100,11 @@ impl Mounted {
         self.life.is_over_ring()
     }
 
+    /// Whether it is what the directory shows now: served, and nothing mounted over it.
+    pub fn is_there(&self) -> bool {
+        !self.life.ended.raised() && is_there(&self.directory, &self.source)
+    }
+
     /// What it did so far.
     pub fn stats(&self) -> MountStats {
         MountStats::of(self.counters.iter().map(|counters| &**counters), self.nodes.len())
@@ -121,11 +126,11 @@ impl Mounted {
     /// # Errors
     /// When the kernel does not unmount it; it is not served any more in that case either.
     pub async fn stop(self) -> Result<(), FuseError> {
-        let directory = self.directory.clone();
+        let (directory, source) = (self.directory.clone(), self.source.clone());
         let ended = self.life.ended.raised();
-        // What is alive there after the end of this mount is another's.
-        let unmounted =
-            blocking(move || if ended && !is_dead(&directory) { Ok(()) } else { unmount(&directory) }).await;
+        // What is alive there after the end of this mount is another's, and so is what somebody mounted over it.
+        let is_others = move |directory: &Path| !is_there(directory, &source) || (ended && !is_dead(directory));
+        let unmounted = blocking(move || if is_others(&directory) { Ok(()) } else { unmount(&directory) }).await;
         self.life.stop.raise();
         self.life.ended.wait().await;
         unmounted

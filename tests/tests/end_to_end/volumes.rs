@@ -172,7 +172,8 @@ fn a_data_base_in_a_file_survives_kills() {
             std::thread::sleep(Duration::from_millis(700));
             daemon.kill();
         });
-        expected = done.into_inner().expect("whole");
+        let before = std::mem::replace(&mut expected, done.into_inner().expect("whole"));
+        assert!(expected != before, "round {round}: no write was answered");
         daemon.start_again();
         let found = std::fs::read(&path).expect("it can be read");
         for (row, value) in expected.iter_mut().enumerate() {

@@ -73,6 +73,7 @@ impl Store {
         for (tree, node) in &root.trees {
             let mut waiting = vec![Expected { node: *node, tree: *tree, level: None, low: Vec::new(), high: None }];
             while let Some(expected) = waiting.pop() {
+                self.check_interrupted()?;
                 let children = walk.node(expected, leaves).await?;
                 waiting.extend(children.into_iter().rev());
             }

@@ -201,3 +201,20 @@ fn a_volume_grows_while_files_are_in_use_and_is_found_whole_wherever_power_fails
         found.expect("powered");
     }
 }
+
+#[test]
+fn a_scan_that_is_to_end_early_ends_and_a_volume_that_is_closed_writes_nothing_more() {
+    on_a_volume(|volume| async move {
+        let (root, caller) = (volume.root(), user(0));
+        create(&volume, &caller, root, "file", FileKind::Regular, 0o644).await;
+        volume.interrupt(true);
+        assert_eq!(kind(volume.scan().await), Some(ErrorKind::Busy));
+        assert_eq!(kind(volume.spotfix().await), Some(ErrorKind::Busy));
+        volume.interrupt(false);
+        assert_eq!(volume.scan().await, Ok(Vec::new()), "what was cut short left nothing behind");
+        volume.shut_down().await.expect("closed");
+        let new = NewFile { kind: FileKind::Regular, mode: 0o600, target: b"" };
+        assert_eq!(kind(volume.create(&caller, root, b"late", &new).await), Some(ErrorKind::ReadOnly));
+        assert_eq!(kind(volume.checkpoint().await), Some(ErrorKind::ReadOnly));
+    });
+}

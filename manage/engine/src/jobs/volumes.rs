@@ -79,12 +79,22 @@ async fn cancelled(pace: &dyn Pace) {
     }
 }
 
-/// Does work on a volume until it is done or the job is cancelled.
-async fn until_cancelled<T>(pace: &dyn Pace, work: impl Future<Output = Result<T, VolumeError>>) -> Result<T, Ended> {
+/// Does work on a volume until it is done or the job is cancelled. It is asked to end rather than dropped: what it
+/// writes must be whole.
+async fn until_cancelled<T>(
+    pace: &dyn Pace,
+    volume: &Volume,
+    work: impl Future<Output = Result<T, VolumeError>>,
+) -> Result<T, Ended> {
     let (work, end) = (std::pin::pin!(work), std::pin::pin!(cancelled(pace)));
     match select(work, end).await {
         Either::Left((done, _)) => done.map_err(failed),
-        Either::Right(_) => Err(Ended::Stopped),
+        Either::Right(((), work)) => {
+            volume.interrupt(true);
+            let _ = work.await;
+            volume.interrupt(false);
+            Err(Ended::Stopped)
+        }
     }
 }
 
@@ -96,7 +106,7 @@ fn volume_of(site: &Site, id: Uuid) -> Result<Arc<Volume>, Ended> {
 /// Scans.
 pub(super) async fn scan(site: &Site, id: Uuid, pace: &dyn Pace) -> Result<Outcome, Ended> {
     let volume = volume_of(site, id)?;
-    let found = until_cancelled(pace, volume.scan()).await?;
+    let found = until_cancelled(pace, &volume, volume.scan()).await?;
     site.open.note_findings(id, found.len());
     let offline = found.iter().filter(|verb| !verb.is_online()).count() as u64;
     let result = match found.len() as u64 {
@@ -116,7 +126,7 @@ pub(super) async fn scan(site: &Site, id: Uuid, pace: &dyn Pace) -> Result<Outco
 /// Repairs what can be while the volume is in use.
 pub(super) async fn spotfix(site: &Site, id: Uuid, pace: &dyn Pace) -> Result<Outcome, Ended> {
     let volume = volume_of(site, id)?;
-    let done = until_cancelled(pace, volume.spotfix()).await?;
+    let done = until_cancelled(pace, &volume, volume.spotfix()).await?;
     site.open.note_findings(id, done.left.len());
     let result = match done.left.len() as u64 {
         0 => format!("{} repaired; all metadata agrees", counted(done.fixed, "finding", "findings")),

@@ -12,9 +12,9 @@ use crate::connection::Channel;
 use crate::protocol::constants::*;
 use crate::protocol::request::Header;
 
-/// Refuses names of POSIX access control lists.
+/// Refuses names of POSIX access control lists, and all others that the kernel leaves to file systems to check.
 fn refuse_acl(name: &[u8]) -> Result<(), Errno> {
-    if name.starts_with(b"system.posix_acl_") { Err(Errno(EOPNOTSUPP)) } else { Ok(()) }
+    if name.starts_with(b"system.") { Err(Errno(EOPNOTSUPP)) } else { Ok(()) }
 }
 
 /// A value, or its size where that is what is asked (`getxattr(2)` with a size of 0).

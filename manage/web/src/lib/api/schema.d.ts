@@ -1727,7 +1727,7 @@ export interface components {
         /** @description Makes a token for one's own account. */
         CreateToken: {
             /**
-             * @description The tags of the operations that it may use: disks, pools, spaces, exports, jobs, events, status; all if left
+             * @description The tags of the operations that it may use: disks, pools, spaces, volumes, exports, jobs, events, notifications, status; all if left
              *     out.
              */
             areas?: string[];
