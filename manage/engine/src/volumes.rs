@@ -543,10 +543,10 @@ impl Engine {
                 }
                 live.open.as_mut().and_then(|opened| opened.mounted.take())
             };
-            if let Some(mounted) = mounted {
-                if let Some(why) = engine.end_mount(mounted).await {
-                    return Err(ApiError::new(Code::Failed, &object, why, "see what uses the directory"));
-                }
+            if let Some(mounted) = mounted
+                && let Some(why) = engine.end_mount(mounted).await
+            {
+                return Err(ApiError::new(Code::Failed, &object, why, "see what uses the directory"));
             }
             engine.note(&open.volume_object(&known), &format!("unmounted from {directory}"));
             Ok(VolumeChanged { changed: true, volume: engine.volume(&path)? })
