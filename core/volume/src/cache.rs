@@ -57,6 +57,9 @@ impl NodeCache {
     /// Keeps a node, in place of an earlier one of its address.
     pub fn keep(&self, stored: NodeRef, page: Arc<Page>) {
         let mut inner = self.lock();
+        if inner.by_address.get(&stored.address).is_some_and(|kept| kept.stored.generation > stored.generation) {
+            return;
+        }
         let kept = Kept { stored, page, used: true };
         if inner.by_address.insert(stored.address, kept).is_none() {
             inner.circle.push_back(stored.address);

@@ -64,10 +64,15 @@ fn touching(view: &View<'_>, file: u64, from: u64, to: u64, most: usize) -> Resu
 }
 
 /// Where a range ends of which one change can replace all extents.
-pub(crate) fn reach(view: &View<'_>, file: u64, from: u64, to: u64) -> Result<u64, Stop> {
-    let some = touching(view, file, from, to, EXTENTS_AT_ONCE + 1)?;
-    let beyond = some.get(EXTENTS_AT_ONCE).map_or(to, |(start, _)| *start);
-    Ok(beyond.min(to))
+pub(crate) fn reach(view: &View<'_>, file: u64, from: u64, to: u64, most: usize) -> Result<u64, Stop> {
+    let most = most.min(EXTENTS_AT_ONCE);
+    let some = touching(view, file, from, to, most + 2)?;
+    // The first may only touch the range.
+    let beyond = some.get(most + 1).map_or(to, |(start, _)| *start).min(to);
+    if beyond <= from && from < to {
+        return Err(VolumeError::corrupt(format!("extents of file {file} overlap")).into());
+    }
+    Ok(beyond)
 }
 
 /// Extents within a range, cut to it.
@@ -165,7 +170,7 @@ impl Volume {
         Ok(pieces)
     }
 
-    async fn mapping(&self, file: &File, block: u64) -> Result<Arc<Mapping>, VolumeError> {
+    pub(crate) async fn mapping(&self, file: &File, block: u64) -> Result<Arc<Mapping>, VolumeError> {
         let known = held(&file.state).mapping.clone();
         if let Some(mapping) = known.filter(|mapping| (mapping.from..mapping.to).contains(&block)) {
             return Ok(mapping);

@@ -58,9 +58,7 @@ impl Volume {
         if self.store.check_failed().is_err() {
             return Ok(());
         }
-        let note = file.id.number.to_be_bytes();
-        let is_noted = self.store.look([DEFERRED_TREE], |view| Ok(view.get(DEFERRED_TREE, &note)?.is_some())).await?;
-        if is_noted { self.remove_keys(file.id.number).await } else { Ok(()) }
+        self.finish_note(file.id.number).await
     }
 
     /// Has the record of a file say when it was read and written.
@@ -321,12 +319,15 @@ impl FileService for Volume {
     }
 
     async fn sync(&self) -> Result<(), VolumeError> {
+        // Times of one file that cannot be logged keep nothing else from becoming durable.
+        let mut times = Ok(());
         for file in self.open.all() {
-            self.log_times(&file).await?;
+            times = times.and(self.log_times(&file).await);
         }
         let written = self.store.data.written();
         self.store.sync(self.store.last()).await?;
-        self.flush_data(written).await
+        self.flush_data(written).await?;
+        times
     }
 }
 

@@ -3,9 +3,9 @@
 //! Invariant: what is cut off never shows again, whatever grows over it and whenever power fails.
 
 use crate::DEFERRED_TREE;
-use crate::change::Need;
+use crate::change::{Need, Stop, View};
 use crate::error::{ErrorKind, VolumeError};
-use crate::extents;
+use crate::extents::{self, EXTENTS_AT_ONCE};
 use crate::keys;
 use crate::open_files::File;
 use crate::record::{INLINE_BYTES, Record};
@@ -39,6 +39,8 @@ impl Volume {
             (state.size, state.is_inline)
         };
         if size > before {
+            // What an earlier cut left behind the end must not show.
+            self.finish_note(file.id.number).await?;
             if is_inline && size > INLINE_BYTES as u64 && before > 0 {
                 self.spill(file).await?;
             }
@@ -50,8 +52,7 @@ impl Volume {
         let need = if size > before { Need::More } else { Need::Less };
         let trees = [keys::shard(id.number), DEFERRED_TREE];
         let ((facts, is_left), logged) = self
-            .store
-            .change(&trees, need, |view| {
+            .change_length(&trees, need, |view, most| {
                 let mut record = record_of(view, id)?;
                 if let Some(mut bytes) = record.inline.take().filter(|_| size <= INLINE_BYTES as u64) {
                     bytes.resize(size as usize, 0);
@@ -61,7 +62,7 @@ impl Volume {
                 self.touch(&mut record, now);
                 let mut is_left = false;
                 if is_cut {
-                    let reached = extents::reach(view, id.number, end, u64::MAX)?;
+                    let reached = extents::reach(view, id.number, end, u64::MAX, most)?;
                     extents::replace(view, id.number, &mut record, end..reached, &[])?;
                     is_left = reached < u64::MAX;
                     if is_left && record.links > 0 {
@@ -78,6 +79,18 @@ impl Volume {
         if is_left { self.cut_beyond_end(id.number).await } else { Ok(()) }
     }
 
+    async fn change_length<T>(
+        &self,
+        trees: &[u8],
+        need: Need,
+        mut attempt: impl FnMut(&mut View<'_>, usize) -> Result<T, Stop>,
+    ) -> Result<(T, u64), VolumeError> {
+        match need {
+            Need::More => self.store.change(trees, need, |view| attempt(view, EXTENTS_AT_ONCE)).await,
+            Need::Less | Need::Sure => self.give_back(trees, attempt).await,
+        }
+    }
+
     fn note_length(&self, file: &File, (size, is_inline): (u64, bool), logged: u64, now: Time) {
         let mut state = held(&file.state);
         (state.size, state.is_inline, state.mapping) = (size, is_inline, None);
@@ -90,15 +103,14 @@ impl Volume {
         let shard = keys::shard(number);
         loop {
             let (is_over, _) = self
-                .store
-                .change([shard, DEFERRED_TREE], Need::Less, |view| {
+                .give_back(&[shard, DEFERRED_TREE], |view, most| {
                     let Some(value) = view.get(shard, &keys::record(number))? else {
                         removal::keep(view, number)?;
                         return Ok(true);
                     };
                     let mut record = Record::decode(number, &value)?;
                     let end = record.size.div_ceil(BLOCK_BYTES);
-                    let reached = extents::reach(view, number, end, u64::MAX)?;
+                    let reached = extents::reach(view, number, end, u64::MAX, most)?;
                     extents::replace(view, number, &mut record, end..reached, &[])?;
                     put_record(view, number, &record)?;
                     let is_over = reached == u64::MAX;

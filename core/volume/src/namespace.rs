@@ -206,6 +206,9 @@ impl Volume {
                 let entry = DirectoryEntry { child: id, kind: plain(record.kind), name: name.to_vec() };
                 view.put(keys::shard(dir.number), keys::entry(dir.number, slot), entry.encode())?;
                 if record.links == 0 {
+                    if self.open.get(id.number).is_none() {
+                        return refuse(ErrorKind::Stale, "the file does not exist any more");
+                    }
                     removal::keep(view, id.number)?;
                 }
                 record.links += 1;
@@ -230,8 +233,7 @@ impl Volume {
     ) -> Result<(), VolumeError> {
         let now = self.now();
         let (removed, _) = self
-            .store
-            .change([keys::shard(dir.number)], Need::Less, |view| {
+            .give_back(&[keys::shard(dir.number)], |view, most| {
                 let mut directory = directory_of(view, dir)?;
                 let Some(found) = self.find(view, dir.number, name, caller.ignores_case)? else {
                     return refuse(ErrorKind::NotFound, "there is no such name");
@@ -250,7 +252,7 @@ impl Volume {
                 }
                 self.touch(&mut directory, now);
                 put_record(view, dir.number, &directory)?;
-                self.unlink(view, found.entry.child, child, (dir.number, found.slot, &found.entry.name), now)
+                self.unlink(view, found.entry.child, child, (dir.number, found.slot, &found.entry.name), (now, most))
             })
             .await?;
         self.finish_removal(removed).await
@@ -263,7 +265,7 @@ impl Volume {
         id: FileId,
         mut record: Record,
         (parent, slot, name): (u64, u64, &[u8]),
-        now: Time,
+        (now, most): (Time, usize),
     ) -> Result<Removed, Stop> {
         if record.is_directory() {
             let prefix = keys::prefix(id.number, keys::kind::ENTRY);
@@ -275,7 +277,7 @@ impl Volume {
             record.links = record.links.saturating_sub(1);
         }
         if record.links == 0 {
-            return removal::bury(view, &self.open, id, record);
+            return removal::bury(view, &self.open, id, record, most);
         }
         drop_link(view, id.number, &mut record, parent, slot, name)?;
         (record.changed, record.change) = (now, self.next_change());
@@ -293,9 +295,16 @@ impl Volume {
         Names::check(to.1)?;
         let trees = [keys::shard(from.0.number), keys::shard(to.0.number)];
         let now = self.now();
-        let need = if mode == Rename::Replace { Need::Less } else { Need::More };
-        let (removed, _) =
-            self.store.change(&trees, need, |view| self.rename_in(view, caller, from, to, mode, now)).await?;
+        // A name that takes another's place needs no more room than that had.
+        let replaces = mode == Rename::Replace && self.lookup_name(caller, to.0, to.1).await?.is_some();
+        let (removed, _) = if replaces {
+            self.give_back(&trees, |view, most| self.rename_in(view, caller, from, to, mode, (now, most))).await?
+        } else {
+            let most = removal::KEYS_AT_ONCE;
+            self.store
+                .change(trees, Need::More, |view| self.rename_in(view, caller, from, to, mode, (now, most)))
+                .await?
+        };
         self.finish_removal(removed).await
     }
 
@@ -306,7 +315,7 @@ impl Volume {
         (from, name): (FileId, &[u8]),
         (to, new_name): (FileId, &[u8]),
         mode: Rename,
-        now: Time,
+        (now, most): (Time, usize),
     ) -> Result<Removed, Stop> {
         let old_directory = directory_of(view, from)?;
         let new_directory = directory_of(view, to)?;
@@ -350,7 +359,7 @@ impl Volume {
                 let replaced = record_of(view, there.entry.child)?;
                 self.count(view, to, -1, replaced.is_directory(), now)?;
                 let gone = (to.number, there.slot, &there.entry.name[..]);
-                (there.slot, self.unlink(view, there.entry.child, replaced, gone, now)?)
+                (there.slot, self.unlink(view, there.entry.child, replaced, gone, (now, most))?)
             }
             None if from == to && self.names.bucket(new_name).contains(&moved.slot) => (moved.slot, Removed::Nothing),
             None => (self.free_slot(view, to.number, new_name)?, Removed::Nothing),
@@ -416,7 +425,11 @@ impl Volume {
             return Ok(());
         }
         let mut at = into;
+        let mut seen = std::collections::BTreeSet::new();
         loop {
+            if !seen.insert(at) {
+                return refuse(ErrorKind::Corrupt, "directories are in each other: scan the volume");
+            }
             if at == id {
                 return refuse(ErrorKind::Invalid, "a directory cannot be put into itself");
             }

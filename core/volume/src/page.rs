@@ -306,7 +306,11 @@ impl Page {
     /// Whether every offset lies within, and keys are in order and within the bounds.
     fn check(&self) -> Result<(), &'static str> {
         let slots = HEADER + 2 * self.count();
-        let within = |at: usize, len: usize| at >= slots && at + len <= PAGE_BYTES;
+        let heap = self.heap();
+        if heap < slots || heap > PAGE_BYTES {
+            return Err("its entries begin outside");
+        }
+        let within = |at: usize, len: usize| at >= heap && at + len <= PAGE_BYTES;
         if slots > PAGE_BYTES || !within(self.u16(48).into(), self.u16(50).into()) {
             return Err("its bounds lie outside");
         }
@@ -334,6 +338,9 @@ impl Page {
                 return Err("a key is beyond its bounds");
             }
             last = Some(key);
+        }
+        if self.used() > Self::ROOM {
+            return Err("its entries overlap");
         }
         if self.level() > 0 && (self.count() == 0 || self.key(0) != self.low()) {
             return Err("its first child does not begin where it does");

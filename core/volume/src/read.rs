@@ -123,7 +123,7 @@ impl Volume {
         let mut at = offset / BLOCK_BYTES;
         while at < end {
             // A part at a time: a file may have any number of extents.
-            let to = end.min(at + (1 << 18));
+            let to = end.min(self.mapping(file, at).await?.to);
             for piece in self.pieces(file, at, to).await? {
                 let is_data = matches!(piece.ground, Ground::Written(_) | Ground::Lost);
                 if is_data == (what == Seek::Data) {

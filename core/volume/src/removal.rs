@@ -9,7 +9,7 @@
 
 use crate::DEFERRED_TREE;
 use crate::change::{Need, Stop, View};
-use crate::error::VolumeError;
+use crate::error::{ErrorKind, VolumeError};
 use crate::keys::{self, kind};
 use crate::open_files::OpenFiles;
 use crate::record::Record;
@@ -17,7 +17,9 @@ use crate::service::FileId;
 use crate::volume::Volume;
 
 /// Keys that one change takes out, at most.
-const KEYS_AT_ONCE: usize = 24;
+pub(crate) const KEYS_AT_ONCE: usize = 24;
+/// How much one change takes out: less where there is no room for more.
+const STEPS: [usize; 3] = [KEYS_AT_ONCE, 4, 1];
 /// What is deferred, as the note's value says.
 const REMOVE: u8 = 1;
 const CUT: u8 = 2;
@@ -35,13 +37,19 @@ fn note(number: u64) -> Vec<u8> {
     number.to_be_bytes().to_vec()
 }
 
-/// A file lost its last name.
-pub(crate) fn bury(view: &mut View<'_>, open: &OpenFiles, id: FileId, record: Record) -> Result<Removed, Stop> {
+/// A file lost its last name. Up to `most` keys are taken out at once.
+pub(crate) fn bury(
+    view: &mut View<'_>,
+    open: &OpenFiles,
+    id: FileId,
+    record: Record,
+    most: usize,
+) -> Result<Removed, Stop> {
     let shard = keys::shard(id.number);
     let is_open = open.get(id.number).is_some();
     let own = id.number.to_be_bytes();
-    let all = view.range(shard, &own, &own, KEYS_AT_ONCE + 1)?;
-    if !is_open && all.len() <= KEYS_AT_ONCE {
+    let all = view.range(shard, &own, &own, most + 1)?;
+    if !is_open && all.len() <= most {
         for (key, _) in all {
             view.remove(shard, key)?;
         }
@@ -78,6 +86,22 @@ fn is_removed(view: &View<'_>, number: u64) -> Result<bool, Stop> {
 }
 
 impl Volume {
+    /// Makes a change that gives room back, of as much at once as there is room for: on a full volume, of one key.
+    pub(crate) async fn give_back<T>(
+        &self,
+        trees: &[u8],
+        mut attempt: impl FnMut(&mut View<'_>, usize) -> Result<T, Stop>,
+    ) -> Result<(T, u64), VolumeError> {
+        let mut refused = None;
+        for most in STEPS {
+            match self.store.change(trees, Need::Less, |view| attempt(view, most)).await {
+                Err(error) if error.kind == ErrorKind::NoSpace => refused = Some(error),
+                done => return done,
+            }
+        }
+        Err(refused.expect("each try was refused"))
+    }
+
     pub(crate) async fn finish_removal(&self, removed: Removed) -> Result<(), VolumeError> {
         match removed {
             Removed::Nothing => Ok(()),
@@ -91,8 +115,7 @@ impl Volume {
         let trees = [shard, DEFERRED_TREE];
         loop {
             let (is_over, _) = self
-                .store
-                .change(&trees, Need::Less, |view| {
+                .give_back(&trees, |view, most| {
                     let record = view.get(shard, &keys::record(number))?;
                     if record.is_some_and(|value| Record::decode(number, &value).is_ok_and(|record| record.links > 0)) {
                         // A note is no reason to remove what has names.
@@ -104,9 +127,9 @@ impl Volume {
                     }
                     let from = keys::prefix(number, kind::RECORD + 1);
                     let own = number.to_be_bytes();
-                    let some = view.range(shard, &from, &own, KEYS_AT_ONCE + 1)?;
-                    let is_last = some.len() <= KEYS_AT_ONCE;
-                    for (key, _) in some.into_iter().take(KEYS_AT_ONCE) {
+                    let some = view.range(shard, &from, &own, most + 1)?;
+                    let is_last = some.len() < most;
+                    for (key, _) in some.into_iter().take(most) {
                         view.remove(shard, key)?;
                     }
                     if is_last {
@@ -122,15 +145,28 @@ impl Volume {
         }
     }
 
-    /// Ends what an earlier opening left noted.
+    /// Ends what is noted for a file, if anything is.
+    pub(crate) async fn finish_note(&self, number: u64) -> Result<(), VolumeError> {
+        let key = note(number);
+        match self.store.look([DEFERRED_TREE], |view| view.get(DEFERRED_TREE, &key)).await?.as_deref() {
+            None => Ok(()),
+            Some(&[CUT]) => self.cut_beyond_end(number).await,
+            Some(_) => self.remove_keys(number).await,
+        }
+    }
+
+    /// Ends what an earlier opening left noted. What cannot be ended now stays noted, and keeps no other from its end.
     pub(crate) async fn finish_deferred(&self) -> Result<(), VolumeError> {
         for (key, what) in self.store.range(DEFERRED_TREE, b"", usize::MAX).await? {
             let Some(number) = keys::number(&key, 0) else {
                 return Err(VolumeError::corrupt("a note of what is to be removed names no file"));
             };
-            match what[..] {
-                [CUT] => self.cut_beyond_end(number).await?,
-                _ => self.remove_keys(number).await?,
+            let done = match what[..] {
+                [CUT] => self.cut_beyond_end(number).await,
+                _ => self.remove_keys(number).await,
+            };
+            if done.is_err() {
+                self.store.check_failed()?;
             }
         }
         Ok(())

@@ -10,7 +10,7 @@ use holdfast_model::BLOCK_BYTES;
 use crate::change::Need;
 use crate::error::{ErrorKind, VolumeError};
 use crate::extent::Extent;
-use crate::extents::{self, Ground, Piece};
+use crate::extents::{self, EXTENTS_AT_ONCE, Ground, Piece};
 use crate::keys;
 use crate::open_files::{File, Handle};
 use crate::record::INLINE_BYTES;
@@ -176,7 +176,7 @@ impl Volume {
                 .store
                 .change([keys::shard(id.number)], Need::Less, |view| {
                     let mut record = record_of(view, id)?;
-                    let reached = extents::reach(view, id.number, at, to)?;
+                    let reached = extents::reach(view, id.number, at, to, EXTENTS_AT_ONCE)?;
                     let mut left = if punch { Vec::new() } else { extents::within(view, id.number, at, reached)? };
                     left.retain(|(_, extent)| !extent.is_lost());
                     left.iter_mut().for_each(|(_, extent)| extent.is_written = false);

@@ -71,6 +71,8 @@ struct Bits {
     reserved: u32,
     /// Whether `taken` differs from what the last cut had.
     is_changed: bool,
+    /// Whether the last cut had it written, and its root is not durable yet.
+    is_sealed: bool,
     /// Where the search goes on.
     next: u32,
 }
@@ -147,7 +149,8 @@ impl Rooms {
 
     fn place(&self, block: u64) -> (u32, u32) {
         let inside = block.saturating_sub(self.first);
-        ((inside / u64::from(self.blocks)) as u32, (inside % u64::from(self.blocks)) as u32)
+        let zone = u32::try_from(inside / u64::from(self.blocks)).unwrap_or(u32::MAX);
+        (zone, (inside % u64::from(self.blocks)) as u32)
     }
 
     /// What a zone is that was never written to.
@@ -182,6 +185,7 @@ impl Rooms {
             leaving: Vec::new(),
             reserved: 0,
             is_changed: false,
+            is_sealed: false,
             next: 0,
         }));
         self.loaded.insert(zone);
@@ -204,7 +208,8 @@ impl Rooms {
         }
         let idle = |zone: &&u32| {
             let Some(Zone { bits: Some(bits), .. }) = self.zones.get(zone) else { return false };
-            let is_idle = bits.freed.is_empty() && bits.leaving.is_empty() && bits.reserved == 0 && !bits.is_changed;
+            let is_idle = bits.freed.is_empty() && bits.leaving.is_empty() && bits.reserved == 0;
+            let is_idle = is_idle && !bits.is_changed && !bits.is_sealed;
             is_idle && **zone != kept && self.zones[zone].stored.slot != Stored::NEVER
         };
         let Some(zone) = self.loaded.iter().find(idle).copied() else { return };
@@ -294,6 +299,11 @@ impl Rooms {
         Found::Run(start + u64::from(block), len)
     }
 
+    /// Gives nothing out of a zone any more, whose bitmap is damaged.
+    pub fn shut(&mut self, zone: u32) {
+        self.open.remove(&zone);
+    }
+
     /// Gives back what was set aside and not taken.
     pub fn release(&mut self, place: u64, len: u32) {
         if len == 0 {
@@ -370,7 +380,7 @@ impl Rooms {
             let start = self.start(zone);
             let known = self.zones.get_mut(&zone).expect("a zone of data");
             let bits = known.bits.as_mut().expect("it changed");
-            bits.is_changed = false;
+            (bits.is_changed, bits.is_sealed) = (false, true);
             debug_assert!(bits.leaving.is_empty(), "one checkpoint at a time");
             bits.leaving = std::mem::take(&mut bits.freed);
             let slot = if known.stored.slot == 0 { 1 } else { 0 };
@@ -394,6 +404,7 @@ impl Rooms {
         for zone in zones {
             let known = self.zones.get_mut(&zone).expect("a zone of data");
             let bits = known.bits.as_mut().expect("it is in memory");
+            bits.is_sealed = false;
             for (block, len) in std::mem::take(&mut bits.leaving) {
                 bits.busy.set(block, len, false);
                 known.available += len;

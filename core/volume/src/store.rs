@@ -206,8 +206,8 @@ impl Store {
         // A cut between the two would know the zone by one of them only.
         let _no_cut = self.checkpoint.lock().await;
         let Some(zone) = self.unclaimed(if need == Need::More { 1 } else { 0 }) else { return Ok(false) };
-        held(&self.zones).add(zone);
         self.name_zone(zone, vec![CLASS_NODES]).await?;
+        held(&self.zones).add(zone);
         Ok(true)
     }
 

@@ -131,7 +131,13 @@ impl Child {
             // A checkpoint is about to write it.
             cache.note_changed();
         }
-        Ok(Arc::make_mut(node))
+        let own = Arc::make_mut(node);
+        if own.place.get().is_some() {
+            // It was written, and let go of, just now.
+            *own = own.clone();
+            cache.note_changed();
+        }
+        Ok(own)
     }
 
     /// The place that becomes free when the node is given up.

@@ -235,16 +235,17 @@ impl Volume {
             if self.closing.raised() {
                 return;
             }
-            // A failure is in the volume: it takes no changes any more and says why.
-            if self.sync().await.is_err() {
+            // A failure that ends all changes is in the volume, which says why.
+            if self.sync().await.is_err() && self.failure().is_some() {
                 return;
             }
             let last = self.last();
             if round.is_multiple_of(SYNCS_TO_A_CHECKPOINT) && last != written {
-                if self.checkpoint().await.is_err() {
-                    return;
+                match self.checkpoint().await {
+                    Ok(()) => written = last,
+                    Err(_) if self.failure().is_some() => return,
+                    Err(_) => {}
                 }
-                written = last;
             }
         }
     }
@@ -258,8 +259,8 @@ impl Volume {
         self.interrupt(true);
         let _no_maintenance = self.maintaining.lock().await;
         let written = async {
-            self.sync().await?;
-            self.checkpoint().await
+            let synced = self.sync().await;
+            synced.and(self.checkpoint().await)
         };
         let written = written.await;
         // Its space may be another's from now on.

@@ -135,6 +135,7 @@ impl Volume {
             self.spill(file).await?;
         }
         if offset > size {
+            self.finish_note(file.id.number).await?;
             self.zero_tail(file, size).await?;
         }
         let segments = self.segments(file, offset, data, at, len, size).await?;
@@ -340,7 +341,10 @@ impl Volume {
             let found = held(&self.store.rooms).reserve(goal, want);
             match found {
                 Found::Run(place, blocks) => return Ok((place, blocks)),
-                Found::Load(zone) => self.store.load_zone(zone).await?,
+                Found::Load(zone) => match self.store.load_zone(zone).await {
+                    Err(error) if error.kind == ErrorKind::Corrupt => held(&self.store.rooms).shut(zone),
+                    loaded => loaded?,
+                },
                 Found::Full => {
                     if self.store.add_data_zone().await? {
                         continue;

@@ -218,3 +218,54 @@ fn a_scan_that_is_to_end_early_ends_and_a_volume_that_is_closed_writes_nothing_m
         assert_eq!(kind(volume.checkpoint().await), Some(ErrorKind::ReadOnly));
     });
 }
+
+#[test]
+fn a_full_volume_gives_up_files_in_many_pieces_and_opens_again() {
+    for size in [16 << 20, 24 << 20, 64 << 20] {
+        let sim = Sim::new(3);
+        let disk: Arc<dyn Device> = SimDisk::new(&sim, SimDiskSpec { size_bytes: size, ..SimDiskSpec::default() });
+        let ran = sim.run(async move {
+            let store = Format { volume: Uuid::from_u128(3), log_bytes: None };
+            let format = VolumeFormat { store, secret: [4; 16], owner: (0, 0), mode: 0o777, is_case_sensitive: false };
+            Volume::format(&disk, format, Time::default()).await.expect("formatted");
+            let clock: WallClock = Arc::new(|| Time { seconds: 1000, nanos: 0 });
+            let volume = Volume::open(disk.clone(), Settings::default(), clock.clone()).await.expect("opened");
+            let (root, caller) = (volume.root(), user(0));
+            for (name, pieces) in [("few", 20), ("some", 23), ("many", 300)] {
+                let id = create(&volume, &caller, root, name, FileKind::Regular, 0o644).await.id;
+                let handle = volume.open(&caller, id, WRITING).await.expect("opened");
+                for piece in 0..pieces {
+                    let data = IoSlice::padded(&[9; 4096]);
+                    volume.write(&handle, piece * 12_288, data, 4096).await.expect("there is room");
+                }
+                volume.close(handle).await.expect("closed");
+            }
+            // Whatever takes nodes only, then whatever takes blocks.
+            let mut number = 0;
+            let full = loop {
+                let new = NewFile { kind: FileKind::Symlink, mode: 0o777, target: &[b't'; 4000] };
+                match volume.create(&caller, root, format!("link {number}").as_bytes(), &new).await {
+                    Ok(_) => number += 1,
+                    Err(error) => break error,
+                }
+            };
+            assert_eq!(full.kind, ErrorKind::NoSpace);
+            let id = volume.lookup(&caller, root, b"many").await.expect("looked up").expect("it is there").id;
+            let cut = SetAttributes { size_bytes: Some(0), ..SetAttributes::default() };
+            volume.set(&caller, id, &cut).await.expect("cut");
+            for name in ["some", "few", "many"] {
+                volume.remove(&caller, root, name.as_bytes(), Remove::File).await.expect("removal needs no room");
+            }
+            assert_eq!(volume.scan().await, Ok(Vec::new()));
+            drop(volume);
+            let volume = Volume::open(disk, Settings::default(), clock).await.expect("opened again");
+            for number in 0..number {
+                let name = format!("link {number}");
+                volume.remove(&caller, root, name.as_bytes(), Remove::File).await.expect("removal needs no room");
+            }
+            assert_eq!(volume.usage().await.map(|usage| usage.files), Ok(1));
+            assert_eq!(volume.scan().await, Ok(Vec::new()));
+        });
+        ran.expect("powered");
+    }
+}
