@@ -21,7 +21,7 @@ use crate::store::{CLASS_DATA, CLASS_NODES, Format, Settings, Store, held};
 use crate::superblock::{self, GROUP_BYTES, LogStart, Root, Superblock};
 use crate::transaction::Operation;
 use crate::tree::Tree;
-use crate::zones::Zones;
+use crate::zones::{NODE_BLOCKS, Zones};
 use crate::{KEY_FILES, SETTINGS_TREE, TREES, ZONE_TREE};
 
 impl Store {
@@ -110,18 +110,46 @@ impl Store {
     }
 
     async fn open_zones(&self) -> Result<(), VolumeError> {
-        let generation = self.checkpoint.lock().await.root.generation;
+        let root = self.checkpoint.lock().await.root.clone();
+        let mut are_sure = true;
         for (key, value) in self.range(ZONE_TREE, b"", usize::MAX).await? {
             let zone = self.open_zone(&key, &value)?;
             if value.first() == Some(&CLASS_NODES) {
                 let (at, len) = held(&self.zones).slots(zone);
-                let slots = self.device.read(at, IoBuf::new(len)).await?;
-                held(&self.zones).open(zone, &slots, generation)?;
+                // What cannot be read is as good as damaged.
+                let slots = self.device.read(at, IoBuf::new(len)).await.unwrap_or_else(|_| IoBuf::zeroed(len));
+                are_sure &= held(&self.zones).open(zone, &slots, root.generation);
+            }
+        }
+        if !are_sure {
+            // A slot that cannot be read may be the one that counts: what the root uses is taken, whatever is left says.
+            for address in self.places_of(&root).await {
+                held(&self.zones).correct(address, NODE_BLOCKS as u32, true);
             }
         }
         // What a checkpoint that was cut short left in the other slots must not be taken for the next one's.
         held(&self.zones).renew();
         Ok(())
+    }
+
+    /// Where all nodes of a root stand, but for those below damaged ones.
+    async fn places_of(&self, root: &Root) -> Vec<u64> {
+        let mut waiting: Vec<(NodeRef, bool)> = root.trees.iter().map(|(_, node)| (*node, false)).collect();
+        let mut places = Vec::new();
+        while let Some((node, is_leaf)) = waiting.pop() {
+            if self.zone_of(node.address).is_some() {
+                places.push(node.address);
+            }
+            if is_leaf {
+                continue;
+            }
+            if let Ok(page) = self.read_node(node).await.map(|page| (page.level() > 0).then_some(page))
+                && let Some(page) = page
+            {
+                waiting.extend((0..page.count()).map(|index| (page.child(index), page.level() == 1)));
+            }
+        }
+        places
     }
 
     /// Takes over a zone as the tree of zones has it; answers its number.

@@ -26,7 +26,7 @@ pub(crate) const SLOT_BYTES: u64 = 16 << 10;
 /// Nodes that the largest zone has room for, with its head.
 const NODES: usize = BITMAP_BYTES * 8 / NODE_BLOCKS;
 /// Blocks of a node.
-const NODE_BLOCKS: usize = PAGE_BYTES / BLOCK_BYTES as usize;
+pub(crate) const NODE_BLOCKS: usize = PAGE_BYTES / BLOCK_BYTES as usize;
 /// Bytes in front of a zone that its slots take.
 const HEAD_BYTES: u64 = 2 * SLOT_BYTES;
 /// The same in blocks.
@@ -45,11 +45,13 @@ struct Zone {
     changed: bool,
     /// The slot that the durable root uses.
     slot: u64,
+    /// Whether nothing of it is on the device yet.
+    is_new: bool,
 }
 
 impl Zone {
     fn new(bits: Bitmap, changed: bool, slot: u64) -> Self {
-        let mut zone = Self { bits, free_nodes: 0, next: 0, freed: Vec::new(), changed, slot };
+        let mut zone = Self { bits, free_nodes: 0, next: 0, freed: Vec::new(), changed, slot, is_new: false };
         zone.count();
         zone
     }
@@ -126,7 +128,7 @@ impl Zones {
 
     /// Takes a zone that held nothing for nodes. It has nothing on the device yet, so both slots may be written.
     pub fn add(&mut self, zone: u32) {
-        self.zones.insert(zone, Zone::new(self.empty(), true, 1));
+        self.zones.insert(zone, Zone { is_new: true, ..Zone::new(self.empty(), true, 1) });
     }
 
     /// Whether a zone is one of nodes.
@@ -155,17 +157,21 @@ impl Zones {
     }
 
     /// Takes over a zone from its slots as read, as the root of `generation` has it.
-    pub fn open(&mut self, zone: u32, slots: &IoBuf, generation: u64) -> Result<(), VolumeError> {
-        let found = (0..2u64).filter_map(|slot| {
+    pub fn open(&mut self, zone: u32, slots: &IoBuf, generation: u64) -> bool {
+        let readable = (0..2u64).filter_map(|slot| {
             let (written, bits) = open_slot(self.volume, zone, &slots[(slot * SLOT_BYTES) as usize..])?;
             // What is no room for nodes must be taken.
-            (written <= generation && bits.covers(&self.empty())).then_some((written, slot, bits))
+            bits.covers(&self.empty()).then_some((written, slot, bits))
         });
-        let Some((_, slot, bits)) = found.max_by_key(|(written, ..)| *written) else {
-            return Err(VolumeError::corrupt(format!("zone {zone} of volume {}: its bitmap is damaged", self.volume)));
+        let readable: Vec<_> = readable.collect();
+        let is_sure = readable.len() == 2;
+        let found = readable.into_iter().filter(|(written, ..)| *written <= generation);
+        let (slot, bits) = match found.max_by_key(|(written, ..)| *written) {
+            Some((_, slot, bits)) => (slot, bits),
+            None => (1, self.empty()),
         };
         self.zones.insert(zone, Zone::new(bits, false, slot));
-        Ok(())
+        is_sure
     }
 
     /// Room for a node.
@@ -197,9 +203,11 @@ impl Zones {
 
     /// The bitmaps that the root to come needs, with where to write them.
     pub fn seal(&self, generation: u64) -> Vec<(u64, IoSlice)> {
-        let sealed = self.zones.iter().filter(|(_, zone)| zone.changed).map(|(number, zone)| {
-            let at = self.start(*number) + (1 - zone.slot) * SLOT_BYTES;
-            (at, seal_slot(self.volume, *number, generation, &zone.bitmap()))
+        let sealed = self.zones.iter().filter(|(_, zone)| zone.changed).flat_map(|(number, zone)| {
+            let data = seal_slot(self.volume, *number, generation, &zone.bitmap());
+            // Of a new zone both are written, so that one that cannot be read is one that was damaged.
+            let slots = [Some(1 - zone.slot), zone.is_new.then_some(zone.slot)];
+            slots.into_iter().flatten().map(move |slot| (self.start(*number) + slot * SLOT_BYTES, data.clone()))
         });
         sealed.collect()
     }
@@ -210,7 +218,7 @@ impl Zones {
             for block in std::mem::take(&mut zone.freed) {
                 zone.bits.set(block, 1, false);
             }
-            (zone.slot, zone.changed) = (1 - zone.slot, false);
+            (zone.slot, zone.changed, zone.is_new) = (1 - zone.slot, false, false);
             zone.count();
         }
     }
@@ -273,8 +281,16 @@ mod tests {
         let mut slots = IoBuf::zeroed(len);
         let inside = (sealed[0].0 - at) as usize;
         slots[inside..inside + sealed[0].1.len()].copy_from_slice(&sealed[0].1);
-        read.open(2, &slots, 7).expect("it is whole");
+        assert!(!read.open(2, &slots, 7), "the other slot cannot be read");
         assert_eq!(read.free_nodes(), 1);
-        assert!(read.open(3, &slots, 7).is_err() && read.open(2, &slots, 6).is_err(), "another zone, a later root");
+        let mut other = self::zones();
+        assert!(!other.open(3, &slots, 7) && !other.open(2, &slots, 6), "another zone, a later root");
+        assert_eq!(other.free_nodes(), 2 * all, "nothing is known of them");
+        let mut new = self::zones();
+        new.add(2);
+        assert_eq!(new.seal(3).len(), 2, "both slots of a new zone");
+        new.settle();
+        new.take().expect("room");
+        assert_eq!(new.seal(4).len(), 1);
     }
 }

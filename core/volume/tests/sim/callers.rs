@@ -269,3 +269,41 @@ fn a_full_volume_gives_up_files_in_many_pieces_and_opens_again() {
         ran.expect("powered");
     }
 }
+
+#[test]
+fn a_damaged_bitmap_of_nodes_lets_no_node_be_overwritten() {
+    for slot in 0..2u64 {
+        let sim = Sim::new(3);
+        let disk = SimDisk::new(&sim, SimDiskSpec { size_bytes: 64 << 20, ..SimDiskSpec::default() });
+        let device: Arc<dyn Device> = disk.clone();
+        let ran = sim.run(async move {
+            let store = Format { volume: Uuid::from_u128(3), log_bytes: None };
+            let format = VolumeFormat { store, secret: [4; 16], owner: (0, 0), mode: 0o777, is_case_sensitive: false };
+            Volume::format(&device, format, Time::default()).await.expect("formatted");
+            let clock: WallClock = Arc::new(|| Time { seconds: 1000, nanos: 0 });
+            let caller = user(0);
+            let fill = async |volume: &Volume, from: u32, to: u32| {
+                for number in from..to {
+                    create(volume, &caller, volume.root(), &format!("f{number}"), FileKind::Regular, 0o644).await;
+                    if number % 100 == 0 {
+                        volume.checkpoint().await.expect("it lasts");
+                    }
+                }
+            };
+            let volume = Volume::open(device.clone(), Settings::default(), clock.clone()).await.expect("opened");
+            fill(&volume, 0, 1000).await;
+            volume.checkpoint().await.expect("it lasts");
+            drop(volume);
+            // The first zone is one of nodes: its slots lie behind the log.
+            let first = (2 << 16) + (1 << 20) + slot * (16 << 10);
+            disk.poke(first, &[0x5a; 16 << 10]);
+            let volume = Volume::open(device, Settings::default(), clock).await.expect("opened");
+            fill(&volume, 1000, 3000).await;
+            volume.checkpoint().await.expect("it lasts");
+            let left = volume.spotfix().await.expect("it goes through").left;
+            assert_eq!(left, Vec::new(), "no node is lost");
+            assert_eq!(volume.list(&caller, volume.root(), 0, 9999, true).await.expect("listed").len(), 3000);
+        });
+        ran.expect("powered");
+    }
+}
