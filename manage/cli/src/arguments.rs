@@ -16,6 +16,7 @@ mod disks;
 mod exports;
 mod notify;
 mod settings;
+mod shape;
 mod values;
 mod volumes;
 
@@ -24,6 +25,7 @@ pub use disks::DiskCommand;
 pub use exports::{NbdCommand, QosOptions};
 pub use notify::{AddChannel, ChannelCommand, MailOptions, NotifyCommand, RuleCommand, WebhookOptions};
 pub use settings::{SetSetting, SettingsCommand};
+pub use shape::ShapeOptions;
 pub use values::{AlertPercents, Cap, Chosen, Every, Grace, WakeWithin};
 use values::{
     parse_alerts, parse_cap, parse_duration, parse_every, parse_grace, parse_history_kind, parse_priority,
@@ -370,34 +372,11 @@ pub enum SpaceCommand {
         /// Its resilience
         #[arg(long)]
         layout: LayoutWord,
-        /// Copies of a mirror, 2 or 3; 2 by default
-        #[arg(long, value_name = "N")]
-        copies: Option<u8>,
-        /// Parity columns, 1 or 2: the number of disks that may fail; 1 by default
-        #[arg(long, value_name = "N")]
-        parity: Option<u8>,
-        /// Columns, parity included; chosen from the pool's disks by default
-        #[arg(long, value_name = "N")]
-        columns: Option<u16>,
-        /// Interleave: the size of a stripe unit; 256KiB by default
-        #[arg(long, value_name = "SIZE")]
-        interleave: Option<ByteSize>,
-        /// Block checksums, which detect and repair silent corruption; crc32c by default
-        #[arg(long, value_enum)]
-        integrity: Option<IntegrityWord>,
-        /// Journal size of a parity space, 32MiB to 100GiB; chosen from the space's size and the pool's disks by
-        /// default
-        #[arg(long, value_name = "SIZE")]
-        journal: Option<ByteSize>,
+        #[command(flatten)]
+        shape: ShapeOptions,
         /// Its size, for example 4GiB; rounded up to blocks of 4 KiB
         #[arg(long)]
         size: ByteSize,
-        /// Thin provisioning: allocate room only as data is written
-        #[arg(long)]
-        thin: bool,
-        /// Survive the loss of a whole enclosure; set the place of each disk with 'disk set' first
-        #[arg(long)]
-        enclosure_aware: bool,
         /// Show capacity and cost of this layout and of the alternatives; create nothing
         #[arg(long)]
         dry_run: bool,

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use holdfast_api::{
-    AddDisks, Changed, Connection, CreateExport, CreateFileDisk, CreatePool, CreateSpace, Disk, DiskChanged,
-    EvacuateDisk, EvacuationPlan, Event, Export, ExportChanged, GrowSpace, History, HistoryKind, ImportPools,
-    JobChanged, LayoutKind, LocateDisk, Pool, PoolChanged, PoolsImported, Protocol, RebalancePlan, RemoveDisk,
-    ReplaceDisk, SalvagePool, Salvaged, SetDisk, SetExport, SetPool, SetSpace, Space, SpaceChanged, SpacePlan,
-    SpaceRow, SpaceVerified, Status, UpgradePlan, WipeDisk,
+    AddDisks, Changed, Connection, CreateExport, CreateFileDisk, CreatePool, Disk, DiskChanged, EvacuateDisk,
+    EvacuationPlan, Event, Export, ExportChanged, GrowSpace, History, HistoryKind, ImportPools, JobChanged, LayoutKind,
+    LocateDisk, Pool, PoolChanged, PoolsImported, Protocol, RebalancePlan, RemoveDisk, ReplaceDisk, SalvagePool,
+    Salvaged, SetDisk, SetExport, SetPool, SetSpace, Space, SpaceChanged, SpacePlan, SpaceRow, SpaceVerified, Status,
+    UpgradePlan, WipeDisk,
 };
 use holdfast_model::{BLOCK_BYTES, ByteSize, Integrity, SpacePath, counted};
 use serde::Serialize;
@@ -245,33 +245,8 @@ pub async fn space_command(client: &Client, json: bool, command: SpaceCommand) -
         SpaceCommand::Map { space } => {
             print(json, &client.get::<Vec<SpaceRow>>(&format!("{}/map", space_path(&space))).await?)
         }
-        SpaceCommand::Create {
-            space,
-            layout,
-            copies,
-            parity,
-            columns,
-            interleave,
-            integrity,
-            journal,
-            size,
-            thin,
-            enclosure_aware,
-            dry_run,
-        } => {
-            let request = CreateSpace {
-                name: space.to_string(),
-                layout: layout.into(),
-                copies,
-                parity,
-                columns,
-                interleave_bytes: interleave.map(ByteSize::bytes),
-                integrity: integrity.map(Into::into),
-                size_bytes: size.bytes(),
-                thin,
-                journal_bytes: journal.map(ByteSize::bytes),
-                enclosure_aware,
-            };
+        SpaceCommand::Create { space, layout, shape, size, dry_run } => {
+            let request = shape.request(space.to_string(), layout, size);
             if dry_run {
                 return print(json, &client.post::<SpacePlan>("/spaces/plan", &request).await?);
             }

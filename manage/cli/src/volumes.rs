@@ -27,10 +27,10 @@ pub async fn volume_command(client: &Client, json: bool, command: VolumeCommand)
     match command {
         VolumeCommand::List => print(json, &client.get::<Vec<Volume>>("/volumes").await?),
         VolumeCommand::Show { volume } => print(json, &client.get::<Volume>(&volume_path(&volume)).await?),
-        VolumeCommand::Create { volume, size, on, space, case_sensitive } => {
+        VolumeCommand::Create { volume, size, on, layout, shape, case_sensitive } => {
             let request = CreateVolume {
                 name: volume.to_string(),
-                space: size.map(|size| space.request(volume.to_string(), size)),
+                space: size.map(|size| shape.request(volume.to_string(), layout, size)),
                 on: on.map(|on| on.to_string()),
                 case_sensitive,
             };

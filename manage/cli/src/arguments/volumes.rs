@@ -2,11 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueHint};
-use holdfast_api::CreateSpace;
+use clap::{Subcommand, ValueHint};
 use holdfast_model::{ByteSize, SpacePath};
 
-use super::{IntegrityWord, LayoutWord, StartOptions};
+use super::{LayoutWord, ShapeOptions, StartOptions};
 
 /// What to do with volumes.
 #[derive(Debug, Subcommand)]
@@ -22,8 +21,11 @@ pub enum VolumeCommand {
         /// POOL/SPACE: put it on this empty space instead
         #[arg(long, value_name = "POOL/SPACE", conflicts_with_all = ["layout", "copies", "parity", "columns", "interleave", "integrity", "journal", "thin", "enclosure_aware"])]
         on: Option<SpacePath>,
+        /// Resilience of its space
+        #[arg(long, default_value = "mirror")]
+        layout: LayoutWord,
         #[command(flatten)]
-        space: SpaceOptions,
+        shape: ShapeOptions,
         /// Treat names that differ only in case as different for all clients, not only for POSIX ones
         #[arg(long)]
         case_sensitive: bool,
@@ -83,55 +85,4 @@ pub enum VolumeCommand {
         #[arg(long)]
         yes: bool,
     },
-}
-
-/// What the space of a new volume is like.
-#[derive(Args, Clone, Copy, Debug)]
-pub struct SpaceOptions {
-    /// Resilience of its space
-    #[arg(long, default_value = "mirror")]
-    pub layout: LayoutWord,
-    /// Copies of a mirror, 2 or 3; 2 by default
-    #[arg(long, value_name = "N")]
-    pub copies: Option<u8>,
-    /// Parity columns, 1 or 2; 1 by default
-    #[arg(long, value_name = "N")]
-    pub parity: Option<u8>,
-    /// Columns, parity included; chosen from the pool's disks by default
-    #[arg(long, value_name = "N")]
-    pub columns: Option<u16>,
-    /// Interleave: the size of a stripe unit; 256KiB by default
-    #[arg(long, value_name = "SIZE")]
-    pub interleave: Option<ByteSize>,
-    /// Block checksums; crc32c by default
-    #[arg(long, value_enum)]
-    pub integrity: Option<IntegrityWord>,
-    /// Journal size of a parity space
-    #[arg(long, value_name = "SIZE")]
-    pub journal: Option<ByteSize>,
-    /// Thin provisioning: allocate room only as data is written
-    #[arg(long)]
-    pub thin: bool,
-    /// Survive the loss of a whole enclosure
-    #[arg(long)]
-    pub enclosure_aware: bool,
-}
-
-impl SpaceOptions {
-    /// The request for such a space.
-    pub fn request(self, name: String, size: ByteSize) -> CreateSpace {
-        CreateSpace {
-            name,
-            layout: self.layout.into(),
-            copies: self.copies,
-            parity: self.parity,
-            columns: self.columns,
-            interleave_bytes: self.interleave.map(ByteSize::bytes),
-            integrity: self.integrity.map(Into::into),
-            size_bytes: size.bytes(),
-            thin: self.thin,
-            journal_bytes: self.journal.map(ByteSize::bytes),
-            enclosure_aware: self.enclosure_aware,
-        }
-    }
 }
