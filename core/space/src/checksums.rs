@@ -144,14 +144,14 @@ impl Checksums {
         std::mem::take(&mut *self.lacking.lock().expect("no panic while held"))
     }
 
-    /// Whether a page is in memory as the disks have it, and what changed since.
-    pub fn has_read(&self, set: usize, page: u32) -> bool {
-        !self.set(set).is_unread(page)
-    }
-
     /// Notes that a page lacks something.
     pub fn note_lacking(&self, set: usize, page: u32) {
         self.lacking.lock().expect("no panic while held").insert((set, page));
+    }
+
+    /// What a page lacks is of blocks that hold nothing.
+    pub fn forget_lacking(&self, set: usize, page: u32) {
+        self.lacking.lock().expect("no panic while held").remove(&(set, page));
     }
 
     /// Whether the disks do not have the checksums of a region as they are.

@@ -179,18 +179,15 @@ impl Inner {
         let Some(checksums) = &row.checksums else { return Ok(()) };
         let mut proven = Ok(());
         for (set, page) in checksums.take_lacking() {
-            if !checksums.has_read(set, page) {
-                // It made way for others, and is looked at when it is read again.
-                continue;
-            }
             row.complete_sums_page(checksums, set, page).await;
-            if let RowBody::Bands(_) = row.body {
-                let whole = self.prove_bands(row, set, page).await;
-                if !matches!(whole, Ok(true)) {
-                    checksums.note_lacking(set, page);
-                }
-                proven = whole.map(drop).and(proven);
+            let RowBody::Bands(_) = row.body else { continue };
+            // A page that made way for others is read, and noted, once more.
+            let whole = self.prove_bands(row, set, page).await;
+            match whole {
+                Ok(true) => checksums.forget_lacking(set, page),
+                _ => checksums.note_lacking(set, page),
             }
+            proven = whole.map(drop).and(proven);
         }
         proven
     }

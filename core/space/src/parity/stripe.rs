@@ -87,7 +87,7 @@ impl Pieces {
         self.error.as_ref()
     }
 
-    /// Pieces that are not as their checksums say.
+    /// Pieces that are not as their checksums say, or have none and are not known to be what the others say.
     pub fn doubtful(&self) -> Vec<usize> {
         (0..self.known.len()).filter(|piece| self.doubtful[*piece].is_some()).collect()
     }
@@ -164,7 +164,7 @@ impl Row {
     }
 
     /// Compares what was computed in place of what was not as its checksum says. Where a piece holds what was computed,
-    /// its checksum is wrong, and with `mends` repaired.
+    /// it is right: it had no checksum, or its checksum is wrong, which `mends` repairs.
     ///
     /// # Errors
     /// Neither is: other pieces are wrong too.
@@ -194,7 +194,10 @@ impl Row {
                 // What it is computed from is proven, and nothing contradicts it.
                 if mends {
                     checksums.note_data(geometry.column(rows.stripe, piece), geometry.first_block(rows), bytes);
-                    pieces.failed &= !(u64::from(held) << piece);
+                }
+                if held {
+                    pieces.failed &= !(1 << piece);
+                    pieces.doubtful[piece] = None;
                 }
                 continue;
             }

@@ -81,13 +81,14 @@ impl Scrub<'_> {
     /// Compares what was read of a stripe. The turn of its band must be held.
     async fn pieces(&mut self, row: &Row, rows: Rows, mut pieces: Pieces) -> Result<(), Ended> {
         let geometry = row.bands().geometry;
-        let (lost, failed, doubtful) = (pieces.lost(), pieces.failed(), pieces.doubtful());
+        let (lost, failed) = (pieces.lost(), pieces.failed());
         let compared = if lost < geometry.parity { geometry.columns - lost } else { 0 };
         self.found.checked_bytes += (bytes_of(rows.len) * compared) as u64;
         self.found.unchecked_bytes += (bytes_of(rows.len) * (geometry.columns - compared)) as u64;
         let all = (1 << geometry.columns) - 1;
         let computed = row.compute(&mut pieces, all).is_ok()
             && row.check_computed(&rows, &mut pieces, all, self.mends).await.is_ok();
+        let doubtful = pieces.doubtful();
         let failed: Vec<usize> =
             failed.into_iter().filter(|piece| !computed || pieces.failed().contains(piece)).collect();
         let wrong =
