@@ -66,7 +66,9 @@ pub use space::{
 };
 pub use status::{Daemon, ObjectHealth, Status};
 pub use verify::{Mismatch, SpaceVerified};
-pub use volume::{CreateVolume, GrowVolume, MountVolume, Volume, VolumeChanged, VolumeFinding, VolumeMount};
+pub use volume::{
+    CreateVolume, GrowVolume, MountVolume, Volume, VolumeChanged, VolumeFinding, VolumeMount, VolumeState,
+};
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

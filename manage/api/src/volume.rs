@@ -18,6 +18,22 @@ pub struct VolumeMount {
     pub mounted: bool,
 }
 
+/// How far a volume can be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum VolumeState {
+    /// Its files can be used.
+    Open,
+    /// They cannot: its conditions say why.
+    Closed,
+    /// It was not created to the end. There never was a file on it.
+    Creating,
+    /// It was not destroyed to the end. Its files are lost.
+    Destroying,
+    /// What its pool keeps of it cannot be read.
+    Unreadable,
+}
+
 /// A volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Volume {
@@ -29,10 +45,10 @@ pub struct Volume {
     pub space: String,
     /// Whether the space was made for it and goes with it.
     pub owns_space: bool,
-    /// Whether names that differ in case only are different ones to every client; none while it is not open.
+    /// Whether names that differ in case only are different ones to every client; none where that is not known.
     pub case_sensitive: Option<bool>,
-    /// Whether its files can be used; its space may be away.
-    pub open: bool,
+    /// Whether its files can be used, or why not.
+    pub state: VolumeState,
     /// Where it is mounted, or is to be.
     pub mount: Option<VolumeMount>,
     /// How well it is.

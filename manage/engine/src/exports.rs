@@ -105,7 +105,7 @@ impl Engine {
         if let Some(export) = self.same_export(&object, &name, &path, space.record().uuid, &request)? {
             return Ok(ExportChanged { changed: false, export });
         }
-        if let Some(volume) = open.volume_on(space.record().uuid) {
+        if let Some(volume) = open.volume_on(&space.record()) {
             let message = format!("volume {volume} lies on space {path}");
             return Err(conflict(object, message, "export another space").at("space"));
         }

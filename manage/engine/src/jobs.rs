@@ -244,4 +244,4 @@ impl Jobs {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

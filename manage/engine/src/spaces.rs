@@ -96,7 +96,21 @@ impl Engine {
     /// # Errors
     /// If its shape or size cannot be, or there is no room; nothing is changed then.
     pub async fn create_space(self: &Arc<Self>, request: CreateSpace) -> ApiResult<SpaceChanged> {
-        self.change(move |engine| async move { engine.make_space(request).await }).await
+        self.change(move |engine| async move {
+            engine.refuse_awaited(&request.name)?;
+            engine.make_space(request).await
+        })
+        .await
+    }
+
+    /// Refuses a name that the space of a volume is to have which was not created to its end.
+    fn refuse_awaited(&self, path: &str) -> ApiResult<()> {
+        let path = parse_path(path).map_err(|error| error.at("name"))?;
+        let open = self.pool_named(path.pool.as_str()).map_err(|error| error.at("name"))?;
+        let Some(volume) = open.volume_awaiting(path.space.as_str()) else { return Ok(()) };
+        let message = format!("the space of volume {volume}, which was not created to the end, has this name");
+        let next = format!("choose another name; 'holdfast volume show {volume}' tells how to go on with the volume");
+        Err(conflict(format!("space {path}"), message, next).at("name"))
     }
 
     pub(crate) async fn make_space(&self, mut request: CreateSpace) -> ApiResult<SpaceChanged> {
@@ -216,25 +230,32 @@ impl Engine {
                 "repeat with --yes",
             ));
         }
-        self.refuse_exported(&object, record.uuid)?;
-        if let Some(volume) = open.volume_on(record.uuid) {
+        if let Some(volume) = open.volume_on(&record) {
             let next = format!("'holdfast volume destroy {volume} --yes' first");
             return Err(conflict(object, format!("volume {volume} lies on it"), next));
         }
+        self.remove_space(&open, &record).await?;
+        Ok(Changed { changed: true, message: format!("{object} is destroyed") })
+    }
+
+    /// Removes a space, whatever lies on it, unless clients can reach it.
+    pub(crate) async fn remove_space(&self, open: &OpenPool, record: &SpaceRecord) -> ApiResult<()> {
+        let object = format!("space {}/{}", open.name(), record.name);
+        self.refuse_exported(&object, record.uuid)?;
         self.cancel_jobs_of(open.pool.id(), Some(record.uuid)).await?;
         self.interrupt_wide_jobs_of(open.pool.id()).await?;
-        self.close_space(&open, record.id).await?;
-        let (pool, gone) = (open.pool.clone(), open.space_object(&record));
-        let destroyed = self.on_reactor(move || async move { pool.destroy_space(record.id).await }).await?;
+        self.close_space(open, record.id).await?;
+        let (pool, id, gone) = (open.pool.clone(), record.id, open.space_object(record));
+        let destroyed = self.on_reactor(move || async move { pool.destroy_space(id).await }).await?;
         if let Err(error) = destroyed {
-            self.open_spaces(&open).await;
+            self.open_spaces(open).await;
             return Err(from_pool(object, error));
         }
-        if let Err(error) = self.forget_space(&open, record.uuid).await {
+        if let Err(error) = self.forget_space(open, record.uuid).await {
             tracing::warn!("what was kept for {object} could not be removed: {error}");
         }
         self.note(&gone, "destroyed");
-        Ok(Changed { changed: true, message: format!("{object} is destroyed") })
+        Ok(())
     }
 }
 

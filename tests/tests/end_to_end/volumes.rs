@@ -89,6 +89,39 @@ fn a_volume_is_made_mounted_filled_and_there_again_after_a_restart() {
 }
 
 #[test]
+fn what_is_killed_while_it_is_created_or_destroyed_is_ended_by_a_repeat() {
+    let scene = Scene::new();
+    let mut daemon = Daemon::start(&scene);
+    daemon.pool(&scene, "tank", 3, "512MiB");
+    let create = ["volume", "create", "tank/files", "--size", "64MiB", "--layout", "mirror"];
+    let destroy = ["volume", "destroy", "tank/files", "--yes"];
+    for round in 0..12 {
+        for command in [&create[..], &destroy[..]] {
+            std::thread::scope(|scope| {
+                let asked = scope.spawn(|| daemon.cli(command));
+                std::thread::sleep(Duration::from_millis(4 + 7 * round));
+                daemon.strike();
+                let _ = asked.join();
+            });
+            daemon.kill();
+            daemon.start_again();
+            for volume in daemon.json(&["volume", "list"]).as_array().expect("a list") {
+                let is_open = volume["state"] == "open" && volume["conditions"] == serde_json::json!([]);
+                let next = volume["conditions"][0]["next_action"].as_str().unwrap_or_default();
+                assert!(is_open || next.contains("'holdfast volume"), "{volume}");
+            }
+            // A creation that was cut short in its destruction is destroyed first.
+            if command == create && daemon.json(&["volume", "list"])[0]["state"] == "destroying" {
+                daemon.please(&destroy);
+            }
+            daemon.please(command);
+        }
+        assert_eq!(daemon.json(&["volume", "list"]), serde_json::json!([]), "round {round}");
+        assert_eq!(daemon.json(&["space", "list"]), serde_json::json!([]), "round {round}");
+    }
+}
+
+#[test]
 fn what_was_synced_is_there_after_a_kill_under_load() {
     let (scene, _janitor, directory) = scene();
     let mut daemon = Daemon::start(&scene);

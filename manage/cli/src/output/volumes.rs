@@ -1,6 +1,6 @@
 //! Volumes.
 
-use holdfast_api::{Volume, VolumeFinding, word};
+use holdfast_api::{Condition, Volume, VolumeFinding, VolumeState, word};
 
 use super::{Shown, facts, size, table, with_conditions};
 
@@ -12,6 +12,14 @@ fn mount(volume: &Volume) -> String {
     }
 }
 
+/// Its health, and why it cannot be used.
+fn health(volume: &Volume) -> String {
+    match volume.state {
+        VolumeState::Open => word(&volume.health),
+        state => format!("{}, {}", word(&volume.health), word(&state)),
+    }
+}
+
 impl Shown for Vec<Volume> {
     fn text(&self) -> String {
         let some = |bytes: Option<u64>| bytes.map_or_else(|| "-".into(), size);
@@ -19,14 +27,21 @@ impl Shown for Vec<Volume> {
             vec![
                 volume.name.clone(),
                 volume.space.clone(),
-                word(&volume.health),
+                health(volume),
                 some(volume.size_bytes),
                 some(volume.free_bytes),
                 volume.files.map_or_else(|| "-".into(), |files| files.to_string()),
                 mount(volume),
             ]
         });
-        table(&["VOLUME", "SPACE", "HEALTH", "SIZE", "FREE", "FILES", "MOUNTED ON"], rows)
+        let text = table(&["VOLUME", "SPACE", "HEALTH", "SIZE", "FREE", "FILES", "MOUNTED ON"], rows);
+        // What is not to be used has to be seen to; the rest tells of itself when it is shown.
+        let away = self.iter().filter(|volume| volume.state != VolumeState::Open);
+        let told = away.flat_map(|volume| volume.conditions.iter().map(move |told| (volume, told)));
+        let named = |(volume, told): (&Volume, &Condition)| {
+            Condition::new(format!("volume {} {}", volume.name, told.cause), &*told.next_action)
+        };
+        with_conditions(text, &told.map(named).collect::<Vec<_>>())
     }
 }
 
@@ -41,7 +56,7 @@ impl Shown for Volume {
         let text = facts(&[
             ("volume", self.name.clone()),
             ("id", self.id.to_string()),
-            ("health", word(&self.health)),
+            ("health", health(self)),
             ("space", format!("{}{}", self.space, if self.owns_space { ", created for it" } else { "" })),
             ("size", some(self.size_bytes)),
             ("free", some(self.free_bytes)),

@@ -30,12 +30,12 @@ fn slow_evacuation() -> EvacuateDisk {
     EvacuateDisk { pace: SLOW, ..EvacuateDisk::default() }
 }
 
-struct Rig {
+pub(crate) struct Rig {
     folder: tempfile::TempDir,
 }
 
 impl Rig {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let memory = Path::new("/dev/shm");
         let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
         Self { folder: folder.unwrap() }
@@ -53,12 +53,12 @@ impl Rig {
         settings
     }
 
-    async fn start(&self) -> Arc<Engine> {
+    pub(crate) async fn start(&self) -> Arc<Engine> {
         Engine::start(self.settings()).await.unwrap()
     }
 
     /// An engine with a pool `tank` of three disks, and full mirrors of 16 MiB of these names on it.
-    async fn with_spaces(&self, names: &[&str]) -> Arc<Engine> {
+    pub(crate) async fn with_spaces(&self, names: &[&str]) -> Arc<Engine> {
         let engine = self.start().await;
         let disks: Vec<String> = (1..=3).map(|number| self.path(&format!("d{number}")).display().to_string()).collect();
         for path in &disks {

@@ -105,7 +105,7 @@ impl Engine {
         open.iter().for_each(|open| pool(open, &mut disks, &mut pools, &mut spaces, &mut exports));
         drop(open);
         for volume in self.volumes() {
-            (&volume.name, &volume.space, volume.open, volume.size_bytes, format!("{:?}", volume.mount))
+            (&volume.name, &volume.space, volume.state, volume.size_bytes, format!("{:?}", volume.mount))
                 .hash(&mut volumes);
             format!("{:?}", volume.conditions).hash(&mut volumes);
         }

@@ -3831,7 +3831,7 @@ export interface components {
         Via: "socket" | "session" | "token" | "setup";
         /** @description A volume. */
         Volume: {
-            /** @description Whether names that differ in case only are different ones to every client; none while it is not open. */
+            /** @description Whether names that differ in case only are different ones to every client; none where that is not known. */
             case_sensitive?: boolean | null;
             /** @description Why it is not healthy. */
             conditions: components["schemas"]["Condition"][];
@@ -3860,8 +3860,6 @@ export interface components {
             mount?: components["schemas"]["VolumeMount"] | null;
             /** @description `POOL/VOLUME`. */
             name: string;
-            /** @description Whether its files can be used; its space may be away. */
-            open: boolean;
             /** @description Whether the space was made for it and goes with it. */
             owns_space: boolean;
             /**
@@ -3871,6 +3869,8 @@ export interface components {
             size_bytes?: number | null;
             /** @description `POOL/SPACE`, the space that it lies on. */
             space: string;
+            /** @description Whether its files can be used, or why not. */
+            state: components["schemas"]["VolumeState"];
         };
         /** @description The answer to a change of a volume. */
         VolumeChanged: {
@@ -3900,6 +3900,11 @@ export interface components {
             /** @description Whether it is mounted now. What is not is mounted when the volume is opened next. */
             mounted: boolean;
         };
+        /**
+         * @description How far a volume can be used.
+         * @enum {string}
+         */
+        VolumeState: "open" | "closed" | "creating" | "destroying" | "unreadable";
         /** @description The settings of a webhook. */
         WebhookChannel: {
             /** @description Whether the server's certificate is checked against an authority of its own instead of the system's. */

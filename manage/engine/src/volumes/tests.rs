@@ -1,0 +1,218 @@
+//! Volumes of a real engine on file disks in memory: cut short, repeated, unreadable.
+
+use std::sync::Arc;
+
+use holdfast_api::{Code, CreateSpace, CreateVolume, LayoutKind, VolumeState};
+use holdfast_model::{Health, Uuid};
+
+use super::VOLUMES;
+use super::known::{KnownVolume, Stage};
+use crate::Engine;
+use crate::jobs::tests::Rig;
+
+const MIB: u64 = 1 << 20;
+const NAME: &str = "tank/files";
+
+fn space(name: &str, size_bytes: u64) -> CreateSpace {
+    CreateSpace {
+        name: name.into(),
+        layout: LayoutKind::Mirror,
+        copies: None,
+        parity: None,
+        columns: None,
+        interleave_bytes: None,
+        size_bytes,
+        thin: false,
+        journal_bytes: None,
+        integrity: None,
+        enclosure_aware: false,
+    }
+}
+
+fn volume() -> CreateVolume {
+    CreateVolume { name: NAME.into(), space: Some(space(NAME, 64 * MIB)), on: None, case_sensitive: false }
+}
+
+fn volume_on(on: &str) -> CreateVolume {
+    CreateVolume { space: None, on: Some(on.into()), ..volume() }
+}
+
+/// Has the pool keep what a volume that is made or destroyed has come to.
+async fn keep(engine: &Arc<Engine>, known: &KnownVolume) {
+    let open = engine.pool_named("tank").unwrap();
+    engine.keep_volume(&open, known).await.unwrap();
+}
+
+fn known(engine: &Engine) -> KnownVolume {
+    engine.open_volume_at(NAME).unwrap().1
+}
+
+/// What a volume is whose making was only begun.
+fn begun(owns_space: bool, space: Uuid, on: &str) -> KnownVolume {
+    let (name, id, on) = ("files".into(), Uuid::new_v4(), on.into());
+    KnownVolume { name, id, stage: Stage::Making, space, on, owns_space, case_sensitive: false, mount: None }
+}
+
+async fn again(rig: &Rig, engine: Arc<Engine>) -> Arc<Engine> {
+    engine.shutdown().await;
+    drop(engine);
+    rig.start().await
+}
+
+/// What lists and health say of a volume that is not there as it should be; answers the next step.
+fn is_told(engine: &Engine, state: VolumeState) -> String {
+    let listed = engine.volumes();
+    let [volume] = &listed[..] else { panic!("{listed:?}") };
+    assert_eq!((volume.state, volume.health, volume.conditions.len()), (state, Health::Unhealthy, 1), "{volume:?}");
+    assert_eq!(engine.status().health, Health::Unhealthy);
+    assert!(engine.status().causes.iter().any(|cause| cause.cause.contains(&volume.conditions[0].cause)));
+    volume.conditions[0].next_action.clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_creation_that_was_cut_short_is_told_and_ended_by_a_repeat() {
+    for step in 0..3 {
+        let rig = Rig::new();
+        let mut engine = rig.with_spaces(&[]).await;
+        let mut cut = begun(true, Uuid::nil(), "files");
+        match step {
+            0 => {}
+            1 => drop(engine.make_space(space(NAME, 64 * MIB)).await.unwrap()),
+            _ => {
+                engine.create_volume(volume()).await.unwrap();
+                cut.id = known(&engine).id;
+            }
+        }
+        keep(&engine, &cut).await;
+        engine = again(&rig, engine).await;
+        let next = is_told(&engine, VolumeState::Creating);
+        assert!(next.contains("volume create tank/files") && next.contains("volume destroy"), "{next}");
+        let refused = engine.create_space(space(NAME, 64 * MIB)).await.unwrap_err();
+        assert!(refused.message.contains("not created to the end"), "{refused}");
+        if step > 0 {
+            let other = CreateVolume { space: Some(space(NAME, 80 * MIB)), ..volume() };
+            let refused = engine.create_volume(other).await.unwrap_err();
+            assert!(refused.message.contains("another size"), "{refused}");
+            let refused = engine.destroy_space(NAME.into(), true).await.unwrap_err();
+            assert!(refused.message.contains("volume tank/files lies on it"), "{refused}");
+        }
+        assert!(engine.create_volume(volume()).await.unwrap().changed, "step {step}");
+        let made = engine.volume(NAME).unwrap();
+        assert_eq!((made.state, made.health, made.files), (VolumeState::Open, Health::Healthy, Some(1)), "{made:?}");
+        assert!(!engine.create_volume(volume()).await.unwrap().changed, "once more");
+        engine = again(&rig, engine).await;
+        assert_eq!(engine.volume(NAME).unwrap().state, VolumeState::Open);
+        engine.shutdown().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_creation_that_was_cut_short_can_be_given_up() {
+    for has_space in [false, true] {
+        let rig = Rig::new();
+        let mut engine = rig.with_spaces(&[]).await;
+        if has_space {
+            engine.make_space(space(NAME, 64 * MIB)).await.unwrap();
+        }
+        keep(&engine, &begun(true, Uuid::nil(), "files")).await;
+        engine = again(&rig, engine).await;
+        assert!(engine.destroy_volume(NAME.into(), true).await.unwrap().changed);
+        assert_eq!((engine.volumes().len(), engine.spaces().len()), (0, 0), "nothing is left");
+        engine.shutdown().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_destruction_that_was_cut_short_is_told_and_ended_by_a_repeat() {
+    for is_space_gone in [false, true] {
+        let rig = Rig::new();
+        let mut engine = rig.with_spaces(&[]).await;
+        engine.create_volume(volume()).await.unwrap();
+        let going = KnownVolume { stage: Stage::Going, ..known(&engine) };
+        keep(&engine, &going).await;
+        engine = again(&rig, engine).await;
+        if is_space_gone {
+            let (open, _, space) = engine.space_at(&NAME.parse().unwrap()).unwrap();
+            engine.remove_space(&open, &space.record()).await.unwrap();
+        }
+        let next = is_told(&engine, VolumeState::Destroying);
+        assert!(next.contains("'holdfast volume destroy tank/files --yes'"), "{next}");
+        let refused = engine.create_volume(volume()).await.unwrap_err();
+        assert!(refused.message.contains("not destroyed to the end"), "{refused}");
+        assert!(engine.destroy_volume(NAME.into(), true).await.unwrap().changed);
+        assert_eq!((engine.volumes().len(), engine.spaces().len()), (0, 0), "nothing is left");
+        assert!(!engine.destroy_volume(NAME.into(), true).await.unwrap().changed, "once more");
+        assert!(engine.create_volume(volume()).await.unwrap().changed, "its name is free");
+        engine.shutdown().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_volume_on_a_space_that_stays_is_cut_short_and_ended_as_well() {
+    let rig = Rig::new();
+    let mut engine = rig.with_spaces(&[]).await;
+    let on = engine.create_space(space("tank/on", 64 * MIB)).await.unwrap().space.id;
+    engine.create_volume(volume_on("tank/on")).await.unwrap();
+    // As if formatting had been cut short: the space is not blank any more.
+    keep(&engine, &KnownVolume { stage: Stage::Making, ..known(&engine) }).await;
+    engine = again(&rig, engine).await;
+    is_told(&engine, VolumeState::Creating);
+    assert!(engine.create_volume(volume_on("tank/on")).await.unwrap().changed);
+    keep(&engine, &KnownVolume { stage: Stage::Going, ..known(&engine) }).await;
+    engine = again(&rig, engine).await;
+    is_told(&engine, VolumeState::Destroying);
+    assert!(engine.destroy_volume(NAME.into(), true).await.unwrap().changed);
+    assert_eq!(engine.space("tank/on").unwrap().id, on, "the space stays");
+    assert!(engine.create_volume(volume_on("tank/on")).await.unwrap().changed, "and is empty");
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeat_that_asks_for_another_volume_is_refused_with_the_reason() {
+    let rig = Rig::new();
+    let engine = rig.with_spaces(&[]).await;
+    engine.create_volume(volume()).await.unwrap();
+    let with = |change: &dyn Fn(&mut CreateSpace)| {
+        let mut asked = space(NAME, 64 * MIB);
+        change(&mut asked);
+        CreateVolume { space: Some(asked), ..volume() }
+    };
+    let others = [
+        (with(&|space| space.size_bytes = 65 * MIB), "another size"),
+        (with(&|space| space.layout = LayoutKind::Simple), "another layout"),
+        (with(&|space| space.thin = true), "another provisioning"),
+        (with(&|space| space.name = "tank/other".into()), "another space"),
+        (volume_on(NAME), "another space"),
+        (CreateVolume { case_sensitive: true, ..volume() }, "another case of names"),
+    ];
+    for (other, why) in others {
+        let refused = engine.create_volume(other).await.unwrap_err();
+        assert_eq!(refused.code, Code::Exists, "{refused}");
+        assert!(refused.message.contains(why) && !refused.next_action.is_empty(), "{why}: {refused}");
+    }
+    assert!(!engine.create_volume(volume()).await.unwrap().changed);
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_volume_whose_document_cannot_be_read_is_told_and_keeps_its_space() {
+    let rig = Rig::new();
+    let mut engine = rig.with_spaces(&[]).await;
+    engine.create_volume(volume()).await.unwrap();
+    let open = engine.pool_named("tank").unwrap();
+    let mut document: serde_json::Value =
+        serde_json::from_slice(&open.pool.document(&format!("{VOLUMES}files")).unwrap()).unwrap();
+    document["stage"] = "later".into();
+    engine.keep(&open.pool, format!("{VOLUMES}files"), Some(&document)).await.unwrap();
+    drop(open);
+    engine = again(&rig, engine).await;
+    let next = is_told(&engine, VolumeState::Unreadable);
+    assert!(next.contains("run the version that wrote it"), "{next}");
+    let refused = engine.destroy_space(NAME.into(), true).await.unwrap_err();
+    assert!(refused.message.contains("volume tank/files lies on it"), "{refused}");
+    let refused = engine.create_volume(volume()).await.unwrap_err();
+    assert!(refused.message.contains("cannot be read"), "{refused}");
+    assert!(engine.destroy_volume(NAME.into(), true).await.unwrap().changed);
+    assert_eq!((engine.volumes().len(), engine.spaces().len()), (0, 1), "the space stays");
+    engine.shutdown().await;
+}
