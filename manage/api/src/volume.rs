@@ -90,6 +90,9 @@ pub struct CreateVolume {
 pub struct MountVolume {
     /// The directory, which must be there. The volume is mounted on it again whenever it is opened.
     pub directory: String,
+    /// The directory may hold files: the mount hides them for as long as it lasts.
+    #[serde(default)]
+    pub over: bool,
 }
 
 /// Makes a volume larger.

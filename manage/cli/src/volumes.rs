@@ -40,14 +40,15 @@ pub async fn volume_command(client: &Client, json: bool, command: VolumeCommand)
             let done = format!("volume {} has {size}, on space {}", made.name, made.space);
             tell(json, &answer, answer.changed, with_conditions(done, &made.conditions))
         }
-        VolumeCommand::Mount { volume, directory } => {
-            let request = MountVolume { directory: absolute(directory)? };
+        VolumeCommand::Mount { volume, directory, over } => {
+            let request = MountVolume { directory: absolute(directory)?, over };
             let answer: VolumeChanged = client.put(&format!("{}/mount", volume_path(&volume)), &request).await?;
             let done = format!("volume {} is mounted on {}", answer.volume.name, request.directory);
             tell(json, &answer, answer.changed, done)
         }
-        VolumeCommand::Unmount { volume } => {
-            let answer: VolumeChanged = client.delete(&format!("{}/mount", volume_path(&volume))).await?;
+        VolumeCommand::Unmount { volume, force } => {
+            let path = format!("{}/mount?force={force}", volume_path(&volume));
+            let answer: VolumeChanged = client.delete(&path).await?;
             tell(json, &answer, answer.changed, format!("volume {} is not mounted", answer.volume.name))
         }
         VolumeCommand::Grow { volume, size } => {
@@ -67,8 +68,9 @@ pub async fn volume_command(client: &Client, json: bool, command: VolumeCommand)
             let found: Vec<VolumeFinding> = client.get(&format!("{}/findings", volume_path(&volume))).await?;
             print(json, &found)
         }
-        VolumeCommand::Destroy { volume, yes } => {
-            tell_gone(json, &client.delete(&format!("{}?confirm={yes}", volume_path(&volume))).await?)
+        VolumeCommand::Destroy { volume, yes, force } => {
+            let path = format!("{}?confirm={yes}&force={force}", volume_path(&volume));
+            tell_gone(json, &client.delete(&path).await?)
         }
     }
 }

@@ -17,6 +17,7 @@ mod view;
 #[cfg(test)]
 mod tests;
 
+use std::path::Path;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -64,9 +65,14 @@ pub(crate) struct LiveVolume {
 }
 
 impl LiveVolume {
-    fn is_mounted(&self) -> bool {
+    /// Where it is mounted now.
+    fn mounted_on(&self) -> Option<&Path> {
         let mounted = self.open.as_ref().and_then(|open| open.mounted.as_ref());
-        mounted.is_some_and(Mounted::is_there)
+        mounted.filter(|mounted| mounted.is_there()).map(Mounted::directory)
+    }
+
+    fn is_mounted(&self) -> bool {
+        self.mounted_on().is_some()
     }
 
     /// Why nothing can be done with a volume that is not open.
@@ -233,9 +239,9 @@ impl Engine {
             live.map(|live| live.trouble.is_some())
         };
         if let Some(is_troubled) = is_open {
-            if let Some(directory) = known.mount.filter(|_| is_troubled) {
+            if let Some(mount) = known.mount.filter(|_| is_troubled) {
                 let object = format!("volume {}/{name}", open.name());
-                if let Err(error) = self.mount_now(open, &name, &object, &directory).await {
+                if let Err(error) = self.mount_now(open, &name, &object, &mount).await {
                     tracing::warn!("{error}");
                 }
             }
@@ -251,8 +257,8 @@ impl Engine {
             let volume = opened.volume.clone();
             let found = self.on_reactor(move || async move { volume.findings().await }).await;
             findings = found.ok().and_then(Result::ok).map_or(0, |found| found.len());
-            if let Some(directory) = &known.mount {
-                match self.mount_files(open, &name, opened.volume.clone(), directory).await {
+            if let Some(mount) = &known.mount {
+                match self.mount_files(open, &name, opened.volume.clone(), mount).await {
                     Ok(mounted) => opened.mounted = Some(mounted),
                     Err(condition) => trouble = Some(condition),
                 }

@@ -56,6 +56,15 @@ pub(crate) fn made<T>(changed: bool, answer: T) -> (StatusCode, Json<T>) {
     (if changed { StatusCode::CREATED } else { StatusCode::OK }, Json(answer))
 }
 
+/// Whether programs may lose what they use.
+#[derive(serde::Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Force {
+    /// Also while programs use it: what they have open fails.
+    #[serde(default)]
+    pub(crate) force: bool,
+}
+
 /// Whether a destruction is meant.
 #[derive(serde::Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]

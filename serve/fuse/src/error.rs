@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::holders::{Holder, words};
+
 /// An error of a mount.
 #[derive(Debug, thiserror::Error)]
 pub enum FuseError {
@@ -27,6 +29,22 @@ pub enum FuseError {
         directory: PathBuf,
         /// What.
         source_name: String,
+    },
+    /// A mount would hide files.
+    #[error("{directory} is not empty: a mount would hide {names}")]
+    NotEmpty {
+        /// Where.
+        directory: PathBuf,
+        /// The first names in it.
+        names: String,
+    },
+    /// Programs use the mount.
+    #[error("{directory} is in use by {}", words(holders))]
+    InUse {
+        /// Where.
+        directory: PathBuf,
+        /// Who uses it, as far as that is known.
+        holders: Vec<Holder>,
     },
     /// A call failed.
     #[error("{what} {path}: {source}")]

@@ -13,6 +13,7 @@
 //!                          └─ answer       what goes back
 //!   protocol            the numbers and records of the wire                       (no I/O)
 //!   notify              what the kernel keeps is not true any more
+//!   holders             who uses a mount                               (reads /proc)
 //! ```
 //!
 //! The payload of a write is read into aligned memory and goes on by reference; what was read is sent from the buffers
@@ -26,6 +27,7 @@ mod connection;
 mod counters;
 mod error;
 mod handles;
+mod holders;
 mod mount;
 mod mounted;
 mod nodes;
@@ -38,6 +40,7 @@ mod settings;
 
 pub use counters::MountStats;
 pub use error::FuseError;
+pub use holders::Holder;
 pub use mounted::{Mounted, mount};
 pub use notify::Notifier;
 pub use settings::MountSettings;

@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
 use crate::FuseError;
+use crate::holders::holders;
 use crate::protocol::init::MAX_PAYLOAD_BYTES;
 use crate::settings::MountSettings;
 
@@ -22,14 +23,22 @@ use crate::settings::MountSettings;
 const TYPE: &str = "fuse.holdfast";
 /// Mounts over each other that are cleared away at most.
 const MOST_DEAD: usize = 16;
+/// Names in a directory that a refusal tells.
+const NAMED: usize = 3;
+/// How often, and how far apart, a mount that is in use is tried to be taken away.
+const BUSY_ATTEMPTS: u32 = 10;
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
 /// How often, and how far apart, a mount that fails is asked whether it is dead.
 const DYING_ATTEMPTS: u32 = 6;
 const DYING_PAUSE: Duration = Duration::from_millis(20);
 
 /// A line of `/proc/self/mountinfo` (`proc_pid_mountinfo(5)`).
 #[derive(Debug, PartialEq, Eq)]
-struct Mount {
-    directory: PathBuf,
+pub(crate) struct Mount {
+    pub(crate) id: String,
+    /// `MAJOR:MINOR`.
+    pub(crate) device: String,
+    pub(crate) directory: PathBuf,
     kind: String,
     source: String,
 }
@@ -41,6 +50,9 @@ pub(crate) fn mount(
     readers: usize,
 ) -> Result<(PathBuf, Vec<OwnedFd>), FuseError> {
     let directory = prepare(directory)?;
+    if !settings.over_files {
+        check_empty(&directory)?;
+    }
     let device = message_device::open(&settings.device).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => FuseError::NoDevice(settings.device.clone()),
         io::ErrorKind::PermissionDenied => FuseError::NotPermitted(directory.clone()),
@@ -111,6 +123,23 @@ fn prepare(directory: &Path) -> Result<PathBuf, FuseError> {
     Err(FuseError::AlreadyMounted { directory: directory.into(), source_name: "too much that is dead".into() })
 }
 
+/// Refuses a directory with files, which a mount would hide.
+fn check_empty(directory: &Path) -> Result<(), FuseError> {
+    let entries = directory.read_dir().map_err(|error| FuseError::io("cannot list", directory, error))?;
+    let names = entries.map(|entry| entry.map(|entry| entry.file_name().to_string_lossy().into_owned()));
+    let mut first: Vec<String> = names
+        .take(NAMED + 1)
+        .collect::<io::Result<_>>()
+        .map_err(|error| FuseError::io("cannot list", directory, error))?;
+    if first.is_empty() {
+        return Ok(());
+    }
+    if first.len() > NAMED {
+        first[NAMED] = "…".into();
+    }
+    Err(FuseError::NotEmpty { directory: directory.into(), names: first.join(", ") })
+}
+
 /// Whether what is mounted on a directory, the uppermost, is a volume of this name.
 pub(crate) fn is_there(directory: &Path, source: &str) -> bool {
     let found = mounted_on(directory).ok().flatten();
@@ -138,17 +167,23 @@ fn resolve_parent(directory: &Path) -> io::Result<PathBuf> {
 
 /// What is mounted on a directory, the uppermost.
 fn mounted_on(directory: &Path) -> Result<Option<Mount>, FuseError> {
+    Ok(mounts()?.into_iter().rfind(|mount| mount.directory == directory))
+}
+
+/// All mounts, those that came later further down.
+pub(crate) fn mounts() -> Result<Vec<Mount>, FuseError> {
     const TABLE: &str = "/proc/self/mountinfo";
     let table = std::fs::read(TABLE).map_err(|error| FuseError::io("cannot read", TABLE, error))?;
-    Ok(table.split(|byte| *byte == b'\n').filter_map(parse).rfind(|mount| mount.directory == directory))
+    Ok(table.split(|byte| *byte == b'\n').filter_map(parse).collect())
 }
 
 fn parse(line: &[u8]) -> Option<Mount> {
+    let text = |field: &[u8]| String::from_utf8_lossy(&unescape(field)).into_owned();
     let mut fields = line.split(|byte| *byte == b' ');
-    let directory = PathBuf::from(std::ffi::OsString::from_vec(unescape(fields.nth(4)?)));
+    let (id, device) = (text(fields.next()?), text(fields.nth(1)?));
+    let directory = PathBuf::from(std::ffi::OsString::from_vec(unescape(fields.nth(1)?)));
     let mut behind = fields.skip_while(|field| *field != b"-").skip(1);
-    let mut text = || Some(String::from_utf8_lossy(&unescape(behind.next()?)).into_owned());
-    Some(Mount { directory, kind: text()?, source: text()? })
+    Some(Mount { id, device, directory, kind: text(behind.next()?), source: text(behind.next()?) })
 }
 
 /// Octal escapes of the table: space, tab, line feed, backslash.
@@ -166,6 +201,19 @@ fn unescape(field: &[u8]) -> Vec<u8> {
         }
     }
     bytes
+}
+
+/// Takes a mount away that nobody uses.
+pub(crate) fn unmount_unused(directory: &Path) -> Result<(), FuseError> {
+    for _ in 0..BUSY_ATTEMPTS {
+        match rustix::mount::unmount(directory, UnmountFlags::empty()) {
+            Ok(()) | Err(Errno::INVAL | Errno::NOENT) => return Ok(()),
+            // A look at it by anybody uses it for a moment.
+            Err(Errno::BUSY) => std::thread::sleep(BUSY_PAUSE),
+            Err(error) => return Err(FuseError::io("cannot unmount", directory, error)),
+        }
+    }
+    Err(FuseError::InUse { directory: directory.into(), holders: holders(directory) })
 }
 
 /// Takes a mount away. Where files of it are open it only disappears, and what is open fails as soon as its server is
@@ -198,7 +246,13 @@ mod tests {
     #[test]
     fn the_table_of_mounts_is_read() {
         let line = b"36 35 98:0 / /mnt/a\\040b rw,noatime master:1 - fuse.holdfast tank/v\\134x rw,user_id=0";
-        let expected = Mount { directory: "/mnt/a b".into(), kind: "fuse.holdfast".into(), source: "tank/v\\x".into() };
+        let expected = Mount {
+            id: "36".into(),
+            device: "98:0".into(),
+            directory: "/mnt/a b".into(),
+            kind: "fuse.holdfast".into(),
+            source: "tank/v\\x".into(),
+        };
         assert_eq!(parse(line), Some(expected));
         assert_eq!((parse(b""), parse(b"36 35 98:0 / /mnt rw")), (None, None));
         assert_eq!(unescape(b"a\\"), b"a\\");
@@ -216,6 +270,9 @@ mod tests {
         let taken = prepare(Path::new("/proc")).expect_err("it is taken");
         assert!(matches!(taken, FuseError::AlreadyMounted { .. }), "{taken}");
         let settings = MountSettings { device: folder.path().join("fuse"), ..MountSettings::default() };
+        let full = mount(folder.path(), &settings, 1).expect_err("a mount would hide a file");
+        assert!(full.to_string().contains("not empty: a mount would hide file"), "{full}");
+        let settings = MountSettings { over_files: true, ..settings };
         let device = mount(folder.path(), &settings, 1).expect_err("there is no device");
         assert!(matches!(device, FuseError::NoDevice(_)), "{device}");
         assert_eq!(prepare(folder.path()).expect("free"), folder.path().canonicalize().expect("it is there"));

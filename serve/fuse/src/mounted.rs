@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 use crate::connection::{Channel, Connection, Life};
 use crate::counters::{Counters, MountStats};
 use crate::error::FuseError;
-use crate::mount::{is_dead, is_there, mount as mount_on, unmount};
+use crate::mount::{is_dead, is_there, mount as mount_on, unmount, unmount_unused};
 use crate::nodes::Nodes;
 use crate::notify::Notifier;
 use crate::settings::MountSettings;
@@ -118,6 +118,18 @@ impl Mounted {
     /// What tells the kernel that files changed by another way than this mount.
     pub fn notifier(&self) -> Notifier {
         Notifier::new(self.nodes.clone(), &self.life)
+    }
+
+    /// Unmounts unless somebody uses it. What is left of it then is for [`stop`](Self::stop).
+    ///
+    /// # Errors
+    /// [`FuseError::InUse`] names who does; it is served on then, as when the kernel does not unmount it.
+    pub async fn unmount(&self) -> Result<(), FuseError> {
+        if !self.is_there() {
+            return Ok(());
+        }
+        let directory = self.directory.clone();
+        blocking(move || unmount_unused(&directory)).await
     }
 
     /// Unmounts, and waits until everything is written and closed. A directory that is in use is taken away all the

@@ -14,6 +14,8 @@ pub struct MountSettings {
     pub source: String,
     /// Nothing may be changed through the mount.
     pub read_only: bool,
+    /// The directory may hold files, which the mount hides.
+    pub over_files: bool,
     /// Set-user-id and set-group-id bits mean nothing on it.
     pub no_suid: bool,
     /// Device nodes on it open nothing.
@@ -45,6 +47,7 @@ impl Default for MountSettings {
         Self {
             source: "holdfast".into(),
             read_only: false,
+            over_files: false,
             no_suid: false,
             no_devices: false,
             requests: 128,

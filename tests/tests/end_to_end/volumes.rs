@@ -273,6 +273,42 @@ fn what_cannot_be_is_refused_with_the_next_step_and_changes_nothing() {
 }
 
 #[test]
+fn what_programs_use_is_not_taken_from_them_unless_asked_for() {
+    let (scene, _janitor, directory) = scene();
+    let daemon = Daemon::start(&scene);
+    daemon.pool(&scene, "tank", 3, "512MiB");
+    daemon.please(&["volume", "create", "tank/files", "--size", "64MiB", "--layout", "simple"]);
+    std::fs::write(format!("{directory}/hidden"), b"below").expect("written");
+    let mount = ["volume", "mount", "tank/files", &directory];
+    let refusal = daemon.cli(&mount).refused();
+    assert!(refusal.contains("not empty") && refusal.contains("hidden") && refusal.contains("--over"), "{refusal}");
+    assert_eq!(daemon.json(&["volume", "show", "tank/files"])["mount"], serde_json::Value::Null);
+    daemon.please(&[&mount[..], &["--over"]].concat());
+    let link = scene.path("link");
+    std::os::unix::fs::symlink(&directory, &link).expect("a link");
+    assert_eq!(daemon.json(&["volume", "mount", "tank/files", &link])["changed"], false, "it is the same directory");
+
+    let file = File::create(format!("{directory}/open")).expect("created");
+    let pid = format!("(pid {}: {directory}/open)", std::process::id());
+    let refusal = daemon.cli(&["volume", "unmount", "tank/files"]).refused();
+    assert!(refusal.contains("in use by") && refusal.contains(&pid) && refusal.contains("--force"), "{refusal}");
+    let refusal = daemon.cli(&["volume", "destroy", "tank/files", "--yes"]).refused();
+    assert!(refusal.contains("mounted on") && refusal.contains("--force"), "{refusal}");
+    let shown = daemon.json(&["volume", "show", "tank/files"]);
+    assert_eq!((&shown["health"], &shown["mount"]["mounted"]), (&"healthy".into(), &true.into()), "as before");
+    file.write_all_at(b"kept", 0).expect("it is served on");
+    daemon.please(&["volume", "unmount", "tank/files", "--force"]);
+    assert!(!is_mounted(&directory) && file.write_all_at(b"more", 4).is_err());
+    assert_eq!(std::fs::read(format!("{directory}/hidden")).expect("it is seen again"), b"below");
+    drop(file);
+    daemon.please(&[&mount[..], &["--over"]].concat());
+    assert_eq!(std::fs::read(format!("{directory}/open")).expect("read"), b"kept");
+    daemon.please(&["volume", "destroy", "tank/files", "--yes", "--force"]);
+    assert!(!is_mounted(&directory));
+    assert_eq!(daemon.json(&["volume", "list"]), serde_json::json!([]));
+}
+
+#[test]
 fn a_volume_moves_with_its_pool() {
     let (scene, _janitor, directory) = scene();
     let daemon = Daemon::start(&scene);

@@ -44,11 +44,17 @@ pub enum VolumeCommand {
         /// The directory; it must exist
         #[arg(value_hint = ValueHint::DirPath)]
         directory: PathBuf,
+        /// Also if the directory is not empty: its files are hidden while the volume is mounted
+        #[arg(long)]
+        over: bool,
     },
-    /// Unmount a volume
+    /// Unmount a volume, which programs must not use
     Unmount {
         /// POOL/VOLUME
         volume: SpacePath,
+        /// Also while programs use it: what they have open fails
+        #[arg(long)]
+        force: bool,
     },
     /// Make a volume larger while it is in use
     Grow {
@@ -84,5 +90,8 @@ pub enum VolumeCommand {
         /// Confirm: its files are lost
         #[arg(long)]
         yes: bool,
+        /// Also while it is mounted: what programs have open fails
+        #[arg(long)]
+        force: bool,
     },
 }

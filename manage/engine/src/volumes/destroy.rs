@@ -2,6 +2,7 @@
 //!
 //! Invariant: a destruction that was cut short is known, and goes on when it is asked for again.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use holdfast_api::{Changed, Code};
@@ -17,8 +18,8 @@ impl Engine {
     /// Removes a volume. Its files are lost; with it goes the space that was made for it.
     ///
     /// # Errors
-    /// If it is not confirmed, or its pool takes no changes.
-    pub async fn destroy_volume(self: &Arc<Self>, path: String, confirmed: bool) -> ApiResult<Changed> {
+    /// If it is not confirmed, or mounted and not to be taken from those who use it, or its pool takes no changes.
+    pub async fn destroy_volume(self: &Arc<Self>, path: String, confirmed: bool, force: bool) -> ApiResult<Changed> {
         self.change(move |engine| async move {
             let parsed = parse_volume(&path)?;
             let object = format!("volume {parsed}");
@@ -36,9 +37,10 @@ impl Engine {
                 };
                 return Err(not_confirmed(object, lost, "repeat with --yes"));
             }
-            if open.volumes().get(&name).is_some_and(LiveVolume::is_mounted) {
-                let next = format!("'holdfast volume unmount {parsed}' first");
-                return Err(conflict(object, "it is mounted", next));
+            let directory = open.volumes().get(&name).and_then(LiveVolume::mounted_on).map(Path::to_owned);
+            if let Some(directory) = directory.filter(|_| !force) {
+                let next = format!("'holdfast volume unmount {parsed}' first, or repeat with --force");
+                return Err(conflict(object, format!("it is mounted on {}", directory.display()), next));
             }
             engine.cancel_jobs_of(open.pool.id(), Some(volume.id)).await?;
             engine.end_volume(&open, &name, &object).await?;

@@ -46,7 +46,16 @@ pub(crate) struct KnownVolume {
     pub(crate) case_sensitive: bool,
     /// Where it is to be mounted.
     #[serde(default)]
-    pub(crate) mount: Option<String>,
+    pub(crate) mount: Option<KnownMount>,
+}
+
+/// Where a volume is to be mounted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct KnownMount {
+    /// The directory, from the root on.
+    pub(crate) directory: String,
+    /// Whether the directory may hold files, which the mount hides.
+    pub(crate) over: bool,
 }
 
 impl KnownVolume {

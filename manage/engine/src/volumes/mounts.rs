@@ -1,17 +1,19 @@
 //! Mounts of volumes: made, ended, and made again when a volume is opened.
 //!
-//! Invariant: where a volume is to be mounted is on its pool before a change of it is answered.
+//! Invariants: where a volume is to be mounted is on its pool before a change of it is answered. What programs use is not
+//! taken from them unless that is asked for.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use holdfast_api::{ApiError, Code, Condition, MountVolume, Volume as VolumeView, VolumeChanged};
-use holdfast_fuse::{MountSettings, Mounted};
+use holdfast_api::{ApiError, Code, Condition, MountVolume, VolumeChanged};
+use holdfast_fuse::{FuseError, MountSettings, Mounted};
 use holdfast_volume::Volume;
 
+use super::known::KnownMount;
 use super::{CLOSE_TIMEOUT, KNOWN_FOR};
 use crate::engine::{Engine, OpenPool};
-use crate::error::{ApiResult, conflict, not_found};
+use crate::error::{ApiResult, conflict};
 
 impl Engine {
     /// Mounts a volume on a directory.
@@ -20,10 +22,13 @@ impl Engine {
         open: &OpenPool,
         name: &str,
         volume: Arc<Volume>,
-        directory: &str,
+        mount: &KnownMount,
     ) -> Result<Mounted, Condition> {
+        let source = format!("{}/{name}", open.name());
+        let directory = &mount.directory;
         let settings = MountSettings {
-            source: format!("{}/{name}", open.name()),
+            source: source.clone(),
+            over_files: mount.over,
             no_suid: true,
             no_devices: true,
             // A repair changes files behind the kernel's back.
@@ -33,16 +38,23 @@ impl Engine {
             ..MountSettings::default()
         };
         let mounting = holdfast_fuse::mount(volume, Path::new(directory), settings, &self.reactors);
+        let mut next = format!("'holdfast volume mount {source} DIRECTORY'");
         let why = match tokio::time::timeout(CLOSE_TIMEOUT, mounting).await {
             Ok(Ok(mounted)) => return Ok(mounted),
-            Ok(Err(error)) => error.to_string(),
+            Ok(Err(error)) => {
+                if matches!(error, FuseError::NotEmpty { .. }) {
+                    next = format!(
+                        "choose an empty directory, or hide them: 'holdfast volume mount {source} {directory} --over'"
+                    );
+                }
+                error.to_string()
+            }
             Err(_) => format!("the directory did not answer within {} s", CLOSE_TIMEOUT.as_secs()),
         };
-        let next = format!("'holdfast volume mount {}/{name} DIRECTORY'", open.name());
         Err(Condition::new(format!("is not mounted on {directory}: {why}"), next))
     }
 
-    /// Ends a mount; what kept it from ending in good order.
+    /// Ends a mount, also one in use; what kept it from ending in good order.
     pub(super) async fn end_mount(&self, mounted: Mounted) -> Option<String> {
         match tokio::time::timeout(CLOSE_TIMEOUT, mounted.stop()).await {
             Ok(Ok(())) => None,
@@ -58,12 +70,12 @@ impl Engine {
     pub async fn mount_volume(self: &Arc<Self>, path: String, request: MountVolume) -> ApiResult<VolumeChanged> {
         self.change(move |engine| async move {
             let (open, name, object) = engine.volume_at(&path)?;
-            let directory = request.directory;
-            if !Path::new(&directory).is_absolute() {
-                let message = format!("{directory:?} is no absolute path");
+            let mount = KnownMount { directory: request.directory, over: request.over };
+            if !Path::new(&mount.directory).is_absolute() {
+                let message = format!("{:?} is no absolute path", mount.directory);
                 return Err(ApiError::invalid(object, message, "write it from / on").at("directory"));
             }
-            let changed = engine.mount_now(&open, &name, &object, &directory).await?;
+            let changed = engine.mount_now(&open, &name, &object, &mount).await?;
             Ok(VolumeChanged { changed, volume: engine.volume(&path)? })
         })
         .await
@@ -74,79 +86,119 @@ impl Engine {
         open: &Arc<OpenPool>,
         name: &str,
         object: &str,
-        directory: &str,
+        mount: &KnownMount,
     ) -> ApiResult<bool> {
-        let (_, volume) = open.open_volume_named(name, object)?;
-        let (mut known, before) = {
-            let mut volumes = open.volumes();
-            let Some(live) = volumes.get_mut(name) else { return Ok(false) };
-            if live.is_mounted() {
-                return match &live.known.mount {
-                    Some(there) if there == directory => Ok(false),
-                    there => {
-                        let message = format!("it is mounted on {}", there.as_deref().unwrap_or("a directory"));
-                        Err(conflict(object, message, "unmount it first"))
-                    }
-                };
-            }
-            let before = live.open.as_mut().and_then(|opened| opened.mounted.take());
-            (live.known.clone(), before)
+        let (mut known, volume) = open.open_volume_named(name, object)?;
+        let there = {
+            let volumes = open.volumes();
+            let mounted = volumes.get(name).and_then(|live| live.open.as_ref()?.mounted.as_ref());
+            mounted.filter(|mounted| mounted.is_there()).map(|mounted| mounted.directory().to_owned())
         };
-        if let Some(before) = before {
+        if let Some(there) = there {
+            if self.is_same(there.clone(), mount.directory.clone().into()).await {
+                return Ok(false);
+            }
+            let next = format!("'holdfast volume unmount {}/{name}' first", open.name());
+            return Err(conflict(object, format!("it is mounted on {}", there.display()), next));
+        }
+        if let Some(before) = take_mounted(open, name) {
             // Somebody else unmounted it.
             self.end_mount(before).await;
         }
-        let mounted = self.mount_files(open, name, volume, directory).await;
+        let mounted = self.mount_files(open, name, volume, mount).await;
         let failed = |trouble: Condition| ApiError::new(Code::Failed, object, trouble.cause, trouble.next_action);
         let mounted = mounted.map_err(|trouble| failed(trouble).at("directory"))?;
-        known.mount = Some(directory.to_owned());
+        known.mount = Some(mount.clone());
         if let Err(error) = self.keep_volume(open, &known).await {
             self.end_mount(mounted).await;
             return Err(error);
         }
-        self.note(&open.volume_object(&known), &format!("mounted on {directory}"));
+        self.note(&open.volume_object(&known), &format!("mounted on {}", mount.directory));
         if let Some(live) = open.volumes().get_mut(name) {
             (live.known, live.trouble) = (known, None);
-            if let Some(opened) = &mut live.open {
-                opened.mounted = Some(mounted);
-            }
         }
+        put_mounted(open, name, mounted);
         Ok(true)
+    }
+
+    /// Whether two paths lead to the same directory, by whatever links.
+    async fn is_same(&self, there: PathBuf, asked: PathBuf) -> bool {
+        // The directory may be a mount that does not answer.
+        let asking = tokio::task::spawn_blocking(move || asked.canonicalize().is_ok_and(|path| path == there));
+        tokio::time::timeout(CLOSE_TIMEOUT, asking).await.is_ok_and(|same| same.unwrap_or(false))
     }
 
     /// Unmounts a volume, and mounts it no more when it is opened.
     ///
     /// # Errors
-    /// If its pool takes no changes; it stays mounted then.
-    pub async fn unmount_volume(self: &Arc<Self>, path: String) -> ApiResult<VolumeChanged> {
+    /// If programs use it and it is not to be taken from them, or its pool takes no changes; it stays mounted then.
+    pub async fn unmount_volume(self: &Arc<Self>, path: String, force: bool) -> ApiResult<VolumeChanged> {
         self.change(move |engine| async move {
             let (open, name, object) = engine.volume_at(&path)?;
-            let Some(mut known) = open.volumes().get(&name).map(|live| live.known.clone()) else {
-                return engine.volume(&path).map(unchanged);
+            let (_, mut known) = engine.open_volume_at(&path)?;
+            let Some(mount) = known.mount.take() else {
+                return Ok(VolumeChanged { changed: false, volume: engine.volume(&path)? });
             };
-            let Some(directory) = known.mount.take() else { return engine.volume(&path).map(unchanged) };
-            engine.keep_volume(&open, &known).await?;
-            let mounted = {
-                let mut volumes = open.volumes();
-                let Some(live) = volumes.get_mut(&name) else { return Err(not_found(object, "repeat")) };
-                live.known = known.clone();
+            engine.take_mount_away(&open, &name, &object, force).await?;
+            if let Err(error) = engine.keep_volume(&open, &known).await {
+                if let Err(left) = engine.mount_now(&open, &name, &object, &mount).await {
+                    tracing::warn!("{object} is not mounted any more: {left}");
+                }
+                return Err(error);
+            }
+            engine.note(&open.volume_object(&known), &format!("unmounted from {}", mount.directory));
+            if let Some(live) = open.volumes().get_mut(&name) {
+                live.known = known;
                 if live.open.is_some() {
                     live.trouble = None;
                 }
-                live.open.as_mut().and_then(|opened| opened.mounted.take())
-            };
-            if let Some(mounted) = mounted
-                && let Some(why) = engine.end_mount(mounted).await
-            {
-                return Err(ApiError::new(Code::Failed, &object, why, "see what uses the directory"));
             }
-            engine.note(&open.volume_object(&known), &format!("unmounted from {directory}"));
             Ok(VolumeChanged { changed: true, volume: engine.volume(&path)? })
         })
         .await
     }
+
+    /// Ends the mount of a volume where it has one; unless `force`, only one that nobody uses.
+    pub(super) async fn take_mount_away(
+        &self,
+        open: &OpenPool,
+        name: &str,
+        object: &str,
+        force: bool,
+    ) -> ApiResult<()> {
+        let Some(mounted) = take_mounted(open, name) else { return Ok(()) };
+        if !force {
+            let refused = match tokio::time::timeout(CLOSE_TIMEOUT, mounted.unmount()).await {
+                Ok(Ok(())) => None,
+                Ok(Err(error @ FuseError::InUse { .. })) => {
+                    let next = "end what uses it, or take it away all the same with --force; what is open on it then \
+                                fails";
+                    Some(conflict(object, error.to_string(), next))
+                }
+                Ok(Err(error)) => Some(ApiError::new(Code::Failed, object, error.to_string(), "see the daemon's log")),
+                Err(_) => {
+                    let why = format!("it was not unmounted within {} s", CLOSE_TIMEOUT.as_secs());
+                    Some(ApiError::new(Code::Timeout, object, why, "see what uses the directory, or use --force"))
+                }
+            };
+            if let Some(refused) = refused {
+                put_mounted(open, name, mounted);
+                return Err(refused);
+            }
+        }
+        match self.end_mount(mounted).await {
+            Some(why) => Err(ApiError::new(Code::Failed, object, why, "see what uses the directory, and repeat")),
+            None => Ok(()),
+        }
+    }
 }
 
-fn unchanged(volume: VolumeView) -> VolumeChanged {
-    VolumeChanged { changed: false, volume }
+fn take_mounted(open: &OpenPool, name: &str) -> Option<Mounted> {
+    open.volumes().get_mut(name)?.open.as_mut()?.mounted.take()
+}
+
+fn put_mounted(open: &OpenPool, name: &str, mounted: Mounted) {
+    if let Some(opened) = open.volumes().get_mut(name).and_then(|live| live.open.as_mut()) {
+        opened.mounted = Some(mounted);
+    }
 }

@@ -116,7 +116,7 @@ async fn a_creation_that_was_cut_short_can_be_given_up() {
         }
         keep(&engine, &begun(true, Uuid::nil(), "files")).await;
         engine = again(&rig, engine).await;
-        assert!(engine.destroy_volume(NAME.into(), true).await.unwrap().changed);
+        assert!(engine.destroy_volume(NAME.into(), true, false).await.unwrap().changed);
         assert_eq!((engine.volumes().len(), engine.spaces().len()), (0, 0), "nothing is left");
         engine.shutdown().await;
     }
@@ -139,9 +139,9 @@ async fn a_destruction_that_was_cut_short_is_told_and_ended_by_a_repeat() {
         assert!(next.contains("'holdfast volume destroy tank/files --yes'"), "{next}");
         let refused = engine.create_volume(volume()).await.unwrap_err();
         assert!(refused.message.contains("not destroyed to the end"), "{refused}");
-        assert!(engine.destroy_volume(NAME.into(), true).await.unwrap().changed);
+        assert!(engine.destroy_volume(NAME.into(), true, false).await.unwrap().changed);
         assert_eq!((engine.volumes().len(), engine.spaces().len()), (0, 0), "nothing is left");
-        assert!(!engine.destroy_volume(NAME.into(), true).await.unwrap().changed, "once more");
+        assert!(!engine.destroy_volume(NAME.into(), true, false).await.unwrap().changed, "once more");
         assert!(engine.create_volume(volume()).await.unwrap().changed, "its name is free");
         engine.shutdown().await;
     }
@@ -161,7 +161,7 @@ async fn a_volume_on_a_space_that_stays_is_cut_short_and_ended_as_well() {
     keep(&engine, &KnownVolume { stage: Stage::Going, ..known(&engine) }).await;
     engine = again(&rig, engine).await;
     is_told(&engine, VolumeState::Destroying);
-    assert!(engine.destroy_volume(NAME.into(), true).await.unwrap().changed);
+    assert!(engine.destroy_volume(NAME.into(), true, false).await.unwrap().changed);
     assert_eq!(engine.space("tank/on").unwrap().id, on, "the space stays");
     assert!(engine.create_volume(volume_on("tank/on")).await.unwrap().changed, "and is empty");
     engine.shutdown().await;
@@ -212,7 +212,7 @@ async fn a_volume_whose_document_cannot_be_read_is_told_and_keeps_its_space() {
     assert!(refused.message.contains("volume tank/files lies on it"), "{refused}");
     let refused = engine.create_volume(volume()).await.unwrap_err();
     assert!(refused.message.contains("cannot be read"), "{refused}");
-    assert!(engine.destroy_volume(NAME.into(), true).await.unwrap().changed);
+    assert!(engine.destroy_volume(NAME.into(), true, false).await.unwrap().changed);
     assert_eq!((engine.volumes().len(), engine.spaces().len()), (0, 1), "the space stays");
     engine.shutdown().await;
 }

@@ -27,7 +27,7 @@ pub(super) fn view(open: &OpenPool, live: &LiveVolume) -> VolumeView {
     }
     let is_mounted = live.is_mounted();
     if known.mount.is_some() && !is_mounted && live.trouble.is_none() {
-        let directory = known.mount.as_deref().unwrap_or_default();
+        let directory = known.mount.as_ref().map(|mount| mount.directory.as_str()).unwrap_or_default();
         let next = format!("'holdfast volume mount {name} {directory}', or 'holdfast volume unmount {name}'");
         conditions.push(Condition::new(format!("was unmounted from {directory} by somebody else"), next));
     }
@@ -47,7 +47,7 @@ pub(super) fn view(open: &OpenPool, live: &LiveVolume) -> VolumeView {
         owns_space: known.owns_space,
         case_sensitive: (known.stage != Stage::Unreadable).then_some(known.case_sensitive),
         state: known.state(volume.is_some()),
-        mount: known.mount.clone().map(|directory| VolumeMount { directory, mounted: is_mounted }),
+        mount: known.mount.clone().map(|mount| VolumeMount { directory: mount.directory, mounted: is_mounted }),
         health,
         conditions,
         size_bytes: volume.map(|volume| volume.size_bytes()),

@@ -8,7 +8,7 @@ use holdfast_api::{
 };
 
 use super::jobs::taken;
-use super::{Confirm, OnEngine, made};
+use super::{Confirm, Force, OnEngine, made};
 use crate::refusal::{Answered, Body, InPath, InQuery};
 
 /// Lists all volumes.
@@ -43,15 +43,16 @@ pub(crate) async fn show(engine: OnEngine, InPath((pool, volume)): InPath<(Strin
 
 /// Destroys a volume with its files, and the space that was made for it.
 #[utoipa::path(delete, path = "/volumes/{pool}/{volume}", tag = "volumes", operation_id = "volume_destroy",
-    params(("pool" = String, Path, description = "Name of the pool."), ("volume" = String, Path, description = "Name of the volume."), Confirm),
+    params(("pool" = String, Path, description = "Name of the pool."), ("volume" = String, Path, description = "Name of the volume."), Confirm, Force),
     responses((status = 200, body = Changed, description = "Destroyed, or it was not there."),
         (status = "default", body = ErrorBody, description = "Refused or failed.")))]
 pub(crate) async fn destroy(
     engine: OnEngine,
     InPath((pool, volume)): InPath<(String, String)>,
     InQuery(query): InQuery<Confirm>,
+    InQuery(how): InQuery<Force>,
 ) -> Answered<Json<Changed>> {
-    Ok(Json(engine.destroy_volume(format!("{pool}/{volume}"), query.confirm).await?))
+    Ok(Json(engine.destroy_volume(format!("{pool}/{volume}"), query.confirm, how.force).await?))
 }
 
 /// Mounts a volume on a directory of the server, now and whenever it is opened.
@@ -69,14 +70,15 @@ pub(crate) async fn mount(
 
 /// Unmounts a volume, and mounts it no more.
 #[utoipa::path(delete, path = "/volumes/{pool}/{volume}/mount", tag = "volumes", operation_id = "volume_unmount",
-    params(("pool" = String, Path, description = "Name of the pool."), ("volume" = String, Path, description = "Name of the volume.")),
+    params(("pool" = String, Path, description = "Name of the pool."), ("volume" = String, Path, description = "Name of the volume."), Force),
     responses((status = 200, body = VolumeChanged, description = "The volume as it is now."),
         (status = "default", body = ErrorBody, description = "Refused or failed.")))]
 pub(crate) async fn unmount(
     engine: OnEngine,
     InPath((pool, volume)): InPath<(String, String)>,
+    InQuery(how): InQuery<Force>,
 ) -> Answered<Json<VolumeChanged>> {
-    Ok(Json(engine.unmount_volume(format!("{pool}/{volume}")).await?))
+    Ok(Json(engine.unmount_volume(format!("{pool}/{volume}"), how.force).await?))
 }
 
 /// Makes a volume larger while it is in use, with the space that was made for it.

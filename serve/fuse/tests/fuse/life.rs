@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
 use std::time::Duration;
 
-use holdfast_fuse::{FuseError, MountSettings};
+use holdfast_fuse::{FuseError, Holder, MountSettings};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
@@ -42,6 +42,26 @@ fn a_mount_in_use_is_taken_away_with_what_was_written() {
     drop((file, inside));
     scene.mount_with(MountSettings::default()).expect("mounted again");
     assert_eq!(fs::read(scene.path("file")).expect("read"), b"written");
+}
+
+#[test]
+fn a_mount_in_use_stays_and_its_users_are_named() {
+    let Some(mut scene) = Scene::new() else { return };
+    let file = File::create(scene.path("file")).expect("created");
+    let refused = scene.unmount().expect_err("a file is open");
+    let FuseError::InUse { holders, .. } = &refused else { panic!("{refused}") };
+    let own = |holder: &Holder| matches!(holder, Holder::Process { pid, path, .. } if *pid == std::process::id() && *path == scene.path("file"));
+    assert!(holders.iter().any(own), "{refused}");
+    drop(file);
+    let mut stands =
+        std::process::Command::new("sleep").arg("100").current_dir(scene.directory()).spawn().expect("begun");
+    let refused = scene.unmount().expect_err("a program stands in it").to_string();
+    assert!(refused.contains(&format!("sleep (pid {}", stands.id())), "{refused}");
+    fs::write(scene.path("more"), b"written").expect("it is served on");
+    stands.kill().and_then(|()| stands.wait()).expect("ended");
+    scene.unmount().expect("nobody uses it");
+    assert_eq!(names(&scene.directory()), Vec::<Vec<u8>>::new(), "nothing is mounted");
+    scene.unmount().expect("once more");
 }
 
 /// What a server does when its process ends.

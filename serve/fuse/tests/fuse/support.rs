@@ -91,6 +91,18 @@ impl Scene {
         self.reactors[1].call(move || mounted.stop()).wait().expect("the reactor runs")
     }
 
+    /// Unmounts unless somebody uses the mount.
+    pub fn unmount(&mut self) -> Result<(), FuseError> {
+        let mounted = self.take();
+        let tried = move || async move {
+            let tried = mounted.unmount().await;
+            (mounted, tried)
+        };
+        let (mounted, tried) = self.reactors[1].call(tried).wait().expect("the reactor runs");
+        self.mounted = Some(mounted);
+        tried
+    }
+
     /// Waits for the end of a mount that somebody else brings about.
     pub fn wait_for_end(&self, mounted: &Mounted) {
         let ended = mounted.ended();
