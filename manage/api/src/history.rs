@@ -1,4 +1,4 @@
-//! What was asked of the server, its pools, spaces, exports and disks over time, and what is asked of them now.
+//! What was asked of the server, its pools, spaces, exports, volumes and disks over time, and what is asked of them now.
 
 use std::collections::BTreeMap;
 
@@ -19,6 +19,8 @@ pub enum HistoryKind {
     Space,
     /// An export.
     Export,
+    /// A volume, as programs use it through its mount.
+    Volume,
     /// A disk of a pool, as its pool uses it. Of its requests one in sixteen is timed.
     Disk,
 }
@@ -87,6 +89,8 @@ pub struct LiveSample {
     pub spaces: BTreeMap<String, Rates>,
     /// By name, the exports of which something was asked.
     pub exports: BTreeMap<String, Rates>,
+    /// By name, the volumes of which something was asked.
+    pub volumes: BTreeMap<String, Rates>,
     /// The jobs that have not ended.
     pub jobs: Vec<Job>,
 }

@@ -103,6 +103,40 @@ pub struct GrowVolume {
     pub size_bytes: u64,
 }
 
+/// What a directory tree of a volume takes. A file with several names counts with its part at each.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct VolumeUsage {
+    /// The path from the volume's root on.
+    pub path: String,
+    /// Files that are no directories.
+    pub files: u64,
+    /// Directories, with the one that the path leads to.
+    pub directories: u64,
+    /// Lengths of all files together.
+    pub size_bytes: u64,
+    /// Bytes of the volume that their data takes.
+    pub allocated_bytes: u64,
+    /// Directories and files that could not be read, and are not counted.
+    pub unreadable: u64,
+    /// What takes most right below the path, at most 100 names.
+    pub largest: Vec<VolumeUsagePart>,
+}
+
+/// A name in a directory, and what is at it and below.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct VolumeUsagePart {
+    /// The name.
+    pub name: String,
+    /// Whether it is a directory.
+    pub directory: bool,
+    /// Files that are no directories.
+    pub files: u64,
+    /// Lengths of all files together.
+    pub size_bytes: u64,
+    /// Bytes of the volume that their data takes.
+    pub allocated_bytes: u64,
+}
+
 /// Something that a scan of a volume found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct VolumeFinding {

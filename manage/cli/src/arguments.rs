@@ -117,7 +117,7 @@ pub enum Command {
     /// Show the throughput and latency of an object over time
     History {
         /// The kind of object
-        #[arg(value_parser = parse_history_kind, value_name = "server|pool|space|export|disk")]
+        #[arg(value_parser = parse_history_kind, value_name = "server|pool|space|export|volume|disk")]
         kind: HistoryKind,
         /// Its name; for a disk its path or id; none for the server
         #[arg(default_value = "")]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use holdfast_api::{CreateVolume, GrowVolume, MountVolume, Volume, VolumeChanged, VolumeFinding};
+use holdfast_api::{CreateVolume, GrowVolume, MountVolume, Volume, VolumeChanged, VolumeFinding, VolumeUsage};
 use holdfast_model::{ByteSize, SpacePath};
 
 use crate::arguments::VolumeCommand;
@@ -57,6 +57,10 @@ pub async fn volume_command(client: &Client, json: bool, command: VolumeCommand)
             let has = answer.volume.size_bytes.unwrap_or(size.bytes());
             let done = format!("volume {} has {}{}", answer.volume.name, ByteSize(has), rounded(size, has));
             tell(json, &answer, answer.changed, done)
+        }
+        VolumeCommand::Du { volume, path } => {
+            let path = format!("{}/usage?path={}", volume_path(&volume), segment(&path));
+            print(json, &client.get::<VolumeUsage>(&path).await?)
         }
         VolumeCommand::Scan { volume, start } => {
             jobs::start(client, json, &format!("{}/scan", volume_path(&volume)), start).await

@@ -159,6 +159,7 @@ impl Engine {
                 live.exports.values().filter_map(|export| Some((export.known.name.clone(), export.target.clone()?)));
             (live.pools.values().cloned().collect::<Vec<_>>(), targets.collect::<Vec<_>>())
         };
+        let volumes: Vec<_> = pools.iter().flat_map(|open| open.volume_traffic()).collect();
         self.history.sample(Timestamp::now().as_second(), elapsed, |take| {
             for open in pools {
                 let within = Key::new(HistoryKind::Pool, open.pool.id());
@@ -187,6 +188,15 @@ impl Engine {
                     });
                 }
             }
+            for traffic in &volumes {
+                take(Reading {
+                    key: Key::new(HistoryKind::Volume, traffic.id),
+                    name: &traffic.name,
+                    within: None,
+                    totals: traffic.totals(),
+                    latencies: &|| traffic.latencies.clone(),
+                });
+            }
             for (name, target) in &targets {
                 take(Reading {
                     key: Key::new(HistoryKind::Export, name),
@@ -207,12 +217,14 @@ impl Engine {
             server: second.server,
             spaces: Default::default(),
             exports: Default::default(),
+            volumes: Default::default(),
             jobs,
         };
         for (kind, name, rates) in second.objects {
             match kind {
                 HistoryKind::Space => _ = sample.spaces.insert(name, rates),
                 HistoryKind::Export => _ = sample.exports.insert(name, rates),
+                HistoryKind::Volume => _ = sample.volumes.insert(name, rates),
                 HistoryKind::Server | HistoryKind::Pool | HistoryKind::Disk => {}
             }
         }

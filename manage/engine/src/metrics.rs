@@ -4,6 +4,7 @@
 //! two readings, so metrics cost nothing while nobody asks.
 
 mod latency;
+mod volumes;
 
 use std::fmt::Write;
 
@@ -78,6 +79,7 @@ impl Engine {
         families.extend(self.disk_metrics());
         families.extend(self.space_metrics());
         families.extend(self.export_metrics());
+        families.extend(self.volume_metrics());
         families.extend(self.job_metrics());
         families.extend(self.qos_metrics());
         families.extend(self.daemon_metrics());

@@ -12,6 +12,8 @@ mod create;
 mod destroy;
 mod known;
 mod mounts;
+mod traffic;
+mod usage;
 mod view;
 
 #[cfg(test)]

@@ -108,6 +108,7 @@ const TABLE: &[(&str, Need, Effect)] = &[
     ("volume_scan", OPERATOR, Changes),
     ("volume_spotfix", OPERATOR, Changes),
     ("volume_findings", VIEWER, Reads),
+    ("volume_usage", OPERATOR, Reads),
     ("nbd_list", VIEWER, Reads),
     ("nbd_export", OPERATOR, Changes),
     ("nbd_show", VIEWER, Reads),

@@ -2,19 +2,26 @@
 //!
 //! Invariant: a count is added to by one reactor alone, so counting costs no traffic between cores.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use holdfast_device::Clock;
+use holdfast_device::reactor::clock;
+use holdfast_model::{Histogram, Latencies};
 
 use crate::protocol::constants::NAMES;
 
 const KINDS: usize = 64;
 
 /// Counts of one reactor.
-#[derive(Debug)]
 pub(crate) struct Counters {
     requests: [AtomicU64; KINDS],
     pub(crate) read_bytes: AtomicU64,
     pub(crate) written_bytes: AtomicU64,
     pub(crate) errors: AtomicU64,
+    pub(crate) read_latency: Histogram,
+    pub(crate) write_latency: Histogram,
+    pub(crate) clock: Arc<dyn Clock>,
 }
 
 impl Default for Counters {
@@ -24,6 +31,9 @@ impl Default for Counters {
             read_bytes: AtomicU64::new(0),
             written_bytes: AtomicU64::new(0),
             errors: AtomicU64::new(0),
+            read_latency: Histogram::default(),
+            write_latency: Histogram::default(),
+            clock: clock(),
         }
     }
 }
@@ -34,6 +44,16 @@ impl Counters {
         let kind = self.requests.get(opcode as usize).unwrap_or(&self.requests[0]);
         kind.fetch_add(1, Ordering::Relaxed);
     }
+}
+
+/// How long reads and writes took in the service.
+pub(crate) fn latencies<'a>(counters: impl Iterator<Item = &'a Counters>) -> (Latencies, Latencies) {
+    let (mut reads, mut writes) = (Latencies::default(), Latencies::default());
+    for one in counters {
+        reads.merge(&one.read_latency.counts());
+        writes.merge(&one.write_latency.counts());
+    }
+    (reads, writes)
 }
 
 /// Counts of a mount.

@@ -14,11 +14,12 @@ use std::sync::{Arc, PoisonError};
 use futures_util::future::{Either, select};
 use holdfast_device::Signal;
 use holdfast_device::reactor::ReactorHandle;
+use holdfast_model::Latencies;
 use holdfast_volume::service::FileService;
 use tokio::sync::oneshot;
 
 use crate::connection::{Channel, Connection, Life};
-use crate::counters::{Counters, MountStats};
+use crate::counters::{Counters, MountStats, latencies};
 use crate::error::FuseError;
 use crate::mount::{is_dead, is_there, mount as mount_on, unmount, unmount_unused};
 use crate::nodes::Nodes;
@@ -108,6 +109,11 @@ impl Mounted {
     /// What it did so far.
     pub fn stats(&self) -> MountStats {
         MountStats::of(self.counters.iter().map(|counters| &**counters), self.nodes.len())
+    }
+
+    /// How long its reads and writes took in the service.
+    pub fn latencies(&self) -> (Latencies, Latencies) {
+        latencies(self.counters.iter().map(|counters| &**counters))
     }
 
     /// Raised when it has ended, for instance because somebody unmounted it.

@@ -57,6 +57,16 @@ fn a_volume_is_made_mounted_filled_and_there_again_after_a_restart() {
     std::fs::hard_link(format!("{tree}/d1/f1"), format!("{tree}/d2/again")).expect("a second name");
     run("cp", &["-a", &tree, &format!("{directory}/copy")]).succeeded();
     run("diff", &["-r", &tree, &format!("{directory}/copy")]).succeeded();
+    let usage = daemon.json(&["volume", "du", "tank/files", "/copy"]);
+    assert_eq!((&usage["files"], &usage["directories"]), (&202.into(), &8.into()), "{usage}");
+    assert_eq!(usage["largest"].as_array().map(Vec::len), Some(8), "seven folders and a link");
+    let written = daemon.metrics().sum("holdfast_volume_bytes_total", "operation=\"write\"");
+    assert!(written > 2e6, "{written}");
+    wait_until("its history tells of it", 20, || {
+        let history = daemon.json(&["history", "volume", "tank/files", "--last", "1m"]);
+        let any = |name: &str| history[name].as_array().expect("values").iter().any(|value| value.as_f64() > Some(0.0));
+        any("written_bytes") && any("write_p99_us")
+    });
     let two = std::fs::metadata(format!("{directory}/copy/d2/again")).expect("it is there");
     assert_eq!((two.nlink(), two.ino()), {
         let one = std::fs::metadata(format!("{directory}/copy/d1/f1")).expect("it is there");

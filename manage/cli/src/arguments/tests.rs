@@ -76,6 +76,8 @@ const FORMS: &[&str] = &[
     "volume unmount POOL/VOLUME",
     "volume unmount POOL/VOLUME --force",
     "volume grow POOL/VOLUME --size 8GiB",
+    "volume du POOL/VOLUME",
+    "volume du POOL/VOLUME /DIR",
     "volume scan POOL/VOLUME",
     "volume scan POOL/VOLUME --wait",
     "volume findings POOL/VOLUME",

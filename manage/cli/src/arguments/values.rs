@@ -61,9 +61,9 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 }
 
 pub fn parse_history_kind(text: &str) -> Result<HistoryKind, String> {
-    use HistoryKind::{Disk, Export, Pool, Server, Space};
-    let kind = [Server, Pool, Space, Export, Disk].into_iter().find(|kind| holdfast_api::word(kind) == text);
-    kind.ok_or_else(|| format!("'{text}' is not a kind of object: choose server, pool, space, export or disk"))
+    use HistoryKind::{Disk, Export, Pool, Server, Space, Volume};
+    let kind = [Server, Pool, Space, Export, Volume, Disk].into_iter().find(|kind| holdfast_api::word(kind) == text);
+    kind.ok_or_else(|| format!("'{text}' is not a kind of object: choose server, pool, space, export, volume or disk"))
 }
 
 pub fn parse_wake_within(text: &str) -> Result<WakeWithin, String> {

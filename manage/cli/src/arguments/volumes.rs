@@ -64,6 +64,14 @@ pub enum VolumeCommand {
         #[arg(long)]
         size: ByteSize,
     },
+    /// Show what the files of a volume take, and which names take most
+    Du {
+        /// POOL/VOLUME
+        volume: SpacePath,
+        /// The directory, from the volume's root on
+        #[arg(default_value = "/")]
+        path: String,
+    },
     /// Read all metadata of a volume and list what does not agree, as a job; the volume stays in use
     Scan {
         /// POOL/VOLUME

@@ -1,6 +1,7 @@
 //! Volumes.
 
-use holdfast_api::{Condition, Volume, VolumeFinding, VolumeState, word};
+use holdfast_api::{Condition, Volume, VolumeFinding, VolumeState, VolumeUsage, word};
+use holdfast_model::counted;
 
 use super::{Shown, facts, size, table, with_conditions};
 
@@ -78,5 +79,24 @@ impl Shown for Vec<VolumeFinding> {
             vec![word(&finding.severity), repair.into(), finding.text.clone()]
         });
         table(&["SEVERITY", "REPAIR", "FINDING"], rows)
+    }
+}
+
+impl Shown for VolumeUsage {
+    fn text(&self) -> String {
+        let row = |taken: u64, length: u64, files: u64, name: String| {
+            vec![size(taken), size(length), files.to_string(), name]
+        };
+        let parts = self.largest.iter().map(|part| {
+            let name = format!("{}{}", part.name, if part.directory { "/" } else { "" });
+            row(part.allocated_bytes, part.size_bytes, part.files, name)
+        });
+        let all = row(self.allocated_bytes, self.size_bytes, self.files, format!("all of {}", self.path));
+        let text = table(&["TAKEN", "LENGTH", "FILES", "NAME"], parts.chain([all]));
+        if self.unreadable == 0 {
+            return text;
+        }
+        let lost = counted(self.unreadable, "directory or file", "directories and files");
+        format!("{text}\n\n{lost} could not be read and are not counted: scan the volume")
     }
 }

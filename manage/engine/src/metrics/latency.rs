@@ -35,13 +35,16 @@ fn both(labels: &[(&str, &str)], (reads, writes): (Latencies, Latencies)) -> [Se
 impl Engine {
     /// Adds how long requests took.
     pub(super) fn latency_metrics(&self, text: &mut String) {
-        let (mut disks, mut spaces, mut exports) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut disks, mut spaces, mut exports, mut volumes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let live = self.live();
         for open in live.pools.values() {
             let pool = open.name();
             for disk in open.pool.pool_disks() {
                 let latencies = (disk.counters.read_latency.counts(), disk.counters.write_latency.counts());
                 disks.extend(both(&[("pool", &pool), ("disk", &disk.id.to_string())], latencies));
+            }
+            for traffic in open.volume_traffic() {
+                volumes.extend(both(&[("volume", &traffic.name)], traffic.latencies));
             }
             for (name, service) in open.named_services() {
                 spaces.extend(both(&[("space", &name)], service.traffic().latencies()));
@@ -62,6 +65,7 @@ impl Engine {
             &spaces,
         );
         write(text, "holdfast_export_latency_seconds", "The same, by export.", &exports);
+        write(text, "holdfast_volume_latency_seconds", "How long reads and writes of files took.", &volumes);
     }
 }
 

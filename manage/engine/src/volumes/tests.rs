@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use holdfast_api::{Code, CreateSpace, CreateVolume, LayoutKind, VolumeState};
+use holdfast_device::IoBuf;
 use holdfast_model::{Health, Uuid};
+use holdfast_volume::service::{Caller, FileId, FileKind, FileService, NewFile, OpenMode};
+use holdfast_volume::{Volume, VolumeError};
 
 use super::VOLUMES;
 use super::known::{KnownVolume, Stage};
@@ -214,5 +217,65 @@ async fn a_volume_whose_document_cannot_be_read_is_told_and_keeps_its_space() {
     assert!(refused.message.contains("cannot be read"), "{refused}");
     assert!(engine.destroy_volume(NAME.into(), true, false).await.unwrap().changed);
     assert_eq!((engine.volumes().len(), engine.spaces().len()), (0, 1), "the space stays");
+    engine.shutdown().await;
+}
+
+async fn file(volume: &Volume, dir: FileId, name: &str, len: usize) -> Result<FileId, VolumeError> {
+    let new = NewFile { kind: FileKind::Regular, mode: 0o600, target: b"" };
+    let made = volume.create(&Caller::default(), dir, name.as_bytes(), &new).await?;
+    let handle =
+        volume.open(&Caller::default(), made.id, OpenMode { read: false, write: true, truncate: false }).await?;
+    volume.write(&handle, 0, IoBuf::zeroed(len).freeze(), len).await?;
+    volume.close(handle).await?;
+    Ok(made.id)
+}
+
+async fn directory(volume: &Volume, dir: FileId, name: &str) -> Result<FileId, VolumeError> {
+    let new = NewFile { kind: FileKind::Directory, mode: 0o700, target: b"" };
+    Ok(volume.create(&Caller::default(), dir, name.as_bytes(), &new).await?.id)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_files_take_is_told_of_wide_and_deep_trees() {
+    const DEEP: u64 = 300;
+    const WIDE: u64 = 200;
+    let rig = Rig::new();
+    let engine = rig.with_spaces(&[]).await;
+    engine.create_volume(volume()).await.unwrap();
+    let (open, known) = engine.open_volume_at(NAME).unwrap();
+    let files = open.volume_of(known.id).unwrap();
+    let filled = engine.on_reactor(move || async move {
+        let mut deep = directory(&files, files.root(), "deep").await?;
+        for level in 1..DEEP {
+            file(&files, deep, "file", 8192).await?;
+            file(&files, deep, "later", 8192).await?;
+            deep = directory(&files, deep, &format!("level{level}")).await?;
+        }
+        let wide = directory(&files, files.root(), "wide").await?;
+        for number in 0..WIDE {
+            file(&files, wide, &format!("file{number}"), 4096).await?;
+        }
+        let twice = file(&files, files.root(), "twice", 65536).await?;
+        files.link(&Caller::default(), twice, wide, b"again").await.map(drop)
+    });
+    filled.await.unwrap().unwrap();
+    let all = engine.volume_usage(NAME, "/").await.unwrap();
+    let deep = (DEEP - 1) * 2;
+    // A file of two names is told at both, and taken once.
+    let size = deep * 8192 + WIDE * 4096 + 65536;
+    assert_eq!((all.files, all.directories, all.unreadable), (deep + WIDE + 2, DEEP + 2, 0), "{all:?}");
+    assert_eq!((all.size_bytes, all.allocated_bytes), (size, size), "{all:?}");
+    let told: Vec<_> = all.largest.iter().map(|part| (part.name.as_str(), part.directory, part.size_bytes)).collect();
+    let wide = WIDE * 4096 + 32768;
+    assert_eq!(told, [("deep", true, deep * 8192), ("wide", true, wide), ("twice", false, 32768)]);
+    let below = engine.volume_usage(NAME, "/wide").await.unwrap();
+    assert_eq!((below.files, below.size_bytes, below.largest.len()), (WIDE + 1, wide, 100));
+    assert_eq!((below.path.as_str(), below.largest[0].name.as_str()), ("/wide", "again"));
+    let one = engine.volume_usage(NAME, "wide/file7").await.unwrap();
+    assert_eq!((one.files, one.directories, one.size_bytes), (1, 0, 4096));
+    for missing in ["/none", "/twice/below"] {
+        let refused = engine.volume_usage(NAME, missing).await.unwrap_err();
+        assert_eq!(refused.code, Code::NotFound, "{refused}");
+    }
     engine.shutdown().await;
 }

@@ -16,7 +16,7 @@ pub(crate) struct Which {
     /// The kind of object.
     #[param(inline)]
     kind: HistoryKind,
-    /// Its name: of a pool or an export, `POOL/SPACE`, or the path or id of a disk; none for the server.
+    /// Its name: of a pool or an export, `POOL/SPACE`, `POOL/VOLUME`, or the path or id of a disk; none for the server.
     #[serde(default)]
     name: String,
     /// How far back, up to 30 days.

@@ -4,8 +4,10 @@ use axum::Json;
 use axum::http::StatusCode;
 use holdfast_api::{
     Changed, CreateVolume, ErrorBody, GrowVolume, JobChanged, MountVolume, SetPace, Volume, VolumeChanged,
-    VolumeFinding,
+    VolumeFinding, VolumeUsage,
 };
+use serde::Deserialize;
+use utoipa::IntoParams;
 
 use super::jobs::taken;
 use super::{Confirm, Force, OnEngine, made};
@@ -132,4 +134,26 @@ pub(crate) async fn findings(
     InPath((pool, volume)): InPath<(String, String)>,
 ) -> Answered<Json<Vec<VolumeFinding>>> {
     Ok(Json(engine.volume_findings(&format!("{pool}/{volume}")).await?))
+}
+
+/// Below which directory.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Below {
+    /// The path from the volume's root on; all of the volume if left out.
+    #[serde(default)]
+    path: String,
+}
+
+/// Shows what a directory tree of a volume takes. The larger the tree, the later the answer.
+#[utoipa::path(get, path = "/volumes/{pool}/{volume}/usage", tag = "volumes", operation_id = "volume_usage",
+    params(("pool" = String, Path, description = "Name of the pool."), ("volume" = String, Path, description = "Name of the volume."), Below),
+    responses((status = 200, body = VolumeUsage, description = "What it takes."),
+        (status = "default", body = ErrorBody, description = "Refused or failed.")))]
+pub(crate) async fn usage(
+    engine: OnEngine,
+    InPath((pool, volume)): InPath<(String, String)>,
+    InQuery(below): InQuery<Below>,
+) -> Answered<Json<VolumeUsage>> {
+    Ok(Json(engine.volume_usage(&format!("{pool}/{volume}"), &below.path).await?))
 }

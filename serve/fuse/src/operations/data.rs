@@ -65,9 +65,11 @@ impl<S: FileService> Channel<S> {
 
     pub(super) async fn read_data(&self, range: Range) -> Answered {
         let handle = self.handle(range.handle)?;
+        let begun = self.counters.clock.now();
         let data = self.service().read(&handle, range.offset, range.size as usize).await;
         drop(handle);
         let data = data?;
+        self.counters.read_latency.add(self.counters.clock.now().saturating_sub(begun));
         self.counters.read_bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
         Ok(Answer::new(Body::Data(data)))
     }
@@ -77,9 +79,11 @@ impl<S: FileService> Channel<S> {
         let handle = self.handle(range.handle)?;
         if let Some(payload) = payload.filter(|payload| len > 0 && payload.len() >= len) {
             self.drop_privileges(header, range.flags & WRITE_KILL_SUIDGID != 0).await?;
+            let begun = self.counters.clock.now();
             let written = self.service().write(&handle, range.offset, payload, len).await;
             drop(handle);
             written?;
+            self.counters.write_latency.add(self.counters.clock.now().saturating_sub(begun));
         } else if len > 0 {
             return Err(Errno(EIO));
         }

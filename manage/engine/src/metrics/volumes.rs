@@ -1,0 +1,45 @@
+//! Volumes as Prometheus reads them.
+
+use super::{Family, Kind};
+use crate::engine::Engine;
+
+impl Engine {
+    pub(super) fn volume_metrics(&self) -> Vec<Family> {
+        const OPERATION: &[&str] = &["volume", "operation"];
+        let gauge = |name, help| Family::new(name, Kind::Gauge, help, &["volume"]);
+        let mut size = gauge("holdfast_volume_size_bytes", "Bytes of its space that it uses.");
+        let mut free = gauge("holdfast_volume_free_bytes", "Bytes that may still be written.");
+        let mut files = gauge("holdfast_volume_files", "Files and directories that it has.");
+        let mut findings = gauge("holdfast_volume_findings", "What its last scan found and nobody repaired since.");
+        let mut mounted = gauge("holdfast_volume_mounted", "1 while it is mounted.");
+        for volume in self.volumes() {
+            let label = [volume.name.as_str()];
+            let known = [
+                (&mut size, volume.size_bytes),
+                (&mut free, volume.free_bytes),
+                (&mut files, volume.files),
+                (&mut findings, volume.findings),
+            ];
+            known.into_iter().for_each(|(family, value)| value.into_iter().for_each(|value| family.add(&label, value)));
+            mounted.add(&label, volume.mount.is_some_and(|mount| mount.mounted).into());
+        }
+        let mut operations = Family::new(
+            "holdfast_volume_operations_total",
+            Kind::Counter,
+            "Requests of the kernel, since it is mounted.",
+            OPERATION,
+        );
+        let mut bytes = Family::new("holdfast_volume_bytes_total", Kind::Counter, "Bytes read and written.", OPERATION);
+        let mut errors =
+            Family::new("holdfast_volume_errors_total", Kind::Counter, "Requests answered with an error.", &["volume"]);
+        let pools: Vec<_> = self.live().pools.values().cloned().collect();
+        for traffic in pools.iter().flat_map(|open| open.volume_traffic()) {
+            let name = traffic.name.as_str();
+            traffic.stats.requests.iter().for_each(|(kind, count)| operations.add(&[name, kind], *count));
+            bytes.add(&[name, "read"], traffic.stats.read_bytes);
+            bytes.add(&[name, "write"], traffic.stats.written_bytes);
+            errors.add(&[name], traffic.stats.errors);
+        }
+        vec![size, free, files, findings, mounted, operations, bytes, errors]
+    }
+}
