@@ -29,6 +29,8 @@ pub enum JobKind {
     Scan,
     /// Repairs of a volume what can be while it is in use.
     Spotfix,
+    /// Takes a volume away from those who use it, repairs all of it, and gives it back.
+    SpotfixOffline,
 }
 
 /// How far a job is.

@@ -65,8 +65,9 @@ pub async fn volume_command(client: &Client, json: bool, command: VolumeCommand)
         VolumeCommand::Scan { volume, start } => {
             jobs::start(client, json, &format!("{}/scan", volume_path(&volume)), start).await
         }
-        VolumeCommand::Spotfix { volume, start } => {
-            jobs::start(client, json, &format!("{}/spotfix", volume_path(&volume)), start).await
+        VolumeCommand::Spotfix { volume, offline, force, start } => {
+            let path = format!("{}/spotfix?offline={offline}&force={force}", volume_path(&volume));
+            jobs::start(client, json, &path, start).await
         }
         VolumeCommand::Findings { volume } => {
             let found: Vec<VolumeFinding> = client.get(&format!("{}/findings", volume_path(&volume))).await?;

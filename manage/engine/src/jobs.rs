@@ -203,13 +203,21 @@ impl Jobs {
         self.inner().table.jobs.iter().find(|record| record.spec.is_like(spec)).map(|record| record.id)
     }
 
+    /// A job that goes over the same volume, and is of another kind.
+    pub(crate) fn beside(&self, spec: &JobSpec) -> Option<(u64, JobKind)> {
+        let inner = self.inner();
+        let mut jobs = inner.table.jobs.iter();
+        let other = jobs.find(|record| record.spec.target.id == spec.target.id && !record.spec.is_like(spec));
+        other.map(|record| (record.id, record.spec.kind))
+    }
+
     /// The numbers of the jobs that empty, replace or repair what is on these disks or missing in these spaces.
     pub(crate) fn mending(&self, disks: &[Uuid], spaces: &[Uuid]) -> Vec<u64> {
         let mends = |record: &&Record| match record.spec.kind {
             JobKind::Evacuate | JobKind::Replace => disks.contains(&record.spec.target.id),
             JobKind::Repair => spaces.contains(&record.spec.target.id),
             JobKind::Scrub | JobKind::Convert | JobKind::Rebalance | JobKind::Upgrade => false,
-            JobKind::Scan | JobKind::Spotfix => false,
+            JobKind::Scan | JobKind::Spotfix | JobKind::SpotfixOffline => false,
         };
         self.inner().table.jobs.iter().filter(mends).map(|record| record.id).collect()
     }

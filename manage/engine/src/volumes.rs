@@ -31,12 +31,14 @@ use holdfast_model::{ObjectKind, ObjectRef, SpacePath, Uuid, natural_order};
 use holdfast_pool::SpaceRecord;
 use holdfast_space::Space;
 use holdfast_volume::service::Time;
-use holdfast_volume::{ErrorKind, Settings, Volume, VolumeError, WallClock};
+use holdfast_volume::{ErrorKind, Settings, Verb, Volume, VolumeError, WallClock};
 
 use crate::engine::{Engine, OpenPool};
 use crate::error::{ApiResult, conflict, from_pool, not_found};
 use crate::spaces::{parse_path, space_size};
 use crate::volumes::known::KnownVolume;
+use crate::volumes::mounts::{end_mount, mount_files};
+pub(crate) use crate::volumes::mounts::{give_back, take_away};
 use crate::volumes::view::view;
 
 /// What the names of documents begin with that are volumes.
@@ -45,6 +47,8 @@ const VOLUMES: &str = "volume/";
 const BLANK_BYTES: usize = 128 << 10;
 /// How long closing waits for a volume before it goes on without it.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Scans of which a repair offline consists, about.
+const SCANS_OF_A_REPAIR: u32 = 4;
 /// For how long the kernel believes what it knows of names and attributes.
 const KNOWN_FOR: Duration = Duration::from_secs(10);
 
@@ -63,7 +67,34 @@ pub(crate) struct LiveVolume {
     /// Why it is not open, or not mounted.
     trouble: Option<Condition>,
     /// What the last scan found and nobody repaired since.
-    findings: usize,
+    findings: Findings,
+    /// A job repairs it, and nobody else may use it meanwhile.
+    is_away: bool,
+}
+
+/// What is known of a volume's findings.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Findings {
+    /// Those that are left.
+    pub(crate) left: u64,
+    /// Those of them that are not repaired while the volume is in use.
+    pub(crate) offline: u64,
+    /// Those that were repaired since the volume was opened.
+    pub(crate) fixed: u64,
+    /// How long the last scan took; unknown until there is one.
+    pub(crate) scan: Option<Duration>,
+}
+
+impl Findings {
+    fn of(verbs: &[Verb]) -> Self {
+        let offline = verbs.iter().filter(|verb| !verb.is_online()).count() as u64;
+        Self { left: verbs.len() as u64, offline, ..Self::default() }
+    }
+
+    /// About how long a repair takes the volume away: it scans before and after each of two steps.
+    pub(crate) fn estimate(&self) -> Option<Duration> {
+        self.scan.map(|scan| scan * SCANS_OF_A_REPAIR)
+    }
 }
 
 impl LiveVolume {
@@ -107,6 +138,9 @@ impl OpenPool {
     fn open_volume_named(&self, name: &str, object: &str) -> ApiResult<(KnownVolume, Arc<Volume>)> {
         let volumes = self.volumes();
         let live = volumes.get(name).ok_or_else(|| not_found(object, "'holdfast volume list' lists the volumes"))?;
+        if live.is_away {
+            return Err(conflict(object, "a job repairs it offline", "see 'holdfast job list', and wait for its end"));
+        }
         match &live.open {
             Some(open) => Ok((live.known.clone(), open.volume.clone())),
             None => Err(live.refusal(object)),
@@ -120,10 +154,12 @@ impl OpenPool {
         format!("{}/{}", self.name(), found.unwrap_or_default())
     }
 
-    /// A scan of a volume found so much.
-    pub(crate) fn note_findings(&self, id: Uuid, count: usize) {
+    /// A scan or a repair of a volume left these findings.
+    pub(crate) fn note_findings(&self, id: Uuid, left: &[Verb], fixed: u64, scan: Option<Duration>) {
         if let Some(volume) = self.volumes().values_mut().find(|volume| volume.known.id == id) {
-            volume.findings = count;
+            let before = volume.findings;
+            volume.findings =
+                Findings { fixed: before.fixed + fixed, scan: scan.or(before.scan), ..Findings::of(left) };
         }
     }
 
@@ -225,7 +261,8 @@ impl Engine {
         if is_new {
             self.events.emit(Severity::Error, &open.volume_object(&known), &trouble.cause, &trouble.next_action);
         }
-        let live = LiveVolume { open: None, trouble: Some(trouble), findings: 0, known };
+        let live =
+            LiveVolume { open: None, trouble: Some(trouble), findings: Findings::default(), is_away: false, known };
         open.volumes().insert(live.known.name.clone(), live);
     }
 
@@ -254,13 +291,13 @@ impl Engine {
             Ok(opened) => (Some(opened), None),
             Err(error) => (None, Some(Condition::new(format!("is not open: {}", error.message), error.next_action))),
         };
-        let mut findings = 0;
+        let mut findings = Findings::default();
         if let Some(opened) = &mut opened {
             let volume = opened.volume.clone();
             let found = self.on_reactor(move || async move { volume.findings().await }).await;
-            findings = found.ok().and_then(Result::ok).map_or(0, |found| found.len());
+            findings = found.ok().and_then(Result::ok).map_or(findings, |found| Findings::of(&found));
             if let Some(mount) = &known.mount {
-                match self.mount_files(open, &name, opened.volume.clone(), mount).await {
+                match mount_files(open, &name, opened.volume.clone(), mount, &self.reactors).await {
                     Ok(mounted) => opened.mounted = Some(mounted),
                     Err(condition) => trouble = Some(condition),
                 }
@@ -269,7 +306,7 @@ impl Engine {
         if let Some(trouble) = &trouble {
             self.events.emit(Severity::Error, &object, &trouble.cause, &trouble.next_action);
         }
-        open.volumes().insert(name, LiveVolume { known, open: opened, trouble, findings });
+        open.volumes().insert(name, LiveVolume { known, open: opened, trouble, findings, is_away: false });
     }
 
     async fn bring_up(&self, open: &Arc<OpenPool>, known: &KnownVolume) -> ApiResult<OpenVolume> {
@@ -305,7 +342,7 @@ impl Engine {
         let object = open.volume_object(&live.known);
         let Some(OpenVolume { volume, _claim: claim, mounted }) = live.open else { return };
         if let Some(mounted) = mounted
-            && let Some(why) = self.end_mount(mounted).await
+            && let Some(why) = end_mount(mounted).await
         {
             self.events.emit(Severity::Warning, &object, &why, "see what uses the directory");
         }

@@ -306,6 +306,9 @@ fn what_programs_use_is_not_taken_from_them_unless_asked_for() {
     assert!(refusal.contains("mounted on") && refusal.contains("--force"), "{refusal}");
     let shown = daemon.json(&["volume", "show", "tank/files"]);
     assert_eq!((&shown["health"], &shown["mount"]["mounted"]), (&"healthy".into(), &true.into()), "as before");
+    let repair = ["volume", "spotfix", "tank/files", "--offline", "--wait"];
+    let refusal = daemon.cli(&repair).refused();
+    assert!(refusal.contains("in use by") && refusal.contains(&pid), "{refusal}");
     file.write_all_at(b"kept", 0).expect("it is served on");
     daemon.please(&["volume", "unmount", "tank/files", "--force"]);
     assert!(!is_mounted(&directory) && file.write_all_at(b"more", 4).is_err());
@@ -313,6 +316,11 @@ fn what_programs_use_is_not_taken_from_them_unless_asked_for() {
     drop(file);
     daemon.please(&[&mount[..], &["--over"]].concat());
     assert_eq!(std::fs::read(format!("{directory}/open")).expect("read"), b"kept");
+    let repaired = daemon.please(&repair);
+    assert!(repaired.contains("all metadata agrees; the volume was away for"), "{repaired}");
+    assert!(is_mounted(&directory), "it is given back");
+    assert_eq!(std::fs::read(format!("{directory}/open")).expect("read"), b"kept");
+    assert_eq!(daemon.json(&["volume", "show", "tank/files"])["health"], "healthy");
     daemon.please(&["volume", "destroy", "tank/files", "--yes", "--force"]);
     assert!(!is_mounted(&directory));
     assert_eq!(daemon.json(&["volume", "list"]), serde_json::json!([]));

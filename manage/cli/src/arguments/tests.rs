@@ -82,6 +82,7 @@ const FORMS: &[&str] = &[
     "volume scan POOL/VOLUME --wait",
     "volume findings POOL/VOLUME",
     "volume spotfix POOL/VOLUME --wait",
+    "volume spotfix POOL/VOLUME --offline --force --wait",
     "volume destroy POOL/VOLUME --yes",
     "volume destroy POOL/VOLUME --yes --force",
     "nbd export POOL/SPACE",

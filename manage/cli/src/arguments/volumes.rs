@@ -84,10 +84,16 @@ pub enum VolumeCommand {
         /// POOL/VOLUME
         volume: SpacePath,
     },
-    /// Repair what can be repaired while the volume is in use, as a job
+    /// Repair what can be repaired while the volume is in use, or everything with --offline, as a job
     Spotfix {
         /// POOL/VOLUME
         volume: SpacePath,
+        /// Unmount the volume, repair everything, and mount it again; refused while programs use it
+        #[arg(long)]
+        offline: bool,
+        /// With --offline: also while programs use it; what they have open fails
+        #[arg(long, requires = "offline")]
+        force: bool,
         #[command(flatten)]
         start: StartOptions,
     },

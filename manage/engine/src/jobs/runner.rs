@@ -136,7 +136,8 @@ impl Engine {
         if spaces.len() < there {
             Whereabouts::Nowhere
         } else {
-            Whereabouts::At(Site { open: open.clone(), spaces, runtime: tokio::runtime::Handle::current() })
+            let (runtime, reactors) = (tokio::runtime::Handle::current(), self.reactors.clone());
+            Whereabouts::At(Site { open: open.clone(), spaces, runtime, reactors })
         }
     }
 

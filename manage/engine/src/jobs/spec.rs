@@ -6,6 +6,8 @@
 use std::sync::Arc;
 
 use holdfast_api::{JobKind, Severity};
+use holdfast_device::reactor::ReactorHandle;
+use holdfast_device::{IoError, IoErrorKind};
 use holdfast_model::{ObjectKind, ObjectRef, Provisioning, Uuid};
 use holdfast_pool::SpaceRecord;
 use holdfast_space::{Ended, Space};
@@ -91,6 +93,9 @@ pub(crate) struct JobSpec {
     /// Of a conversion, whether the space has all its rows in the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) provisioning: Option<Provisioning>,
+    /// Of a repair of a volume that is taken away for it, whether also from programs that use it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) force: bool,
 }
 
 /// Where a job works.
@@ -101,6 +106,19 @@ pub(super) struct Site {
     pub(super) spaces: Vec<Arc<Space>>,
     /// Where work is done that would keep a reactor from serving.
     pub(super) runtime: tokio::runtime::Handle,
+    /// All reactors, for mounts.
+    pub(super) reactors: Vec<ReactorHandle>,
+}
+
+impl Site {
+    /// Does what needs the runtime rather than a reactor, to its end.
+    pub(super) async fn outside<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, Ended> {
+        let gone = |error: tokio::task::JoinError| Ended::Failed(IoError::new(IoErrorKind::Stale, error.to_string()));
+        self.runtime.spawn(work).await.map_err(gone)
+    }
 }
 
 /// Something that a job found, for its owner to hear.
@@ -121,12 +139,12 @@ pub(super) struct Outcome {
 impl JobSpec {
     /// Work of a kind that its target says all about.
     pub(crate) fn new(kind: JobKind, target: Target) -> Self {
-        Self { kind, target, provisioning: None }
+        Self { kind, target, provisioning: None, force: false }
     }
 
     /// The conversion of a space to the shape that the pool knows for it.
     pub(super) fn convert(space: Target, provisioning: Provisioning) -> Self {
-        Self { kind: JobKind::Convert, target: space, provisioning: Some(provisioning) }
+        Self { provisioning: Some(provisioning), ..Self::new(JobKind::Convert, space) }
     }
 
     /// How texts call it: `scrub of tank/vm`, `evacuate of disk /dev/sda`.
@@ -169,7 +187,7 @@ impl JobSpec {
             JobKind::Rebalance => 0,
             JobKind::Upgrade => upgrade::total_bytes(site),
             // How much metadata there is shows on the way.
-            JobKind::Scan | JobKind::Spotfix => 0,
+            JobKind::Scan | JobKind::Spotfix | JobKind::SpotfixOffline => 0,
         }
     }
 
@@ -185,6 +203,7 @@ impl JobSpec {
             JobKind::Upgrade => upgrade::run(site, pace).await,
             JobKind::Scan => volumes::scan(site, self.target.id, pace).await,
             JobKind::Spotfix => volumes::spotfix(site, self.target.id, pace).await,
+            JobKind::SpotfixOffline => volumes::spotfix_offline(site, self.target.id, self.force, pace).await,
         }
     }
 }

@@ -13,11 +13,12 @@ use holdfast_api::{JobChanged, JobKind, SetPace, Severity, VolumeFinding};
 use holdfast_device::{IoError, IoErrorKind, reactor};
 use holdfast_model::{Uuid, counted};
 use holdfast_space::{Ended, Pace};
-use holdfast_volume::{Verb, Volume, VolumeError};
+use holdfast_volume::{Spotfixed, Verb, Volume, VolumeError};
 
 use super::spec::{Finding, JobSpec, Outcome, Site, Target};
 use crate::engine::Engine;
 use crate::error::ApiResult;
+use crate::volumes::{give_back, take_away};
 
 /// Findings of one scan that become events, each.
 const TOLD: usize = 20;
@@ -34,9 +35,35 @@ impl Engine {
         self.change(move |engine| async move {
             let (open, known) = engine.open_volume_at(&path)?;
             let kind = if repair { JobKind::Spotfix } else { JobKind::Scan };
-            engine.add_job(JobSpec::new(kind, Target::volume(&open, known.id, &known.name)), request)
+            let spec = JobSpec::new(kind, Target::volume(&open, known.id, &known.name));
+            engine.refuse_beside(&path, &spec, |other| other == JobKind::SpotfixOffline)?;
+            engine.add_job(spec, request)
         })
         .await
+    }
+
+    /// Takes a volume away from those who use it, repairs all of it, and gives it back: answers with the job that does
+    /// it. Unless `force`, the job fails where programs use the volume.
+    ///
+    /// # Errors
+    /// If there is no such volume, another job goes over it, or the job cannot be written down.
+    pub async fn repair_volume(self: &Arc<Self>, path: String, force: bool, request: SetPace) -> ApiResult<JobChanged> {
+        self.change(move |engine| async move {
+            let (open, known) = engine.open_volume_at(&path)?;
+            let target = Target::volume(&open, known.id, &known.name);
+            let spec = JobSpec { force, ..JobSpec::new(JobKind::SpotfixOffline, target) };
+            engine.refuse_beside(&path, &spec, |_| true)?;
+            engine.add_job(spec, request)
+        })
+        .await
+    }
+
+    /// Refuses work on a volume beside some other.
+    fn refuse_beside(&self, path: &str, spec: &JobSpec, is_other: impl Fn(JobKind) -> bool) -> ApiResult<()> {
+        let Some((job, kind)) = self.jobs.beside(spec).filter(|(_, kind)| is_other(*kind)) else { return Ok(()) };
+        let message = format!("job {job} goes over it ({})", holdfast_api::word(&kind));
+        let next = format!("wait for its end, or 'holdfast job cancel {job}'");
+        Err(crate::error::conflict(format!("volume {path}"), message, next))
     }
 
     /// What the last scan of a volume found and nobody repaired since.
@@ -106,8 +133,9 @@ fn volume_of(site: &Site, id: Uuid) -> Result<Arc<Volume>, Ended> {
 /// Scans.
 pub(super) async fn scan(site: &Site, id: Uuid, pace: &dyn Pace) -> Result<Outcome, Ended> {
     let volume = volume_of(site, id)?;
+    let begun = reactor::clock().now();
     let found = until_cancelled(pace, &volume, volume.scan()).await?;
-    site.open.note_findings(id, found.len());
+    site.open.note_findings(id, &found, 0, Some(reactor::clock().now().saturating_sub(begun)));
     let offline = found.iter().filter(|verb| !verb.is_online()).count() as u64;
     let result = match found.len() as u64 {
         0 => "all metadata agrees".into(),
@@ -127,15 +155,41 @@ pub(super) async fn scan(site: &Site, id: Uuid, pace: &dyn Pace) -> Result<Outco
 pub(super) async fn spotfix(site: &Site, id: Uuid, pace: &dyn Pace) -> Result<Outcome, Ended> {
     let volume = volume_of(site, id)?;
     let done = until_cancelled(pace, &volume, volume.spotfix()).await?;
-    site.open.note_findings(id, done.left.len());
+    Ok(repaired(site, id, &done))
+}
+
+/// What a repair brought.
+fn repaired(site: &Site, id: Uuid, done: &Spotfixed) -> Outcome {
+    site.open.note_findings(id, &done.left, done.fixed, None);
     let result = match done.left.len() as u64 {
         0 => format!("{} repaired; all metadata agrees", counted(done.fixed, "finding", "findings")),
         left => format!("{} repaired, {left} left", counted(done.fixed, "finding", "findings")),
     };
-    Ok(Outcome {
-        result,
-        findings: done.left.iter().take(TOLD).map(|verb| told(&site.open.volume_name(id), verb)).collect(),
-    })
+    let findings = done.left.iter().take(TOLD).map(|verb| told(&site.open.volume_name(id), verb)).collect();
+    Outcome { result, findings }
+}
+
+/// Takes the volume away from those who use it, repairs all of it, and gives it back whatever came of that.
+pub(super) async fn spotfix_offline(site: &Site, id: Uuid, force: bool, pace: &dyn Pace) -> Result<Outcome, Ended> {
+    let volume = volume_of(site, id)?;
+    let begun = reactor::clock().now();
+    let open = site.open.clone();
+    site.outside(async move { take_away(&open, id, force).await }).await?.map_err(|error| {
+        let text = format!("{}: {}", error.message, error.next_action);
+        Ended::Failed(IoError::new(IoErrorKind::Stale, text))
+    })?;
+    let done = until_cancelled(pace, &volume, volume.spotfix_offline()).await;
+    let (open, reactors) = (site.open.clone(), site.reactors.clone());
+    let trouble = site.outside(async move { give_back(&open, id, &reactors).await }).await?;
+    let away = reactor::clock().now().saturating_sub(begun);
+    let mut outcome = repaired(site, id, &done?);
+    outcome.result = format!("{}; the volume was away for {:.1} s", outcome.result, away.as_secs_f64());
+    outcome.findings.extend(trouble.map(|trouble| Finding {
+        severity: Severity::Error,
+        cause: trouble.cause,
+        next_action: trouble.next_action,
+    }));
+    Ok(outcome)
 }
 
 fn told(name: &str, verb: &Verb) -> Finding {
@@ -143,7 +197,7 @@ fn told(name: &str, verb: &Verb) -> Finding {
     let next_action = if verb.is_online() {
         format!("'holdfast volume spotfix {name}' repairs it in use")
     } else {
-        "copy what can be read elsewhere, and restore the rest from a backup".into()
+        format!("'holdfast volume spotfix {name} --offline' takes the volume away and repairs it")
     };
     Finding { severity: shown.severity, cause: format!("scan: {}", shown.text), next_action }
 }

@@ -42,6 +42,10 @@ impl Engine {
                 let next = format!("'holdfast volume unmount {parsed}' first, or repeat with --force");
                 return Err(conflict(object, format!("it is mounted on {}", directory.display()), next));
             }
+            if open.volumes().get(&name).is_some_and(|live| live.is_away) {
+                let next = "see 'holdfast job list', and wait for its end, or cancel it";
+                return Err(conflict(object, "a job repairs it offline", next));
+            }
             engine.cancel_jobs_of(open.pool.id(), Some(volume.id)).await?;
             engine.end_volume(&open, &name, &object).await?;
             Ok(Changed { changed: true, message: format!("{object} is destroyed") })

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use holdfast_api::{ApiError, Code, Condition, MountVolume, VolumeChanged};
+use holdfast_device::reactor::ReactorHandle;
 use holdfast_fuse::{FuseError, MountSettings, Mounted};
+use holdfast_model::Uuid;
 use holdfast_volume::Volume;
 
 use super::known::KnownMount;
@@ -16,53 +18,6 @@ use crate::engine::{Engine, OpenPool};
 use crate::error::{ApiResult, conflict};
 
 impl Engine {
-    /// Mounts a volume on a directory.
-    pub(super) async fn mount_files(
-        &self,
-        open: &OpenPool,
-        name: &str,
-        volume: Arc<Volume>,
-        mount: &KnownMount,
-    ) -> Result<Mounted, Condition> {
-        let source = format!("{}/{name}", open.name());
-        let directory = &mount.directory;
-        let settings = MountSettings {
-            source: source.clone(),
-            over_files: mount.over,
-            no_suid: true,
-            no_devices: true,
-            // A repair changes files behind the kernel's back.
-            entry_timeout: KNOWN_FOR,
-            attribute_timeout: KNOWN_FOR,
-            over_io_uring: false,
-            ..MountSettings::default()
-        };
-        let mounting = holdfast_fuse::mount(volume, Path::new(directory), settings, &self.reactors);
-        let mut next = format!("'holdfast volume mount {source} DIRECTORY'");
-        let why = match tokio::time::timeout(CLOSE_TIMEOUT, mounting).await {
-            Ok(Ok(mounted)) => return Ok(mounted),
-            Ok(Err(error)) => {
-                if matches!(error, FuseError::NotEmpty { .. }) {
-                    next = format!(
-                        "choose an empty directory, or hide them: 'holdfast volume mount {source} {directory} --over'"
-                    );
-                }
-                error.to_string()
-            }
-            Err(_) => format!("the directory did not answer within {} s", CLOSE_TIMEOUT.as_secs()),
-        };
-        Err(Condition::new(format!("is not mounted on {directory}: {why}"), next))
-    }
-
-    /// Ends a mount, also one in use; what kept it from ending in good order.
-    pub(super) async fn end_mount(&self, mounted: Mounted) -> Option<String> {
-        match tokio::time::timeout(CLOSE_TIMEOUT, mounted.stop()).await {
-            Ok(Ok(())) => None,
-            Ok(Err(error)) => Some(error.to_string()),
-            Err(_) => Some(format!("it did not end within {} s", CLOSE_TIMEOUT.as_secs())),
-        }
-    }
-
     /// Mounts a volume, now and whenever it is opened.
     ///
     /// # Errors
@@ -103,14 +58,18 @@ impl Engine {
         }
         if let Some(before) = take_mounted(open, name) {
             // Somebody else unmounted it.
-            self.end_mount(before).await;
+            end_mount(before).await;
         }
-        let mounted = self.mount_files(open, name, volume, mount).await;
+        let mounted = mount_files(open, name, volume, mount, &self.reactors).await;
         let failed = |trouble: Condition| ApiError::new(Code::Failed, object, trouble.cause, trouble.next_action);
         let mounted = mounted.map_err(|trouble| failed(trouble).at("directory"))?;
+        if open.volumes().get(name).is_some_and(|live| live.is_away) {
+            end_mount(mounted).await;
+            return Err(conflict(object, "a job repairs it offline", "see 'holdfast job list', and wait for its end"));
+        }
         known.mount = Some(mount.clone());
         if let Err(error) = self.keep_volume(open, &known).await {
-            self.end_mount(mounted).await;
+            end_mount(mounted).await;
             return Err(error);
         }
         self.note(&open.volume_object(&known), &format!("mounted on {}", mount.directory));
@@ -139,7 +98,7 @@ impl Engine {
             let Some(mount) = known.mount.take() else {
                 return Ok(VolumeChanged { changed: false, volume: engine.volume(&path)? });
             };
-            engine.take_mount_away(&open, &name, &object, force).await?;
+            take_mount_away(&open, &name, &object, force).await?;
             if let Err(error) = engine.keep_volume(&open, &known).await {
                 if let Err(left) = engine.mount_now(&open, &name, &object, &mount).await {
                     tracing::warn!("{object} is not mounted any more: {left}");
@@ -157,40 +116,6 @@ impl Engine {
         })
         .await
     }
-
-    /// Ends the mount of a volume where it has one; unless `force`, only one that nobody uses.
-    pub(super) async fn take_mount_away(
-        &self,
-        open: &OpenPool,
-        name: &str,
-        object: &str,
-        force: bool,
-    ) -> ApiResult<()> {
-        let Some(mounted) = take_mounted(open, name) else { return Ok(()) };
-        if !force {
-            let refused = match tokio::time::timeout(CLOSE_TIMEOUT, mounted.unmount()).await {
-                Ok(Ok(())) => None,
-                Ok(Err(error @ FuseError::InUse { .. })) => {
-                    let next = "end what uses it, or take it away all the same with --force; what is open on it then \
-                                fails";
-                    Some(conflict(object, error.to_string(), next))
-                }
-                Ok(Err(error)) => Some(ApiError::new(Code::Failed, object, error.to_string(), "see the daemon's log")),
-                Err(_) => {
-                    let why = format!("it was not unmounted within {} s", CLOSE_TIMEOUT.as_secs());
-                    Some(ApiError::new(Code::Timeout, object, why, "see what uses the directory, or use --force"))
-                }
-            };
-            if let Some(refused) = refused {
-                put_mounted(open, name, mounted);
-                return Err(refused);
-            }
-        }
-        match self.end_mount(mounted).await {
-            Some(why) => Err(ApiError::new(Code::Failed, object, why, "see what uses the directory, and repeat")),
-            None => Ok(()),
-        }
-    }
 }
 
 fn take_mounted(open: &OpenPool, name: &str) -> Option<Mounted> {
@@ -200,5 +125,122 @@ fn take_mounted(open: &OpenPool, name: &str) -> Option<Mounted> {
 fn put_mounted(open: &OpenPool, name: &str, mounted: Mounted) {
     if let Some(opened) = open.volumes().get_mut(name).and_then(|live| live.open.as_mut()) {
         opened.mounted = Some(mounted);
+    }
+}
+
+/// Mounts a volume on a directory.
+pub(super) async fn mount_files(
+    open: &OpenPool,
+    name: &str,
+    volume: Arc<Volume>,
+    mount: &KnownMount,
+    reactors: &[ReactorHandle],
+) -> Result<Mounted, Condition> {
+    let source = format!("{}/{name}", open.name());
+    let directory = &mount.directory;
+    let settings = MountSettings {
+        source: source.clone(),
+        over_files: mount.over,
+        no_suid: true,
+        no_devices: true,
+        // A repair changes files behind the kernel's back.
+        entry_timeout: KNOWN_FOR,
+        attribute_timeout: KNOWN_FOR,
+        over_io_uring: false,
+        ..MountSettings::default()
+    };
+    let mounting = holdfast_fuse::mount(volume, Path::new(directory), settings, reactors);
+    let mut next = format!("'holdfast volume mount {source} DIRECTORY'");
+    let why = match tokio::time::timeout(CLOSE_TIMEOUT, mounting).await {
+        Ok(Ok(mounted)) => return Ok(mounted),
+        Ok(Err(error)) => {
+            if matches!(error, FuseError::NotEmpty { .. }) {
+                next = format!(
+                    "choose an empty directory, or hide them: 'holdfast volume mount {source} {directory} --over'"
+                );
+            }
+            error.to_string()
+        }
+        Err(_) => format!("the directory did not answer within {} s", CLOSE_TIMEOUT.as_secs()),
+    };
+    Err(Condition::new(format!("is not mounted on {directory}: {why}"), next))
+}
+
+/// Ends a mount, also one in use; what kept it from ending in good order.
+pub(super) async fn end_mount(mounted: Mounted) -> Option<String> {
+    match tokio::time::timeout(CLOSE_TIMEOUT, mounted.stop()).await {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) => Some(error.to_string()),
+        Err(_) => Some(format!("it did not end within {} s", CLOSE_TIMEOUT.as_secs())),
+    }
+}
+
+/// Ends the mount of a volume where it has one; unless `force`, only one that nobody uses.
+pub(super) async fn take_mount_away(open: &OpenPool, name: &str, object: &str, force: bool) -> ApiResult<()> {
+    let Some(mounted) = take_mounted(open, name) else { return Ok(()) };
+    if !force {
+        let refused = match tokio::time::timeout(CLOSE_TIMEOUT, mounted.unmount()).await {
+            Ok(Ok(())) => None,
+            Ok(Err(error @ FuseError::InUse { .. })) => {
+                let next = "end what uses it, or take it away all the same with --force; what is open on it then \
+                            fails";
+                Some(conflict(object, error.to_string(), next))
+            }
+            Ok(Err(error)) => Some(ApiError::new(Code::Failed, object, error.to_string(), "see the daemon's log")),
+            Err(_) => {
+                let why = format!("it was not unmounted within {} s", CLOSE_TIMEOUT.as_secs());
+                Some(ApiError::new(Code::Timeout, object, why, "see what uses the directory, or use --force"))
+            }
+        };
+        if let Some(refused) = refused {
+            put_mounted(open, name, mounted);
+            return Err(refused);
+        }
+    }
+    match end_mount(mounted).await {
+        Some(why) => Err(ApiError::new(Code::Failed, object, why, "see what uses the directory, and repeat")),
+        None => Ok(()),
+    }
+}
+
+/// Takes a volume away from everybody but the job that repairs it.
+pub(crate) async fn take_away(open: &OpenPool, id: Uuid, force: bool) -> ApiResult<()> {
+    let full = open.volume_name(id);
+    let object = format!("volume {full}");
+    let name = {
+        let mut volumes = open.volumes();
+        let live = volumes.values_mut().find(|live| live.known.id == id && live.open.is_some());
+        let live = live.ok_or_else(|| conflict(&object, "it is not open", "see the health of its pool"))?;
+        live.is_away = true;
+        live.known.name.clone()
+    };
+    let taken = take_mount_away(open, &name, &object, force).await;
+    if taken.is_err()
+        && let Some(live) = open.volumes().get_mut(&name)
+    {
+        live.is_away = false;
+    }
+    taken
+}
+
+/// Gives a volume back to everybody, mounted where it is to be; why it is not, where it is not.
+pub(crate) async fn give_back(open: &OpenPool, id: Uuid, reactors: &[ReactorHandle]) -> Option<Condition> {
+    let (name, volume, mount) = {
+        let mut volumes = open.volumes();
+        let live = volumes.values_mut().find(|live| live.known.id == id)?;
+        live.is_away = false;
+        (live.known.name.clone(), live.open.as_ref()?.volume.clone(), live.known.mount.clone()?)
+    };
+    match mount_files(open, &name, volume, &mount, reactors).await {
+        Ok(mounted) => {
+            put_mounted(open, &name, mounted);
+            None
+        }
+        Err(trouble) => {
+            if let Some(live) = open.volumes().get_mut(&name) {
+                live.trouble = Some(trouble.clone());
+            }
+            Some(trouble)
+        }
     }
 }

@@ -3,9 +3,26 @@
 use holdfast_api::{Condition, Volume as VolumeView, VolumeMount};
 use holdfast_model::Health;
 
-use super::LiveVolume;
 use super::known::Stage;
+use super::{Findings, LiveVolume};
 use crate::engine::OpenPool;
+
+/// Findings in words, with what is to be done about them.
+fn findings(name: &str, found: &Findings) -> Condition {
+    let mut cause = holdfast_model::counted(found.left, "finding", "findings");
+    if found.fixed > 0 {
+        cause = format!("{cause}, {} fixed", found.fixed);
+    }
+    if found.offline > 0 {
+        let need = format!("{} {}", found.offline, if found.offline == 1 { "needs" } else { "need" });
+        let took = found.estimate().map(|time| format!("about {:.1} s", time.as_secs_f64().max(0.1)));
+        cause = format!("{cause}, {need} {} offline", took.unwrap_or_else(|| "repair".into()));
+    }
+    let offline = if found.offline > 0 { " --offline" } else { "" };
+    let how = if found.offline > 0 { "takes it away and repairs all" } else { "repairs in use" };
+    let next = format!("'holdfast volume findings {name}' lists them; 'holdfast volume spotfix {name}{offline}' {how}");
+    Condition::new(cause, next)
+}
 
 /// A volume as the API shows it.
 pub(super) fn view(open: &OpenPool, live: &LiveVolume) -> VolumeView {
@@ -18,15 +35,14 @@ pub(super) fn view(open: &OpenPool, live: &LiveVolume) -> VolumeView {
         let cause = format!("takes no changes since {why}");
         conditions.push(Condition::new(cause, "check the disks of its pool, then export and import the pool"));
     }
-    if live.findings > 0 {
-        let cause =
-            format!("{} of its last scan", holdfast_model::counted(live.findings as u64, "finding", "findings"));
-        let next =
-            format!("'holdfast volume findings {name}' lists them; 'holdfast volume spotfix {name}' repairs in use");
-        conditions.push(Condition::new(cause, next));
+    if live.findings.left > 0 {
+        conditions.push(findings(&name, &live.findings));
     }
     let is_mounted = live.is_mounted();
-    if known.mount.is_some() && !is_mounted && live.trouble.is_none() {
+    if live.is_away {
+        let next = "see 'holdfast job list'; it is given back by itself";
+        conditions.push(Condition::new("cannot be used while a job repairs it offline", next));
+    } else if known.mount.is_some() && !is_mounted && live.trouble.is_none() {
         let directory = known.mount.as_ref().map(|mount| mount.directory.as_str()).unwrap_or_default();
         let next = format!("'holdfast volume mount {name} {directory}', or 'holdfast volume unmount {name}'");
         conditions.push(Condition::new(format!("was unmounted from {directory} by somebody else"), next));
@@ -53,6 +69,27 @@ pub(super) fn view(open: &OpenPool, live: &LiveVolume) -> VolumeView {
         size_bytes: volume.map(|volume| volume.size_bytes()),
         free_bytes: usage.map(|usage| usage.free_bytes),
         files: usage.map(|usage| usage.files),
-        findings: volume.map(|_| live.findings as u64),
+        findings: volume.map(|_| live.findings.left),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn findings_tell_what_is_fixed_and_what_the_rest_needs() {
+        let mut found = Findings { left: 2, ..Findings::default() };
+        let told = findings("tank/files", &found);
+        assert_eq!(told.cause, "2 findings");
+        assert!(told.next_action.contains("'holdfast volume spotfix tank/files' repairs in use"), "{told:?}");
+        found = Findings { left: 1, offline: 1, fixed: 2, scan: None };
+        assert_eq!(findings("tank/files", &found).cause, "1 finding, 2 fixed, 1 needs repair offline");
+        found = Findings { left: 3, offline: 2, fixed: 1, scan: Some(Duration::from_millis(100)) };
+        let told = findings("tank/files", &found);
+        assert_eq!(told.cause, "3 findings, 1 fixed, 2 need about 0.4 s offline");
+        assert!(told.next_action.contains("'holdfast volume spotfix tank/files --offline' takes it away"), "{told:?}");
     }
 }

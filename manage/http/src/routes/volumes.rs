@@ -110,18 +110,38 @@ pub(crate) async fn scan(
     Ok(taken(engine.check_volume(format!("{pool}/{volume}"), false, request).await?))
 }
 
-/// Repairs of a volume what can be while it is in use. Answers with the job that does it.
+/// Whether a volume is taken away to be repaired.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Offline {
+    /// Take it away from those who use it, and repair everything.
+    #[serde(default)]
+    offline: bool,
+    /// Also while programs use it: what they have open fails.
+    #[serde(default)]
+    force: bool,
+}
+
+/// Repairs of a volume what can be while it is in use; offline, takes it away from those who use it, repairs all of it
+/// and gives it back. Answers with the job that does it.
 #[utoipa::path(post, path = "/volumes/{pool}/{volume}/spotfix", tag = "jobs", operation_id = "volume_spotfix", request_body = SetPace,
-    params(("pool" = String, Path, description = "Name of the pool."), ("volume" = String, Path, description = "Name of the volume.")),
+    params(("pool" = String, Path, description = "Name of the pool."), ("volume" = String, Path, description = "Name of the volume."), Offline),
     responses((status = 202, body = JobChanged, description = "The job is queued."),
         (status = 200, body = JobChanged, description = "It already existed."),
         (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
 pub(crate) async fn spotfix(
     engine: OnEngine,
     InPath((pool, volume)): InPath<(String, String)>,
+    InQuery(how): InQuery<Offline>,
     Body(request): Body<SetPace>,
 ) -> Answered<(StatusCode, Json<JobChanged>)> {
-    Ok(taken(engine.check_volume(format!("{pool}/{volume}"), true, request).await?))
+    let path = format!("{pool}/{volume}");
+    let answer = if how.offline {
+        engine.repair_volume(path, how.force, request).await?
+    } else {
+        engine.check_volume(path, true, request).await?
+    };
+    Ok(taken(answer))
 }
 
 /// Lists what the last scan of a volume found and nobody repaired since.

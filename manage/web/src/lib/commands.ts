@@ -218,7 +218,8 @@ export const volume = {
   unmount: (volume: string, force: boolean) => holdfast('volume', 'unmount', volume, force && '--force'),
   grow: (volume: string, bytes: number | null) => holdfast('volume', 'grow', volume, size('--size', bytes)),
   scan: (volume: string, how: Pace = {}) => holdfast('volume', 'scan', volume, pace(how)),
-  spotfix: (volume: string, how: Pace = {}) => holdfast('volume', 'spotfix', volume, pace(how)),
+  spotfix: (volume: string, how: Pace = {}, offline = false, force = false) =>
+    holdfast('volume', 'spotfix', volume, offline && '--offline', offline && force && '--force', pace(how)),
   destroy: (volume: string) => holdfast('volume', 'destroy', volume, '--yes'),
 };
 

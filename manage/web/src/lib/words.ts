@@ -75,6 +75,7 @@ const JOBS: Record<Job['kind'], string> = {
   replace: 'Replace',
   scan: 'Scan',
   spotfix: 'Spotfix',
+  'spotfix-offline': 'Spotfix offline',
 };
 
 export function jobKind(kind: Job['kind']): string {
