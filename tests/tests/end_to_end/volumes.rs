@@ -12,6 +12,7 @@ use std::time::Duration;
 use holdfast_tests::command::{run, wait_until};
 use holdfast_tests::daemon::Daemon;
 use holdfast_tests::janitor::Janitor;
+use holdfast_tests::losses::{give, pull, put_back};
 use holdfast_tests::random::bytes;
 use holdfast_tests::scene::Scene;
 
@@ -324,6 +325,68 @@ fn what_programs_use_is_not_taken_from_them_unless_asked_for() {
     daemon.please(&["volume", "destroy", "tank/files", "--yes", "--force"]);
     assert!(!is_mounted(&directory));
     assert_eq!(daemon.json(&["volume", "list"]), serde_json::json!([]));
+}
+
+#[test]
+fn disks_of_a_volume_go_and_return_and_its_files_stay() {
+    let (scene, _janitor, directory) = scene();
+    let daemon = Daemon::start(&scene);
+    let disks = daemon.pool(&scene, "tank", 3, "512MiB");
+    daemon.please(&["volume", "create", "tank/files", "--size", "128MiB", "--layout", "mirror"]);
+    daemon.please(&["volume", "mount", "tank/files", &directory]);
+    let content = |round: u64| bytes(round, 5_000_000);
+    let path = |round: u64| format!("{directory}/file{round}");
+    for (round, disk) in (0..).zip(&disks) {
+        pull(&daemon, "tank", disk);
+        let mut file = File::create(path(round)).expect("created without the disk");
+        file.write_all(&content(round)).and_then(|()| file.sync_all()).expect("written without the disk");
+        assert_eq!(daemon.json(&["volume", "show", "tank/files"])["state"], "open");
+        put_back(&daemon, "tank/files", &[disk]);
+        for written in 0..=round {
+            assert!(std::fs::read(path(written)).expect("read") == content(written), "file {written}");
+        }
+    }
+    let scanned = daemon.please(&["volume", "scan", "tank/files", "--wait"]);
+    assert!(scanned.contains("all metadata agrees"), "{scanned}");
+    // Each disk was away once while something was written: what they hold together is read after a new start.
+    daemon.please(&["pool", "export", "tank"]);
+    daemon.please(&["pool", "import", "--disk-dir", &scene.folder("disks")]);
+    for written in 0..3 {
+        assert!(std::fs::read(path(written)).expect("read again") == content(written), "file {written}");
+    }
+}
+
+#[test]
+fn a_volume_without_its_only_copy_says_so_and_is_back_with_its_disk() {
+    let (scene, _janitor, directory) = scene();
+    let daemon = Daemon::start(&scene);
+    let disks = daemon.pool(&scene, "tank", 3, "512MiB");
+    daemon.please(&["volume", "create", "tank/files", "--size", "128MiB", "--layout", "simple", "--columns", "1"]);
+    daemon.please(&["volume", "mount", "tank/files", &directory]);
+    let kept = format!("{directory}/kept");
+    std::fs::write(&kept, bytes(1, 3_000_000)).expect("written");
+    run("sync", &["-f", &directory]).succeeded();
+    let map = daemon.json(&["space", "map", "tank/files"]).to_string();
+    let used = disks.iter().find(|disk| map.contains(disk.as_str())).expect("a disk in use");
+    pull(&daemon, "tank", used);
+    let lost = File::create(format!("{directory}/lost")).and_then(|mut file| {
+        file.write_all(&bytes(2, 3_000_000))?;
+        file.sync_all()
+    });
+    assert!(lost.is_err(), "nothing is acknowledged without the disk");
+    wait_until("the volume says so", 20, || {
+        let shown = daemon.json(&["volume", "show", "tank/files"]);
+        let next = shown["conditions"][0]["next_action"].as_str().unwrap_or_default();
+        shown["health"] == "unhealthy" && next.contains("disks of its pool")
+    });
+    give(used);
+    wait_until("the disk is back", 60, || daemon.json(&["pool", "show", "tank"])["state"] == "ok");
+    daemon.please(&["pool", "export", "tank"]);
+    daemon.please(&["pool", "import", "--disk-dir", &scene.folder("disks")]);
+    wait_until("it is mounted again", 20, || is_mounted(&directory));
+    assert!(std::fs::read(&kept).expect("read") == bytes(1, 3_000_000));
+    let scanned = daemon.please(&["volume", "scan", "tank/files", "--wait"]);
+    assert!(scanned.contains("all metadata agrees"), "{scanned}");
 }
 
 #[test]
