@@ -84,6 +84,14 @@ pub struct CreateVolume {
     pub case_sensitive: bool,
 }
 
+/// Takes up a volume that lies on a space and that its pool does not know, as after a salvage of the pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AdoptVolume {
+    /// `POOL/SPACE`: the space that it lies on. It stays when the volume is destroyed.
+    pub on: String,
+}
+
 /// Mounts a volume on the server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use holdfast_api::{CreateVolume, GrowVolume, MountVolume, Volume, VolumeChanged, VolumeFinding, VolumeUsage};
+use holdfast_api::{
+    AdoptVolume, CreateVolume, GrowVolume, MountVolume, Volume, VolumeChanged, VolumeFinding, VolumeUsage,
+};
 use holdfast_model::{ByteSize, SpacePath};
 
 use crate::arguments::VolumeCommand;
@@ -57,6 +59,12 @@ pub async fn volume_command(client: &Client, json: bool, command: VolumeCommand)
             let has = answer.volume.size_bytes.unwrap_or(size.bytes());
             let done = format!("volume {} has {}{}", answer.volume.name, ByteSize(has), rounded(size, has));
             tell(json, &answer, answer.changed, done)
+        }
+        VolumeCommand::Adopt { volume, on } => {
+            let request = AdoptVolume { on: on.to_string() };
+            let answer: VolumeChanged = client.post(&format!("{}/adopt", volume_path(&volume)), &request).await?;
+            let done = format!("volume {} lies on space {}", answer.volume.name, answer.volume.space);
+            tell(json, &answer, answer.changed, with_conditions(done, &answer.volume.conditions))
         }
         VolumeCommand::Du { volume, path } => {
             let path = format!("{}/usage?path={}", volume_path(&volume), segment(&path));

@@ -8,6 +8,7 @@
 //! Invariants: a space has one volume, or exports, never both. What a volume is and where it is to be mounted is on its
 //! pool before it is answered.
 
+mod adopt;
 mod create;
 mod destroy;
 mod known;

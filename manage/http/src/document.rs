@@ -66,6 +66,7 @@ pub(crate) fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(volumes::show, volumes::destroy))
         .routes(routes!(volumes::mount, volumes::unmount))
         .routes(routes!(volumes::grow))
+        .routes(routes!(volumes::adopt))
         .routes(routes!(volumes::scan))
         .routes(routes!(volumes::spotfix))
         .routes(routes!(volumes::findings))

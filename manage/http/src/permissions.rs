@@ -104,6 +104,7 @@ const TABLE: &[(&str, Need, Effect)] = &[
     ("volume_destroy", ADMINISTRATOR, Changes),
     ("volume_mount", ADMINISTRATOR, Changes),
     ("volume_unmount", ADMINISTRATOR, Changes),
+    ("volume_adopt", OPERATOR, Changes),
     ("volume_grow", OPERATOR, Changes),
     ("volume_scan", OPERATOR, Changes),
     ("volume_spotfix", OPERATOR, Changes),

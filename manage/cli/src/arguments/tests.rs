@@ -76,6 +76,7 @@ const FORMS: &[&str] = &[
     "volume unmount POOL/VOLUME",
     "volume unmount POOL/VOLUME --force",
     "volume grow POOL/VOLUME --size 8GiB",
+    "volume adopt POOL/VOLUME --on POOL/SPACE",
     "volume du POOL/VOLUME",
     "volume du POOL/VOLUME /DIR",
     "volume scan POOL/VOLUME",

@@ -64,6 +64,14 @@ pub enum VolumeCommand {
         #[arg(long)]
         size: ByteSize,
     },
+    /// Take up a volume that lies on a space and that the pool does not know, as after a salvage of the pool
+    Adopt {
+        /// POOL/VOLUME
+        volume: SpacePath,
+        /// POOL/SPACE, which stays when the volume is destroyed
+        #[arg(long)]
+        on: SpacePath,
+    },
     /// Show what the files of a volume take, and which names take most
     Du {
         /// POOL/VOLUME

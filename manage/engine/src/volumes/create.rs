@@ -99,17 +99,17 @@ impl Engine {
     }
 
     /// The space that a volume is to lie on, which nobody else uses.
-    fn free_space(
+    pub(super) fn free_space(
         &self,
         open: &OpenPool,
         object: &str,
         on: &SpacePath,
-        volume: Option<&KnownVolume>,
+        volume: Option<&str>,
     ) -> ApiResult<Arc<Space>> {
         let (_, _, space) = self.space_at(on).map_err(|error| error.at("on"))?;
         let record = space.record();
         self.refuse_exported(object, record.uuid).map_err(|error| error.at("on"))?;
-        let own = volume.map(|volume| format!("{}/{}", open.name(), volume.name));
+        let own = volume.map(|volume| format!("{}/{volume}", open.name()));
         if let Some(other) = open.volume_on(&record).filter(|other| own.as_ref() != Some(other)) {
             let message = format!("volume {other} lies on space {on}");
             return Err(conflict(object, message, "choose another space").at("on"));
@@ -129,7 +129,7 @@ impl Engine {
         if let Some(space) = own_space {
             self.make_space(space).await.map_err(|error| error.inside("space"))?;
         }
-        let space = self.free_space(open, object, on, Some(&known))?;
+        let space = self.free_space(open, object, on, Some(&known.name))?;
         let claim = claim(open, &space, &known.name, object)?;
         known.space = space.record().uuid;
         let secret = Uuid::new_v4().as_u128() ^ Uuid::new_v4().as_u128().rotate_left(64);

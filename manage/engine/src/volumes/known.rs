@@ -79,7 +79,8 @@ impl KnownVolume {
             mount: None,
         };
         let cause = format!("is not open: its document on the pool cannot be read ({error})");
-        let next = "run the version that wrote it; or destroy the volume, which removes the document only";
+        let next = "run the version that wrote it; or take up the volume anew with 'holdfast volume adopt', or destroy \
+                    it: either replaces or removes the document only";
         (known, Some(Condition::new(cause, next)))
     }
 

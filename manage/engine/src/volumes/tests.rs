@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use holdfast_api::{Code, CreateSpace, CreateVolume, LayoutKind, VolumeState};
+use holdfast_api::{AdoptVolume, Code, CreateSpace, CreateVolume, LayoutKind, VolumeState};
 use holdfast_device::IoBuf;
 use holdfast_model::{Health, Uuid};
 use holdfast_volume::service::{Caller, FileId, FileKind, FileService, NewFile, OpenMode};
@@ -202,6 +202,7 @@ async fn a_volume_whose_document_cannot_be_read_is_told_and_keeps_its_space() {
     let rig = Rig::new();
     let mut engine = rig.with_spaces(&[]).await;
     engine.create_volume(volume()).await.unwrap();
+    let id = known(&engine).id;
     let open = engine.pool_named("tank").unwrap();
     let mut document: serde_json::Value =
         serde_json::from_slice(&open.pool.document(&format!("{VOLUMES}files")).unwrap()).unwrap();
@@ -217,6 +218,17 @@ async fn a_volume_whose_document_cannot_be_read_is_told_and_keeps_its_space() {
     assert!(refused.message.contains("cannot be read"), "{refused}");
     assert!(engine.destroy_volume(NAME.into(), true, false).await.unwrap().changed);
     assert_eq!((engine.volumes().len(), engine.spaces().len()), (0, 1), "the space stays");
+    // And what is on it can be taken up again.
+    engine.create_space(space("tank/empty", 64 * MIB)).await.unwrap();
+    let refused = engine.adopt_volume(NAME.into(), AdoptVolume { on: "tank/empty".into() }).await.unwrap_err();
+    assert!(!refused.next_action.is_empty(), "{refused}");
+    assert_eq!(engine.volumes().len(), 0, "nothing was changed");
+    let adopt = AdoptVolume { on: NAME.into() };
+    let adopted = engine.adopt_volume(NAME.into(), adopt.clone()).await.unwrap();
+    assert!(adopted.changed && adopted.volume.id == id && adopted.volume.state == VolumeState::Open, "{adopted:?}");
+    assert!(!engine.adopt_volume(NAME.into(), adopt.clone()).await.unwrap().changed, "once more");
+    let refused = engine.adopt_volume("tank/other".into(), adopt).await.unwrap_err();
+    assert!(refused.message.contains("volume tank/files lies on space"), "{refused}");
     engine.shutdown().await;
 }
 

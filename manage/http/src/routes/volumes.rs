@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::http::StatusCode;
 use holdfast_api::{
-    Changed, CreateVolume, ErrorBody, GrowVolume, JobChanged, MountVolume, SetPace, Volume, VolumeChanged,
+    AdoptVolume, Changed, CreateVolume, ErrorBody, GrowVolume, JobChanged, MountVolume, SetPace, Volume, VolumeChanged,
     VolumeFinding, VolumeUsage,
 };
 use serde::Deserialize;
@@ -94,6 +94,19 @@ pub(crate) async fn grow(
     Body(request): Body<GrowVolume>,
 ) -> Answered<Json<VolumeChanged>> {
     Ok(Json(engine.grow_volume(format!("{pool}/{volume}"), request).await?))
+}
+
+/// Takes up a volume that lies on a space and that its pool does not know, as after a salvage of the pool.
+#[utoipa::path(post, path = "/volumes/{pool}/{volume}/adopt", tag = "volumes", operation_id = "volume_adopt", request_body = AdoptVolume,
+    params(("pool" = String, Path, description = "Name of the pool."), ("volume" = String, Path, description = "Name of the volume.")),
+    responses((status = 200, body = VolumeChanged, description = "The volume as it is now."),
+        (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
+pub(crate) async fn adopt(
+    engine: OnEngine,
+    InPath((pool, volume)): InPath<(String, String)>,
+    Body(request): Body<AdoptVolume>,
+) -> Answered<Json<VolumeChanged>> {
+    Ok(Json(engine.adopt_volume(format!("{pool}/{volume}"), request).await?))
 }
 
 /// Reads all metadata of a volume while it is in use, and keeps what does not agree. Answers with the job that does it.
