@@ -263,7 +263,7 @@ fn what_cannot_be_is_refused_with_the_next_step_and_changes_nothing() {
     refused(&["volume", "mount", "tank/files", "/does/not/exist"], &["/does/not/exist"]);
     refused(&["volume", "mount", "tank/none", &directory], &["volume tank/none does not exist", "volume list"]);
     daemon.please(&["volume", "mount", "tank/files", &directory]);
-    refused(&["volume", "mount", "tank/files", "/tmp"], &["mounted on", "unmount it first"]);
+    refused(&["volume", "mount", "tank/files", "/tmp"], &["mounted on", "volume unmount"]);
     refused(&["pool", "destroy", "tank", "--yes"], &["volume tank/files is mounted", "volume unmount"]);
     refused(&["volume", "grow", "tank/files", "--size", "32MiB"], &["cannot grow to 32"]);
     refused(&["volume", "destroy", "tank/files", "--yes"], &["it is mounted", "volume unmount"]);
@@ -364,8 +364,9 @@ fn a_volume_without_its_only_copy_says_so_and_is_back_with_its_disk() {
     daemon.please(&["volume", "create", "tank/files", "--size", "128MiB", "--layout", "simple", "--columns", "1"]);
     daemon.please(&["volume", "mount", "tank/files", &directory]);
     let kept = format!("{directory}/kept");
-    std::fs::write(&kept, bytes(1, 3_000_000)).expect("written");
-    run("sync", &["-f", &directory]).succeeded();
+    let mut file = File::create(&kept).expect("created");
+    file.write_all(&bytes(1, 3_000_000)).and_then(|()| file.sync_all()).expect("written and synced");
+    drop(file);
     let map = daemon.json(&["space", "map", "tank/files"]).to_string();
     let used = disks.iter().find(|disk| map.contains(disk.as_str())).expect("a disk in use");
     pull(&daemon, "tank", used);

@@ -1128,6 +1128,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/volumes/{pool}/{volume}/adopt": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Takes up a volume that lies on a space and that its pool does not know, as after a salvage of the pool. */
+        post: operations["volume_adopt"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/volumes/{pool}/{volume}/findings": {
         parameters: {
             query?: never;
@@ -1206,8 +1223,28 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Repairs of a volume what can be while it is in use. Answers with the job that does it. */
+        /**
+         * Repairs of a volume what can be while it is in use; offline, takes it away from those who use it, repairs all of it
+         *     and gives it back. Answers with the job that does it.
+         */
         post: operations["volume_spotfix"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/volumes/{pool}/{volume}/usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Shows what a directory tree of a volume takes. The larger the tree, the later the answer. */
+        get: operations["volume_usage"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1261,6 +1298,11 @@ export interface components {
             disks: string[];
             /** @description Takes disks that carry something else; what they carry is lost, so only administrators may. */
             force?: boolean;
+        };
+        /** @description Takes up a volume that lies on a space and that its pool does not know, as after a salvage of the pool. */
+        AdoptVolume: {
+            /** @description `POOL/SPACE`: the space that it lies on. It stays when the volume is destroyed. */
+            on: string;
         };
         /** @description An object that is not well because of a cause. */
         Affected: {
@@ -2232,7 +2274,7 @@ export interface components {
          * @description What a history is of.
          * @enum {string}
          */
-        HistoryKind: "server" | "pool" | "space" | "export" | "disk";
+        HistoryKind: "server" | "pool" | "space" | "export" | "volume" | "disk";
         /** @description One pool that an import found. */
         ImportedPool: {
             /** @description False if it was imported already. */
@@ -2313,7 +2355,7 @@ export interface components {
          * @description What a job does.
          * @enum {string}
          */
-        JobKind: "scrub" | "convert" | "repair" | "evacuate" | "rebalance" | "upgrade" | "replace" | "scan" | "spotfix";
+        JobKind: "scrub" | "convert" | "repair" | "evacuate" | "rebalance" | "upgrade" | "replace" | "scan" | "spotfix" | "spotfix-offline";
         /** @description How much a job makes way for clients, and how fast it may be. */
         JobPace: {
             /**
@@ -2417,6 +2459,10 @@ export interface components {
              * @description When it was taken, in milliseconds since 1970 (UTC).
              */
             time_ms: number;
+            /** @description By name, the volumes of which something was asked. */
+            volumes: {
+                [key: string]: components["schemas"]["Rates"];
+            };
         };
         /** @description Switches the locating light of a disk's slot. */
         LocateDisk: {
@@ -2488,6 +2534,8 @@ export interface components {
         MountVolume: {
             /** @description The directory, which must be there. The volume is mounted on it again whenever it is opened. */
             directory: string;
+            /** @description The directory may hold files: the mount hides them for as long as it lasts. */
+            over?: boolean;
         };
         /** @description A mail server or webhook that messages go out by. */
         NotifyChannel: {
@@ -3905,6 +3953,60 @@ export interface components {
          * @enum {string}
          */
         VolumeState: "open" | "closed" | "creating" | "destroying" | "unreadable";
+        /** @description What a directory tree of a volume takes. A file with several names counts with its part at each. */
+        VolumeUsage: {
+            /**
+             * Format: int64
+             * @description Bytes of the volume that their data takes.
+             */
+            allocated_bytes: number;
+            /**
+             * Format: int64
+             * @description Directories, with the one that the path leads to.
+             */
+            directories: number;
+            /**
+             * Format: int64
+             * @description Files that are no directories.
+             */
+            files: number;
+            /** @description What takes most right below the path, at most 100 names. */
+            largest: components["schemas"]["VolumeUsagePart"][];
+            /** @description The path from the volume's root on. */
+            path: string;
+            /**
+             * Format: int64
+             * @description Lengths of all files together.
+             */
+            size_bytes: number;
+            /**
+             * Format: int64
+             * @description Directories and files that could not be read, and are not counted.
+             */
+            unreadable: number;
+        };
+        /** @description A name in a directory, and what is at it and below. */
+        VolumeUsagePart: {
+            /**
+             * Format: int64
+             * @description Bytes of the volume that their data takes.
+             */
+            allocated_bytes: number;
+            /** @description Whether it is a directory. */
+            directory: boolean;
+            /**
+             * Format: int64
+             * @description Files that are no directories.
+             */
+            files: number;
+            /** @description The name. */
+            name: string;
+            /**
+             * Format: int64
+             * @description Lengths of all files together.
+             */
+            size_bytes: number;
+        };
         /** @description The settings of a webhook. */
         WebhookChannel: {
             /** @description Whether the server's certificate is checked against an authority of its own instead of the system's. */
@@ -5382,8 +5484,8 @@ export interface operations {
         parameters: {
             query: {
                 /** @description The kind of object. */
-                kind: "server" | "pool" | "space" | "export" | "disk";
-                /** @description Its name: of a pool or an export, `POOL/SPACE`, or the path or id of a disk; none for the server. */
+                kind: "server" | "pool" | "space" | "export" | "volume" | "disk";
+                /** @description Its name: of a pool or an export, `POOL/SPACE`, `POOL/VOLUME`, or the path or id of a disk; none for the server. */
                 name?: string;
                 /** @description At most so many values, up to 3000; 600 if left out. Neighbours are merged until there are no more. */
                 points?: number;
@@ -8656,6 +8758,8 @@ export interface operations {
             query?: {
                 /** @description Must be true: what is destroyed is lost. */
                 confirm?: boolean;
+                /** @description Also while programs use it: what they have open fails. */
+                force?: boolean;
             };
             header?: never;
             path: {
@@ -8696,6 +8800,62 @@ export interface operations {
                 };
             };
             /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    volume_adopt: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the pool. */
+                pool: string;
+                /** @description Name of the volume. */
+                volume: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AdoptVolume"];
+            };
+        };
+        responses: {
+            /** @description The volume as it is now. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VolumeChanged"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role operator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed; nothing was changed. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -8872,7 +9032,10 @@ export interface operations {
     };
     volume_unmount: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Also while programs use it: what they have open fails. */
+                force?: boolean;
+            };
             header?: never;
             path: {
                 /** @description Name of the pool. */
@@ -8989,7 +9152,12 @@ export interface operations {
     };
     volume_spotfix: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Also while programs use it: what they have open fails. */
+                force?: boolean;
+                /** @description Take it away from those who use it, and repair everything. */
+                offline?: boolean;
+            };
             header?: never;
             path: {
                 /** @description Name of the pool. */
@@ -9042,6 +9210,61 @@ export interface operations {
                 };
             };
             /** @description Refused or failed; nothing was changed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    volume_usage: {
+        parameters: {
+            query?: {
+                /** @description The path from the volume's root on; all of the volume if left out. */
+                path?: string;
+            };
+            header?: never;
+            path: {
+                /** @description Name of the pool. */
+                pool: string;
+                /** @description Name of the volume. */
+                volume: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What it takes. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VolumeUsage"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role operator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed. */
             default: {
                 headers: {
                     [name: string]: unknown;
