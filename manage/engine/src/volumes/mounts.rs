@@ -1,7 +1,7 @@
 //! Mounts of volumes: made, ended, and made again when a volume is opened.
 //!
-//! Invariants: where a volume is to be mounted is on its pool before a change of it is answered. What programs use is not
-//! taken from them unless that is asked for.
+//! Invariants: where a volume is to be mounted is on its pool before a change of it is answered. What programs use is
+//! not taken from them unless that is asked for.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

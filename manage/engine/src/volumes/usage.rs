@@ -1,7 +1,7 @@
 //! What a directory tree of a volume takes.
 //!
-//! Invariant: memory follows the depth of the tree and [`TOLD`], whatever the number of files. A file with several names
-//! counts with its part at each, so that the sum of all is what is taken.
+//! Invariant: memory follows the depth of the tree and [`TOLD`], whatever the number of files. A file with several
+//! names counts with its part at each, so that the sum of all is what is taken.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
