@@ -16,6 +16,8 @@ pub struct VolumeMount {
     pub directory: String,
     /// Whether it is mounted now. What is not is mounted when the volume is opened next.
     pub mounted: bool,
+    /// Whether the kernel hands requests over by io_uring, and not by `/dev/fuse`; never while it is not mounted.
+    pub over_io_uring: bool,
 }
 
 /// How far a volume can be used.

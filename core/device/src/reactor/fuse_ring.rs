@@ -12,13 +12,18 @@
 //!
 //! The ring has entries of its own size and is one of its own. The reactor waits for it as for a socket.
 //!
-//! Invariant: the memory of a slot lives as long as the kernel may write to it: until the slot is dead, or for ever.
+//! A kernel that is short of memory takes none, or some, of the entries that are submitted. The others stay in the ring and
+//! are submitted at the next turn, and so on until they are taken.
+//!
+//! Invariant: the memory of a slot, and of the vectors that name it, lives as long as the kernel may look at it: until the
+//! slot is dead, or for ever.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::task::{Context, Poll, Waker};
 
 use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue, types};
 
@@ -47,6 +52,8 @@ struct Slot {
     queue: u16,
     headers: IoBuf,
     payload: IoBuf,
+    /// Both, as the kernel is told of them. It may look later than when it is told.
+    parts: Box<[libc::iovec; 2]>,
     /// A request is in it, and no answer yet: the kernel keeps away from it.
     is_here: bool,
 }
@@ -59,6 +66,8 @@ pub struct FuseRing {
     device: OwnedFd,
     slots: RefCell<Vec<Slot>>,
     arrived: RefCell<VecDeque<u32>>,
+    /// The task that waits for a request.
+    waiting: RefCell<Option<Waker>>,
     /// Slots that the kernel may write to.
     live: Cell<usize>,
 }
@@ -71,68 +80,78 @@ fn command(commit_id: u64, queue: u16) -> [u8; 80] {
     command
 }
 
+impl Slot {
+    fn new(queue: u16, payload_bytes: usize) -> Self {
+        let (mut headers, mut payload) = (IoBuf::zeroed(HEADERS_BYTES), IoBuf::new(payload_bytes));
+        let part = |buf: &mut IoBuf| libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
+        let parts = Box::new([part(&mut headers), part(&mut payload)]);
+        Self { queue, headers, payload, parts, is_here: false }
+    }
+
+    /// The entry that offers the slot to the kernel.
+    fn registration(&self, device: &OwnedFd, key: u64) -> squeue::Entry128 {
+        let entry = opcode::UringCmd80::new(types::Fd(device.as_raw_fd()), REGISTER).cmd(command(0, self.queue));
+        let mut entry = entry.addr(Some(self.parts.as_ptr() as u64)).build().user_data(key);
+        // SAFETY: an entry is 128 bytes as the kernel has them, and its length stands there.
+        unsafe { (&raw mut entry).cast::<u8>().add(ENTRY_LEN_AT).cast::<u32>().write(self.parts.len() as u32) };
+        entry
+    }
+}
+
 impl FuseRing {
     /// Registers `depth` slots for each of `queues` of the mount that `device` is of, once it has begun.
     ///
     /// # Errors
     /// When the kernel gives no ring. That it takes no slots shows in [`next`](Self::next).
     pub fn new(device: OwnedFd, queues: &[u16], depth: usize, payload_bytes: usize) -> io::Result<Self> {
+        let ring = Self::prepared(device, queues, depth, payload_bytes)?;
+        ring.enter(u32::MAX)?;
+        Ok(ring)
+    }
+
+    /// A ring whose entries the kernel was not told of yet.
+    fn prepared(device: OwnedFd, queues: &[u16], depth: usize, payload_bytes: usize) -> io::Result<Self> {
         let count = queues.len() * depth;
         let entries = u32::try_from(count.next_power_of_two()).map_err(|_| io::ErrorKind::InvalidInput)?;
         let mut builder = Uring::builder();
         // Not `DEFER_TASKRUN`: a request must wake a reactor that sleeps in another ring.
         builder.setup_single_issuer().setup_coop_taskrun().setup_taskrun_flag();
         let uring = builder.build(entries)?;
-        let slot = |queue: u16| Slot {
-            queue,
-            headers: IoBuf::zeroed(HEADERS_BYTES),
-            payload: IoBuf::new(payload_bytes),
-            is_here: false,
-        };
-        let slots: Vec<Slot> = queues.iter().flat_map(|queue| (0..depth).map(|_| slot(*queue))).collect();
+        let slots: Vec<Slot> =
+            queues.iter().flat_map(|queue| (0..depth).map(|_| Slot::new(*queue, payload_bytes))).collect();
         let ring = Self {
             readable: Readiness::new(uring.as_raw_fd(), libc::POLLIN, false),
             uring: RefCell::new(uring),
             device,
             slots: RefCell::new(slots),
             arrived: RefCell::default(),
+            waiting: RefCell::default(),
             live: Cell::new(0),
         };
         ring.register()?;
         Ok(ring)
     }
 
+    /// Puts the entries that register the slots into the ring.
     fn register(&self) -> io::Result<()> {
-        let mut slots = self.slots.borrow_mut();
-        let mut parts = Vec::with_capacity(slots.len());
-        for slot in slots.iter_mut() {
-            let part = |buf: &mut IoBuf| libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
-            parts.push([part(&mut slot.headers), part(&mut slot.payload)]);
-        }
-        for (key, (slot, parts)) in slots.iter().zip(&parts).enumerate() {
-            let fd = types::Fd(self.device.as_raw_fd());
-            let entry = opcode::UringCmd80::new(fd, REGISTER).cmd(command(0, slot.queue));
-            let mut entry = entry.addr(Some(parts.as_ptr() as u64)).build().user_data(key as u64);
-            // SAFETY: an entry is 128 bytes as the kernel has them, and its length stands there.
-            unsafe { (&raw mut entry).cast::<u8>().add(ENTRY_LEN_AT).cast::<u32>().write(parts.len() as u32) };
-            self.push(&entry)?;
+        for (key, slot) in self.slots.borrow().iter().enumerate() {
+            self.push(&slot.registration(&self.device, key as u64))?;
             self.live.set(self.live.get() + 1);
         }
-        // The kernel has read the parts when this returns; what they point to lives as long as the slot.
-        self.enter()
+        Ok(())
     }
 
     /// Puts an entry into the ring, which has room for one of each slot.
     fn push(&self, entry: &squeue::Entry128) -> io::Result<()> {
-        // SAFETY: what an entry points to is memory of a slot, or of the caller until it has entered the ring.
+        // SAFETY: what an entry points to is memory of a slot, which outlives the ring unless the slot is dead.
         let pushed = unsafe { self.uring.borrow_mut().submission().push(entry) };
         pushed.map_err(|_| io::Error::other("a ring has fewer entries than slots"))
     }
 
-    /// Submits, and lets the kernel post what is there.
-    fn enter(&self) -> io::Result<()> {
+    /// Submits so many entries at most, and lets the kernel post what is there.
+    fn enter(&self, most: u32) -> io::Result<()> {
         let mut uring = self.uring.borrow_mut();
-        let count = uring.submission().len() as u32;
+        let count = most.min(uring.submission().len() as u32);
         // SAFETY: no argument is passed, and the entries were vouched for when they were pushed.
         let entered =
             unsafe { uring.submitter().enter::<libc::sigset_t>(count, 0, EnterFlags::GETEVENTS.bits(), None) };
@@ -147,7 +166,29 @@ impl FuseRing {
     /// # Errors
     /// When no slot lives any more: the mount is gone, or the kernel took none.
     pub async fn next(&self) -> io::Result<u32> {
-        poll_fn(|cx| poll_call(&self.readable, cx, || self.try_next())).await
+        poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    fn poll_next(&self, cx: &mut Context<'_>) -> Poll<io::Result<u32>> {
+        let polled = poll_call(&self.readable, cx, || self.try_next());
+        if polled.is_pending() {
+            match &mut *self.waiting.borrow_mut() {
+                Some(waker) => waker.clone_from(cx.waker()),
+                empty => *empty = Some(cx.waker().clone()),
+            }
+            self.retry();
+        }
+        polled
+    }
+
+    /// Has the waiting task try again at the next turn, if the kernel did not take all entries: nothing else would.
+    fn retry(&self) {
+        if self.uring.borrow_mut().submission().is_empty() {
+            return;
+        }
+        if let Some(waker) = &*self.waiting.borrow() {
+            waker.wake_by_ref();
+        }
     }
 
     fn try_next(&self) -> io::Result<u32> {
@@ -160,7 +201,7 @@ impl FuseRing {
             !submission.is_empty() || submission.taskrun() || submission.cq_overflow()
         };
         if wants_enter {
-            self.enter()?;
+            self.enter(u32::MAX)?;
         }
         let mut failed = None;
         for entry in self.uring.borrow_mut().completion() {
@@ -204,6 +245,14 @@ impl FuseRing {
     /// # Panics
     /// If there is none.
     pub fn answer<'a>(&self, slot: u32, header: &[u8; 16], parts: impl Iterator<Item = &'a [u8]>) -> io::Result<()> {
+        self.stage(slot, header, parts)?;
+        self.enter(u32::MAX)?;
+        self.retry();
+        Ok(())
+    }
+
+    /// Puts an answer into its slot, and the entry that hands it over into the ring.
+    fn stage<'a>(&self, slot: u32, header: &[u8; 16], parts: impl Iterator<Item = &'a [u8]>) -> io::Result<()> {
         let entry = {
             let mut slots = self.slots.borrow_mut();
             let found = &mut slots[slot as usize];
@@ -222,8 +271,7 @@ impl FuseRing {
             let fd = types::Fd(self.device.as_raw_fd());
             opcode::UringCmd80::new(fd, COMMIT_AND_FETCH).cmd(command(id, found.queue)).build().user_data(slot.into())
         };
-        self.push(&entry)?;
-        self.enter()
+        self.push(&entry)
     }
 }
 
@@ -239,5 +287,86 @@ impl Drop for FuseRing {
 impl std::fmt::Debug for FuseRing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "FuseRing({} slots)", self.slots.borrow().len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::task::Wake;
+
+    use super::*;
+    use crate::reactor::{ReactorSettings, block_on};
+
+    /// Where the address stands in an entry.
+    const ENTRY_ADDR_AT: usize = 16;
+    const DEPTH: usize = 4;
+
+    #[derive(Default)]
+    struct Counted(AtomicU32);
+
+    impl Wake for Counted {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A ring over `/dev/null`, which answers each command with success. Nothing has entered it.
+    fn ring() -> FuseRing {
+        let device = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null").expect("it is there");
+        FuseRing::prepared(device.into(), &[0, 1], DEPTH, 8192).expect("a ring")
+    }
+
+    fn runs(test: impl FnOnce()) {
+        let settings = ReactorSettings { name: "test".into(), ..ReactorSettings::default() };
+        block_on(settings, async { test() }).expect("a reactor");
+    }
+
+    #[test]
+    fn what_the_kernel_is_told_of_is_memory_of_its_slot() {
+        let ring = ring();
+        for (key, slot) in ring.slots.borrow().iter().enumerate() {
+            let entry = slot.registration(&ring.device, key as u64);
+            // SAFETY: an entry is 128 bytes, and the address stands there.
+            let addr = unsafe { (&raw const entry).cast::<u8>().add(ENTRY_ADDR_AT).cast::<u64>().read_unaligned() };
+            assert_eq!(addr, slot.parts.as_ptr() as u64, "the vectors are the slot's own");
+            assert_eq!(slot.parts[0].iov_base.cast_const().cast(), slot.headers.as_ptr());
+            assert_eq!(slot.parts[1].iov_base.cast_const().cast(), slot.payload.as_ptr());
+            assert_eq!((slot.parts[0].iov_len, slot.parts[1].iov_len), (slot.headers.len(), slot.payload.len()));
+        }
+    }
+
+    #[test]
+    fn entries_that_the_kernel_did_not_take_are_submitted_at_the_next_turn() {
+        runs(|| {
+            let ring = ring();
+            ring.enter(3).expect("it takes some");
+            assert_eq!(ring.uring.borrow_mut().submission().len(), 2 * DEPTH - 3);
+            let mut found: Vec<u32> = (0..2 * DEPTH).map(|_| ring.try_next().expect("a slot")).collect();
+            found.sort_unstable();
+            assert_eq!(found, (0..2 * DEPTH as u32).collect::<Vec<_>>());
+            assert_eq!(ring.try_next().expect_err("no more").kind(), io::ErrorKind::WouldBlock);
+        });
+    }
+
+    #[test]
+    fn an_answer_that_the_kernel_did_not_take_wakes_who_waits() {
+        runs(|| {
+            let ring = ring();
+            ring.enter(u32::MAX).expect("it takes all");
+            let slots: Vec<u32> = (0..2 * DEPTH).map(|_| ring.try_next().expect("a slot")).collect();
+            let counted = Arc::new(Counted::default());
+            let waker = Waker::from(counted.clone());
+            let mut cx = Context::from_waker(&waker);
+            assert!(ring.poll_next(&mut cx).is_pending());
+            ring.retry();
+            assert_eq!(counted.0.load(Ordering::Relaxed), 0, "all is with the kernel");
+            ring.stage(slots[0], &[0; 16], std::iter::empty()).expect("there is room");
+            ring.enter(0).expect("it takes none");
+            ring.retry();
+            assert_eq!(counted.0.load(Ordering::Relaxed), 1);
+            assert!(matches!(ring.poll_next(&mut cx), Poll::Ready(Ok(slot)) if slot == slots[0]));
+        });
     }
 }

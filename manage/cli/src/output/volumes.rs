@@ -21,6 +21,15 @@ fn health(volume: &Volume) -> String {
     }
 }
 
+/// How the kernel hands requests over.
+fn transport(volume: &Volume) -> &'static str {
+    match &volume.mount {
+        Some(mount) if mount.over_io_uring => "over io_uring",
+        Some(mount) if mount.mounted => "over /dev/fuse",
+        _ => "-",
+    }
+}
+
 impl Shown for Vec<Volume> {
     fn text(&self) -> String {
         let some = |bytes: Option<u64>| bytes.map_or_else(|| "-".into(), size);
@@ -64,6 +73,7 @@ impl Shown for Volume {
             ("files", self.files.map_or_else(|| "-".into(), |files| files.to_string())),
             ("case of names", case.into()),
             ("mounted on", mount(self)),
+            ("served", transport(self).into()),
         ]);
         with_conditions(text, &self.conditions)
     }

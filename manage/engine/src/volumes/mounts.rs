@@ -146,7 +146,6 @@ pub(super) async fn mount_files(
         // A repair changes files behind the kernel's back.
         entry_timeout: KNOWN_FOR,
         attribute_timeout: KNOWN_FOR,
-        over_io_uring: false,
         ..MountSettings::default()
     };
     let mounting = holdfast_fuse::mount(volume, Path::new(directory), settings, reactors);

@@ -53,6 +53,8 @@ pub(super) fn view(open: &OpenPool, live: &LiveVolume) -> VolumeView {
         _ => Health::Unhealthy,
     };
     let usage = volume.map(|volume| volume.room());
+    let mounted = live.open.as_ref().and_then(|opened| opened.mounted.as_ref()).filter(|_| is_mounted);
+    let over_io_uring = mounted.is_some_and(|mounted| mounted.is_over_io_uring());
     VolumeView {
         name,
         id: known.id,
@@ -63,7 +65,11 @@ pub(super) fn view(open: &OpenPool, live: &LiveVolume) -> VolumeView {
         owns_space: known.owns_space,
         case_sensitive: (known.stage != Stage::Unreadable).then_some(known.case_sensitive),
         state: known.state(volume.is_some()),
-        mount: known.mount.clone().map(|mount| VolumeMount { directory: mount.directory, mounted: is_mounted }),
+        mount: known.mount.clone().map(|mount| VolumeMount {
+            directory: mount.directory,
+            mounted: is_mounted,
+            over_io_uring,
+        }),
         health,
         conditions,
         size_bytes: volume.map(|volume| volume.size_bytes()),

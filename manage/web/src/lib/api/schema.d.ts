@@ -3947,6 +3947,8 @@ export interface components {
             directory: string;
             /** @description Whether it is mounted now. What is not is mounted when the volume is opened next. */
             mounted: boolean;
+            /** @description Whether the kernel hands requests over by io_uring, and not by `/dev/fuse`; never while it is not mounted. */
+            over_io_uring: boolean;
         };
         /**
          * @description How far a volume can be used.
