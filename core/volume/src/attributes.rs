@@ -21,6 +21,19 @@ impl Volume {
         Ok(self.with_open(facts))
     }
 
+    pub(crate) async fn facts_of_number(&self, number: u64) -> Result<Attributes, VolumeError> {
+        let shard = keys::shard(number);
+        let facts = self.store.look([shard], |view| {
+            let found = view.get(shard, &keys::record(number))?;
+            let record = found.map(|value| Record::decode(number, &value)).transpose()?;
+            match record.filter(|record| record.links > 0) {
+                Some(record) => Ok(record.facts(number)),
+                None => refuse(ErrorKind::Stale, "no file has that number"),
+            }
+        });
+        Ok(self.with_open(facts.await?))
+    }
+
     pub(crate) async fn parent_of(&self, dir: FileId) -> Result<Attributes, VolumeError> {
         let shard = [keys::shard(dir.number)];
         let facts = self.store.look(&shard, |view| {

@@ -117,6 +117,10 @@ impl FileService for Volume {
         self.parent_of(dir).await
     }
 
+    async fn find(&self, number: u64) -> Result<Attributes, VolumeError> {
+        self.facts_of_number(number).await
+    }
+
     async fn stat(&self, id: FileId) -> Result<Attributes, VolumeError> {
         self.facts(id).await
     }

@@ -294,6 +294,10 @@ pub trait FileService: Send + Sync + 'static {
     /// The directory that a directory is in; the root's is itself.
     async fn parent(&self, dir: FileId) -> Result<Attributes, VolumeError>;
 
+    /// The file that has a number now, of whatever generation, for handles that outlive what knew the file. One without
+    /// a name is not found.
+    async fn find(&self, number: u64) -> Result<Attributes, VolumeError>;
+
     /// Facts about a file.
     async fn stat(&self, id: FileId) -> Result<Attributes, VolumeError>;
 

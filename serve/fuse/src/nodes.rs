@@ -1,7 +1,8 @@
 //! Nodes: the files that the kernel knows, by its numbers.
 //!
 //! A node's number is its file's, but for the root, which the kernel calls 1, and for a file that took the number of
-//! one that is gone and that the kernel still holds: those get odd numbers from 2^63 on.
+//! one that is gone and that the kernel still holds: those get odd numbers from 2^63 on. A number that is given so follows
+//! from the file, so that handles of one file lead to no other, also in the next mount.
 //!
 //! ```text
 //!   look-up, create, link, listing ──▶ +1        FORGET ──▶ -n, gone at 0
@@ -12,10 +13,11 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use holdfast_volume::service::FileId;
+use holdfast_volume::service::{Attributes, FileId};
 
 use crate::protocol::constants::ROOT_ID;
 
@@ -30,13 +32,14 @@ struct Node {
     lookups: u64,
     /// It has no privileges that a write would have to take away.
     is_plain: bool,
+    /// A directory that has no name any more: what it was. The service keeps it no longer; programs may have it open.
+    gone: Option<Box<Attributes>>,
 }
 
 #[derive(Debug, Default)]
 struct Odd {
     nodes: HashMap<u64, Node>,
     numbers: HashMap<FileId, u64>,
-    next: u64,
 }
 
 /// The table.
@@ -48,6 +51,13 @@ pub(crate) struct Nodes {
     odd: Mutex<Odd>,
     /// How many nodes have odd numbers. Changed only with the lock of the shard of the file's number.
     odd_count: AtomicUsize,
+}
+
+/// The number that a file gets that cannot have its own.
+fn odd_number(id: FileId) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (id.number, id.generation).hash(&mut hasher);
+    ODD | hasher.finish()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -67,6 +77,11 @@ impl Nodes {
 
     fn shard(&self, number: u64) -> &Mutex<HashMap<u64, Node>> {
         &self.shards[(number % SHARDS as u64) as usize]
+    }
+
+    /// Whether a number is not that of the file: then it means nothing once the node is forgotten.
+    pub(crate) fn is_given(node: u64) -> bool {
+        node >= ODD
     }
 
     /// The file of a node that the kernel knows.
@@ -100,7 +115,7 @@ impl Nodes {
                 return number;
             }
         }
-        let node = Node { id, lookups: 1, is_plain: false };
+        let node = Node { id, lookups: 1, is_plain: false, gone: None };
         if (ROOT_ID + 1..ODD).contains(&id.number) {
             match shard.entry(id.number) {
                 Entry::Vacant(vacant) => {
@@ -115,8 +130,10 @@ impl Nodes {
             }
         }
         let mut odd = lock(&self.odd);
-        let number = ODD | odd.next;
-        odd.next += 1;
+        let mut number = odd_number(id);
+        while odd.nodes.contains_key(&number) {
+            number = ODD | number.wrapping_add(1);
+        }
         odd.nodes.insert(number, node);
         odd.numbers.insert(id, number);
         self.odd_count.fetch_add(1, Ordering::Release);
@@ -152,6 +169,19 @@ impl Nodes {
             *lock(&self.root_is_plain) = is_plain;
         }
         self.with(node, |found| found.is_plain = is_plain);
+    }
+
+    /// Notes what a directory was whose name was taken away, if the kernel knows it.
+    pub(crate) fn set_gone(&self, was: &Attributes) {
+        if let Some(node) = self.known(was.id) {
+            let gone = Attributes { links: 0, ..*was };
+            self.with(node, |found| found.gone = Some(Box::new(gone)));
+        }
+    }
+
+    /// What a directory was that is no more.
+    pub(crate) fn gone(&self, node: u64) -> Option<Attributes> {
+        if node == ROOT_ID { None } else { self.with(node, |found| found.gone.as_deref().copied()).flatten() }
     }
 
     fn with<R>(&self, node: u64, act: impl FnOnce(&mut Node) -> R) -> Option<R> {
@@ -208,6 +238,9 @@ mod tests {
         assert_eq!(nodes.add(id(8, 0)), 8);
         let second = nodes.add(id(8, 1));
         assert!(second >= ODD);
+        let mount_again = Nodes::new(id(7, 0));
+        mount_again.add(id(8, 0));
+        assert_ne!(mount_again.add(id(8, 2)), second, "handles of one file lead to no other");
         nodes.forget(8, 1);
         assert_eq!((nodes.add(id(8, 1)), nodes.known(id(8, 1))), (second, Some(second)), "as long as it is known");
         assert_eq!(nodes.add(id(8, 2)), 8);

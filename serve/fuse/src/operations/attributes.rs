@@ -1,10 +1,11 @@
 //! Facts about files and the volume.
 
-use holdfast_volume::service::{FileService, SetAttributes, SetTime, Time};
+use holdfast_volume::ErrorKind;
+use holdfast_volume::service::{Attributes, FileService, SetAttributes, SetTime, Time};
 
 use super::caller;
 use super::privileges::without_privileges;
-use crate::answer::{Answer, Answered, Body};
+use crate::answer::{Answer, Answered, Body, Errno};
 use crate::connection::Channel;
 use crate::protocol::constants::*;
 use crate::protocol::reply::{attributes_out, statx, usage};
@@ -25,13 +26,23 @@ fn time(valid: u32, flags: (u32, u32), (seconds, nanos): (i64, u32)) -> Option<S
 }
 
 impl<S: FileService> Channel<S> {
+    /// Facts about a file, and about a directory that is open though it was removed.
+    async fn facts(&self, header: &Header) -> Result<Attributes, Errno> {
+        match self.service().stat(self.subject(header)?).await {
+            Err(error) if error.kind == ErrorKind::Stale => {
+                self.connection.nodes.gone(header.node).ok_or_else(|| error.into())
+            }
+            found => Ok(found?),
+        }
+    }
+
     pub(super) async fn get_attributes(&self, header: &Header) -> Answered {
-        let found = self.service().stat(self.subject(header)?).await?;
+        let found = self.facts(header).await?;
         Ok(Answer::of(|writer| attributes_out(writer, &found, &self.connection.timeouts)))
     }
 
     pub(super) async fn get_extended_attributes(&self, header: &Header) -> Answered {
-        let found = self.service().stat(self.subject(header)?).await?;
+        let found = self.facts(header).await?;
         Ok(Answer::of(|writer| statx(writer, &found, &self.connection.timeouts)))
     }
 

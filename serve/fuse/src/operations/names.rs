@@ -6,6 +6,7 @@ use holdfast_volume::service::{Attributes, FileKind, FileService, NewFile, OpenM
 use super::caller;
 use crate::answer::{Answer, Answered, Errno};
 use crate::connection::Channel;
+use crate::nodes::Nodes;
 use crate::protocol::constants::*;
 use crate::protocol::reply::{entry, kind_of, no_entry, open};
 use crate::protocol::request::Header;
@@ -21,17 +22,30 @@ impl<S: FileService> Channel<S> {
     }
 
     pub(super) async fn look_up(&self, header: &Header, name: &[u8]) -> Answered {
-        let dir = self.subject(header)?;
         let found = match name {
-            // Asked by the kernel for files that it knows by a handle alone.
-            b"." => Some(self.service().stat(dir).await?),
-            b".." => Some(self.service().parent(dir).await?),
-            _ => self.service().lookup(&caller(header), dir, name).await?,
+            b"." => Some(self.find(header.node).await?),
+            b".." => Some(self.service().parent(self.subject(header)?).await?),
+            _ => match self.service().lookup(&caller(header), self.subject(header)?, name).await {
+                Err(error) if error.kind == ErrorKind::Stale && self.connection.nodes.gone(header.node).is_some() => {
+                    None
+                }
+                found => found?,
+            },
         };
         Ok(match found {
             Some(found) => self.entry(&found),
             None => Answer::of(|writer| no_entry(writer, &self.connection.timeouts)),
         })
+    }
+
+    /// The file of a node that the kernel has from a handle, which outlives what was known of it. The kernel then
+    /// compares generations.
+    async fn find(&self, node: u64) -> Result<Attributes, Errno> {
+        match self.connection.nodes.file(node) {
+            Some(id) => Ok(self.service().stat(id).await?),
+            None if Nodes::is_given(node) => Err(Errno(ESTALE)),
+            None => Ok(self.service().find(node).await?),
+        }
     }
 
     async fn make(&self, header: &Header, name: &[u8], new: NewFile<'_>) -> Answered {
@@ -59,8 +73,11 @@ impl<S: FileService> Channel<S> {
 
     pub(super) async fn remove(&self, header: &Header, name: &[u8], directory: bool) -> Answered {
         let dir = self.subject(header)?;
+        let caller = caller(header);
         let what = if directory { Remove::Directory } else { Remove::File };
-        self.service().remove(&caller(header), dir, name, what).await?;
+        let was = if directory { self.service().lookup(&caller, dir, name).await? } else { None };
+        self.service().remove(&caller, dir, name, what).await?;
+        self.note_gone(was);
         Ok(Answer::nothing())
     }
 
@@ -72,8 +89,19 @@ impl<S: FileService> Channel<S> {
             _ => return Err(Errno(EINVAL)),
         };
         let (dir, new_dir) = (self.subject(header)?, self.file(to.0)?);
-        self.service().rename(&caller(header), (dir, from), (new_dir, to.1), mode).await?;
+        let caller = caller(header);
+        let was = if mode == Rename::Replace { self.service().lookup(&caller, new_dir, to.1).await? } else { None };
+        self.service().rename(&caller, (dir, from), (new_dir, to.1), mode).await?;
+        self.note_gone(was);
         Ok(Answer::nothing())
+    }
+
+    /// A directory that a change took the name of may be open, or be where a program stands. The kernel lets no other
+    /// change of its name come between.
+    fn note_gone(&self, was: Option<Attributes>) {
+        if let Some(was) = was.filter(|was| was.kind == FileKind::Directory) {
+            self.connection.nodes.set_gone(&was);
+        }
     }
 
     pub(super) async fn create(&self, header: &Header, name: &[u8], flags: u32, mode: u32) -> Answered {

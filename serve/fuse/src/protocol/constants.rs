@@ -99,6 +99,7 @@ pub const NAMES: &[(u32, &str)] = &[
 ];
 
 pub const INIT_ASYNC_READ: u64 = 1;
+pub const INIT_EXPORT_SUPPORT: u64 = 1 << 4;
 pub const INIT_BIG_WRITES: u64 = 1 << 5;
 pub const INIT_AUTO_INVAL_DATA: u64 = 1 << 12;
 pub const INIT_DO_READDIRPLUS: u64 = 1 << 13;

@@ -13,6 +13,7 @@ const PAGE_BYTES: usize = 4096;
 /// What this server makes use of wherever the kernel has it. Not `ATOMIC_O_TRUNC`: with that the kernel has a file cut
 /// before it sees that it must not be, as it is a program that runs.
 const ALWAYS: u64 = INIT_ASYNC_READ
+    | INIT_EXPORT_SUPPORT
     | INIT_BIG_WRITES
     | INIT_DO_READDIRPLUS
     | INIT_READDIRPLUS_AUTO

@@ -1,5 +1,6 @@
 //! A real kernel and its mounts, over files in memory.
 
+mod by_handle;
 mod change;
 mod data;
 mod life;

@@ -44,6 +44,28 @@ fn every_kind_of_file_is_made_and_removed() {
     assert_eq!((names(&scene.directory()), scene.service.counts().0), (Vec::new(), 1), "the root is left");
 }
 
+#[test]
+fn a_directory_that_is_open_is_known_when_it_is_gone() {
+    let Some(scene) = Scene::new() else { return };
+    for name in ["removed", "replaced", "other"] {
+        fs::create_dir(scene.path(name)).expect("made");
+    }
+    let open = |name: &str| fs::File::open(scene.path(name)).expect("opened");
+    let (removed, replaced) = (open("removed"), open("replaced"));
+    let before = [&removed, &replaced].map(|dir| dir.metadata().expect("facts"));
+    fs::remove_dir(scene.path("removed")).expect("removed");
+    fs::rename(scene.path("other"), scene.path("replaced")).expect("renamed");
+    for (dir, before) in [&removed, &replaced].into_iter().zip(before) {
+        let after = dir.metadata().expect("facts");
+        assert_eq!((after.nlink(), after.ino(), after.mode()), (0, before.ino(), before.mode()));
+        let inside = rustix::fs::openat(dir, "name", rustix::fs::OFlags::RDONLY, Mode::empty());
+        assert_eq!(inside.map(drop), Err(Errno::NOENT), "nothing is in it");
+        let made = rustix::fs::mkdirat(dir, "name", Mode::from(0o755));
+        assert_eq!(made, Err(Errno::NOENT), "and nothing can be put there");
+    }
+    assert_eq!(names(&scene.directory()), [b"replaced"]);
+}
+
 /// Without setting it, which would be seen by other tests.
 fn umask() -> u32 {
     let status = fs::read_to_string("/proc/self/status").expect("the kernel tells it");

@@ -86,6 +86,12 @@ impl FileService for Memory {
         state.files.contains_key(&parent).then(|| state.attributes(parent)).ok_or(error(ErrorKind::NotFound))
     }
 
+    async fn find(&self, number: u64) -> Result<Attributes> {
+        let state = self.state();
+        let found = state.files.get(&number).filter(|file| file.links > 0);
+        found.map(|_| state.attributes(number)).ok_or(error(ErrorKind::Stale))
+    }
+
     async fn stat(&self, id: FileId) -> Result<Attributes> {
         let state = self.state();
         state.file(id).map(|_| state.attributes(id.number))
