@@ -4,7 +4,7 @@
 set -eu
 
 build="gcc g++ libc6-dev make ca-certificates git"
-clients="libnbd-bin nbdkit qemu-utils fio openssl curl python3-venv"
+clients="libnbd-bin nbdkit qemu-utils fio openssl curl python3-venv stress-ng"
 systems="util-linux mount e2fsprogs xfsprogs btrfs-progs fuse3 postgresql-15"
 oracles="libisal2 libacl1-dev"
 browser="chromium"
@@ -17,10 +17,13 @@ for package in $build $clients $systems $oracles $browser; do
     [ "$status" = installed ] || missing="$missing $package"
 done
 install_programs() {
-    # A suite of POSIX for file systems. Without it its test says that it was left out.
+    # A suite of POSIX for file systems, and an exerciser of files. Without one its test says that it was left out.
     tools="${CARGO_TARGET_DIR:-$(dirname "$0")/../target}/tools"
-    [ -x "$tools/bin/pjdfstest" ] || cargo install --quiet --locked --root "$tools" pjdfstest@0.2.2 </dev/null ||
-        echo "pjdfstest could not be installed: its test is left out" >&2
+    for program in pjdfstest@0.2.2 fsx@0.3.2; do
+        name="${program%@*}"
+        [ -x "$tools/bin/$name" ] || cargo install --quiet --locked --root "$tools" "$program" </dev/null ||
+            echo "$name could not be installed: its test is left out" >&2
+    done
 }
 
 if [ -z "$missing" ]; then

@@ -9,6 +9,7 @@
 //!   fio.rs       fio as a load and as a judge
 //!   losses.rs    disks that are pulled and put back
 //!   faulty.rs    a disk whose reads or writes fail when told to
+//!   postgres.rs  PostgreSQL as a load and as a judge
 //!   metrics.rs   what the daemon counts
 //!   loops.rs     loop devices as disks; janitor.rs takes them away, however the run ends
 //!   receivers.rs   a mail server and a web server that remember what they are sent
@@ -33,6 +34,7 @@ pub mod loops;
 pub mod losses;
 pub mod metrics;
 pub mod nbd;
+pub mod postgres;
 pub mod process;
 pub mod qos;
 pub mod random;

@@ -2,19 +2,17 @@
 //! there.
 
 use std::collections::HashSet;
-use std::fs::{File, Permissions};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use holdfast_tests::command::{Finished, run, wait_until};
+use holdfast_tests::command::{run, wait_until};
 use holdfast_tests::daemon::Daemon;
 use holdfast_tests::losses::take;
+use holdfast_tests::postgres::{Server, programs};
 use holdfast_tests::scene::Scene;
 
 const WRITERS: u64 = 2;
-const ROWS: u64 = 1_000_000;
 
 /// What the test must have to mean anything.
 fn demand() {
@@ -31,21 +29,6 @@ fn demand() {
         assert!(Path::new(path).exists() || Path::new(&merged).exists(), "this test needs {path}: {remedy}");
     }
     programs();
-}
-
-/// The folder of PostgreSQL's programs.
-fn programs() -> String {
-    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
-    let mut folders: Vec<_> =
-        versions.map(|version| version.path().join("bin")).filter(|bin| bin.join("initdb").exists()).collect();
-    folders.sort();
-    let last = folders.pop().expect("this test needs PostgreSQL: install postgresql-15");
-    last.to_str().expect("text").to_owned()
-}
-
-fn as_postgres(program: &str, arguments: &[&str]) -> Finished {
-    let path = format!("{}/{program}", programs());
-    run("runuser", &[&["-u", "postgres", "--", &path], arguments].concat())
 }
 
 /// The space as a mounted file system: `nbdfuse` shows it as a file, a loop device makes a disk of the file.
@@ -100,115 +83,11 @@ impl Drop for Mount {
     }
 }
 
-/// The processes that `parent` started.
-fn children(parent: i32) -> Vec<i32> {
-    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let is_child = |process: &i32| {
-        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-        // State and parent follow the name in brackets.
-        stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1)?.parse::<i32>().ok()) == Some(parent)
-    };
-    numbers.filter(is_child).collect()
-}
-
-/// A PostgreSQL server on a folder.
-struct Server {
-    data: String,
-    sockets: String,
-    log: String,
-}
-
-impl Server {
-    fn new(scene: &Scene, mount: &Mount) -> Self {
-        let sockets = scene.folder("sockets");
-        run("chown", &["postgres", &sockets]).succeeded();
-        Self { data: format!("{}/data", mount.dir), log: format!("{sockets}/log"), sockets }
-    }
-
-    fn create(&self) {
-        as_postgres("initdb", &["-D", &self.data, "-A", "trust", "-E", "UTF8", "--locale=C"]).succeeded();
-    }
-
-    fn start(&self) {
-        let options = format!(
-            "-k {} -c listen_addresses= -c shared_buffers=32MB -c max_wal_size=96MB -c checkpoint_timeout=30s",
-            self.sockets
-        );
-        let finished =
-            as_postgres("pg_ctl", &["-D", &self.data, "-l", &self.log, "-o", &options, "-w", "-t", "120", "start"]);
-        assert!(finished.success(), "{finished}\n{}", std::fs::read_to_string(&self.log).unwrap_or_default());
-    }
-
-    fn stop(&self, mode: &str) -> bool {
-        as_postgres("pg_ctl", &["-D", &self.data, "-m", mode, "-w", "stop"]).success()
-    }
-
-    /// Ends what the loss of the disk left of it: backends that wait for each other do not go by themselves.
-    fn bury(&self) {
-        let lock = std::fs::read_to_string(format!("{}/.s.PGSQL.5432.lock", self.sockets)).unwrap_or_default();
-        let postmaster =
-            lock.lines().next().and_then(|line| line.parse::<i32>().ok()).expect("PostgreSQL left its lock");
-        let mut processes = children(postmaster);
-        processes.push(postmaster);
-        // Without the postmaster no new backend comes up.
-        processes.reverse();
-        for process in processes.into_iter().filter_map(rustix::process::Pid::from_raw) {
-            let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
-        }
-        wait_until("PostgreSQL is gone", 30, || {
-            children(postmaster).is_empty() && !Path::new(&format!("/proc/{postmaster}")).exists()
-        });
-    }
-
-    fn psql(&self, statement: &str) -> String {
-        as_postgres("psql", &["-h", &self.sockets, "-qAt", "-v", "ON_ERROR_STOP=1", "-c", statement, "postgres"])
-            .succeeded()
-    }
-
-    fn pgbench(&self, arguments: &[&str]) -> Child {
-        let mut command = Command::new("runuser");
-        command
-            .args(["-u", "postgres", "--", &format!("{}/pgbench", programs()), "-h", &self.sockets])
-            .args(arguments)
-            .arg("postgres");
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("pgbench can be run")
-    }
-
-    /// Commits one row after the other, and prints the id of each that is committed.
-    fn writer(&self, scene: &Scene, number: u64) -> (Child, String) {
-        let (script, record) = (scene.path(&format!("script{number}")), scene.path(&format!("record{number}")));
-        let lines: String = (0..20_000)
-            .map(|row| format!("INSERT INTO committed VALUES ({}) RETURNING id;\n", number * ROWS + row))
-            .collect();
-        std::fs::write(&script, lines).expect("a script can be written");
-        let mut command = Command::new("runuser");
-        command.args([
-            "-u",
-            "postgres",
-            "--",
-            &format!("{}/psql", programs()),
-            "-h",
-            &self.sockets,
-            "-qAt",
-            "-f",
-            &script,
-            "postgres",
-        ]);
-        command
-            .stdin(Stdio::null())
-            .stdout(File::create(&record).expect("a record can be written"))
-            .stderr(Stdio::null());
-        (command.spawn().expect("psql can be run"), record)
-    }
-}
-
 /// The daemon is killed after `seconds` of load, and the first `lost` disks of its pool are gone when it is started
 /// again.
 fn recovers(disks: (usize, &str), layout: &[&str], seconds: u64, lost: usize) {
     demand();
     let scene = Scene::new();
-    std::fs::set_permissions(scene.dir(), Permissions::from_mode(0o755)).expect("a folder of ours");
     let mut daemon = Daemon::start(&scene);
     let disks = daemon.pool(&scene, "tank", disks.0, disks.1);
     let uri = daemon.space("tank/base", &[layout, &["--size", "512MiB", "--thin"]].concat());
@@ -216,8 +95,7 @@ fn recovers(disks: (usize, &str), layout: &[&str], seconds: u64, lost: usize) {
     let device = mount.attach(&uri);
     run("mkfs.ext4", &["-q", &device]).succeeded();
     mount.mount();
-    run("chown", &["postgres", &mount.dir]).succeeded();
-    let server = Server::new(&scene, &mount);
+    let server = Server::new(&scene, &mount.dir);
     server.create();
     server.start();
     server.psql("CREATE TABLE committed (id bigint PRIMARY KEY)");
@@ -253,7 +131,6 @@ fn recovers(disks: (usize, &str), layout: &[&str], seconds: u64, lost: usize) {
     run("e2fsck", &["-p", &device]).succeeded();
     run("e2fsck", &["-fn", &device]).succeeded();
     mount.mount();
-    let _ = std::fs::remove_file(format!("{}/postmaster.pid", server.data));
     server.start();
     let found: HashSet<u64> =
         server.psql("SELECT id FROM committed").lines().filter_map(|line| line.parse().ok()).collect();
