@@ -1,7 +1,7 @@
 //! Tells the kernel that what it keeps is not true any more.
 //!
 //! Needed as soon as files change by another way than the mount, such as another protocol. The kernel may wait for
-//! requests of its own before it takes a notification, so they are sent on a thread that serves none.
+//! requests of its own before it takes a notification about data or names, so these are sent on a thread that serves none.
 //!
 //! Invariant: a notification about what the kernel does not know, or of a mount that has ended, does nothing.
 
@@ -36,6 +36,17 @@ impl Notifier {
             let mut body = Writer::new();
             // From the first byte to the end.
             body.u64(node).u64(0).u64(0);
+            self.send(NOTIFY_INVAL_INODE, &body.into_bytes());
+        }
+    }
+
+    /// The attributes of a file changed by a request that is not about them. The kernel waits for nothing to take that, so
+    /// it may be told from anywhere.
+    pub(crate) fn attributes_changed(&self, id: FileId) {
+        if let Some(node) = self.nodes.known(id) {
+            let mut body = Writer::new();
+            // No data.
+            body.u64(node).u64(-1_i64 as u64).u64(0);
             self.send(NOTIFY_INVAL_INODE, &body.into_bytes());
         }
     }

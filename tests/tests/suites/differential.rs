@@ -77,9 +77,13 @@ fn operation(random: &mut Random) -> Operation {
     let len = random.below(MOST_BYTES / 4);
     match random.below(24) {
         0..=2 => Operation::Create(at, mode),
-        3 | 4 => {
-            Operation::Write { path: at, offset, len: len as usize, seed: random.next_u64(), append: len % 5 == 0 }
-        }
+        3 | 4 => Operation::Write {
+            path: at,
+            offset,
+            len: len as usize,
+            seed: random.next_u64(),
+            append: len.is_multiple_of(5),
+        },
         5 | 6 => Operation::Read(at),
         7 => Operation::Truncate(at, offset),
         8 => Operation::Allocate { path: at, offset, len, how: random.below(5) as u32 },

@@ -25,12 +25,7 @@ impl<S: FileService> Channel<S> {
         let found = match name {
             b"." => Some(self.find(header.node).await?),
             b".." => Some(self.service().parent(self.subject(header)?).await?),
-            _ => match self.service().lookup(&caller(header), self.subject(header)?, name).await {
-                Err(error) if error.kind == ErrorKind::Stale && self.connection.nodes.gone(header.node).is_some() => {
-                    None
-                }
-                found => found?,
-            },
+            _ => self.service().lookup(&caller(header), self.subject(header)?, name).await?,
         };
         Ok(match found {
             Some(found) => self.entry(&found),

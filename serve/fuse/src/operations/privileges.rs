@@ -12,6 +12,7 @@ use holdfast_volume::service::{FileId, FileService, SetAttributes};
 use super::caller;
 use crate::answer::Errno;
 use crate::connection::Channel;
+use crate::notify::Notifier;
 use crate::protocol::constants::*;
 use crate::protocol::request::Header;
 
@@ -38,6 +39,8 @@ impl<S: FileService> Channel<S> {
         if bits && plain != mode {
             let set = SetAttributes { mode: Some(plain), ..SetAttributes::default() };
             self.service().set(&caller(header), id, &set).await?;
+            // It keeps the mode over a write that passes its cache by.
+            Notifier::new(nodes.clone(), &self.connection.life).attributes_changed(id);
         }
         nodes.set_plain(node, bits || plain == mode);
         Ok(())

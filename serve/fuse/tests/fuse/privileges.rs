@@ -45,6 +45,19 @@ fn the_kernel_checks_modes_for_every_user() {
 }
 
 #[test]
+fn a_direct_write_takes_privileges_away_and_that_is_seen_at_once() {
+    let Some(scene) = Scene::new() else { return };
+    open_to_all(&scene.directory());
+    let path = scene.path("program");
+    fs::write(&path, [0; 8192]).expect("written");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o6777)).expect("set");
+    assert_eq!(mode(&path), 0o6777);
+    let write = "dd if=/dev/zero of=$1/program oflag=direct conv=notrunc bs=4096 count=1";
+    assert!(as_user(write, &scene.directory()));
+    assert_eq!(mode(&path), 0o777);
+}
+
+#[test]
 fn a_group_is_inherited_where_the_directory_says_so() {
     let Some(scene) = Scene::new() else { return };
     let root = scene.directory();
