@@ -11,6 +11,7 @@
 //! Invariants: an attempt sees no change of another half made. Bitmaps of data and the map of owners follow from the
 //! extents of files, in the same change; they are never logged, and replay makes them again.
 
+use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 
@@ -106,28 +107,65 @@ impl<'a> View<'a> {
         Ok(self.trees[self.index(tree)?].get(key, &self.store.cache)?)
     }
 
+    /// Shows entries of one leaf from a key on, without what this change did so far, until one is enough; answers where
+    /// those behind the leaf begin.
+    pub fn visit(
+        &self,
+        tree: u8,
+        from: &[u8],
+        each: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<Option<Vec<u8>>, Stop> {
+        Ok(self.trees[self.index(tree)?].visit(from, &self.store.cache, each)?)
+    }
+
     /// Entries of one leaf from a key on, without what this change did so far.
     pub fn entries_from(&self, tree: u8, from: &[u8]) -> Result<Entries, Stop> {
-        Ok(self.trees[self.index(tree)?].entries_from(from, &self.store.cache)?)
+        let mut found = Vec::new();
+        let next = self.visit(tree, from, |key, value| {
+            found.push((key.to_vec(), value.to_vec()));
+            ControlFlow::Continue(())
+        })?;
+        Ok((found, next))
     }
 
     /// Entries from a key on whose keys begin with `prefix`, `most` at most, without what this change did so far.
     pub fn range(&self, tree: u8, from: &[u8], prefix: &[u8], most: usize) -> Result<Vec<Pair>, Stop> {
-        let (mut found, mut next) = (Vec::new(), Some(from.to_vec()));
-        while let Some(from) =
-            next.take().filter(|from| found.len() < most && (from.starts_with(prefix) || from.as_slice() < prefix))
-        {
-            let (entries, then) = self.entries_from(tree, &from)?;
-            let room = most - found.len();
-            let before = entries.len();
-            let fit = entries.into_iter().take_while(|(key, _)| key.starts_with(prefix)).take(room);
-            let count = found.len();
-            found.extend(fit);
-            if found.len() - count == before {
-                next = then;
+        let mut found = Vec::new();
+        self.each(tree, from, prefix, most, |key, value| {
+            found.push((key.to_vec(), value.to_vec()));
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// Hands out the same where they stand.
+    pub fn each(
+        &self,
+        tree: u8,
+        from: &[u8],
+        prefix: &[u8],
+        most: usize,
+        mut each: impl FnMut(&[u8], &[u8]) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
+        let (mut left, mut next, mut done) = (most, None::<Vec<u8>>, Ok(()));
+        while left > 0 {
+            let from = next.as_deref().unwrap_or(from);
+            if !from.starts_with(prefix) && from > prefix {
+                break;
+            }
+            next = self.visit(tree, from, |key, value| {
+                if left == 0 || !key.starts_with(prefix) {
+                    return ControlFlow::Break(());
+                }
+                left -= 1;
+                done = each(key, value);
+                if done.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            })?;
+            if next.is_none() {
+                break;
             }
         }
-        Ok(found)
+        done
     }
 
     /// Puts a value in.
@@ -373,7 +411,7 @@ impl Store {
     }
 
     /// Whether a checkpoint finds room for what so many operations change, beside what is changed already.
-    fn check_room(&self, operations: usize, need: Need) -> Result<(), Stop> {
+    pub(crate) fn check_room(&self, operations: usize, need: Need) -> Result<(), Stop> {
         let (free, zones) = {
             let zones = held(&self.zones);
             (zones.free_nodes(), zones.count())

@@ -3,6 +3,7 @@
 //! Invariant: extents of a file do not overlap, and neighbours that can be one are one.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::change::{Stop, View};
@@ -53,13 +54,11 @@ fn decode(key: &[u8], value: &[u8]) -> Result<(u64, Extent), VolumeError> {
 fn touching(view: &View<'_>, file: u64, from: u64, to: u64, most: usize) -> Result<Vec<(u64, Extent)>, Stop> {
     let first = keys::extent(file, MAIN, from.max(1));
     let mut found = Vec::new();
-    for (key, value) in view.range(keys::shard(file), &first, &keys::extents(file, MAIN), most)? {
-        let (start, extent) = decode(&key, &value)?;
-        if start > to {
-            break;
-        }
-        found.push((start, extent));
-    }
+    view.each(keys::shard(file), &first, &keys::extents(file, MAIN), most, |key, value| {
+        found.push(decode(key, value)?);
+        Ok(())
+    })?;
+    found.retain(|(start, _)| *start <= to);
     Ok(found)
 }
 
@@ -187,15 +186,21 @@ impl Volume {
                     && !is_end
                     && let Some(from) = next.take()
                 {
-                    let (entries, then) = view.entries_from(keys::shard(number), &from)?;
-                    for (key, value) in entries {
+                    let mut wrong = None;
+                    next = view.visit(keys::shard(number), &from, |key, value| {
                         if !key.starts_with(&prefix) {
                             is_end = true;
-                            break;
+                            return ControlFlow::Break(());
                         }
-                        extents.push(decode(&key, &value)?);
+                        match decode(key, value) {
+                            Ok(extent) => extents.push(extent),
+                            Err(error) => wrong = Some(error),
+                        }
+                        if wrong.is_none() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+                    })?;
+                    if let Some(error) = wrong {
+                        return Err(error.into());
                     }
-                    next = then;
                 }
                 let last = extents.last().map(|(start, extent)| start + u64::from(extent.blocks));
                 let to = if is_end || next.is_none() { u64::MAX } else { last.unwrap_or(u64::MAX) };

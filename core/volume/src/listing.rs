@@ -52,16 +52,16 @@ impl Volume {
                 let from = keys::entry(dir.number, cursor + 1);
                 let prefix = keys::prefix(dir.number, keys::kind::ENTRY);
                 let mut entries = Vec::new();
-                for (key, value) in view.range(shard, &from, &prefix, count)? {
-                    let entry = DirectoryEntry::decode(dir.number, &value)?;
-                    let cursor = keys::number(&key, 9).unwrap_or_default();
-                    let mut listed =
-                        Entry { name: entry.name, id: entry.child, kind: entry.kind, cursor, attributes: None };
+                view.each(shard, &from, &prefix, count, |key, value| {
+                    let DirectoryEntry { child, kind, name } = DirectoryEntry::decode(dir.number, value)?;
+                    let cursor = keys::number(key, 9).unwrap_or_default();
+                    let mut listed = Entry { name, id: child, kind, cursor, attributes: None };
                     if attributes {
-                        listed.attributes = Some(record_of(view, entry.child)?.facts(entry.child.number));
+                        listed.attributes = Some(record_of(view, child)?.facts(child.number));
                     }
                     entries.push(listed);
-                }
+                    Ok(())
+                })?;
                 Ok(entries)
             })
             .await?;

@@ -73,7 +73,11 @@ impl Names {
     }
 
     fn folded<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = u32> + 'a {
-        String::from_utf8_lossy(name).chars().collect::<Vec<_>>().into_iter().map(|character| {
+        let lossy = name.utf8_chunks().flat_map(|chunk| {
+            let rest = (!chunk.invalid().is_empty()).then_some(char::REPLACEMENT_CHARACTER);
+            chunk.valid().chars().chain(rest)
+        });
+        lossy.map(|character| {
             let code = u32::from(character);
             u16::try_from(code).map_or(code, |code| self.fold[usize::from(code)].into())
         })

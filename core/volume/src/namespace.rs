@@ -51,13 +51,14 @@ impl Volume {
     ) -> Result<Vec<(u64, DirectoryEntry)>, Stop> {
         let bucket = self.names.bucket(name);
         let prefix = keys::entry(directory, bucket.start);
+        let mut found = Vec::new();
         // All slots of a bucket begin alike.
-        let found = view.range(keys::shard(directory), &prefix, &prefix[..prefix.len() - 1], 256)?;
-        let entry = |(key, value): (Vec<u8>, Vec<u8>)| -> Result<_, Stop> {
-            let slot = keys::number(&key, 9).unwrap_or_default();
-            Ok((slot, DirectoryEntry::decode(directory, &value)?))
-        };
-        found.into_iter().map(entry).collect()
+        view.each(keys::shard(directory), &prefix, &prefix[..prefix.len() - 1], 256, |key, value| {
+            let slot = keys::number(key, 9).unwrap_or_default();
+            found.push((slot, DirectoryEntry::decode(directory, value)?));
+            Ok(())
+        })?;
+        Ok(found)
     }
 
     /// A place for a name that the directory does not have.

@@ -54,6 +54,8 @@ impl NodeRef {
 #[derive(Clone)]
 pub struct Page {
     bytes: Box<[u8; PAGE_BYTES]>,
+    /// Bytes that entries and bounds take.
+    used: usize,
 }
 
 impl std::fmt::Debug for Page {
@@ -65,7 +67,7 @@ impl std::fmt::Debug for Page {
 impl Page {
     /// An empty page that covers `low` up to `high`, or to the end of all keys.
     pub fn new(tree: u8, level: u8, low: &[u8], high: Option<&[u8]>) -> Self {
-        let mut page = Self { bytes: Box::new([0; PAGE_BYTES]) };
+        let mut page = Self { bytes: Box::new([0; PAGE_BYTES]), used: 0 };
         page.bytes[40] = tree;
         page.bytes[41] = level;
         page.set_u16(44, PAGE_BYTES as u16);
@@ -95,6 +97,7 @@ impl Page {
         self.set_u16(44, at as u16);
         self.set_u16(field, at as u16);
         self.set_u16(field + 2, key.len() as u16);
+        self.used += key.len();
     }
 
     fn bound(&self, field: usize) -> &[u8] {
@@ -181,6 +184,10 @@ impl Page {
 
     /// Bytes that entries and bounds take.
     pub fn used(&self) -> usize {
+        self.used
+    }
+
+    fn count_used(&self) -> usize {
         let bounds = self.low().len() + self.high().map_or(0, <[u8]>::len);
         bounds + (0..self.count()).map(|index| self.entry_bytes(index)).sum::<usize>()
     }
@@ -204,6 +211,13 @@ impl Page {
         debug_assert!(self.low() <= key && self.high().is_none_or(|high| key < high), "a key beyond the node");
         let need = Self::bytes_of(key, value);
         let found = self.find(key);
+        if let Ok(index) = found
+            && self.entry(index).1.len() == value.len()
+        {
+            let start = self.u16(HEADER + 2 * index) as usize + ENTRY_HEAD + key.len();
+            self.bytes[start..start + value.len()].copy_from_slice(value);
+            return true;
+        }
         let freed = found.map_or(0, |index| self.entry_bytes(index));
         if self.gap() < need {
             if self.used() - freed + need > Self::ROOM {
@@ -216,7 +230,13 @@ impl Page {
         } else if let Ok(index) = found {
             self.drop_slot(index);
         }
-        let index = found.unwrap_or_else(|index| index);
+        self.insert(found.unwrap_or_else(|index| index), key, value);
+        true
+    }
+
+    /// Puts an entry in at an index that is its place. There is room.
+    fn insert(&mut self, index: usize, key: &[u8], value: &[u8]) {
+        let need = Self::bytes_of(key, value);
         let at = self.heap() - (need - 2);
         self.set_u16(at, key.len() as u16);
         self.set_u16(at + 2, value.len() as u16);
@@ -228,10 +248,11 @@ impl Page {
         self.bytes.copy_within(slot..end, slot + 2);
         self.set_u16(slot, at as u16);
         self.set_u16(42, self.count() as u16 + 1);
-        true
+        self.used += need;
     }
 
     fn drop_slot(&mut self, index: usize) {
+        self.used -= self.entry_bytes(index);
         let (slot, end) = (HEADER + 2 * index, HEADER + 2 * self.count());
         self.bytes.copy_within(slot + 2..end, slot);
         self.set_u16(42, self.count() as u16 - 1);
@@ -251,8 +272,8 @@ impl Page {
         let mut part = Self::new(self.tree(), self.level(), low, high);
         for index in entries {
             let (key, value) = self.entry(index);
-            let fits = part.put(key, value);
-            debug_assert!(fits, "a part is no larger than the whole");
+            debug_assert!(part.gap() >= Self::bytes_of(key, value), "a part is no larger than the whole");
+            part.insert(part.count(), key, value);
         }
         part
     }
@@ -288,7 +309,7 @@ impl Page {
     /// What is wrong with it.
     pub fn open(volume: Uuid, address: u64, buf: &IoBuf) -> Result<(Self, u32), &'static str> {
         let bytes: Box<[u8; PAGE_BYTES]> = buf[..].to_vec().try_into().map_err(|_| "it has another length")?;
-        let page = Self { bytes };
+        let mut page = Self { bytes, used: 0 };
         let crc = u32::from_le_bytes(page.bytes[4..8].try_into().expect("four bytes"));
         if page.bytes[..4] != MAGIC.to_le_bytes() || page.bytes[8..24] != *volume.as_bytes() {
             return Err("it is no node of this volume");
@@ -299,12 +320,12 @@ impl Page {
         if page.u64(24) != address {
             return Err("it was written for another place");
         }
-        page.check()?;
+        page.used = page.check()?;
         Ok((page, crc))
     }
 
-    /// Whether every offset lies within, and keys are in order and within the bounds.
-    fn check(&self) -> Result<(), &'static str> {
+    /// Bytes that entries and bounds take, if every offset lies within, and keys are in order and within the bounds.
+    fn check(&self) -> Result<usize, &'static str> {
         let slots = HEADER + 2 * self.count();
         let heap = self.heap();
         if heap < slots || heap > PAGE_BYTES {
@@ -339,13 +360,14 @@ impl Page {
             }
             last = Some(key);
         }
-        if self.used() > Self::ROOM {
+        let used = self.count_used();
+        if used > Self::ROOM {
             return Err("its entries overlap");
         }
         if self.level() > 0 && (self.count() == 0 || self.key(0) != self.low()) {
             return Err("its first child does not begin where it does");
         }
-        Ok(())
+        Ok(used)
     }
 }
 

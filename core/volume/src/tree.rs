@@ -12,6 +12,7 @@
 //! Invariant: an operation that meets a node which is not in memory changes nothing; it answers which one, and is
 //! tried again when that was read.
 
+use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 
 use crate::cache::NodeCache;
@@ -181,14 +182,15 @@ impl Tree {
         }
     }
 
-    /// Entries from `from` on, of one leaf; and the key from which to go on, if there may be more.
-    #[expect(clippy::type_complexity)]
-    pub fn entries_from(
+    /// Shows entries from `from` on, of one leaf, until one is enough; answers the key from which to go on if there may
+    /// be more.
+    pub fn visit(
         &self,
         from: &[u8],
         cache: &NodeCache,
-    ) -> Result<(Vec<(Vec<u8>, Vec<u8>)>, Option<Vec<u8>>), Missing> {
-        let Some(root) = &self.root else { return Ok((Vec::new(), None)) };
+        mut each: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<Option<Vec<u8>>, Missing> {
+        let Some(root) = &self.root else { return Ok(None) };
         let mut look = root.look(cache)?;
         loop {
             look = match look {
@@ -200,9 +202,13 @@ impl Tree {
                 leaf => {
                     let page = leaf.page();
                     let first = page.find(from).unwrap_or_else(|next| next);
-                    let owned = |(key, value): (&[u8], &[u8])| (key.to_vec(), value.to_vec());
-                    let found = (first..page.count()).map(|index| owned(page.entry(index))).collect();
-                    return Ok((found, page.high().map(<[u8]>::to_vec)));
+                    for index in first..page.count() {
+                        let (key, value) = page.entry(index);
+                        if each(key, value).is_break() {
+                            return Ok(None);
+                        }
+                    }
+                    return Ok(page.high().map(<[u8]>::to_vec));
                 }
             };
         }
