@@ -440,9 +440,11 @@ impl Run {
     async fn write(&self, volume: &Volume, space: &Space, offset: u64, len: usize, durable: bool) {
         let chunk_bytes = space.record().chunk_bytes;
         let chunks = (offset / chunk_bytes) as u32..(offset + len as u64).div_ceil(chunk_bytes) as u32;
+        // What lies beyond the end of a space that is made smaller may be given up at any time.
+        let end = volume.wanted_bytes.get().unwrap_or(u64::MAX).min(volume.size_bytes.get());
         let may_be_empty = |chunk: u32| {
             let start = u64::from(chunk) * chunk_bytes;
-            volume.model.may_be_zeros(start, (start + chunk_bytes).min(volume.size_bytes.get()))
+            start >= end || volume.model.may_be_zeros(start, (start + chunk_bytes).min(end))
         };
         let empty = chunks.clone().any(may_be_empty);
         let begun = volume.model.begin(offset, len, false);
