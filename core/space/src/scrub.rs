@@ -217,6 +217,9 @@ impl<'a> Scrub<'a> {
         for page in 0..pages {
             self.pace.step(0).await?;
             let Some(_used) = self.keep(row).await? else { return Ok(()) };
+            if self.mends {
+                row.renew_sums(set, page).await?;
+            }
             for (slab, odd) in row.odd_sums(set, page).await? {
                 self.found.mismatched_blocks += u64::from(odd == Odd::Otherwise);
                 if self.mends && row.rewrite_sums(set, page, slab).await? {

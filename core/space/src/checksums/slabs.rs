@@ -274,6 +274,24 @@ impl Row {
         }
     }
 
+    /// Has what cannot be compared of a page written once more: regions that the disks are about to get, or whose copies
+    /// may differ. Damage to what they have already would be compared with nothing, and stay.
+    pub async fn renew_sums(&self, set: usize, page: u32) -> Result<(), IoError> {
+        let Some(checksums) = &self.checksums else { return Ok(()) };
+        let regions = page * PAGE_REGIONS..(page + 1) * PAGE_REGIONS;
+        let marked: Vec<u32> = self.columns().get(set).map_or_else(Vec::new, |column| {
+            let state = column.lock();
+            let end = regions.end.min(state.marked.limit());
+            regions.clone().take_while(|region| *region < end).filter(|region| state.marked.contains(*region)).collect()
+        });
+        for region in regions {
+            if checksums.is_region_behind(set, region) || marked.contains(&region) {
+                self.touch_sums(set, Blocks { start: region, end: region + 1 }).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// The slabs of a set that do not have a page as it is in memory: those that have it otherwise, and those that
     /// cannot read it.
     pub async fn odd_sums(&self, set: usize, page: u32) -> Result<Vec<(usize, Odd)>, IoError> {
@@ -327,7 +345,7 @@ impl Row {
         }
     }
 
-    /// Reads the checksums of marked regions, and notes that a slab which joins has none of them.
+    /// Reads the checksums of regions, and notes that not every slab may have them as they are.
     pub async fn touch_sums(&self, set: usize, regions: Blocks) -> Result<(), IoError> {
         let Some(checksums) = &self.checksums else { return Ok(()) };
         for region in regions.start..regions.end {

@@ -207,11 +207,12 @@ impl Run {
 /// Seeds that found something once: a repair of a row that was given back, and whose chunk had one of another shape by
 /// then (21074); what nobody can answer for, a block that rots while it is written and the power goes (15250), or that
 /// rots, holds nothing while all is scrubbed, and comes back with a crash (481); a write that found the space with its
-/// first journal, which nobody had opened yet (41); and checksums lost to a page that could not be read, which nobody
-/// took anew since the page had made way for others (540913).
+/// first journal, which nobody had opened yet (41); checksums lost to a page that could not be read, which nobody took
+/// anew since the page had made way for others (540913); and pages of checksums that were damaged between their write
+/// and the flush, which a scrub compared with nothing (18092, 13867).
 #[test]
 fn seeds_that_found_something_stay_good() {
-    let changing = [21074, 41, 540_913].map(|seed| (seed, Family::Changing));
+    let changing = [21074, 41, 540_913, 18092, 13867].map(|seed| (seed, Family::Changing));
     let copies = [15250, 4933, 481].map(|seed| (seed, Family::Copies));
     for (seed, family) in changing.into_iter().chain(copies) {
         super::simulate(seed, family);
