@@ -12,9 +12,14 @@ use crate::connection::Channel;
 use crate::protocol::constants::*;
 use crate::protocol::request::Header;
 
-/// Refuses names of POSIX access control lists, and all others that the kernel leaves to file systems to check.
-fn refuse_acl(name: &[u8]) -> Result<(), Errno> {
-    if name.starts_with(b"system.") { Err(Errno(EOPNOTSUPP)) } else { Ok(()) }
+/// Takes names of the name spaces that are kept (`xattr(7)`). Those of POSIX access control lists are not.
+fn check_name(name: &[u8]) -> Result<(), Errno> {
+    let spaces: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
+    match spaces.into_iter().find_map(|space| name.strip_prefix(space)) {
+        None => Err(Errno(EOPNOTSUPP)),
+        Some([]) => Err(Errno(EINVAL)),
+        Some(_) => Ok(()),
+    }
 }
 
 /// A value, or its size where that is what is asked (`getxattr(2)` with a size of 0).
@@ -29,7 +34,7 @@ fn sized(value: Vec<u8>, room: usize) -> Answered {
 
 impl<S: FileService> Channel<S> {
     pub(super) async fn get_extended(&self, header: &Header, name: &[u8], room: usize) -> Answered {
-        refuse_acl(name)?;
+        check_name(name)?;
         let found = self.service().extended(&caller(header), self.subject(header)?, name).await?;
         sized(found.ok_or(Errno(ENODATA))?, room)
     }
@@ -45,7 +50,7 @@ impl<S: FileService> Channel<S> {
     }
 
     pub(super) async fn set_extended(&self, header: &Header, name: &[u8], value: &[u8], flags: u32) -> Answered {
-        refuse_acl(name)?;
+        check_name(name)?;
         let mode = match flags {
             0 => SetMode::Any,
             XATTR_CREATE => SetMode::Create,
@@ -61,7 +66,7 @@ impl<S: FileService> Channel<S> {
     }
 
     pub(super) async fn remove_extended(&self, header: &Header, name: &[u8]) -> Answered {
-        refuse_acl(name)?;
+        check_name(name)?;
         self.service().remove_extended(&caller(header), self.subject(header)?, name).await?;
         Ok(Answer::nothing())
     }
