@@ -67,7 +67,12 @@ impl Volume {
                 }
             }
         }
-        if grows && end > size { self.set_length_locked(file, end).await } else { Ok(()) }
+        if grows && end > size {
+            return self.set_length_locked(file, end).await;
+        }
+        // It counts as written to, as on other file systems, also where no byte changes.
+        self.note_written(file);
+        Ok(())
     }
 
     async fn allocate_inline(
@@ -93,7 +98,11 @@ impl Volume {
             let ((), logged) = change.await?;
             held(&file.state).logged = logged;
         }
-        if grows && end > size { self.set_length_locked(file, end).await } else { Ok(()) }
+        if grows && end > size {
+            return self.set_length_locked(file, end).await;
+        }
+        self.note_written(file);
+        Ok(())
     }
 
     /// Sets room aside for what has none.
