@@ -115,17 +115,18 @@ fn a_slow_request_holds_no_other_and_may_be_given_up() {
     fs::write(scene.path("slow"), b"content").expect("written");
     let path = scene.path("slow");
     let reading = std::thread::spawn(move || fs::read(path).expect("read"));
-    let mut child = std::process::Command::new("cat");
-    let mut child = child.arg(scene.path("slow")).stdout(std::process::Stdio::null()).spawn().expect("cat runs");
     while scene.mounted().stats().count("read") < 1 {
         std::thread::sleep(Duration::from_millis(1));
     }
+    // It waits for what is being read already: who asked for that waits for the answer, as for a disk.
+    let mut child = std::process::Command::new("cat");
+    let mut child = child.arg(scene.path("slow")).stdout(std::process::Stdio::null()).spawn().expect("cat runs");
     for number in 0..300 {
         fs::write(scene.path(&format!("{number}")), b"quick").expect("written");
     }
     assert!(!reading.is_finished());
     child.kill().expect("killed");
-    child.wait().expect("it ended while its request is under way");
+    child.wait().expect("it ended while the read is under way");
     scene.service.reads.raise();
     assert_eq!(reading.join().expect("it read"), b"content");
 }
