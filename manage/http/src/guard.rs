@@ -10,14 +10,16 @@
 //! comes from the console; a request that comes from another site changes nothing.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
-use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, HOST, ORIGIN};
-use axum::http::{HeaderMap, Method};
+use axum::http::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, COOKIE, EXPECT, HOST, ORIGIN};
+use axum::http::{HeaderMap, HeaderValue, Method, Version};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use holdfast_access::{Access, Identity};
 use holdfast_api::{ApiError, CSRF_HEADER, Code, Via};
+use http_body_util::{BodyExt, Limited};
 
 use crate::api::{Api, Origin};
 use crate::audit;
@@ -30,6 +32,8 @@ pub(crate) const COOKIE_NAME: &str = "__Host-holdfast-session";
 
 /// The largest body that is read of somebody who is not known yet.
 const STRANGERS_BYTES: usize = 16 << 10;
+/// How long the rest of a refused request is waited for.
+const REST_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What the guard needs to decide.
 pub(crate) struct Guard {
@@ -151,7 +155,7 @@ pub(crate) async fn guard(State(guard): State<Arc<Guard>>, mut request: Request,
         Ok(identity) => identity,
         Err(error) => {
             tracing::info!(from = %origin, operation = rule.operation, "refused: {}", error.message);
-            return Refusal(error).into_response();
+            return unread(request, Refusal(error).into_response()).await;
         }
     };
     if let (Some(_), Some(caller)) = (&identity, request.extensions().get::<Arc<Caller>>()) {
@@ -166,4 +170,16 @@ pub(crate) async fn guard(State(guard): State<Arc<Guard>>, mut request: Request,
         return next.run(request).await;
     }
     audit::run(&guard, rule, identity, origin, request, next).await
+}
+
+/// An answer to a request whose body nobody wants. A connection that ends with a body unread takes the next request on it
+/// along, so what is small is read, and otherwise the client is told.
+async fn unread(request: Request, mut answer: Response) -> Response {
+    let (version, awaits_consent) = (request.version(), request.headers().contains_key(EXPECT));
+    let rest = Limited::new(request.into_body(), STRANGERS_BYTES).collect();
+    let is_read = !awaits_consent && matches!(tokio::time::timeout(REST_TIMEOUT, rest).await, Ok(Ok(_)));
+    if !is_read && version < Version::HTTP_2 {
+        answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    answer
 }

@@ -124,3 +124,31 @@ async fn no_old_protocol_and_no_plain_text_is_answered() {
     assert!(!String::from_utf8_lossy(&answer).contains("HTTP/"), "{answer:?}");
     rig.stop().await;
 }
+
+/// The body comes later than the refusal is known: the next request on the connection is answered all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_request_takes_no_other_along() {
+    let rig = Rig::start().await;
+    let mut stream = rig.connect().await;
+    let mut answers = Vec::new();
+    for count in 1..=3 {
+        let head = "POST /api/v1/notifications/rules HTTP/1.1\r\nhost: x\r\ncontent-length: 12\r\n\r\n";
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.flush().await.unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        stream.write_all(b"[null, null]").await.unwrap();
+        stream.flush().await.unwrap();
+        while String::from_utf8_lossy(&answers).matches("HTTP/1.1 401").count() < count {
+            let mut some = [0; 4096];
+            let len = tokio::time::timeout(LONG, stream.read(&mut some)).await.expect("an answer").unwrap();
+            assert_ne!(len, 0, "the connection ended before answer {count}");
+            answers.extend_from_slice(&some[..len]);
+        }
+    }
+    let head = "POST /api/v1/notifications/rules HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000000\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut rest = String::new();
+    tokio::time::timeout(LONG, stream.read_to_string(&mut rest)).await.expect("it ends").ok();
+    assert!(rest.contains("HTTP/1.1 401") && rest.to_lowercase().contains("connection: close"), "{rest}");
+    rig.stop().await;
+}
