@@ -12,6 +12,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::{Body, HttpBody};
 use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
 use axum::http::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, COOKIE, EXPECT, HOST, ORIGIN};
 use axum::http::{HeaderMap, HeaderValue, Method, Version};
@@ -19,7 +20,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use holdfast_access::{Access, Identity};
 use holdfast_api::{ApiError, CSRF_HEADER, Code, Via};
-use http_body_util::{BodyExt, Limited};
+use http_body_util::BodyExt;
 
 use crate::api::{Api, Origin};
 use crate::audit;
@@ -32,8 +33,8 @@ pub(crate) const COOKIE_NAME: &str = "__Host-holdfast-session";
 
 /// The largest body that is read of somebody who is not known yet.
 const STRANGERS_BYTES: usize = 16 << 10;
-/// How long the rest of a refused request is waited for.
-const REST_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a small body may take.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What the guard needs to decide.
 pub(crate) struct Guard {
@@ -132,11 +133,16 @@ fn same(one: &str, other: &str) -> bool {
 }
 
 /// Lets a request through to its handler, or answers why not.
-pub(crate) async fn guard(State(guard): State<Arc<Guard>>, mut request: Request, next: Next) -> Response {
+pub(crate) async fn guard(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
     // What is no operation is the console's, or nothing.
     let Some(pattern) = request.extensions().get::<MatchedPath>().cloned() else { return next.run(request).await };
+    let mut request = match whole(request).await {
+        Ok(request) => request,
+        Err(answer) => return answer,
+    };
     let Some(rule) = guard.rules.of(request.method(), pattern.as_str()) else {
-        return refusal::no_such_method(request.method().clone(), request.uri().clone()).await;
+        let answer = refusal::no_such_method(request.method().clone(), request.uri().clone()).await;
+        return ends(&request, answer);
     };
     let Some(origin) = request.extensions().get::<Origin>().copied() else {
         return Refusal(not_authenticated("it comes from nowhere")).into_response();
@@ -155,7 +161,7 @@ pub(crate) async fn guard(State(guard): State<Arc<Guard>>, mut request: Request,
         Ok(identity) => identity,
         Err(error) => {
             tracing::info!(from = %origin, operation = rule.operation, "refused: {}", error.message);
-            return unread(request, Refusal(error).into_response()).await;
+            return ends(&request, Refusal(error).into_response());
         }
     };
     if let (Some(_), Some(caller)) = (&identity, request.extensions().get::<Arc<Caller>>()) {
@@ -172,13 +178,31 @@ pub(crate) async fn guard(State(guard): State<Arc<Guard>>, mut request: Request,
     audit::run(&guard, rule, identity, origin, request, next).await
 }
 
-/// An answer to a request whose body nobody wants. A connection that ends with a body unread takes the next request on it
-/// along, so what is small is read, and otherwise the client is told.
-async fn unread(request: Request, mut answer: Response) -> Response {
-    let (version, awaits_consent) = (request.version(), request.headers().contains_key(EXPECT));
-    let rest = Limited::new(request.into_body(), STRANGERS_BYTES).collect();
-    let is_read = !awaits_consent && matches!(tokio::time::timeout(REST_TIMEOUT, rest).await, Ok(Ok(_)));
-    if !is_read && version < Version::HTTP_2 {
+/// Whether a body is small enough to be read before anything else is known of its request. A client that waits to be
+/// asked for it is not asked for nothing.
+fn is_small(request: &Request) -> bool {
+    let len = request.body().size_hint().exact();
+    !request.headers().contains_key(EXPECT) && len.is_some_and(|len| len <= STRANGERS_BYTES as u64)
+}
+
+/// Reads a small body whole: a connection on which a body stays unread ends, and takes the client's next request along.
+async fn whole(request: Request) -> Result<Request, Response> {
+    if !is_small(&request) {
+        return Ok(request);
+    }
+    let (parts, body) = request.into_parts();
+    match tokio::time::timeout(BODY_TIMEOUT, body.collect()).await {
+        Ok(Ok(bytes)) => Ok(Request::from_parts(parts, Body::from(bytes.to_bytes()))),
+        Ok(Err(_)) | Err(_) => {
+            let next = "send as many bytes as the header says";
+            Err(Refusal(ApiError::new(Code::Invalid, "request", "its body did not arrive", next)).into_response())
+        }
+    }
+}
+
+/// Says in a refusal that the connection ends, where it does since a body stays unread.
+fn ends(request: &Request, mut answer: Response) -> Response {
+    if request.version() < Version::HTTP_2 && !is_small(request) {
         answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     answer
