@@ -11,6 +11,7 @@
 //!   faulty.rs    a disk whose reads or writes fail when told to
 //!   postgres.rs  PostgreSQL as a load and as a judge
 //!   metrics.rs   what the daemon counts
+//!   files.rs     what benchmarks of files do, on any directory
 //!   loops.rs     loop devices as disks; janitor.rs takes them away, however the run ends
 //!   receivers.rs   a mail server and a web server that remember what they are sent
 //!   qos.rs       two clients that want the same disks
@@ -26,6 +27,7 @@ pub mod command;
 pub mod corruption;
 pub mod daemon;
 pub mod faulty;
+pub mod files;
 pub mod fio;
 pub mod in_process;
 pub mod janitor;

@@ -1,5 +1,6 @@
 //! The volume as front ends see it.
 
+use futures_util::future::join;
 use holdfast_device::IoSlice;
 use holdfast_model::BLOCK_BYTES;
 
@@ -277,9 +278,7 @@ impl FileService for Volume {
     async fn flush(&self, id: FileId, how: Flush) -> Result<(), VolumeError> {
         let Some(file) = self.open.get(id.number) else {
             // It was written to through handles that are closed, perhaps.
-            let written = self.store.data.written();
-            self.store.sync(self.store.last()).await?;
-            return self.flush_data(written).await;
+            return self.sync_until(self.store.last(), self.store.data.written()).await;
         };
         if how == Flush::All {
             self.log_times(&file).await?;
@@ -289,8 +288,7 @@ impl FileService for Volume {
             (state.logged, state.written)
         };
         let until = if how == Flush::All { self.store.last() } else { logged };
-        self.store.sync(until).await?;
-        self.flush_data(written).await
+        self.sync_until(until, written).await
     }
 
     async fn extended(&self, caller: &Caller, id: FileId, name: &[u8]) -> Result<Option<Vec<u8>>, VolumeError> {
@@ -329,8 +327,7 @@ impl FileService for Volume {
             times = times.and(self.log_times(&file).await);
         }
         let written = self.store.data.written();
-        self.store.sync(self.store.last()).await?;
-        self.flush_data(written).await?;
+        self.sync_until(self.store.last(), written).await?;
         times
     }
 }
@@ -350,8 +347,10 @@ impl Volume {
         }
     }
 
-    async fn flush_data(&self, written: u64) -> Result<(), VolumeError> {
-        self.store.data.flush(written).await.map_err(|error| self.store.fail(error))
+    /// Makes changes and data writes durable, both at once.
+    async fn sync_until(&self, change: u64, written: u64) -> Result<(), VolumeError> {
+        let (changes, data) = join(self.store.sync(change), self.store.data.flush(written)).await;
+        changes.and(data.map_err(|error| self.store.fail(error)))
     }
 
     /// Refuses attributes that the caller may not set.

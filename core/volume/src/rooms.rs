@@ -22,6 +22,7 @@ use crate::bitmap::{BITMAP_BYTES, Bitmap};
 use crate::error::{ErrorKind, VolumeError};
 use crate::page::crc_of;
 use crate::superblock::Superblock;
+use crate::trim::{Freed, UNIT_BLOCKS};
 use crate::zones::{HEAD_BLOCKS, SLOT_BYTES, open_slot, seal_slot};
 
 /// Bitmaps of zones that nothing happens to, at most, that stay in memory.
@@ -121,6 +122,8 @@ pub(crate) struct Rooms {
     hand: u32,
     /// The checkpoint that the next cut is for.
     coming: u64,
+    /// Where room was freed that may be given back to the device.
+    pub freed: Freed,
 }
 
 impl Rooms {
@@ -135,6 +138,7 @@ impl Rooms {
             changed: 0,
             hand: 0,
             coming: 0,
+            freed: Freed::default(),
         }
     }
 
@@ -299,6 +303,36 @@ impl Rooms {
         Found::Run(start + u64::from(block), len)
     }
 
+    /// Sets those units of a zone aside that are free as a whole, in runs; nothing if its bitmap is not in memory.
+    pub fn set_units_aside(&mut self, zone: u32, units: &[u32]) -> Vec<(u64, u32)> {
+        let start = self.start(zone);
+        let Some(known) = self.zones.get_mut(&zone) else { return Vec::new() };
+        let Some(bits) = known.bits.as_mut() else { return Vec::new() };
+        let mut runs: Vec<(u64, u32)> = Vec::new();
+        for unit in units {
+            // The first unit of a zone begins behind its head.
+            let (block, end) = ((unit * UNIT_BLOCKS).max(HEAD_BLOCKS as u32), (unit + 1) * UNIT_BLOCKS);
+            if end > self.blocks || bits.busy.count(block, end - block) > 0 {
+                continue;
+            }
+            let (place, count) = (start + u64::from(block), end - block);
+            bits.busy.set(block, count, true);
+            bits.reserved += count;
+            known.available -= count;
+            match runs.last_mut() {
+                Some((before, len)) if *before + u64::from(*len) == place => *len += count,
+                _ => runs.push((place, count)),
+            }
+        }
+        self.note_open(zone);
+        runs
+    }
+
+    /// The zones of data.
+    pub fn numbers(&self) -> Vec<u32> {
+        self.zones.keys().copied().collect()
+    }
+
     /// Gives nothing out of a zone any more, whose bitmap is damaged.
     pub fn shut(&mut self, zone: u32) {
         self.open.remove(&zone);
@@ -408,6 +442,7 @@ impl Rooms {
             for (block, len) in std::mem::take(&mut bits.leaving) {
                 bits.busy.set(block, len, false);
                 known.available += len;
+                self.freed.note(zone, block, len);
             }
             self.note_open(zone);
         }

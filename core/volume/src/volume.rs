@@ -39,6 +39,8 @@ const MOST_RUNS: usize = 4096;
 const SYNC_EVERY: Duration = Duration::from_secs(5);
 /// After how many of those the log is begun anew.
 const SYNCS_TO_A_CHECKPOINT: u64 = 2;
+/// After how many of those room that was freed has rested.
+const SYNCS_TO_A_REST: u64 = 12;
 /// Changes that one opening may count.
 const CHANGES: u32 = 40;
 
@@ -89,9 +91,11 @@ pub struct Volume {
     /// Counts changes of files: the number of the opening, then those of this one.
     changes: AtomicU64,
     /// Raised when the volume is being closed.
-    closing: Arc<Signal>,
+    pub(crate) closing: Arc<Signal>,
     /// Held while maintenance writes.
     maintaining: tokio::sync::Mutex<()>,
+    /// Held while free room is set aside to be given back.
+    pub(crate) trimming: tokio::sync::Mutex<()>,
 }
 
 impl Volume {
@@ -168,6 +172,7 @@ impl Volume {
             changes: AtomicU64::new(changes),
             closing: Arc::default(),
             maintaining: tokio::sync::Mutex::new(()),
+            trimming: tokio::sync::Mutex::new(()),
             store,
         };
         // What stands in a damaged node waits until that is repaired.
@@ -246,6 +251,10 @@ impl Volume {
                     Err(_) if self.failure().is_some() => return,
                     Err(_) => {}
                 }
+            }
+            self.trim_rested().await;
+            if round.is_multiple_of(SYNCS_TO_A_REST) {
+                held(&self.store.rooms).freed.turn();
             }
         }
     }

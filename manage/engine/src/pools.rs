@@ -200,7 +200,7 @@ impl Engine {
     /// Takes a pool out of service, so that another machine may import it. Its exports and jobs stay on it.
     ///
     /// # Errors
-    /// If clients are connected to its exports, while it can be changed.
+    /// If clients are connected to its exports or programs use its volumes, while it can be changed.
     pub async fn export_pool(self: &Arc<Self>, pool: String) -> ApiResult<Changed> {
         self.change(move |engine| async move { engine.let_go(&pool).await }).await
     }
@@ -220,6 +220,7 @@ impl Engine {
         self.check_state_folder().await?;
         if open.pool.refusal().is_none() {
             self.refuse_connected(&open)?;
+            self.unmount_unused(&open).await?;
         }
         self.let_jobs_go(&open).await;
         self.withdraw_targets(&open).await;

@@ -8,10 +8,6 @@
 //! In turns, on one core. What is compared is what a front end in this process pays for a file, with what a program pays
 //! for one through the kernel.
 
-use std::fs::File;
-use std::io::Write;
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -20,42 +16,21 @@ use holdfast_device::file::{FileDevice, FileOptions};
 use holdfast_device::reactor::{self, ReactorSettings};
 use holdfast_device::{Device, Durability, IoBuf, IoSlice};
 use holdfast_model::Uuid;
+use holdfast_tests::files::{Amount, DATA_BYTES, PAGE, Rates, kernel, on_directory, page, print_table, rate};
 use holdfast_tests::janitor::Janitor;
-use holdfast_tests::loops::{attach, tried};
-use holdfast_tests::rounds::{median, number, text};
+use holdfast_tests::loops::attach;
+use holdfast_tests::rounds::{number, text};
 use holdfast_tests::scene::Scene;
 use holdfast_volume::service::{Caller, FileId, FileKind, FileService, Flush, NewFile, OpenMode, Remove, Rename, Time};
 use holdfast_volume::{Format, Settings, Volume, VolumeFormat};
 
 const DEVICE_BYTES: u64 = 2 << 30;
-const DATA_BYTES: u64 = 256 << 20;
-const PAGE: usize = 8192;
 const NEW: NewFile<'static> = NewFile { kind: FileKind::Regular, mode: 0o644, target: b"" };
 const WRITING: OpenMode = OpenMode { read: true, write: true, truncate: false };
-
-/// How much of each is done in a round.
-#[derive(Clone, Copy)]
-struct Amount {
-    files: u64,
-    synced: u64,
-    pages: u64,
-}
-
-/// Thousands a second of everything.
-type Rates = Vec<(&'static str, f64)>;
-
-fn rate(count: u64, begun: Instant) -> f64 {
-    count as f64 / begun.elapsed().as_secs_f64() / 1000.0
-}
 
 fn now() -> Time {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Time { seconds: since.as_secs() as i64, nanos: since.subsec_nanos() }
-}
-
-/// Pages of the data in an order that jumps about.
-fn page(step: u64) -> u64 {
-    step.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (DATA_BYTES / PAGE as u64) * PAGE as u64
 }
 
 /// One round on a volume.
@@ -173,73 +148,6 @@ async fn pages_of_device(device: &Arc<dyn Device>, amount: Amount) -> Rates {
     rates
 }
 
-/// One round on a file system of the kernel.
-fn on_kernel(top: &Path, round: u64, amount: Amount) -> Rates {
-    let dir = top.join(format!("r{round}"));
-    std::fs::create_dir(&dir).expect("created");
-    let name = |number: u64| dir.join(format!("file {number}"));
-    let mut rates = Rates::new();
-    let begun = Instant::now();
-    for number in 0..amount.files {
-        File::create(name(number)).expect("created");
-    }
-    rates.push(("create", rate(amount.files, begun)));
-    let begun = Instant::now();
-    for number in 0..amount.files {
-        std::fs::metadata(name(page(number) % amount.files)).expect("there");
-    }
-    rates.push(("look up and stat", rate(amount.files, begun)));
-    let begun = Instant::now();
-    assert_eq!(std::fs::read_dir(&dir).expect("listed").count() as u64, amount.files);
-    rates.push(("list", rate(amount.files, begun)));
-    let begun = Instant::now();
-    for number in 0..amount.files / 4 {
-        let to = dir.join(format!("other {number}"));
-        std::fs::rename(name(number), &to).expect("renamed");
-        std::fs::rename(&to, name(number)).expect("renamed");
-    }
-    rates.push(("rename", rate(amount.files / 4 * 2, begun)));
-    let begun = Instant::now();
-    for number in 0..amount.files {
-        std::fs::remove_file(name(number)).expect("removed");
-    }
-    rates.push(("unlink", rate(amount.files, begun)));
-    let begun = Instant::now();
-    for number in 0..amount.synced {
-        let mut file = File::create(name(number)).expect("created");
-        file.write_all(&[0; 4096]).expect("written");
-        file.sync_all().expect("synced");
-    }
-    rates.push(("create, 4 KiB, fsync", rate(amount.synced, begun)));
-    let data = top.join("data");
-    if !data.exists() {
-        let mut file = File::create(&data).expect("created");
-        (0..DATA_BYTES >> 20).for_each(|_| file.write_all(&vec![0; 1 << 20]).expect("written"));
-        file.sync_all().expect("synced");
-    }
-    let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::DIRECT;
-    let file = File::from(rustix::fs::open(&data, flags, rustix::fs::Mode::empty()).expect("direct I/O"));
-    let mut buf = IoBuf::zeroed(PAGE);
-    let begun = Instant::now();
-    (0..amount.pages).for_each(|step| file.read_exact_at(&mut buf, page(step)).expect("read"));
-    rates.push(("8 KiB random read, 1", rate(amount.pages, begun)));
-    let begun = Instant::now();
-    (0..amount.pages).for_each(|step| file.write_all_at(&buf, page(step)).expect("written"));
-    rates.push(("8 KiB random write, 1", rate(amount.pages, begun)));
-    rates
-}
-
-/// A file system of the kernel on a loop device, mounted; the reason where this machine has none.
-fn kernel(scene: &Scene, janitor: &mut Janitor, kind: &str) -> Result<PathBuf, String> {
-    let device = attach(scene, janitor, kind, 1, DEVICE_BYTES)?.remove(0);
-    let force = if kind == "ext4" { "-F" } else { "-f" };
-    tried(&format!("mkfs.{kind}"), &["-q", force, &device])?;
-    let directory = scene.folder(&format!("{kind}-mnt"));
-    tried("mount", &["-t", kind, &device, &directory])?;
-    janitor.later(&format!("umount -l '{directory}'"));
-    Ok(directory.into())
-}
-
 async fn open(path: &str) -> Volume {
     let device: Arc<dyn Device> = FileDevice::open(path, FileOptions::default()).expect("the device opens");
     let store = Format { volume: Uuid::from_u128(1), log_bytes: Some(64 << 20) };
@@ -264,7 +172,7 @@ fn main() {
     };
     let mut peers = Vec::new();
     for kind in ["xfs", "ext4"] {
-        match kernel(&scene, &mut janitor, kind) {
+        match kernel(&scene, &mut janitor, kind, DEVICE_BYTES) {
             Ok(directory) => peers.push((kind, directory)),
             Err(why) => println!("{kind} is not beside: {why}.\n"),
         }
@@ -278,7 +186,7 @@ fn main() {
             all[0].1.push(on_volume(&volume, round, amount).await);
             all[1].1.push(pages_of_device(&bare, amount).await);
             for (at, (_, directory)) in peers.iter().enumerate() {
-                all[at + 2].1.push(on_kernel(directory, round, amount));
+                all[at + 2].1.push(on_directory(directory, round, amount));
             }
         }
         all
@@ -286,21 +194,5 @@ fn main() {
     let all = measured.expect("the kernel gives a ring");
     println!("Files, thousands a second, medians of {rounds} rounds; in brackets the volume's ratio to each.");
     println!();
-    println!("| | {} |", all.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(" | "));
-    println!("| --- |{}", " ---: |".repeat(all.len()));
-    let of = |rates: &[Rates], what: &str| {
-        let found =
-            rates.iter().filter_map(|round| round.iter().find(|(name, _)| *name == what).map(|(_, rate)| *rate));
-        let found: Vec<f64> = found.collect();
-        (!found.is_empty()).then(|| median(found))
-    };
-    for (what, _) in &all[0].1[0] {
-        let own = of(&all[0].1, what).expect("measured");
-        let cells = all.iter().enumerate().map(|(at, (_, rates))| match of(rates, what) {
-            Some(rate) if at > 0 => format!("{rate:.1} ({:.2})", own / rate),
-            Some(rate) => format!("{rate:.1}"),
-            None => "-".into(),
-        });
-        println!("| {what} | {} |", cells.collect::<Vec<_>>().join(" | "));
-    }
+    print_table(&all);
 }

@@ -310,6 +310,13 @@ fn what_programs_use_is_not_taken_from_them_unless_asked_for() {
     let repair = ["volume", "spotfix", "tank/files", "--offline", "--wait"];
     let refusal = daemon.cli(&repair).refused();
     assert!(refusal.contains("in use by") && refusal.contains(&pid), "{refusal}");
+    let second = scene.folder("second");
+    daemon.please(&["volume", "create", "tank/others", "--size", "64MiB", "--layout", "simple"]);
+    daemon.please(&["volume", "mount", "tank/others", &second]);
+    let refusal = daemon.cli(&["pool", "export", "tank"]).refused();
+    assert!(refusal.contains("in use by") && refusal.contains(&pid) && refusal.contains("--force"), "{refusal}");
+    assert!(is_mounted(&directory) && is_mounted(&second), "as before");
+    daemon.please(&["volume", "destroy", "tank/others", "--yes", "--force"]);
     file.write_all_at(b"kept", 0).expect("it is served on");
     daemon.please(&["volume", "unmount", "tank/files", "--force"]);
     assert!(!is_mounted(&directory) && file.write_all_at(b"more", 4).is_err());

@@ -377,7 +377,7 @@ impl Life<'_> {
     }
 
     async fn settle(&self) {
-        match self.random.range(0..4u32) {
+        match self.random.range(0..5u32) {
             0 => {
                 self.volume.sync().await.expect("it lasts");
                 self.model.borrow_mut().settle(self.volume.last());
@@ -385,6 +385,9 @@ impl Life<'_> {
             1 => {
                 self.volume.checkpoint().await.expect("it lasts");
                 self.model.borrow_mut().settle(self.volume.last());
+            }
+            2 => {
+                self.volume.trim().await.expect("free room is given back");
             }
             _ => {
                 let Some(id) = self.file(&self.files()) else { return };

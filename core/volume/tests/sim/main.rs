@@ -5,6 +5,7 @@ mod callers;
 mod files;
 mod model;
 mod together;
+mod trimmed;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -13,7 +13,7 @@ use holdfast_model::Uuid;
 use holdfast_volume::Volume;
 
 use super::known::KnownMount;
-use super::{CLOSE_TIMEOUT, KNOWN_FOR};
+use super::{CLOSE_TIMEOUT, KNOWN_FOR, LiveVolume};
 use crate::engine::{Engine, OpenPool};
 use crate::error::{ApiResult, conflict};
 
@@ -115,6 +115,40 @@ impl Engine {
             Ok(VolumeChanged { changed: true, volume: engine.volume(&path)? })
         })
         .await
+    }
+
+    /// Ends the mounts of all volumes of a pool, if nobody uses any of them.
+    ///
+    /// # Errors
+    /// Who uses one; all are mounted then, as before.
+    pub(crate) async fn unmount_unused(&self, open: &OpenPool) -> ApiResult<()> {
+        let mounted: Vec<String> = {
+            let volumes = open.volumes();
+            let is_mounted = |live: &LiveVolume| live.open.as_ref().is_some_and(|opened| opened.mounted.is_some());
+            volumes.iter().filter(|(_, live)| is_mounted(live)).map(|(name, _)| name.clone()).collect()
+        };
+        for (done, name) in mounted.iter().enumerate() {
+            let object = format!("volume {}/{name}", open.name());
+            let Err(mut refused) = take_mount_away(open, name, &object, false).await else { continue };
+            for before in &mounted[..done] {
+                self.mount_again(open, before).await;
+            }
+            refused.next_action = format!(
+                "end what uses it, or cut it off with 'holdfast volume unmount {}/{name} --force'",
+                open.name()
+            );
+            return Err(refused);
+        }
+        Ok(())
+    }
+
+    async fn mount_again(&self, open: &OpenPool, name: &str) {
+        let id = open.volumes().get(name).map(|live| live.known.id);
+        if let Some(id) = id
+            && let Some(trouble) = give_back(open, id, &self.reactors).await
+        {
+            tracing::warn!("volume {}/{name} {}", open.name(), trouble.cause);
+        }
     }
 }
 

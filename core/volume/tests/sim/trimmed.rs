@@ -1,0 +1,58 @@
+//! What freed room comes to.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join;
+use holdfast_device::sim::{Sim, SimDisk, SimDiskSpec};
+use holdfast_device::{Device, IoSlice};
+use holdfast_model::Uuid;
+use holdfast_volume::service::{Caller, FileKind, FileService, NewFile, OpenMode, Remove, Time};
+use holdfast_volume::{Format, Settings, Volume, VolumeFormat};
+
+const WRITING: OpenMode = OpenMode { read: true, write: true, truncate: false };
+const NEW: NewFile<'static> = NewFile { kind: FileKind::Regular, mode: 0o644, target: b"" };
+
+async fn volume(disk: Arc<SimDisk>) -> Volume {
+    let device: Arc<dyn Device> = disk;
+    let store = Format { volume: Uuid::from_u128(7), log_bytes: None };
+    let format = VolumeFormat { store, secret: [9; 16], owner: (0, 0), mode: 0o755, is_case_sensitive: false };
+    Volume::format(&device, format, Time::default()).await.expect("formatted");
+    Volume::open(device, Settings::default(), Arc::new(Time::default)).await.expect("opened")
+}
+
+#[test]
+fn freed_room_goes_back_to_the_device_after_a_rest() {
+    let sim = Sim::new(2);
+    let disk = SimDisk::new(&sim, SimDiskSpec { size_bytes: 128 << 20, garbage: false, ..SimDiskSpec::default() });
+    let (clock, device) = (sim.clock(), disk.clone());
+    let done = sim.run(async move {
+        let (volume, caller) = (Arc::new(volume(device.clone()).await), Caller::default());
+        let work = async {
+            let facts = volume.create(&caller, volume.root(), b"large", &NEW).await.expect("created");
+            let file = volume.open(&caller, facts.id, WRITING).await.expect("opened");
+            let data = IoSlice::padded(&vec![7; 1 << 20]);
+            for part in 0..32u64 {
+                volume.write(&file, part << 20, data.clone(), 1 << 20).await.expect("written");
+            }
+            volume.close(file).await.expect("closed");
+            volume.sync().await.expect("durable");
+            let full = device.allocated_bytes();
+            volume.remove(&caller, volume.root(), b"large", Remove::File).await.expect("removed");
+            clock.sleep(Duration::from_secs(30)).await;
+            let resting = device.allocated_bytes();
+            clock.sleep(Duration::from_secs(150)).await;
+            // What the disk keeps in its cache is done.
+            volume.checkpoint().await.expect("durable");
+            let rested = device.allocated_bytes();
+            let again = volume.trim().await.expect("given back");
+            volume.shut_down().await.expect("closed");
+            (full, resting, rested, again)
+        };
+        join(volume.clone().maintain(clock.clone()), work).await.1
+    });
+    let (full, resting, rested, again) = done.expect("powered");
+    assert!(resting + (1 << 20) > full, "{resting} of {full} are kept for what is written next");
+    assert!(rested + (24 << 20) <= full, "{full}, and {rested} after a rest");
+    assert!(again > 0, "what was never written is free, too");
+}
