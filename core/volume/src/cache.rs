@@ -3,7 +3,7 @@
 //! Invariant: what is found is the very node that was asked for, by address, generation and CRC. A node that somebody
 //! holds stays; one that is given up is read again when it is needed.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -20,7 +20,14 @@ struct Inner {
     by_address: HashMap<u64, Kept>,
     /// The hand of a clock goes round here.
     circle: VecDeque<u64>,
+    /// Nodes that could not be read when they were last asked for.
+    lost: HashSet<NodeRef>,
+    /// Nodes whose first copy is not right, and another one is.
+    worn: HashSet<NodeRef>,
 }
+
+/// Lost and worn nodes that are remembered, at most.
+const MOST_NOTED: usize = 4096;
 
 /// The cache.
 pub(crate) struct NodeCache {
@@ -57,6 +64,7 @@ impl NodeCache {
     /// Keeps a node, in place of an earlier one of its address.
     pub fn keep(&self, stored: NodeRef, page: Arc<Page>) {
         let mut inner = self.lock();
+        inner.lost.remove(&stored);
         if inner.by_address.get(&stored.address).is_some_and(|kept| kept.stored.generation > stored.generation) {
             return;
         }
@@ -80,6 +88,33 @@ impl NodeCache {
                 inner.by_address.remove(&address);
             }
         }
+    }
+
+    /// A node could not be read.
+    pub fn note_lost(&self, stored: NodeRef) {
+        let mut inner = self.lock();
+        if inner.lost.len() < MOST_NOTED {
+            inner.lost.insert(stored);
+        }
+    }
+
+    /// Whether a node could not be read when it was last asked for.
+    pub fn is_lost(&self, stored: NodeRef) -> bool {
+        let inner = self.lock();
+        !inner.lost.is_empty() && inner.lost.contains(&stored)
+    }
+
+    /// The first copy of a node is not right.
+    pub fn note_worn(&self, stored: NodeRef) {
+        let mut inner = self.lock();
+        if inner.worn.len() < MOST_NOTED {
+            inner.worn.insert(stored);
+        }
+    }
+
+    /// All of which that was noted, for once.
+    pub fn take_worn(&self) -> HashSet<NodeRef> {
+        std::mem::take(&mut self.lock().worn)
     }
 
     /// A node became changed.

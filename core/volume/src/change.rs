@@ -15,8 +15,6 @@ use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 
-use holdfast_device::IoBuf;
-
 use crate::OWNER_TREE;
 use crate::error::{ErrorKind, VolumeError};
 use crate::extent::Extent;
@@ -47,8 +45,14 @@ pub(crate) enum Stop {
 }
 
 impl From<Missing> for Stop {
-    fn from(Missing(node): Missing) -> Self {
-        Self::Node(node)
+    fn from(missing: Missing) -> Self {
+        match missing {
+            Missing::Node(node) => Self::Node(node),
+            Missing::Misplaced(node) => Self::Refused(VolumeError::corrupt(format!(
+                "node at {} is of another tree, level or range than its parent says",
+                node.address
+            ))),
+        }
     }
 }
 
@@ -70,8 +74,11 @@ pub(crate) enum Need {
     More,
     /// It gives room back, and may use what is kept for that.
     Less,
-    /// It is part of what finds room, or was made once before.
+    /// It is part of what finds room.
     Sure,
+    /// It was made before, and stands in the log: it is not logged again, and what of it lies in nodes that are lost is
+    /// left out.
+    Replayed,
 }
 
 /// A key and its value.
@@ -216,14 +223,18 @@ impl<'a> View<'a> {
             let text = format!("a change of {} operations; {MOST_OPERATIONS} at most", self.operations.len());
             return refuse(ErrorKind::Invalid, text);
         }
-        let transaction = Transaction { operations: std::mem::take(&mut self.operations) };
-        let derived = self.derive(&transaction.operations)?;
+        let mut transaction = Transaction { operations: std::mem::take(&mut self.operations) };
+        let mut derived = self.derive(&transaction.operations, need)?;
+        if need == Need::Replayed {
+            self.leave_out(&mut transaction.operations)?;
+            self.leave_out(&mut derived.owners)?;
+        }
         let all = || transaction.operations.iter().chain(&derived.owners);
         for Operation { tree, key, .. } in all() {
             let at = self.index(*tree)?;
             self.trees[at].ready(key, &store.cache, pins)?;
         }
-        if need != Need::Sure {
+        if matches!(need, Need::More | Need::Less) {
             store.check_room(all().count(), need)?;
         }
         {
@@ -243,17 +254,45 @@ impl<'a> View<'a> {
             done.expect("all that it needs is in memory, and kept there");
         }
         store.files.fetch_add(derived.files, Ordering::Relaxed);
+        if need == Need::Replayed {
+            return Ok(store.log.last());
+        }
         let after = if derived.names_data || self.follows_data { store.data.written() } else { 0 };
         Ok(store.log.append(&transaction, after))
     }
 
+    /// Takes out operations whose nodes are lost, and notes them.
+    fn leave_out(&self, operations: &mut Vec<Operation>) -> Result<(), Stop> {
+        let mut left = Vec::with_capacity(operations.len());
+        for operation in operations.drain(..) {
+            let at = self.index(operation.tree)?;
+            match self.trees[at].ready(&operation.key, &self.store.cache, &mut Vec::new()) {
+                Err(missing) if self.store.is_lost(missing) => {
+                    held(&self.store.left_out).insert((operation.tree, operation.key));
+                }
+                // What is not in memory is asked for by whoever makes what is left.
+                _ => left.push(operation),
+            }
+        }
+        *operations = left;
+        Ok(())
+    }
+
+    /// The value of a key before this change. One in a node that is lost is not there for what is replayed.
+    fn before(&self, tree: u8, key: &[u8], need: Need) -> Result<Option<Vec<u8>>, Stop> {
+        match self.trees[self.index(tree)?].get(key, &self.store.cache) {
+            Err(missing) if need == Need::Replayed && self.store.is_lost(missing) => Ok(None),
+            value => Ok(value?),
+        }
+    }
+
     /// What follows from changes of extents.
-    fn derive(&self, operations: &[Operation]) -> Result<Derived, Stop> {
+    fn derive(&self, operations: &[Operation], need: Need) -> Result<Derived, Stop> {
         let (mut old, mut new) = (Vec::new(), Vec::new());
         for Operation { tree, key, value } in operations {
             let Some((file, stream, end)) = keys::read_extent(*tree, key) else { continue };
             self.index(OWNER_TREE)?;
-            let before = self.trees[self.index(*tree)?].get(key, &self.store.cache)?;
+            let before = self.before(*tree, key, need)?;
             let owned = |value: &[u8]| -> Result<_, Stop> {
                 let extent = Extent::decode(value)?;
                 let start = end.saturating_sub(extent.blocks.into());
@@ -272,7 +311,7 @@ impl<'a> View<'a> {
             files: 0,
         };
         for Operation { tree, key, value } in operations.iter().filter(|done| keys::is_record(done.tree, &done.key)) {
-            let was_there = self.trees[self.index(*tree)?].get(key, &self.store.cache)?.is_some();
+            let was_there = self.before(*tree, key, need)?.is_some();
             derived.files += i64::from(value.is_some()) - i64::from(was_there);
         }
         for (extent, ..) in &old {
@@ -376,7 +415,7 @@ impl Store {
         numbers.dedup();
         let mut pins = Vec::new();
         let mut wrong: Option<(NodeRef, VolumeError)> = None;
-        let mut is_emptied = false;
+        let mut checkpoints = 0;
         loop {
             let stop = match attempt(View::new(self, &numbers), &mut pins) {
                 Ok(done) => return Ok(done),
@@ -389,7 +428,7 @@ impl Store {
                     numbers.sort_unstable();
                     numbers.dedup();
                 }
-                Stop::Zone(zone) => self.load_zone(zone).await?,
+                Stop::Zone(zone) => Box::pin(self.need_zone(zone)).await?,
                 Stop::Node(missing) => {
                     if let Some((node, error)) = wrong.take()
                         && node == missing
@@ -398,13 +437,17 @@ impl Store {
                     }
                     match self.load(missing).await {
                         Ok(page) => pins.push(page),
-                        // Its place may have been given to another node meanwhile: then it is not asked for again.
-                        Err(error) => wrong = Some((missing, error)),
+                        // Its place may have been given to another node meanwhile: then it is not asked for again. One
+                        // that is only a neighbour is done without.
+                        Err(error) => {
+                            self.cache.note_lost(missing);
+                            wrong = Some((missing, error));
+                        }
                     }
                 }
                 Stop::Room => {
                     pins.clear();
-                    Box::pin(self.more_room(need, &mut is_emptied)).await?;
+                    Box::pin(self.more_room(need, &mut checkpoints)).await?;
                 }
             }
         }
@@ -420,29 +463,39 @@ impl Store {
         let nodes_of_zone = (self.superblock().zone_bytes as usize) / PAGE_BYTES;
         let kept = match need {
             Need::More => KEPT_OPERATIONS * NODES_OF_OPERATION + zones * nodes_of_zone / 100,
-            Need::Less | Need::Sure => 0,
+            Need::Less | Need::Sure | Need::Replayed => 0,
         };
         let own = operations * NODES_OF_OPERATION + bitmaps.min(self.superblock().zones() as usize / 100) + 4;
         let needed = self.cache.changed() + self.reserved.load(Ordering::Acquire) + own + kept;
         if free >= needed { Ok(()) } else { Err(Stop::Room) }
     }
 
-    /// Finds room for nodes: a further zone, or what a checkpoint gives back.
-    async fn more_room(&self, need: Need, is_emptied: &mut bool) -> Result<(), VolumeError> {
+    /// Finds room for nodes: a further zone, or what two checkpoints give back, as the first only lets go of it.
+    async fn more_room(&self, need: Need, checkpoints: &mut u32) -> Result<(), VolumeError> {
         if self.add_node_zone(need).await? {
             return Ok(());
         }
-        if std::mem::replace(is_emptied, true) {
+        if *checkpoints == 2 {
             let text = format!("volume {} is full: remove files, or let it grow", self.volume());
             return Err(VolumeError::new(ErrorKind::NoSpace, text));
         }
+        *checkpoints += 1;
         self.checkpoint().await
+    }
+
+    /// Whether a node is known not to be there.
+    pub(crate) fn is_lost(&self, missing: Missing) -> bool {
+        match missing {
+            Missing::Node(node) => self.cache.is_lost(node),
+            Missing::Misplaced(_) => true,
+        }
     }
 
     /// Reads the bitmap of a zone of data.
     pub(crate) async fn load_zone(&self, zone: u32) -> Result<(), VolumeError> {
         let Some((at, len)) = held(&self.rooms).slot(zone) else { return Ok(()) };
-        let slot = self.device.read(at, IoBuf::new(len)).await?;
-        held(&self.rooms).load(zone, at, &slot)
+        let wrong = |why| VolumeError::corrupt(format!("bitmap of zone {zone} of volume {}: {why}", self.volume()));
+        let read = self.media.read(at, len, |slot| held(&self.rooms).load(zone, at, slot)).await;
+        read.map(drop).map_err(wrong)
     }
 }

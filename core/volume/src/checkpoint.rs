@@ -1,11 +1,13 @@
 //! A checkpoint: all trees as they are at one moment, made durable while changes go on.
 //!
 //! ```text
-//!   cut (all locks, an instant) ─▶ nodes, leaves first ─▶ bitmaps ─▶ flush ─▶ root slots ─▶ settle
+//!   cut (all locks, an instant) ─▶ log, up to the cut, and its mark ─▶ nodes, leaves first ─▶ bitmaps ─▶ flush
+//!       ─▶ root slots ─▶ settle
 //! ```
 //!
-//! Invariants: whatever a crash cuts short, the root before is whole with all that it refers to. A write or flush that
-//! fails ends all changes of the volume.
+//! Invariants: whatever a crash cuts short, the root before is whole with all that it refers to, and so is the log from it
+//! on: where the newest root is lost, they lead to the same trees. A write or flush that fails ends all changes of the
+//! volume.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,7 +16,7 @@ use futures_util::future::try_join_all;
 use holdfast_device::Durability;
 
 use crate::change::Need;
-use crate::error::VolumeError;
+use crate::error::{ErrorKind, VolumeError};
 use crate::page::NodeRef;
 use crate::rooms::Sealed;
 use crate::store::{CLASS_DATA, Store, held};
@@ -35,7 +37,8 @@ struct Cut {
     roots: Vec<(u8, Child)>,
     dropped: Vec<PlaceCell>,
     bitmaps: Vec<Sealed>,
-    log: LogStart,
+    /// The last transaction that is in them.
+    applied: u64,
 }
 
 impl Store {
@@ -46,27 +49,38 @@ impl Store {
     pub async fn checkpoint(&self) -> Result<(), VolumeError> {
         let mut newest = self.checkpoint.lock().await;
         self.check_failed()?;
-        let cut = match self.cut(newest.root.generation + 1).await {
-            Ok(cut) => cut,
-            Err(error) => return Err(self.fail(error)),
+        self.mend_nodes(&newest).await;
+        let made = async {
+            let (cut, log) = self.cut(newest.root.generation + 1).await?;
+            let root = self.write_root(&newest.root, cut, log).await?;
+            held(&self.zones).settle();
+            held(&self.rooms).settle();
+            for tree in &self.trees {
+                held(tree).settle();
+            }
+            self.log.release(root.log, root.generation).await?;
+            Ok(root)
         };
-        let root = match self.write_root(&newest.root, cut).await {
-            Ok(root) => root,
-            Err(error) => return Err(self.fail(error)),
-        };
-        held(&self.zones).settle();
-        held(&self.rooms).settle();
-        for tree in &self.trees {
-            held(tree).settle();
-        }
-        self.log.release(root.log).await;
-        newest.root = root;
+        newest.root = made.await.map_err(|error| self.fail(error))?;
         Ok(())
     }
 
-    /// Takes all trees as they are, with the bitmaps of data that belong to them.
-    async fn cut(&self, generation: u64) -> Result<Cut, VolumeError> {
-        let lane = self.log.hold().await;
+    /// Takes all trees as they are. What they lack in memory and cannot be read is made again first, if it can be.
+    async fn cut(&self, generation: u64) -> Result<(Cut, LogStart), VolumeError> {
+        let mut lane = self.log.hold().await;
+        let cut = match self.cut_trees(generation).await {
+            Err(error) if error.kind == ErrorKind::Corrupt => {
+                self.remake_fixed().await?;
+                self.cut_trees(generation).await?
+            }
+            cut => cut?,
+        };
+        let log = self.log.cut(&mut lane, cut.applied, generation).await?;
+        Ok((cut, log))
+    }
+
+    /// All trees at one moment, with the bitmaps of data that belong to them.
+    async fn cut_trees(&self, generation: u64) -> Result<Cut, VolumeError> {
         let all: Vec<u8> = (0..TREES).collect();
         self.attempt(&all, Need::Less, |mut view, pins| {
             let changed = held(&self.rooms).changed_zones();
@@ -88,12 +102,12 @@ impl Store {
             }
             self.reserved.store(self.cache.take_changed(), Ordering::Release);
             let (roots, dropped) = view.cut();
-            Ok(Cut { roots, dropped, bitmaps, log: self.log.cut(&lane) })
+            Ok(Cut { roots, dropped, bitmaps, applied: self.log.last() })
         })
         .await
     }
 
-    async fn write_root(&self, before: &Root, cut: Cut) -> Result<Root, VolumeError> {
+    async fn write_root(&self, before: &Root, cut: Cut, log: LogStart) -> Result<Root, VolumeError> {
         let generation = before.generation + 1;
         let mut levels: Vec<Vec<Arc<Changed>>> = Vec::new();
         cut.roots.iter().for_each(|(_, root)| collect(root, &mut levels));
@@ -107,14 +121,14 @@ impl Store {
             let node = place.get().expect("what an earlier checkpoint held was written by it");
             held(&self.zones).free(node.address);
         }
-        let mut bitmaps = held(&self.zones).seal(generation);
+        let (mut bitmaps, proof) = held(&self.zones).seal(generation);
         bitmaps.extend(cut.bitmaps.into_iter().map(|sealed| (sealed.at, sealed.data)));
         for some in bitmaps.chunks(AT_ONCE) {
             try_join_all(some.iter().map(|(at, data)| self.write(*at, data.clone()))).await?;
         }
         self.device.flush().await?;
         let trees = cut.roots.iter().map(|(number, root)| (*number, stored(root))).collect();
-        let root = Root { generation, epoch: before.epoch, log: cut.log, trees };
+        let root = Root { generation, epoch: before.epoch, log, is_marked: true, bitmaps: Some(proof), trees };
         let slot = root.seal(self.volume());
         let writes = self.superblock().groups().map(|at| {
             let slot = slot.clone();

@@ -112,8 +112,9 @@ pub(crate) fn replace(
             && *before + u64::from(last.blocks) == start
             && last.end() == extent.place
             && last.is_written == extent.is_written
+            && let Some(blocks) = last.blocks.checked_add(extent.blocks)
         {
-            last.blocks += extent.blocks;
+            last.blocks = blocks;
             last.birth = last.birth.max(extent.birth);
             continue;
         }
@@ -131,7 +132,7 @@ pub(crate) fn replace(
         view.put(shard, keys::extent(file, MAIN, *end), extent.encode())?;
     }
     let blocks = |list: &BTreeMap<u64, Extent>| list.values().map(|extent| u64::from(extent.blocks)).sum::<u64>();
-    record.blocks = (record.blocks + blocks(&after)).saturating_sub(blocks(&before));
+    record.blocks = record.blocks.saturating_add(blocks(&after)).saturating_sub(blocks(&before));
     Ok(())
 }
 
@@ -193,6 +194,10 @@ impl Volume {
                             return ControlFlow::Break(());
                         }
                         match decode(key, value) {
+                            // What lies where no data can be is nobody's to read, and must not be written over.
+                            Ok((start, extent)) if !self.store.is_data(extent.place, extent.blocks) => {
+                                extents.push((start, extent.lost()));
+                            }
                             Ok(extent) => extents.push(extent),
                             Err(error) => wrong = Some(error),
                         }

@@ -6,6 +6,7 @@ use crate::VERB_TREE;
 use crate::change::Need;
 use crate::error::VolumeError;
 use crate::page::crc_of;
+use crate::store::held;
 use crate::transaction::{MOST_OPERATIONS, Operation, Transaction};
 use crate::verbs::Verb;
 use crate::volume::Volume;
@@ -31,13 +32,23 @@ impl Volume {
         let before = self.store.range(VERB_TREE, b"", usize::MAX).await?;
         let new: std::collections::BTreeMap<Vec<u8>, Vec<u8>> =
             verbs.iter().map(|verb| (key(verb), verb.encode())).collect();
-        let gone = before.iter().filter(|(key, _)| !new.contains_key(key));
+        // What was left out is found by no scan: it stays until the volume is repaired offline.
+        let stays = |value: &[u8]| matches!(Verb::decode(value), Ok(Verb::LeftOut { .. }));
+        let gone = before.iter().filter(|(key, value)| !new.contains_key(key) && !stays(value));
         let gone = gone.map(|(key, _)| Operation { tree: VERB_TREE, key: key.clone(), value: None });
         let operations: Vec<Operation> = gone.collect();
         self.apply_verbs(operations, Need::Less).await?;
         let old = |key: &[u8]| before.binary_search_by(|(before, _)| before.as_slice().cmp(key)).is_ok();
         let new = new.into_iter().filter(|(key, _)| !old(key));
         let put = new.map(|(key, value)| Operation { tree: VERB_TREE, key, value: Some(value) });
+        self.apply_verbs(put.collect(), Need::More).await
+    }
+
+    /// Keeps what the opening had to leave out.
+    pub(crate) async fn keep_left_out(&self) -> Result<(), VolumeError> {
+        let left = std::mem::take(&mut *held(&self.store.left_out));
+        let verbs = left.into_iter().map(|(tree, key)| Verb::LeftOut { tree, key });
+        let put = verbs.map(|verb| Operation { tree: VERB_TREE, key: key(&verb), value: Some(verb.encode()) });
         self.apply_verbs(put.collect(), Need::More).await
     }
 

@@ -1,7 +1,8 @@
 //! A node that cannot be read taken out of its tree: written anew where it is still in memory, else replaced by one that
 //! covers the same keys and holds none.
 //!
-//! Invariant: the tree keeps its form: whoever looks for a key of the node finds a leaf.
+//! Invariants: the tree keeps its form: whoever looks for a key of the node finds a leaf. The place of a node that was
+//! replaced is not given back: another node may refer to it, too. A scan that read everything finds it free.
 
 use std::sync::Arc;
 
@@ -32,6 +33,32 @@ fn empty(tree: u8, level: u8, low: &[u8], high: Option<&[u8]>, cache: &NodeCache
 }
 
 impl Tree {
+    /// Nodes that cannot be read or are misplaced: where each stands, and the key that it begins with.
+    pub fn lost(&self, cache: &NodeCache) -> Result<Vec<(u64, Vec<u8>)>, Missing> {
+        let (mut lost, mut waiting) = (Vec::new(), Vec::new());
+        let mut note = |missing: Missing, low: &[u8]| match missing {
+            Missing::Node(node) if !cache.is_lost(node) => Err(missing),
+            Missing::Node(node) | Missing::Misplaced(node) => {
+                lost.push((node.address, low.to_vec()));
+                Ok(())
+            }
+        };
+        match self.top(cache) {
+            Ok(root) => waiting.extend(root),
+            Err(missing) => note(missing, b"")?,
+        }
+        while let Some(look) = waiting.pop() {
+            let page = look.page();
+            for index in 0..if page.level() > 0 { page.count() } else { 0 } {
+                match look.child(index, cache) {
+                    Ok(child) => waiting.push(child),
+                    Err(missing) => note(missing, page.key(index))?,
+                }
+            }
+        }
+        Ok(lost)
+    }
+
     /// Does it to the node at `address` that covers `low`; false if it is not there, or not in memory to be rewritten.
     pub fn graft(&mut self, address: u64, low: &[u8], how: Graft, cache: &NodeCache) -> Result<bool, Missing> {
         let number = self.number;
@@ -40,7 +67,7 @@ impl Tree {
         if is_it(root) {
             match how {
                 Graft::Rewrite => return Ok(root.change(cache).is_ok()),
-                Graft::Empty => self.dropped.extend(self.root.take().and_then(Child::into_dropped)),
+                Graft::Empty => self.root = None,
             }
             return Ok(true);
         }
@@ -58,8 +85,7 @@ impl Tree {
                 let next = (index + 1 < node.page.count()).then(|| node.page.key(index + 1));
                 let high = next.or(node.page.high());
                 let new = empty(number, node.page.level() - 1, node.page.key(index), high, cache);
-                let old = std::mem::replace(&mut node.children[index], new);
-                self.dropped.extend(old.into_dropped());
+                node.children[index] = new;
                 return Ok(true);
             }
             at = &mut node.children[index];

@@ -24,12 +24,15 @@
 //!  page.rs        a node: a slotted page of 16 KiB             checkpoint.rs   a cut of all trees made durable
 //!  log.rs         the circular log, and its batches            flush.rs        when data became durable
 //!  trim.rs        room given back to the device
+//!  replay.rs      what the log has behind a root               media.rs        the device, and copies of its blocks
+//!  remake.rs      trees and bitmaps without which nothing goes on, made again
 //!  zones.rs       room for nodes                               rooms.rs        room for data
 //!  superblock.rs  where everything is, and the root slots      bitmap.rs       the blocks of a zone
 //!  grow.rs        more of the device taken in use              verbs.rs        what can be wrong
 //!  scan.rs        all trees read, held against each other      findings.rs     what a scan found, kept
 //!  repair.rs      findings repaired in use                    rebuild.rs      trees that lost nodes, offline
-//!  graft.rs       a damaged node taken out of its tree
+//!  graft.rs       a damaged node taken out of its tree        salvage.rs      what can be read of a wreck, copied out
+//!  overlay.rs     changes of a wreck, in memory                wreck.rs        roots and zones guessed by what is found
 //! ```
 //!
 //! Invariants:
@@ -56,18 +59,23 @@ mod keys;
 mod length;
 mod listing;
 mod log;
+mod media;
 mod names;
 mod namespace;
 mod open;
 mod open_files;
+mod overlay;
 pub mod page;
 mod read;
 mod rebuild;
 mod record;
+mod remake;
 mod removal;
 mod repair;
+mod replay;
 mod room;
 mod rooms;
+pub mod salvage;
 mod scan;
 pub mod service;
 mod store;
@@ -77,6 +85,7 @@ mod tree;
 mod trim;
 mod verbs;
 mod volume;
+mod wreck;
 mod write;
 mod zones;
 
@@ -104,6 +113,8 @@ pub(crate) const DEFERRED_TREE: u8 = 34;
 pub(crate) const SETTINGS_TREE: u8 = 35;
 /// The tree of what a scan found.
 pub(crate) const VERB_TREE: u8 = 36;
+/// The tree that has once more what names of the volume depend on.
+pub(crate) const SETTINGS_TWIN: u8 = 39;
 /// How many files there are, in the tree of settings: as of the checkpoint, and counted on by replay.
 pub(crate) const KEY_FILES: &[u8] = b"files";
 /// Bytes of a key, at most.

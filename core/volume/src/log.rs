@@ -3,40 +3,50 @@
 //! ```text
 //!   frame   | magic, CRC, volume, epoch, sequence, CRC of the frame before, n of m | payload |
 //!   batch   m frames, written together, with the transactions that waited
+//!   mark    a batch without transactions, with which the log of a root begins
+//!
+//!   ── root 7 ──▶ mark │ batches ── root 8 ──▶ mark │ batches ── now
+//!   └────────── kept as long as root 8 is the newest ──────────┘
 //! ```
 //!
-//! Whoever needs durability first writes for all who wait.
+//! Whoever needs durability first writes for all who wait. A checkpoint writes what waits, too, before it marks where the
+//! log of its root begins: if that root is lost, the one before and the log lead to the same trees.
 //!
-//! Invariants: a batch counts only if all its frames are whole and continue what stands before them, in the epoch of
-//! the root. A frame that a durable root needs is not written over.
+//! Invariants: a batch counts only if all its frames are whole and continue what stands before them, in an epoch that is
+//! not before theirs. A frame that one of the two newest durable roots needs is not written over. A transaction that is
+//! not in the log before the mark of the next one is followed by a mark that says so before it counts as durable.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use holdfast_device::{Device, Durability, IoBuf};
+use holdfast_device::{Durability, IoBuf};
 use holdfast_model::wire::{Reader, WireError, Writer};
 use holdfast_model::{BLOCK_BYTES, Uuid};
 
 use crate::error::VolumeError;
 use crate::flush::DataFlush;
+use crate::media::Media;
 use crate::page::crc_of;
 use crate::superblock::{LogStart, Superblock};
-use crate::transaction::{Operation, Transaction};
+use crate::transaction::{MOST_OPERATIONS, Operation, Transaction};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"HFvL");
-const FRAME: usize = BLOCK_BYTES as usize;
-const HEADER: usize = 64;
+pub(crate) const FRAME: usize = BLOCK_BYTES as usize;
+pub(crate) const HEADER: usize = 64;
 const PAYLOAD: usize = FRAME - HEADER;
 /// Frames of a batch, at most.
-const MOST_FRAMES: usize = 128;
-/// Frames that are read at once.
-const READ_FRAMES: u64 = 64;
+pub(crate) const MOST_FRAMES: usize = 128;
+/// Frames that are kept for marks.
+const MARK_FRAMES: u64 = 8;
 
 /// What waits to be logged.
 #[derive(Default)]
 struct Pending {
     /// Each with the data write that must be durable before it.
     records: VecDeque<(Vec<u8>, u64)>,
+    /// Bytes of all of them.
+    bytes: usize,
     /// The number of the first of them.
     first: u64,
     /// Transactions up to this one are durable.
@@ -54,7 +64,9 @@ pub(crate) struct Lane {
     epoch: u64,
     next: u64,
     previous: u32,
-    /// The first frame that the durable root needs.
+    /// The first frame that the newest durable root needs.
+    newest: u64,
+    /// The first frame that the root before it needs: what is before it is written over.
     tail: u64,
 }
 
@@ -68,33 +80,36 @@ pub(crate) enum Synced {
 
 /// The log.
 pub(crate) struct Log {
-    device: Arc<dyn Device>,
-    volume: Uuid,
-    at: u64,
-    frames: u64,
+    pub(super) media: Media,
+    pub(super) volume: Uuid,
+    pub(super) at: u64,
+    pub(super) frames: u64,
     data: Arc<DataFlush>,
     lane: tokio::sync::Mutex<Lane>,
+    /// Frames that were written since the last cut.
+    written: AtomicU64,
     pending: Mutex<Pending>,
 }
 
 impl Log {
-    /// The log behind a root, empty.
+    /// The log that goes on at `start`. A root needs its frames from `tail` on.
     pub fn new(
-        device: Arc<dyn Device>,
+        media: Media,
         data: Arc<DataFlush>,
         superblock: &Superblock,
         epoch: u64,
-        start: LogStart,
+        (start, tail): (LogStart, u64),
     ) -> Self {
         let LogStart { sequence, previous, applied } = start;
         Self {
-            device,
+            media,
             volume: superblock.volume,
             at: superblock.log_at(),
             frames: superblock.log_bytes / BLOCK_BYTES,
             data,
-            lane: tokio::sync::Mutex::new(Lane { epoch, next: sequence, previous, tail: sequence }),
-            pending: Mutex::new(Pending { records: VecDeque::new(), first: applied + 1, durable: applied }),
+            lane: tokio::sync::Mutex::new(Lane { epoch, next: sequence, previous, newest: tail, tail }),
+            written: AtomicU64::new(0),
+            pending: Mutex::new(Pending { first: applied + 1, durable: applied, ..Pending::default() }),
         }
     }
 
@@ -107,6 +122,7 @@ impl Log {
     pub fn append(&self, transaction: &Transaction, after: u64) -> u64 {
         let record = encode(transaction);
         let mut pending = self.pending();
+        pending.bytes += record.len();
         pending.records.push_back((record, after));
         pending.last()
     }
@@ -116,9 +132,11 @@ impl Log {
         self.pending().last()
     }
 
-    /// Whether so much of the log is used that a checkpoint pays.
-    pub fn is_half_full(&self) -> bool {
-        self.lane.try_lock().is_ok_and(|lane| lane.next - lane.tail > self.frames / 2)
+    /// Whether so much was logged since the last cut, or waits to be, that a checkpoint pays: the log has room for what
+    /// three of them leave.
+    pub fn is_due(&self) -> bool {
+        let waiting = (self.pending().bytes / PAYLOAD) as u64;
+        self.written.load(Ordering::Relaxed) + waiting > self.frames / 4
     }
 
     /// Makes all transactions up to one durable.
@@ -131,34 +149,30 @@ impl Log {
             if self.pending().durable >= until {
                 return Ok(Synced::Durable);
             }
-            let room = self.frames - (lane.next - lane.tail);
-            let Some((payload, last, after)) = self.batch(room) else { return Ok(Synced::Full) };
-            self.data.flush(after).await?;
-            let count = payload.len().div_ceil(PAYLOAD);
-            let mut buf = IoBuf::zeroed(count * FRAME);
-            let mut previous = lane.previous;
-            for index in 0..count {
-                let part = &payload[index * PAYLOAD..payload.len().min((index + 1) * PAYLOAD)];
-                let frame = &mut buf[index * FRAME..(index + 1) * FRAME];
-                let numbers = Numbers { epoch: lane.epoch, sequence: lane.next + index as u64, previous };
-                previous = seal(frame, self.volume, numbers, (index as u16, count as u16), part);
-            }
-            self.write(lane.next, buf).await?;
-            (lane.next, lane.previous) = (lane.next + count as u64, previous);
+            let Some(last) = self.write_batch(&mut lane, u64::MAX).await? else { return Ok(Synced::Full) };
             self.settle(last);
         }
     }
 
+    /// Writes the next batch, of transactions up to one; answers its last, or `None` where there is no room.
+    async fn write_batch(&self, lane: &mut Lane, until: u64) -> Result<Option<u64>, VolumeError> {
+        let room = (self.frames - (lane.next - lane.tail)).saturating_sub(MARK_FRAMES);
+        let Some((payload, last, after)) = self.batch(room, until) else { return Ok(None) };
+        self.data.flush(after).await?;
+        self.write(lane, &payload).await?;
+        Ok(Some(last))
+    }
+
     /// The payload of the next batch, its last transaction, and the data write that must be durable before it; `None`
     /// where not even one fits.
-    fn batch(&self, room: u64) -> Option<(Vec<u8>, u64, u64)> {
+    fn batch(&self, room: u64, until: u64) -> Option<(Vec<u8>, u64, u64)> {
         let most = PAYLOAD * MOST_FRAMES.min(room as usize);
         let pending = self.pending();
         let mut writer = Writer::new();
         writer.u64(pending.first).u32(0);
         let (mut count, mut durable) = (0, 0);
         for (record, after) in &pending.records {
-            if writer.len() + record.len() > most {
+            if writer.len() + record.len() > most || pending.first + count > until {
                 break;
             }
             writer.raw(record);
@@ -170,24 +184,49 @@ impl Log {
         (count > 0).then(|| (payload, pending.first + count - 1, durable))
     }
 
-    async fn write(&self, sequence: u64, mut buf: IoBuf) -> Result<(), VolumeError> {
-        let at = sequence % self.frames;
+    /// Writes a batch of this payload.
+    async fn write(&self, lane: &mut Lane, payload: &[u8]) -> Result<(), VolumeError> {
+        let count = payload.len().div_ceil(PAYLOAD);
+        debug_assert!(lane.next + count as u64 - lane.tail <= self.frames, "what roots need is kept");
+        let mut buf = IoBuf::zeroed(count * FRAME);
+        let mut previous = lane.previous;
+        for index in 0..count {
+            let part = &payload[index * PAYLOAD..payload.len().min((index + 1) * PAYLOAD)];
+            let frame = &mut buf[index * FRAME..(index + 1) * FRAME];
+            let numbers = Numbers { epoch: lane.epoch, sequence: lane.next + index as u64, previous };
+            previous = seal(frame, self.volume, numbers, (index as u16, count as u16), part);
+        }
+        let at = lane.next % self.frames;
         let before_end = ((self.frames - at) as usize * FRAME).min(buf.len());
         let head = buf.split_to(before_end).freeze();
-        let first = self.device.write(self.at + at * BLOCK_BYTES, head, Durability::Durable);
+        let device = &self.media.device;
+        let first = device.write(self.at + at * BLOCK_BYTES, head, Durability::Durable);
         if buf.is_empty() {
-            return Ok(first.await?);
+            first.await?;
+        } else {
+            let second = device.write(self.at, buf.freeze(), Durability::Durable);
+            let (first, second) = futures_util::future::join(first, second).await;
+            first.and(second)?;
         }
-        let second = self.device.write(self.at, buf.freeze(), Durability::Durable);
-        let (first, second) = futures_util::future::join(first, second).await;
-        Ok(first.and(second)?)
+        (lane.next, lane.previous) = (lane.next + count as u64, previous);
+        self.written.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// A batch without transactions, of the root of a generation.
+    async fn mark(&self, lane: &mut Lane, first: u64, generation: u64) -> Result<(), VolumeError> {
+        let mut writer = Writer::new();
+        writer.u64(first).u32(0).u64(generation);
+        self.write(lane, &writer.into_bytes()).await
     }
 
     /// Transactions up to this one are durable: in the log, or in the trees of a durable root.
     fn settle(&self, until: u64) {
         let mut pending = self.pending();
-        while pending.first <= until && !pending.records.is_empty() {
-            pending.records.pop_front();
+        while pending.first <= until
+            && let Some((record, _)) = pending.records.pop_front()
+        {
+            pending.bytes -= record.len();
             pending.first += 1;
         }
         pending.durable = pending.durable.max(until);
@@ -198,79 +237,49 @@ impl Log {
         self.lane.lock().await
     }
 
-    /// Where the log goes on after a cut that is made now.
-    pub fn cut(&self, lane: &Lane) -> LogStart {
-        LogStart { sequence: lane.next, previous: lane.previous, applied: self.last() }
+    /// Writes what waits up to `applied`, the last transaction in the trees that were cut, as far as there is room, and
+    /// the mark with which the log of the root of `generation` begins.
+    pub async fn cut(&self, lane: &mut Lane, applied: u64, generation: u64) -> Result<LogStart, VolumeError> {
+        while self.pending().first <= applied {
+            let Some(last) = self.write_batch(lane, applied).await? else { break };
+            self.settle(last);
+        }
+        let start = LogStart { sequence: lane.next, previous: lane.previous, applied };
+        self.written.store(0, Ordering::Relaxed);
+        let first = self.pending().first;
+        self.mark(lane, first, generation).await?;
+        Ok(start)
     }
 
-    /// A root that needs the log from `start` on is durable.
-    pub async fn release(&self, start: LogStart) {
+    /// The root of `generation`, which needs the log from `start` on, is durable.
+    pub async fn release(&self, start: LogStart, generation: u64) -> Result<(), VolumeError> {
+        let mut lane = self.lane.lock().await;
+        (lane.tail, lane.newest) = (lane.newest, start.sequence);
+        if self.pending().first <= start.applied {
+            // The log lacks what is in the trees: whoever comes from the root before must see that.
+            self.mark(&mut lane, start.applied + 1, generation).await?;
+        }
         self.settle(start.applied);
-        self.lane.lock().await.tail = start.sequence;
-    }
-
-    /// Reads what stands behind a root: its transactions, and where the log goes on behind them.
-    pub async fn replay(&self, epoch: u64, start: LogStart) -> Result<(Vec<Transaction>, LogStart), VolumeError> {
-        let mut reading = Reading { log: self, buf: IoBuf::new(0), first: 0 };
-        let (mut transactions, mut at) = (Vec::new(), start);
-        'batches: loop {
-            let (mut payload, mut numbers, mut count) = (Vec::new(), at, 1);
-            let mut index = 0;
-            while index < count {
-                if numbers.sequence - start.sequence >= self.frames {
-                    break 'batches;
-                }
-                let frame = reading.frame(numbers.sequence).await?;
-                let expected = Numbers { epoch, sequence: numbers.sequence, previous: numbers.previous };
-                let Some((crc, (found, of), part)) = open(frame, self.volume, expected) else { break 'batches };
-                if found != index || (index > 0 && of != count) || usize::from(of) > MOST_FRAMES {
-                    break 'batches;
-                }
-                payload.extend_from_slice(part);
-                (numbers.sequence, numbers.previous, count) = (numbers.sequence + 1, crc, of);
-                index += 1;
-            }
-            let Ok((first, batch)) = decode_batch(&payload) else { break };
-            for (number, transaction) in (first..).zip(batch) {
-                // What the trees have already may stand in a batch with what they have not.
-                if number == numbers.applied + 1 {
-                    numbers.applied = number;
-                    transactions.push(transaction);
-                }
-            }
-            at = numbers;
-        }
-        Ok((transactions, at))
+        Ok(())
     }
 }
 
-/// Frames read in runs.
-struct Reading<'a> {
-    log: &'a Log,
-    buf: IoBuf,
-    first: u64,
+/// What tells a frame from those of other times and places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Numbers {
+    pub epoch: u64,
+    pub sequence: u64,
+    pub previous: u32,
 }
 
-impl Reading<'_> {
-    async fn frame(&mut self, sequence: u64) -> Result<&[u8], VolumeError> {
-        let held = (self.buf.len() / FRAME) as u64;
-        if held == 0 || !(self.first..self.first + held).contains(&sequence) {
-            let at = sequence % self.log.frames;
-            let count = READ_FRAMES.min(self.log.frames - at);
-            let buf = IoBuf::new(count as usize * FRAME);
-            self.buf = self.log.device.read(self.log.at + at * BLOCK_BYTES, buf).await?;
-            self.first = sequence;
-        }
-        let inside = (sequence - self.first) as usize * FRAME;
-        Ok(&self.buf[inside..inside + FRAME])
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Numbers {
-    epoch: u64,
-    sequence: u64,
-    previous: u32,
+/// A frame that is whole and this volume's.
+pub(crate) struct Frame<'a> {
+    pub numbers: Numbers,
+    pub crc: u32,
+    /// Which one of its batch it is, and how many these are.
+    pub index: u16,
+    pub count: u16,
+    pub payload: &'a [u8],
 }
 
 fn seal(frame: &mut [u8], volume: Uuid, numbers: Numbers, (index, count): (u16, u16), payload: &[u8]) -> u32 {
@@ -288,20 +297,28 @@ fn seal(frame: &mut [u8], volume: Uuid, numbers: Numbers, (index, count): (u16, 
     crc
 }
 
-/// The CRC of a frame that is whole and stands where it must, which one of its batch it is, and its payload.
-fn open(frame: &[u8], volume: Uuid, expected: Numbers) -> Option<(u32, (u16, u16), &[u8])> {
+/// Reads a frame; `None` where there is none of this volume, or it is not whole.
+pub(crate) fn open(frame: &[u8], volume: Uuid) -> Option<Frame<'_>> {
+    let frame = frame.get(..FRAME)?;
     let mut reader = Reader::new(frame);
     let (magic, crc) = (reader.u32().ok()?, reader.u32().ok()?);
     if magic != MAGIC || crc != crc_of(&frame[8..]) || reader.uuid().ok()? != volume {
         return None;
     }
-    let (epoch, sequence, previous) = (reader.u64().ok()?, reader.u64().ok()?, reader.u32().ok()?);
-    if (epoch, sequence, previous) != (expected.epoch, expected.sequence, expected.previous) {
+    let numbers = Numbers { epoch: reader.u64().ok()?, sequence: reader.u64().ok()?, previous: reader.u32().ok()? };
+    let (index, count, len) = (reader.u16().ok()?, reader.u16().ok()?, reader.u16().ok()?);
+    if index >= count || usize::from(count) > MOST_FRAMES {
         return None;
     }
-    let (index, count, len) = (reader.u16().ok()?, reader.u16().ok()?, reader.u16().ok()?);
     let payload = frame.get(HEADER..HEADER + usize::from(len))?;
-    Some((crc, (index, count), payload))
+    Some(Frame { numbers, crc, index, count, payload })
+}
+
+/// The first transaction behind a mark, and the generation of its root.
+pub(crate) fn read_mark(frame: &Frame<'_>) -> Option<(u64, u64)> {
+    let mut reader = Reader::new(frame.payload);
+    let (first, count, generation) = (reader.u64().ok()?, reader.u32().ok()?, reader.u64().ok()?);
+    ((frame.index, frame.count, count) == (0, 1, 0)).then_some((first, generation))
 }
 
 fn encode(transaction: &Transaction) -> Vec<u8> {
@@ -317,13 +334,17 @@ fn encode(transaction: &Transaction) -> Vec<u8> {
 }
 
 /// The number of the first transaction of a batch, and all of them.
-fn decode_batch(payload: &[u8]) -> Result<(u64, Vec<Transaction>), WireError> {
+pub(crate) fn decode_batch(payload: &[u8]) -> Result<(u64, Vec<Transaction>), WireError> {
     let mut reader = Reader::new(payload);
     let (first, count) = (reader.u64()?, reader.u32()?);
     let mut transactions = Vec::new();
     for _ in 0..count {
         let mut operations = Vec::new();
-        for _ in 0..reader.u16()? {
+        let count = reader.u16()?;
+        if usize::from(count) > MOST_OPERATIONS {
+            return Err(WireError::Value("operations"));
+        }
+        for _ in 0..count {
             let (tree, puts, len) = (reader.u8()?, reader.u8()?, reader.u16()?);
             let key = reader.take(len.into())?.to_vec();
             let value = match puts {

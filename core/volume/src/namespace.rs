@@ -168,7 +168,7 @@ impl Volume {
                 }
                 directory.size += 1;
                 if is_directory {
-                    directory.links += 1;
+                    directory.links = directory.links.saturating_add(1);
                 }
                 self.touch(&mut directory, record.created);
                 put_record(view, dir.number, &directory)?;
@@ -212,7 +212,7 @@ impl Volume {
                     }
                     removal::keep(view, id.number)?;
                 }
-                record.links += 1;
+                record.links = record.links.saturating_add(1);
                 add_link(view, id.number, &mut record, dir, slot, name)?;
                 (record.changed, record.change) = (now, self.next_change());
                 put_record(view, id.number, &record)?;
@@ -249,7 +249,7 @@ impl Volume {
                 view.remove(keys::shard(dir.number), keys::entry(dir.number, found.slot))?;
                 directory.size = directory.size.saturating_sub(1);
                 if child.is_directory() {
-                    directory.links -= 1;
+                    directory.links = directory.links.saturating_sub(1);
                 }
                 self.touch(&mut directory, now);
                 put_record(view, dir.number, &directory)?;

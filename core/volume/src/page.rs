@@ -19,11 +19,13 @@ const HEADER: usize = 64;
 const MAGIC: u32 = u32::from_le_bytes(*b"HFvN");
 const NO_HIGH: u16 = u16::MAX;
 const ENTRY_HEAD: usize = 4;
+/// Levels of a tree, at most: an inner node has 30 children at least, so none grows so high.
+const MOST_LEVELS: u8 = 16;
 /// Bytes of a [`NodeRef`] as the value of an inner node's entry.
 pub const REF_BYTES: usize = 20;
 
 /// Where a node stands, and what proves that it is the right one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NodeRef {
     /// Its offset on the device.
     pub address: u64,
@@ -177,6 +179,18 @@ impl Page {
         self.find(key).unwrap_or_else(|next| next.saturating_sub(1))
     }
 
+    /// The bounds of the child that an entry of an inner node names.
+    pub fn bounds_of(&self, index: usize) -> (&[u8], Option<&[u8]>) {
+        let next = index + 1;
+        (self.key(index), if next < self.count() { Some(self.key(next)) } else { self.high() })
+    }
+
+    /// Whether another page is what stands below an entry of this one.
+    pub fn is_parent_of(&self, index: usize, child: &Self) -> bool {
+        let (low, high) = self.bounds_of(index);
+        (child.tree(), child.level() + 1) == (self.tree(), self.level()) && (child.low(), child.high()) == (low, high)
+    }
+
     /// Bytes between slots and entries.
     fn gap(&self) -> usize {
         self.heap() - HEADER - 2 * self.count()
@@ -303,6 +317,11 @@ impl Page {
         (NodeRef { address, generation, crc }, IoSlice::padded(&self.bytes[..]))
     }
 
+    /// Whether bytes begin as those of a page do.
+    pub fn is_one(bytes: &[u8]) -> bool {
+        bytes.starts_with(&MAGIC.to_le_bytes())
+    }
+
     /// Reads a page that stands at `address`; refuses what is not whole, or not a page of this volume and place.
     ///
     /// # Errors
@@ -326,6 +345,9 @@ impl Page {
 
     /// Bytes that entries and bounds take, if every offset lies within, and keys are in order and within the bounds.
     fn check(&self) -> Result<usize, &'static str> {
+        if self.level() >= MOST_LEVELS {
+            return Err("it stands higher than trees are");
+        }
         let slots = HEADER + 2 * self.count();
         let heap = self.heap();
         if heap < slots || heap > PAGE_BYTES {
@@ -337,6 +359,9 @@ impl Page {
         }
         if self.u16(54) != NO_HIGH && !within(self.u16(52).into(), self.u16(54).into()) {
             return Err("its bounds lie outside");
+        }
+        if self.low().len() > MAX_KEY_BYTES || self.high().is_some_and(|high| high.len() > MAX_KEY_BYTES) {
+            return Err("its bounds are no keys");
         }
         let mut last: Option<&[u8]> = None;
         for index in 0..self.count() {

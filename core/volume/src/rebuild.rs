@@ -61,6 +61,15 @@ impl Lost {
         self.0.iter().any(|range| is_within(&range))
     }
 
+    /// Whether some of it is in the range of a leaf.
+    fn meets(&self, leaf: &Page) -> bool {
+        self.0.iter().any(|range| {
+            range.tree == leaf.tree()
+                && leaf.high().is_none_or(|high| range.low.as_slice() < high)
+                && range.high.as_deref().is_none_or(|high| leaf.low() < high)
+        })
+    }
+
     fn has_record(&self, file: u64) -> bool {
         self.has(keys::shard(file), &keys::record(file))
     }
@@ -84,6 +93,18 @@ impl Volume {
         if !self.open.all().is_empty() {
             return Err(VolumeError::new(ErrorKind::Busy, "files of the volume are open: close them first"));
         }
+        let fixed = self.rebuild_all().await?;
+        let done = self.spotfix().await?;
+        for verb in self.findings().await? {
+            if matches!(verb, Verb::LeftOut { .. }) {
+                self.forget_verb(&verb).await?;
+            }
+        }
+        Ok(Spotfixed { fixed: fixed + done.fixed, ..done })
+    }
+
+    /// Makes trees whole; answers how many findings that ended.
+    pub(crate) async fn rebuild_all(&self) -> Result<u64, VolumeError> {
         let mut fixed = 0;
         // What was lost may have hidden more.
         for _ in 0..3 {
@@ -93,18 +114,18 @@ impl Volume {
                 break;
             }
         }
-        let done = self.spotfix().await?;
-        Ok(Spotfixed { fixed: fixed + done.fixed, ..done })
+        Ok(fixed)
     }
 
-    /// Makes trees whole; answers how many findings that ended.
     async fn rebuild(&self) -> Result<u64, VolumeError> {
         let verbs = self.scan().await?;
         let mut ended = 0;
         let mut lost = Lost(Vec::new());
         for verb in &verbs {
             match verb {
-                Verb::NodeLost { tree, address, low, high } | Verb::NodeMisplaced { tree, address, low, high }
+                Verb::NodeLost { tree, address, low, high }
+                | Verb::NodeMisplaced { tree, address, low, high }
+                | Verb::NodeShared { tree, address, low, high }
                     if *tree != ZONE_TREE =>
                 {
                     lost.0.push(Range { tree: *tree, address: *address, low: low.clone(), high: high.clone() });
@@ -127,7 +148,8 @@ impl Volume {
             let page = self.loose_leaf(address, &lost).await;
             let Some(page) = page else { continue };
             let owned = |(key, value): (&[u8], &[u8])| (key.to_vec(), value.to_vec());
-            let entries: Vec<Pair> = (0..page.count()).map(|index| owned(page.entry(index))).collect();
+            let entries = (0..page.count()).map(|index| owned(page.entry(index)));
+            let entries: Vec<Pair> = entries.filter(|(key, _)| lost.has(page.tree(), key)).collect();
             self.put_missing(page.tree(), &entries).await?;
         }
         if !lost.0.is_empty() {
@@ -157,19 +179,21 @@ impl Volume {
         for (address, blocks) in walked.loose {
             for node in 0..blocks * BLOCK_BYTES / PAGE_BYTES as u64 {
                 let address = address + node * PAGE_BYTES as u64;
-                if self.loose_leaf(address, lost).await.is_some() {
-                    leaves.push(address);
+                if let Some(page) = self.loose_leaf(address, lost).await {
+                    leaves.push((page.generation(), address));
                 }
             }
         }
-        Ok(leaves)
+        // Of two that have a key, the later one counts.
+        leaves.sort_unstable_by(|one, other| other.cmp(one));
+        Ok(leaves.into_iter().map(|(_, address)| address).collect())
     }
 
     /// One of them. It stays where it is: its bitmap has it, so its room is not given out.
     async fn loose_leaf(&self, address: u64, lost: &Lost) -> Option<Page> {
         let buf = self.store.device.read(address, IoBuf::new(PAGE_BYTES)).await.ok()?;
         let (page, _) = Page::open(self.store.volume(), address, &buf).ok()?;
-        (page.level() == 0 && lost.has(page.tree(), page.low())).then_some(page)
+        (page.level() == 0 && lost.meets(&page)).then_some(page)
     }
 
     async fn put_missing(&self, tree: u8, entries: &[Pair]) -> Result<(), VolumeError> {
@@ -321,7 +345,7 @@ impl Volume {
                 return Ok(());
             }
             let home = FileId { number: directory, generation: above.generation };
-            record.links += 1;
+            record.links = record.links.saturating_add(1);
             add_link(view, file, &mut record, home, slot, &entry.name)?;
             put_record(view, file, &record)
         });

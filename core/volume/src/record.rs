@@ -183,7 +183,7 @@ impl Record {
             gid: self.gid,
             links: self.links,
             size_bytes: self.size,
-            allocated_bytes: self.blocks * holdfast_model::BLOCK_BYTES,
+            allocated_bytes: self.blocks.saturating_mul(holdfast_model::BLOCK_BYTES),
             accessed: self.accessed,
             modified: self.modified,
             changed: self.changed,

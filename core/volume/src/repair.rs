@@ -85,14 +85,24 @@ impl Volume {
     /// # Errors
     /// As [`Volume::scan`].
     pub async fn spotfix(&self) -> Result<Spotfixed, VolumeError> {
+        self.spotfix_some(|_| true).await
+    }
+
+    /// The same with findings of some kinds; others are left.
+    pub(crate) async fn spotfix_some(&self, is_wanted: impl Fn(&Verb) -> bool) -> Result<Spotfixed, VolumeError> {
         let mut done = Spotfixed::default();
         for _ in 0..ROUNDS {
             done.left = self.scan().await?;
             // A name at a wrong place is moved before its file is taken for one without a name.
             let rank = |verb: &Verb| (!matches!(verb, Verb::WrongSlot { .. }), verb.number());
-            let mut verbs = done.left.clone();
+            let mut verbs: Vec<Verb> = done.left.iter().filter(|verb| is_wanted(verb)).cloned().collect();
             verbs.sort_by_key(rank);
-            let mut fixed = 0;
+            let (nodes, verbs): (Vec<Verb>, Vec<Verb>) =
+                verbs.into_iter().partition(|verb| matches!(verb, Verb::NodeFree { .. } | Verb::NodeLeak { .. }));
+            let mut fixed = self.repair_node_room(&nodes).await?;
+            for verb in &nodes {
+                self.forget_verb(verb).await?;
+            }
             for verb in &verbs {
                 self.store.check_interrupted()?;
                 match self.repair(verb).await {
@@ -131,13 +141,18 @@ impl Volume {
             Verb::Leak { place, blocks } => self.repair_leak(*place, *blocks).await,
             Verb::Double { place, blocks } => self.repair_double(*place, *blocks).await,
             Verb::Bitmap { zone } => self.repair_bitmap(*zone as u32).await,
-            Verb::NodeFree { address, blocks } | Verb::NodeLeak { address, blocks } => {
-                self.repair_node_room(*address, *blocks, verb).await
+            Verb::NodeFree { .. } | Verb::NodeLeak { .. } => {
+                Ok(match self.repair_node_room(std::slice::from_ref(verb)).await? {
+                    0 => Repaired::AlreadyGone,
+                    _ => Repaired::Fixed,
+                })
             }
             Verb::Count { .. } | Verb::Attribute { .. } | Verb::SymbolicLink { .. } | Verb::Note { .. } => {
                 self.repair_beside(verb).await
             }
             Verb::NodeLost { tree, address, low, .. } => self.repair_node(*tree, *address, low).await,
+            // It is told; what can be made again of it is by the repair of the node.
+            Verb::LeftOut { .. } => Ok(Repaired::Fixed),
             Verb::NodeMisplaced { .. } | Verb::NodeShared { .. } | Verb::Unreadable { .. } | Verb::NoRecord { .. } => {
                 Ok(Repaired::NeedsOffline)
             }

@@ -18,7 +18,7 @@ use holdfast_model::{BLOCK_BYTES, Uuid};
 
 use smallvec::{SmallVec, smallvec};
 
-use crate::bitmap::{BITMAP_BYTES, Bitmap};
+use crate::bitmap::{BITMAP_BYTES, BITS, Bitmap};
 use crate::error::{ErrorKind, VolumeError};
 use crate::page::crc_of;
 use crate::superblock::Superblock;
@@ -263,7 +263,7 @@ impl Rooms {
     }
 
     /// Takes over the bitmap of a zone as it was read from `at`.
-    pub fn load(&mut self, zone: u32, at: u64, slot: &IoBuf) -> Result<(), VolumeError> {
+    pub fn load(&mut self, zone: u32, at: u64, slot: &IoBuf) -> Result<(), &'static str> {
         // Somebody else may have read it, too, and changed and written it since.
         if self.slot(zone).is_none_or(|(now, _)| now != at) {
             return Ok(());
@@ -273,7 +273,7 @@ impl Rooms {
             *generation == stored.generation && crc_of(&bitmap.to_bytes()) == stored.crc
         });
         let Some((_, bitmap)) = found.filter(|(_, bitmap)| bitmap.covers(&Bitmap::zone(self.blocks))) else {
-            return Err(VolumeError::corrupt(format!("zone {zone} of volume {}: its bitmap is damaged", self.volume)));
+            return Err("it is damaged");
         };
         self.install(zone, bitmap);
         Ok(())
@@ -355,7 +355,7 @@ impl Rooms {
     /// Whether these blocks lie in one zone, behind its head.
     fn is_within(&self, place: u64, len: u32) -> bool {
         let (_, block) = self.place(place);
-        place >= self.first && block >= HEAD_BLOCKS as u32 && block + len <= self.blocks
+        place >= self.first && block >= HEAD_BLOCKS as u32 && u64::from(block) + u64::from(len) <= self.blocks.into()
     }
 
     /// A file has these blocks now. Its bitmap is in memory.
@@ -471,6 +471,27 @@ impl Rooms {
             Some(_) => {}
         }
         self.note_changed(zone);
+    }
+
+    /// Takes over a bitmap that was made again, of a zone whose own could not be read. What is free in it is not given out
+    /// before the volume is opened again, or that is repaired.
+    pub fn restore_shut(&mut self, zone: u32, bits: Bitmap) {
+        match self.zones.get(&zone) {
+            Some(known) if known.bits.is_none() => self.install(zone, bits),
+            _ => return,
+        }
+        let known = self.zones.get_mut(&zone).expect("a zone of data");
+        if let Some(bits) = known.bits.as_mut() {
+            bits.busy.set(0, BITS, true);
+        }
+        known.available = 0;
+        self.note_changed(zone);
+        self.note_open(zone);
+    }
+
+    /// What the next root will say of all zones if nothing changes.
+    pub fn all_stored(&self) -> Vec<(u32, Stored)> {
+        self.zones.iter().map(|(number, zone)| (*number, zone.stored)).collect()
     }
 
     fn note_changed(&mut self, zone: u32) {

@@ -244,6 +244,9 @@ impl Volume {
             };
             let walked = self.store.walk(&newest.root, &mut scan, &mut note).await?;
             scan.zones.end().await?;
+            if self.store.check_failed().is_ok() {
+                self.store.mend_nodes(&newest).await;
+            }
             (walked, scan)
         };
         let mut scanned = self.conclude(scan, walked).await?;
@@ -351,7 +354,9 @@ impl Volume {
 fn behind(lost: &BTreeSet<Verb>, tree: u8, from: &[u8]) -> Option<Vec<u8>> {
     debug_assert!(tree < TREES);
     lost.iter().find_map(|verb| match verb {
-        Verb::NodeLost { tree: of, low, high, .. } | Verb::NodeMisplaced { tree: of, low, high, .. }
+        Verb::NodeLost { tree: of, low, high, .. }
+        | Verb::NodeMisplaced { tree: of, low, high, .. }
+        | Verb::NodeShared { tree: of, low, high, .. }
             if *of == tree && low.as_slice() <= from && high.as_deref().is_some_and(|high| from < high) =>
         {
             high.clone()

@@ -8,6 +8,7 @@
 //!
 //! Invariant: a transaction is in all its trees or in none.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -21,6 +22,7 @@ use crate::checkpoint::Checkpoint;
 use crate::error::{ErrorKind, VolumeError};
 use crate::flush::DataFlush;
 use crate::log::{Log, Synced};
+use crate::media::Media;
 use crate::page::{NodeRef, PAGE_BYTES, Page};
 use crate::rooms::Rooms;
 use crate::superblock::Superblock;
@@ -60,6 +62,8 @@ impl Default for Settings {
 /// An open store.
 pub struct Store {
     pub(crate) device: Arc<dyn Device>,
+    /// The same, with its copies.
+    pub(crate) media: Media,
     /// What the format fixed, but for the size.
     pub(crate) format: Superblock,
     /// Bytes of the device that the volume uses. It grows while nothing is checkpointed.
@@ -71,6 +75,8 @@ pub struct Store {
     pub(crate) rooms: Mutex<Rooms>,
     /// When data became durable.
     pub(crate) data: Arc<DataFlush>,
+    /// No zone before this one is taken for anything new.
+    pub(crate) first_zone: u32,
     /// Held by the one checkpoint that is under way.
     pub(crate) checkpoint: tokio::sync::Mutex<Checkpoint>,
     /// Nodes of a checkpoint under way that have no room yet.
@@ -81,6 +87,12 @@ pub struct Store {
     pub(crate) files: AtomicI64,
     /// Whether scans and repairs that are under way are to end early.
     pub(crate) interrupted: AtomicBool,
+    /// What the log says of nodes that are lost: tree and key.
+    pub(crate) left_out: Mutex<BTreeSet<(u8, Vec<u8>)>>,
+    /// Blocks that were damaged in one copy and written anew from another.
+    pub(crate) mended: AtomicU64,
+    /// Whether the opening found that changes are missing.
+    pub(crate) is_damaged: AtomicBool,
     /// Why nothing is changed any more.
     pub(crate) failed: OnceLock<String>,
     pub(crate) settings: Settings,
@@ -142,7 +154,7 @@ impl Store {
 
     /// Whether so much changed, or so much of the log is used, that a checkpoint pays.
     pub(crate) fn is_checkpoint_due(&self) -> bool {
-        self.cache.changed() * PAGE_BYTES > self.settings.changed_bytes || self.log.is_half_full()
+        self.cache.changed() * PAGE_BYTES > self.settings.changed_bytes || self.log.is_due()
     }
 
     /// The number of the last transaction.
@@ -157,14 +169,17 @@ impl Store {
     pub async fn place_of(&self, tree: u8, key: &[u8]) -> Result<Option<u64>, VolumeError> {
         let newest = self.checkpoint.lock().await;
         let Some((_, root)) = newest.root.trees.iter().find(|(number, _)| *number == tree) else { return Ok(None) };
-        let mut node = *root;
-        loop {
-            let page = self.read_node(node).await?;
-            if page.level() == 0 {
-                return Ok(page.find(key).is_ok().then_some(node.address));
+        let (mut node, mut page) = (*root, self.read_node(*root).await?);
+        while page.level() > 0 {
+            let index = page.child_of(key);
+            node = page.child(index);
+            let below = self.read_node(node).await?;
+            if !page.is_parent_of(index, &below) {
+                return Err(VolumeError::corrupt(format!("node at {} is misplaced", node.address)));
             }
-            node = page.child(page.child_of(key));
+            page = below;
         }
+        Ok(page.find(key).is_ok().then_some(node.address))
     }
 
     /// Makes all transactions up to one durable, and whatever came with them.
@@ -189,16 +204,24 @@ impl Store {
         Ok(page)
     }
 
-    /// Reads a node past the cache.
+    /// Reads a node past the cache, from whichever copy has it.
     pub(crate) async fn read_node(&self, node: NodeRef) -> Result<Page, VolumeError> {
-        let NodeRef { address, generation, crc } = node;
-        let buf = self.device.read(address, IoBuf::new(PAGE_BYTES)).await?;
-        let why = match Page::open(self.volume(), address, &buf) {
-            Ok((page, found)) if (page.generation(), found) == (generation, crc) => return Ok(page),
-            Ok(_) => "it is another version than its parent names",
-            Err(why) => why,
-        };
-        Err(VolumeError::corrupt(format!("node at {address} of volume {}: {why}", self.volume())))
+        let read = self.media.read(node.address, PAGE_BYTES, |buf| self.open_node(node, buf)).await;
+        let wrong = |why| VolumeError::corrupt(format!("node at {} of volume {}: {why}", node.address, self.volume()));
+        let (page, is_worn) = read.map_err(wrong)?;
+        if is_worn {
+            self.cache.note_worn(node);
+        }
+        Ok(page)
+    }
+
+    /// The node that a parent names, as it stands in these bytes.
+    pub(crate) fn open_node(&self, node: NodeRef, buf: &IoBuf) -> Result<Page, &'static str> {
+        let (page, crc) = Page::open(self.volume(), node.address, buf)?;
+        if (page.generation(), crc) != (node.generation, node.crc) {
+            return Err("it is another version than its parent names");
+        }
+        Ok(page)
     }
 
     /// Takes one more zone for nodes; false where none is left.
@@ -236,7 +259,7 @@ impl Store {
         if self.superblock().zones().saturating_sub(claimed) <= kept {
             return None;
         }
-        (0..self.superblock().zones()).find(|zone| !zones.has(*zone) && !rooms.has(*zone))
+        (self.first_zone..self.superblock().zones()).find(|zone| !zones.has(*zone) && !rooms.has(*zone))
     }
 
     /// Zones that data leaves to nodes.

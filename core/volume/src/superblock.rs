@@ -30,6 +30,8 @@ pub const MOST_LOG_BYTES: u64 = 256 << 20;
 pub const MOST_ZONE_BYTES: u64 = 256 << 20;
 /// Bytes of a zone, at least.
 pub const LEAST_ZONE_BYTES: u64 = 1 << 20;
+/// Generations, epochs, frames and transactions stay below this.
+const MOST_COUNTED: u64 = 1 << 60;
 /// A volume has so many bytes at least.
 pub const LEAST_BYTES: u64 = 16 << 20;
 
@@ -49,6 +51,11 @@ pub struct Superblock {
 }
 
 impl Superblock {
+    /// Whether this version may not write to it.
+    pub fn is_read_only(&self) -> bool {
+        self.features[1] != 0
+    }
+
     /// Where the log begins.
     pub fn log_at(&self) -> u64 {
         GROUP_BYTES
@@ -104,7 +111,7 @@ impl Superblock {
         if !sound {
             return Err(refuse("has impossible sizes"));
         }
-        if features[1] | features[2] != 0 {
+        if features[2] != 0 {
             return Err(refuse("asks for features that this version does not know: use a newer release"));
         }
         Ok(Some(Self { volume, size_bytes, log_bytes, zone_bytes, features }))
@@ -131,6 +138,10 @@ pub struct Root {
     pub epoch: u64,
     /// Where the log goes on.
     pub log: LogStart,
+    /// Whether the log goes on with a frame that was written before this root, and must be there.
+    pub is_marked: bool,
+    /// What proves the bitmaps of zones of nodes to be those of this root, if it says so.
+    pub bitmaps: Option<u32>,
     /// The roots of the trees that hold anything, in ascending order.
     pub trees: Vec<(u8, NodeRef)>,
 }
@@ -150,6 +161,7 @@ impl Root {
         for (tree, node) in &self.trees {
             writer.u8(*tree).raw(&node.to_bytes());
         }
+        writer.u8(self.is_marked.into()).u8(self.bitmaps.is_some().into()).u32(self.bitmaps.unwrap_or_default());
         seal(SLOT_MAGIC, &writer.into_bytes())
     }
 
@@ -170,7 +182,13 @@ impl Root {
             }
             trees.push((tree, NodeRef::read(&mut reader).ok()?));
         }
-        Some(Self { generation, epoch, log, trees })
+        // Earlier versions end here.
+        let is_marked = reader.u8().is_ok_and(|marked| marked == 1);
+        let has_bitmaps = reader.u8().is_ok_and(|has| has == 1);
+        let bitmaps = if has_bitmaps { Some(reader.u32().ok()?) } else { None };
+        // No volume lives long enough to count so far, and what counts on from here must not overflow.
+        let is_sound = [generation, epoch, log.sequence, log.applied].iter().all(|number| *number < MOST_COUNTED);
+        is_sound.then_some(Self { generation, epoch, log, is_marked, bitmaps, trees })
     }
 }
 
@@ -208,7 +226,14 @@ mod tests {
         assert_eq!(Superblock::open(&superblock.seal()), Ok(Some(superblock)));
         let node = NodeRef { address: 1 << 20, generation: 3, crc: 7 };
         let log = LogStart { sequence: 9, previous: 4, applied: 77 };
-        let root = Root { generation: 3, epoch: 2, log, trees: vec![(0, node), (33, node)] };
+        let root = Root {
+            generation: 3,
+            epoch: 2,
+            log,
+            is_marked: true,
+            bitmaps: Some(5),
+            trees: vec![(0, node), (33, node)],
+        };
         let block = root.seal(volume);
         assert_eq!(Root::open(volume, &block), Some(root.clone()));
         assert_eq!(Root::open(Uuid::from_u128(8), &block), None);
@@ -217,6 +242,8 @@ mod tests {
             wrong[at] ^= 1;
             assert_eq!(Root::open(volume, &wrong), None, "byte {at}");
         }
+        let far = Root { generation: u64::MAX, ..root };
+        assert_eq!(Root::open(volume, &far.seal(volume)), None, "no checkpoint could follow it");
         let future = Superblock { features: [1, 0, 4], ..superblock };
         assert_eq!(Superblock::open(&future.seal()).expect_err("unknown").kind, ErrorKind::Format);
         let known = Superblock { features: [1, 0, 0], ..superblock };

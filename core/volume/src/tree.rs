@@ -21,9 +21,14 @@ use crate::page::{NodeRef, Page};
 /// A node with less than this is joined with its neighbour, where both fit into three quarters of one.
 const SPARSE: usize = Page::ROOM / 4;
 
-/// A node that an operation needs and that is not in memory.
+/// A node that an operation needs and cannot have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Missing(pub NodeRef);
+pub(crate) enum Missing {
+    /// It is not in memory.
+    Node(NodeRef),
+    /// It is not what its parent says: of another tree, level or range.
+    Misplaced(NodeRef),
+}
 
 /// The place of a node, known once it is written.
 pub(crate) type PlaceCell = Arc<OnceLock<NodeRef>>;
@@ -87,17 +92,33 @@ pub(crate) struct Tree {
 }
 
 /// A node to look at.
-enum Look<'a> {
+pub(crate) enum Look<'a> {
     Stored(Arc<Page>),
     Changed(&'a Changed),
 }
 
-impl Look<'_> {
-    fn page(&self) -> &Page {
+impl<'a> Look<'a> {
+    pub(crate) fn page(&self) -> &Page {
         match self {
             Self::Stored(page) => page,
             Self::Changed(node) => &node.page,
         }
+    }
+
+    /// The child that an entry names, if it is what the entry says.
+    pub(crate) fn child(&self, index: usize, cache: &NodeCache) -> Result<Look<'a>, Missing> {
+        let stored = match self {
+            Self::Stored(page) => page.child(index),
+            Self::Changed(node) => match &node.children[index] {
+                Child::Changed(child) => return Ok(Look::Changed(child)),
+                Child::Stored(stored) => *stored,
+            },
+        };
+        let page = cache.get(stored).ok_or(Missing::Node(stored))?;
+        if !self.page().is_parent_of(index, &page) {
+            return Err(Missing::Misplaced(stored));
+        }
+        Ok(Look::Stored(page))
     }
 
     /// Keeps the node in memory as long as the pin lasts.
@@ -111,7 +132,7 @@ impl Look<'_> {
 impl Child {
     fn look(&self, cache: &NodeCache) -> Result<Look<'_>, Missing> {
         match self {
-            Self::Stored(stored) => cache.get(*stored).map(Look::Stored).ok_or(Missing(*stored)),
+            Self::Stored(stored) => cache.get(*stored).map(Look::Stored).ok_or(Missing::Node(*stored)),
             Self::Changed(node) => Ok(Look::Changed(node)),
         }
     }
@@ -119,7 +140,7 @@ impl Child {
     /// The node for changing. Whoever asks made sure that it is in memory.
     pub(crate) fn change(&mut self, cache: &NodeCache) -> Result<&mut Changed, Missing> {
         if let Self::Stored(stored) = self {
-            let page = cache.get(*stored).ok_or(Missing(*stored))?;
+            let page = cache.get(*stored).ok_or(Missing::Node(*stored))?;
             cache.note_changed();
             *self = Self::Changed(Arc::new(Changed::of_stored(*stored, &page)));
         }
@@ -163,23 +184,32 @@ impl Tree {
         Self { number, root: root.map(Child::Stored), dropped: Vec::new() }
     }
 
+    /// The root, if it is one of this tree.
+    pub(crate) fn top(&self, cache: &NodeCache) -> Result<Option<Look<'_>>, Missing> {
+        let Some(root) = &self.root else { return Ok(None) };
+        let look = root.look(cache)?;
+        match (root, look.page()) {
+            (Child::Stored(stored), page) if (page.tree(), page.low(), page.high()) != (self.number, b"", None) => {
+                Err(Missing::Misplaced(*stored))
+            }
+            _ => Ok(Some(look)),
+        }
+    }
+
+    /// The leaf that has a key.
+    fn leaf(&self, key: &[u8], cache: &NodeCache) -> Result<Option<Look<'_>>, Missing> {
+        let Some(mut look) = self.top(cache)? else { return Ok(None) };
+        while look.page().level() > 0 {
+            look = look.child(look.page().child_of(key), cache)?;
+        }
+        Ok(Some(look))
+    }
+
     /// The value of a key.
     pub fn get(&self, key: &[u8], cache: &NodeCache) -> Result<Option<Vec<u8>>, Missing> {
-        let Some(root) = &self.root else { return Ok(None) };
-        let mut look = root.look(cache)?;
-        loop {
-            look = match look {
-                Look::Changed(node) if node.page.level() > 0 => node.children[node.page.child_of(key)].look(cache)?,
-                Look::Stored(page) if page.level() > 0 => {
-                    let child = page.child(page.child_of(key));
-                    Look::Stored(cache.get(child).ok_or(Missing(child))?)
-                }
-                leaf => {
-                    let page = leaf.page();
-                    return Ok(page.find(key).ok().map(|index| page.entry(index).1.to_vec()));
-                }
-            };
-        }
+        let Some(leaf) = self.leaf(key, cache)? else { return Ok(None) };
+        let page = leaf.page();
+        Ok(page.find(key).ok().map(|index| page.entry(index).1.to_vec()))
     }
 
     /// Shows entries from `from` on, of one leaf, until one is enough; answers the key from which to go on if there may
@@ -190,58 +220,43 @@ impl Tree {
         cache: &NodeCache,
         mut each: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<Option<Vec<u8>>, Missing> {
-        let Some(root) = &self.root else { return Ok(None) };
-        let mut look = root.look(cache)?;
-        loop {
-            look = match look {
-                Look::Changed(node) if node.page.level() > 0 => node.children[node.page.child_of(from)].look(cache)?,
-                Look::Stored(page) if page.level() > 0 => {
-                    let child = page.child(page.child_of(from));
-                    Look::Stored(cache.get(child).ok_or(Missing(child))?)
-                }
-                leaf => {
-                    let page = leaf.page();
-                    let first = page.find(from).unwrap_or_else(|next| next);
-                    for index in first..page.count() {
-                        let (key, value) = page.entry(index);
-                        if each(key, value).is_break() {
-                            return Ok(None);
-                        }
-                    }
-                    return Ok(page.high().map(<[u8]>::to_vec));
-                }
-            };
+        let Some(leaf) = self.leaf(from, cache)? else { return Ok(None) };
+        let page = leaf.page();
+        let first = page.find(from).unwrap_or_else(|next| next);
+        for index in first..page.count() {
+            let (key, value) = page.entry(index);
+            if each(key, value).is_break() {
+                return Ok(None);
+            }
         }
+        Ok(page.high().map(<[u8]>::to_vec))
     }
 
     /// Whether all that a change of a key may touch is in memory: the way to its leaf, and a neighbour of each node
     /// there that may become sparse. What stands on the device is pinned, so that it stays there.
     pub fn ready(&self, key: &[u8], cache: &NodeCache, pins: &mut Vec<Arc<Page>>) -> Result<(), Missing> {
-        let Some(root) = &self.root else { return Ok(()) };
-        let mut at = root.clone();
+        let Some(mut look) = self.top(cache)? else { return Ok(()) };
         loop {
-            let children: [Option<Child>; 3] = {
-                let look = at.look(cache)?;
-                look.pin(pins);
-                let page = look.page();
-                if page.level() == 0 {
-                    return Ok(());
-                }
-                let index = page.child_of(key);
-                let child = |index: usize| match &look {
-                    Look::Stored(page) => Child::Stored(page.child(index)),
-                    Look::Changed(node) => node.children[index].clone(),
-                };
-                let beside = |index: Option<usize>| index.filter(|index| *index < page.count()).map(child);
-                [Some(child(index)), beside(Some(index + 1)), beside(index.checked_sub(1))]
-            };
-            let [Some(next), right, left] = children else { unreachable!("an inner node has the child") };
-            if next.look(cache)?.page().used() < SPARSE + Page::ROOM / 4
-                && let Some(neighbour) = right.or(left)
-            {
-                neighbour.look(cache)?.pin(pins);
+            look.pin(pins);
+            let page = look.page();
+            if page.level() == 0 {
+                return Ok(());
             }
-            at = next;
+            let index = page.child_of(key);
+            let next = look.child(index, cache)?;
+            let beside = [Some(index + 1).filter(|right| *right < page.count()), index.checked_sub(1)];
+            if next.page().used() < SPARSE + Page::ROOM / 4
+                && let Some(neighbour) = beside.into_iter().flatten().next()
+            {
+                match look.child(neighbour, cache) {
+                    Ok(neighbour) => neighbour.pin(pins),
+                    // What cannot be read is not joined with.
+                    Err(Missing::Misplaced(_)) => {}
+                    Err(Missing::Node(node)) if cache.is_lost(node) => {}
+                    Err(missing) => return Err(missing),
+                }
+            }
+            look = next;
         }
     }
 
@@ -384,9 +399,8 @@ fn remove(child: &mut Child, key: &[u8], cache: &NodeCache, dropped: &mut Vec<Pl
 /// Joins two children that stand beside each other, where they are in memory and fit well into one.
 fn join(node: &mut Changed, left: usize, cache: &NodeCache, dropped: &mut Vec<PlaceCell>) {
     let fits = {
-        let (Ok(one), Ok(other)) = (node.children[left].look(cache), node.children[left + 1].look(cache)) else {
-            return;
-        };
+        let both = Look::Changed(node);
+        let (Ok(one), Ok(other)) = (both.child(left, cache), both.child(left + 1, cache)) else { return };
         one.page().used() + other.page().used() <= Page::ROOM / 4 * 3
     };
     if !fits {

@@ -110,12 +110,25 @@ pub enum Verb {
         #[serde(skip)]
         high: Option<Vec<u8>>,
     },
-    /// A node that two parents name.
-    NodeShared { tree: u8, address: u64 },
+    /// A node that two parents name: this is the one of them that it does not belong to.
+    NodeShared {
+        tree: u8,
+        address: u64,
+        #[serde(skip)]
+        low: Vec<u8>,
+        #[serde(skip)]
+        high: Option<Vec<u8>>,
+    },
     /// Blocks of nodes that are free by their bitmap.
     NodeFree { address: u64, blocks: u64 },
     /// Blocks for nodes that are taken, and no node's.
     NodeLeak { address: u64, blocks: u64 },
+    /// What the log said of a node that was lost already when the volume was opened: the change went with the node.
+    LeftOut {
+        tree: u8,
+        #[serde(skip)]
+        key: Vec<u8>,
+    },
     /// An extended attribute whose parts are not whole.
     Attribute {
         file: u64,
@@ -173,9 +186,12 @@ impl Verb {
             Self::NodeMisplaced { tree, address, low, high } => {
                 of(41, [(*tree).into(), *address, 0], low, high.as_deref())
             }
-            Self::NodeShared { tree, address } => plain(42, [(*tree).into(), *address, 0]),
+            Self::NodeShared { tree, address, low, high } => {
+                of(42, [(*tree).into(), *address, 0], low, high.as_deref())
+            }
             Self::NodeFree { address, blocks } => plain(43, [*address, *blocks, 0]),
             Self::NodeLeak { address, blocks } => plain(44, [*address, *blocks, 0]),
+            Self::LeftOut { tree, key } => of(45, [(*tree).into(), 0, 0], key, None),
             Self::Attribute { file, name } => of(50, [*file, 0, 0], name, None),
             Self::SymbolicLink { file } => plain(51, [*file, 0, 0]),
             Self::Note { file } => plain(53, [*file, 0, 0]),
@@ -186,6 +202,9 @@ impl Verb {
 
     fn from_fields(number: u8, [a, b, c]: [u64; 3], bytes: Vec<u8>, high: Option<Vec<u8>>) -> Option<Self> {
         let tree = u8::try_from(a).unwrap_or(u8::MAX);
+        if matches!(number, 40..=42 | 45 | 54) && tree >= crate::TREES {
+            return None;
+        }
         Some(match number {
             1 => Self::Orphan { file: a },
             2 => Self::Dangling { directory: a, slot: b, name: bytes },
@@ -205,9 +224,10 @@ impl Verb {
             33 => Self::Bitmap { zone: a },
             40 => Self::NodeLost { tree, address: b, low: bytes, high },
             41 => Self::NodeMisplaced { tree, address: b, low: bytes, high },
-            42 => Self::NodeShared { tree, address: b },
+            42 => Self::NodeShared { tree, address: b, low: bytes, high },
             43 => Self::NodeFree { address: a, blocks: b },
             44 => Self::NodeLeak { address: a, blocks: b },
+            45 => Self::LeftOut { tree, key: bytes },
             50 => Self::Attribute { file: a, name: bytes },
             51 => Self::SymbolicLink { file: a },
             53 => Self::Note { file: a },
@@ -225,7 +245,7 @@ impl Verb {
     /// How much it matters.
     pub fn severity(&self) -> Severity {
         match self.number() {
-            20..=22 | 31 | 33 | 40..=43 | 51 | 54 | 55 => Severity::Severe,
+            20..=22 | 31 | 33 | 40..=43 | 45 | 51 | 54 | 55 => Severity::Severe,
             1..=8 | 50 => Severity::Degraded,
             _ => Severity::Minor,
         }
@@ -233,7 +253,7 @@ impl Verb {
 
     /// Whether it is repaired while the volume is in use.
     pub fn is_online(&self) -> bool {
-        !matches!(self.number(), 40..=42 | 54 | 55)
+        !matches!(self.number(), 40..=42 | 45 | 54 | 55)
     }
 
     /// As it is kept.
@@ -300,7 +320,7 @@ impl fmt::Display for Verb {
             Self::NodeMisplaced { tree, address, .. } => {
                 write!(f, "the node at {address} of tree {tree} is not the one that belongs there")
             }
-            Self::NodeShared { tree, address } => {
+            Self::NodeShared { tree, address, .. } => {
                 write!(f, "the node at {address} of tree {tree} has two parents")
             }
             Self::NodeFree { address, .. } => write!(f, "the node at {address} is free by its bitmap"),
@@ -309,6 +329,9 @@ impl fmt::Display for Verb {
             }
             Self::Attribute { file, name } => {
                 write!(f, "extended attribute {:?} of file {file} is not whole", shown(name))
+            }
+            Self::LeftOut { tree, key } => {
+                write!(f, "a change of tree {tree} was lost with the node that it belongs to (key {key:02x?})")
             }
             Self::SymbolicLink { file } => write!(f, "file {file} and where it leads do not agree"),
             Self::Note { file } => write!(f, "file {file} is noted to be removed, and has names or does not exist"),
@@ -326,7 +349,7 @@ mod tests {
     fn every_verb_is_kept_and_told() {
         let mut count = 0;
         for number in 0..=u8::MAX {
-            let high = matches!(number, 40 | 41).then(|| b"high".to_vec());
+            let high = matches!(number, 40..=42).then(|| b"high".to_vec());
             let Some(verb) = Verb::from_fields(number, [3, 4, 5], b"name".to_vec(), high) else { continue };
             count += 1;
             assert_eq!(verb.number(), number);
@@ -335,6 +358,6 @@ mod tests {
             assert!((0..10).all(|len| Verb::decode(&kept[..len]).is_err()), "{verb} cut short");
             assert!(!verb.to_string().is_empty());
         }
-        assert_eq!(count, 26);
+        assert_eq!(count, 27);
     }
 }

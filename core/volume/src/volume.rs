@@ -9,30 +9,34 @@
 //!
 //! Invariant: an id names one file for ever: numbers are not given out twice, also not after a crash.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use holdfast_device::{Clock, Device, Signal};
+use holdfast_device::{Clock, Copies, Device, Signal};
 use holdfast_model::Uuid;
 
 use crate::change::{Need, Stop, View, refuse};
 use crate::error::{ErrorKind, VolumeError};
 use crate::keys::{self, RUN};
+use crate::media::Media;
 use crate::names::{self, Names};
+use crate::open::Opening;
 use crate::open_files::OpenFiles;
 use crate::record::{Link, Record};
 use crate::service::{FileId, FileKind, FileService, Time};
 use crate::store::{Format, Settings, Store, held};
 use crate::transaction::Transaction;
-use crate::{MAX_VALUE_BYTES, SETTINGS_TREE, SHARED_TREES};
+use crate::{MAX_VALUE_BYTES, SETTINGS_TREE, SETTINGS_TWIN, SHARED_TREES};
 
 /// The number of the root directory.
 pub(crate) const ROOT: u64 = 1;
 /// Runs of ids that are set aside at once, of all shards together.
 const RUNS_AT_ONCE: u64 = 32 * SHARED_TREES as u64;
+/// Runs that a volume may have given out in its life: so many ids are numbers below 2^62.
+const MOST_RUNS_EVER: u64 = 1 << 56;
 /// Directories whose runs of ids are remembered.
 const MOST_RUNS: usize = 4096;
 /// How often what was written is made durable although nobody asks.
@@ -127,35 +131,73 @@ impl Volume {
             inline: None,
         };
         let mut transaction = Transaction::new();
-        for (number, part) in names::folding().chunks(MAX_VALUE_BYTES).enumerate() {
-            transaction.put(SETTINGS_TREE, &[KEY_FOLDING, &[number as u8]].concat(), part);
+        for tree in [SETTINGS_TREE, SETTINGS_TWIN] {
+            for (number, part) in names::folding().chunks(MAX_VALUE_BYTES).enumerate() {
+                transaction.put(tree, &[KEY_FOLDING, &[number as u8]].concat(), part);
+            }
+            transaction.put(tree, KEY_CASE, &[format.is_case_sensitive.into()]);
+            transaction.put(tree, KEY_SECRET, &format.secret);
+            transaction.put(tree, KEY_RUNS, &u64::from(SHARED_TREES).to_le_bytes());
         }
-        transaction.put(SETTINGS_TREE, KEY_CASE, &[format.is_case_sensitive.into()]);
-        transaction.put(SETTINGS_TREE, KEY_SECRET, &format.secret);
-        transaction.put(SETTINGS_TREE, KEY_RUNS, &u64::from(SHARED_TREES).to_le_bytes());
         transaction.put(keys::shard(ROOT), &keys::record(ROOT), &root.encode());
         store.apply(&transaction).await?;
         store.checkpoint().await
     }
 
-    /// Opens the volume of a device. Files that were being removed when it was last open are gone afterwards.
+    /// Opens the volume of a device. Files that were being removed when it was last open are gone afterwards. What is
+    /// damaged fails by itself. Where changes that were acknowledged may be missing, or a later version wrote what this
+    /// one only reads, the volume takes no changes and [`Volume::failure`] says why.
     ///
     /// # Errors
-    /// There is no volume, one of a later version, or what it needs to begin is damaged.
+    /// There is no volume, one of a later version, or what it needs to begin is damaged in all its copies.
     pub async fn open(device: Arc<dyn Device>, settings: Settings, clock: WallClock) -> Result<Self, VolumeError> {
-        let store = Store::open(device, settings).await?;
+        Ok(Self::open_on(Media::of(device), settings, clock, Opening::Use).await?.0)
+    }
+
+    /// The same where copies of a block can be told apart: what is damaged in one is read from another, and written anew.
+    ///
+    /// # Errors
+    /// As [`Volume::open`].
+    pub async fn open_with_copies(
+        device: Arc<dyn Copies>,
+        settings: Settings,
+        clock: WallClock,
+    ) -> Result<Self, VolumeError> {
+        Ok(Self::open_on(Media::with_copies(device), settings, clock, Opening::Use).await?.0)
+    }
+
+    /// Opens what is left of a volume on a device that has room behind `size_bytes`; answers also why changes may be missing. What names depend on is guessed where it is
+    /// lost: names are listed then, and found by nobody.
+    pub(crate) async fn open_wreck(
+        media: Media,
+        size_bytes: u64,
+        settings: Settings,
+        clock: WallClock,
+    ) -> Result<(Self, Option<String>), VolumeError> {
+        Self::open_on(media, settings, clock, Opening::Wreck { size_bytes }).await
+    }
+
+    async fn open_on(
+        media: Media,
+        settings: Settings,
+        clock: WallClock,
+        opening: Opening,
+    ) -> Result<(Self, Option<String>), VolumeError> {
+        let (store, gap) = Store::open_on(media, settings, opening).await?;
         let missing = |what: &str| VolumeError::corrupt(format!("volume {} has no {what}", store.volume()));
-        let number = |value: Vec<u8>| value.try_into().ok().map(u64::from_le_bytes);
-        let secret = store.get(SETTINGS_TREE, KEY_SECRET).await?.and_then(|value| value.try_into().ok());
-        let secret = secret.ok_or_else(|| missing("secret of names"))?;
-        let runs = store.get(SETTINGS_TREE, KEY_RUNS).await?.and_then(number).ok_or_else(|| missing("count of ids"))?;
-        let is_case_sensitive = store.get(SETTINGS_TREE, KEY_CASE).await?.as_deref() == Some(&[1]);
-        let mut folding = Vec::new();
-        for (key, part) in store.range(SETTINGS_TREE, KEY_FOLDING, usize::MAX).await? {
-            if key.starts_with(KEY_FOLDING) {
-                folding.extend_from_slice(&part);
-            }
+        let number = |value: &Vec<u8>| value[..].try_into().ok().map(u64::from_le_bytes);
+        let mut set = store.twin_settings().await?;
+        if opening != Opening::Use {
+            set.entry(KEY_SECRET.to_vec()).or_insert_with(|| vec![0; 16]);
+            set.entry(KEY_RUNS.to_vec()).or_insert_with(|| (MOST_RUNS_EVER / 2).to_le_bytes().to_vec());
         }
+        let secret = set.get(KEY_SECRET).and_then(|value| value[..].try_into().ok());
+        let secret = secret.ok_or_else(|| missing("secret of names"))?;
+        let runs = set.get(KEY_RUNS).and_then(number).filter(|runs| *runs < MOST_RUNS_EVER);
+        let runs = runs.ok_or_else(|| missing("count of ids"))?;
+        let is_case_sensitive = set.get(KEY_CASE).is_some_and(|value| value[..] == [1]);
+        let parts = set.range(KEY_FOLDING.to_vec()..).take_while(|(key, _)| key.starts_with(KEY_FOLDING));
+        let folding: Vec<u8> = parts.flat_map(|(_, part)| part.clone()).collect();
         let first = runs.next_multiple_of(u64::from(SHARED_TREES));
         let ids = Ids {
             until: first,
@@ -175,9 +217,12 @@ impl Volume {
             trimming: tokio::sync::Mutex::new(()),
             store,
         };
-        // What stands in a damaged node waits until that is repaired.
-        crate::scan::readable(volume.finish_deferred().await)?;
-        Ok(volume)
+        if volume.failure().is_none() {
+            volume.keep_left_out().await?;
+            // What stands in a damaged node waits until that is repaired.
+            crate::scan::readable(volume.finish_deferred().await)?;
+        }
+        Ok((volume, gap))
     }
 
     /// The volume's id.
@@ -193,6 +238,16 @@ impl Volume {
     /// Bytes of the device that the volume uses.
     pub fn size_bytes(&self) -> u64 {
         self.store.superblock().size_bytes
+    }
+
+    /// Blocks that were damaged in one copy, and were written anew from another since the volume was opened.
+    pub fn mended(&self) -> u64 {
+        self.store.mended.load(Ordering::Relaxed)
+    }
+
+    /// Whether the opening found the volume damaged so that changes are missing, or cannot be made without danger.
+    pub fn is_damaged(&self) -> bool {
+        self.store.is_damaged.load(Ordering::Relaxed)
     }
 
     /// Why the volume takes no changes any more, if so.
@@ -325,19 +380,50 @@ impl Volume {
     async fn extend_runs(&self) -> Result<(), VolumeError> {
         let (until, _) = self
             .store
-            .change([SETTINGS_TREE], Need::More, |view| {
-                let before = view.get(SETTINGS_TREE, KEY_RUNS)?.and_then(|value| value.try_into().ok());
-                let Some(before) = before.map(u64::from_le_bytes) else {
+            .change([SETTINGS_TREE, SETTINGS_TWIN], Need::More, |view| {
+                let before = match view.get(SETTINGS_TREE, KEY_RUNS)? {
+                    Some(before) => Some(before),
+                    None => view.get(SETTINGS_TWIN, KEY_RUNS)?,
+                };
+                let before = before.and_then(|value| value.try_into().ok()).map(u64::from_le_bytes);
+                let Some(before) = before.filter(|before| *before < MOST_RUNS_EVER) else {
                     return refuse(ErrorKind::Corrupt, "the volume has no count of ids");
                 };
                 let until = before + RUNS_AT_ONCE;
-                view.put(SETTINGS_TREE, KEY_RUNS.to_vec(), until.to_le_bytes().to_vec())?;
+                for tree in [SETTINGS_TREE, SETTINGS_TWIN] {
+                    view.put(tree, KEY_RUNS.to_vec(), until.to_le_bytes().to_vec())?;
+                }
                 Ok(until)
             })
             .await?;
         let mut ids = held(&self.ids);
         ids.until = ids.until.max(until);
         Ok(())
+    }
+}
+
+impl Store {
+    /// What names and ids depend on, from the settings and their twin, both of which have all of it afterwards.
+    async fn twin_settings(&self) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, VolumeError> {
+        let is_twin = |key: &[u8]| [KEY_SECRET, KEY_RUNS, KEY_CASE].contains(&key) || key.starts_with(KEY_FOLDING);
+        let mut both = Vec::new();
+        for tree in [SETTINGS_TREE, SETTINGS_TWIN] {
+            let entries = self.range(tree, b"", usize::MAX).await?;
+            both.push((tree, entries.into_iter().filter(|(key, _)| is_twin(key)).collect::<BTreeMap<_, _>>()));
+        }
+        let [(_, own), (_, twin)] = &both[..] else { unreachable!("two trees") };
+        let mut all = twin.clone();
+        all.extend(own.clone());
+        let mut missing = Transaction::new();
+        for (tree, entries) in &both {
+            for (key, value) in all.iter().filter(|(key, _)| !entries.contains_key(*key)) {
+                missing.put(*tree, key, value);
+            }
+        }
+        if !missing.operations.is_empty() && self.check_failed().is_ok() {
+            self.apply(&missing).await?;
+        }
+        Ok(all)
     }
 }
 

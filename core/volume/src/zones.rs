@@ -7,8 +7,8 @@
 //!
 //! A checkpoint writes the bitmaps that changed, each to the slot that the root before does not use.
 //!
-//! Invariant: a block that the newest durable root uses is not given out, also after it was freed: only once a root
-//! without it is durable.
+//! Invariant: a block that one of the two newest durable roots uses is not given out, also after it was freed: only once
+//! a second root without it is durable.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use holdfast_device::{IoBuf, IoSlice};
 use holdfast_model::wire::{Reader, Writer};
 use holdfast_model::{BLOCK_BYTES, Uuid};
 
-use crate::bitmap::{BITMAP_BYTES, Bitmap};
+use crate::bitmap::{BITMAP_BYTES, BITS, Bitmap};
 use crate::error::{ErrorKind, VolumeError};
 use crate::page::{PAGE_BYTES, crc_of};
 use crate::superblock::{self, Superblock};
@@ -35,14 +35,18 @@ pub(crate) const HEAD_BLOCKS: usize = (HEAD_BYTES / BLOCK_BYTES) as usize;
 /// A zone of nodes.
 #[derive(Clone)]
 struct Zone {
-    /// Blocks that are taken: by the durable root, by the one to come, or freed and not given out yet.
+    /// Blocks that are taken: by a durable root, by the one to come, or freed and not given out yet.
     bits: Bitmap,
     free_nodes: usize,
     /// Where the search goes on.
     next: usize,
     /// Blocks that the root to come does not use any more.
     freed: Vec<u32>,
+    /// Blocks that the durable root does not use, and the one before it does.
+    left: Vec<u32>,
     changed: bool,
+    /// The CRC of the bitmap that the durable root has, or the one to come if it was sealed.
+    crc: u32,
     /// The slot that the durable root uses.
     slot: u64,
     /// Whether nothing of it is on the device yet.
@@ -51,7 +55,9 @@ struct Zone {
 
 impl Zone {
     fn new(bits: Bitmap, changed: bool, slot: u64) -> Self {
-        let mut zone = Self { bits, free_nodes: 0, next: 0, freed: Vec::new(), changed, slot, is_new: false };
+        let (freed, left) = (Vec::new(), Vec::new());
+        let crc = crc_of(&bits.to_bytes());
+        let mut zone = Self { bits, free_nodes: 0, next: 0, freed, left, changed, crc, slot, is_new: false };
         zone.count();
         zone
     }
@@ -73,10 +79,10 @@ impl Zone {
     }
 
     /// The bitmap as the root to come has it.
-    fn bitmap(&self) -> Vec<u8> {
+    fn bitmap(&self) -> Bitmap {
         let mut coming = self.bits.clone();
-        self.freed.iter().for_each(|block| coming.set(*block, 1, false));
-        coming.to_bytes()
+        self.freed.iter().chain(&self.left).for_each(|block| coming.set(*block, 1, false));
+        coming
     }
 }
 
@@ -89,6 +95,12 @@ pub(crate) fn seal_slot(volume: Uuid, zone: u32, generation: u64, bitmap: &[u8])
     buf[..BLOCK_BYTES as usize].copy_from_slice(&head);
     buf[BLOCK_BYTES as usize..].copy_from_slice(bitmap);
     buf.freeze()
+}
+
+/// The volume and the zone that a slot says it belongs to.
+pub(crate) fn whose(slot: &[u8]) -> Option<(Uuid, u32)> {
+    let mut reader = Reader::new(superblock::open(ZONE_MAGIC, slot)?);
+    Some((reader.uuid().ok()?, reader.u32().ok()?))
 }
 
 /// The generation and the bitmap of a slot that is whole and this zone's.
@@ -164,14 +176,46 @@ impl Zones {
             bits.covers(&self.empty()).then_some((written, slot, bits))
         });
         let readable: Vec<_> = readable.collect();
-        let is_sure = readable.len() == 2;
-        let found = readable.into_iter().filter(|(written, ..)| *written <= generation);
-        let (slot, bits) = match found.max_by_key(|(written, ..)| *written) {
-            Some((_, slot, bits)) => (slot, bits),
-            None => (1, self.empty()),
+        let is_whole = readable.len() == 2;
+        let mut found: Vec<_> = readable.into_iter().filter(|(written, ..)| *written <= generation).collect();
+        found.sort_by_key(|(written, ..)| std::cmp::Reverse(*written));
+        let mut found = found.into_iter();
+        let Some((_, slot, mut bits)) = found.next() else {
+            self.zones.insert(zone, Zone::new(self.empty(), false, 1));
+            return false;
         };
-        self.zones.insert(zone, Zone::new(bits, false, slot));
-        is_sure
+        let crc = crc_of(&bits.to_bytes());
+        // What the root before uses stands in the other slot.
+        let mut left = Vec::new();
+        if let Some((.., before)) = found.next() {
+            for (block, len) in before.runs_beyond(&bits) {
+                bits.set(block, len, true);
+                left.extend(block..block + len);
+            }
+        }
+        self.zones.insert(zone, Zone { left, crc, ..Zone::new(bits, false, slot) });
+        is_whole
+    }
+
+    /// Has nothing be taken in a zone: what is, is told next.
+    pub fn clear(&mut self, zone: u32) {
+        let empty = self.empty();
+        if let Some(zone) = self.zones.get_mut(&zone) {
+            zone.bits = empty;
+            zone.left.clear();
+            zone.changed = true;
+            zone.count();
+        }
+    }
+
+    /// Gives nothing out of a zone of which nobody can say what is free in it.
+    pub fn shut(&mut self, zone: u32) {
+        if let Some(zone) = self.zones.get_mut(&zone) {
+            zone.bits.set(0, BITS, true);
+            zone.left.clear();
+            zone.changed = true;
+            zone.count();
+        }
     }
 
     /// Room for a node.
@@ -184,66 +228,90 @@ impl Zones {
     }
 
     fn place(&self, address: u64) -> (u32, usize) {
-        let inside = address - self.at;
-        ((inside / self.zone_bytes) as u32, (inside % self.zone_bytes / BLOCK_BYTES) as usize)
+        let inside = address.saturating_sub(self.at);
+        let zone = u32::try_from(inside / self.zone_bytes).unwrap_or(u32::MAX);
+        (zone, (inside % self.zone_bytes / BLOCK_BYTES) as usize)
     }
 
-    /// The root to come does not use the node at `address` any more.
+    /// The root to come does not use the node at `address` any more. Where no node can
+    /// stand, or none is taken, there is nothing to free.
     pub fn free(&mut self, address: u64) {
+        let blocks = self.blocks();
         let (number, block) = self.place(address);
-        let zone = self.zones.get_mut(&number).expect("a node stands in a zone of nodes");
-        debug_assert_eq!(
-            zone.bits.count(block as u32, NODE_BLOCKS as u32),
-            NODE_BLOCKS as u32,
-            "freed twice: {address:#x}"
-        );
+        let Some(zone) = self.zones.get_mut(&number) else { return };
+        if block < HEAD_BLOCKS || block + NODE_BLOCKS > blocks {
+            return;
+        }
+        if zone.bits.count(block as u32, NODE_BLOCKS as u32) != NODE_BLOCKS as u32 {
+            return;
+        }
         zone.freed.extend((block..block + NODE_BLOCKS).map(|block| block as u32));
         zone.changed = true;
     }
 
-    /// The bitmaps that the root to come needs, with where to write them.
-    pub fn seal(&self, generation: u64) -> Vec<(u64, IoSlice)> {
-        let sealed = self.zones.iter().filter(|(_, zone)| zone.changed).flat_map(|(number, zone)| {
-            let data = seal_slot(self.volume, *number, generation, &zone.bitmap());
+    /// The bitmaps that the root to come needs, with where to write them, and what proves all of them.
+    pub fn seal(&mut self, generation: u64) -> (Vec<(u64, IoSlice)>, u32) {
+        let mut sealed = Vec::new();
+        let (at, zone_bytes) = (self.at, self.zone_bytes);
+        for (number, zone) in self.zones.iter_mut().filter(|(_, zone)| zone.changed) {
+            let bitmap = zone.bitmap().to_bytes();
+            zone.crc = crc_of(&bitmap);
+            let data = seal_slot(self.volume, *number, generation, &bitmap);
             // Of a new zone both are written, so that one that cannot be read is one that was damaged.
             let slots = [Some(1 - zone.slot), zone.is_new.then_some(zone.slot)];
-            slots.into_iter().flatten().map(move |slot| (self.start(*number) + slot * SLOT_BYTES, data.clone()))
-        });
-        sealed.collect()
+            let start = at + u64::from(*number) * zone_bytes;
+            sealed.extend(slots.into_iter().flatten().map(|slot| (start + slot * SLOT_BYTES, data.clone())));
+        }
+        (sealed, self.proof())
     }
 
-    /// The root that was to come is durable: what it does not use is free.
+    /// What proves all bitmaps to be those of one root: one that was not written shows.
+    pub fn proof(&self) -> u32 {
+        let mut writer = Writer::new();
+        self.zones.iter().for_each(|(number, zone)| _ = writer.u32(*number).u32(zone.crc));
+        crc_of(&writer.into_bytes())
+    }
+
+    /// The root that was to come is durable: what the one before did not use either is free.
     pub fn settle(&mut self) {
-        for zone in self.zones.values_mut().filter(|zone| zone.changed) {
-            for block in std::mem::take(&mut zone.freed) {
+        for zone in self.zones.values_mut().filter(|zone| zone.changed || !zone.left.is_empty()) {
+            let freed = std::mem::take(&mut zone.freed);
+            for block in std::mem::replace(&mut zone.left, freed) {
                 zone.bits.set(block, 1, false);
             }
-            (zone.slot, zone.changed, zone.is_new) = (1 - zone.slot, false, false);
+            if zone.changed {
+                (zone.slot, zone.changed, zone.is_new) = (1 - zone.slot, false, false);
+            }
             zone.count();
         }
     }
 
     /// Has blocks of nodes be taken, or free as soon as the root to come is durable, whatever the bitmap said.
     pub fn correct(&mut self, address: u64, blocks: u32, is_used: bool) {
+        let of_zone = self.blocks() as u32;
         let (number, block) = self.place(address);
         let Some(zone) = self.zones.get_mut(&number) else { return };
+        let block = block as u32;
+        let run = block..block + blocks.min(of_zone.saturating_sub(block));
         if is_used {
-            zone.bits.set(block as u32, blocks, true);
+            zone.bits.set(block, run.len() as u32, true);
+            zone.freed.retain(|freed| !run.contains(freed));
+            zone.left.retain(|freed| !run.contains(freed));
             zone.count();
         } else {
-            zone.freed.extend(block as u32..block as u32 + blocks);
+            zone.freed.extend(run);
         }
         zone.changed = true;
     }
 
     /// The blocks of each zone that the durable root has.
     pub fn taken(&self) -> BTreeMap<u32, Bitmap> {
-        let taken = |zone: &Zone| {
-            let mut bits = zone.bits.clone();
-            zone.freed.iter().for_each(|block| bits.set(*block, 1, false));
-            bits
-        };
-        self.zones.iter().map(|(number, zone)| (*number, taken(zone))).collect()
+        self.zones.iter().map(|(number, zone)| (*number, zone.bitmap())).collect()
+    }
+
+    /// The numbers of all zones of nodes.
+    pub fn numbers(&self) -> Vec<u32> {
+        self.zones.keys().copied().collect()
     }
 }
 
@@ -272,7 +340,9 @@ mod tests {
         zones.settle();
         zones.free(nodes[3]);
         assert!(zones.take().is_err(), "the durable root still uses it");
-        let sealed = zones.seal(7);
+        let (sealed, _) = zones.seal(7);
+        zones.settle();
+        assert!(zones.take().is_err(), "the root before still uses it");
         zones.settle();
         assert_eq!(zones.take().expect("room"), nodes[3]);
 
@@ -286,11 +356,17 @@ mod tests {
         let mut other = self::zones();
         assert!(!other.open(3, &slots, 7) && !other.open(2, &slots, 6), "another zone, a later root");
         assert_eq!(other.free_nodes(), 2 * all, "nothing is known of them");
+        other.shut(2);
+        assert_eq!(other.free_nodes(), all, "nothing is given out of it");
+        let later = seal_slot(Uuid::from_u128(5), 2, 8, &other.empty().to_bytes());
+        let beside = SLOT_BYTES as usize - inside;
+        slots[beside..beside + later.len()].copy_from_slice(&later);
+        assert!(!other.open(2, &slots, 6), "both slots are of later roots");
         let mut new = self::zones();
         new.add(2);
-        assert_eq!(new.seal(3).len(), 2, "both slots of a new zone");
+        assert_eq!(new.seal(3).0.len(), 2, "both slots of a new zone");
         new.settle();
         new.take().expect("room");
-        assert_eq!(new.seal(4).len(), 1);
+        assert_eq!(new.seal(4).0.len(), 1);
     }
 }

@@ -190,20 +190,23 @@ impl Volume {
         Ok(done)
     }
 
-    /// Room of nodes by what the trees refer to.
-    pub(super) async fn repair_node_room(
-        &self,
-        address: u64,
-        blocks: u64,
-        verb: &Verb,
-    ) -> Result<Repaired, VolumeError> {
+    /// Room of nodes by what the trees refer to; answers how many of the findings were still there.
+    pub(super) async fn repair_node_room(&self, verbs: &[Verb]) -> Result<u64, VolumeError> {
+        if verbs.is_empty() {
+            return Ok(0);
+        }
         let newest = self.store.checkpoint.lock().await;
         let walked = self.store.walk(&newest.root, &mut NoLeaves, &mut |_| ()).await?;
-        if !walked.verbs.contains(verb) {
-            return Ok(Repaired::AlreadyGone);
+        let mut fixed = 0;
+        for verb in verbs.iter().filter(|verb| walked.verbs.contains(verb)) {
+            let (address, blocks, is_used) = match verb {
+                Verb::NodeFree { address, blocks } => (*address, *blocks, true),
+                Verb::NodeLeak { address, blocks } => (*address, *blocks, false),
+                _ => continue,
+            };
+            held(&self.store.zones).correct(address, blocks as u32, is_used);
+            fixed += 1;
         }
-        let is_used = matches!(verb, Verb::NodeFree { .. });
-        held(&self.store.zones).correct(address, blocks as u32, is_used);
-        Ok(Repaired::Fixed)
+        Ok(fixed)
     }
 }

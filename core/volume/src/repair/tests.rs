@@ -1,9 +1,11 @@
 //! Each verb: a volume is damaged in that way only, a scan finds exactly it, and after the repair a scan finds nothing.
 
 mod fuzz;
+mod kinds;
 mod names;
 mod nodes;
 mod room;
+mod wrecks;
 
 use std::sync::Arc;
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 /// Takes a run out of runs.
 pub(crate) fn cut(runs: &mut BTreeMap<u64, u64>, place: u64, blocks: u64) {
-    let end = place + blocks;
+    let end = place.saturating_add(blocks);
     while let Some((&start, &len)) = runs.range(..end).next_back().filter(|(start, len)| **start + **len > place) {
         runs.remove(&start);
         if start < place {

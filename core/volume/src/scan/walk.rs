@@ -12,6 +12,7 @@ use crate::page::{NodeRef, PAGE_BYTES, Page};
 use crate::store::{Store, held};
 use crate::superblock::Root;
 use crate::verbs::Verb;
+use crate::zones::HEAD_BLOCKS;
 
 /// What was read so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -126,6 +127,12 @@ impl Walk<'_> {
         is_new
     }
 
+    /// Whether a node has these blocks.
+    fn is_claimed(&self, address: u64) -> bool {
+        let Some((zone, block)) = self.store.zone_of(address) else { return false };
+        block >= HEAD_BLOCKS as u32 && self.used.get(&zone).is_some_and(|bits| bits.count(block, 1) > 0)
+    }
+
     /// Looks at one node; answers its children.
     async fn node(&mut self, expected: Expected, leaves: &mut impl Leaves) -> Result<Vec<Expected>, VolumeError> {
         let Expected { node, tree, level, low, high } = expected;
@@ -133,12 +140,8 @@ impl Walk<'_> {
         self.progress.nodes += 1;
         self.progress.bytes += PAGE_BYTES as u64;
         (self.tell)(self.progress);
-        if !self.claim(address) {
-            self.done.verbs.insert(Verb::NodeShared { tree, address });
-            self.done.is_partial = true;
-            return Ok(Vec::new());
-        }
         let Ok(page) = self.store.read_node(node).await else {
+            self.claim(address);
             self.done.verbs.insert(Verb::NodeLost { tree, address, low, high });
             self.done.is_partial = true;
             return Ok(Vec::new());
@@ -147,8 +150,12 @@ impl Walk<'_> {
             && level.is_none_or(|level| page.level() == level)
             && page.low() == low
             && page.high() == high.as_deref();
-        if !fits {
-            self.done.verbs.insert(Verb::NodeMisplaced { tree, address, low, high });
+        if !fits || !self.claim(address) {
+            let is_shared = fits || self.is_claimed(address);
+            self.done.verbs.insert(match is_shared {
+                true => Verb::NodeShared { tree, address, low, high },
+                false => Verb::NodeMisplaced { tree, address, low, high },
+            });
             self.done.is_partial = true;
             return Ok(Vec::new());
         }

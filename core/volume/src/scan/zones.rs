@@ -3,6 +3,7 @@
 //! Invariant: a bitmap is read as the durable root names it, so that it belongs to the owners that are read beside it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
 
 use holdfast_device::IoBuf;
 use holdfast_model::BLOCK_BYTES;
@@ -58,7 +59,7 @@ impl<'a> ZoneCheck<'a> {
     /// The next owner; answers the place of the one before if it has blocks of this one.
     pub async fn owner(&mut self, place: u64, blocks: u32) -> Result<Option<u64>, VolumeError> {
         let (start, end) = self.before;
-        self.before = (place, end.max(place + u64::from(blocks)));
+        self.before = (place, end.max(place.saturating_add(blocks.into())));
         if let Some((zone, block)) = place.checked_mul(BLOCK_BYTES).and_then(|at| self.store.zone_of(at)) {
             if self.current.as_ref().is_none_or(|(current, _)| *current != zone) {
                 self.finish(zone).await?;
@@ -123,10 +124,18 @@ impl Store {
         if stored.slot > 1 {
             return Some(empty);
         }
-        let at = self.address_in(zone, 0) + u64::from(stored.slot) * SLOT_BYTES;
-        let read = self.device.read(at, IoBuf::new(BLOCK_BYTES as usize + BITMAP_BYTES)).await.ok()?;
-        let (generation, bits) = open_slot(self.volume(), zone, &read)?;
-        let is_it = generation == stored.generation && crc_of(&bits.to_bytes()) == stored.crc;
-        (is_it && bits.covers(&empty)).then_some(bits)
+        let (at, len) =
+            (self.address_in(zone, 0) + u64::from(stored.slot) * SLOT_BYTES, BLOCK_BYTES as usize + BITMAP_BYTES);
+        let accept = |slot: &IoBuf| {
+            let (generation, bits) = open_slot(self.volume(), zone, slot)?;
+            let is_it = generation == stored.generation && crc_of(&bits.to_bytes()) == stored.crc;
+            (is_it && bits.covers(&empty)).then_some(bits)
+        };
+        let (bits, is_worn) = self.media.read(at, len, |slot| accept(slot).ok_or("it is damaged")).await.ok()?;
+        // Whoever asks lets no checkpoint write meanwhile.
+        if is_worn && self.check_failed().is_ok() && self.media.mend(at, len, |slot| accept(slot).map(drop)).await {
+            self.mended.fetch_add(1, Ordering::Relaxed);
+        }
+        Some(bits)
     }
 }

@@ -1,6 +1,6 @@
 //! Files against a model of them: every operation, power cuts between any two writes, and a scan at each end.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -14,6 +14,7 @@ use holdfast_volume::service::{
 };
 use holdfast_volume::{ErrorKind, Format, Handle, Settings, Volume, VolumeFormat, WallClock};
 
+use crate::damage::lose_newest_root;
 use crate::model::{BLOCK, Files, Model, Node, difference, is_full, read_all, read_node};
 
 struct World {
@@ -438,15 +439,22 @@ fn run(seed: u64) {
     let (root, last) = first.expect("powered");
     world.sim.restart();
     let model = Rc::new(RefCell::new(Model::new(root, last, world.disk.spec().tear_bytes as usize)));
+    let opened = Rc::new(Cell::new(false));
     for life in 0..5 {
+        // What the newest root had is in the one before and in the log, as soon as an opening wrote both.
+        if opened.take() && world.random.chance(1, 3) {
+            lose_newest_root(&world.disk);
+        }
         if life < 4 && world.random.chance(4, 5) {
             let most = if world.random.chance(1, 3) { 40 } else { 800 };
             world.sim.cut_power_after(world.random.range(0..most));
         }
         let (device, settings, random, model) = (world.disk.clone(), world.settings, world.sim.random(), model.clone());
+        let opened = opened.clone();
         let ended = world.sim.run(async move {
             model.borrow_mut().openings += 1;
             let volume = open(device, settings).await;
+            opened.set(true);
             let mut recovered = model.borrow().clone();
             recovered.recover(&volume).await;
             *model.borrow_mut() = recovered;

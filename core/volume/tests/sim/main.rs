@@ -2,6 +2,7 @@
 //! found after a cut is what some transaction left, none before the last that was synced, and a scan finds nothing.
 
 mod callers;
+mod damage;
 mod files;
 mod model;
 mod together;
@@ -167,17 +168,24 @@ fn run(seed: u64) {
     world.format();
     let start = Model { states: BTreeMap::from([(0, Entries::new())]), applied: 0, synced: 0 };
     let model = Rc::new(std::cell::RefCell::new(start));
+    let opened = Rc::new(std::cell::Cell::new(false));
     for _ in 0..5 {
+        // What the newest root had is in the one before and in the log, as soon as an opening wrote both.
+        if opened.take() && world.random.chance(1, 3) {
+            damage::lose_newest_root(&world.disk);
+        }
         if world.random.chance(3, 4) {
             let most = if world.random.chance(1, 3) { 20 } else { 600 };
             world.sim.cut_power_after(world.random.range(0..most));
         }
         let (device, settings, random, model) = (world.device(), world.settings, world.sim.random(), model.clone());
+        let opened = opened.clone();
         // A cut is as good an end as any.
         let _ = world.sim.run(async move {
-            let mut opened = Model { states: model.borrow().states.clone(), ..*model.borrow() };
-            let store = open(device, settings, &mut opened).await;
-            *model.borrow_mut() = opened;
+            let mut recovered = Model { states: model.borrow().states.clone(), ..*model.borrow() };
+            let store = open(device, settings, &mut recovered).await;
+            opened.set(true);
+            *model.borrow_mut() = recovered;
             live(&store, &random, &model).await;
         });
         world.sim.restart();

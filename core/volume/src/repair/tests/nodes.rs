@@ -177,6 +177,81 @@ fn leaves_below_an_inner_node_that_is_lost_are_found() {
     });
 }
 
+/// Fills `dir` so that its tree has inner nodes, has its root refer to other children, and opens the volume anew; answers
+/// the children as they were.
+async fn rewired(world: &World, rewire: impl FnOnce(&mut crate::page::Page)) -> (World, crate::page::Page) {
+    for number in 0..600 {
+        let name = format!("{number} {}", "n".repeat(150));
+        world.volume.create(&Caller::default(), world.dir, name.as_bytes(), &FILE).await.expect("made");
+    }
+    world.volume.checkpoint().await.expect("it lasts");
+    let shard = keys::shard(world.dir.number);
+    let mut root = world.volume.store.checkpoint.lock().await.root.clone();
+    let node = &mut root.trees.iter_mut().find(|(tree, _)| *tree == shard).expect("it is there").1;
+    let before = world.volume.store.read_node(*node).await.expect("read");
+    assert!(before.level() == 1 && before.count() > 2, "the tree has inner nodes");
+    let mut page = before.clone();
+    rewire(&mut page);
+    let (changed, data) = page.seal(world.volume.id(), node.address, node.generation);
+    world.disk.poke(node.address, &data);
+    *node = changed;
+    for at in world.volume.store.superblock().groups() {
+        world.disk.poke(at + root.slot(), &root.seal(world.volume.id()));
+    }
+    (again(world).await, before)
+}
+
+fn range(page: &crate::page::Page, index: usize) -> (Vec<u8>, Option<Vec<u8>>) {
+    let (low, high) = page.bounds_of(index);
+    (low.to_vec(), high.map(<[u8]>::to_vec))
+}
+
+async fn is_repaired(again: &World) {
+    assert_eq!(again.volume.spotfix_offline().await.expect("repaired").left, Vec::new());
+    again.finds(&[]).await;
+    assert_eq!(again.volume.stat(again.dir).await.expect("there").size_bytes, 603, "names of the directory");
+    assert!(again.read(again.data).await.expect("read") == pattern(1));
+    assert!(again.read(again.other).await.expect("read") == pattern(2));
+}
+
+#[test]
+fn nodes_that_stand_for_each_other_are_no_part_of_the_tree_and_put_right() {
+    with(async |world| {
+        let swap = |page: &mut crate::page::Page| {
+            let (one, other) = (page.child(0), page.child(1));
+            page.set_child(0, other);
+            page.set_child(1, one);
+        };
+        let (again, before) = rewired(world, swap).await;
+        let shard = keys::shard(world.dir.number);
+        assert_eq!(again.volume.stat(again.dir).await.expect_err("not there").kind, ErrorKind::Corrupt);
+        assert_eq!(again.read(again.deep).await, Ok(b"small".to_vec()), "all else is served");
+        let mut verbs: Vec<Verb> = [(0, 1), (1, 0)]
+            .map(|(index, stands)| {
+                let (low, high) = range(&before, index);
+                Verb::NodeMisplaced { tree: shard, address: before.child(stands).address, low, high }
+            })
+            .into();
+        verbs.sort();
+        again.finds(&verbs).await;
+        assert_eq!(again.volume.repair(&verbs[0]).await, Ok(Repaired::NeedsOffline));
+        is_repaired(&again).await;
+    });
+}
+
+#[test]
+fn a_node_that_two_parents_name_stays_with_the_one_that_it_belongs_to() {
+    with(async |world| {
+        let (again, before) = rewired(world, |page| page.set_child(1, page.child(0))).await;
+        let (low, high) = range(&before, 1);
+        let tree = keys::shard(world.dir.number);
+        let verb = Verb::NodeShared { tree, address: before.child(0).address, low, high };
+        again.finds(std::slice::from_ref(&verb)).await;
+        assert_eq!(again.volume.repair(&verb).await, Ok(Repaired::NeedsOffline));
+        is_repaired(&again).await;
+    });
+}
+
 #[test]
 fn room_of_nodes_is_made_right_by_what_trees_refer_to() {
     with(async |world| {

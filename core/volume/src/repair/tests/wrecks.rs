@@ -1,0 +1,191 @@
+//! What a salvage copies out: of a sound volume everything, of a wreck what is left, and what is missing is told.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::salvage::{Found, Rescue, Salvaged, salvage};
+use crate::service::{Attributes, Data};
+use crate::superblock::Superblock;
+
+/// What was taken, by path.
+#[derive(Default)]
+struct Taken {
+    made: BTreeMap<String, (Attributes, Vec<u8>, Vec<(Vec<u8>, Vec<u8>)>)>,
+    links: Vec<(String, String)>,
+    data: BTreeMap<String, Vec<u8>>,
+    finished: Vec<String>,
+}
+
+fn path(names: &[Vec<u8>]) -> String {
+    names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect::<Vec<_>>().join("/")
+}
+
+impl Rescue for Taken {
+    async fn make(&mut self, found: &Found<'_>) -> Result<(), String> {
+        let above = &found.path[..found.path.len().saturating_sub(1)];
+        assert!(above.is_empty() || self.made.contains_key(&path(above)), "directories come first");
+        self.made.insert(path(found.path), (*found.facts, found.target.to_vec(), found.extended.to_vec()));
+        Ok(())
+    }
+
+    async fn link(&mut self, first: &[Vec<u8>], other: &[Vec<u8>]) -> Result<(), String> {
+        self.links.push((path(first), path(other)));
+        Ok(())
+    }
+
+    async fn data(&mut self, found: &Found<'_>, offset: u64, data: &Data) -> Result<(), String> {
+        let bytes = self.data.entry(path(found.path)).or_default();
+        bytes.resize(bytes.len().max(offset as usize + data.len()), 0);
+        bytes[offset as usize..offset as usize + data.len()].copy_from_slice(&data.to_vec());
+        Ok(())
+    }
+
+    async fn finish(&mut self, found: &Found<'_>) -> Result<(), String> {
+        self.finished.push(path(found.path));
+        Ok(())
+    }
+
+    async fn go_on(&mut self, _bytes: u64) -> bool {
+        true
+    }
+}
+
+impl Taken {
+    /// The bytes of a file wherever it was found.
+    fn has(&self, bytes: &[u8]) -> bool {
+        self.data.values().any(|found| found == bytes)
+    }
+}
+
+async fn salvaged(disk: &Arc<SimDisk>) -> (Salvaged, Taken) {
+    let mut taken = Taken::default();
+    let writes = disk.counters().writes;
+    let done = salvage(disk.clone(), clock(), &mut taken).await.expect("something is left");
+    assert_eq!(disk.counters().writes, writes, "nothing is written");
+    (done, taken)
+}
+
+#[test]
+fn a_sound_volume_comes_out_whole() {
+    with(async |world| {
+        let fifo = NewFile { kind: FileKind::Fifo, mode: 0o600, target: b"" };
+        world.volume.create(&Caller::default(), world.dir, b"fifo", &fifo).await.expect("made");
+        let sparse = world.volume.create(&Caller::default(), world.dir, b"sparse", &FILE).await.expect("made").id;
+        let handle = world.volume.open(&Caller::default(), sparse, OPEN).await.expect("opened");
+        let data = IoBuf::zeroed(BLOCK).freeze();
+        world.volume.write(&handle, 40 << 20, data, 10).await.expect("written");
+        world.volume.close(handle).await.expect("closed");
+        // What only the log has, too.
+        world.volume.sync().await.expect("it lasts");
+        let (done, taken) = salvaged(&world.disk).await;
+        assert_eq!((done.missing_count, done.lost_bytes, done.findings), (0, 0, Vec::new()), "{:?}", done.missing);
+        assert_eq!((done.directories, done.files, done.others, done.links), (3, 4, 2, 1));
+        let names: Vec<&str> = taken.made.keys().map(String::as_str).collect();
+        let data = if taken.made.contains_key("dir/data") { "dir/data" } else { "link" };
+        let expected =
+            ["", "dir", "dir/below", "dir/below/deep", "dir/fifo", "dir/other", "dir/sparse", "symlink", data];
+        assert_eq!(names.iter().collect::<std::collections::BTreeSet<_>>(), expected.iter().collect());
+        assert_eq!(taken.finished.len(), names.len());
+        assert!(taken.data[data] == pattern(1) && taken.data["dir/other"] == pattern(2));
+        assert_eq!((&taken.data["dir/below/deep"][..], taken.links.len()), (&b"small"[..], 1));
+        assert_eq!(taken.made[data].2, [(b"user.long".to_vec(), vec![7; 9000])]);
+        assert_eq!(taken.made["symlink"].1, b"dir/data");
+        assert_eq!(taken.made["dir/below/deep"].0.mode, 0o644);
+        assert_eq!(taken.made["dir/fifo"].0.kind, FileKind::Fifo);
+        assert_eq!(taken.made["dir/sparse"].0.size_bytes, (40 << 20) + 10);
+        assert!(done.bytes < 1 << 20, "holes are not handed out");
+    });
+}
+
+#[test]
+fn without_any_root_nodes_tell_where_trees_are() {
+    with(async |world| {
+        world.volume.checkpoint().await.expect("it lasts");
+        world.volume.create(&Caller::default(), world.dir, b"only in the log", &FILE).await.expect("made");
+        world.volume.sync().await.expect("it lasts");
+        let groups = world.volume.store.superblock().groups();
+        groups.iter().for_each(|at| world.disk.poke(at + BLOCK as u64, &[0x5a; 2 * BLOCK]));
+        assert!(Volume::open(world.disk.clone(), Settings::default(), clock()).await.is_err());
+        let (done, taken) = salvaged(&world.disk).await;
+        assert!(taken.data["dir/other"] == pattern(2) && taken.has(&pattern(1)), "{:?}", done.missing);
+        assert_eq!(taken.data["dir/below/deep"], b"small");
+        assert!(taken.made.contains_key("dir/only in the log"));
+    });
+}
+
+#[test]
+fn without_any_superblock_zones_tell_where_they_are() {
+    with(async |world| {
+        world.volume.checkpoint().await.expect("it lasts");
+        let groups = world.volume.store.superblock().groups();
+        groups.iter().for_each(|at| world.disk.poke(*at, &[0x5a; 3 * BLOCK]));
+        let (done, taken) = salvaged(&world.disk).await;
+        assert!(taken.data["dir/other"] == pattern(2) && taken.has(&pattern(1)), "{:?}", done.missing);
+        assert_eq!(taken.data["dir/below/deep"], b"small");
+    });
+}
+
+#[test]
+fn what_is_lost_is_told_with_its_range_and_all_else_comes_out() {
+    with(async |world| {
+        let handle = world.volume.open(&Caller::default(), world.data, OPEN).await.expect("opened");
+        let place = {
+            let pieces = world.volume.pieces(&handle.file, 0, 8).await.expect("it has blocks");
+            let crate::extents::Ground::Written(extent) = pieces[0].ground else { panic!("data") };
+            extent.place
+        };
+        world.volume.close(handle).await.expect("closed");
+        world.volume.checkpoint().await.expect("it lasts");
+        let at = (place + 2) * BLOCK as u64;
+        let how = holdfast_device::sim::ErrorPersistence::UntilRewritten;
+        world.disk.fail_reads(at..at + 2 * BLOCK as u64, how);
+        let (done, taken) = salvaged(&world.disk).await;
+        assert_eq!(done.lost_bytes, 2 * BLOCK as u64);
+        let told: Vec<&str> = done.missing.iter().map(|missing| missing.what.as_str()).collect();
+        assert_eq!(told, ["bytes 8192 to 16383 cannot be read"]);
+        let mut expected = pattern(1);
+        expected[2 * BLOCK..4 * BLOCK].fill(0);
+        assert!(taken.has(&expected) && taken.has(&pattern(2)));
+    });
+}
+
+#[test]
+fn trees_that_lost_nodes_are_made_whole_first() {
+    with(async |world| {
+        world.volume.checkpoint().await.expect("it lasts");
+        let shard = keys::shard(world.dir.number);
+        let key = keys::record(world.dir.number);
+        let address = world.volume.store.place_of(shard, &key).await.expect("read").expect("it is there");
+        // Nothing older is left of it.
+        let zones = world.volume.store.superblock();
+        let mut at = zones.zones_at();
+        while at < zones.size_bytes - (1 << 16) {
+            let head = world.disk.peek(at, 64);
+            if at != address && crate::page::Page::is_one(&head) && head[40] == shard {
+                world.disk.poke(at, &[0; 64]);
+            }
+            at += 16 << 10;
+        }
+        world.disk.poke(address + 9000, &[0x55; 64]);
+        let (done, taken) = salvaged(&world.disk).await;
+        assert!(done.findings.iter().any(|verb| matches!(verb, Verb::NodeLost { .. })), "{:?}", done.findings);
+        assert!(taken.has(&pattern(1)) && taken.has(&pattern(2)) && taken.has(b"small"), "{:?}", taken.made.keys());
+        assert!(taken.made.contains_key("lost+found"));
+    });
+}
+
+#[test]
+fn what_holds_no_volume_is_refused_and_so_is_one_of_a_later_version() {
+    let sim = Sim::new(3);
+    let disk = SimDisk::new(&sim, SimDiskSpec { size_bytes: 64 << 20, garbage: false, ..SimDiskSpec::default() });
+    let ran = sim.run(async move {
+        let refused = salvage(disk.clone(), clock(), &mut Taken::default()).await;
+        assert_eq!(refused.expect_err("nothing is there").kind, crate::ErrorKind::Format);
+        let world = World::new(disk.clone()).await;
+        let later = Superblock { features: [0, 0, 4], ..world.volume.store.superblock() };
+        later.groups().iter().for_each(|at| disk.poke(*at, &later.seal()));
+        let refused = salvage(disk, clock(), &mut Taken::default()).await;
+        assert!(refused.expect_err("unknown").to_string().contains("newer release"));
+    });
+    ran.expect("powered");
+}

@@ -1,0 +1,177 @@
+//! What the log has behind a root, and whether that is all that was acknowledged.
+//!
+//! ```text
+//!   root ─▶ mark │ batch │ batch │ …  nothing more                      all of it
+//!           mark │ batch │ ╳ │ batch                                    a gap: later batches prove that one is lost
+//!           ╳ │ …                                                       the log of the root is lost
+//!           mark │ batch │ mark of a later root that lacks the way      the newest root is lost
+//! ```
+//!
+//! A batch that was being written when the power failed is no gap: nothing behind it was begun.
+//!
+//! Invariant: what is answered without a reason why it may be too little is what was acknowledged last, or later.
+
+use holdfast_device::IoBuf;
+use holdfast_model::BLOCK_BYTES;
+
+use crate::log::{self, FRAME, Frame, Log, MOST_FRAMES, Numbers};
+use crate::superblock::{LogStart, Root};
+use crate::transaction::Transaction;
+
+/// Frames that are read at once.
+const READ_FRAMES: u64 = 256;
+
+/// What was read.
+pub(crate) struct Replayed {
+    pub transactions: Vec<Transaction>,
+    /// Where the log goes on.
+    pub end: LogStart,
+    /// The last epoch of the frames.
+    pub epoch: u64,
+    /// Why changes that were acknowledged may be missing.
+    pub gap: Option<String>,
+}
+
+/// How the next batch was.
+enum Batch {
+    Whole {
+        payload: Vec<u8>,
+        behind: Numbers,
+    },
+    /// There is none.
+    End,
+}
+
+impl Log {
+    /// Reads what stands behind a root.
+    pub async fn replay(&self, root: &Root) -> Replayed {
+        let mut reading = Reading { log: self, buf: IoBuf::new(0), first: 0 };
+        let start = root.log;
+        let mut at = Numbers { epoch: root.epoch, sequence: start.sequence, previous: start.previous };
+        let (mut transactions, mut applied, mut gap) = (Vec::new(), start.applied, None);
+        let mut is_first = root.is_marked;
+        while let Batch::Whole { payload, behind } = reading.batch(at, start.sequence).await {
+            let Ok((first, batch)) = log::decode_batch(&payload) else {
+                gap = Some(format!("frame {} of its log is whole and says what cannot be", at.sequence));
+                break;
+            };
+            if std::mem::take(&mut is_first) && !batch.is_empty() {
+                is_first = true;
+                break;
+            }
+            if first > applied + 1 {
+                gap = Some(format!(
+                    "its newest root is lost, and changes behind number {applied} are in no root and in no log that is left"
+                ));
+                break;
+            }
+            for (number, transaction) in (first..).zip(batch) {
+                // What the trees have already may stand in a batch with what they have not.
+                if number == applied + 1 {
+                    applied = number;
+                    transactions.push(transaction);
+                }
+            }
+            at = behind;
+        }
+        if is_first {
+            gap = Some(format!("frame {} of its log, with which that of its root begins, is damaged", start.sequence));
+        } else if gap.is_none() && reading.is_gap(at, start.sequence).await {
+            gap = Some(format!(
+                "frame {} of its log is damaged, and later ones are not: changes behind number {applied} are lost",
+                at.sequence
+            ));
+        }
+        let end = LogStart { sequence: at.sequence, previous: at.previous, applied };
+        Replayed { transactions, end, epoch: at.epoch, gap }
+    }
+}
+
+/// Frames read in runs.
+struct Reading<'a> {
+    log: &'a Log,
+    buf: IoBuf,
+    first: u64,
+}
+
+impl Reading<'_> {
+    /// The bytes of a frame, as the first copy has them; of one that cannot be read, zeros.
+    async fn bytes(&mut self, sequence: u64) -> &[u8] {
+        let held = (self.buf.len() / FRAME) as u64;
+        if held == 0 || !(self.first..self.first + held).contains(&sequence) {
+            let at = sequence % self.log.frames;
+            let count = READ_FRAMES.min(self.log.frames - at);
+            let device = &self.log.media.device;
+            let start = self.log.at + at * BLOCK_BYTES;
+            self.first = sequence;
+            self.buf = match device.read(start, IoBuf::new(count as usize * FRAME)).await {
+                Ok(buf) => buf,
+                Err(_) => {
+                    let mut all = IoBuf::zeroed(count as usize * FRAME);
+                    for (index, frame) in all.chunks_mut(FRAME).enumerate() {
+                        let at = start + index as u64 * BLOCK_BYTES;
+                        if let Ok(buf) = device.read(at, IoBuf::new(FRAME)).await {
+                            frame.copy_from_slice(&buf);
+                        }
+                    }
+                    all
+                }
+            };
+        }
+        let inside = (sequence - self.first) as usize * FRAME;
+        &self.buf[inside..inside + FRAME]
+    }
+
+    /// The frame that continues what stands before it: its CRC, its epoch, its place in its batch, and its payload.
+    async fn frame(&mut self, expected: Numbers) -> Option<(u32, u64, (u16, u16), Vec<u8>)> {
+        let volume = self.log.volume;
+        let accept = |bytes: &[u8]| {
+            let Frame { numbers, crc, index, count, payload } = log::open(bytes, volume)?;
+            let continues = (numbers.sequence, numbers.previous) == (expected.sequence, expected.previous);
+            (continues && numbers.epoch >= expected.epoch)
+                .then(|| (crc, numbers.epoch, (index, count), payload.to_vec()))
+        };
+        if let Some(found) = accept(self.bytes(expected.sequence).await) {
+            return Some(found);
+        }
+        // Nothing else is written to the log while it is read.
+        let at = self.log.at + expected.sequence % self.log.frames * BLOCK_BYTES;
+        let (found, _) = self.log.media.other(at, FRAME, |buf| accept(buf)).await?;
+        self.log.media.mend(at, FRAME, |buf| accept(buf).map(drop)).await;
+        Some(found)
+    }
+
+    async fn batch(&mut self, from: Numbers, start: u64) -> Batch {
+        let (mut payload, mut behind, mut count) = (Vec::new(), from, 1);
+        let mut index = 0;
+        while index < count {
+            if behind.sequence - start >= self.log.frames {
+                return Batch::End;
+            }
+            let Some((crc, epoch, (found, of), part)) = self.frame(behind).await else { return Batch::End };
+            if found != index || (index > 0 && (of != count || epoch != behind.epoch)) {
+                return Batch::End;
+            }
+            payload.extend_from_slice(&part);
+            behind = Numbers { epoch, sequence: behind.sequence + 1, previous: crc };
+            (index, count) = (index + 1, of);
+        }
+        Batch::Whole { payload, behind }
+    }
+
+    /// Whether batches behind the one that would begin at `end` prove that it was written.
+    async fn is_gap(&mut self, end: Numbers, start: u64) -> bool {
+        let log = self.log;
+        let known = end.sequence - start;
+        for position in 0..log.frames.saturating_sub(known) {
+            let bytes = self.bytes(end.sequence + position).await;
+            let Some(Frame { numbers, index, count, .. }) = log::open(bytes, log.volume) else { continue };
+            debug_assert!(usize::from(count) <= MOST_FRAMES);
+            let begins_behind = numbers.sequence.checked_sub(index.into()).is_some_and(|first| first > end.sequence);
+            if numbers.epoch >= end.epoch && begins_behind {
+                return true;
+            }
+        }
+        false
+    }
+}
