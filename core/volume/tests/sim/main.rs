@@ -4,6 +4,7 @@
 mod callers;
 mod damage;
 mod files;
+mod hostile;
 mod model;
 mod together;
 mod trimmed;
