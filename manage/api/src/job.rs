@@ -31,6 +31,8 @@ pub enum JobKind {
     Spotfix,
     /// Takes a volume away from those who use it, repairs all of it, and gives it back.
     SpotfixOffline,
+    /// Copies out what can be read of a volume, to a directory of the server.
+    Salvage,
 }
 
 /// How far a job is.

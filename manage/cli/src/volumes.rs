@@ -77,6 +77,11 @@ pub async fn volume_command(client: &Client, json: bool, command: VolumeCommand)
             let path = format!("{}/spotfix?offline={offline}&force={force}", volume_path(&volume));
             jobs::start(client, json, &path, start).await
         }
+        VolumeCommand::Salvage { volume, to, force, start } => {
+            let to = segment(&absolute(to)?);
+            let path = format!("{}/salvage?to={to}&force={force}", volume_path(&volume));
+            jobs::start(client, json, &path, start).await
+        }
         VolumeCommand::Findings { volume } => {
             let found: Vec<VolumeFinding> = client.get(&format!("{}/findings", volume_path(&volume))).await?;
             print(json, &found)

@@ -217,7 +217,7 @@ impl Jobs {
             JobKind::Evacuate | JobKind::Replace => disks.contains(&record.spec.target.id),
             JobKind::Repair => spaces.contains(&record.spec.target.id),
             JobKind::Scrub | JobKind::Convert | JobKind::Rebalance | JobKind::Upgrade => false,
-            JobKind::Scan | JobKind::Spotfix | JobKind::SpotfixOffline => false,
+            JobKind::Scan | JobKind::Spotfix | JobKind::SpotfixOffline | JobKind::Salvage => false,
         };
         self.inner().table.jobs.iter().filter(mends).map(|record| record.id).collect()
     }

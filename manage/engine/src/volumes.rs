@@ -13,6 +13,7 @@ mod create;
 mod destroy;
 mod known;
 mod mounts;
+mod rescue;
 mod traffic;
 mod usage;
 mod view;
@@ -40,6 +41,7 @@ use crate::spaces::{parse_path, space_size};
 use crate::volumes::known::KnownVolume;
 use crate::volumes::mounts::{end_mount, mount_files};
 pub(crate) use crate::volumes::mounts::{give_back, take_away};
+pub(crate) use crate::volumes::rescue::{Folder, check_empty};
 use crate::volumes::view::view;
 
 /// What the names of documents begin with that are volumes.
@@ -135,6 +137,21 @@ impl OpenPool {
         found.and_then(|volume| volume.open.as_ref()).map(|open| open.volume.clone())
     }
 
+    /// The space of the volume with this id, claimed for whoever works on it where the volume itself is not open.
+    pub(crate) fn space_of_volume(&self, id: Uuid) -> ApiResult<(Arc<Space>, Option<Claim>)> {
+        let (known, is_open) = {
+            let volumes = self.volumes();
+            let found = volumes.values().find(|live| live.known.id == id);
+            let found = found.map(|live| (live.known.clone(), live.open.is_some()));
+            found.ok_or_else(|| not_found("volume", "'holdfast volume list' lists the volumes"))?
+        };
+        let object = self.volume_object(&known).to_string();
+        let space = self.spaces().values().find(|space| space.record().uuid == known.space).cloned();
+        let space = space.ok_or_else(|| conflict(&object, "its space is not open", "see the health of its pool"))?;
+        let claim = if is_open { None } else { Some(claim(self, &space, &known.name, &object)?) };
+        Ok((space, claim))
+    }
+
     /// The volume of this name, which must be open.
     fn open_volume_named(&self, name: &str, object: &str) -> ApiResult<(KnownVolume, Arc<Volume>)> {
         let volumes = self.volumes();
@@ -186,7 +203,7 @@ impl OpenPool {
     }
 }
 
-fn wall_clock() -> WallClock {
+pub(crate) fn wall_clock() -> WallClock {
     Arc::new(present)
 }
 
@@ -203,7 +220,9 @@ pub(crate) fn from_volume(object: impl Into<String>, error: &VolumeError) -> Api
         ErrorKind::Invalid => (Code::Invalid, "ask for something else"),
         ErrorKind::ReadOnly => (Code::ReadOnly, "check the disks of its pool, then export and import the pool"),
         ErrorKind::Format => (Code::Conflict, "run the version that wrote it, or restore its space from a backup"),
-        ErrorKind::Corrupt => (Code::Conflict, "check the health of its space"),
+        ErrorKind::Corrupt => {
+            (Code::Conflict, "check the health of its space; 'holdfast volume salvage' copies out what can be read")
+        }
         _ => (Code::Failed, "check the disks of its pool, and its events"),
     };
     ApiError::new(code, object, error.to_string(), next)
@@ -317,7 +336,7 @@ impl Engine {
         let claim = claim(open, &space, &known.name, &object)?;
         let id = known.id;
         let opened = self.on_reactor(move || async move {
-            let volume = Arc::new(Volume::open(space, Settings::default(), wall_clock()).await?);
+            let volume = Arc::new(Volume::open_with_copies(space, Settings::default(), wall_clock()).await?);
             if volume.id() == id {
                 reactor::spawn_local(volume.clone().maintain(reactor::clock()));
             }

@@ -108,6 +108,8 @@ const TABLE: &[(&str, Need, Effect)] = &[
     ("volume_grow", OPERATOR, Changes),
     ("volume_scan", OPERATOR, Changes),
     ("volume_spotfix", OPERATOR, Changes),
+    // It writes to a directory of the server.
+    ("volume_salvage", ADMINISTRATOR, Changes),
     ("volume_findings", VIEWER, Reads),
     ("volume_usage", OPERATOR, Reads),
     ("nbd_list", VIEWER, Reads),

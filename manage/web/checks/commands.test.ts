@@ -90,6 +90,7 @@ const shown = [
   volume.grow('tank/files', 3 * GIB),
   volume.scan('tank/files', pace),
   volume.spotfix('tank/files', pace, true, true),
+  volume.salvage('tank/files', "/srv/kim's rescue", pace, true),
   volume.destroy('tank/files'),
   nbd.export({ space: 'tank/vm', name: 'images', read_only: true }),
   nbd.set('images', { max_iops: 2000, burst_iops: 500, max_bytes_per_second: 0 }),

@@ -23,3 +23,4 @@ mod salvage;
 mod tls;
 mod torture;
 mod volumes;
+mod wrecks;

@@ -84,6 +84,7 @@ const FORMS: &[&str] = &[
     "volume findings POOL/VOLUME",
     "volume spotfix POOL/VOLUME --wait",
     "volume spotfix POOL/VOLUME --offline --force --wait",
+    "volume salvage POOL/VOLUME --to DIRECTORY --force --wait",
     "volume destroy POOL/VOLUME --yes",
     "volume destroy POOL/VOLUME --yes --force",
     "nbd export POOL/SPACE",

@@ -105,6 +105,19 @@ pub enum VolumeCommand {
         #[command(flatten)]
         start: StartOptions,
     },
+    /// Copy out what can be read of a damaged volume, as a job; nothing on the volume is changed
+    Salvage {
+        /// POOL/VOLUME
+        volume: SpacePath,
+        /// A directory of the server, new or empty, on another file system
+        #[arg(long, value_name = "DIRECTORY")]
+        to: PathBuf,
+        /// Also while programs use the volume; what they have open fails
+        #[arg(long)]
+        force: bool,
+        #[command(flatten)]
+        start: StartOptions,
+    },
     /// Destroy a volume with its files, and the space created for it
     Destroy {
         /// POOL/VOLUME

@@ -93,9 +93,12 @@ pub(crate) struct JobSpec {
     /// Of a conversion, whether the space has all its rows in the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) provisioning: Option<Provisioning>,
-    /// Of a repair of a volume that is taken away for it, whether also from programs that use it.
+    /// Of work that takes a volume away for it, whether also from programs that use it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) force: bool,
+    /// Of a salvage, the directory of this machine that takes what is found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) to: Option<String>,
 }
 
 /// Where a job works.
@@ -139,7 +142,7 @@ pub(super) struct Outcome {
 impl JobSpec {
     /// Work of a kind that its target says all about.
     pub(crate) fn new(kind: JobKind, target: Target) -> Self {
-        Self { kind, target, provisioning: None, force: false }
+        Self { kind, target, provisioning: None, force: false, to: None }
     }
 
     /// The conversion of a space to the shape that the pool knows for it.
@@ -187,7 +190,7 @@ impl JobSpec {
             JobKind::Rebalance => 0,
             JobKind::Upgrade => upgrade::total_bytes(site),
             // How much metadata there is shows on the way.
-            JobKind::Scan | JobKind::Spotfix | JobKind::SpotfixOffline => 0,
+            JobKind::Scan | JobKind::Spotfix | JobKind::SpotfixOffline | JobKind::Salvage => 0,
         }
     }
 
@@ -204,6 +207,7 @@ impl JobSpec {
             JobKind::Scan => volumes::scan(site, self.target.id, pace).await,
             JobKind::Spotfix => volumes::spotfix(site, self.target.id, pace).await,
             JobKind::SpotfixOffline => volumes::spotfix_offline(site, self.target.id, self.force, pace).await,
+            JobKind::Salvage => volumes::salvage(site, self, pace).await,
         }
     }
 }

@@ -1,7 +1,8 @@
-//! The scan of a volume, and its repair in use.
+//! The scan of a volume, its repair, and the salvage of what can be read of it.
 //!
-//! A scan reads all metadata and changes nothing; what it found stays with the volume until the next one. Both go on
-//! until they are done or cancelled; a pause holds back what has not begun only.
+//! A scan reads all metadata and changes nothing; what it found stays with the volume until the next one. Scans and
+//! repairs go on until they are done or cancelled; a pause holds back what has not begun only. A salvage reads the space
+//! of a volume that is taken away from those who use it, and changes nothing on it.
 //!
 //! Invariant: of what is found, at most [`TOLD`] pieces become events; the result counts all.
 
@@ -9,16 +10,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use holdfast_api::{JobChanged, JobKind, SetPace, Severity, VolumeFinding};
+use holdfast_api::{ApiError, JobChanged, JobKind, SetPace, Severity, VolumeFinding};
 use holdfast_device::{IoError, IoErrorKind, reactor};
-use holdfast_model::{Uuid, counted};
+use holdfast_model::{ByteSize, Uuid, counted};
 use holdfast_space::{Ended, Pace};
+use holdfast_volume::salvage::{Missing, Salvaged, salvage_with_copies};
 use holdfast_volume::{Spotfixed, Verb, Volume, VolumeError};
 
 use super::spec::{Finding, JobSpec, Outcome, Site, Target};
 use crate::engine::Engine;
 use crate::error::ApiResult;
-use crate::volumes::{give_back, take_away};
+use crate::volumes::{Folder, check_empty, give_back, take_away, wall_clock};
 
 /// Findings of one scan that become events, each.
 const TOLD: usize = 20;
@@ -36,7 +38,7 @@ impl Engine {
             let (open, known) = engine.open_volume_at(&path)?;
             let kind = if repair { JobKind::Spotfix } else { JobKind::Scan };
             let spec = JobSpec::new(kind, Target::volume(&open, known.id, &known.name));
-            engine.refuse_beside(&path, &spec, |other| other == JobKind::SpotfixOffline)?;
+            engine.refuse_beside(&path, &spec, |other| matches!(other, JobKind::SpotfixOffline | JobKind::Salvage))?;
             engine.add_job(spec, request)
         })
         .await
@@ -53,6 +55,36 @@ impl Engine {
             let target = Target::volume(&open, known.id, &known.name);
             let spec = JobSpec { force, ..JobSpec::new(JobKind::SpotfixOffline, target) };
             engine.refuse_beside(&path, &spec, |_| true)?;
+            engine.add_job(spec, request)
+        })
+        .await
+    }
+
+    /// Copies out what can be read of a volume to a directory of this machine, which must be new or empty: answers with
+    /// the job that does it. The volume is taken away from those who use it meanwhile; unless `force`, the job fails
+    /// where programs use it.
+    ///
+    /// # Errors
+    /// If there is no such volume, the directory is not one to write to, another job goes over the volume, or the job
+    /// cannot be written down.
+    pub async fn salvage_volume(
+        self: &Arc<Self>,
+        path: String,
+        to: String,
+        force: bool,
+        request: SetPace,
+    ) -> ApiResult<JobChanged> {
+        self.change(move |engine| async move {
+            let (open, known) = engine.open_volume_at(&path)?;
+            let target = Target::volume(&open, known.id, &known.name);
+            let spec = JobSpec { force, to: Some(to.clone()), ..JobSpec::new(JobKind::Salvage, target) };
+            engine.refuse_beside(&path, &spec, |_| true)?;
+            if engine.jobs.like(&spec).is_none() {
+                let object = format!("volume {path}");
+                // The file system of the directory may not answer.
+                let checked = tokio::task::spawn_blocking(move || check_empty(&object, &to)).await;
+                checked.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))?;
+            }
             engine.add_job(spec, request)
         })
         .await
@@ -190,6 +222,66 @@ pub(super) async fn spotfix_offline(site: &Site, id: Uuid, force: bool, pace: &d
         next_action: trouble.next_action,
     }));
     Ok(outcome)
+}
+
+/// Copies out what can be read of a volume that nobody uses meanwhile.
+pub(super) async fn salvage(site: &Site, spec: &JobSpec, pace: &dyn Pace) -> Result<Outcome, Ended> {
+    let (id, to) = (spec.target.id, spec.to.clone().unwrap_or_default());
+    let stale = |text: String| Ended::Failed(IoError::new(IoErrorKind::Stale, text));
+    let refused = |error: ApiError| stale(format!("{}: {}", error.message, error.next_action));
+    let volume = site.open.volume_of(id);
+    let (space, _claim) = site.open.space_of_volume(id).map_err(refused)?;
+    let (open, force) = (site.open.clone(), spec.force);
+    if let Some(volume) = &volume {
+        site.outside(async move { take_away(&open, id, force).await }).await?.map_err(refused)?;
+        // What only memory has is to be read, too; a volume that takes no changes has nothing there.
+        let _ = volume.checkpoint().await;
+    }
+    let copied = async {
+        let mut folder = Folder::begin(&to, pace).await.map_err(stale)?;
+        let done = salvage_with_copies(space, wall_clock(), &mut folder).await.map_err(failed)?;
+        folder.end(&done).await.map_err(stale)?;
+        if done.is_cut { Err(Ended::Stopped) } else { Ok(done) }
+    };
+    let copied = copied.await;
+    let mut trouble = None;
+    if volume.is_some() {
+        let (open, reactors) = (site.open.clone(), site.reactors.clone());
+        trouble = site.outside(async move { give_back(&open, id, &reactors).await }).await?;
+    }
+    let mut outcome = salvaged(&to, &copied?);
+    outcome.findings.extend(trouble.map(|trouble| Finding {
+        severity: Severity::Error,
+        cause: trouble.cause,
+        next_action: trouble.next_action,
+    }));
+    Ok(outcome)
+}
+
+/// What a salvage brought.
+fn salvaged(to: &str, done: &Salvaged) -> Outcome {
+    let mut result = format!(
+        "{} and {} with {} copied to {to}/files",
+        counted(done.files, "file", "files"),
+        counted(done.directories.saturating_sub(1), "directory", "directories"),
+        ByteSize(done.bytes),
+    );
+    if done.missing_count == 0 {
+        result.push_str("; nothing is missing");
+    } else {
+        let missing = counted(done.missing_count, "thing is", "things are");
+        result = format!("{result}; {missing} missing, {} of data: see {to}/report.json", ByteSize(done.lost_bytes));
+    }
+    let told = |missing: &Missing| Finding {
+        severity: Severity::Warning,
+        cause: format!(
+            "salvage: {}: {}",
+            if missing.path.is_empty() { "the volume" } else { &missing.path },
+            missing.what
+        ),
+        next_action: format!("restore it from a backup; {to}/report.json lists all that is missing"),
+    };
+    Outcome { result, findings: done.missing.iter().take(TOLD).map(told).collect() }
 }
 
 fn told(name: &str, verb: &Verb) -> Finding {

@@ -32,8 +32,14 @@ pub(super) fn view(open: &OpenPool, live: &LiveVolume) -> VolumeView {
     let volume = live.open.as_ref().map(|opened| &opened.volume);
     let mut conditions: Vec<Condition> = live.trouble.iter().cloned().collect();
     if let Some(why) = volume.and_then(|volume| volume.failure()) {
-        let cause = format!("takes no changes since {why}");
-        conditions.push(Condition::new(cause, "check the disks of its pool, then export and import the pool"));
+        let is_damaged = volume.is_some_and(|volume| volume.is_damaged());
+        conditions.push(if is_damaged {
+            let next = format!("'holdfast volume salvage {name} --to DIRECTORY' copies out what can be read");
+            Condition::new(format!("is damaged and takes no changes: {why}"), next)
+        } else {
+            let next = "check the disks of its pool, then export and import the pool";
+            Condition::new(format!("takes no changes since {why}"), next)
+        });
     }
     if live.findings.left > 0 {
         conditions.push(findings(&name, &live.findings));

@@ -157,6 +157,33 @@ pub(crate) async fn spotfix(
     Ok(taken(answer))
 }
 
+/// Where a salvage goes to.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct To {
+    /// A directory of the server, new or empty, from the root on.
+    to: String,
+    /// Also while programs use the volume: what they have open fails.
+    #[serde(default)]
+    force: bool,
+}
+
+/// Copies out what can be read of a volume to a directory of the server, and changes nothing on the volume, which nobody
+/// else uses meanwhile. Answers with the job that does it.
+#[utoipa::path(post, path = "/volumes/{pool}/{volume}/salvage", tag = "jobs", operation_id = "volume_salvage", request_body = SetPace,
+    params(("pool" = String, Path, description = "Name of the pool."), ("volume" = String, Path, description = "Name of the volume."), To),
+    responses((status = 202, body = JobChanged, description = "The job is queued."),
+        (status = 200, body = JobChanged, description = "It already existed."),
+        (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
+pub(crate) async fn salvage(
+    engine: OnEngine,
+    InPath((pool, volume)): InPath<(String, String)>,
+    InQuery(how): InQuery<To>,
+    Body(request): Body<SetPace>,
+) -> Answered<(StatusCode, Json<JobChanged>)> {
+    Ok(taken(engine.salvage_volume(format!("{pool}/{volume}"), how.to, how.force, request).await?))
+}
+
 /// Lists what the last scan of a volume found and nobody repaired since.
 #[utoipa::path(get, path = "/volumes/{pool}/{volume}/findings", tag = "volumes", operation_id = "volume_findings",
     params(("pool" = String, Path, description = "Name of the pool."), ("volume" = String, Path, description = "Name of the volume.")),

@@ -76,6 +76,7 @@ const JOBS: Record<Job['kind'], string> = {
   scan: 'Scan',
   spotfix: 'Spotfix',
   'spotfix-offline': 'Spotfix offline',
+  salvage: 'Salvage',
 };
 
 export function jobKind(kind: Job['kind']): string {
