@@ -21,7 +21,7 @@ use crate::extent::Extent;
 use crate::keys;
 use crate::page::{NodeRef, PAGE_BYTES, Page};
 use crate::store::{Store, held};
-use crate::transaction::{MOST_OPERATIONS, Operation, Transaction};
+use crate::transaction::{BlockSum, MOST_OPERATIONS, Operation, Transaction};
 use crate::tree::{Child, Missing, PlaceCell, Tree};
 
 /// Nodes that one operation may change, beside those that are changed already: a way of six nodes, each cut in two.
@@ -92,6 +92,7 @@ pub(crate) struct View<'a> {
     numbers: Vec<u8>,
     trees: Vec<MutexGuard<'a, Tree>>,
     operations: Vec<Operation>,
+    sums: Vec<BlockSum>,
     follows_data: bool,
 }
 
@@ -99,7 +100,7 @@ impl<'a> View<'a> {
     fn new(store: &'a Store, numbers: &[u8]) -> Self {
         debug_assert!(numbers.is_sorted_by(|a, b| a < b), "trees are locked in ascending order");
         let trees = numbers.iter().map(|number| held(&store.trees[usize::from(*number)])).collect();
-        Self { store, numbers: numbers.to_vec(), trees, operations: Vec::new(), follows_data: false }
+        Self { store, numbers: numbers.to_vec(), trees, operations: Vec::new(), sums: Vec::new(), follows_data: false }
     }
 
     fn index(&self, tree: u8) -> Result<usize, Stop> {
@@ -200,6 +201,11 @@ impl<'a> View<'a> {
         self.follows_data = true;
     }
 
+    /// The change counts only if these blocks hold what they are to hold; it follows no other data.
+    pub fn prove_data(&mut self, sums: &[BlockSum]) {
+        self.sums = sums.to_vec();
+    }
+
     /// A tree that is held.
     pub fn tree(&mut self, tree: u8) -> &mut Tree {
         let at = self.index(tree).expect("the tree is held");
@@ -223,7 +229,8 @@ impl<'a> View<'a> {
             let text = format!("a change of {} operations; {MOST_OPERATIONS} at most", self.operations.len());
             return refuse(ErrorKind::Invalid, text);
         }
-        let mut transaction = Transaction { operations: std::mem::take(&mut self.operations) };
+        let (operations, sums) = (std::mem::take(&mut self.operations), std::mem::take(&mut self.sums));
+        let mut transaction = Transaction { operations, sums };
         let mut derived = self.derive(&transaction.operations, need)?;
         if need == Need::Replayed {
             self.leave_out(&mut transaction.operations)?;

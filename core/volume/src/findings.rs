@@ -60,7 +60,7 @@ impl Volume {
 
     async fn apply_verbs(&self, operations: Vec<Operation>, need: Need) -> Result<(), VolumeError> {
         for some in operations.chunks(MOST_OPERATIONS / 4) {
-            let transaction = Transaction { operations: some.to_vec() };
+            let transaction = Transaction { operations: some.to_vec(), ..Transaction::default() };
             let change = self.store.change([VERB_TREE], need, |view| {
                 for Operation { tree, key, value } in &transaction.operations {
                     match value {

@@ -1,7 +1,7 @@
 //! When data that was written became durable.
 //!
-//! Data goes to the device without waiting for stable storage; a record of the log that names it must not last longer
-//! than the data itself. Each write takes a number when it is answered, and a flush covers all numbers before it began.
+//! Data goes to the device without waiting for stable storage; a record of the log that names it must not count longer
+//! than the data itself lasts. Each write takes a number when it is answered, and a flush covers all numbers before it began.
 //!
 //! Invariant: what is told to be flushed was answered before a flush began that the device answered.
 
@@ -38,13 +38,18 @@ impl DataFlush {
         self.written.load(Ordering::Acquire)
     }
 
+    /// Whether all writes up to this one are durable.
+    pub fn is_flushed(&self, until: u64) -> bool {
+        self.flushed.load(Ordering::Acquire) >= until
+    }
+
     /// Makes all writes up to this one durable.
     pub async fn flush(&self, until: u64) -> Result<(), VolumeError> {
-        if self.flushed.load(Ordering::Acquire) >= until {
+        if self.is_flushed(until) {
             return Ok(());
         }
         let _alone = self.lane.lock().await;
-        if self.flushed.load(Ordering::Acquire) >= until {
+        if self.is_flushed(until) {
             return Ok(());
         }
         let covered = self.written();

@@ -23,9 +23,9 @@
 //!  tree.rs        one B+tree in memory, copied on write        cache.rs        nodes as they stand on the device
 //!  page.rs        a node: a slotted page of 16 KiB             checkpoint.rs   a cut of all trees made durable
 //!  log.rs         the circular log, and its batches            flush.rs        when data became durable
-//!  trim.rs        room given back to the device
 //!  replay.rs      what the log has behind a root               media.rs        the device, and copies of its blocks
 //!  remake.rs      trees and bitmaps without which nothing goes on, made again
+//!  unsettled.rs   data that is proven by records of the log    trim.rs         room given back to the device
 //!  zones.rs       room for nodes                               rooms.rs        room for data
 //!  superblock.rs  where everything is, and the root slots      bitmap.rs       the blocks of a zone
 //!  grow.rs        more of the device taken in use              verbs.rs        what can be wrong
@@ -83,6 +83,7 @@ pub mod superblock;
 mod transaction;
 mod tree;
 mod trim;
+mod unsettled;
 mod verbs;
 mod volume;
 mod wreck;

@@ -9,17 +9,20 @@
 //!   └────────── kept as long as root 8 is the newest ──────────┘
 //! ```
 //!
-//! Whoever needs durability first writes for all who wait. A checkpoint writes what waits, too, before it marks where the
+//! Whoever needs durability first writes for all who wait. Records carry checksums of little data that they name, so
+//! that data becomes durable while they are written, not before ([`crate::unsettled`]). A checkpoint writes what waits, too, before it marks where the
 //! log of its root begins: if that root is lost, the one before and the log lead to the same trees.
 //!
 //! Invariants: a batch counts only if all its frames are whole and continue what stands before them, in an epoch that is
-//! not before theirs. A frame that one of the two newest durable roots needs is not written over. A transaction that is
+//! not before theirs; of its records those count up to the first whose data is not what it says, if no frame says that its
+//! data is settled. A frame that one of the two newest durable roots needs is not written over. A transaction that is
 //! not in the log before the mark of the next one is followed by a mark that says so before it counts as durable.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use futures_util::future::join;
 use holdfast_device::{Durability, IoBuf};
 use holdfast_model::wire::{Reader, WireError, Writer};
 use holdfast_model::{BLOCK_BYTES, Uuid};
@@ -29,7 +32,8 @@ use crate::flush::DataFlush;
 use crate::media::Media;
 use crate::page::crc_of;
 use crate::superblock::{LogStart, Superblock};
-use crate::transaction::{MOST_OPERATIONS, Operation, Transaction};
+use crate::transaction::{BlockSum, MOST_OPERATIONS, MOST_SUMS, Operation, Transaction};
+use crate::unsettled::Unsettled;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"HFvL");
 pub(crate) const FRAME: usize = BLOCK_BYTES as usize;
@@ -40,11 +44,19 @@ pub(crate) const MOST_FRAMES: usize = 128;
 /// Frames that are kept for marks.
 const MARK_FRAMES: u64 = 8;
 
+/// A transaction that waits to be logged.
+struct Waiting {
+    record: Vec<u8>,
+    /// The data write that must be durable with it.
+    after: u64,
+    /// Whether it carries the checksums of that data, and need not wait for it.
+    is_proven: bool,
+}
+
 /// What waits to be logged.
 #[derive(Default)]
 struct Pending {
-    /// Each with the data write that must be durable before it.
-    records: VecDeque<(Vec<u8>, u64)>,
+    records: VecDeque<Waiting>,
     /// Bytes of all of them.
     bytes: usize,
     /// The number of the first of them.
@@ -68,6 +80,19 @@ pub(crate) struct Lane {
     newest: u64,
     /// The first frame that the root before it needs: what is before it is written over.
     tail: u64,
+    /// The data that transactions up to this one name is durable.
+    settled: u64,
+}
+
+/// Transactions that are written together.
+struct Batch {
+    payload: Vec<u8>,
+    /// The last of them, or the last one before.
+    last: u64,
+    /// The data write that must be durable with them.
+    after: u64,
+    /// Whether all of them that need data that is not durable carry its checksums.
+    is_proven: bool,
 }
 
 /// Whether what was asked for is durable.
@@ -89,6 +114,7 @@ pub(crate) struct Log {
     /// Frames that were written since the last cut.
     written: AtomicU64,
     pending: Mutex<Pending>,
+    unsettled: Unsettled,
 }
 
 impl Log {
@@ -107,9 +133,17 @@ impl Log {
             at: superblock.log_at(),
             frames: superblock.log_bytes / BLOCK_BYTES,
             data,
-            lane: tokio::sync::Mutex::new(Lane { epoch, next: sequence, previous, newest: tail, tail }),
+            lane: tokio::sync::Mutex::new(Lane {
+                epoch,
+                next: sequence,
+                previous,
+                newest: tail,
+                tail,
+                settled: applied,
+            }),
             written: AtomicU64::new(0),
             pending: Mutex::new(Pending { first: applied + 1, durable: applied, ..Pending::default() }),
+            unsettled: Unsettled::default(),
         }
     }
 
@@ -123,8 +157,16 @@ impl Log {
         let record = encode(transaction);
         let mut pending = self.pending();
         pending.bytes += record.len();
-        pending.records.push_back((record, after));
-        pending.last()
+        let is_proven = !transaction.sums.is_empty();
+        pending.records.push_back(Waiting { record, after, is_proven });
+        let number = pending.last();
+        self.unsettled.note(&transaction.sums, number);
+        number
+    }
+
+    /// Whether one more transaction may carry checksums of its data.
+    pub fn may_prove(&self) -> bool {
+        self.unsettled.has_room()
     }
 
     /// The number of the last transaction.
@@ -139,7 +181,7 @@ impl Log {
         self.written.load(Ordering::Relaxed) + waiting > self.frames / 4
     }
 
-    /// Makes all transactions up to one durable.
+    /// Makes all transactions up to one durable, with the data that they name.
     pub async fn sync(&self, until: u64) -> Result<Synced, VolumeError> {
         loop {
             if self.pending().durable >= until {
@@ -149,39 +191,65 @@ impl Log {
             if self.pending().durable >= until {
                 return Ok(Synced::Durable);
             }
-            let Some(last) = self.write_batch(&mut lane, u64::MAX).await? else { return Ok(Synced::Full) };
-            self.settle(last);
+            if self.write_batch(&mut lane, u64::MAX, false).await? == Synced::Full {
+                return Ok(Synced::Full);
+            }
         }
     }
 
-    /// Writes the next batch, of transactions up to one; answers its last, or `None` where there is no room.
-    async fn write_batch(&self, lane: &mut Lane, until: u64) -> Result<Option<u64>, VolumeError> {
-        let room = (self.frames - (lane.next - lane.tail)).saturating_sub(MARK_FRAMES);
-        let Some((payload, last, after)) = self.batch(room, until) else { return Ok(None) };
-        self.data.flush(after).await?;
-        self.write(lane, &payload).await?;
-        Ok(Some(last))
+    /// Has the log say that these blocks are settled, so that they may be written over.
+    pub async fn settle_blocks(&self, place: u64, blocks: u64) -> Result<Synced, VolumeError> {
+        while self.unsettled.has(place, blocks) {
+            let mut lane = self.lane.lock().await;
+            if self.unsettled.has(place, blocks)
+                && self.write_batch(&mut lane, u64::MAX, true).await? == Synced::Full
+            {
+                return Ok(Synced::Full);
+            }
+        }
+        Ok(Synced::Durable)
     }
 
-    /// The payload of the next batch, its last transaction, and the data write that must be durable before it; `None`
-    /// where not even one fits.
-    fn batch(&self, room: u64, until: u64) -> Option<(Vec<u8>, u64, u64)> {
+    /// Writes what waits up to one transaction, as much as fits into a batch. `settles` has the batch say that all its
+    /// data is settled, and writes one also where nothing waits.
+    async fn write_batch(&self, lane: &mut Lane, until: u64, settles: bool) -> Result<Synced, VolumeError> {
+        let room = (self.frames - (lane.next - lane.tail)).saturating_sub(MARK_FRAMES);
+        let Some(batch) = self.batch(room, until, settles) else { return Ok(Synced::Full) };
+        let waits = settles || !batch.is_proven;
+        if waits {
+            self.data.flush(batch.after).await?;
+        }
+        let is_settled = waits || self.data.is_flushed(batch.after);
+        lane.settled = if is_settled { batch.last } else { lane.settled };
+        // Both come to their end: what is being written must not be left to itself.
+        let (written, flushed) = join(self.write(lane, &batch.payload), self.data.flush(batch.after)).await;
+        written.and(flushed)?;
+        self.unsettled.settle(lane.settled);
+        lane.settled = batch.last;
+        self.settle(batch.last);
+        Ok(Synced::Durable)
+    }
+
+    /// The next batch; `None` where not even one transaction fits, or nothing where that is wanted.
+    fn batch(&self, room: u64, until: u64, may_be_empty: bool) -> Option<Batch> {
         let most = PAYLOAD * MOST_FRAMES.min(room as usize);
         let pending = self.pending();
         let mut writer = Writer::new();
         writer.u64(pending.first).u32(0);
-        let (mut count, mut durable) = (0, 0);
-        for (record, after) in &pending.records {
-            if writer.len() + record.len() > most || pending.first + count > until {
+        let (mut count, mut after, mut is_proven) = (0, 0, true);
+        for waiting in &pending.records {
+            if writer.len() + waiting.record.len() > most || pending.first + count > until {
                 break;
             }
-            writer.raw(record);
+            writer.raw(&waiting.record);
             count += 1;
-            durable = durable.max(*after);
+            after = after.max(waiting.after);
+            is_proven &= waiting.is_proven || self.data.is_flushed(waiting.after);
         }
         let mut payload = writer.into_bytes();
         payload[8..12].copy_from_slice(&(count as u32).to_le_bytes());
-        (count > 0).then(|| (payload, pending.first + count - 1, durable))
+        let fits = count > 0 || (may_be_empty && room > 0 && pending.records.is_empty());
+        fits.then(|| Batch { payload, last: pending.first + count - 1, after, is_proven })
     }
 
     /// Writes a batch of this payload.
@@ -194,7 +262,7 @@ impl Log {
             let part = &payload[index * PAYLOAD..payload.len().min((index + 1) * PAYLOAD)];
             let frame = &mut buf[index * FRAME..(index + 1) * FRAME];
             let numbers = Numbers { epoch: lane.epoch, sequence: lane.next + index as u64, previous };
-            previous = seal(frame, self.volume, numbers, (index as u16, count as u16), part);
+            previous = seal(frame, self.volume, (numbers, lane.settled), (index as u16, count as u16), part);
         }
         let at = lane.next % self.frames;
         let before_end = ((self.frames - at) as usize * FRAME).min(buf.len());
@@ -205,7 +273,7 @@ impl Log {
             first.await?;
         } else {
             let second = device.write(self.at, buf.freeze(), Durability::Durable);
-            let (first, second) = futures_util::future::join(first, second).await;
+            let (first, second) = join(first, second).await;
             first.and(second)?;
         }
         (lane.next, lane.previous) = (lane.next + count as u64, previous);
@@ -217,16 +285,18 @@ impl Log {
     async fn mark(&self, lane: &mut Lane, first: u64, generation: u64) -> Result<(), VolumeError> {
         let mut writer = Writer::new();
         writer.u64(first).u32(0).u64(generation);
-        self.write(lane, &writer.into_bytes()).await
+        self.write(lane, &writer.into_bytes()).await?;
+        self.unsettled.settle(lane.settled);
+        Ok(())
     }
 
     /// Transactions up to this one are durable: in the log, or in the trees of a durable root.
     fn settle(&self, until: u64) {
         let mut pending = self.pending();
         while pending.first <= until
-            && let Some((record, _)) = pending.records.pop_front()
+            && let Some(waiting) = pending.records.pop_front()
         {
-            pending.bytes -= record.len();
+            pending.bytes -= waiting.record.len();
             pending.first += 1;
         }
         pending.durable = pending.durable.max(until);
@@ -241,8 +311,9 @@ impl Log {
     /// the mark with which the log of the root of `generation` begins.
     pub async fn cut(&self, lane: &mut Lane, applied: u64, generation: u64) -> Result<LogStart, VolumeError> {
         while self.pending().first <= applied {
-            let Some(last) = self.write_batch(lane, applied).await? else { break };
-            self.settle(last);
+            if self.write_batch(lane, applied, false).await? == Synced::Full {
+                break;
+            }
         }
         let start = LogStart { sequence: lane.next, previous: lane.previous, applied };
         self.written.store(0, Ordering::Relaxed);
@@ -259,6 +330,8 @@ impl Log {
             // The log lacks what is in the trees: whoever comes from the root before must see that.
             self.mark(&mut lane, start.applied + 1, generation).await?;
         }
+        lane.settled = lane.settled.max(start.applied);
+        self.unsettled.settle(start.applied);
         self.settle(start.applied);
         Ok(())
     }
@@ -279,10 +352,18 @@ pub(crate) struct Frame<'a> {
     /// Which one of its batch it is, and how many these are.
     pub index: u16,
     pub count: u16,
+    /// The data that transactions up to this one name is durable.
+    pub settled: u64,
     pub payload: &'a [u8],
 }
 
-fn seal(frame: &mut [u8], volume: Uuid, numbers: Numbers, (index, count): (u16, u16), payload: &[u8]) -> u32 {
+fn seal(
+    frame: &mut [u8],
+    volume: Uuid,
+    (numbers, settled): (Numbers, u64),
+    (index, count): (u16, u16),
+    payload: &[u8],
+) -> u32 {
     frame[..4].copy_from_slice(&MAGIC.to_le_bytes());
     frame[8..24].copy_from_slice(volume.as_bytes());
     frame[24..32].copy_from_slice(&numbers.epoch.to_le_bytes());
@@ -291,6 +372,7 @@ fn seal(frame: &mut [u8], volume: Uuid, numbers: Numbers, (index, count): (u16, 
     frame[44..46].copy_from_slice(&index.to_le_bytes());
     frame[46..48].copy_from_slice(&count.to_le_bytes());
     frame[48..50].copy_from_slice(&(payload.len() as u16).to_le_bytes());
+    frame[56..64].copy_from_slice(&settled.to_le_bytes());
     frame[HEADER..HEADER + payload.len()].copy_from_slice(payload);
     let crc = crc_of(&frame[8..]);
     frame[4..8].copy_from_slice(&crc.to_le_bytes());
@@ -311,7 +393,8 @@ pub(crate) fn open(frame: &[u8], volume: Uuid) -> Option<Frame<'_>> {
         return None;
     }
     let payload = frame.get(HEADER..HEADER + usize::from(len))?;
-    Some(Frame { numbers, crc, index, count, payload })
+    reader.take(6).ok()?;
+    Some(Frame { numbers, crc, index, count, settled: reader.u64().ok()?, payload })
 }
 
 /// The first transaction behind a mark, and the generation of its root.
@@ -329,6 +412,10 @@ fn encode(transaction: &Transaction) -> Vec<u8> {
         if let Some(value) = value {
             writer.u16(value.len() as u16).raw(value);
         }
+    }
+    writer.u16(transaction.sums.len() as u16);
+    for BlockSum { place, crc } in &transaction.sums {
+        writer.u64(*place).u32(*crc);
     }
     writer.into_bytes()
 }
@@ -359,7 +446,13 @@ pub(crate) fn decode_batch(payload: &[u8]) -> Result<(u64, Vec<Transaction>), Wi
             operation.check().map_err(|_| WireError::Value("operation"))?;
             operations.push(operation);
         }
-        transactions.push(Transaction { operations });
+        let count = usize::from(reader.u16()?);
+        if count > MOST_SUMS {
+            return Err(WireError::Value("checksums of data"));
+        }
+        let sums = (0..count).map(|_| Ok(BlockSum { place: reader.u64()?, crc: reader.u32()? }));
+        let sums = sums.collect::<Result<Vec<_>, WireError>>()?;
+        transactions.push(Transaction { operations, sums });
     }
     Ok((first, transactions))
 }

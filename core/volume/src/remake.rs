@@ -139,7 +139,7 @@ impl Store {
     /// Changes a tree beside the log: what was known before is there again.
     async fn put_apart(&self, named: Transaction) -> Result<(), VolumeError> {
         for some in named.operations.chunks(crate::transaction::MOST_OPERATIONS) {
-            self.commit(&Transaction { operations: some.to_vec() }, Need::Replayed).await?;
+            self.commit(&Transaction { operations: some.to_vec(), ..Transaction::default() }, Need::Replayed).await?;
         }
         Ok(())
     }

@@ -7,16 +7,19 @@
 //!           mark │ batch │ mark of a later root that lacks the way      the newest root is lost
 //! ```
 //!
-//! A batch that was being written when the power failed is no gap: nothing behind it was begun.
+//! A batch that was being written when the power failed is no gap: nothing behind it was begun. Nor is what that batch
+//! says of data that did not become durable: it ends before that, and what an opening logs then begins with the same
+//! number in a later epoch.
 //!
 //! Invariant: what is answered without a reason why it may be too little is what was acknowledged last, or later.
 
-use holdfast_device::IoBuf;
+use holdfast_device::{Durability, IoBuf};
 use holdfast_model::BLOCK_BYTES;
 
 use crate::log::{self, FRAME, Frame, Log, MOST_FRAMES, Numbers};
+use crate::page::crc_of;
 use crate::superblock::{LogStart, Root};
-use crate::transaction::Transaction;
+use crate::transaction::{BlockSum, Transaction};
 
 /// Frames that are read at once.
 const READ_FRAMES: u64 = 256;
@@ -36,6 +39,8 @@ pub(crate) struct Replayed {
 enum Batch {
     Whole {
         payload: Vec<u8>,
+        /// The transaction up to which it says that data is settled.
+        settled: u64,
         behind: Numbers,
     },
     /// There is none.
@@ -49,8 +54,9 @@ impl Log {
         let start = root.log;
         let mut at = Numbers { epoch: root.epoch, sequence: start.sequence, previous: start.previous };
         let (mut transactions, mut applied, mut gap) = (Vec::new(), start.applied, None);
+        let mut settled = start.applied;
         let mut is_first = root.is_marked;
-        while let Batch::Whole { payload, behind } = reading.batch(at, start.sequence).await {
+        while let Batch::Whole { payload, settled: says, behind } = reading.batch(at, start.sequence).await {
             let Ok((first, batch)) = log::decode_batch(&payload) else {
                 gap = Some(format!("frame {} of its log is whole and says what cannot be", at.sequence));
                 break;
@@ -65,6 +71,11 @@ impl Log {
                 ));
                 break;
             }
+            if first <= applied && behind.epoch > at.epoch {
+                applied = start.applied.max(first.saturating_sub(1));
+                transactions.truncate((applied - start.applied) as usize);
+            }
+            settled = settled.max(says);
             for (number, transaction) in (first..).zip(batch) {
                 // What the trees have already may stand in a batch with what they have not.
                 if number == applied + 1 {
@@ -82,9 +93,51 @@ impl Log {
                 at.sequence
             ));
         }
+        let proven = (settled.clamp(start.applied, applied) - start.applied) as usize;
+        for index in proven..transactions.len() {
+            if !self.has_data(&transactions[index].sums).await {
+                transactions.truncate(index);
+                applied = start.applied + index as u64;
+                break;
+            }
+        }
         let end = LogStart { sequence: at.sequence, previous: at.previous, applied };
         Replayed { transactions, end, epoch: at.epoch, gap }
     }
+
+    /// Whether blocks hold what a transaction says. They are written once more: copies may differ after a crash, and the
+    /// one that was read is to stay.
+    async fn has_data(&self, sums: &[BlockSum]) -> bool {
+        for sum in sums {
+            let at = sum.place.saturating_mul(BLOCK_BYTES);
+            if !self.media.has(at, FRAME) {
+                return false;
+            }
+            // Whoever reads it will be told; it says nothing of what comes behind.
+            let Ok(first) = self.media.device.read(at, IoBuf::new(FRAME)).await else { continue };
+            let is_right = |block: &IoBuf| (crc_of(block) == sum.crc).then_some(());
+            let block = match is_right(&first) {
+                Some(()) => first,
+                None => match self.media.other(at, FRAME, is_right).await {
+                    Some((_, block)) => block,
+                    None => return false,
+                },
+            };
+            // Where it cannot be written, it still reads as it does.
+            let _ = self.media.device.write(at, block.freeze(), Durability::Cached).await;
+        }
+        true
+    }
+}
+
+/// A frame that continues the log.
+struct Found {
+    crc: u32,
+    epoch: u64,
+    /// Which one of its batch it is, and how many these are.
+    place: (u16, u16),
+    settled: u64,
+    payload: Vec<u8>,
 }
 
 /// Frames read in runs.
@@ -122,14 +175,19 @@ impl Reading<'_> {
         &self.buf[inside..inside + FRAME]
     }
 
-    /// The frame that continues what stands before it: its CRC, its epoch, its place in its batch, and its payload.
-    async fn frame(&mut self, expected: Numbers) -> Option<(u32, u64, (u16, u16), Vec<u8>)> {
+    /// The frame that continues what stands before it.
+    async fn frame(&mut self, expected: Numbers) -> Option<Found> {
         let volume = self.log.volume;
         let accept = |bytes: &[u8]| {
-            let Frame { numbers, crc, index, count, payload } = log::open(bytes, volume)?;
+            let Frame { numbers, crc, index, count, settled, payload } = log::open(bytes, volume)?;
             let continues = (numbers.sequence, numbers.previous) == (expected.sequence, expected.previous);
-            (continues && numbers.epoch >= expected.epoch)
-                .then(|| (crc, numbers.epoch, (index, count), payload.to_vec()))
+            (continues && numbers.epoch >= expected.epoch).then(|| Found {
+                crc,
+                epoch: numbers.epoch,
+                place: (index, count),
+                settled,
+                payload: payload.to_vec(),
+            })
         };
         if let Some(found) = accept(self.bytes(expected.sequence).await) {
             return Some(found);
@@ -143,12 +201,14 @@ impl Reading<'_> {
 
     async fn batch(&mut self, from: Numbers, start: u64) -> Batch {
         let (mut payload, mut behind, mut count) = (Vec::new(), from, 1);
-        let mut index = 0;
+        let (mut index, mut settled) = (0, 0);
         while index < count {
             if behind.sequence - start >= self.log.frames {
                 return Batch::End;
             }
-            let Some((crc, epoch, (found, of), part)) = self.frame(behind).await else { return Batch::End };
+            let Some(frame) = self.frame(behind).await else { return Batch::End };
+            let Found { crc, epoch, place: (found, of), settled: says, payload: part } = frame;
+            settled = says;
             if found != index || (index > 0 && (of != count || epoch != behind.epoch)) {
                 return Batch::End;
             }
@@ -156,7 +216,7 @@ impl Reading<'_> {
             behind = Numbers { epoch, sequence: behind.sequence + 1, previous: crc };
             (index, count) = (index + 1, of);
         }
-        Batch::Whole { payload, behind }
+        Batch::Whole { payload, settled, behind }
     }
 
     /// Whether batches behind the one that would begin at `end` prove that it was written.

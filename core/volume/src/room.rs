@@ -170,6 +170,7 @@ impl Volume {
             let size = held(&file.state).size;
             let mut buf = self.old_block(file, block, size).await?;
             buf[from as usize..to as usize].fill(0);
+            self.store.settle_blocks(extent.place, 1).await?;
             self.store.device.write(extent.place * BLOCK_BYTES, buf.freeze(), Durability::Cached).await?;
             self.note_written(file);
         }

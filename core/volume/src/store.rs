@@ -197,6 +197,17 @@ impl Store {
         }
     }
 
+    /// Has these blocks be settled before they are written over.
+    pub(crate) async fn settle_blocks(&self, place: u64, blocks: u64) -> Result<(), VolumeError> {
+        loop {
+            match self.log.settle_blocks(place, blocks).await {
+                Ok(Synced::Durable) => return Ok(()),
+                Ok(Synced::Full) => self.checkpoint().await?,
+                Err(error) => return Err(self.fail(error)),
+            }
+        }
+    }
+
     /// Reads a node.
     pub(crate) async fn load(&self, node: NodeRef) -> Result<Arc<Page>, VolumeError> {
         let page = Arc::new(self.read_node(node).await?);

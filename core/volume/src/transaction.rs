@@ -31,10 +31,24 @@ impl Operation {
     }
 }
 
+/// Blocks of data whose checksums a transaction carries, at most: what is written with more is not waited for less.
+pub(crate) const MOST_SUMS: usize = 16;
+
+/// What a block of data must hold for the transaction that names it to count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BlockSum {
+    /// The block, counted from the beginning of the device.
+    pub place: u64,
+    /// Its CRC-32C.
+    pub crc: u32,
+}
+
 /// Changes that are made together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Transaction {
     pub(crate) operations: Vec<Operation>,
+    /// The data that must be there for them, where they need not wait for it.
+    pub(crate) sums: Vec<BlockSum>,
 }
 
 impl Transaction {

@@ -5,8 +5,8 @@
 //!   anything else                                   alone          room set aside ─▶ data written ─▶ extents changed
 //! ```
 //!
-//! Invariants: an extent says that it holds data only once the device has it, and the log holds no such record before
-//! the data is durable. What lies between the end of a file and the end of its last block is never shown.
+//! Invariants: an extent says that it holds data only once the device has it, and no such record of the log counts
+//! without the data: it is durable before, or its checksums are in the record. What lies between the end of a file and the end of its last block is never shown.
 
 use futures_util::future::join_all;
 use holdfast_device::{Durability, Io, IoBuf, IoSlice};
@@ -18,9 +18,11 @@ use crate::extent::Extent;
 use crate::extents::{self, EXTENTS_AT_ONCE, Ground, Piece};
 use crate::keys;
 use crate::open_files::{File, Handle};
+use crate::page::crc_of;
 use crate::record::INLINE_BYTES;
 use crate::rooms::{self, Found};
 use crate::store::held;
+use crate::transaction::{BlockSum, MOST_SUMS};
 use crate::volume::{Volume, put_record, record_of};
 
 /// Bytes of a file, at most.
@@ -92,6 +94,10 @@ impl Volume {
         if !pieces.iter().all(|piece| matches!(piece.ground, Ground::Written(_))) {
             return Ok(false);
         }
+        for piece in &pieces {
+            let Ground::Written(extent) = piece.ground else { unreachable!("all of them hold data") };
+            self.store.settle_blocks(extent.place, piece.blocks).await?;
+        }
         let write = |piece: &Piece| {
             let Ground::Written(extent) = piece.ground else { unreachable!("all of them hold data") };
             let part = data.slice((piece.block * BLOCK_BYTES - offset) as usize, piece.blocks as usize * BLOCK);
@@ -134,9 +140,11 @@ impl Volume {
         if is_inline && size > 0 {
             self.spill(file).await?;
         }
+        let mut may_prove = self.store.log.may_prove();
         if offset > size {
             self.finish_note(file.id.number).await?;
-            self.zero_tail(file, size).await?;
+            // The zeros must be there before the file reaches beyond them.
+            may_prove &= !self.zero_tail(file, size).await?;
         }
         let segments = self.segments(file, offset, data, at, len, size).await?;
         let (from, to) = (offset / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES));
@@ -144,7 +152,7 @@ impl Volume {
         let targets = self.targets(file, &pieces, size).await?;
         let reached = targets.last().map_or(from, |target| target.block + u64::from(target.extent.blocks));
         let done = (reached * BLOCK_BYTES).min(end) - offset;
-        let stored = self.store_targets(file, &segments, &targets, offset + done).await;
+        let stored = self.store_targets(file, &segments, &targets, offset + done, may_prove).await;
         if stored.is_err() {
             let mut rooms = held(&self.store.rooms);
             for target in targets.iter().filter(|target| target.is_new) {
@@ -183,26 +191,29 @@ impl Volume {
         let segment = Segment { block: 0, data: IoSlice::padded(&bytes) };
         let hole = Piece { block: 0, blocks: 1, ground: Ground::Hole };
         let targets = self.targets(file, &[hole], 0).await?;
-        let stored = self.store_targets(file, &[segment], &targets, bytes.len() as u64).await;
+        let may_prove = self.store.log.may_prove();
+        let stored = self.store_targets(file, &[segment], &targets, bytes.len() as u64, may_prove).await;
         if stored.is_err() {
             held(&self.store.rooms).release(targets[0].extent.place, targets[0].extent.blocks);
         }
         stored
     }
 
-    /// Makes zeros of what lies behind the end of a file in its last block, before the file grows over it.
-    pub(crate) async fn zero_tail(&self, file: &File, size: u64) -> Result<(), VolumeError> {
+    /// Makes zeros of what lies behind the end of a file in its last block, before the file grows over it; false if
+    /// there was nothing to do.
+    pub(crate) async fn zero_tail(&self, file: &File, size: u64) -> Result<bool, VolumeError> {
         let used = (size % BLOCK_BYTES) as usize;
         if used == 0 {
-            return Ok(());
+            return Ok(false);
         }
         let pieces = self.pieces(file, size / BLOCK_BYTES, size / BLOCK_BYTES + 1).await?;
-        let Some(Piece { ground: Ground::Written(extent), .. }) = pieces.first() else { return Ok(()) };
+        let Some(Piece { ground: Ground::Written(extent), .. }) = pieces.first() else { return Ok(false) };
+        self.store.settle_blocks(extent.place, 1).await?;
         let mut block = self.store.device.read(extent.place * BLOCK_BYTES, IoBuf::new(BLOCK)).await?;
         block[used..].fill(0);
         self.store.device.write(extent.place * BLOCK_BYTES, block.freeze(), Durability::Cached).await?;
         held(&file.state).written = self.store.data.note();
-        Ok(())
+        Ok(true)
     }
 
     /// The old content of a block, zeros where it has none; what lies beyond the end of the file counts as zeros.
@@ -377,8 +388,14 @@ impl Volume {
         segments: &[Segment],
         targets: &[Target],
         end: u64,
+        may_prove: bool,
     ) -> Result<(), VolumeError> {
+        for target in targets.iter().filter(|target| !target.is_new) {
+            self.store.settle_blocks(target.extent.place, target.extent.blocks.into()).await?;
+        }
         let mut writes = Vec::with_capacity(targets.len() + 1);
+        let count: usize = segments.iter().map(|segment| segment.data.len() / BLOCK).sum();
+        let mut sums = Vec::with_capacity(if may_prove && count <= MOST_SUMS { count } else { 0 });
         for target in targets {
             let (from, to) = (target.block, target.block + u64::from(target.extent.blocks));
             for segment in segments {
@@ -388,6 +405,10 @@ impl Volume {
                     let part =
                         segment.data.slice((first - segment.block) as usize * BLOCK, (behind - first) as usize * BLOCK);
                     let place = target.extent.place + (first - from);
+                    if sums.capacity() > 0 {
+                        let blocks = part.chunks(BLOCK).zip(place..);
+                        sums.extend(blocks.map(|(block, place)| BlockSum { place, crc: crc_of(block) }));
+                    }
                     writes.push(self.store.device.write(place * BLOCK_BYTES, part, Durability::Cached));
                 }
             }
@@ -412,6 +433,7 @@ impl Volume {
                 record.inline = None;
                 record.size = record.size.max(end);
                 view.follow_data();
+                view.prove_data(&sums);
                 self.touch(&mut record, now);
                 put_record(view, id.number, &record)?;
                 Ok(record.size)
