@@ -201,9 +201,7 @@ impl Log {
     pub async fn settle_blocks(&self, place: u64, blocks: u64) -> Result<Synced, VolumeError> {
         while self.unsettled.has(place, blocks) {
             let mut lane = self.lane.lock().await;
-            if self.unsettled.has(place, blocks)
-                && self.write_batch(&mut lane, u64::MAX, true).await? == Synced::Full
-            {
+            if self.unsettled.has(place, blocks) && self.write_batch(&mut lane, u64::MAX, true).await? == Synced::Full {
                 return Ok(Synced::Full);
             }
         }

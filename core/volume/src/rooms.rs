@@ -367,6 +367,10 @@ impl Rooms {
         let Some(known) = self.zones.get_mut(&zone) else { return };
         let Some(bits) = known.bits.as_mut() else { return };
         let (was_busy, was_taken) = (bits.busy.count(block, len), bits.taken.count(block, len));
+        if bits.reserved < was_busy - was_taken {
+            // Replay from an older root: it was freed, and given out again after a later one.
+            bits.freed = bits.freed.iter().flat_map(|run| beyond(*run, (block, len))).collect();
+        }
         bits.taken.set(block, len, true);
         bits.busy.set(block, len, true);
         bits.reserved = bits.reserved.saturating_sub(was_busy - was_taken);
@@ -515,6 +519,13 @@ impl Rooms {
             Some(Zone { bits: Some(bits), .. }) => Ok(Some(&bits.taken)),
         }
     }
+}
+
+/// What of a run lies before and behind another one.
+fn beyond((at, len): (u32, u32), (from, count): (u32, u32)) -> SmallVec<[(u32, u32); 2]> {
+    let (end, to) = (at + len, from + count);
+    let parts = [(at, end.min(from)), (at.max(to), end)];
+    parts.into_iter().filter(|(first, last)| first < last).map(|(first, last)| (first, last - first)).collect()
 }
 
 /// A refusal for want of room for data.

@@ -481,3 +481,9 @@ fn run(seed: u64) {
 fn what_a_crash_leaves_of_files_is_what_operations_left() {
     holdfast_harness::over_seeds(60, run);
 }
+
+/// Room that was freed and given out again between an older root and the newest one, which was lost.
+#[test]
+fn seeds_that_found_something_stay_good() {
+    [200_012, 200_364, 200_625].into_iter().for_each(run);
+}
