@@ -41,8 +41,10 @@ pub(crate) fn check_empty(object: &str, directory: &str) -> ApiResult<()> {
         return refuse(format!("{directory:?} is no absolute path"), "write it from / on");
     }
     match std::fs::read_dir(path) {
-        Ok(mut entries) if entries.next().is_none() => Ok(()),
-        Ok(_) => refuse(format!("{directory} is not empty"), "name a new directory, or an empty one"),
+        Ok(mut entries) => match entries.next() {
+            None => Ok(()),
+            Some(_) => refuse(format!("{directory} is not empty"), "name a new directory, or an empty one"),
+        },
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let above = path.parent().unwrap_or(path);
             if above.is_dir() {
