@@ -95,7 +95,7 @@ impl Kind {
             }
             Self::NodeBitmap => {
                 let zones = held(&store.zones).numbers();
-                zones.iter().map(|zone| (store.address_in(*zone, 0), 2 * 16 << 10)).collect()
+                zones.iter().map(|zone| (store.address_in(*zone, 0), (2 * 16) << 10)).collect()
             }
             Self::DataBitmap => {
                 let stored = held(&store.rooms).all_stored();

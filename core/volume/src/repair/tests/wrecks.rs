@@ -7,10 +7,13 @@ use crate::salvage::{Found, Rescue, Salvaged, salvage};
 use crate::service::{Attributes, Data};
 use crate::superblock::Superblock;
 
+/// What was made of an object: its attributes, its bytes, and its extended attributes.
+type Made = (Attributes, Vec<u8>, Vec<(Vec<u8>, Vec<u8>)>);
+
 /// What was taken, by path.
 #[derive(Default)]
 struct Taken {
-    made: BTreeMap<String, (Attributes, Vec<u8>, Vec<(Vec<u8>, Vec<u8>)>)>,
+    made: BTreeMap<String, Made>,
     links: Vec<(String, String)>,
     data: BTreeMap<String, Vec<u8>>,
     finished: Vec<String>,
