@@ -4,15 +4,22 @@ use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use holdfast_device::IoBuf;
+use holdfast_device::file::{FileDevice, FileOptions};
+use holdfast_device::{Device, IoBuf};
+use holdfast_model::Uuid;
+use holdfast_volume::service::Time;
+use holdfast_volume::{Format, Settings, Volume, VolumeFormat};
 
 use crate::janitor::Janitor;
 use crate::loops::{attach, tried};
 use crate::rounds::median;
 use crate::scene::Scene;
 
+/// Bytes of the device that each subject lies on.
+pub const DEVICE_BYTES: u64 = 2 << 30;
 /// Bytes of the one large file.
 pub const DATA_BYTES: u64 = 256 << 20;
 /// Bytes of one of its pages.
@@ -101,18 +108,35 @@ pub fn on_directory(top: &Path, round: u64, amount: Amount) -> Rates {
     rates
 }
 
-/// A file system of the kernel on a loop device of `bytes`, mounted.
+/// A file system of the kernel on a loop device, mounted.
 ///
 /// # Errors
 /// The reason why this machine has none.
-pub fn kernel(scene: &Scene, janitor: &mut Janitor, kind: &str, bytes: u64) -> Result<PathBuf, String> {
-    let device = attach(scene, janitor, kind, 1, bytes)?.remove(0);
+pub fn kernel(scene: &Scene, janitor: &mut Janitor, kind: &str) -> Result<PathBuf, String> {
+    let device = attach(scene, janitor, kind, 1, DEVICE_BYTES)?.remove(0);
     let force = if kind == "ext4" { "-F" } else { "-f" };
     tried(&format!("mkfs.{kind}"), &["-q", force, &device])?;
     let directory = scene.folder(&format!("{kind}-mnt"));
     tried("mount", &["-t", kind, &device, &directory])?;
     janitor.later(&format!("umount -l '{directory}'"));
     Ok(directory.into())
+}
+
+fn now() -> Time {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Time { seconds: since.as_secs() as i64, nanos: since.subsec_nanos() }
+}
+
+/// A new volume on a device.
+///
+/// # Panics
+/// If the device does not open, or does not take it.
+pub async fn new_volume(path: &str) -> Volume {
+    let device: Arc<dyn Device> = FileDevice::open(path, FileOptions::default()).expect("the device opens");
+    let store = Format { volume: Uuid::from_u128(1), log_bytes: Some(64 << 20) };
+    let format = VolumeFormat { store, secret: [1; 16], owner: (0, 0), mode: 0o755, is_case_sensitive: false };
+    Volume::format(&device, format, now()).await.expect("formatted");
+    Volume::open(device, Settings::default(), Arc::new(now)).await.expect("opened")
 }
 
 /// Prints medians of rounds as a table, with the first one's ratio to each of the others in brackets.

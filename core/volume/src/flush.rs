@@ -1,7 +1,8 @@
 //! When data that was written became durable.
 //!
 //! Data goes to the device without waiting for stable storage; a record of the log that names it must not count longer
-//! than the data itself lasts. Each write takes a number when it is answered, and a flush covers all numbers before it began.
+//! than the data itself lasts. Each write takes a number when it is answered, and a flush covers all numbers before it
+//! began.
 //!
 //! Invariant: what is told to be flushed was answered before a flush began that the device answered.
 

@@ -10,8 +10,9 @@
 //! ```
 //!
 //! Whoever needs durability first writes for all who wait. Records carry checksums of little data that they name, so
-//! that data becomes durable while they are written, not before ([`crate::unsettled`]). A checkpoint writes what waits, too, before it marks where the
-//! log of its root begins: if that root is lost, the one before and the log lead to the same trees.
+//! that data becomes durable while they are written, not before ([`crate::unsettled`]). A checkpoint writes what waits,
+//! too, before it marks where the log of its root begins: if that root is lost, the one before and the log lead to the
+//! same trees.
 //!
 //! Invariants: a batch counts only if all its frames are whole and continue what stands before them, in an epoch that is
 //! not before theirs; of its records those count up to the first whose data is not what it says, if no frame says that its
@@ -213,12 +214,12 @@ impl Log {
     async fn write_batch(&self, lane: &mut Lane, until: u64, settles: bool) -> Result<Synced, VolumeError> {
         let room = (self.frames - (lane.next - lane.tail)).saturating_sub(MARK_FRAMES);
         let Some(batch) = self.batch(room, until, settles) else { return Ok(Synced::Full) };
-        let waits = settles || !batch.is_proven;
-        if waits {
+        if settles || !batch.is_proven {
             self.data.flush(batch.after).await?;
         }
-        let is_settled = waits || self.data.is_flushed(batch.after);
-        lane.settled = if is_settled { batch.last } else { lane.settled };
+        if self.data.is_flushed(batch.after) {
+            lane.settled = batch.last;
+        }
         // Both come to their end: what is being written must not be left to itself.
         let (written, flushed) = join(self.write(lane, &batch.payload), self.data.flush(batch.after)).await;
         written.and(flushed)?;

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use holdfast_device::{Copies, Device, IoBuf};
+use holdfast_model::BLOCK_BYTES;
 
 /// A device, with its copies if it has any that can be told apart.
 #[derive(Clone)]
@@ -27,7 +28,7 @@ impl Media {
 
     /// Whether a range lies within the device, and begins where blocks do.
     pub fn has(&self, at: u64, len: usize) -> bool {
-        at.is_multiple_of(holdfast_model::BLOCK_BYTES)
+        at.is_multiple_of(BLOCK_BYTES)
             && at.checked_add(len as u64).is_some_and(|end| end <= self.device.geometry().size_bytes)
     }
 
@@ -51,6 +52,20 @@ impl Media {
         };
         let other = self.other(at, len, |buf| accept(buf).ok()).await;
         other.map(|(found, _)| (found, true)).ok_or(why)
+    }
+
+    /// What can be read of a range of whole blocks: zeros for each block that cannot.
+    pub async fn read_what_can_be(&self, at: u64, len: usize) -> IoBuf {
+        if let Ok(buf) = self.device.read(at, IoBuf::new(len)).await {
+            return buf;
+        }
+        let mut all = IoBuf::zeroed(len);
+        for (block, place) in all.chunks_mut(BLOCK_BYTES as usize).zip((at..).step_by(BLOCK_BYTES as usize)) {
+            if let Ok(buf) = self.device.read(place, IoBuf::new(block.len())).await {
+                block.copy_from_slice(&buf);
+            }
+        }
+        all
     }
 
     /// The first copy of a range that `accept` takes, and its bytes.

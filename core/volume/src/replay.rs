@@ -35,16 +35,12 @@ pub(crate) struct Replayed {
     pub gap: Option<String>,
 }
 
-/// How the next batch was.
-enum Batch {
-    Whole {
-        payload: Vec<u8>,
-        /// The transaction up to which it says that data is settled.
-        settled: u64,
-        behind: Numbers,
-    },
-    /// There is none.
-    End,
+/// A batch that is whole.
+struct Whole {
+    payload: Vec<u8>,
+    /// The transaction up to which it says that data is settled.
+    settled: u64,
+    behind: Numbers,
 }
 
 impl Log {
@@ -56,7 +52,7 @@ impl Log {
         let (mut transactions, mut applied, mut gap) = (Vec::new(), start.applied, None);
         let mut settled = start.applied;
         let mut is_first = root.is_marked;
-        while let Batch::Whole { payload, settled: says, behind } = reading.batch(at, start.sequence).await {
+        while let Some(Whole { payload, settled: says, behind }) = reading.batch(at, start.sequence).await {
             let Ok((first, batch)) = log::decode_batch(&payload) else {
                 gap = Some(format!("frame {} of its log is whole and says what cannot be", at.sequence));
                 break;
@@ -154,22 +150,9 @@ impl Reading<'_> {
         if held == 0 || !(self.first..self.first + held).contains(&sequence) {
             let at = sequence % self.log.frames;
             let count = READ_FRAMES.min(self.log.frames - at);
-            let device = &self.log.media.device;
             let start = self.log.at + at * BLOCK_BYTES;
             self.first = sequence;
-            self.buf = match device.read(start, IoBuf::new(count as usize * FRAME)).await {
-                Ok(buf) => buf,
-                Err(_) => {
-                    let mut all = IoBuf::zeroed(count as usize * FRAME);
-                    for (index, frame) in all.chunks_mut(FRAME).enumerate() {
-                        let at = start + index as u64 * BLOCK_BYTES;
-                        if let Ok(buf) = device.read(at, IoBuf::new(FRAME)).await {
-                            frame.copy_from_slice(&buf);
-                        }
-                    }
-                    all
-                }
-            };
+            self.buf = self.log.media.read_what_can_be(start, count as usize * FRAME).await;
         }
         let inside = (sequence - self.first) as usize * FRAME;
         &self.buf[inside..inside + FRAME]
@@ -199,24 +182,24 @@ impl Reading<'_> {
         Some(found)
     }
 
-    async fn batch(&mut self, from: Numbers, start: u64) -> Batch {
+    /// The next batch, if there is one.
+    async fn batch(&mut self, from: Numbers, start: u64) -> Option<Whole> {
         let (mut payload, mut behind, mut count) = (Vec::new(), from, 1);
         let (mut index, mut settled) = (0, 0);
         while index < count {
             if behind.sequence - start >= self.log.frames {
-                return Batch::End;
+                return None;
             }
-            let Some(frame) = self.frame(behind).await else { return Batch::End };
-            let Found { crc, epoch, place: (found, of), settled: says, payload: part } = frame;
+            let Found { crc, epoch, place: (found, of), settled: says, payload: part } = self.frame(behind).await?;
             settled = says;
             if found != index || (index > 0 && (of != count || epoch != behind.epoch)) {
-                return Batch::End;
+                return None;
             }
             payload.extend_from_slice(&part);
             behind = Numbers { epoch, sequence: behind.sequence + 1, previous: crc };
             (index, count) = (index + 1, of);
         }
-        Batch::Whole { payload, settled, behind }
+        Some(Whole { payload, settled, behind })
     }
 
     /// Whether batches behind the one that would begin at `end` prove that it was written.

@@ -166,8 +166,8 @@ impl Volume {
         Ok(Self::open_on(Media::with_copies(device), settings, clock, Opening::Use).await?.0)
     }
 
-    /// Opens what is left of a volume on a device that has room behind `size_bytes`; answers also why changes may be missing. What names depend on is guessed where it is
-    /// lost: names are listed then, and found by nobody.
+    /// Opens what is left of a volume on a device that has room behind `size_bytes`; answers also why changes may be
+    /// missing. What names depend on is guessed where it is lost: names are listed then, and found by nobody.
     pub(crate) async fn open_wreck(
         media: Media,
         size_bytes: u64,

@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 
 use holdfast_device::IoBuf;
-use holdfast_model::{BLOCK_BYTES, Uuid};
+use holdfast_model::Uuid;
 
 use crate::error::VolumeError;
 use crate::log;
@@ -24,25 +24,12 @@ use crate::zones;
 /// Bytes that are read at once.
 const RUN: usize = 1 << 20;
 
-/// Hands out a device in runs; a run that cannot be read, block by block, and what of it cannot as zeros.
+/// Hands out what can be read of a device in runs, and the rest as zeros.
 async fn each_run(media: &Media, from: u64, to: u64, mut each: impl FnMut(u64, &[u8])) {
     let mut at = from;
     while at < to {
         let len = (to - at).min(RUN as u64) as usize;
-        let buf = match media.device.read(at, IoBuf::new(len)).await {
-            Ok(buf) => buf,
-            Err(_) => {
-                let mut all = IoBuf::zeroed(len);
-                for (index, block) in all.chunks_mut(BLOCK_BYTES as usize).enumerate() {
-                    let place = at + index as u64 * BLOCK_BYTES;
-                    if let Ok(buf) = media.device.read(place, IoBuf::new(block.len())).await {
-                        block.copy_from_slice(&buf);
-                    }
-                }
-                all
-            }
-        };
-        each(at, &buf);
+        each(at, &media.read_what_can_be(at, len).await);
         at += len as u64;
         crate::scan::give_way().await;
     }

@@ -9,29 +9,24 @@
 //! for one through the kernel.
 
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use futures_util::future::join_all;
 use holdfast_device::file::{FileDevice, FileOptions};
 use holdfast_device::reactor::{self, ReactorSettings};
 use holdfast_device::{Device, Durability, IoBuf, IoSlice};
-use holdfast_model::Uuid;
-use holdfast_tests::files::{Amount, DATA_BYTES, PAGE, Rates, kernel, on_directory, page, print_table, rate};
+use holdfast_tests::files::{
+    Amount, DATA_BYTES, DEVICE_BYTES, PAGE, Rates, kernel, new_volume, on_directory, page, print_table, rate,
+};
 use holdfast_tests::janitor::Janitor;
 use holdfast_tests::loops::attach;
 use holdfast_tests::rounds::{number, text};
 use holdfast_tests::scene::Scene;
-use holdfast_volume::service::{Caller, FileId, FileKind, FileService, Flush, NewFile, OpenMode, Remove, Rename, Time};
-use holdfast_volume::{Format, Settings, Volume, VolumeFormat};
+use holdfast_volume::Volume;
+use holdfast_volume::service::{Caller, FileId, FileKind, FileService, Flush, NewFile, OpenMode, Remove, Rename};
 
-const DEVICE_BYTES: u64 = 2 << 30;
 const NEW: NewFile<'static> = NewFile { kind: FileKind::Regular, mode: 0o644, target: b"" };
 const WRITING: OpenMode = OpenMode { read: true, write: true, truncate: false };
-
-fn now() -> Time {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Time { seconds: since.as_secs() as i64, nanos: since.subsec_nanos() }
-}
 
 /// One round on a volume.
 async fn on_volume(volume: &Volume, round: u64, amount: Amount) -> Rates {
@@ -148,14 +143,6 @@ async fn pages_of_device(device: &Arc<dyn Device>, amount: Amount) -> Rates {
     rates
 }
 
-async fn open(path: &str) -> Volume {
-    let device: Arc<dyn Device> = FileDevice::open(path, FileOptions::default()).expect("the device opens");
-    let store = Format { volume: Uuid::from_u128(1), log_bytes: Some(64 << 20) };
-    let format = VolumeFormat { store, secret: [1; 16], owner: (0, 0), mode: 0o755, is_case_sensitive: false };
-    Volume::format(&device, format, now()).await.expect("formatted");
-    Volume::open(device, Settings::default(), Arc::new(now)).await.expect("opened")
-}
-
 fn main() {
     let quick = text("QUICK").is_some_and(|text| text != "0");
     let rounds = number("ROUNDS", if quick { 1 } else { 5 });
@@ -172,13 +159,13 @@ fn main() {
     };
     let mut peers = Vec::new();
     for kind in ["xfs", "ext4"] {
-        match kernel(&scene, &mut janitor, kind, DEVICE_BYTES) {
+        match kernel(&scene, &mut janitor, kind) {
             Ok(directory) => peers.push((kind, directory)),
             Err(why) => println!("{kind} is not beside: {why}.\n"),
         }
     }
     let measured = reactor::block_on(ReactorSettings { name: "files".into(), ..ReactorSettings::default() }, async {
-        let volume = open(&ours[0]).await;
+        let volume = new_volume(&ours[0]).await;
         let bare: Arc<dyn Device> = FileDevice::open(&ours[1], FileOptions::default()).expect("the device opens");
         let mut all: Vec<(&str, Vec<Rates>)> = vec![("volume", Vec::new()), ("bare device", Vec::new())];
         all.extend(peers.iter().map(|(kind, _)| (*kind, Vec::new())));

@@ -15,31 +15,20 @@ mod memory;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use holdfast_device::Device;
-use holdfast_device::file::{FileDevice, FileOptions};
 use holdfast_device::reactor::{self, ReactorHandle, ReactorSettings};
 use holdfast_fuse::{MountSettings, Mounted, mount};
-use holdfast_model::Uuid;
 use holdfast_tests::command::run;
-use holdfast_tests::files::{Amount, Rates, kernel, on_directory, print_table};
+use holdfast_tests::files::{Amount, DEVICE_BYTES, Rates, kernel, new_volume, on_directory, print_table};
 use holdfast_tests::fio::{direct_line, rates};
 use holdfast_tests::janitor::Janitor;
 use holdfast_tests::loops::attach;
 use holdfast_tests::rounds::{number, text};
 use holdfast_tests::scene::Scene;
-use holdfast_volume::service::{FileService, Time};
-use holdfast_volume::{Format, Settings, Volume, VolumeFormat};
+use holdfast_volume::service::FileService;
 use memory::Memory;
 
-const DEVICE_BYTES: u64 = 2 << 30;
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
-
-fn now() -> Time {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Time { seconds: since.as_secs() as i64, nanos: since.subsec_nanos() }
-}
 
 fn mounted<S>(
     service: Arc<S>,
@@ -58,14 +47,6 @@ where
     let mounted = reactors[0].call(mounting).wait().expect("the reactor runs").expect("mounted");
     assert_eq!(mounted.is_over_io_uring(), over_io_uring, "the transport that was asked for");
     mounted
-}
-
-async fn volume(path: String) -> Arc<Volume> {
-    let device: Arc<dyn Device> = FileDevice::open(&path, FileOptions::default()).expect("the device opens");
-    let store = Format { volume: Uuid::from_u128(1), log_bytes: Some(64 << 20) };
-    let format = VolumeFormat { store, secret: [1; 16], owner: (0, 0), mode: 0o755, is_case_sensitive: false };
-    Volume::format(&device, format, now()).await.expect("formatted");
-    Arc::new(Volume::open(device, Settings::default(), Arc::new(now)).await.expect("opened"))
 }
 
 /// Random pages of the large file with 32 outstanding.
@@ -91,13 +72,14 @@ fn measure(scene: &Scene, janitor: &mut Janitor, over_io_uring: bool, rounds: u6
         Ok(mut devices) => devices.remove(0),
         Err(why) => return println!("Mounts were not measured: {why}."),
     };
-    let xfs = kernel(scene, janitor, "xfs", DEVICE_BYTES);
+    let xfs = kernel(scene, janitor, "xfs");
     let start = |name: &str| {
         let settings = ReactorSettings { name: name.into(), ..ReactorSettings::default() };
         reactor::start(settings).expect("the kernel gives a ring")
     };
     let reactors = ["one", "two"].map(start);
-    let opened = reactors[0].call(move || volume(disk)).wait().expect("the reactor runs");
+    let opened =
+        reactors[0].call(move || async move { Arc::new(new_volume(&disk).await) }).wait().expect("the reactor runs");
     let directories = ["volume", "memory"].map(|what| scene.folder(&format!("{what}-{over_io_uring}")));
     let ours = mounted(opened, &directories[0], over_io_uring, &reactors, janitor);
     let null = mounted(Arc::new(Memory::new()), &directories[1], over_io_uring, &reactors, janitor);

@@ -6,6 +6,7 @@ mod damage;
 mod files;
 mod hostile;
 mod model;
+mod plain;
 mod rounds;
 mod together;
 mod trimmed;

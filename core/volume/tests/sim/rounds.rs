@@ -1,26 +1,15 @@
 //! How many rounds of the device make something durable, by simulated time.
 
-use std::sync::Arc;
 use std::time::Duration;
 
+use holdfast_device::IoSlice;
 use holdfast_device::sim::{Latency, Sim, SimDisk, SimDiskSpec, SsdModel};
-use holdfast_device::{Device, IoSlice};
-use holdfast_model::Uuid;
-use holdfast_volume::service::{Caller, FileKind, FileService, Flush, NewFile, OpenMode, Time};
-use holdfast_volume::{Format, Settings, Volume, VolumeFormat};
+use holdfast_volume::service::{Caller, FileService, Flush};
+
+use crate::plain::{NEW, WRITING, new_volume};
 
 /// What a write, and a flush, takes.
 const ROUND: Duration = Duration::from_millis(10);
-const WRITING: OpenMode = OpenMode { read: true, write: true, truncate: false };
-const NEW: NewFile<'static> = NewFile { kind: FileKind::Regular, mode: 0o644, target: b"" };
-
-async fn volume(disk: Arc<SimDisk>) -> Volume {
-    let device: Arc<dyn Device> = disk;
-    let store = Format { volume: Uuid::from_u128(7), log_bytes: None };
-    let format = VolumeFormat { store, secret: [9; 16], owner: (0, 0), mode: 0o755, is_case_sensitive: false };
-    Volume::format(&device, format, Time::default()).await.expect("formatted");
-    Volume::open(device, Settings::default(), Arc::new(Time::default)).await.expect("opened")
-}
 
 #[test]
 fn new_files_become_durable_in_one_round() {
@@ -29,7 +18,7 @@ fn new_files_become_durable_in_one_round() {
     let disk = SimDisk::new(&sim, SimDiskSpec { size_bytes: 64 << 20, latency, ..SimDiskSpec::default() });
     let clock = sim.clock();
     let done = sim.run(async move {
-        let (volume, caller) = (volume(disk).await, Caller::default());
+        let (volume, caller) = (new_volume(disk).await, Caller::default());
         let mut rounds = Vec::new();
         for number in 0..10u8 {
             let facts = volume.create(&caller, volume.root(), &[b'a' + number], &NEW).await.expect("created");

@@ -4,22 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join;
+use holdfast_device::IoSlice;
 use holdfast_device::sim::{Sim, SimDisk, SimDiskSpec};
-use holdfast_device::{Device, IoSlice};
-use holdfast_model::Uuid;
-use holdfast_volume::service::{Caller, FileKind, FileService, NewFile, OpenMode, Remove, Time};
-use holdfast_volume::{Format, Settings, Volume, VolumeFormat};
+use holdfast_volume::service::{Caller, FileService, Remove};
 
-const WRITING: OpenMode = OpenMode { read: true, write: true, truncate: false };
-const NEW: NewFile<'static> = NewFile { kind: FileKind::Regular, mode: 0o644, target: b"" };
-
-async fn volume(disk: Arc<SimDisk>) -> Volume {
-    let device: Arc<dyn Device> = disk;
-    let store = Format { volume: Uuid::from_u128(7), log_bytes: None };
-    let format = VolumeFormat { store, secret: [9; 16], owner: (0, 0), mode: 0o755, is_case_sensitive: false };
-    Volume::format(&device, format, Time::default()).await.expect("formatted");
-    Volume::open(device, Settings::default(), Arc::new(Time::default)).await.expect("opened")
-}
+use crate::plain::{NEW, WRITING, new_volume};
 
 #[test]
 fn freed_room_goes_back_to_the_device_after_a_rest() {
@@ -27,7 +16,7 @@ fn freed_room_goes_back_to_the_device_after_a_rest() {
     let disk = SimDisk::new(&sim, SimDiskSpec { size_bytes: 128 << 20, garbage: false, ..SimDiskSpec::default() });
     let (clock, device) = (sim.clock(), disk.clone());
     let done = sim.run(async move {
-        let (volume, caller) = (Arc::new(volume(device.clone()).await), Caller::default());
+        let (volume, caller) = (Arc::new(new_volume(device.clone()).await), Caller::default());
         let work = async {
             let facts = volume.create(&caller, volume.root(), b"large", &NEW).await.expect("created");
             let file = volume.open(&caller, facts.id, WRITING).await.expect("opened");
