@@ -62,7 +62,7 @@ test('a volume is created on a new space by the wizard', { skip: without }, asyn
   await wizard.getByLabel('Empty space', { exact: true }).selectOption('tank/used');
   await wizard.getByText('holdfast volume create tank/files --on tank/used', { exact: true }).waitFor();
   await wizard.getByRole('button', { name: 'Create volume' }).click();
-  await wizard.getByText(/holds data/).waitFor();
+  await wizard.getByText(/tank\/used holds data/).waitFor();
   await wizard.locator('[name=on][aria-invalid=true]').waitFor();
 
   await wizard.getByLabel('A new space, which goes with the volume').check();
