@@ -246,7 +246,16 @@ impl Engine {
             let object = ObjectRef::new(ObjectKind::Volume, volume.id.to_string(), &volume.name);
             let of_volume =
                 |told: &Condition| cause(CauseKind::Volume, &volume.name, object.clone(), volume.health, told.clone());
-            causes.extend(volume.conditions.iter().map(of_volume));
+            let (below, own): (Vec<&Condition>, Vec<&Condition>) =
+                volume.conditions.iter().partition(|condition| condition.about.is_some());
+            for told in &mut causes {
+                let of_those = |object: &ObjectRef| below.iter().filter_map(|told| told.about.as_ref()).any(|one| one.is(object));
+                let health = told.affects.iter().filter(|one| of_those(&one.object)).map(|one| one.health).max();
+                let health = health.or_else(|| of_those(&told.object).then_some(told.health));
+                let effect = format!("lies on space {}", volume.space);
+                told.affects.extend(health.map(|health| Affected { object: object.clone(), health, effect }));
+            }
+            causes.extend(own.into_iter().map(of_volume));
         }
         for export in exports.iter().filter(|export| export.health != Health::Healthy) {
             let object = export_object(&export.name);

@@ -240,10 +240,11 @@ impl Engine {
     /// All volumes of the pools in service.
     pub fn volumes(&self) -> Vec<VolumeView> {
         let pools: Vec<Arc<OpenPool>> = self.live().pools.values().cloned().collect();
-        let mut views: Vec<VolumeView> = pools
-            .iter()
-            .flat_map(|open| open.volumes().values().map(|live| view(open, live)).collect::<Vec<_>>())
-            .collect();
+        let mut views = Vec::new();
+        for open in &pools {
+            let own: Vec<VolumeView> = open.volumes().values().map(|live| view(open, live)).collect();
+            views.extend(own.into_iter().map(|own| self.with_what_is_below(open, own)));
+        }
         views.sort_by(|a, b| natural_order(&a.name, &b.name));
         views
     }
@@ -255,9 +256,9 @@ impl Engine {
     pub fn volume(&self, path: &str) -> ApiResult<VolumeView> {
         let path = parse_volume(path)?;
         let open = self.pool_named(path.pool.as_str())?;
-        let volumes = open.volumes();
-        let found = volumes.get(path.space.as_str()).map(|live| view(&open, live));
-        found.ok_or_else(|| not_found(format!("volume {path}"), "'holdfast volume list' lists the volumes"))
+        let own = open.volumes().get(path.space.as_str()).map(|live| view(&open, live));
+        let own = own.ok_or_else(|| not_found(format!("volume {path}"), "'holdfast volume list' lists the volumes"))?;
+        Ok(self.with_what_is_below(&open, own))
     }
 
     async fn keep_volume(&self, open: &OpenPool, known: &KnownVolume) -> ApiResult<()> {

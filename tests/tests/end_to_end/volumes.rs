@@ -347,8 +347,19 @@ fn disks_of_a_volume_go_and_return_and_its_files_stay() {
         pull(&daemon, "tank", disk);
         let mut file = File::create(path(round)).expect("created without the disk");
         file.write_all(&content(round)).and_then(|()| file.sync_all()).expect("written without the disk");
-        assert_eq!(daemon.json(&["volume", "show", "tank/files"])["state"], "open");
+        let shown = daemon.json(&["volume", "show", "tank/files"]);
+        assert_eq!((&shown["state"], &shown["health"]), (&"open".into(), &"warning".into()), "{shown}");
+        let told = &shown["conditions"][0];
+        assert!(told["about"].to_string().contains("tank/files") && !told["next_action"].is_null(), "{shown}");
+        assert!(daemon.please(&["volume", "list"]).contains("warning"), "the list says so too");
+        let status = daemon.json(&["status"]);
+        let causes = status["causes"].as_array().expect("causes");
+        assert_eq!(causes.len(), 1, "one disk, one cause: {status}");
+        let affected = causes[0]["affects"].as_array().expect("what it affects");
+        assert!(affected.iter().any(|one| one["effect"] == "lies on space tank/files"), "{status}");
         put_back(&daemon, "tank/files", &[disk]);
+        let shown = daemon.json(&["volume", "show", "tank/files"]);
+        assert_eq!((&shown["health"], &shown["conditions"]), (&"healthy".into(), &serde_json::json!([])), "{shown}");
         for written in 0..=round {
             assert!(std::fs::read(path(written)).expect("read") == content(written), "file {written}");
         }
@@ -384,8 +395,9 @@ fn a_volume_without_its_only_copy_says_so_and_is_back_with_its_disk() {
     assert!(lost.is_err(), "nothing is acknowledged without the disk");
     wait_until("the volume says so", 20, || {
         let shown = daemon.json(&["volume", "show", "tank/files"]);
-        let next = shown["conditions"][0]["next_action"].as_str().unwrap_or_default();
-        shown["health"] == "unhealthy" && next.contains("disks of its pool")
+        let told = shown["conditions"].as_array().expect("conditions");
+        let tells = |part: &str| told.iter().any(|one| one.to_string().contains(part));
+        shown["health"] == "unhealthy" && tells("disks of its pool") && tells("space tank/files")
     });
     give(used);
     wait_until("the disk is back", 60, || daemon.json(&["pool", "show", "tank"])["state"] == "ok");

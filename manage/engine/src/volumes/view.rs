@@ -1,11 +1,14 @@
 //! Volumes as the API shows them.
+//!
+//! Invariant: a volume is never better than its space, nor takes a pool that takes no changes for a good one. What it
+//! has from them is about them, so that it is told as one cause with theirs.
 
 use holdfast_api::{Condition, Volume as VolumeView, VolumeMount};
-use holdfast_model::Health;
+use holdfast_model::{Health, PoolState, Reason};
 
 use super::known::Stage;
 use super::{Findings, LiveVolume};
-use crate::engine::OpenPool;
+use crate::engine::{Engine, OpenPool};
 
 /// Findings in words, with what is to be done about them.
 fn findings(name: &str, found: &Findings) -> Condition {
@@ -24,7 +27,7 @@ fn findings(name: &str, found: &Findings) -> Condition {
     Condition::new(cause, next)
 }
 
-/// A volume as the API shows it.
+/// A volume as the API shows it, but for what it has from its space and pool.
 pub(super) fn view(open: &OpenPool, live: &LiveVolume) -> VolumeView {
     let known = &live.known;
     let name = format!("{}/{}", open.name(), known.name);
@@ -82,6 +85,26 @@ pub(super) fn view(open: &OpenPool, live: &LiveVolume) -> VolumeView {
         free_bytes: usage.map(|usage| usage.free_bytes),
         files: usage.map(|usage| usage.files),
         findings: volume.map(|_| live.findings.left),
+    }
+}
+
+impl Engine {
+    /// Adds what its space and its pool say of themselves.
+    pub(super) fn with_what_is_below(&self, open: &OpenPool, mut view: VolumeView) -> VolumeView {
+        let pool = open.pool.status();
+        if pool.state == PoolState::ReadOnly {
+            let refusals = pool.conditions.into_iter().filter(|told| told.reason == Some(Reason::ReadOnly));
+            view.conditions.extend(refusals.map(|told| told.about(open.object())));
+            view.health = view.health.max(pool.health);
+        }
+        let name = view.space.rsplit('/').next().unwrap_or_default();
+        if let Some((_, space)) = open.space(name) {
+            let shown = self.space_view(open, &space);
+            let object = open.space_object(&space.record());
+            view.conditions.extend(shown.conditions.into_iter().map(|told| told.about(object.clone())));
+            view.health = view.health.max(shown.health);
+        }
+        view
     }
 }
 
