@@ -75,6 +75,7 @@ bench: console
 soak: console
 	$(CARGO) test --workspace --no-run
 	HOLDFAST_SEEDS=20000 $(CARGO) test --package holdfast-pool --package holdfast-space
+	HOLDFAST_SEEDS=7000 $(CARGO) test --package holdfast-volume
 	HOLDFAST_BIN=$(DAEMON) HOLDFAST_KILLS=200 $(CARGO) test --package holdfast-tests --test end_to_end -- --nocapture crash torture
 	HOLDFAST_BIN=$(DAEMON) HOLDFAST_SOAK=1 $(CARGO) test --package holdfast-tests --test suites -- --nocapture --test-threads 1
 

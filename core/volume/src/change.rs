@@ -462,19 +462,26 @@ impl Store {
 
     /// Whether a checkpoint finds room for what so many operations change, beside what is changed already.
     pub(crate) fn check_room(&self, operations: usize, need: Need) -> Result<(), Stop> {
-        let (free, zones) = {
-            let zones = held(&self.zones);
-            (zones.free_nodes(), zones.count())
-        };
+        self.check_nodes(operations * NODES_OF_OPERATION, need)
+    }
+
+    /// The same for so many nodes.
+    pub(crate) fn check_nodes(&self, nodes: usize, need: Need) -> Result<(), Stop> {
+        let needed = self.needed(nodes, need);
+        if held(&self.zones).free_nodes() >= needed { Ok(()) } else { Err(Stop::Room) }
+    }
+
+    /// Nodes that there must be room for before so many more change.
+    pub(crate) fn needed(&self, nodes: usize, need: Need) -> usize {
+        let zones = held(&self.zones).count();
         let bitmaps = held(&self.rooms).changed();
         let nodes_of_zone = (self.superblock().zone_bytes as usize) / PAGE_BYTES;
         let kept = match need {
             Need::More => KEPT_OPERATIONS * NODES_OF_OPERATION + zones * nodes_of_zone / 100,
             Need::Less | Need::Sure | Need::Replayed => 0,
         };
-        let own = operations * NODES_OF_OPERATION + bitmaps.min(self.superblock().zones() as usize / 100) + 4;
-        let needed = self.cache.changed() + self.reserved.load(Ordering::Acquire) + own + kept;
-        if free >= needed { Ok(()) } else { Err(Stop::Room) }
+        let own = nodes + bitmaps.min(self.superblock().zones() as usize / 100) + 4;
+        self.cache.changed() + self.reserved.load(Ordering::Acquire) + own + kept
     }
 
     /// Finds room for nodes: a further zone, or what two checkpoints give back, as the first only lets go of it.

@@ -51,7 +51,7 @@ impl Volume {
     }
 
     /// Ends one use of a file; with its last one what it had beside its record, and the file itself if it has no name.
-    async fn leave(&self, file: &File) -> Result<(), VolumeError> {
+    pub(crate) async fn leave(&self, file: &File) -> Result<(), VolumeError> {
         if !self.open.leave(file) {
             return Ok(());
         }
@@ -276,7 +276,7 @@ impl FileService for Volume {
     }
 
     async fn flush(&self, id: FileId, how: Flush) -> Result<(), VolumeError> {
-        let Some(file) = self.open.get(id.number) else {
+        let Some(file) = self.open.get(id.number).filter(|file| held(&file.state).is_loaded) else {
             // It was written to through handles that are closed, perhaps.
             return self.sync_until(self.store.last(), self.store.data.written()).await;
         };
@@ -335,10 +335,11 @@ impl FileService for Volume {
 impl Volume {
     /// How full the volume is.
     pub fn room(&self) -> Usage {
-        let nodes = held(&self.store.zones).count() as u64;
+        let in_use = self.store.zones_in_use();
+        let nodes = held(&self.store.zones).count_below(in_use) as u64;
         let rooms = held(&self.store.rooms);
         let (zones, usable) = (u64::from(self.store.superblock().zones()), u64::from(rooms.usable()));
-        let unclaimed = zones.saturating_sub(nodes + rooms.count() as u64);
+        let unclaimed = u64::from(in_use).saturating_sub(nodes + rooms.count_below(in_use) as u64);
         let free = rooms.free_blocks() + unclaimed.saturating_sub(u64::from(self.store.kept_zones())) * usable;
         Usage {
             total_bytes: zones * usable * BLOCK_BYTES,

@@ -13,7 +13,7 @@ use holdfast_model::ByteSize;
 
 use crate::error::{ErrorKind, VolumeError};
 use crate::store::Store;
-use crate::superblock::{GROUP_BYTES, Superblock};
+use crate::superblock::{GROUP_BYTES, Root, Superblock};
 use crate::volume::Volume;
 
 impl Store {
@@ -41,21 +41,22 @@ impl Store {
             return Ok(false);
         }
         let after = Superblock { size_bytes, ..before };
-        let [first, second, third] = after.groups();
-        let written = async {
-            let empty = IoBuf::zeroed(GROUP_BYTES as usize).freeze();
-            self.device.write(third, empty, Durability::Durable).await?;
-            let root = newest.root.seal(self.volume());
-            self.device.write(third + newest.root.slot(), root, Durability::Durable).await?;
-            for at in [third, second, first] {
-                self.device.write(at, after.seal(), Durability::Durable).await?;
-            }
-            Ok(())
-        };
         // Part of it may be there: what else is written must not guess.
-        written.await.map_err(|error| self.fail(error))?;
+        self.write_groups(&newest.root, &after).await.map_err(|error| self.fail(error))?;
         self.size_bytes.store(size_bytes, Ordering::Release);
         Ok(true)
+    }
+
+    /// Has the superblocks say another size, the first one last.
+    pub(crate) async fn write_groups(&self, root: &Root, after: &Superblock) -> Result<(), VolumeError> {
+        let [first, second, third] = after.groups();
+        let empty = IoBuf::zeroed(GROUP_BYTES as usize).freeze();
+        self.device.write(third, empty, Durability::Durable).await?;
+        self.device.write(third + root.slot(), root.seal(self.volume()), Durability::Durable).await?;
+        for at in [third, second, first] {
+            self.device.write(at, after.seal(), Durability::Durable).await?;
+        }
+        Ok(())
     }
 }
 
@@ -63,8 +64,20 @@ impl Volume {
     /// Takes the first `size_bytes` of the device in use, while files are; false if the volume has that already.
     ///
     /// # Errors
-    /// It would become smaller, the device is not as large, or it failed.
+    /// It would become smaller, the device is not as large, another change of the size is under way, or the device
+    /// failed.
     pub async fn grow(&self, size_bytes: u64) -> Result<bool, VolumeError> {
-        self.store.grow(size_bytes).await
+        let _one = self.try_resize()?;
+        let grown = self.store.grow(size_bytes).await?;
+        if self.unfinished_shrink().is_some() {
+            self.note_shrink(None).await?;
+        }
+        Ok(grown)
+    }
+
+    /// One change of the size at a time.
+    pub(crate) fn try_resize(&self) -> Result<tokio::sync::MutexGuard<'_, ()>, VolumeError> {
+        let busy = |_| VolumeError::new(ErrorKind::Busy, format!("volume {} is being resized already", self.id()));
+        self.resizing.try_lock().map_err(busy)
     }
 }

@@ -28,7 +28,9 @@
 //!  unsettled.rs   data that is proven by records of the log    trim.rs         room given back to the device
 //!  zones.rs       room for nodes                               rooms.rs        room for data
 //!  superblock.rs  where everything is, and the root slots      bitmap.rs       the blocks of a zone
-//!  grow.rs        more of the device taken in use              verbs.rs        what can be wrong
+//!  grow.rs        more of the device taken in use              shrink.rs       the end of the device given up in use
+//!  line.rs        nothing given out above it                   relocate.rs     data moved below it
+//!  vacate.rs      nodes written anew below it                  verbs.rs        what can be wrong
 //!  scan.rs        all trees read, held against each other      findings.rs     what a scan found, kept
 //!  repair.rs      findings repaired in use                    rebuild.rs      trees that lost nodes, offline
 //!  graft.rs       a damaged node taken out of its tree        salvage.rs      what can be read of a wreck, copied out
@@ -57,6 +59,7 @@ mod graft;
 mod grow;
 mod keys;
 mod length;
+mod line;
 mod listing;
 mod log;
 mod media;
@@ -69,6 +72,7 @@ pub mod page;
 mod read;
 mod rebuild;
 mod record;
+mod relocate;
 mod remake;
 mod removal;
 mod repair;
@@ -78,12 +82,14 @@ mod rooms;
 pub mod salvage;
 mod scan;
 pub mod service;
+mod shrink;
 mod store;
 pub mod superblock;
 mod transaction;
 mod tree;
 mod trim;
 mod unsettled;
+mod vacate;
 mod verbs;
 mod volume;
 mod wreck;
@@ -95,6 +101,7 @@ pub use names::MAX_NAME_BYTES;
 pub use open_files::Handle;
 pub use repair::{Repaired, Spotfixed};
 pub use scan::{ScanProgress, ScanSettings, Scanned};
+pub use shrink::{ShrinkPlan, Steps};
 pub use store::{Format, Settings, Store};
 pub use transaction::Transaction;
 pub use verbs::{Severity, Verb};

@@ -14,7 +14,7 @@
 //! takes changes has all that were acknowledged.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use holdfast_device::{Copies, Device, Durability, IoBuf};
@@ -157,6 +157,7 @@ impl Store {
             device: media.device.clone(),
             media,
             size_bytes: AtomicU64::new(superblock.size_bytes),
+            line: AtomicU32::new(u32::MAX),
             format: superblock,
             settings,
         };
@@ -175,7 +176,10 @@ impl Store {
         }
         for transaction in transactions {
             for Operation { key, value, .. } in transaction.operations.iter().filter(|done| done.tree == ZONE_TREE) {
-                store.open_zone(key, value.as_deref().unwrap_or_default())?;
+                match value {
+                    Some(value) => _ = store.open_zone(key, value)?,
+                    None => store.close_zone(key),
+                }
             }
             store.commit(&transaction, Need::Replayed).await?;
         }
@@ -190,6 +194,14 @@ impl Store {
             store.checkpoint().await?;
         }
         Ok((store, gap))
+    }
+
+    /// A zone that nobody had anything of is nobody's.
+    fn close_zone(&self, key: &[u8]) {
+        if let Ok(zone) = key.try_into().map(u32::from_be_bytes) {
+            held(&self.zones).retire(zone);
+            held(&self.rooms).retire(zone);
+        }
     }
 
     /// Has nodes be written behind the volume only.
@@ -317,7 +329,13 @@ async fn find_superblock(media: &Media) -> Result<Option<Superblock>, VolumeErro
         });
         match found.await {
             Ok((found, _)) if log.is_some_and(|log| log != found.log_bytes) => {}
-            Ok((found, _)) if found.size_bytes <= size => return Ok(Some(found)),
+            Ok((found, _)) if found.size_bytes <= size => {
+                // At another size the second is written before the first, and the one at the end of an earlier size may
+                // still be there.
+                let second = if at == 0 { None } else { superblock_at(media, found.groups()[1]).await };
+                let second = second.filter(|second| second.volume == found.volume && second.size_bytes <= size);
+                return Ok(Some(second.unwrap_or(found)));
+            }
             Ok((found, _)) => {
                 let text = format!(
                     "volume {} needs {}, and the device has {}",
@@ -331,6 +349,11 @@ async fn find_superblock(media: &Media) -> Result<Option<Superblock>, VolumeErro
         }
     }
     refused.map_or(Ok(None), Err)
+}
+
+async fn superblock_at(media: &Media, at: u64) -> Option<Superblock> {
+    let open = |block: &IoBuf| Superblock::open(block).ok().flatten().ok_or("there is none");
+    media.read(at, BLOCK_BYTES as usize, open).await.ok().map(|(found, _)| found)
 }
 
 async fn find_root(media: &Media, superblock: &Superblock) -> Result<Root, VolumeError> {

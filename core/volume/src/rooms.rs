@@ -124,6 +124,8 @@ pub(crate) struct Rooms {
     coming: u64,
     /// Where room was freed that may be given back to the device.
     pub freed: Freed,
+    /// Nothing is given out of this zone and those above it.
+    line: u32,
 }
 
 impl Rooms {
@@ -139,6 +141,7 @@ impl Rooms {
             hand: 0,
             coming: 0,
             freed: Freed::default(),
+            line: u32::MAX,
         }
     }
 
@@ -168,9 +171,7 @@ impl Rooms {
             return Err(VolumeError::corrupt(format!("the tree of zones says what cannot be of zone {zone}")));
         }
         self.zones.insert(zone, Zone { stored, free: stored.free, available: stored.free, bits: None });
-        if stored.free > 0 {
-            self.open.insert(zone);
-        }
+        self.note_open(zone);
         if stored.slot == Stored::NEVER {
             self.install(zone, Bitmap::zone(self.blocks));
         }
@@ -198,7 +199,7 @@ impl Rooms {
     }
 
     fn note_open(&mut self, zone: u32) {
-        if self.zones[&zone].available > 0 {
+        if self.zones[&zone].available > 0 && zone < self.line {
             self.open.insert(zone);
         } else {
             self.open.remove(&zone);
@@ -226,9 +227,46 @@ impl Rooms {
         self.zones.contains_key(&zone)
     }
 
-    /// Zones of data.
-    pub fn count(&self) -> usize {
-        self.zones.len()
+    /// Zones of data below one.
+    pub fn count_below(&self, line: u32) -> usize {
+        self.zones.range(..line).count()
+    }
+
+    /// Has nothing be given out of a zone and those above it; [`u32::MAX`] takes that back.
+    pub fn set_line(&mut self, line: u32) {
+        let above = self.line.min(line);
+        self.line = line;
+        for zone in self.zones.range(above..).map(|(zone, _)| *zone).collect::<Vec<_>>() {
+            self.note_open(zone);
+        }
+    }
+
+    /// Each zone of data, with the blocks of it that files have and those that they have not.
+    pub fn fill(&self) -> impl Iterator<Item = (u32, u32, u32)> {
+        self.zones.iter().map(|(zone, known)| (*zone, self.usable() - known.free, known.free))
+    }
+
+    /// Whether nobody has anything of a zone and of those above it: neither files, nor the durable root, nor writes
+    /// under way. What is given out to nobody because its bitmap was lost may be clear, too.
+    pub fn are_clear(&self, line: u32) -> bool {
+        let is_clear = |zone: &Zone| {
+            let is_still = |bits: &Bits| bits.reserved == 0 && bits.freed.is_empty() && bits.leaving.is_empty();
+            zone.free == self.usable() && zone.bits.as_deref().is_none_or(is_still)
+        };
+        self.zones.range(line..).all(|(_, zone)| is_clear(zone))
+    }
+
+    /// Zones of data from one on.
+    pub fn above(&self, line: u32) -> Vec<u32> {
+        self.zones.range(line..).map(|(zone, _)| *zone).collect()
+    }
+
+    /// A zone that nobody has anything of is one of data no more.
+    pub fn retire(&mut self, zone: u32) {
+        let Some(known) = self.zones.remove(&zone) else { return };
+        self.changed -= usize::from(known.bits.is_some_and(|bits| bits.is_changed));
+        self.open.remove(&zone);
+        self.loaded.remove(&zone);
     }
 
     /// Zones whose bitmaps the next checkpoint writes.
@@ -241,9 +279,9 @@ impl Rooms {
         self.coming
     }
 
-    /// Blocks of zones of data that no file has.
+    /// Blocks that no file has of zones of data that are given out of.
     pub fn free_blocks(&self) -> u64 {
-        self.zones.values().map(|zone| u64::from(zone.free)).sum()
+        self.zones.range(..self.line).map(|(_, zone)| u64::from(zone.free)).sum()
     }
 
     /// The zone whose bitmap is needed to change the block and is not in memory, as an error.
@@ -303,10 +341,11 @@ impl Rooms {
         Found::Run(start + u64::from(block), len)
     }
 
-    /// Sets those units of a zone aside that are free as a whole, in runs; nothing if its bitmap is not in memory.
+    /// Sets those units of a zone aside that are free as a whole, in runs; nothing if its bitmap is not in memory, or
+    /// nothing is given out of it.
     pub fn set_units_aside(&mut self, zone: u32, units: &[u32]) -> Vec<(u64, u32)> {
         let start = self.start(zone);
-        let Some(known) = self.zones.get_mut(&zone) else { return Vec::new() };
+        let Some(known) = self.zones.get_mut(&zone).filter(|_| zone < self.line) else { return Vec::new() };
         let Some(bits) = known.bits.as_mut() else { return Vec::new() };
         let mut runs: Vec<(u64, u32)> = Vec::new();
         for unit in units {

@@ -9,7 +9,7 @@
 //! Invariant: a transaction is in all its trees or in none.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use holdfast_device::{Device, Durability, IoBuf, IoSlice};
@@ -66,8 +66,10 @@ pub struct Store {
     pub(crate) media: Media,
     /// What the format fixed, but for the size.
     pub(crate) format: Superblock,
-    /// Bytes of the device that the volume uses. It grows while nothing is checkpointed.
+    /// Bytes of the device that the volume uses. It changes while nothing is checkpointed.
     pub(crate) size_bytes: AtomicU64,
+    /// While the volume becomes smaller, the first zone that is given out no more.
+    pub(crate) line: AtomicU32,
     pub(crate) trees: Vec<Mutex<Tree>>,
     pub(crate) cache: NodeCache,
     pub(crate) log: Log,
@@ -96,6 +98,11 @@ pub struct Store {
     /// Why nothing is changed any more.
     pub(crate) failed: OnceLock<String>,
     pub(crate) settings: Settings,
+}
+
+/// Zones of so many that data leaves to nodes.
+pub(crate) fn kept_of(zones: u32) -> u32 {
+    (zones / 50).max(2)
 }
 
 pub(crate) fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -265,17 +272,23 @@ impl Store {
 
     /// A zone that is nobody's, if there are more than `kept` of them.
     fn unclaimed(&self, kept: u32) -> Option<u32> {
+        let all = self.zones_in_use();
         let (zones, rooms) = (held(&self.zones), held(&self.rooms));
-        let claimed = (zones.count() + rooms.count()) as u32;
-        if self.superblock().zones().saturating_sub(claimed) <= kept {
+        let claimed = (zones.count_below(all) + rooms.count_below(all)) as u32;
+        if all.saturating_sub(claimed) <= kept {
             return None;
         }
-        (self.first_zone..self.superblock().zones()).find(|zone| !zones.has(*zone) && !rooms.has(*zone))
+        (self.first_zone..all).find(|zone| !zones.has(*zone) && !rooms.has(*zone))
+    }
+
+    /// Zones that may be given out.
+    pub(crate) fn zones_in_use(&self) -> u32 {
+        self.superblock().zones().min(self.line.load(Ordering::Acquire))
     }
 
     /// Zones that data leaves to nodes.
     pub(crate) fn kept_zones(&self) -> u32 {
-        (self.superblock().zones() / 50).max(2)
+        kept_of(self.zones_in_use())
     }
 
     /// Ends a scan or repair that is to end early.

@@ -122,7 +122,7 @@ impl<'a> Look<'a> {
     }
 
     /// Keeps the node in memory as long as the pin lasts.
-    fn pin(&self, pins: &mut Vec<Arc<Page>>) {
+    pub(crate) fn pin(&self, pins: &mut Vec<Arc<Page>>) {
         if let Self::Stored(page) = self {
             pins.push(page.clone());
         }
@@ -130,7 +130,7 @@ impl<'a> Look<'a> {
 }
 
 impl Child {
-    fn look(&self, cache: &NodeCache) -> Result<Look<'_>, Missing> {
+    pub(crate) fn look(&self, cache: &NodeCache) -> Result<Look<'_>, Missing> {
         match self {
             Self::Stored(stored) => cache.get(*stored).map(Look::Stored).ok_or(Missing::Node(*stored)),
             Self::Changed(node) => Ok(Look::Changed(node)),

@@ -27,6 +27,7 @@ use crate::open::Opening;
 use crate::open_files::OpenFiles;
 use crate::record::{Link, Record};
 use crate::service::{FileId, FileKind, FileService, Time};
+use crate::shrink::ShrinkNote;
 use crate::store::{Format, Settings, Store, held};
 use crate::transaction::Transaction;
 use crate::{MAX_VALUE_BYTES, SETTINGS_TREE, SETTINGS_TWIN, SHARED_TREES};
@@ -100,6 +101,10 @@ pub struct Volume {
     maintaining: tokio::sync::Mutex<()>,
     /// Held while free room is set aside to be given back.
     pub(crate) trimming: tokio::sync::Mutex<()>,
+    /// Held while the size changes.
+    pub(crate) resizing: tokio::sync::Mutex<()>,
+    /// The note of a shrink that a crash cut short.
+    pub(crate) unfinished: Mutex<Option<ShrinkNote>>,
 }
 
 impl Volume {
@@ -215,12 +220,15 @@ impl Volume {
             closing: Arc::default(),
             maintaining: tokio::sync::Mutex::new(()),
             trimming: tokio::sync::Mutex::new(()),
+            resizing: tokio::sync::Mutex::new(()),
+            unfinished: Mutex::new(None),
             store,
         };
         if volume.failure().is_none() {
             volume.keep_left_out().await?;
             // What stands in a damaged node waits until that is repaired.
             crate::scan::readable(volume.finish_deferred().await)?;
+            crate::scan::readable(volume.take_up_shrink().await)?;
         }
         Ok((volume, gap))
     }

@@ -118,12 +118,14 @@ pub(crate) struct Zones {
     at: u64,
     zone_bytes: u64,
     zones: BTreeMap<u32, Zone>,
+    /// Nothing is given out of this zone and those above it.
+    line: u32,
 }
 
 impl Zones {
     pub fn new(superblock: &Superblock) -> Self {
         let Superblock { volume, zone_bytes, .. } = *superblock;
-        Self { volume, at: superblock.zones_at(), zone_bytes, zones: BTreeMap::new() }
+        Self { volume, at: superblock.zones_at(), zone_bytes, zones: BTreeMap::new(), line: u32::MAX }
     }
 
     fn start(&self, zone: u32) -> u64 {
@@ -153,6 +155,43 @@ impl Zones {
         self.zones.len()
     }
 
+    /// Those of them below a zone.
+    pub fn count_below(&self, line: u32) -> usize {
+        self.zones.range(..line).count()
+    }
+
+    /// Has nothing be given out of a zone and those above it; [`u32::MAX`] takes that back.
+    pub fn set_line(&mut self, line: u32) {
+        self.line = line;
+    }
+
+    /// Nodes that a zone has room for.
+    pub fn nodes_of_zone(&self) -> usize {
+        (self.zone_bytes - HEAD_BYTES) as usize / PAGE_BYTES
+    }
+
+    /// Each zone of nodes, with the nodes in it and those that there is room for.
+    pub fn fill(&self) -> impl Iterator<Item = (u32, usize, usize)> {
+        let all = self.nodes_of_zone();
+        self.zones.iter().map(move |(number, zone)| (*number, all - zone.free_nodes, zone.free_nodes))
+    }
+
+    /// Whether the durable root and the one to come have nothing of a zone and of those above it.
+    pub fn are_clear(&self, line: u32) -> bool {
+        let all = self.nodes_of_zone();
+        self.zones.range(line..).all(|(_, zone)| zone.free_nodes == all && zone.freed.is_empty())
+    }
+
+    /// Zones of nodes from one on.
+    pub fn above(&self, line: u32) -> Vec<u32> {
+        self.zones.range(line..).map(|(number, _)| *number).collect()
+    }
+
+    /// A zone that no root has anything of is one of nodes no more.
+    pub fn retire(&mut self, zone: u32) {
+        self.zones.remove(&zone);
+    }
+
     /// Has all bitmaps written by the next checkpoint.
     pub fn renew(&mut self) {
         self.zones.values_mut().for_each(|zone| zone.changed = true);
@@ -160,7 +199,12 @@ impl Zones {
 
     /// Nodes that there is room for now.
     pub fn free_nodes(&self) -> usize {
-        self.zones.values().map(|zone| zone.free_nodes).sum()
+        self.free_below(self.line)
+    }
+
+    /// Nodes that there is room for now below a zone.
+    pub fn free_below(&self, line: u32) -> usize {
+        self.zones.range(..line).map(|(_, zone)| zone.free_nodes).sum()
     }
 
     /// Where the slots of a zone are, and how long they are together.
@@ -221,7 +265,7 @@ impl Zones {
     /// Room for a node.
     pub fn take(&mut self) -> Result<u64, VolumeError> {
         let full = || VolumeError::new(ErrorKind::NoSpace, format!("volume {} has no room for nodes", self.volume));
-        let found = self.zones.iter().find(|(_, zone)| zone.free_nodes > 0).map(|(number, _)| *number);
+        let found = self.zones.range(..self.line).find(|(_, zone)| zone.free_nodes > 0).map(|(number, _)| *number);
         let number = found.ok_or_else(full)?;
         let block = self.zones.get_mut(&number).and_then(Zone::take).expect("a zone with room for a node");
         Ok(self.start(number) + block as u64 * BLOCK_BYTES)

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use futures_util::future::join;
 use holdfast_device::sim::{Sim, SimDisk, SimDiskSpec, SimRandom};
 use holdfast_device::{Device, IoBuf};
 use holdfast_model::Uuid;
@@ -16,6 +17,7 @@ use holdfast_volume::{ErrorKind, Format, Handle, Settings, Volume, VolumeFormat,
 
 use crate::damage::lose_newest_root;
 use crate::model::{BLOCK, Files, Model, Node, difference, is_full, read_all, read_node};
+use crate::resize::resize;
 
 struct World {
     sim: Sim,
@@ -91,18 +93,39 @@ impl Life<'_> {
         next: Files,
         operation: impl Future<Output = Result<T, holdfast_volume::VolumeError>>,
     ) -> Option<T> {
-        self.model.borrow_mut().begin(next);
-        match operation.await {
-            Ok(done) => {
-                self.model.borrow_mut().end(self.volume.last());
-                Some(done)
-            }
-            Err(error) => {
-                assert!(is_full(error.kind), "{error}");
-                self.model.borrow_mut().undo();
-                None
-            }
+        let done = self.try_change(next, operation).await;
+        if done.is_none() {
+            self.model.borrow_mut().undo();
         }
+        done
+    }
+
+    /// The same, of an operation that may have come a part of its way where it is refused.
+    async fn change_in_part(
+        &self,
+        id: FileId,
+        next: Files,
+        operation: impl Future<Output = Result<(), holdfast_volume::VolumeError>>,
+    ) {
+        if self.try_change(next, operation).await.is_none() {
+            let node = read_node(self.volume, id).await;
+            self.model.borrow_mut().undo();
+            let mut next = self.files();
+            next.nodes.insert(id.number, node);
+            self.model.borrow_mut().begin(next);
+            self.model.borrow_mut().end(self.volume.last());
+        }
+    }
+
+    async fn try_change<T>(
+        &self,
+        next: Files,
+        operation: impl Future<Output = Result<T, holdfast_volume::VolumeError>>,
+    ) -> Option<T> {
+        self.model.borrow_mut().begin(next);
+        let done = operation.await.inspect_err(|error| assert!(is_full(error.kind), "{error}")).ok()?;
+        self.model.borrow_mut().end(self.volume.last());
+        Some(done)
     }
 
     async fn create(&self) {
@@ -254,15 +277,7 @@ impl Life<'_> {
         next.nodes.get_mut(&id.number).expect("it is there").data = Rc::new(new);
         let handle = self.open(id).await;
         let data = bytes.freeze();
-        let done = self.change(next, self.volume.write(&handle, offset as u64, data, len)).await;
-        if done.is_none() {
-            // A part of it may be there.
-            let node = read_node(self.volume, id).await;
-            let mut next = self.files();
-            next.nodes.insert(id.number, node);
-            self.model.borrow_mut().begin(next);
-            self.model.borrow_mut().end(self.volume.last());
-        }
+        self.change_in_part(id, next, self.volume.write(&handle, offset as u64, data, len)).await;
         self.volume.close(handle).await.expect("it can be closed");
     }
 
@@ -300,14 +315,7 @@ impl Life<'_> {
         let mut next = files;
         next.nodes.get_mut(&id.number).expect("it is there").data = Rc::new(new);
         let handle = self.open(id).await;
-        let done = self.change(next, self.volume.allocate(&handle, from as u64, len as u64, how)).await;
-        if done.is_none() {
-            let node = read_node(self.volume, id).await;
-            let mut next = self.files();
-            next.nodes.insert(id.number, node);
-            self.model.borrow_mut().begin(next);
-            self.model.borrow_mut().end(self.volume.last());
-        }
+        self.change_in_part(id, next, self.volume.allocate(&handle, from as u64, len as u64, how)).await;
         self.volume.close(handle).await.expect("it can be closed");
     }
 
@@ -378,21 +386,22 @@ impl Life<'_> {
     }
 
     async fn settle(&self) {
+        // The volume makes changes of its own beside.
+        let last = self.volume.last();
         match self.random.range(0..5u32) {
             0 => {
                 self.volume.sync().await.expect("it lasts");
-                self.model.borrow_mut().settle(self.volume.last());
+                self.model.borrow_mut().settle(last);
             }
             1 => {
                 self.volume.checkpoint().await.expect("it lasts");
-                self.model.borrow_mut().settle(self.volume.last());
+                self.model.borrow_mut().settle(last);
             }
             2 => {
                 self.volume.trim().await.expect("free room is given back");
             }
             _ => {
                 let Some(id) = self.file(&self.files()) else { return };
-                let last = self.volume.last();
                 self.volume.flush(id, Flush::All).await.expect("it lasts");
                 self.model.borrow_mut().settle_file(id.number, last);
             }
@@ -420,6 +429,9 @@ impl Life<'_> {
         for handle in self.handles.drain(..) {
             self.volume.close(handle).await.expect("it can be closed");
         }
+    }
+
+    async fn check(&self) {
         assert_eq!(self.volume.usage().await.map(|usage| usage.files), Ok(self.files().nodes.len() as u64));
     }
 }
@@ -449,11 +461,11 @@ fn run(seed: u64) {
             let most = if world.random.chance(1, 3) { 40 } else { 800 };
             world.sim.cut_power_after(world.random.range(0..most));
         }
-        let (device, settings, random, model) = (world.disk.clone(), world.settings, world.sim.random(), model.clone());
-        let opened = opened.clone();
+        let (disk, settings, random, model) = (world.disk.clone(), world.settings, world.sim.random(), model.clone());
+        let (opened, resizes) = (opened.clone(), world.random.chance(1, 2));
         let ended = world.sim.run(async move {
             model.borrow_mut().openings += 1;
-            let volume = open(device, settings).await;
+            let volume = open(disk.clone(), settings).await;
             opened.set(true);
             let mut recovered = model.borrow().clone();
             recovered.recover(&volume).await;
@@ -466,7 +478,17 @@ fn run(seed: u64) {
                 caller: Caller::default(),
                 handles: Vec::new(),
             };
-            life.live().await;
+            let working = Cell::new(true);
+            let living = async {
+                life.live().await;
+                working.set(false);
+            };
+            if resizes {
+                join(living, resize(&volume, &disk, &random, &working, 0)).await;
+            } else {
+                living.await;
+            }
+            life.check().await;
             assert_eq!(volume.scan().await, Ok(Vec::new()), "after a life");
             volume.checkpoint().await.expect("it lasts");
             model.borrow_mut().settle(volume.last());
@@ -479,7 +501,7 @@ fn run(seed: u64) {
 
 #[test]
 fn what_a_crash_leaves_of_files_is_what_operations_left() {
-    holdfast_harness::over_seeds(60, run);
+    holdfast_harness::over_seeds(1200, run);
 }
 
 /// Room that was freed and given out again between an older root and the newest one, which was lost.

@@ -7,6 +7,7 @@ mod files;
 mod hostile;
 mod model;
 mod plain;
+mod resize;
 mod rounds;
 mod together;
 mod trimmed;
@@ -205,7 +206,7 @@ fn run(seed: u64) {
 
 #[test]
 fn what_a_crash_leaves_is_what_a_transaction_left() {
-    holdfast_harness::over_seeds(100, run);
+    holdfast_harness::over_seeds(400, run);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use futures_util::future::{join, join_all};
+use futures_util::future::{join, join_all, join3};
 use holdfast_device::sim::{Sim, SimDisk, SimDiskSpec, SimRandom};
 use holdfast_device::{Device, IoBuf};
 use holdfast_model::Uuid;
@@ -11,6 +11,8 @@ use holdfast_volume::service::{
     Allocate, Caller, FileId, FileKind, FileService, Flush, NewFile, OpenMode, Remove, Rename, SetAttributes, Time,
 };
 use holdfast_volume::{ErrorKind, Format, ScanProgress, ScanSettings, Settings, Volume, VolumeFormat, WallClock};
+
+use crate::resize::resize;
 
 const NEW: NewFile<'static> = NewFile { kind: FileKind::Regular, mode: 0o600, target: b"" };
 const WRITING: OpenMode = OpenMode { read: true, write: true, truncate: false };
@@ -110,7 +112,8 @@ async fn look_on(volume: &Volume, random: &SimRandom, working: &std::cell::Cell<
 fn run(seed: u64) {
     let sim = Sim::new(seed);
     let random = sim.random();
-    let disk: Arc<dyn Device> = SimDisk::new(&sim, SimDiskSpec { size_bytes: 128 << 20, ..SimDiskSpec::default() });
+    let simulated = SimDisk::new(&sim, SimDiskSpec { size_bytes: 128 << 20, ..SimDiskSpec::default() });
+    let disk: Arc<dyn Device> = simulated.clone();
     let cache_bytes = [0, 1 << 20, 64 << 20][random.range(0..3usize)];
     let settings = Settings { cache_bytes, changed_bytes: [2 << 20, 64 << 20][random.range(0..2usize)] };
     let ran = sim.run(async move {
@@ -132,7 +135,12 @@ fn run(seed: u64) {
             join_all(ids.iter().map(|own| work(&volume, &random, *own, shared))).await;
             working.set(false);
         };
-        join(all, look_on(&volume, &random, &working)).await;
+        if random.chance(1, 2) {
+            join3(all, look_on(&volume, &random, &working), resize(&volume, &simulated, &random, &working, 40 << 20))
+                .await;
+        } else {
+            join(all, look_on(&volume, &random, &working)).await;
+        }
         assert_eq!(volume.scan().await, Ok(Vec::new()));
         volume.sync().await.expect("it lasts");
         drop(volume);
@@ -144,5 +152,5 @@ fn run(seed: u64) {
 
 #[test]
 fn requests_at_once_are_whole_and_apart() {
-    holdfast_harness::over_seeds(40, run);
+    holdfast_harness::over_seeds(400, run);
 }
