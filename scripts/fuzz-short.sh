@@ -23,7 +23,7 @@ for target in $targets; do
     mkdir -p "$found/$target" "artifacts/$target"
     case $target in
     salvage) runs=20000 ;;
-    volume) runs=3000 ;;
+    volume) runs=600 ;;
     nbd) runs=1500000 ;;
     *) runs=300000 ;;
     esac
