@@ -33,6 +33,8 @@ pub enum JobKind {
     SpotfixOffline,
     /// Copies out what can be read of a volume, to a directory of the server.
     Salvage,
+    /// Makes a volume smaller while it is in use, with its space.
+    Shrink,
 }
 
 /// How far a job is.

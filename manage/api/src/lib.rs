@@ -67,8 +67,8 @@ pub use space::{
 pub use status::{Daemon, ObjectHealth, Status};
 pub use verify::{Mismatch, SpaceVerified};
 pub use volume::{
-    AdoptVolume, CreateVolume, GrowVolume, MountVolume, Volume, VolumeChanged, VolumeFinding, VolumeMount, VolumeState,
-    VolumeUsage, VolumeUsagePart,
+    AdoptVolume, CreateVolume, GrowVolume, MountVolume, ShrinkVolume, Volume, VolumeChanged, VolumeFinding,
+    VolumeMount, VolumeShrinkPlan, VolumeState, VolumeUsage, VolumeUsagePart,
 };
 
 use serde::{Deserialize, Serialize};

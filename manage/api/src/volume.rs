@@ -6,6 +6,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::event::Severity;
+use crate::job::SetPace;
 use crate::schema::{self, ConditionSchema};
 use crate::space::CreateSpace;
 
@@ -111,6 +112,42 @@ pub struct MountVolume {
 pub struct GrowVolume {
     /// The new size; rounded up to whole blocks of 4 KiB.
     pub size_bytes: u64,
+}
+
+/// Makes a volume smaller while it is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ShrinkVolume {
+    /// The new size; rounded down to a multiple of 64 KiB.
+    pub size_bytes: u64,
+    /// How the job is done.
+    #[serde(flatten)]
+    pub pace: SetPace,
+}
+
+/// What a shrink of a volume would do. Nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct VolumeShrinkPlan {
+    /// `POOL/VOLUME`.
+    pub name: String,
+    /// Its size now.
+    pub size_bytes: u64,
+    /// Its size then.
+    pub size_bytes_then: u64,
+    /// The smallest size that it can have now.
+    pub least_size_bytes: u64,
+    /// Bytes of data that would be moved.
+    pub move_bytes: u64,
+    /// Bytes of metadata that would be moved.
+    pub move_metadata_bytes: u64,
+    /// Bytes that may still be written then.
+    pub free_bytes_then: u64,
+    /// Whether the space is made smaller with it.
+    pub with_space: bool,
+    /// Whether it can be done now.
+    pub fits: bool,
+    /// Why not, and what to think of.
+    pub notes: Vec<String>,
 }
 
 /// What a directory tree of a volume takes. A file with several names counts with its part at each.

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use holdfast_api::{
-    AdoptVolume, CreateVolume, GrowVolume, MountVolume, Volume, VolumeChanged, VolumeFinding, VolumeUsage,
+    AdoptVolume, CreateVolume, GrowVolume, JobChanged, MountVolume, ShrinkVolume, Volume, VolumeChanged, VolumeFinding,
+    VolumeShrinkPlan, VolumeUsage,
 };
 use holdfast_model::{ByteSize, SpacePath};
 
@@ -59,6 +60,16 @@ pub async fn volume_command(client: &Client, json: bool, command: VolumeCommand)
             let has = answer.volume.size_bytes.unwrap_or(size.bytes());
             let done = format!("volume {} has {}{}", answer.volume.name, ByteSize(has), rounded(size, has));
             tell(json, &answer, answer.changed, done)
+        }
+        VolumeCommand::Shrink { volume, size, dry_run, start } => {
+            let path = format!("{}/shrink", volume_path(&volume));
+            let request = ShrinkVolume { size_bytes: size.bytes(), pace: start.pace() };
+            if dry_run {
+                let plan: VolumeShrinkPlan = client.post(&format!("{path}/plan"), &request).await?;
+                return print(json, &plan);
+            }
+            let answer: JobChanged = client.post(&path, &request).await?;
+            jobs::begun(client, json, answer, start.wait).await
         }
         VolumeCommand::Adopt { volume, on } => {
             let request = AdoptVolume { on: on.to_string() };

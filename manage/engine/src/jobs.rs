@@ -6,7 +6,7 @@
 //!   lost.rs       what is asked for when disks stay away
 //!   kept.rs       the same on the pools, for whoever imports them next
 //!   control.rs    gate, share and cap            progress.rs   bytes done, and how fast
-//!   spec.rs       the kinds, one file each: scrub.rs, convert.rs, repair.rs, evacuate.rs, replace.rs, rebalance.rs, upgrade.rs
+//!   spec.rs       the kinds, one file each: scrub.rs, convert.rs, repair.rs, evacuate.rs, replace.rs, rebalance.rs, upgrade.rs, volumes.rs, shrink.rs
 //! ```
 //!
 //! A job works as a task on a reactor and asks its [`Control`] before each step. A job that is paused keeps its task,
@@ -28,6 +28,7 @@ mod requests;
 mod runner;
 mod schedule;
 mod scrub;
+mod shrink;
 mod spec;
 mod table;
 mod upgrade;
@@ -217,7 +218,7 @@ impl Jobs {
             JobKind::Evacuate | JobKind::Replace => disks.contains(&record.spec.target.id),
             JobKind::Repair => spaces.contains(&record.spec.target.id),
             JobKind::Scrub | JobKind::Convert | JobKind::Rebalance | JobKind::Upgrade => false,
-            JobKind::Scan | JobKind::Spotfix | JobKind::SpotfixOffline | JobKind::Salvage => false,
+            JobKind::Scan | JobKind::Spotfix | JobKind::SpotfixOffline | JobKind::Salvage | JobKind::Shrink => false,
         };
         self.inner().table.jobs.iter().filter(mends).map(|record| record.id).collect()
     }
@@ -237,7 +238,8 @@ impl Jobs {
 
     /// Whether just this is to be done already.
     fn has(&self, spec: &JobSpec) -> bool {
-        let same = |other: &JobSpec| other.is_like(spec) && other.provisioning == spec.provisioning;
+        let what = |spec: &JobSpec| (spec.provisioning, spec.size_bytes);
+        let same = |other: &JobSpec| other.is_like(spec) && what(other) == what(spec);
         self.inner().table.jobs.iter().any(|record| same(&record.spec))
     }
 

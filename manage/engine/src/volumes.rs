@@ -14,6 +14,7 @@ mod destroy;
 mod known;
 mod mounts;
 mod rescue;
+mod shrink;
 mod traffic;
 mod usage;
 mod view;
@@ -223,6 +224,7 @@ pub(crate) fn from_volume(object: impl Into<String>, error: &VolumeError) -> Api
         ErrorKind::Corrupt => {
             (Code::Conflict, "check the health of its space; 'holdfast volume salvage' copies out what can be read")
         }
+        ErrorKind::Busy => (Code::Conflict, "see 'holdfast job list': wait for its job, or cancel it"),
         _ => (Code::Failed, "check the disks of its pool, and its events"),
     };
     ApiError::new(code, object, error.to_string(), next)
@@ -408,6 +410,7 @@ impl Engine {
             let (open, name, object) = engine.volume_at(&path)?;
             let size_bytes = space_size(&parse_path(&path)?, request.size_bytes)?;
             let (known, volume) = open.open_volume_named(&name, &object)?;
+            engine.refuse_while_shrinking(&open, &known, &object)?;
             let space = open.spaces().values().find(|space| space.record().uuid == known.space).cloned();
             if let Some(space) = space.filter(|space| known.owns_space && space.record().size_bytes < size_bytes) {
                 let grown = engine.on_reactor(move || async move { space.grow(size_bytes).await }).await?;

@@ -66,6 +66,8 @@ pub(crate) fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(volumes::show, volumes::destroy))
         .routes(routes!(volumes::mount, volumes::unmount))
         .routes(routes!(volumes::grow))
+        .routes(routes!(volumes::shrink))
+        .routes(routes!(volumes::plan_shrink))
         .routes(routes!(volumes::adopt))
         .routes(routes!(volumes::scan))
         .routes(routes!(volumes::spotfix))

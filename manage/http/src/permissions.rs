@@ -106,6 +106,8 @@ const TABLE: &[(&str, Need, Effect)] = &[
     ("volume_unmount", ADMINISTRATOR, Changes),
     ("volume_adopt", OPERATOR, Changes),
     ("volume_grow", OPERATOR, Changes),
+    ("volume_shrink", OPERATOR, Changes),
+    ("volume_shrink_plan", VIEWER, Reads),
     ("volume_scan", OPERATOR, Changes),
     ("volume_spotfix", OPERATOR, Changes),
     // It writes to a directory of the server.

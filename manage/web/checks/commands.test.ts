@@ -88,6 +88,7 @@ const shown = [
   volume.mount('tank/files', "/srv/kim's files", true),
   volume.unmount('tank/files', true),
   volume.grow('tank/files', 3 * GIB),
+  volume.shrink('tank/files', 2 * GIB, pace),
   volume.scan('tank/files', pace),
   volume.spotfix('tank/files', pace, true, true),
   volume.salvage('tank/files', "/srv/kim's rescue", pace, true),

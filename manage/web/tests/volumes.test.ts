@@ -1,4 +1,4 @@
-// A volume by the console: created, mounted, unmounted by somebody else, mounted again, grown and destroyed.
+// A volume by the console: created, mounted, unmounted by somebody else, mounted again, grown, shrunk and destroyed.
 import assert from 'node:assert/strict';
 import { accessSync, constants, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -131,6 +131,26 @@ test('it grows with its space', { skip: without }, async () => {
   await page.getByRole('definition').getByText('192 MiB', { exact: true }).waitFor();
   assert.equal((await server.get<Volume>('/volumes/tank/files')).size_bytes, sizeOf('192MiB'));
   assert.equal((await server.get<{ size_bytes: number }>('/spaces/tank/files')).size_bytes, sizeOf('192MiB'));
+});
+
+test('it shrinks with its space, after its plan was shown', { skip: without }, async () => {
+  const { page, server } = on;
+  await visit(page, '/volumes/tank/files', 'tank/files');
+  await page.getByRole('button', { name: 'Shrink…' }).click();
+  const shrink = dialog('Shrink tank/files');
+  const plan = shrink.getByRole('region', { name: 'Plan' });
+  await shrink.getByLabel('New size').fill('1MiB');
+  await plan.getByText(/the smallest size that it can have now/).waitFor();
+  await shrink.getByRole('button', { name: 'Shrink', exact: true }).click();
+  await shrink.getByText(/The smallest size now is/).waitFor();
+  await shrink.getByLabel('New size').fill('128MiB');
+  await plan.getByText('192 MiB now, 128 MiB afterwards').waitFor();
+  await shrink.getByText('holdfast volume shrink tank/files --size 128MiB', { exact: true }).waitFor();
+  await shrink.getByRole('button', { name: 'Shrink', exact: true }).click();
+  await shrink.waitFor({ state: 'detached' });
+  await page.getByRole('definition').getByText('128 MiB', { exact: true }).waitFor();
+  assert.equal((await server.get<Volume>('/volumes/tank/files')).size_bytes, sizeOf('128MiB'));
+  assert.equal((await server.get<{ size_bytes: number }>('/spaces/tank/files')).size_bytes, sizeOf('128MiB'));
 });
 
 test('its metadata is scanned by a job', { skip: without }, async () => {

@@ -20,6 +20,7 @@ mod parity;
 mod promises;
 mod qos;
 mod salvage;
+mod shrink;
 mod tls;
 mod torture;
 mod volumes;

@@ -76,6 +76,8 @@ const FORMS: &[&str] = &[
     "volume unmount POOL/VOLUME",
     "volume unmount POOL/VOLUME --force",
     "volume grow POOL/VOLUME --size 8GiB",
+    "volume shrink POOL/VOLUME --size 2GiB --dry-run",
+    "volume shrink POOL/VOLUME --size 2GiB --wait",
     "volume adopt POOL/VOLUME --on POOL/SPACE",
     "volume du POOL/VOLUME",
     "volume du POOL/VOLUME /DIR",

@@ -64,6 +64,19 @@ pub enum VolumeCommand {
         #[arg(long)]
         size: ByteSize,
     },
+    /// Make a volume smaller while it is in use, with the space created for it, as a job
+    Shrink {
+        /// POOL/VOLUME
+        volume: SpacePath,
+        /// The new size
+        #[arg(long)]
+        size: ByteSize,
+        /// Only tell what would be moved, and the smallest size
+        #[arg(long)]
+        dry_run: bool,
+        #[command(flatten)]
+        start: StartOptions,
+    },
     /// Take up a volume that lies on a space and that the pool does not know, as after a salvage of the pool
     Adopt {
         /// POOL/VOLUME

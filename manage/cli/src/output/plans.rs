@@ -1,6 +1,6 @@
 //! What plans look like: what would be moved, made and lost, and how full the disks would be.
 
-use holdfast_api::{ConversionPlan, DiskBalance, EvacuationPlan, RebalancePlan, SpacePlan, word};
+use holdfast_api::{ConversionPlan, DiskBalance, EvacuationPlan, RebalancePlan, SpacePlan, VolumeShrinkPlan, word};
 use holdfast_model::counted;
 
 use super::{Shown, layout_text, or_dash, size, table};
@@ -29,6 +29,23 @@ impl Shown for ConversionPlan {
             size(self.raw_bytes_then),
             size(self.needed_bytes),
             size(self.free_bytes)
+        ) + &self.notes.iter().map(|note| format!("\n! {note}")).collect::<String>()
+    }
+}
+
+impl Shown for VolumeShrinkPlan {
+    fn text(&self) -> String {
+        let space = if self.with_space { ", its space with it" } else { "" };
+        format!(
+            "{} from {} to {}{space}: {} of data and {} of metadata to move\nfree then {}; the smallest size now is {} bytes ({})",
+            self.name,
+            size(self.size_bytes),
+            size(self.size_bytes_then),
+            size(self.move_bytes),
+            size(self.move_metadata_bytes),
+            size(self.free_bytes_then),
+            self.least_size_bytes,
+            size(self.least_size_bytes)
         ) + &self.notes.iter().map(|note| format!("\n! {note}")).collect::<String>()
     }
 }

@@ -14,7 +14,7 @@ use holdfast_space::{Ended, Space};
 use serde::{Deserialize, Serialize};
 
 use super::control::Control;
-use super::{convert, evacuate, rebalance, repair, replace, scrub, upgrade, volumes};
+use super::{convert, evacuate, rebalance, repair, replace, scrub, shrink, upgrade, volumes};
 use crate::engine::OpenPool;
 
 /// What a job works on: a pool, or a space, volume or disk of one.
@@ -99,6 +99,9 @@ pub(crate) struct JobSpec {
     /// Of a salvage, the directory of this machine that takes what is found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) to: Option<String>,
+    /// Of a shrink, the size that is to be reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) size_bytes: Option<u64>,
 }
 
 /// Where a job works.
@@ -142,7 +145,7 @@ pub(super) struct Outcome {
 impl JobSpec {
     /// Work of a kind that its target says all about.
     pub(crate) fn new(kind: JobKind, target: Target) -> Self {
-        Self { kind, target, provisioning: None, force: false, to: None }
+        Self { kind, target, provisioning: None, force: false, to: None, size_bytes: None }
     }
 
     /// The conversion of a space to the shape that the pool knows for it.
@@ -190,7 +193,7 @@ impl JobSpec {
             JobKind::Rebalance => 0,
             JobKind::Upgrade => upgrade::total_bytes(site),
             // How much metadata there is shows on the way.
-            JobKind::Scan | JobKind::Spotfix | JobKind::SpotfixOffline | JobKind::Salvage => 0,
+            JobKind::Scan | JobKind::Spotfix | JobKind::SpotfixOffline | JobKind::Salvage | JobKind::Shrink => 0,
         }
     }
 
@@ -208,6 +211,7 @@ impl JobSpec {
             JobKind::Spotfix => volumes::spotfix(site, self.target.id, pace).await,
             JobKind::SpotfixOffline => volumes::spotfix_offline(site, self.target.id, self.force, pace).await,
             JobKind::Salvage => volumes::salvage(site, self, pace).await,
+            JobKind::Shrink => shrink::run(site, self.target.id, self.size_bytes.unwrap_or(u64::MAX), pace).await,
         }
     }
 }

@@ -38,7 +38,8 @@ impl Engine {
             let (open, known) = engine.open_volume_at(&path)?;
             let kind = if repair { JobKind::Spotfix } else { JobKind::Scan };
             let spec = JobSpec::new(kind, Target::volume(&open, known.id, &known.name));
-            engine.refuse_beside(&path, &spec, |other| matches!(other, JobKind::SpotfixOffline | JobKind::Salvage))?;
+            let is_other = |other| matches!(other, JobKind::SpotfixOffline | JobKind::Salvage | JobKind::Shrink);
+            engine.refuse_beside(&path, &spec, is_other)?;
             engine.add_job(spec, request)
         })
         .await
@@ -91,7 +92,12 @@ impl Engine {
     }
 
     /// Refuses work on a volume beside some other.
-    fn refuse_beside(&self, path: &str, spec: &JobSpec, is_other: impl Fn(JobKind) -> bool) -> ApiResult<()> {
+    pub(super) fn refuse_beside(
+        &self,
+        path: &str,
+        spec: &JobSpec,
+        is_other: impl Fn(JobKind) -> bool,
+    ) -> ApiResult<()> {
         let Some((job, kind)) = self.jobs.beside(spec).filter(|(_, kind)| is_other(*kind)) else { return Ok(()) };
         let message = format!("job {job} goes over it ({})", holdfast_api::word(&kind));
         let next = format!("wait for its end, or 'holdfast job cancel {job}'");
@@ -127,7 +133,7 @@ fn shown(verb: &Verb) -> VolumeFinding {
     }
 }
 
-fn failed(error: VolumeError) -> Ended {
+pub(super) fn failed(error: VolumeError) -> Ended {
     Ended::Failed(IoError::new(IoErrorKind::Stale, error.to_string()))
 }
 
@@ -157,7 +163,8 @@ async fn until_cancelled<T>(
     }
 }
 
-fn volume_of(site: &Site, id: Uuid) -> Result<Arc<Volume>, Ended> {
+/// The volume of a job.
+pub(super) fn volume_of(site: &Site, id: Uuid) -> Result<Arc<Volume>, Ended> {
     let gone = || Ended::Failed(IoError::new(IoErrorKind::Stale, "the volume is not open: see the health of its pool"));
     site.open.volume_of(id).ok_or_else(gone)
 }

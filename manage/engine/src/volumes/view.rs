@@ -4,7 +4,7 @@
 //! has from them is about them, so that it is told as one cause with theirs.
 
 use holdfast_api::{Condition, Volume as VolumeView, VolumeMount};
-use holdfast_model::{Health, PoolState, Reason};
+use holdfast_model::{ByteSize, Health, PoolState, Reason};
 
 use super::known::Stage;
 use super::{Findings, LiveVolume};
@@ -46,6 +46,12 @@ pub(super) fn view(open: &OpenPool, live: &LiveVolume) -> VolumeView {
     }
     if live.findings.left > 0 {
         conditions.push(findings(&name, &live.findings));
+    }
+    if let Some(size) = volume.and_then(|volume| volume.unfinished_shrink()) {
+        let cause = format!("was being shrunk to {} when the server stopped; its files are whole", ByteSize(size));
+        let next =
+            format!("'holdfast volume shrink {name} --size {size}' goes on, 'holdfast volume grow' ends the matter");
+        conditions.push(Condition::new(cause, next));
     }
     let is_mounted = live.is_mounted();
     if live.is_away {

@@ -3,8 +3,8 @@
 use axum::Json;
 use axum::http::StatusCode;
 use holdfast_api::{
-    AdoptVolume, Changed, CreateVolume, ErrorBody, GrowVolume, JobChanged, MountVolume, SetPace, Volume, VolumeChanged,
-    VolumeFinding, VolumeUsage,
+    AdoptVolume, Changed, CreateVolume, ErrorBody, GrowVolume, JobChanged, MountVolume, SetPace, ShrinkVolume, Volume,
+    VolumeChanged, VolumeFinding, VolumeShrinkPlan, VolumeUsage,
 };
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -94,6 +94,33 @@ pub(crate) async fn grow(
     Body(request): Body<GrowVolume>,
 ) -> Answered<Json<VolumeChanged>> {
     Ok(Json(engine.grow_volume(format!("{pool}/{volume}"), request).await?))
+}
+
+/// Makes a volume smaller while it is in use, with the space that was made for it. Answers with the job that does it.
+#[utoipa::path(post, path = "/volumes/{pool}/{volume}/shrink", tag = "jobs", operation_id = "volume_shrink", request_body = ShrinkVolume,
+    params(("pool" = String, Path, description = "Name of the pool."), ("volume" = String, Path, description = "Name of the volume.")),
+    responses((status = 202, body = JobChanged, description = "The job is queued."),
+        (status = 200, body = JobChanged, description = "It already existed."),
+        (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
+pub(crate) async fn shrink(
+    engine: OnEngine,
+    InPath((pool, volume)): InPath<(String, String)>,
+    Body(request): Body<ShrinkVolume>,
+) -> Answered<(StatusCode, Json<JobChanged>)> {
+    Ok(taken(engine.shrink_volume(format!("{pool}/{volume}"), request).await?))
+}
+
+/// Shows what a shrink would move, and the smallest size. Nothing is changed.
+#[utoipa::path(post, path = "/volumes/{pool}/{volume}/shrink/plan", tag = "jobs", operation_id = "volume_shrink_plan", request_body = ShrinkVolume,
+    params(("pool" = String, Path, description = "Name of the pool."), ("volume" = String, Path, description = "Name of the volume.")),
+    responses((status = 200, body = VolumeShrinkPlan, description = "What it would do."),
+        (status = "default", body = ErrorBody, description = "Refused or failed.")))]
+pub(crate) async fn plan_shrink(
+    engine: OnEngine,
+    InPath((pool, volume)): InPath<(String, String)>,
+    Body(request): Body<ShrinkVolume>,
+) -> Answered<Json<VolumeShrinkPlan>> {
+    Ok(Json(engine.plan_volume_shrink(&format!("{pool}/{volume}"), &request).await?))
 }
 
 /// Takes up a volume that lies on a space and that its pool does not know, as after a salvage of the pool.

@@ -22,13 +22,14 @@ fn operations() -> Vec<(String, String, String)> {
 
 const PUBLIC: [&str; 3] = ["setup_show", "setup", "session_create"];
 /// POST requests that only look.
-const PLANS: [&str; 6] = [
+const PLANS: [&str; 7] = [
     "disk_evacuate_plan",
     "disk_replace_plan",
     "space_plan",
     "space_convert_plan",
     "pool_rebalance_plan",
     "pool_upgrade_plan",
+    "volume_shrink_plan",
 ];
 const ENDLESS: [&str; 2] = ["event_follow", "live"];
 /// What reads and is for administrators; or, where it works through names of files, for operators.

@@ -217,6 +217,8 @@ export const volume = {
   mount: (volume: string, directory: string, over: boolean) => holdfast('volume', 'mount', volume, directory, over && '--over'),
   unmount: (volume: string, force: boolean) => holdfast('volume', 'unmount', volume, force && '--force'),
   grow: (volume: string, bytes: number | null) => holdfast('volume', 'grow', volume, size('--size', bytes)),
+  shrink: (volume: string, bytes: number | null, how: Pace = {}) =>
+    holdfast('volume', 'shrink', volume, size('--size', bytes), pace(how)),
   scan: (volume: string, how: Pace = {}) => holdfast('volume', 'scan', volume, pace(how)),
   spotfix: (volume: string, how: Pace = {}, offline = false, force = false) =>
     holdfast('volume', 'spotfix', volume, offline && '--offline', offline && force && '--force', pace(how)),

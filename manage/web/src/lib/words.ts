@@ -77,6 +77,7 @@ const JOBS: Record<Job['kind'], string> = {
   spotfix: 'Spotfix',
   'spotfix-offline': 'Spotfix offline',
   salvage: 'Salvage',
+  shrink: 'Shrink',
 };
 
 export function jobKind(kind: Job['kind']): string {

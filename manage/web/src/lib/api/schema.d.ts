@@ -1234,6 +1234,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/volumes/{pool}/{volume}/shrink": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Makes a volume smaller while it is in use, with the space that was made for it. Answers with the job that does it. */
+        post: operations["volume_shrink"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/volumes/{pool}/{volume}/shrink/plan": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Shows what a shrink would move, and the smallest size. Nothing is changed. */
+        post: operations["volume_shrink_plan"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/volumes/{pool}/{volume}/spotfix": {
         parameters: {
             query?: never;
@@ -2375,7 +2409,7 @@ export interface components {
          * @description What a job does.
          * @enum {string}
          */
-        JobKind: "scrub" | "convert" | "repair" | "evacuate" | "rebalance" | "upgrade" | "replace" | "scan" | "spotfix" | "spotfix-offline" | "salvage";
+        JobKind: "scrub" | "convert" | "repair" | "evacuate" | "rebalance" | "upgrade" | "replace" | "scan" | "spotfix" | "spotfix-offline" | "salvage" | "shrink";
         /** @description How much a job makes way for clients, and how fast it may be. */
         JobPace: {
             /**
@@ -3441,6 +3475,20 @@ export interface components {
          * @enum {string}
          */
         Severity: "info" | "warning" | "error";
+        /** @description Makes a volume smaller while it is in use. */
+        ShrinkVolume: {
+            /**
+             * Format: int64
+             * @description Bytes that it does in a second at most; 0 for no cap.
+             */
+            cap_bytes_per_second?: number | null;
+            priority?: components["schemas"]["JobPriority"] | null;
+            /**
+             * Format: int64
+             * @description The new size; rounded down to a multiple of 64 KiB.
+             */
+            size_bytes: number;
+        };
         /** @description A part of a row on one disk. */
         Slab: {
             /**
@@ -3969,6 +4017,47 @@ export interface components {
             mounted: boolean;
             /** @description Whether the kernel hands requests over by io_uring, and not by `/dev/fuse`; never while it is not mounted. */
             over_io_uring: boolean;
+        };
+        /** @description What a shrink of a volume would do. Nothing was changed. */
+        VolumeShrinkPlan: {
+            /** @description Whether it can be done now. */
+            fits: boolean;
+            /**
+             * Format: int64
+             * @description Bytes that may still be written then.
+             */
+            free_bytes_then: number;
+            /**
+             * Format: int64
+             * @description The smallest size that it can have now.
+             */
+            least_size_bytes: number;
+            /**
+             * Format: int64
+             * @description Bytes of data that would be moved.
+             */
+            move_bytes: number;
+            /**
+             * Format: int64
+             * @description Bytes of metadata that would be moved.
+             */
+            move_metadata_bytes: number;
+            /** @description `POOL/VOLUME`. */
+            name: string;
+            /** @description Why not, and what to think of. */
+            notes: string[];
+            /**
+             * Format: int64
+             * @description Its size now.
+             */
+            size_bytes: number;
+            /**
+             * Format: int64
+             * @description Its size then.
+             */
+            size_bytes_then: number;
+            /** @description Whether the space is made smaller with it. */
+            with_space: boolean;
         };
         /**
          * @description How far a volume can be used.
@@ -9232,6 +9321,127 @@ export interface operations {
                 };
             };
             /** @description Refused or failed; nothing was changed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    volume_shrink: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the pool. */
+                pool: string;
+                /** @description Name of the volume. */
+                volume: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ShrinkVolume"];
+            };
+        };
+        responses: {
+            /** @description It already existed. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobChanged"];
+                };
+            };
+            /** @description The job is queued. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobChanged"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role operator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed; nothing was changed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    volume_shrink_plan: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the pool. */
+                pool: string;
+                /** @description Name of the volume. */
+                volume: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ShrinkVolume"];
+            };
+        };
+        responses: {
+            /** @description What it would do. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VolumeShrinkPlan"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role viewer, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed. */
             default: {
                 headers: {
                     [name: string]: unknown;

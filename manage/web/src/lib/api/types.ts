@@ -35,4 +35,5 @@ export type SpacePlan = Schemas['SpacePlan'];
 export type SpaceRow = Schemas['SpaceRow'];
 export type Status = Schemas['Status'];
 export type Volume = Schemas['Volume'];
+export type VolumeShrinkPlan = Schemas['VolumeShrinkPlan'];
 export type VolumeFinding = Schemas['VolumeFinding'];

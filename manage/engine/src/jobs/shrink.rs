@@ -1,0 +1,127 @@
+//! A volume made smaller while it is in use, then its space with it, where that is its own.
+//!
+//! Invariant: the space becomes smaller only after the volume has. Cut short before that, the volume has its old size;
+//! after that, repeating it ends what is left.
+
+use std::cell::Cell;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use holdfast_api::{JobChanged, JobKind, ShrinkVolume};
+use holdfast_device::{Durability, IoError, IoErrorKind};
+use holdfast_model::{ByteSize, Uuid};
+use holdfast_space::{Ended, Pace, Space};
+use holdfast_volume::Steps;
+
+use super::control::Control;
+use super::spec::{JobSpec, Outcome, Site, Target};
+use super::volumes::{failed, volume_of};
+use crate::engine::Engine;
+use crate::error::{ApiResult, conflict};
+
+/// Bytes that are given back to a space at once.
+const DISCARD_BYTES: u64 = 1 << 30;
+
+impl Engine {
+    /// Makes a volume smaller while it is in use: answers with the job that does it, the one that is there already if
+    /// there is one.
+    ///
+    /// # Errors
+    /// If there is no such volume, it cannot become as small, another job goes over it, or the job cannot be written
+    /// down; nothing is changed then.
+    pub async fn shrink_volume(self: &Arc<Self>, path: String, request: ShrinkVolume) -> ApiResult<JobChanged> {
+        self.change(move |engine| async move {
+            let (open, known) = engine.open_volume_at(&path)?;
+            let target = Target::volume(&open, known.id, &known.name);
+            let spec = JobSpec { size_bytes: Some(request.size_bytes), ..JobSpec::new(JobKind::Shrink, target) };
+            if let Some(job) = engine.jobs.like(&spec).filter(|_| !engine.jobs.has(&spec)) {
+                let next = format!("wait for its end, or 'holdfast job cancel {job}'");
+                let message = format!("job {job} shrinks it to another size");
+                return Err(conflict(format!("volume {path}"), message, next).at("size_bytes"));
+            }
+            engine.refuse_beside(&path, &spec, |_| true)?;
+            if engine.jobs.like(&spec).is_none() {
+                engine.refuse_shrink(&path, request.size_bytes).await?;
+            }
+            engine.add_job(spec, request.pace)
+        })
+        .await
+    }
+}
+
+/// Steps of a volume at the pace of a job.
+struct Steered<'a> {
+    control: &'a Control,
+    is_stopped: Cell<bool>,
+    moved_bytes: Cell<u64>,
+}
+
+impl Steps for Steered<'_> {
+    fn step(&self, bytes: u64) -> Pin<Box<dyn Future<Output = bool> + '_>> {
+        Box::pin(async move {
+            let goes_on = self.control.step(bytes).await.is_ok();
+            self.is_stopped.set(!goes_on);
+            goes_on
+        })
+    }
+
+    fn done(&self, bytes: u64) {
+        self.moved_bytes.set(self.moved_bytes.get() + bytes);
+        self.control.done(bytes);
+    }
+}
+
+/// Shrinks a volume, and what it lies on.
+pub(super) async fn run(site: &Site, id: Uuid, size_bytes: u64, control: &Control) -> Result<Outcome, Ended> {
+    let volume = volume_of(site, id)?;
+    let plan = volume.plan_shrink(size_bytes).await.map_err(failed)?;
+    control.progress.expect(plan.data_bytes + plan.metadata_bytes);
+    let steps = Steered { control, is_stopped: Cell::new(false), moved_bytes: Cell::new(0) };
+    match volume.shrink(size_bytes, &steps).await {
+        Err(_) if steps.is_stopped.get() => return Err(Ended::Stopped),
+        shrunk => shrunk.map_err(failed)?,
+    };
+    let size_bytes = volume.size_bytes();
+    let moved = ByteSize(steps.moved_bytes.get());
+    let has = format!("the volume has {}, {moved} moved", ByteSize(size_bytes));
+    let Some((space, is_own)) = site.open.space_under(id) else {
+        return Ok(Outcome { result: has, findings: Vec::new() });
+    };
+    let name = space.record().name;
+    let result = if is_own {
+        trim(&space, size_bytes, &has).await?;
+        format!("{has}; its space {}/{name} has as much", site.open.name())
+    } else {
+        give_back(&space, size_bytes).await?;
+        format!(
+            "{has}; space {}/{name} keeps {}: what the volume gave up of it is free for the volume to grow again",
+            site.open.name(),
+            ByteSize(space.record().size_bytes)
+        )
+    };
+    Ok(Outcome { result, findings: Vec::new() })
+}
+
+/// Makes the space as small as the volume, which needs nothing beyond.
+async fn trim(space: &Space, size_bytes: u64, has: &str) -> Result<(), Ended> {
+    if space.record().size_bytes <= size_bytes {
+        return Ok(());
+    }
+    let trimmed = space.shrink(size_bytes, true).await;
+    trimmed.map(drop).map_err(|error| {
+        let text = format!("{has}, but its space could not be made smaller: {error}; repeat the shrink to end it");
+        Ended::Failed(IoError::new(IoErrorKind::Stale, text))
+    })
+}
+
+/// Tells the space that the volume needs nothing of its end.
+async fn give_back(space: &Space, from_bytes: u64) -> Result<(), Ended> {
+    let end = space.record().size_bytes;
+    let mut at = from_bytes;
+    while at < end {
+        let some = (end - at).min(DISCARD_BYTES);
+        space.discard(at, some, Durability::Cached).await.map_err(Ended::Failed)?;
+        at += some;
+    }
+    Ok(())
+}

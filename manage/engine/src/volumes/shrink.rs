@@ -1,0 +1,92 @@
+//! What a shrink of a volume would do, before anything is done.
+
+use std::sync::Arc;
+
+use holdfast_api::{ApiError, Code, JobKind, ShrinkVolume, VolumeShrinkPlan};
+use holdfast_model::{ByteSize, Uuid};
+use holdfast_space::Space;
+use holdfast_volume::{ErrorKind, ShrinkPlan, VolumeError};
+
+use super::from_volume;
+use super::known::KnownVolume;
+use crate::engine::{Engine, OpenPool};
+use crate::error::{ApiResult, conflict};
+use crate::jobs::{JobSpec, Target};
+
+impl OpenPool {
+    /// The space of the volume with this id, and whether it was made for it.
+    pub(crate) fn space_under(&self, id: Uuid) -> Option<(Arc<Space>, bool)> {
+        let (space, is_own) = {
+            let volumes = self.volumes();
+            let known = &volumes.values().find(|volume| volume.known.id == id)?.known;
+            (known.space, known.owns_space)
+        };
+        let found = self.spaces().values().find(|found| found.record().uuid == space).cloned();
+        found.map(|space| (space, is_own))
+    }
+}
+
+impl Engine {
+    /// Refuses another change of the size while a job shrinks the volume.
+    pub(super) fn refuse_while_shrinking(&self, open: &OpenPool, known: &KnownVolume, object: &str) -> ApiResult<()> {
+        let shrink = JobSpec::new(JobKind::Shrink, Target::volume(open, known.id, &known.name));
+        let Some(job) = self.jobs.like(&shrink) else { return Ok(()) };
+        let next = format!("wait for its end, or 'holdfast job cancel {job}'");
+        Err(conflict(object, format!("job {job} shrinks it"), next))
+    }
+
+    async fn shrink_of(&self, path: &str, size_bytes: u64) -> ApiResult<(ShrinkPlan, bool)> {
+        let (open, name, object) = self.volume_at(path)?;
+        let (known, volume) = open.open_volume_named(&name, &object)?;
+        let planned = self.on_reactor(move || async move { volume.plan_shrink(size_bytes).await }).await?;
+        Ok((planned.map_err(|error| from_volume(object, &error))?, known.owns_space))
+    }
+
+    /// What a shrink would move, and what would be left. Nothing is changed.
+    ///
+    /// # Errors
+    /// If there is no such volume, or it is not open.
+    pub async fn plan_volume_shrink(&self, path: &str, request: &ShrinkVolume) -> ApiResult<VolumeShrinkPlan> {
+        let (plan, with_space) = self.shrink_of(path, request.size_bytes).await?;
+        let mut notes: Vec<String> =
+            plan.refusal.iter().map(|refusal| format!("{refusal}: {}", way_out(refusal, &plan))).collect();
+        if !with_space {
+            notes.push("its space keeps its size, as it was not created for the volume".into());
+        }
+        Ok(VolumeShrinkPlan {
+            name: path.to_owned(),
+            size_bytes: plan.size_bytes,
+            size_bytes_then: plan.new_size_bytes,
+            least_size_bytes: plan.smallest_bytes,
+            move_bytes: plan.data_bytes,
+            move_metadata_bytes: plan.metadata_bytes,
+            free_bytes_then: plan.free_bytes,
+            with_space,
+            fits: plan.refusal.is_none(),
+            notes,
+        })
+    }
+
+    /// Refuses a shrink that cannot be done.
+    pub(crate) async fn refuse_shrink(&self, path: &str, size_bytes: u64) -> ApiResult<()> {
+        let (plan, _) = self.shrink_of(path, size_bytes).await?;
+        let Some(refusal) = &plan.refusal else { return Ok(()) };
+        let code = match refusal.kind {
+            ErrorKind::NoSpace => Code::NoSpace,
+            ErrorKind::Invalid => Code::Invalid,
+            _ => Code::Conflict,
+        };
+        let refused = ApiError::new(code, format!("volume {path}"), refusal.to_string(), way_out(refusal, &plan));
+        Err(if refusal.kind == ErrorKind::Corrupt { refused } else { refused.at("size_bytes") })
+    }
+}
+
+/// What to do about a shrink that cannot be.
+fn way_out(refusal: &VolumeError, plan: &ShrinkPlan) -> String {
+    let least = plan.smallest_bytes;
+    match refusal.kind {
+        ErrorKind::NoSpace => format!("choose at least --size {least} ({}), or remove files", ByteSize(least)),
+        ErrorKind::Invalid => "'holdfast volume grow' makes it larger".into(),
+        _ => "'holdfast volume findings' lists them, 'holdfast volume spotfix' repairs them".into(),
+    }
+}
