@@ -249,7 +249,8 @@ impl Engine {
             let (below, own): (Vec<&Condition>, Vec<&Condition>) =
                 volume.conditions.iter().partition(|condition| condition.about.is_some());
             for told in &mut causes {
-                let of_those = |object: &ObjectRef| below.iter().filter_map(|told| told.about.as_ref()).any(|one| one.is(object));
+                let of_those =
+                    |object: &ObjectRef| below.iter().filter_map(|told| told.about.as_ref()).any(|one| one.is(object));
                 let health = told.affects.iter().filter(|one| of_those(&one.object)).map(|one| one.health).max();
                 let health = health.or_else(|| of_those(&told.object).then_some(told.health));
                 let effect = format!("lies on space {}", volume.space);
