@@ -4,6 +4,7 @@
 
 use crate::change::{Stop, refuse};
 use crate::error::ErrorKind;
+use crate::quota::Enforce;
 use crate::record::Record;
 use crate::service::{Caller, FileKind};
 
@@ -20,6 +21,11 @@ impl Caller {
     /// Whether the caller is of a group.
     pub(crate) fn is_in(&self, gid: u32) -> bool {
         self.gid == gid || self.groups.contains(&gid)
+    }
+
+    /// Which quotas hold for what the caller asks for.
+    pub(crate) fn limits(&self) -> Enforce {
+        if self.uid == 0 { Enforce::Trees } else { Enforce::All }
     }
 
     pub(crate) fn is_owner(&self, record: &Record) -> bool {

@@ -84,6 +84,7 @@ impl Volume {
             .change([keys::shard(id.number)], Need::Less, |view| {
                 let mut record = record_of(view, id)?;
                 check(caller, &record, set)?;
+                view.enforce(caller.limits());
                 let (accessed, modified) = lazy.unwrap_or_default();
                 record.accessed = accessed.map_or(record.accessed, |time| time.max(record.accessed));
                 record.modified = modified.map_or(record.modified, |time| time.max(record.modified));

@@ -9,20 +9,25 @@
 //! Nothing is waited for under the locks. An attempt that misses something changes nothing and is made anew.
 //!
 //! Invariants: an attempt sees no change of another half made. Bitmaps of data and the map of owners follow from the
-//! extents of files, in the same change; they are never logged, and replay makes them again.
+//! extents of files, what quotas are held against from their records, in the same change; none of that is logged, and
+//! replay makes it again.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 
-use crate::OWNER_TREE;
+use smallvec::SmallVec;
+
 use crate::error::{ErrorKind, VolumeError};
 use crate::extent::Extent;
 use crate::keys;
 use crate::page::{NodeRef, PAGE_BYTES, Page};
+use crate::quota::{Enforce, Shift};
+use crate::record::Share;
 use crate::store::{Store, held};
 use crate::transaction::{BlockSum, MOST_OPERATIONS, Operation, Transaction};
 use crate::tree::{Child, Missing, PlaceCell, Tree};
+use crate::{OWNER_TREE, QUOTA_TREE};
 
 /// Nodes that one operation may change, beside those that are changed already: a way of six nodes, each cut in two.
 const NODES_OF_OPERATION: usize = 12;
@@ -94,13 +99,22 @@ pub(crate) struct View<'a> {
     operations: Vec<Operation>,
     sums: Vec<BlockSum>,
     follows_data: bool,
+    enforce: Enforce,
 }
 
 impl<'a> View<'a> {
     fn new(store: &'a Store, numbers: &[u8]) -> Self {
         debug_assert!(numbers.is_sorted_by(|a, b| a < b), "trees are locked in ascending order");
         let trees = numbers.iter().map(|number| held(&store.trees[usize::from(*number)])).collect();
-        Self { store, numbers: numbers.to_vec(), trees, operations: Vec::new(), sums: Vec::new(), follows_data: false }
+        Self {
+            store,
+            numbers: numbers.to_vec(),
+            trees,
+            operations: Vec::new(),
+            sums: Vec::new(),
+            follows_data: false,
+            enforce: Enforce::All,
+        }
     }
 
     fn index(&self, tree: u8) -> Result<usize, Stop> {
@@ -206,6 +220,11 @@ impl<'a> View<'a> {
         self.sums = sums.to_vec();
     }
 
+    /// Which quotas hold for the change.
+    pub fn enforce(&mut self, enforce: Enforce) {
+        self.enforce = enforce;
+    }
+
     /// A tree that is held.
     pub fn tree(&mut self, tree: u8) -> &mut Tree {
         let at = self.index(tree).expect("the tree is held");
@@ -249,6 +268,9 @@ impl<'a> View<'a> {
             for extent in derived.taken.iter().chain(&derived.freed) {
                 rooms.require(extent.place).map_err(Stop::Zone)?;
             }
+            let is_given = matches!(need, Need::Sure | Need::Replayed);
+            let enforce = if is_given { Enforce::Nothing } else { self.enforce };
+            store.ledger.book(&derived.shifts, enforce)?;
             derived.freed.iter().for_each(|extent| rooms.free(extent.place, extent.blocks));
             derived.taken.iter().for_each(|extent| rooms.take(extent.place, extent.blocks));
         }
@@ -259,6 +281,9 @@ impl<'a> View<'a> {
                 None => self.trees[at].remove(key, &store.cache).map(drop),
             };
             done.expect("all that it needs is in memory, and kept there");
+        }
+        for Operation { key, value, .. } in transaction.operations.iter().filter(|done| done.tree == QUOTA_TREE) {
+            store.ledger.define(key, value.as_deref());
         }
         store.files.fetch_add(derived.files, Ordering::Relaxed);
         if need == Need::Replayed {
@@ -316,10 +341,16 @@ impl<'a> View<'a> {
             owners: Vec::new(),
             names_data: false,
             files: 0,
+            shifts: SmallVec::new(),
         };
         for Operation { tree, key, value } in operations.iter().filter(|done| keys::is_record(done.tree, &done.key)) {
-            let was_there = self.before(*tree, key, need)?.is_some();
-            derived.files += i64::from(value.is_some()) - i64::from(was_there);
+            let before = self.before(*tree, key, need)?;
+            derived.files += i64::from(value.is_some()) - i64::from(before.is_some());
+            let (before, after) = (before.as_deref().and_then(Share::of), value.as_deref().and_then(Share::of));
+            if before != after {
+                let file = keys::number(key, 0).unwrap_or_default();
+                derived.shifts.push(Shift { file, before, after });
+            }
         }
         for (extent, ..) in &old {
             if !new.iter().any(|(other, ..)| other.place == extent.place) {
@@ -348,6 +379,8 @@ struct Derived {
     names_data: bool,
     /// Files that there are more, or less.
     files: i64,
+    /// Records that count for others, or for more or less.
+    shifts: SmallVec<[Shift; 2]>,
 }
 
 /// What of some extents lies in none of others.
@@ -480,7 +513,7 @@ impl Store {
             Need::More => KEPT_OPERATIONS * NODES_OF_OPERATION + zones * nodes_of_zone / 100,
             Need::Less | Need::Sure | Need::Replayed => 0,
         };
-        let own = nodes + bitmaps.min(self.superblock().zones() as usize / 100) + 4;
+        let own = nodes + bitmaps.min(self.superblock().zones() as usize / 100) + self.ledger.changed() + 4;
         self.cache.changed() + self.reserved.load(Ordering::Acquire) + own + kept
     }
 

@@ -22,7 +22,7 @@ use crate::rooms::Sealed;
 use crate::store::{CLASS_DATA, Store, held};
 use crate::superblock::{LogStart, Root};
 use crate::tree::{Changed, Child, PlaceCell};
-use crate::{KEY_FILES, SETTINGS_TREE, TREES, ZONE_TREE};
+use crate::{KEY_FILES, QUOTA_TREE, SETTINGS_TREE, TREES, ZONE_TREE};
 
 /// Nodes that are written at once.
 const AT_ONCE: usize = 32;
@@ -88,12 +88,25 @@ impl Store {
             for zone in &changed {
                 zones.ready(&zone.to_be_bytes(), &self.cache, pins)?;
             }
+            let taken = self.ledger.entries();
+            for (key, _) in &taken {
+                view.tree(QUOTA_TREE).ready(key, &self.cache, pins)?;
+            }
             let files = self.files.load(Ordering::Relaxed).to_le_bytes();
             let known = view.get(SETTINGS_TREE, KEY_FILES)?;
             if known.as_deref().unwrap_or(&[0; 8]) != files {
                 view.tree(SETTINGS_TREE).ready(KEY_FILES, &self.cache, pins)?;
                 view.tree(SETTINGS_TREE).put(KEY_FILES, &files, &self.cache).expect("it was made ready");
             }
+            for (key, value) in taken {
+                let quotas = view.tree(QUOTA_TREE);
+                let done = match value {
+                    Some(value) => quotas.put(&key, &value, &self.cache),
+                    None => quotas.remove(&key, &self.cache).map(drop),
+                };
+                done.expect("it was made ready");
+            }
+            self.ledger.settle();
             let zones = view.tree(ZONE_TREE);
             let bitmaps = held(&self.rooms).cut(generation);
             for sealed in &bitmaps {

@@ -47,6 +47,8 @@ pub enum ErrorKind {
     TooLarge,
     /// There is no such extended attribute, data or hole.
     NoData,
+    /// The file counts for another directory tree's quota than the directory does.
+    OtherTree,
     /// Somebody else uses it in a way that does not allow this.
     Busy,
     /// The file was not opened for that.
@@ -77,6 +79,7 @@ impl ErrorKind {
             Self::TooManyLinks => 31,
             Self::TooLarge => 27,
             Self::NoData => 61,
+            Self::OtherTree => 18,
             Self::Busy => 16,
             Self::BadHandle => 9,
             Self::NotSupported => 95,
@@ -106,6 +109,7 @@ impl ErrorKind {
             Self::TooManyLinks => 0xC000_0265,
             Self::TooLarge => 0xC000_0904,
             Self::NoData => 0xC000_0052,
+            Self::OtherTree => 0xC000_00D4,
             Self::Busy => 0xC000_0043,
             Self::BadHandle => 0xC000_0022,
             Self::NotSupported => 0xC000_00BB,
@@ -132,6 +136,7 @@ impl ErrorKind {
             Self::BadName => 10041,
             Self::TooManyLinks => 31,
             Self::TooLarge => 27,
+            Self::OtherTree => 18,
             Self::Busy => 10015,
             Self::BadHandle => 10038,
             Self::NotSupported => 10004,

@@ -168,6 +168,7 @@ impl FileService for Volume {
         let created = self.store.change([keys::shard(dir.number), DEFERRED_TREE], Need::More, |view| {
             let directory = directory_of(view, dir)?;
             access::allow(caller, &directory, WRITE | EXECUTE)?;
+            view.enforce(caller.limits());
             let record = Record { links: 0, ..self.new_record(caller, &directory, new, id) };
             put_record(view, id.number, &record)?;
             removal::defer(view, id.number)?;
@@ -316,8 +317,8 @@ impl FileService for Volume {
         self.extended_names(id).await
     }
 
-    async fn usage(&self) -> Result<Usage, VolumeError> {
-        Ok(self.room())
+    async fn usage(&self, at: FileId) -> Result<Usage, VolumeError> {
+        self.usage_at(at).await
     }
 
     async fn sync(&self) -> Result<(), VolumeError> {
@@ -345,6 +346,7 @@ impl Volume {
             total_bytes: zones * usable * BLOCK_BYTES,
             free_bytes: free * BLOCK_BYTES,
             files: self.store.files.load(std::sync::atomic::Ordering::Relaxed).max(0) as u64,
+            free_files: None,
         }
     }
 

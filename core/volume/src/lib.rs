@@ -35,6 +35,7 @@
 //!  repair.rs      findings repaired in use                    rebuild.rs      trees that lost nodes, offline
 //!  graft.rs       a damaged node taken out of its tree        salvage.rs      what can be read of a wreck, copied out
 //!  overlay.rs     changes of a wreck, in memory                wreck.rs        roots and zones guessed by what is found
+//!  quota.rs       limits, and what is taken of them
 //! ```
 //!
 //! Invariants:
@@ -69,6 +70,7 @@ mod open;
 mod open_files;
 mod overlay;
 pub mod page;
+mod quota;
 mod read;
 mod rebuild;
 mod record;
@@ -99,6 +101,7 @@ mod zones;
 pub use error::{ErrorKind, VolumeError};
 pub use names::MAX_NAME_BYTES;
 pub use open_files::Handle;
+pub use quota::{Limits, Quota, QuotaState, Subject};
 pub use repair::{Repaired, Spotfixed};
 pub use scan::{ScanProgress, ScanSettings, Scanned};
 pub use shrink::{ShrinkPlan, Steps};
@@ -121,6 +124,8 @@ pub(crate) const DEFERRED_TREE: u8 = 34;
 pub(crate) const SETTINGS_TREE: u8 = 35;
 /// The tree of what a scan found.
 pub(crate) const VERB_TREE: u8 = 36;
+/// The tree of what users, groups and directory trees take, and may take.
+pub(crate) const QUOTA_TREE: u8 = 37;
 /// The tree that has once more what names of the volume depend on.
 pub(crate) const SETTINGS_TWIN: u8 = 39;
 /// How many files there are, in the tree of settings: as of the checkpoint, and counted on by replay.

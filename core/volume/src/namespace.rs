@@ -157,6 +157,7 @@ impl Volume {
                     return refuse(ErrorKind::Exists, "the name is taken");
                 }
                 access::allow(caller, &directory, WRITE | EXECUTE)?;
+                view.enforce(caller.limits());
                 let mut record = self.new_record(caller, &directory, new, id);
                 record.link = Link { parent: dir.number, parent_generation: dir.generation, name: name.to_vec() };
                 let slot = self.free_slot(view, dir.number, name)?;
@@ -203,6 +204,7 @@ impl Volume {
                     return refuse(ErrorKind::Exists, "the name is taken");
                 }
                 access::allow(caller, &directory, WRITE | EXECUTE)?;
+                record.quota_tree = self.check_link(view, id, &record, &directory)?;
                 let slot = self.free_slot(view, dir.number, name)?;
                 let entry = DirectoryEntry { child: id, kind: plain(record.kind), name: name.to_vec() };
                 view.put(keys::shard(dir.number), keys::entry(dir.number, slot), entry.encode())?;
@@ -273,6 +275,7 @@ impl Volume {
             if !view.range(keys::shard(id.number), &prefix, &prefix, 1)?.is_empty() {
                 return refuse(ErrorKind::NotEmpty, "the directory is not empty");
             }
+            self.end_tree(view, id, &record)?;
             record.links = 0;
         } else {
             record.links = record.links.saturating_sub(1);
@@ -342,7 +345,9 @@ impl Volume {
             if mode == Rename::Exchange {
                 self.check_above(view, id, &record, to)?;
                 self.check_above(view, there.entry.child, &replaced, from)?;
-                return self.exchange(view, (from, moved), (to, there), now).map(|()| Removed::Nothing);
+                let one = self.check_tree(view, (id, &record), &old_directory, &new_directory)?;
+                let other = self.check_tree(view, (there.entry.child, &replaced), &new_directory, &old_directory)?;
+                return self.exchange(view, (from, moved, one), (to, there, other), now).map(|()| Removed::Nothing);
             }
             match (record.is_directory(), replaced.is_directory()) {
                 (true, false) => return refuse(ErrorKind::NotDirectory, "the other name is no directory's"),
@@ -353,6 +358,7 @@ impl Volume {
             return refuse(ErrorKind::NotFound, "there is no such name to exchange with");
         }
         self.check_above(view, id, &record, to)?;
+        let tree = self.check_tree(view, (id, &record), &old_directory, &new_directory)?;
         view.remove(keys::shard(from.number), keys::entry(from.number, moved.slot))?;
         self.count(view, from, -1, record.is_directory(), now)?;
         let (slot, removed) = match there {
@@ -371,6 +377,7 @@ impl Volume {
         let mut record = record_of(view, id)?;
         drop_link(view, id.number, &mut record, from.number, moved.slot, &moved.entry.name)?;
         add_link(view, id.number, &mut record, to, slot, new_name)?;
+        record.quota_tree = tree;
         (record.changed, record.change) = (now, self.next_change());
         put_record(view, id.number, &record)?;
         Ok(removed)
@@ -379,18 +386,20 @@ impl Volume {
     fn exchange(
         &self,
         view: &mut View<'_>,
-        (from, one): (FileId, Found),
-        (to, other): (FileId, &Found),
+        (from, one, one_tree): (FileId, Found, u32),
+        (to, other, other_tree): (FileId, &Found, u32),
         now: Time,
     ) -> Result<(), Stop> {
         for (directory, place, child) in [(from, &one, &other.entry), (to, other, &one.entry)] {
             let entry = DirectoryEntry { name: place.entry.name.clone(), ..child.clone() };
             view.put(keys::shard(directory.number), keys::entry(directory.number, place.slot), entry.encode())?;
         }
-        for (child, old, place, new) in
-            [(one.entry.child, from, &one, (to, other)), (other.entry.child, to, other, (from, &one))]
-        {
+        for (child, old, place, new, tree) in [
+            (one.entry.child, from, &one, (to, other), one_tree),
+            (other.entry.child, to, other, (from, &one), other_tree),
+        ] {
             let mut record = record_of(view, child)?;
+            record.quota_tree = tree;
             drop_link(view, child.number, &mut record, old.number, place.slot, &place.entry.name)?;
             let (directory, there) = new;
             add_link(view, child.number, &mut record, directory, there.slot, &there.entry.name)?;

@@ -28,6 +28,7 @@ use crate::flush::DataFlush;
 use crate::log::Log;
 use crate::media::Media;
 use crate::page::NodeRef;
+use crate::quota::Ledger;
 use crate::replay::Replayed;
 use crate::rooms::{Rooms, Stored};
 use crate::store::{CLASS_DATA, CLASS_NODES, Format, Settings, Store, held};
@@ -36,7 +37,7 @@ use crate::transaction::Operation;
 use crate::tree::Tree;
 use crate::wreck;
 use crate::zones::{NODE_BLOCKS, Zones};
-use crate::{KEY_FILES, SETTINGS_TREE, SETTINGS_TWIN, TREES, VERB_TREE, ZONE_TREE};
+use crate::{KEY_FILES, QUOTA_TREE, SETTINGS_TREE, SETTINGS_TWIN, TREES, VERB_TREE, ZONE_TREE};
 
 /// Bytes in front of each group: what is read of it.
 const GROUP_HEAD: usize = 3 * BLOCK_BYTES as usize;
@@ -148,6 +149,7 @@ impl Store {
             reserved: AtomicUsize::new(0),
             recovered: end.applied,
             files: AtomicI64::new(0),
+            ledger: Ledger::default(),
             interrupted: AtomicBool::new(false),
             failed: OnceLock::new(),
             left_out: Mutex::default(),
@@ -174,6 +176,11 @@ impl Store {
         if let Some(files) = store.get(SETTINGS_TREE, KEY_FILES).await?.and_then(|value| value.try_into().ok()) {
             store.files.store(i64::from_le_bytes(files), Ordering::Relaxed);
         }
+        // Where a part of them cannot be read, nothing is counted until that is repaired.
+        if let Some(quotas) = crate::scan::readable(store.range(QUOTA_TREE, b"", usize::MAX).await)? {
+            quotas.iter().for_each(|(key, value)| store.ledger.load(key, value));
+        }
+        store.ledger.loaded();
         for transaction in transactions {
             for Operation { key, value, .. } in transaction.operations.iter().filter(|done| done.tree == ZONE_TREE) {
                 match value {

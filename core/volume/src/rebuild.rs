@@ -9,6 +9,7 @@
 //!   extents                 the map of owners
 //!   map of owners           extents
 //!   notes                   records without a name
+//!   what quotas count       records; their limits, what is in memory
 //! ```
 //!
 //! Invariant: what cannot be made again is an error to read, or is missing; it is never shown as empty.
@@ -27,6 +28,7 @@ use crate::keys::{self, kind};
 use crate::names::Names;
 use crate::namespace::{add_link, plain};
 use crate::page::{PAGE_BYTES, Page};
+use crate::quota::Enforce;
 use crate::record::{DirectoryEntry, Link, Record};
 use crate::repair::Spotfixed;
 use crate::scan::{NoLeaves, Owner, judge};
@@ -34,7 +36,7 @@ use crate::service::{FileId, FileKind};
 use crate::store::{Store, held};
 use crate::verbs::Verb;
 use crate::volume::{ROOT, Volume, put_record};
-use crate::{DEFERRED_TREE, OWNER_TREE, SHARED_TREES, ZONE_TREE};
+use crate::{DEFERRED_TREE, OWNER_TREE, QUOTA_TREE, SHARED_TREES, ZONE_TREE};
 
 /// Entries of a tree that are read at once.
 const AT_ONCE: usize = 512;
@@ -158,6 +160,9 @@ impl Volume {
             self.rebuild_records(&lost).await?;
             self.rebuild_names(&lost).await?;
             self.rebuild_owners(&lost).await?;
+            if lost.0.iter().any(|range| range.tree == QUOTA_TREE) {
+                self.put_missing(QUOTA_TREE, &self.store.ledger.restore()).await?;
+            }
         }
         self.rebuild_root().await?;
         for verb in self.scan().await? {
@@ -199,6 +204,7 @@ impl Volume {
     async fn put_missing(&self, tree: u8, entries: &[Pair]) -> Result<(), VolumeError> {
         for some in entries.chunks(PUT_AT_ONCE) {
             let change = self.store.change([], Need::More, |view| {
+                view.enforce(Enforce::Nothing);
                 for (key, value) in some {
                     if view.get(tree, key)?.is_none() {
                         view.put(tree, key.clone(), value.clone())?;
@@ -294,6 +300,7 @@ impl Volume {
                 if view.get(keys::shard(file), &keys::record(file))?.is_some() {
                     return Ok(false);
                 }
+                view.enforce(Enforce::Nothing);
                 let above = if link.parent == file { None } else { judge::record(view, link.parent)? };
                 let (_, entries, _) = judge::count(view, file)?;
                 let is_directory = kind == FileKind::Directory;
@@ -308,7 +315,10 @@ impl Volume {
                     links: if is_directory { 2 + entries.1 } else { 1 },
                     size: entries.0,
                     blocks: 0,
-                    quota_tree: above.as_ref().map_or(0, |above| above.quota_tree),
+                    quota_tree: match self.store.ledger.tree_at(FileId { number: file, generation }) {
+                        Some(tree) => tree,
+                        None => above.as_ref().map_or(0, |above| above.quota_tree),
+                    },
                     accessed: now,
                     modified: now,
                     changed: now,
@@ -455,17 +465,10 @@ impl Volume {
         self.make_record(file, what, 1, &Link::default()).await.map(drop)
     }
 
-    /// Counts the files that there are.
+    /// Counts the files that there are, and what they take.
     async fn count_files(&self) -> Result<(), VolumeError> {
-        let mut files = 0;
-        for shard in 0..SHARED_TREES {
-            let mut next = Some(Vec::new());
-            while next.is_some() {
-                let some = self.part(shard, &mut next).await?;
-                files += some.iter().filter(|(key, _)| keys::is_record(shard, key)).count() as i64;
-            }
-        }
-        self.store.files.store(files, std::sync::atomic::Ordering::Relaxed);
+        self.recount().await?;
+        self.store.files.store(self.store.ledger.files(), std::sync::atomic::Ordering::Relaxed);
         Ok(())
     }
 }

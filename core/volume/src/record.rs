@@ -28,6 +28,37 @@ pub(crate) struct Link {
     pub name: Vec<u8>,
 }
 
+/// What a file counts for: whose it is, and the blocks of its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Share {
+    pub uid: u32,
+    pub gid: u32,
+    /// The directory tree; 0 for none.
+    pub tree: u32,
+    pub blocks: u64,
+}
+
+impl Share {
+    /// Blocks of a file, at most.
+    const MOST_BLOCKS: u64 = 1 << 51;
+
+    /// Looks at the value of a record, without reading the rest of it.
+    pub fn of(value: &[u8]) -> Option<Self> {
+        let read = |mut reader: Reader<'_>| -> Result<Self, WireError> {
+            if reader.u8()? != VERSION {
+                return Err(WireError::Value("version"));
+            }
+            // Generation, kind, device, attributes and mode; then security, links and size.
+            reader.take(4 + 1 + 4 + 4 + 4)?;
+            let (uid, gid) = (reader.u32()?, reader.u32()?);
+            reader.take(4 + 4 + 8)?;
+            let blocks = reader.u64()?.min(Self::MOST_BLOCKS);
+            Ok(Self { uid, gid, tree: reader.u32()?, blocks })
+        };
+        read(Reader::new(value)).ok()
+    }
+}
+
 /// What is known of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
@@ -270,6 +301,8 @@ mod tests {
         };
         let bytes = record.encode();
         assert_eq!(Record::decode(5, &bytes), Ok(record.clone()));
+        assert_eq!(Share::of(&bytes), Some(Share { uid: 1, gid: 2, tree: 8, blocks: 6 }));
+        assert_eq!(Share::of(&bytes[..53]), None);
         for len in 0..bytes.len() {
             assert!(Record::decode(5, &bytes[..len]).is_err(), "cut to {len}");
         }

@@ -17,6 +17,7 @@ use crate::change::Need;
 use crate::error::{ErrorKind, VolumeError};
 use crate::graft::Graft;
 use crate::keys;
+use crate::quota::Enforce;
 use crate::scan::{Item, judge};
 use crate::service::FileKind;
 use crate::verbs::Verb;
@@ -150,6 +151,7 @@ impl Volume {
             Verb::Count { .. } | Verb::Attribute { .. } | Verb::SymbolicLink { .. } | Verb::Note { .. } => {
                 self.repair_beside(verb).await
             }
+            Verb::QuotaWrong { .. } => self.repair_quotas().await,
             Verb::NodeLost { tree, address, low, .. } => self.repair_node(*tree, *address, low).await,
             // It is told; what can be made again of it is by the repair of the node.
             Verb::LeftOut { .. } => Ok(Repaired::Fixed),
@@ -168,6 +170,7 @@ impl Volume {
     ) -> Result<Repaired, VolumeError> {
         let Some(item) = item_of(verb) else { return Ok(Repaired::NeedsOffline) };
         let change = self.store.change([], need, |view| {
+            view.enforce(Enforce::Nothing);
             if !self.judge(view, &item)?.contains(verb) {
                 return Ok(Repaired::AlreadyGone);
             }
@@ -237,6 +240,11 @@ impl Volume {
         }
         self.checkpoint().await?;
         Ok(Repaired::Fixed)
+    }
+
+    /// All are counted anew: whoever took what one of them is missing may be another.
+    async fn repair_quotas(&self) -> Result<Repaired, VolumeError> {
+        Ok(if self.recount().await? { Repaired::Fixed } else { Repaired::AlreadyGone })
     }
 
     async fn repair_owner(&self, place: u64, verb: &Verb) -> Result<Repaired, VolumeError> {

@@ -50,6 +50,9 @@ impl Volume {
                 self.spill(file).await?;
             }
         }
+        if how != Allocate::Punch {
+            self.check_holes(file, offset / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES)).await?;
+        }
         if grows && end > size {
             self.zero_tail(file, size).await?;
         }
@@ -103,6 +106,21 @@ impl Volume {
         }
         self.note_written(file);
         Ok(())
+    }
+
+    /// Refuses to set room aside that quotas do not leave, before any of it is.
+    async fn check_holes(&self, file: &File, from: u64, to: u64) -> Result<(), VolumeError> {
+        if !self.store.ledger.is_limited() {
+            return Ok(());
+        }
+        let (mut at, mut holes) = (from, 0);
+        while at < to {
+            let some = to.min(at + (1 << 16));
+            let pieces = self.pieces(file, at, some).await?;
+            holes += pieces.iter().filter(|piece| piece.ground == Ground::Hole).map(|piece| piece.blocks).sum::<u64>();
+            at = some;
+        }
+        self.fit(file, holes).await?.1.map_or(Ok(()), Err)
     }
 
     /// Sets room aside for what has none.

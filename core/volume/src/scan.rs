@@ -23,6 +23,7 @@ use std::task::Poll;
 
 use crate::error::{ErrorKind, VolumeError};
 use crate::page::Page;
+use crate::quota::Tally;
 use crate::store::{Store, held};
 use crate::verbs::Verb;
 use crate::volume::Volume;
@@ -101,6 +102,7 @@ struct Scan<'a> {
     circles: BTreeSet<u64>,
     known: HashSet<u64>,
     zones: ZoneCheck<'a>,
+    tally: Tally,
     is_cut: bool,
 }
 
@@ -108,6 +110,7 @@ impl Leaves for Scan<'_> {
     async fn leaf(&mut self, tree: u8, page: &Page) -> Result<(), VolumeError> {
         for index in 0..page.count() {
             let (key, value) = page.entry(index);
+            self.tally.entry(tree, key, value);
             if tree == ZONE_TREE {
                 self.zones.zone(key, value);
             } else if is_read(tree) {
@@ -240,6 +243,7 @@ impl Volume {
                 circles: BTreeSet::new(),
                 known: HashSet::new(),
                 zones: ZoneCheck::new(&self.store, settings.most_verbs),
+                tally: Tally::default(),
                 is_cut: false,
             };
             let walked = self.store.walk(&newest.root, &mut scan, &mut note).await?;
@@ -256,8 +260,12 @@ impl Volume {
 
     /// Looks at all that is suspect under the locks of the trees.
     async fn conclude(&self, scan: Scan<'_>, walked: Walked) -> Result<Scanned, VolumeError> {
-        let Scan { settings, sums, suspects, circles, zones, mut is_cut, .. } = scan;
+        let Scan { settings, sums, suspects, circles, zones, tally, mut is_cut, .. } = scan;
         let mut verbs = walked.verbs.clone();
+        if !walked.is_partial {
+            // A checkpoint has both sides at one moment.
+            verbs.extend(tally.wrong().into_iter().map(|subject| Verb::QuotaWrong { subject }));
+        }
         for item in &suspects {
             verbs.extend(self.judge_now(item).await?);
         }

@@ -277,6 +277,8 @@ pub struct Usage {
     pub free_bytes: u64,
     /// Files that exist.
     pub files: u64,
+    /// Files that may still be created, where their number is limited.
+    pub free_files: Option<u64>,
 }
 
 /// Files, for front ends. Requests may be made side by side; each is all or nothing to the others.
@@ -398,8 +400,8 @@ pub trait FileService: Send + Sync + 'static {
     /// The names of all extended attributes.
     async fn list_extended(&self, caller: &Caller, id: FileId) -> Result<Vec<Vec<u8>>, VolumeError>;
 
-    /// How full the volume is.
-    async fn usage(&self) -> Result<Usage, VolumeError>;
+    /// How full the volume is for files in a directory, which may have a limit of its own.
+    async fn usage(&self, at: FileId) -> Result<Usage, VolumeError>;
 
     /// Makes all that was answered so far durable.
     async fn sync(&self) -> Result<(), VolumeError>;

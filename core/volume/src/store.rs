@@ -4,7 +4,7 @@
 //! the log under the same locks. Those locks are held for work in memory only; a node that is missing is read without
 //! them, and the operation is tried again.
 //!
-//! Order of locks: trees in ascending order, then zones, cache or pending; the log's lane is taken before any of them.
+//! Order of locks: trees in ascending order, then zones, cache or pending, then the ledger; the log's lane is taken before any of them.
 //!
 //! Invariant: a transaction is in all its trees or in none.
 
@@ -24,6 +24,7 @@ use crate::flush::DataFlush;
 use crate::log::{Log, Synced};
 use crate::media::Media;
 use crate::page::{NodeRef, PAGE_BYTES, Page};
+use crate::quota::Ledger;
 use crate::rooms::Rooms;
 use crate::superblock::Superblock;
 use crate::transaction::Transaction;
@@ -87,6 +88,8 @@ pub struct Store {
     pub(crate) recovered: u64,
     /// Files that exist.
     pub(crate) files: AtomicI64,
+    /// What users, groups and directory trees take.
+    pub(crate) ledger: Ledger,
     /// Whether scans and repairs that are under way are to end early.
     pub(crate) interrupted: AtomicBool,
     /// What the log says of nodes that are lost: tree and key.

@@ -12,6 +12,7 @@ use holdfast_model::wire::{Reader, WireError, Writer};
 use serde::{Serialize, Serializer};
 
 use crate::error::VolumeError;
+use crate::quota::Subject;
 
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -147,6 +148,8 @@ pub enum Verb {
     },
     /// Parts of a file that has no record.
     NoRecord { file: u64 },
+    /// What a user, a group or a directory tree takes is counted wrong.
+    QuotaWrong { subject: Subject },
 }
 
 fn text<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
@@ -197,6 +200,10 @@ impl Verb {
             Self::Note { file } => plain(53, [*file, 0, 0]),
             Self::Unreadable { tree, key } => of(54, [(*tree).into(), 0, 0], key, None),
             Self::NoRecord { file } => plain(55, [*file, 0, 0]),
+            Self::QuotaWrong { subject } => {
+                let (sort, number) = subject.numbers();
+                plain(56, [sort.into(), number.into(), 0])
+            }
         }
     }
 
@@ -233,6 +240,7 @@ impl Verb {
             53 => Self::Note { file: a },
             54 => Self::Unreadable { tree, key: bytes },
             55 => Self::NoRecord { file: a },
+            56 => Self::QuotaWrong { subject: Subject::from_numbers(a, b)? },
             _ => return None,
         })
     }
@@ -337,6 +345,7 @@ impl fmt::Display for Verb {
             Self::Note { file } => write!(f, "file {file} is noted to be removed, and has names or does not exist"),
             Self::Unreadable { tree, key } => write!(f, "an entry of tree {tree} cannot be read (key {key:02x?})"),
             Self::NoRecord { file } => write!(f, "file {file} has parts, and no record"),
+            Self::QuotaWrong { subject } => write!(f, "what {subject} takes is counted wrong"),
         }
     }
 }
@@ -358,6 +367,6 @@ mod tests {
             assert!((0..10).all(|len| Verb::decode(&kept[..len]).is_err()), "{verb} cut short");
             assert!(!verb.to_string().is_empty());
         }
-        assert_eq!(count, 27);
+        assert_eq!(count, 28);
     }
 }

@@ -25,12 +25,13 @@ use crate::media::Media;
 use crate::names::{self, Names};
 use crate::open::Opening;
 use crate::open_files::OpenFiles;
+use crate::quota::{KEY_COUNTED, Walks};
 use crate::record::{Link, Record};
 use crate::service::{FileId, FileKind, FileService, Time};
 use crate::shrink::ShrinkNote;
 use crate::store::{Format, Settings, Store, held};
 use crate::transaction::Transaction;
-use crate::{MAX_VALUE_BYTES, SETTINGS_TREE, SETTINGS_TWIN, SHARED_TREES};
+use crate::{MAX_VALUE_BYTES, QUOTA_TREE, SETTINGS_TREE, SETTINGS_TWIN, SHARED_TREES};
 
 /// The number of the root directory.
 pub(crate) const ROOT: u64 = 1;
@@ -105,6 +106,8 @@ pub struct Volume {
     pub(crate) resizing: tokio::sync::Mutex<()>,
     /// The note of a shrink that a crash cut short.
     pub(crate) unfinished: Mutex<Option<ShrinkNote>>,
+    /// What is done to have files count for their directory trees.
+    pub(crate) walks: Walks,
 }
 
 impl Volume {
@@ -135,6 +138,8 @@ impl Volume {
             link: Link { parent: ROOT, parent_generation: 1, name: Vec::new() },
             inline: None,
         };
+        // From the first file on, it is known what is taken.
+        store.apply(Transaction::new().put(QUOTA_TREE, KEY_COUNTED, &[1])).await?;
         let mut transaction = Transaction::new();
         for tree in [SETTINGS_TREE, SETTINGS_TWIN] {
             for (number, part) in names::folding().chunks(MAX_VALUE_BYTES).enumerate() {
@@ -222,6 +227,7 @@ impl Volume {
             trimming: tokio::sync::Mutex::new(()),
             resizing: tokio::sync::Mutex::new(()),
             unfinished: Mutex::new(None),
+            walks: Walks::default(),
             store,
         };
         if volume.failure().is_none() {

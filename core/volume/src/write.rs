@@ -272,6 +272,8 @@ impl Volume {
     /// can name.
     async fn targets(&self, file: &File, pieces: &[Piece], size: u64) -> Result<Vec<Target>, VolumeError> {
         let mut targets = Vec::with_capacity(pieces.len());
+        let holes = pieces.iter().filter(|piece| piece.ground == Ground::Hole).map(|piece| piece.blocks).sum();
+        let (mut left, mut refused) = self.fit(file, holes).await?;
         for piece in pieces {
             if targets.len() >= EXTENTS_AT_ONCE {
                 break;
@@ -287,9 +289,16 @@ impl Volume {
                 Ground::Hole | Ground::Lost => {
                     let mut at = piece.block;
                     let end = piece.block + piece.blocks;
+                    // What was lost counts already.
+                    let is_more = piece.ground == Ground::Hole;
                     while at < end && targets.len() < EXTENTS_AT_ONCE {
                         let goal = targets.last().map(|target: &Target| target.extent.end());
-                        let want = (end - at).min(1 << 16) as u32;
+                        let most = if is_more { left } else { u64::MAX };
+                        if let Some(error) = refused.take_if(|_| most == 0) {
+                            // What quotas leave is written.
+                            return if targets.is_empty() { Err(error) } else { Ok(targets) };
+                        }
+                        let want = (end - at).min(most).min(1 << 16) as u32;
                         let found = self.set_aside(file, at, goal, want, at * BLOCK_BYTES >= size).await;
                         let (place, blocks) = match found {
                             Ok(found) => found,
@@ -301,6 +310,7 @@ impl Volume {
                         let extent = Extent { place, blocks, birth, is_written: true };
                         targets.push(Target { block: at, extent, is_new: true, is_written: false });
                         at += u64::from(blocks);
+                        left -= if is_more { u64::from(blocks) } else { 0 };
                     }
                 }
             }

@@ -35,6 +35,8 @@ pub enum JobKind {
     Salvage,
     /// Makes a volume smaller while it is in use, with its space.
     Shrink,
+    /// Has files of a volume count for the quotas of the directory trees that they are in.
+    Quota,
 }
 
 /// How far a job is.

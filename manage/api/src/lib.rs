@@ -18,6 +18,7 @@ pub mod plan;
 pub mod pool;
 pub mod protection;
 pub mod qos;
+pub mod quota;
 pub mod salvage;
 pub mod schema;
 pub mod settings;
@@ -56,6 +57,7 @@ pub use pool::{
 };
 pub use protection::Protection;
 pub use qos::{Qos, SetQos};
+pub use quota::{QuotaKind, QuotaState, SetVolumeQuota, VolumeQuota, VolumeQuotaChanged};
 pub use salvage::{SalvagePool, Salvaged, SalvagedDisk, SalvagedJournal, SalvagedSpace};
 pub use settings::{
     PercentsSetting, Preferences, SetSettings, SettingName, SettingOrigin, SettingsChanged, TextSetting, TimeSetting,

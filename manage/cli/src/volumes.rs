@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use holdfast_api::{
-    AdoptVolume, CreateVolume, GrowVolume, JobChanged, MountVolume, ShrinkVolume, Volume, VolumeChanged, VolumeFinding,
-    VolumeShrinkPlan, VolumeUsage,
+    AdoptVolume, CreateVolume, GrowVolume, JobChanged, MountVolume, SetVolumeQuota, ShrinkVolume, Volume, VolumeChanged,
+    VolumeFinding, VolumeQuota, VolumeQuotaChanged, VolumeShrinkPlan, VolumeUsage,
 };
 use holdfast_model::{ByteSize, SpacePath};
 
-use crate::arguments::VolumeCommand;
+use crate::arguments::{QuotaCommand, QuotaSubject, VolumeCommand};
 use crate::client::{Client, segment};
 use crate::jobs;
 use crate::output::{print, with_conditions};
@@ -81,6 +81,7 @@ pub async fn volume_command(client: &Client, json: bool, command: VolumeCommand)
             let path = format!("{}/usage?path={}", volume_path(&volume), segment(&path));
             print(json, &client.get::<VolumeUsage>(&path).await?)
         }
+        VolumeCommand::Quota(command) => quota_command(client, json, command).await,
         VolumeCommand::Scan { volume, start } => {
             jobs::start(client, json, &format!("{}/scan", volume_path(&volume)), start).await
         }
@@ -100,6 +101,54 @@ pub async fn volume_command(client: &Client, json: bool, command: VolumeCommand)
         VolumeCommand::Destroy { volume, yes, force } => {
             let path = format!("{}?confirm={yes}&force={force}", volume_path(&volume));
             tell_gone(json, &client.delete(&path).await?)
+        }
+    }
+}
+
+/// Whose quota it is, as a query.
+fn whose(subject: &QuotaSubject) -> String {
+    let parts = [("path", &subject.path), ("user", &subject.user), ("group", &subject.group)];
+    let given = parts.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", segment(value.as_deref()?))));
+    given.collect::<Vec<_>>().join("&")
+}
+
+/// Whose quota it is, in words.
+fn subject_words(subject: &QuotaSubject) -> String {
+    match (&subject.path, &subject.user, &subject.group) {
+        (Some(path), ..) => format!("directory tree {path}"),
+        (_, Some(user), _) => format!("user {user}"),
+        (.., group) => format!("group {}", group.as_deref().unwrap_or_default()),
+    }
+}
+
+/// Does a command about quotas.
+async fn quota_command(client: &Client, json: bool, command: QuotaCommand) -> Result<()> {
+    let counts = |job: Option<u64>| job.map_or_else(String::new, |job| format!("; job {job} counts what is there"));
+    match command {
+        QuotaCommand::List { volume, all } => {
+            let path = format!("{}/quotas?all={all}", volume_path(&volume));
+            print(json, &client.get::<Vec<VolumeQuota>>(&path).await?)
+        }
+        QuotaCommand::Set { volume, subject, size, files, soft_size, soft_files } => {
+            let whom = subject_words(&subject);
+            let request = SetVolumeQuota {
+                path: subject.path,
+                user: subject.user,
+                group: subject.group,
+                hard_bytes: size.map(ByteSize::bytes),
+                soft_bytes: soft_size.map(ByteSize::bytes),
+                hard_files: files,
+                soft_files,
+            };
+            let answer: VolumeQuotaChanged = client.put(&format!("{}/quotas", volume_path(&volume)), &request).await?;
+            let done = format!("the quota of {whom} on volume {volume} is set{}", counts(answer.job));
+            tell(json, &answer, answer.changed, done)
+        }
+        QuotaCommand::Remove { volume, subject } => {
+            let path = format!("{}/quotas?{}", volume_path(&volume), whose(&subject));
+            let answer: VolumeQuotaChanged = client.delete(&path).await?;
+            let done = format!("{} has no quota on volume {volume}{}", subject_words(&subject), counts(answer.job));
+            tell(json, &answer, answer.changed, done)
         }
     }
 }

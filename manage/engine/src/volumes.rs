@@ -13,6 +13,7 @@ mod create;
 mod destroy;
 mod known;
 mod mounts;
+mod quotas;
 mod rescue;
 mod shrink;
 mod traffic;
@@ -42,6 +43,7 @@ use crate::spaces::{parse_path, space_size};
 use crate::volumes::known::KnownVolume;
 use crate::volumes::mounts::{end_mount, mount_files};
 pub(crate) use crate::volumes::mounts::{give_back, take_away};
+pub(crate) use crate::volumes::quotas::QuotaWatch;
 pub(crate) use crate::volumes::rescue::{Folder, check_empty};
 use crate::volumes::view::view;
 
@@ -74,6 +76,8 @@ pub(crate) struct LiveVolume {
     findings: Findings,
     /// A job repairs it, and nobody else may use it meanwhile.
     is_away: bool,
+    /// What is known and was told of its quotas.
+    quotas: QuotaWatch,
 }
 
 /// What is known of a volume's findings.
@@ -284,8 +288,8 @@ impl Engine {
         if is_new {
             self.events.emit(Severity::Error, &open.volume_object(&known), &trouble.cause, &trouble.next_action);
         }
-        let live =
-            LiveVolume { open: None, trouble: Some(trouble), findings: Findings::default(), is_away: false, known };
+        let (findings, quotas) = (Findings::default(), QuotaWatch::default());
+        let live = LiveVolume { open: None, trouble: Some(trouble), findings, is_away: false, quotas, known };
         open.volumes().insert(live.known.name.clone(), live);
     }
 
@@ -329,7 +333,15 @@ impl Engine {
         if let Some(trouble) = &trouble {
             self.events.emit(Severity::Error, &object, &trouble.cause, &trouble.next_action);
         }
-        open.volumes().insert(name, LiveVolume { known, open: opened, trouble, findings, is_away: false });
+        let volume = opened.as_ref().map(|opened| opened.volume.clone());
+        let quotas = QuotaWatch::default();
+        let live = LiveVolume { known: known.clone(), open: opened, trouble, findings, is_away: false, quotas };
+        open.volumes().insert(name, live);
+        if let Some(volume) = volume
+            && let Err(error) = self.count_trees(open, &known, &volume)
+        {
+            tracing::warn!("what directory trees of {object} hold is not counted: {error}");
+        }
     }
 
     async fn bring_up(&self, open: &Arc<OpenPool>, known: &KnownVolume) -> ApiResult<OpenVolume> {

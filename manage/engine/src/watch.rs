@@ -1,4 +1,4 @@
-//! The watcher: notices disks that go and come, and pools that fill up.
+//! The watcher: notices disks that go and come, and pools and quotas that fill up.
 //!
 //! A disk that is missing is looked for where it was and at all paths of disks that are in no pool.
 //!
@@ -73,6 +73,7 @@ impl Engine {
             if let Err(error) = self.look_at_room(open).await {
                 tracing::warn!("pool {}: its alert state could not be saved: {error}", open.name());
             }
+            self.look_at_quotas(open).await;
             let missing = open.pool.disks().into_iter().filter(|disk| disk.record.state == DiskState::Missing);
             wanted.extend(missing.map(|disk| disk.record.path));
         }

@@ -74,6 +74,7 @@ pub(crate) fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(volumes::salvage))
         .routes(routes!(volumes::findings))
         .routes(routes!(volumes::usage))
+        .routes(routes!(volumes::quotas, volumes::set_quota, volumes::remove_quota))
         .routes(routes!(exports::list, exports::create))
         .routes(routes!(exports::show, exports::set, exports::remove))
         .routes(routes!(exports::connections))

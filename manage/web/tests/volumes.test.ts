@@ -153,6 +153,40 @@ test('it shrinks with its space, after its plan was shown', { skip: without }, a
   assert.equal((await server.get<{ size_bytes: number }>('/spaces/tank/files')).size_bytes, sizeOf('128MiB'));
 });
 
+test('a directory of it gets a quota, and loses it again', { skip: without }, async () => {
+  const { page, server } = on;
+  await visit(page, '/volumes/tank/files', 'tank/files');
+  await page.getByText(/No quota is set/).waitFor();
+  await page.getByRole('button', { name: 'Set a quota…' }).click();
+  const set = dialog('Set a quota on tank/files');
+  await set.getByRole('button', { name: 'Set quota' }).click();
+  await set.locator('[name=hard][aria-invalid=true]').waitFor();
+  await set.getByLabel('Size limit', { exact: true }).fill('10MiB');
+  await set.getByLabel('Directory', { exact: true }).fill('/nowhere');
+  await set.getByRole('button', { name: 'Set quota' }).click();
+  await set.locator('[name=name][aria-invalid=true]').waitFor();
+  await set.getByLabel('Directory', { exact: true }).fill('/');
+  await set.getByText('holdfast volume quota set tank/files --path / --size 10MiB', { exact: true }).waitFor();
+  await set.getByRole('button', { name: 'Set quota' }).click();
+  await set.waitFor({ state: 'detached' });
+  const line = page.getByRole('grid', { name: 'Quotas' }).getByRole('row', { name: /Directory \// });
+  await line.getByText('of 10 MiB').waitFor();
+  await line.getByText('%').waitFor();
+  const quotas = () => server.get<{ name: string; hard_bytes: number }[]>('/volumes/tank/files/quotas');
+  assert.deepEqual(
+    (await quotas()).map((quota) => [quota.name, quota.hard_bytes]),
+    [['/', sizeOf('10MiB')]],
+  );
+  await line.getByRole('button', { name: 'Actions of the quota of /' }).click();
+  await page.getByRole('menuitem', { name: 'Remove…' }).click();
+  const remove = dialog('Remove the quota of /');
+  await remove.getByText('holdfast volume quota remove tank/files --path /', { exact: true }).waitFor();
+  await remove.getByRole('button', { name: 'Remove quota' }).click();
+  await remove.waitFor({ state: 'detached' });
+  await page.getByText(/No quota is set/).waitFor();
+  assert.deepEqual(await quotas(), []);
+});
+
 test('its metadata is scanned by a job', { skip: without }, async () => {
   const { page } = on;
   await visit(page, '/volumes/tank/files', 'tank/files');

@@ -89,7 +89,7 @@ impl<S: FileService> Channel<S> {
             Operation::ReleaseDir | Operation::Flush | Operation::Destroy => Ok(Answer::nothing()),
             Operation::ReadDir { offset, size, plus } => self.list(header, offset, size as usize, plus).await,
             Operation::Access { mask } => self.access(header, mask).await,
-            Operation::StatFs => self.usage().await,
+            Operation::StatFs => self.usage(header).await,
             Operation::SyncFs => self.sync().await,
             Operation::SetXattr { name, value, flags } => self.set_extended(header, name, value, flags).await,
             Operation::GetXattr { name, size } => self.get_extended(header, name, size as usize).await,

@@ -19,6 +19,7 @@ mod notifications;
 mod parity;
 mod promises;
 mod qos;
+mod quotas;
 mod salvage;
 mod shrink;
 mod tls;

@@ -4,6 +4,7 @@ mod fuzz;
 mod kinds;
 mod names;
 mod nodes;
+mod quotas;
 mod room;
 mod wrecks;
 

@@ -150,7 +150,7 @@ fn files_that_are_gone_are_stale_and_those_without_names_live_while_they_are_ope
         assert_eq!(kind(volume.open(&caller, facts.id, READING).await), Some(ErrorKind::Stale));
         let other = FileId { generation: 2, ..root };
         assert_eq!(kind(volume.stat(other).await), Some(ErrorKind::Stale), "another generation");
-        assert_eq!(volume.usage().await.map(|usage| usage.files), Ok(1));
+        assert_eq!(volume.usage(volume.root()).await.map(|usage| usage.files), Ok(1));
         assert_eq!(volume.scan().await, Ok(Vec::new()));
     });
 }
@@ -179,7 +179,7 @@ fn a_volume_grows_while_files_are_in_use_and_is_found_whole_wherever_power_fails
         let _ = sim.run(async move {
             let volume = Volume::open(device, Settings::default(), clocked).await.expect("opened");
             assert_eq!(volume.grow(48 << 20).await, Ok(true));
-            assert!(volume.usage().await.expect("known").total_bytes > 40 << 20);
+            assert!(volume.usage(volume.root()).await.expect("known").total_bytes > 40 << 20);
             let file = volume.lookup(&user(0), volume.root(), b"file").await.expect("looked up").expect("it is there");
             let handle = volume.open(&user(0), file.id, WRITING).await.expect("opened");
             for at in 0..30 {
@@ -263,7 +263,7 @@ fn a_full_volume_gives_up_files_in_many_pieces_and_opens_again() {
                 let name = format!("link {number}");
                 volume.remove(&caller, root, name.as_bytes(), Remove::File).await.expect("removal needs no room");
             }
-            assert_eq!(volume.usage().await.map(|usage| usage.files), Ok(1));
+            assert_eq!(volume.usage(volume.root()).await.map(|usage| usage.files), Ok(1));
             assert_eq!(volume.scan().await, Ok(Vec::new()));
         });
         ran.expect("powered");

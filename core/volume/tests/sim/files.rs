@@ -13,10 +13,11 @@ use holdfast_volume::service::{
     Allocate, Caller, FileId, FileKind, FileService, Flush, NewFile, OpenMode, Remove, Rename, Seek, SetAttributes,
     SetMode, Time,
 };
-use holdfast_volume::{ErrorKind, Format, Handle, Settings, Volume, VolumeFormat, WallClock};
+use holdfast_volume::{ErrorKind, Format, Handle, Limits, Settings, Subject, Volume, VolumeFormat, WallClock};
 
 use crate::damage::lose_newest_root;
 use crate::model::{BLOCK, Files, Model, Node, difference, is_full, read_all, read_node};
+use crate::quotas;
 use crate::resize::resize;
 
 struct World {
@@ -81,6 +82,57 @@ impl Life<'_> {
         if self.random.chance(1, 20) { vec![b'n'; 255] } else { format!("name {number}").into_bytes() }
     }
 
+    /// Somebody who creates files.
+    fn someone(&self) -> Caller {
+        let number = self.random.range(0..3u32);
+        Caller { uid: number, gid: number, is_checked: true, ..Caller::default() }
+    }
+
+    /// A directory that a file has a name in.
+    fn parent(&self, files: &Files, number: u64) -> u64 {
+        let found = files.entries.iter().find(|(_, child)| **child == number);
+        found.map_or(self.volume.root().number, |((parent, _), _)| *parent)
+    }
+
+    /// Whether two directories count for different quotas.
+    fn is_apart(&self, files: &Files, one: u64, other: u64) -> bool {
+        let roots = quotas::roots(self.volume);
+        let root = self.volume.root().number;
+        let tree = |directory| quotas::tree_of(files, &roots, directory, root);
+        tree(one) != tree(other)
+    }
+
+    /// Limits, set and taken away.
+    async fn limit(&self) {
+        let pages = [20, 200, 100_000][self.random.range(0..3usize)] * BLOCK as u64;
+        let limits = Limits {
+            hard_bytes: self.random.chance(3, 4).then_some(pages),
+            soft_files: Some(10),
+            hard_files: self.random.chance(1, 4).then_some(30),
+            ..Limits::default()
+        };
+        let files = self.files();
+        let done = match self.random.range(0..6u32) {
+            0 => self.volume.set_quota(Subject::User(self.random.range(1..3u32)), limits).await.map(drop),
+            1 => self.volume.set_quota(Subject::Group(self.random.range(0..3u32)), limits).await.map(drop),
+            2 => self.volume.remove_quota(Subject::User(self.random.range(1..3u32))).await.map(drop),
+            3 => self.volume.remove_tree_quota(self.directory(&files)).await.map(drop),
+            _ => {
+                let dir = self.directory(&files);
+                // A file that has names on both sides may count for either.
+                if quotas::is_split(&files, dir.number) {
+                    return;
+                }
+                self.volume.set_tree_quota(dir, limits).await.map(drop)
+            }
+        };
+        // Files do not change by it.
+        if let Err(error) = done {
+            assert!(is_full(error.kind), "{error}");
+        }
+        self.volume.settle_quotas(&mut |_| ()).await.expect("it needs no room");
+    }
+
     fn file(&self, files: &Files) -> Option<FileId> {
         let all: Vec<FileId> =
             files.nodes.values().filter(|node| node.kind == FileKind::Regular).map(|node| node.id).collect();
@@ -136,7 +188,8 @@ impl Life<'_> {
         let target = vec![b't'; self.random.range(1..4096usize)];
         let target = if kind == FileKind::Symlink { target } else { Vec::new() };
         let new = NewFile { kind, mode: 0o640, target: &target };
-        let operation = self.volume.create(&self.caller, dir, &name, &new);
+        let caller = self.someone();
+        let operation = self.volume.create(&caller, dir, &name, &new);
         if files.entries.contains_key(&(dir.number, name.clone())) {
             assert_eq!(operation.await.expect_err("the name is taken").kind, ErrorKind::Exists);
             return;
@@ -146,11 +199,14 @@ impl Life<'_> {
         match operation.await {
             Ok(facts) => {
                 // A directory in a set-group-id one is one, too.
-                let inherited = if kind == FileKind::Directory { files.nodes[&dir.number].mode & 0o2000 } else { 0 };
+                let above = &files.nodes[&dir.number];
+                let inherited = if kind == FileKind::Directory { above.mode & 0o2000 } else { 0 };
+                let gid = if above.mode & 0o2000 != 0 { above.owner.1 } else { caller.gid };
                 let node = Node {
                     id: facts.id,
                     kind,
                     mode: 0o640 | inherited,
+                    owner: (caller.uid, gid),
                     target: target.clone(),
                     extended: Default::default(),
                     data: Rc::default(),
@@ -194,6 +250,11 @@ impl Life<'_> {
             assert_eq!(operation.await.expect_err("the name is taken").kind, ErrorKind::Exists);
             return;
         }
+        if self.is_apart(&files, self.parent(&files, id.number), dir.number) {
+            let refused = operation.await.expect_err("it counts for another tree");
+            assert!(is_full(refused.kind) || refused.kind == ErrorKind::OtherTree, "{refused}");
+            return;
+        }
         let mut next = files;
         next.entries.insert((dir.number, name.clone()), id.number);
         let operation = self.volume.link(&self.caller, id, dir, &name);
@@ -215,18 +276,20 @@ impl Life<'_> {
         let operation = self.volume.rename(&self.caller, (from, name), (to, &new_name), mode);
         let there = files.entries.get(&(to.number, new_name.clone())).copied();
         let is_directory = |number: u64| files.nodes[&number].kind == FileKind::Directory;
+        let is_apart = self.is_apart(&files, *parent, to.number);
         let expected = match there {
             Some(_) if mode == Rename::NoReplace => Some(ErrorKind::Exists),
             Some(there) if there == *child => None,
             Some(there) if mode == Rename::Exchange => {
                 let one = is_directory(*child) && files.is_below(to.number, *child, root);
                 let other = is_directory(there) && files.is_below(*parent, there, root);
-                (one || other).then_some(ErrorKind::Invalid)
+                if one || other { Some(ErrorKind::Invalid) } else { is_apart.then_some(ErrorKind::OtherTree) }
             }
             None if mode == Rename::Exchange => Some(ErrorKind::NotFound),
             Some(there) if is_directory(*child) && !is_directory(there) => Some(ErrorKind::NotDirectory),
             Some(there) if !is_directory(*child) && is_directory(there) => Some(ErrorKind::IsDirectory),
             _ if is_directory(*child) && files.is_below(to.number, *child, root) => Some(ErrorKind::Invalid),
+            _ if is_apart => Some(ErrorKind::OtherTree),
             Some(there) if is_directory(there) && !files.names_in(there).is_empty() => Some(ErrorKind::NotEmpty),
             _ => None,
         };
@@ -325,6 +388,13 @@ impl Life<'_> {
         let id = *self.random.pick(&all).expect("the root");
         let mut next = files;
         let node = next.nodes.get_mut(&id.number).expect("it is there");
+        if self.random.chance(1, 4) {
+            node.owner = (self.random.range(0..3u32), self.random.range(0..3u32));
+            let (uid, gid) = node.owner;
+            let set = SetAttributes { uid: Some(uid), gid: Some(gid), ..SetAttributes::default() };
+            self.change(next, self.volume.set(&self.caller, id, &set)).await;
+            return;
+        }
         if self.random.chance(1, 3) {
             node.mode = self.random.range(0..0o10000u32);
             let set = SetAttributes { mode: Some(node.mode), ..SetAttributes::default() };
@@ -420,7 +490,8 @@ impl Life<'_> {
                 72..78 => self.allocate().await,
                 78..84 => self.attributes().await,
                 84..90 => self.read().await,
-                90..95 => self.hold().await,
+                90..94 => self.hold().await,
+                94..96 => self.limit().await,
                 _ => self.settle().await,
             }
         }
@@ -429,10 +500,15 @@ impl Life<'_> {
         for handle in self.handles.drain(..) {
             self.volume.close(handle).await.expect("it can be closed");
         }
+        self.volume.settle_quotas(&mut |_| ()).await.expect("it needs no room");
     }
 
     async fn check(&self) {
-        assert_eq!(self.volume.usage().await.map(|usage| usage.files), Ok(self.files().nodes.len() as u64));
+        quotas::check(self.volume, &self.files()).await;
+        assert_eq!(
+            self.volume.usage(self.volume.root()).await.map(|usage| usage.files),
+            Ok(self.files().nodes.len() as u64)
+        );
     }
 }
 
@@ -471,6 +547,9 @@ fn run(seed: u64) {
             recovered.recover(&volume).await;
             *model.borrow_mut() = recovered;
             assert_eq!(volume.scan().await, Ok(Vec::new()));
+            volume.settle_quotas(&mut |_| ()).await.expect("it needs no room");
+            let files = model.borrow().now().clone();
+            quotas::check(&volume, &files).await;
             let mut life = Life {
                 volume: &volume,
                 random: &random,

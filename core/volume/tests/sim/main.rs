@@ -7,6 +7,7 @@ mod files;
 mod hostile;
 mod model;
 mod plain;
+mod quotas;
 mod resize;
 mod rounds;
 mod together;

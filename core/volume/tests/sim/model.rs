@@ -14,6 +14,8 @@ pub struct Node {
     pub id: FileId,
     pub kind: FileKind,
     pub mode: u32,
+    /// User and group.
+    pub owner: (u32, u32),
     pub target: Vec<u8>,
     pub extended: BTreeMap<Vec<u8>, Vec<u8>>,
     pub data: Rc<Vec<u8>>,
@@ -180,7 +182,8 @@ pub async fn read_node(volume: &Volume, id: FileId) -> Node {
         FileKind::Symlink => target = volume.read_link(id).await.expect("it leads somewhere"),
         _ => {}
     }
-    Node { id, kind: facts.kind, mode: facts.mode, target, extended, data: Rc::new(data) }
+    let owner = (facts.uid, facts.gid);
+    Node { id, kind: facts.kind, mode: facts.mode, owner, target, extended, data: Rc::new(data) }
 }
 
 /// The same without bytes.
@@ -270,7 +273,7 @@ pub fn difference(expected: &Files, found: &Files) -> Vec<String> {
         let facts = |files: &Files| {
             let node = files.nodes.get(number)?;
             let extended: Vec<_> = node.extended.iter().map(|(name, value)| (name.clone(), value.len())).collect();
-            Some((node.id, node.kind, node.mode, node.target.len(), extended, node.data.len()))
+            Some((node.id, node.kind, node.mode, node.owner, node.target.len(), extended, node.data.len()))
         };
         let (one, other) = (facts(expected), facts(found));
         if one != other {
@@ -286,7 +289,7 @@ pub fn difference(expected: &Files, found: &Files) -> Vec<String> {
     differences
 }
 
-/// Whether an error is one that a full volume may give.
+/// Whether an error is one that a full volume or quota may give.
 pub fn is_full(kind: ErrorKind) -> bool {
-    kind == ErrorKind::NoSpace
+    matches!(kind, ErrorKind::NoSpace | ErrorKind::Quota)
 }

@@ -10,7 +10,12 @@ use holdfast_model::Uuid;
 use holdfast_volume::service::{
     Allocate, Caller, FileId, FileKind, FileService, Flush, NewFile, OpenMode, Remove, Rename, SetAttributes, Time,
 };
-use holdfast_volume::{ErrorKind, Format, ScanProgress, ScanSettings, Settings, Volume, VolumeFormat, WallClock};
+use holdfast_volume::{
+    ErrorKind, Format, Limits, ScanProgress, ScanSettings, Settings, Volume, VolumeFormat, WallClock,
+};
+
+use crate::model::read_all;
+use crate::quotas;
 
 use crate::resize::resize;
 
@@ -109,6 +114,20 @@ async fn look_on(volume: &Volume, random: &SimRandom, working: &std::cell::Cell<
     }
 }
 
+/// Sets quotas and takes them away while others work: what is counted is right at any time.
+async fn count(volume: &Volume, random: &SimRandom, ids: &[FileId], working: &std::cell::Cell<bool>) {
+    let limits = Limits { hard_bytes: Some(1 << 40), soft_bytes: Some(1 << 16), ..Limits::default() };
+    while working.get() {
+        let dir = if random.chance(1, 3) { volume.root() } else { *random.pick(ids).expect("some") };
+        match random.range(0..4u32) {
+            0 => drop(volume.remove_tree_quota(dir).await.expect("it needs no room")),
+            1 => assert_eq!(volume.recount().await, Ok(false), "while files change"),
+            _ => drop(volume.set_tree_quota(dir, limits).await.expect("there is room")),
+        }
+        volume.settle_quotas(&mut |_| ()).await.expect("walked");
+    }
+}
+
 fn run(seed: u64) {
     let sim = Sim::new(seed);
     let random = sim.random();
@@ -135,6 +154,8 @@ fn run(seed: u64) {
             join_all(ids.iter().map(|own| work(&volume, &random, *own, shared))).await;
             working.set(false);
         };
+        let counting = count(&volume, &random, &ids, &working);
+        let all = join(all, counting);
         if random.chance(1, 2) {
             join3(all, look_on(&volume, &random, &working), resize(&volume, &simulated, &random, &working, 40 << 20))
                 .await;
@@ -142,6 +163,7 @@ fn run(seed: u64) {
             join(all, look_on(&volume, &random, &working)).await;
         }
         assert_eq!(volume.scan().await, Ok(Vec::new()));
+        quotas::check(&volume, &read_all(&volume).await).await;
         volume.sync().await.expect("it lasts");
         drop(volume);
         let volume = Volume::open(disk, settings, clock).await.expect("opened");

@@ -7,6 +7,61 @@ use holdfast_model::{ByteSize, SpacePath};
 
 use super::{LayoutWord, ShapeOptions, StartOptions};
 
+/// Whose quota it is: one of them.
+#[derive(Debug, clap::Args)]
+#[group(id = "whose", required = true, multiple = false)]
+pub struct QuotaSubject {
+    /// A directory with all below it, from the volume's root on
+    #[arg(long, value_name = "DIR")]
+    pub path: Option<String>,
+    /// The files of a user, by name as the server knows it or by number
+    #[arg(long)]
+    pub user: Option<String>,
+    /// The files of a group, by name as the server knows it or by number
+    #[arg(long)]
+    pub group: Option<String>,
+}
+
+/// What to do with quotas.
+#[derive(Debug, Subcommand)]
+pub enum QuotaCommand {
+    /// Limit what a directory tree, a user or a group takes; limits left out are removed
+    #[command(group = clap::ArgGroup::new("limit").required(true).multiple(true).args(["size", "files", "soft_size", "soft_files"]))]
+    Set {
+        /// POOL/VOLUME
+        volume: SpacePath,
+        #[command(flatten)]
+        subject: QuotaSubject,
+        /// Room that may be taken, for example 100GiB; what goes beyond is refused
+        #[arg(long)]
+        size: Option<ByteSize>,
+        /// Files and directories that there may be; what goes beyond is refused
+        #[arg(long)]
+        files: Option<u64>,
+        /// Room beyond which an event tells of it
+        #[arg(long)]
+        soft_size: Option<ByteSize>,
+        /// Files and directories beyond which an event tells of it
+        #[arg(long)]
+        soft_files: Option<u64>,
+    },
+    /// List the quotas of a volume, and what is taken of them
+    List {
+        /// POOL/VOLUME
+        volume: SpacePath,
+        /// Also users and groups without a quota
+        #[arg(long)]
+        all: bool,
+    },
+    /// Remove a quota
+    Remove {
+        /// POOL/VOLUME
+        volume: SpacePath,
+        #[command(flatten)]
+        subject: QuotaSubject,
+    },
+}
+
 /// What to do with volumes.
 #[derive(Debug, Subcommand)]
 pub enum VolumeCommand {
@@ -93,6 +148,9 @@ pub enum VolumeCommand {
         #[arg(default_value = "/")]
         path: String,
     },
+    /// Limit what directory trees, users and groups of a volume take
+    #[command(subcommand)]
+    Quota(QuotaCommand),
     /// Read all metadata of a volume and list what does not agree, as a job; the volume stays in use
     Scan {
         /// POOL/VOLUME

@@ -1,6 +1,6 @@
 //! Volumes.
 
-use holdfast_api::{Condition, Volume, VolumeFinding, VolumeState, VolumeUsage, word};
+use holdfast_api::{Condition, QuotaState, Volume, VolumeFinding, VolumeQuota, VolumeState, VolumeUsage, word};
 use holdfast_model::counted;
 
 use super::{Shown, facts, size, table, with_conditions};
@@ -108,5 +108,33 @@ impl Shown for VolumeUsage {
         }
         let lost = counted(self.unreadable, "directory or file", "directories and files");
         format!("{text}\n\n{lost} could not be read and are not counted: scan the volume")
+    }
+}
+
+impl Shown for Vec<VolumeQuota> {
+    fn text(&self) -> String {
+        if self.is_empty() {
+            return "no quota is set".into();
+        }
+        let limits =
+            |soft: Option<String>, hard: Option<String>| [soft, hard].map(|limit| limit.unwrap_or_else(|| "-".into()));
+        let rows = self.iter().map(|quota| {
+            let [soft_size, hard_size] = limits(quota.soft_bytes.map(size), quota.hard_bytes.map(size));
+            let count = |files: u64| files.to_string();
+            let [soft_files, hard_files] = limits(quota.soft_files.map(count), quota.hard_files.map(count));
+            let state = if quota.state == QuotaState::Settled { String::new() } else { word(&quota.state) };
+            vec![
+                word(&quota.kind),
+                quota.name.clone(),
+                size(quota.used_bytes),
+                soft_size,
+                hard_size,
+                quota.used_files.to_string(),
+                soft_files,
+                hard_files,
+                state,
+            ]
+        });
+        table(&["KIND", "NAME", "TAKEN", "SOFT", "HARD", "FILES", "SOFT", "HARD", "STATE"], rows)
     }
 }

@@ -76,7 +76,7 @@ impl Engine {
     }
 
     /// Queues a job, unless the same has not ended yet. No other change may be under way.
-    pub(super) fn add_job(&self, spec: JobSpec, request: SetPace) -> ApiResult<JobChanged> {
+    pub(crate) fn add_job(&self, spec: JobSpec, request: SetPace) -> ApiResult<JobChanged> {
         if let Some(id) = self.jobs.like(&spec) {
             return Ok(JobChanged { changed: false, job: self.job(id)? });
         }

@@ -193,7 +193,7 @@ impl JobSpec {
             JobKind::Rebalance => 0,
             JobKind::Upgrade => upgrade::total_bytes(site),
             // How much metadata there is shows on the way.
-            JobKind::Scan | JobKind::Spotfix | JobKind::SpotfixOffline | JobKind::Salvage | JobKind::Shrink => 0,
+            JobKind::Scan | JobKind::Spotfix | JobKind::SpotfixOffline | JobKind::Salvage | JobKind::Shrink | JobKind::Quota => 0,
         }
     }
 
@@ -209,6 +209,7 @@ impl JobSpec {
             JobKind::Upgrade => upgrade::run(site, pace).await,
             JobKind::Scan => volumes::scan(site, self.target.id, pace).await,
             JobKind::Spotfix => volumes::spotfix(site, self.target.id, pace).await,
+            JobKind::Quota => volumes::count(site, self.target.id, pace).await,
             JobKind::SpotfixOffline => volumes::spotfix_offline(site, self.target.id, self.force, pace).await,
             JobKind::Salvage => volumes::salvage(site, self, pace).await,
             JobKind::Shrink => shrink::run(site, self.target.id, self.size_bytes.unwrap_or(u64::MAX), pace).await,

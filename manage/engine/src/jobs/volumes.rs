@@ -1,4 +1,5 @@
-//! The scan of a volume, its repair, and the salvage of what can be read of it.
+//! The scan of a volume, its repair, the count of what its directory trees hold, and the salvage of what can be read of
+//! it.
 //!
 //! A scan reads all metadata and changes nothing; what it found stays with the volume until the next one. Scans and
 //! repairs go on until they are done or cancelled; a pause holds back what has not begun only. A salvage reads the space
@@ -195,6 +196,15 @@ pub(super) async fn spotfix(site: &Site, id: Uuid, pace: &dyn Pace) -> Result<Ou
     let volume = volume_of(site, id)?;
     let done = until_cancelled(pace, &volume, volume.spotfix()).await?;
     Ok(repaired(site, id, &done))
+}
+
+/// Has files count for the directory trees that they are in.
+pub(super) async fn count(site: &Site, id: Uuid, pace: &dyn Pace) -> Result<Outcome, Ended> {
+    let volume = volume_of(site, id)?;
+    let seen = until_cancelled(pace, &volume, volume.settle_quotas(&mut |_| ())).await?;
+    let result =
+        format!("{} looked at; quotas of directory trees count what is in them", counted(seen, "file", "files"));
+    Ok(Outcome { result, findings: Vec::new() })
 }
 
 /// What a repair brought.

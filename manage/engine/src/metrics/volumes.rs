@@ -32,7 +32,28 @@ impl Engine {
         let mut bytes = Family::new("holdfast_volume_bytes_total", Kind::Counter, "Bytes read and written.", OPERATION);
         let mut errors =
             Family::new("holdfast_volume_errors_total", Kind::Counter, "Requests answered with an error.", &["volume"]);
+        const QUOTA: &[&str] = &["volume", "kind", "name"];
+        let quota = |name, help| Family::new(name, Kind::Gauge, help, QUOTA);
+        let mut quota_bytes = quota("holdfast_volume_quota_used_bytes", "Bytes that are taken of a quota.");
+        let mut quota_limit = quota("holdfast_volume_quota_limit_bytes", "Its hard limit of bytes.");
+        let mut quota_files = quota("holdfast_volume_quota_used_files", "Files that are taken of a quota.");
+        let mut quota_most = quota("holdfast_volume_quota_limit_files", "Its hard limit of files.");
+        let mut refused = Family::new(
+            "holdfast_volume_quota_refused_total",
+            Kind::Counter,
+            "Requests that a quota refused since the volume was opened.",
+            QUOTA,
+        );
         let pools: Vec<_> = self.live().pools.values().cloned().collect();
+        for (volume, (kind, name), quota) in pools.iter().flat_map(|open| open.limited_quotas()) {
+            let label = [volume.as_str(), kind, name.as_str()];
+            let limits = quota.limits.unwrap_or_default();
+            quota_bytes.add(&label, quota.used_bytes);
+            quota_files.add(&label, quota.used_files);
+            limits.hard_bytes.into_iter().for_each(|bytes| quota_limit.add(&label, bytes));
+            limits.hard_files.into_iter().for_each(|files| quota_most.add(&label, files));
+            refused.add(&label, quota.refused);
+        }
         for traffic in pools.iter().flat_map(|open| open.volume_traffic()) {
             let name = traffic.name.as_str();
             traffic.stats.requests.iter().for_each(|(kind, count)| operations.add(&[name, kind], *count));
@@ -40,6 +61,7 @@ impl Engine {
             bytes.add(&[name, "write"], traffic.stats.written_bytes);
             errors.add(&[name], traffic.stats.errors);
         }
-        vec![size, free, files, findings, mounted, operations, bytes, errors]
+        let quotas = [quota_bytes, quota_limit, quota_files, quota_most, refused];
+        [size, free, files, findings, mounted, operations, bytes, errors].into_iter().chain(quotas).collect()
     }
 }

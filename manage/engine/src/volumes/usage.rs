@@ -170,7 +170,7 @@ async fn walk<S: FileService>(
 }
 
 /// The file at the end of a path from the root; symbolic links are not followed.
-async fn find<S: FileService>(service: &S, path: &str) -> Result<Option<Attributes>, VolumeError> {
+pub(super) async fn find<S: FileService>(service: &S, path: &str) -> Result<Option<Attributes>, VolumeError> {
     let mut found = service.stat(service.root()).await?;
     for name in path.split('/').filter(|name| !name.is_empty()) {
         match service.lookup(&caller(), found.id, name.as_bytes()).await? {
@@ -220,6 +220,6 @@ impl Engine {
     }
 }
 
-fn no_path(volume: &str, below: &str) -> ApiError {
+pub(super) fn no_path(volume: &str, below: &str) -> ApiError {
     not_found(format!("path {below} of volume {volume}"), "write the path from the volume's root on").at("path")
 }

@@ -7,7 +7,7 @@ use holdfast_api::{Condition, Volume as VolumeView, VolumeMount};
 use holdfast_model::{ByteSize, Health, PoolState, Reason};
 
 use super::known::Stage;
-use super::{Findings, LiveVolume};
+use super::{Findings, LiveVolume, quotas};
 use crate::engine::{Engine, OpenPool};
 
 /// Findings in words, with what is to be done about them.
@@ -53,6 +53,7 @@ pub(super) fn view(open: &OpenPool, live: &LiveVolume) -> VolumeView {
             format!("'holdfast volume shrink {name} --size {size}' goes on, 'holdfast volume grow' ends the matter");
         conditions.push(Condition::new(cause, next));
     }
+    conditions.extend(volume.map(|volume| quotas::conditions(&name, volume, &live.quotas)).unwrap_or_default());
     let is_mounted = live.is_mounted();
     if live.is_away {
         let next = "see 'holdfast job list'; it is given back by itself";

@@ -3,8 +3,8 @@
 use axum::Json;
 use axum::http::StatusCode;
 use holdfast_api::{
-    AdoptVolume, Changed, CreateVolume, ErrorBody, GrowVolume, JobChanged, MountVolume, SetPace, ShrinkVolume, Volume,
-    VolumeChanged, VolumeFinding, VolumeShrinkPlan, VolumeUsage,
+    AdoptVolume, Changed, CreateVolume, ErrorBody, GrowVolume, JobChanged, MountVolume, SetPace, SetVolumeQuota,
+    ShrinkVolume, Volume, VolumeChanged, VolumeFinding, VolumeQuota, VolumeQuotaChanged, VolumeShrinkPlan, VolumeUsage,
 };
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -243,4 +243,65 @@ pub(crate) async fn usage(
     InQuery(below): InQuery<Below>,
 ) -> Answered<Json<VolumeUsage>> {
     Ok(Json(engine.volume_usage(&format!("{pool}/{volume}"), &below.path).await?))
+}
+
+/// Which quotas are listed.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct AllQuotas {
+    /// Also users and groups that have none and own files.
+    #[serde(default)]
+    all: bool,
+}
+
+/// Lists the quotas of a volume, with what is taken of them.
+#[utoipa::path(get, path = "/volumes/{pool}/{volume}/quotas", tag = "volumes", operation_id = "volume_quota_list",
+    params(("pool" = String, Path, description = "Name of the pool."), ("volume" = String, Path, description = "Name of the volume."), AllQuotas),
+    responses((status = 200, body = [VolumeQuota], description = "The quotas: of directory trees, users, groups."),
+        (status = "default", body = ErrorBody, description = "Refused or failed.")))]
+pub(crate) async fn quotas(
+    engine: OnEngine,
+    InPath((pool, volume)): InPath<(String, String)>,
+    InQuery(which): InQuery<AllQuotas>,
+) -> Answered<Json<Vec<VolumeQuota>>> {
+    Ok(Json(engine.volume_quotas(&format!("{pool}/{volume}"), which.all).await?))
+}
+
+/// Sets a quota of a volume. What a directory held before is counted by a job, while the volume is in use.
+#[utoipa::path(put, path = "/volumes/{pool}/{volume}/quotas", tag = "volumes", operation_id = "volume_quota_set", request_body = SetVolumeQuota,
+    params(("pool" = String, Path, description = "Name of the pool."), ("volume" = String, Path, description = "Name of the volume.")),
+    responses((status = 200, body = VolumeQuotaChanged, description = "The quota as it is now."),
+        (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
+pub(crate) async fn set_quota(
+    engine: OnEngine,
+    InPath((pool, volume)): InPath<(String, String)>,
+    Body(request): Body<SetVolumeQuota>,
+) -> Answered<Json<VolumeQuotaChanged>> {
+    Ok(Json(engine.set_volume_quota(format!("{pool}/{volume}"), request).await?))
+}
+
+/// Whose quota is removed: one of them.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Whose {
+    /// The directory, from the volume's root on.
+    path: Option<String>,
+    /// The user, by name or number.
+    user: Option<String>,
+    /// The group, by name or number.
+    group: Option<String>,
+}
+
+/// Removes a quota of a volume. A job has the files of a directory tree count for it no more.
+#[utoipa::path(delete, path = "/volumes/{pool}/{volume}/quotas", tag = "volumes", operation_id = "volume_quota_remove",
+    params(("pool" = String, Path, description = "Name of the pool."), ("volume" = String, Path, description = "Name of the volume."), Whose),
+    responses((status = 200, body = VolumeQuotaChanged, description = "Removed, or it was not there."),
+        (status = "default", body = ErrorBody, description = "Refused or failed.")))]
+pub(crate) async fn remove_quota(
+    engine: OnEngine,
+    InPath((pool, volume)): InPath<(String, String)>,
+    InQuery(Whose { path, user, group }): InQuery<Whose>,
+) -> Answered<Json<VolumeQuotaChanged>> {
+    let request = SetVolumeQuota { path, user, group, ..SetVolumeQuota::default() };
+    Ok(Json(engine.remove_volume_quota(format!("{pool}/{volume}"), request).await?))
 }

@@ -1,5 +1,5 @@
 // The command that does the same as each action of the console. A test has the real command line parse every one of them.
-import type { LayoutKind } from './api/types';
+import type { LayoutKind, SetVolumeQuota, VolumeQuota } from './api/types';
 import type { CreateExport, CreateSpace, CreateVolume } from '../wizards/types.ts';
 import { exactSize } from './format.ts';
 import type { SetQos } from './qos.ts';
@@ -219,6 +219,22 @@ export const volume = {
   grow: (volume: string, bytes: number | null) => holdfast('volume', 'grow', volume, size('--size', bytes)),
   shrink: (volume: string, bytes: number | null, how: Pace = {}) =>
     holdfast('volume', 'shrink', volume, size('--size', bytes), pace(how)),
+  quotaSet: (volume: string, to: SetVolumeQuota) =>
+    holdfast(
+      'volume',
+      'quota',
+      'set',
+      volume,
+      option('--path', to.path),
+      option('--user', to.user),
+      option('--group', to.group),
+      size('--size', to.hard_bytes),
+      option('--files', to.hard_files),
+      size('--soft-size', to.soft_bytes),
+      option('--soft-files', to.soft_files),
+    ),
+  quotaRemove: (volume: string, kind: VolumeQuota['kind'], name: string) =>
+    holdfast('volume', 'quota', 'remove', volume, option(kind === 'tree' ? '--path' : `--${kind}`, name)),
   scan: (volume: string, how: Pace = {}) => holdfast('volume', 'scan', volume, pace(how)),
   spotfix: (volume: string, how: Pace = {}, offline = false, force = false) =>
     holdfast('volume', 'spotfix', volume, offline && '--offline', offline && force && '--force', pace(how)),

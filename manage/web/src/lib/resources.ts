@@ -1,6 +1,6 @@
 // The lists that several pages show, each fetched once for all of them.
 import { call } from './api/client';
-import type { EvacuationPlan, Job, Space, Volume, VolumeFinding } from './api/types';
+import type { EvacuationPlan, Job, Space, Volume, VolumeFinding, VolumeQuota } from './api/types';
 import { live, Resource } from './live.svelte';
 
 export const status = new Resource(['status'], (signal) => call('get', '/status', { signal }));
@@ -45,6 +45,13 @@ export function volumeResource(pool: string, volume: string) {
 export function findingsResource(pool: string, volume: string) {
   return new Resource(['volumes', 'jobs'], (signal): Promise<VolumeFinding[]> =>
     call('get', '/volumes/{pool}/{volume}/findings', { path: { pool, volume }, signal }),
+  );
+}
+
+/** The quotas of a volume. */
+export function quotasResource(pool: string, volume: string) {
+  return new Resource(['volumes', 'jobs'], (signal): Promise<VolumeQuota[]> =>
+    call('get', '/volumes/{pool}/{volume}/quotas', { path: { pool, volume }, signal }),
   );
 }
 

@@ -78,6 +78,7 @@ const JOBS: Record<Job['kind'], string> = {
   'spotfix-offline': 'Spotfix offline',
   salvage: 'Salvage',
   shrink: 'Shrink',
+  quota: 'Count quotas of',
 };
 
 export function jobKind(kind: Job['kind']): string {

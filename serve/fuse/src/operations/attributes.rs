@@ -82,8 +82,8 @@ impl<S: FileService> Channel<S> {
         Ok(Answer::nothing())
     }
 
-    pub(super) async fn usage(&self) -> Answered {
-        let found = self.service().usage().await?;
+    pub(super) async fn usage(&self, header: &Header) -> Answered {
+        let found = self.service().usage(self.subject(header)?).await?;
         Ok(Answer::of(|writer| usage(writer, &found, NAME_BYTES)))
     }
 

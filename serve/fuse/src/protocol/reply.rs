@@ -126,8 +126,9 @@ pub fn dirent(writer: &mut Writer, number: u64, cursor: u64, kind: FileKind, nam
 pub fn usage(writer: &mut Writer, usage: &Usage, name_bytes: u32) {
     let free = usage.free_bytes / BLOCK_BYTES;
     writer.u64(usage.total_bytes / BLOCK_BYTES).u64(free).u64(free);
-    // There is no table of files that could fill up: as many more as blocks are free.
-    writer.u64(usage.files.saturating_add(free)).u64(free);
+    // There is no table of files that could fill up: as many more as blocks are free, unless a limit says otherwise.
+    let files = usage.free_files.unwrap_or(free);
+    writer.u64(usage.files.saturating_add(files)).u64(files);
     writer.u32(BLOCK_BYTES as u32).u32(name_bytes).u32(BLOCK_BYTES as u32).raw(&[0; 28]);
 }
 
@@ -186,7 +187,10 @@ mod tests {
         assert_eq!(len(&|writer| attributes_out(writer, &found(), &TIMEOUTS)), 104);
         assert_eq!(len(&|writer| open(writer, 1, 2)), 16);
         assert_eq!(len(&|writer| statx(writer, &found(), &TIMEOUTS)), 288);
-        assert_eq!(len(&|writer| usage(writer, &Usage { total_bytes: 0, free_bytes: 0, files: 0 }, 255)), 80);
+        assert_eq!(
+            len(&|writer| usage(writer, &Usage { total_bytes: 0, free_bytes: 0, files: 0, free_files: None }, 255)),
+            80
+        );
         for name in [&b"a"[..], b"12345678", b"123456789"] {
             assert_eq!(len(&|writer| dirent(writer, 1, 2, FileKind::Fifo, name)), dirent_bytes(name.len()));
         }

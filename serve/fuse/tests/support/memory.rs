@@ -386,10 +386,10 @@ impl FileService for Memory {
         Ok(self.state().file(id)?.extended.keys().cloned().collect())
     }
 
-    async fn usage(&self) -> Result<Usage> {
+    async fn usage(&self, _: FileId) -> Result<Usage> {
         let state = self.state();
         let free_bytes = TOTAL_BYTES.saturating_sub(state.used_bytes());
-        Ok(Usage { total_bytes: TOTAL_BYTES, free_bytes, files: state.files.len() as u64 })
+        Ok(Usage { total_bytes: TOTAL_BYTES, free_bytes, files: state.files.len() as u64, free_files: None })
     }
 
     async fn sync(&self) -> Result<()> {

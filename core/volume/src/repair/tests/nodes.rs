@@ -87,7 +87,7 @@ fn records_and_names_are_made_again_from_each_other() {
         assert!(again.read(one).await.expect("read") == pattern(5), "by the map of owners");
         assert_eq!(lost_file(&again, two).await, Some(two.number), "nothing else knew its name");
         assert!(again.read(two).await.expect("read") == pattern(6));
-        let files = again.volume.usage().await.expect("counted").files;
+        let files = again.volume.usage(again.volume.root()).await.expect("counted").files;
         assert_eq!(files, 12, "root, dir, below, data, other, deep, symlink, sub, one, two, deeper, lost+found");
     });
 }
@@ -143,9 +143,9 @@ fn notes_are_made_again_of_files_without_names() {
         drop(handle);
         assert_eq!(again.volume.spotfix_offline().await.expect("repaired").left, Vec::new());
         again.finds(&[]).await;
-        assert_eq!(again.volume.usage().await.expect("counted").files, 7, "it is still there");
+        assert_eq!(again.volume.usage(again.volume.root()).await.expect("counted").files, 7, "it is still there");
         let last = self::again(&again).await;
-        assert_eq!(last.volume.usage().await.expect("counted").files, 6, "opening removed it");
+        assert_eq!(last.volume.usage(last.volume.root()).await.expect("counted").files, 6, "opening removed it");
         last.finds(&[]).await;
     });
 }

@@ -37,3 +37,5 @@ export type Status = Schemas['Status'];
 export type Volume = Schemas['Volume'];
 export type VolumeShrinkPlan = Schemas['VolumeShrinkPlan'];
 export type VolumeFinding = Schemas['VolumeFinding'];
+export type VolumeQuota = Schemas['VolumeQuota'];
+export type SetVolumeQuota = Schemas['SetVolumeQuota'];

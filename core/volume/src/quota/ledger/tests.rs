@@ -1,0 +1,130 @@
+use super::*;
+
+fn share(uid: u32, tree: u32, blocks: u64) -> Share {
+    Share { uid, gid: 100, tree, blocks }
+}
+
+fn made(after: Share) -> [Shift; 1] {
+    [Shift { file: 1, before: None, after: Some(after) }]
+}
+
+fn used(ledger: &Ledger, subject: Subject) -> (u64, u64) {
+    let quota = ledger.quotas().into_iter().find(|quota| quota.subject == subject);
+    quota.map_or((0, 0), |quota| (quota.used_bytes / BLOCK_BYTES, quota.used_files))
+}
+
+fn limited(ledger: &Ledger, subject: Subject, limits: Limits, parent: u32) {
+    let directory = FileId { number: 70 + u64::from(subject.numbers().1), generation: 1 };
+    let definition = Definition { limits, state: QuotaState::Settled, directory, parent };
+    ledger.define(&key_of(LIMITS, subject), Some(&definition.encode()));
+}
+
+fn blocks(hard: u64) -> Limits {
+    Limits { hard_bytes: Some(hard * BLOCK_BYTES), ..Limits::default() }
+}
+
+fn ledger() -> Ledger {
+    let ledger = Ledger::default();
+    ledger.load(KEY_COUNTED, &[1]);
+    ledger.loaded();
+    ledger
+}
+
+#[test]
+fn what_is_refused_changes_nothing() {
+    let ledger = ledger();
+    limited(&ledger, Subject::User(5), blocks(10), 0);
+    ledger.book(&made(share(5, 0, 8)), Enforce::All).expect("it fits");
+    let error = ledger.book(&made(share(5, 0, 3)), Enforce::All).expect_err("11 blocks of 10");
+    assert_eq!(error.kind, ErrorKind::Quota);
+    assert!(error.to_string().contains("user 5") && error.to_string().contains("40 KiB"), "{error}");
+    assert_eq!(used(&ledger, Subject::User(5)), (8, 1));
+    assert_eq!(used(&ledger, Subject::Group(100)), (8, 1));
+    ledger.book(&made(share(5, 0, 3)), Enforce::Trees).expect("an administrator may");
+    let refused = ledger.quotas().iter().map(|quota| quota.refused).collect::<Vec<_>>();
+    assert_eq!(refused, [1, 0]);
+    let less = [Shift { file: 1, before: Some(share(5, 0, 8)), after: Some(share(5, 0, 7)) }];
+    ledger.book(&less, Enforce::All).expect("what takes less is never refused");
+    assert_eq!(ledger.fit(share(5, 0, 0), 4).0, 0);
+    assert_eq!(ledger.fit(share(6, 0, 0), 4), (4, None));
+}
+
+#[test]
+fn a_tree_counts_for_those_that_it_is_within() {
+    let ledger = ledger();
+    limited(&ledger, Subject::Tree(1), blocks(10), 0);
+    limited(&ledger, Subject::Tree(2), blocks(100), 1);
+    ledger.book(&made(share(0, 2, 6)), Enforce::All).expect("it fits");
+    ledger.book(&made(share(0, 1, 2)), Enforce::All).expect("it fits");
+    assert_eq!((used(&ledger, Subject::Tree(1)), used(&ledger, Subject::Tree(2))), ((8, 2), (6, 1)));
+    assert!(ledger.book(&made(share(0, 2, 3)), Enforce::Trees).is_err(), "the tree above is full");
+    assert_eq!(ledger.fit(share(0, 2, 0), 50).0, 2);
+    let whole = Usage { total_bytes: 1 << 30, free_bytes: 1 << 29, files: 9, free_files: None };
+    let seen = ledger.usage_in(2, whole);
+    assert_eq!((seen.total_bytes, seen.free_bytes), (10 * BLOCK_BYTES, 2 * BLOCK_BYTES), "as full as the fuller");
+    // Within another tree, it counts for that one.
+    limited(&ledger, Subject::Tree(3), blocks(100), 0);
+    limited(&ledger, Subject::Tree(2), blocks(100), 3);
+    assert_eq!((used(&ledger, Subject::Tree(1)), used(&ledger, Subject::Tree(3))), ((2, 1), (6, 1)));
+    // Trees that lie in each other are a fault of the disk, and no end of a search.
+    limited(&ledger, Subject::Tree(3), blocks(100), 2);
+    assert!(ledger.depth(3) <= MOST_DEPTH + 1);
+}
+
+#[test]
+fn a_soft_limit_that_is_crossed_is_counted_once_each_time() {
+    let ledger = ledger();
+    let limits = Limits { soft_bytes: Some(5 * BLOCK_BYTES), soft_files: Some(1), ..Limits::default() };
+    limited(&ledger, Subject::User(5), limits, 0);
+    let crossed = || ledger.quotas()[0].crossed;
+    ledger.book(&made(share(5, 0, 5)), Enforce::All).expect("no hard limit");
+    assert_eq!(crossed(), 0);
+    ledger.book(&made(share(5, 0, 5)), Enforce::All).expect("no hard limit");
+    assert_eq!(crossed(), 2, "bytes and files");
+    ledger.book(&made(share(5, 0, 5)), Enforce::All).expect("no hard limit");
+    assert_eq!(crossed(), 2);
+    let gone = |blocks| [Shift { file: 1, before: Some(share(5, 0, blocks)), after: None }];
+    (0..2).for_each(|_| ledger.book(&gone(5), Enforce::All).expect("less"));
+    ledger.book(&made(share(5, 0, 1)), Enforce::All).expect("no hard limit");
+    assert_eq!(crossed(), 4);
+}
+
+#[test]
+fn checkpoints_write_what_changed_and_a_load_finds_it() {
+    let ledger = ledger();
+    ledger.book(&made(share(5, 7, 8)), Enforce::All).expect("booked");
+    ledger.book(&made(share(6, 0, 1)), Enforce::All).expect("booked");
+    let entries = ledger.entries();
+    assert_eq!((entries.len(), ledger.changed()), (4, 4));
+    ledger.settle();
+    ledger.book(&[Shift { file: 1, before: Some(share(6, 0, 1)), after: None }], Enforce::All).expect("booked");
+    let last = ledger.entries();
+    assert!(last.contains(&(key_of(TAKEN, Subject::User(6)), None)), "nothing is left of user 6: {last:?}");
+    let again = self::ledger();
+    for (key, value) in &entries {
+        again.load(key, value.as_deref().expect("they take something"));
+    }
+    again.loaded();
+    assert_eq!((used(&again, Subject::User(5)), used(&again, Subject::Tree(7))), ((8, 1), (8, 1)));
+    assert_eq!((again.next_tree(), again.own_files(7), again.files()), (8, 1, 2));
+}
+
+#[test]
+fn a_count_takes_in_what_changes_behind_it() {
+    let ledger = Ledger::default();
+    ledger.loaded();
+    ledger.book(&made(share(5, 0, 8)), Enforce::All).expect("nothing is counted yet");
+    assert_eq!(ledger.quotas(), []);
+    ledger.begin_recount();
+    // Files 1 and 2 are in the first shard; the first was read, the second was not.
+    ledger.count(&[share(5, 0, 8)], 0, crate::keys::record(2));
+    let grown = [Shift { file: 1, before: Some(share(5, 0, 8)), after: Some(share(6, 0, 9)) }];
+    ledger.book(&grown, Enforce::All).expect("booked");
+    ledger.book(&[Shift { file: 2, ..made(share(5, 0, 3))[0] }], Enforce::All).expect("booked");
+    ledger.count(&[share(5, 0, 3)], 1, Vec::new());
+    assert!(ledger.end_recount(Some(BTreeMap::new())), "it is the first");
+    assert_eq!((used(&ledger, Subject::User(5)), used(&ledger, Subject::User(6))), ((3, 1), (9, 1)));
+    ledger.begin_recount();
+    assert!(!ledger.end_recount(None), "given up");
+    assert_eq!(used(&ledger, Subject::User(6)), (9, 1));
+}

@@ -1,0 +1,77 @@
+//! Names of users and groups, as the server knows them: of its files, and of whatever directory it asks for them.
+//!
+//! Invariant: whoever cannot be asked in time is known by number.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::tools::run;
+
+/// The table of users.
+pub(super) const USERS: &str = "passwd";
+/// The table of groups.
+pub(super) const GROUPS: &str = "group";
+/// How long the system may take to look names up.
+const TIMEOUT: Duration = Duration::from_secs(3);
+const MOST_BYTES: u64 = 1 << 20;
+/// Numbers that are looked up at once.
+const AT_ONCE: usize = 100;
+
+/// The name and the number in a line of a table.
+fn entry(line: &str) -> Option<(&str, u32)> {
+    let mut fields = line.split(':');
+    let (name, number) = (fields.next()?, fields.nth(1)?);
+    Some((name, number.parse().ok()?))
+}
+
+async fn entries(table: &str, keys: &[String]) -> Vec<(String, u32)> {
+    let arguments: Vec<&str> = std::iter::once(table).chain(keys.iter().map(String::as_str)).collect();
+    let Ok(printed) = run(Path::new("getent"), &arguments, TIMEOUT, MOST_BYTES).await else { return Vec::new() };
+    let text = String::from_utf8_lossy(&printed.output).into_owned();
+    text.lines().filter_map(entry).map(|(name, number)| (name.to_owned(), number)).collect()
+}
+
+/// The number of a user or group: the text itself where it is one.
+pub(super) async fn number(table: &str, name: &str) -> Option<u32> {
+    if let Ok(number) = name.parse() {
+        return Some(number);
+    }
+    if name.is_empty() || name.starts_with('-') || name.contains([':', '\n', '\0']) {
+        return None;
+    }
+    entries(table, &[name.to_owned()]).await.first().map(|(_, number)| *number)
+}
+
+/// The names of users or groups that have some.
+pub(super) async fn names(table: &str, numbers: Vec<u32>) -> BTreeMap<u32, String> {
+    let mut names = BTreeMap::new();
+    for some in numbers.chunks(AT_ONCE) {
+        let keys: Vec<String> = some.iter().map(u32::to_string).collect();
+        let found = entries(table, &keys).await;
+        if found.is_empty() {
+            // Who is not answered once is not asked again and again.
+            break;
+        }
+        names.extend(found.into_iter().map(|(name, number)| (number, name)));
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn names_and_numbers_are_those_of_the_system() {
+        assert_eq!(entry("root:x:0:0:root:/root:/bin/bash"), Some(("root", 0)));
+        assert_eq!(entry("root:x:many"), None);
+        assert_eq!(number(USERS, "4711").await, Some(4711));
+        assert_eq!((number(USERS, "root").await, number(GROUPS, "root").await), (Some(0), Some(0)));
+        for wrong in ["", "no such user here", "--help", "a:b"] {
+            assert_eq!(number(USERS, wrong).await, None, "{wrong:?}");
+        }
+        let names = names(USERS, vec![0, 4_000_000_001]).await;
+        assert_eq!(names, BTreeMap::from([(0, "root".to_owned())]));
+    }
+}
