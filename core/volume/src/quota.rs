@@ -242,7 +242,7 @@ impl Volume {
         self.store.ledger.is_counted()
     }
 
-    /// Limits what the files of a user or a group take; answers whether that is new.
+    /// Limits what the files of a user or a group take, durably; answers whether that is new.
     ///
     /// # Errors
     /// Limits that cannot be meant, a limit for user 0, no room, a node is damaged, or the device failed.
@@ -262,10 +262,12 @@ impl Volume {
             put_definition(view, subject, &new)?;
             Ok(before != Some(new))
         });
-        Ok(change.await?.0)
+        let (answer, logged) = change.await?;
+        self.store.sync(logged).await?;
+        Ok(answer)
     }
 
-    /// Takes the limits of a user or a group away; answers whether there were any.
+    /// Takes the limits of a user or a group away, durably; answers whether there were any.
     ///
     /// # Errors
     /// No room, a node is damaged, or the device failed.
@@ -278,7 +280,9 @@ impl Volume {
             }
             Ok(was_there)
         });
-        Ok(change.await?.0)
+        let (answer, logged) = change.await?;
+        self.store.sync(logged).await?;
+        Ok(answer)
     }
 
     /// Counts what is taken, where nobody did.

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use holdfast_api::{
-    AdoptVolume, CreateVolume, GrowVolume, JobChanged, MountVolume, SetVolumeQuota, ShrinkVolume, Volume, VolumeChanged,
-    VolumeFinding, VolumeQuota, VolumeQuotaChanged, VolumeShrinkPlan, VolumeUsage,
+    AdoptVolume, CreateVolume, GrowVolume, JobChanged, MountVolume, SetVolumeQuota, ShrinkVolume, Volume,
+    VolumeChanged, VolumeFinding, VolumeQuota, VolumeQuotaChanged, VolumeShrinkPlan, VolumeUsage,
 };
 use holdfast_model::{ByteSize, SpacePath};
 

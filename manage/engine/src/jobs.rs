@@ -218,7 +218,12 @@ impl Jobs {
             JobKind::Evacuate | JobKind::Replace => disks.contains(&record.spec.target.id),
             JobKind::Repair => spaces.contains(&record.spec.target.id),
             JobKind::Scrub | JobKind::Convert | JobKind::Rebalance | JobKind::Upgrade => false,
-            JobKind::Scan | JobKind::Spotfix | JobKind::SpotfixOffline | JobKind::Salvage | JobKind::Shrink | JobKind::Quota => false,
+            JobKind::Scan
+            | JobKind::Spotfix
+            | JobKind::SpotfixOffline
+            | JobKind::Salvage
+            | JobKind::Shrink
+            | JobKind::Quota => false,
         };
         self.inner().table.jobs.iter().filter(mends).map(|record| record.id).collect()
     }

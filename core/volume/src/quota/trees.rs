@@ -156,7 +156,7 @@ impl Volume {
         put_definition(view, subject, &Definition { limits: Limits::default(), state, directory: nowhere, ..known })
     }
 
-    /// Limits what a directory with all below it takes; answers the number of the tree, and whether anything is new.
+    /// Limits what a directory with all below it takes, durably; answers the number of the tree, and whether anything is new.
     /// Files that are there are counted by [`Self::settle_quotas`].
     ///
     /// # Errors
@@ -201,7 +201,9 @@ impl Volume {
             put_record(view, directory.number, &record)?;
             Ok((tree, true))
         });
-        Ok(change.await?.0)
+        let (answer, logged) = change.await?;
+        self.store.sync(logged).await?;
+        Ok(answer)
     }
 
     fn limit_tree(&self, view: &mut View<'_>, tree: u32, limits: Limits) -> Result<bool, Stop> {
@@ -219,7 +221,7 @@ impl Volume {
         refuse(ErrorKind::Busy, "files of another directory tree are still being counted: wait until that is done")
     }
 
-    /// Takes the quota of a directory tree away; answers whether there was one. Its files are given back by
+    /// Takes the quota of a directory tree away, durably; answers whether there was one. Its files are given back by
     /// [`Self::settle_quotas`].
     ///
     /// # Errors
@@ -249,7 +251,9 @@ impl Volume {
             put_record(view, directory.number, &record)?;
             Ok(true)
         });
-        Ok(change.await?.0)
+        let (answer, logged) = change.await?;
+        self.store.sync(logged).await?;
+        Ok(answer)
     }
 
     /// Whether [`Self::settle_quotas`] has anything to do.

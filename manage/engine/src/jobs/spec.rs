@@ -193,7 +193,12 @@ impl JobSpec {
             JobKind::Rebalance => 0,
             JobKind::Upgrade => upgrade::total_bytes(site),
             // How much metadata there is shows on the way.
-            JobKind::Scan | JobKind::Spotfix | JobKind::SpotfixOffline | JobKind::Salvage | JobKind::Shrink | JobKind::Quota => 0,
+            JobKind::Scan
+            | JobKind::Spotfix
+            | JobKind::SpotfixOffline
+            | JobKind::Salvage
+            | JobKind::Shrink
+            | JobKind::Quota => 0,
         }
     }
 

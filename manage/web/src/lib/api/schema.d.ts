@@ -1197,6 +1197,25 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/volumes/{pool}/{volume}/quotas": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the quotas of a volume, with what is taken of them. */
+        get: operations["volume_quota_list"];
+        /** Sets a quota of a volume. What a directory held before is counted by a job, while the volume is in use. */
+        put: operations["volume_quota_set"];
+        post?: never;
+        /** Removes a quota of a volume. A job has the files of a directory tree count for it no more. */
+        delete: operations["volume_quota_remove"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/volumes/{pool}/{volume}/salvage": {
         parameters: {
             query?: never;
@@ -2409,7 +2428,7 @@ export interface components {
          * @description What a job does.
          * @enum {string}
          */
-        JobKind: "scrub" | "convert" | "repair" | "evacuate" | "rebalance" | "upgrade" | "replace" | "scan" | "spotfix" | "spotfix-offline" | "salvage" | "shrink";
+        JobKind: "scrub" | "convert" | "repair" | "evacuate" | "rebalance" | "upgrade" | "replace" | "scan" | "spotfix" | "spotfix-offline" | "salvage" | "shrink" | "quota";
         /** @description How much a job makes way for clients, and how fast it may be. */
         JobPace: {
             /**
@@ -2985,6 +3004,16 @@ export interface components {
              */
             min_iops: number | null;
         };
+        /**
+         * @description Whom a quota is for.
+         * @enum {string}
+         */
+        QuotaKind: "tree" | "user" | "group";
+        /**
+         * @description How far a quota counts what it is for.
+         * @enum {string}
+         */
+        QuotaState: "settled" | "counting" | "leaving";
         /** @description What was asked for in a second. */
         Rates: {
             /**
@@ -3457,6 +3486,35 @@ export interface components {
         SetupState: {
             /** @description True while there is no account. */
             needed: boolean;
+        };
+        /** @description Sets a quota: for a directory tree, a user or a group, one of them. What is left out is not limited. */
+        SetVolumeQuota: {
+            /** @description The group, by name as the server knows it, or by number. */
+            group?: string | null;
+            /**
+             * Format: int64
+             * @description Bytes that may be taken; what goes beyond is refused.
+             */
+            hard_bytes?: number | null;
+            /**
+             * Format: int64
+             * @description Files and directories that there may be; what goes beyond is refused.
+             */
+            hard_files?: number | null;
+            /** @description The directory, from the volume's root on. */
+            path?: string | null;
+            /**
+             * Format: int64
+             * @description Bytes beyond which an event tells of it.
+             */
+            soft_bytes?: number | null;
+            /**
+             * Format: int64
+             * @description Files and directories beyond which an event tells of it.
+             */
+            soft_files?: number | null;
+            /** @description The user, by name as the server knows it, or by number. */
+            user?: string | null;
         };
         /** @description Settings of a webhook; what is left out stays, or is as usual for a new one. */
         SetWebhook: {
@@ -4017,6 +4075,69 @@ export interface components {
             mounted: boolean;
             /** @description Whether the kernel hands requests over by io_uring, and not by `/dev/fuse`; never while it is not mounted. */
             over_io_uring: boolean;
+        };
+        /** @description A quota of a volume, with what is taken of it. */
+        VolumeQuota: {
+            /**
+             * Format: int64
+             * @description Bytes that may be taken; what goes beyond is refused.
+             */
+            hard_bytes?: number | null;
+            /**
+             * Format: int64
+             * @description Files and directories that there may be; what goes beyond is refused.
+             */
+            hard_files?: number | null;
+            /**
+             * Format: int32
+             * @description The number of the user or group.
+             */
+            id?: number | null;
+            /** @description Whom it is for. */
+            kind: components["schemas"]["QuotaKind"];
+            /**
+             * @description The directory, from the volume's root on; or the name of the user or group, its number where the server knows
+             *     no name.
+             */
+            name: string;
+            /**
+             * Format: int64
+             * @description Requests that it refused since the volume was opened.
+             */
+            refused: number;
+            /**
+             * Format: int64
+             * @description Bytes beyond which an event tells of it.
+             */
+            soft_bytes?: number | null;
+            /**
+             * Format: int64
+             * @description Files and directories beyond which an event tells of it.
+             */
+            soft_files?: number | null;
+            /** @description How far it counts. */
+            state: components["schemas"]["QuotaState"];
+            /**
+             * Format: int64
+             * @description Bytes of the volume that the data of its files takes.
+             */
+            used_bytes: number;
+            /**
+             * Format: int64
+             * @description Files and directories that there are.
+             */
+            used_files: number;
+        };
+        /** @description The answer to a change of a quota. */
+        VolumeQuotaChanged: {
+            /** @description False if everything was so already. */
+            changed: boolean;
+            /**
+             * Format: int64
+             * @description The job that has files of the directory tree count for it, or no more.
+             */
+            job?: number | null;
+            quota?: components["schemas"]["VolumeQuota"] | null;
         };
         /** @description What a shrink of a volume would do. Nothing was changed. */
         VolumeShrinkPlan: {
@@ -9177,6 +9298,176 @@ export interface operations {
                 };
             };
             /** @description The caller has not the role administrator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    volume_quota_list: {
+        parameters: {
+            query?: {
+                /** @description Also users and groups that have none and own files. */
+                all?: boolean;
+            };
+            header?: never;
+            path: {
+                /** @description Name of the pool. */
+                pool: string;
+                /** @description Name of the volume. */
+                volume: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The quotas: of directory trees, users, groups. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VolumeQuota"][];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role viewer, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    volume_quota_set: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the pool. */
+                pool: string;
+                /** @description Name of the volume. */
+                volume: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SetVolumeQuota"];
+            };
+        };
+        responses: {
+            /** @description The quota as it is now. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VolumeQuotaChanged"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role operator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed; nothing was changed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    volume_quota_remove: {
+        parameters: {
+            query?: {
+                /** @description The group, by name or number. */
+                group?: string;
+                /** @description The directory, from the volume's root on. */
+                path?: string;
+                /** @description The user, by name or number. */
+                user?: string;
+            };
+            header?: never;
+            path: {
+                /** @description Name of the pool. */
+                pool: string;
+                /** @description Name of the volume. */
+                volume: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Removed, or it was not there. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VolumeQuotaChanged"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role operator, or the token not this area. */
             403: {
                 headers: {
                     [name: string]: unknown;
