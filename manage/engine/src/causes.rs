@@ -244,8 +244,10 @@ impl Engine {
         self.resyncs.lock().unwrap_or_else(PoisonError::into_inner).retain(|disk, _| resyncing.contains(disk));
         for volume in volumes {
             let object = ObjectRef::new(ObjectKind::Volume, volume.id.to_string(), &volume.name);
-            let of_volume =
-                |told: &Condition| cause(CauseKind::Volume, &volume.name, object.clone(), volume.health, told.clone());
+            let of_volume = |told: &Condition| {
+                let condition = Condition { cause: format!("{object}: {}", told.cause), ..told.clone() };
+                cause(CauseKind::Volume, &volume.name, object.clone(), volume.health, condition)
+            };
             let (below, own): (Vec<&Condition>, Vec<&Condition>) =
                 volume.conditions.iter().partition(|condition| condition.about.is_some());
             for told in &mut causes {

@@ -151,6 +151,16 @@ fn users_and_directories_get_no_more_than_their_limits_over_restarts_and_kills()
     assert!(refusal.contains("/nowhere"), "{refusal}");
     let refusal = daemon.cli(&["volume", "quota", "set", "tank/files", "--user", "nobody knows", "--size", "1GiB"]);
     assert!(refusal.refused().contains("knows no user"));
+    for (option, name, part) in [
+        ("--user", "4294967297", "knows no user"),
+        ("--group", "4294967295", "knows no group"),
+        ("--path", "", "does not begin at the volume's root"),
+        ("--path", "project", "does not begin at the volume's root"),
+        ("--path", "/project/more", "no directory"),
+    ] {
+        let refusal = daemon.cli(&["volume", "quota", "set", "tank/files", option, name, "--size", "1GiB"]).refused();
+        assert!(refusal.contains(part), "{option} {name:?}: {refusal}");
+    }
     let root = daemon.cli(&["volume", "quota", "set", "tank/files", "--user", "root", "--size", "1GiB"]).refused();
     assert!(root.contains("user 0"), "{root}");
 }

@@ -214,7 +214,12 @@ impl Inner {
         } else {
             self.defined.remove(&subject);
         }
-        self.accounts.entry(subject).or_default().definition = definition;
+        let account = self.accounts.entry(subject).or_default();
+        account.definition = definition;
+        if account.definition.is_none() {
+            // What is told of a quota is told of the one that is there.
+            (account.refused, account.crossed) = (0, 0);
+        }
     }
 
     /// Has trees count what is within them.

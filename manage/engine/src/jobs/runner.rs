@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use holdfast_api::{ApiError, Code, JobState, Severity};
 use holdfast_device::reactor::{self, ReactorGone};
+use holdfast_model::ObjectKind;
 use holdfast_space::Ended;
 use tokio::sync::watch;
 
@@ -229,6 +230,10 @@ impl Jobs {
                     self.events.emit(found.severity, &subject, &found.cause, &found.next_action);
                 }
                 self.succeed(&mut inner, id, outcome.result);
+            }
+            Ok(Err(Ended::Failed(error))) if record.spec.target.kind == ObjectKind::Volume => {
+                let next = "'holdfast volume show' and 'holdfast status' tell how the volume and its space are";
+                self.fail(&mut inner, id, ApiError::new(Code::Failed, subject, error.context, next));
             }
             Ok(Err(Ended::Failed(error))) => self.fail(&mut inner, id, from_space(subject, error)),
             Err(ReactorGone) if stopping => return,

@@ -20,7 +20,7 @@ use holdfast_api::{
 };
 use holdfast_model::{ByteSize, Uuid, counted};
 use holdfast_volume::service::FileKind;
-use holdfast_volume::{ErrorKind, Limits, Quota, Subject, Volume};
+use holdfast_volume::{ErrorKind, Limits, Quota, Subject, Volume, VolumeError};
 
 use super::usage::{find, no_path};
 use super::{KnownVolume, from_volume};
@@ -149,6 +149,11 @@ async fn about(object: &str, request: &SetVolumeQuota) -> ApiResult<About> {
         Err(ApiError::invalid(object, message, next).at(field))
     };
     match (&request.path, &request.user, &request.group) {
+        (Some(path), None, None) if !path.starts_with('/') => {
+            let next = "write the path from the volume's root on, as /projects; / is the root itself";
+            let message = format!("path {path:?} does not begin at the volume's root");
+            Err(ApiError::invalid(object, message, next).at("path"))
+        }
         (Some(path), None, None) => Ok(About::Path(path.clone())),
         (None, Some(user), None) => match names::number(names::USERS, user).await {
             Some(number) => Ok(About::Subject(Subject::User(number))),
@@ -296,13 +301,18 @@ impl Engine {
                         Some(top) if top.kind == FileKind::Directory => {
                             volume.set_tree_quota(top.id, limits).await.map(Some)
                         }
-                        _ => Ok(None),
+                        Some(_) => Err(VolumeError::new(ErrorKind::NotDirectory, "it is no directory")),
+                        None => Ok(None),
                     }
                 });
                 match set.await? {
                     Ok(Some((tree, changed))) => Ok((Subject::Tree(tree), changed)),
                     Ok(None) => Err(no_path(path, &below)),
-                    Err(error) if error.kind == ErrorKind::NotDirectory => Err(no_path(path, &below)),
+                    Err(error) if error.kind == ErrorKind::NotDirectory => {
+                        let message = "it is no directory, or leads through what is none";
+                        let object = format!("path {below} of volume {path}");
+                        Err(ApiError::invalid(object, message, "name a directory").at("path"))
+                    }
                     Err(error) => Err(from_volume(object, &error)),
                 }
             }

@@ -32,10 +32,11 @@ async fn entries(table: &str, keys: &[String]) -> Vec<(String, u32)> {
     text.lines().filter_map(entry).map(|(name, number)| (name.to_owned(), number)).collect()
 }
 
-/// The number of a user or group: the text itself where it is one.
+/// The number of a user or group: the text itself where it is one. The highest means nobody to the system.
 pub(super) async fn number(table: &str, name: &str) -> Option<u32> {
-    if let Ok(number) = name.parse() {
-        return Some(number);
+    if name.bytes().all(|byte| byte.is_ascii_digit()) {
+        // The system would look for what is left of a number that is too large.
+        return name.parse().ok().filter(|number| *number != u32::MAX);
     }
     if name.is_empty() || name.starts_with('-') || name.contains([':', '\n', '\0']) {
         return None;
@@ -68,7 +69,7 @@ mod tests {
         assert_eq!(entry("root:x:many"), None);
         assert_eq!(number(USERS, "4711").await, Some(4711));
         assert_eq!((number(USERS, "root").await, number(GROUPS, "root").await), (Some(0), Some(0)));
-        for wrong in ["", "no such user here", "--help", "a:b"] {
+        for wrong in ["", "no such user here", "--help", "a:b", "4294967295", "4294967297"] {
             assert_eq!(number(USERS, wrong).await, None, "{wrong:?}");
         }
         let names = names(USERS, vec![0, 4_000_000_001]).await;
