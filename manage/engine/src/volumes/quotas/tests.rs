@@ -100,7 +100,7 @@ async fn a_quota_is_set_counted_held_told_and_removed() {
     });
     filled.await.unwrap().unwrap();
 
-    let answer = engine.set_volume_quota(NAME.into(), of(Some("dir/"), None, 6 * MIB)).await.unwrap();
+    let answer = engine.set_volume_quota(NAME.into(), of(Some("/dir/"), None, 6 * MIB)).await.unwrap();
     assert!(answer.changed && answer.job.is_some(), "{answer:?}");
     assert_eq!(answer.quota.map(|quota| (quota.kind, quota.name)), Some((QuotaKind::Tree, "/dir".into())));
     let quotas = settled(&engine).await;
@@ -116,7 +116,7 @@ async fn a_quota_is_set_counted_held_told_and_removed() {
         (of(None, None, MIB), Code::Invalid, Some("path")),
         (of(Some("/dir"), Some("7"), MIB), Code::Invalid, Some("path")),
         (of(Some("/none"), None, MIB), Code::NotFound, Some("path")),
-        (of(Some("/dir/file"), None, MIB), Code::NotFound, Some("path")),
+        (of(Some("/dir/file"), None, MIB), Code::Invalid, Some("path")),
         (of(None, Some("no such user"), MIB), Code::Invalid, Some("user")),
         (of(None, Some("0"), MIB), Code::Invalid, None),
         (of(None, Some("7"), 0), Code::Invalid, None),
