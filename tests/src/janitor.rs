@@ -45,6 +45,15 @@ impl Janitor {
         janitor
     }
 
+    /// A scene with a directory to mount on, and one that unmounts it at the end.
+    pub fn with_mount_point() -> (Scene, Self, String) {
+        let scene = Scene::new();
+        let mut janitor = Self::of(&scene);
+        let directory = scene.folder("mnt");
+        janitor.later(&format!("umount -l '{directory}'"));
+        (scene, janitor, directory)
+    }
+
     /// Has `line` of shell run at the end, before all that was asked for earlier.
     ///
     /// # Panics

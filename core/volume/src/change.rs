@@ -431,6 +431,16 @@ impl Store {
         .await
     }
 
+    /// What a change answered, once the change is durable.
+    pub(crate) async fn lasting<T>(
+        &self,
+        change: impl Future<Output = Result<(T, u64), VolumeError>>,
+    ) -> Result<T, VolumeError> {
+        let (answer, logged) = change.await?;
+        self.sync(logged).await?;
+        Ok(answer)
+    }
+
     /// Makes changes that were decided before.
     pub(crate) async fn commit(&self, transaction: &Transaction, need: Need) -> Result<u64, VolumeError> {
         let mut trees: Vec<u8> = transaction.operations.iter().map(|operation| operation.tree).collect();

@@ -262,9 +262,7 @@ impl Volume {
             put_definition(view, subject, &new)?;
             Ok(before != Some(new))
         });
-        let (answer, logged) = change.await?;
-        self.store.sync(logged).await?;
-        Ok(answer)
+        self.store.lasting(change).await
     }
 
     /// Takes the limits of a user or a group away, durably; answers whether there were any.
@@ -280,9 +278,7 @@ impl Volume {
             }
             Ok(was_there)
         });
-        let (answer, logged) = change.await?;
-        self.store.sync(logged).await?;
-        Ok(answer)
+        self.store.lasting(change).await
     }
 
     /// Counts what is taken, where nobody did.

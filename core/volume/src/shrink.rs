@@ -313,8 +313,7 @@ impl Volume {
                 None => Ok(()),
             }
         });
-        let ((), logged) = change.await?;
-        self.store.sync(logged).await?;
+        self.store.lasting(change).await?;
         *held(&self.unfinished) = None;
         Ok(())
     }

@@ -153,6 +153,11 @@ impl OpenPool {
             .map(|(id, space)| (*id, space.clone()))
     }
 
+    /// The open space with this id.
+    pub(crate) fn space_with(&self, id: Uuid) -> Option<Arc<Space>> {
+        self.spaces().values().find(|space| space.record().uuid == id).cloned()
+    }
+
     pub(crate) fn known(&self) -> KnownPool {
         let disks = self.pool.disks().into_iter().map(|disk| KnownDisk {
             id: disk.record.id,

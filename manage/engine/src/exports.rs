@@ -358,7 +358,7 @@ fn trouble(live: &Live, export: &LiveExport) -> (Health, Vec<Condition>) {
         return condition(cause, "see the health of its pool");
     }
     let open = live.pools.values().find(|open| open.pool.id() == known.pool);
-    let space = open.and_then(|open| open.spaces().values().find(|space| space.record().uuid == known.space).cloned());
+    let space = open.and_then(|open| open.space_with(known.space));
     match space.map_or(0, |space| space.unreadable_rows()) {
         0 => (Health::Healthy, Vec::new()),
         rows => {

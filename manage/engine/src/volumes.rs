@@ -151,7 +151,7 @@ impl OpenPool {
             found.ok_or_else(|| not_found("volume", "'holdfast volume list' lists the volumes"))?
         };
         let object = self.volume_object(&known).to_string();
-        let space = self.spaces().values().find(|space| space.record().uuid == known.space).cloned();
+        let space = self.space_with(known.space);
         let space = space.ok_or_else(|| conflict(&object, "its space is not open", "see the health of its pool"))?;
         let claim = if is_open { None } else { Some(claim(self, &space, &known.name, &object)?) };
         Ok((space, claim))
@@ -346,7 +346,7 @@ impl Engine {
 
     async fn bring_up(&self, open: &Arc<OpenPool>, known: &KnownVolume) -> ApiResult<OpenVolume> {
         let object = open.volume_object(known).to_string();
-        let space = open.spaces().values().find(|space| space.record().uuid == known.space).cloned();
+        let space = open.space_with(known.space);
         let space = space.ok_or_else(|| conflict(&object, "its space is not open", "see the health of its pool"))?;
         let claim = claim(open, &space, &known.name, &object)?;
         let id = known.id;
@@ -423,7 +423,7 @@ impl Engine {
             let size_bytes = space_size(&parse_path(&path)?, request.size_bytes)?;
             let (known, volume) = open.open_volume_named(&name, &object)?;
             engine.refuse_while_shrinking(&open, &known, &object)?;
-            let space = open.spaces().values().find(|space| space.record().uuid == known.space).cloned();
+            let space = open.space_with(known.space);
             if let Some(space) = space.filter(|space| known.owns_space && space.record().size_bytes < size_bytes) {
                 let grown = engine.on_reactor(move || async move { space.grow(size_bytes).await }).await?;
                 grown.map_err(|error| from_pool(&object, error))?;

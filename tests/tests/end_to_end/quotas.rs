@@ -14,10 +14,7 @@ const MIB: u64 = 1 << 20;
 
 /// A daemon with the volume `tank/files`, and the directory that it is mounted on.
 fn mounted() -> (Scene, Janitor, Daemon, String) {
-    let scene = Scene::new();
-    let mut janitor = Janitor::of(&scene);
-    let directory = scene.folder("mnt");
-    janitor.later(&format!("umount -l '{directory}'"));
+    let (scene, janitor, directory) = Janitor::with_mount_point();
     let daemon = Daemon::start(&scene);
     daemon.pool(&scene, "tank", 3, "512MiB");
     daemon.please(&["volume", "create", "tank/files", "--size", "256MiB", "--layout", "mirror"]);

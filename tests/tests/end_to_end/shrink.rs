@@ -16,11 +16,10 @@ use rustix::fs::{FallocateFlags, fallocate};
 const MIB: u64 = 1 << 20;
 
 /// A mounted volume of 512 MiB whose first half was given back: what it holds lies behind that.
-fn made(scene: &Scene, janitor: &mut Janitor) -> (Daemon, String) {
-    let directory = scene.folder("mnt");
-    janitor.later(&format!("umount -l '{directory}'"));
-    let daemon = Daemon::start(scene);
-    daemon.pool(scene, "tank", 2, "768MiB");
+fn made() -> (Scene, Janitor, Daemon, String) {
+    let (scene, janitor, directory) = Janitor::with_mount_point();
+    let daemon = Daemon::start(&scene);
+    daemon.pool(&scene, "tank", 2, "768MiB");
     daemon.please(&["volume", "create", "tank/files", "--size", "512MiB", "--layout", "simple"]);
     daemon.please(&["volume", "mount", "tank/files", &directory]);
     let ballast = format!("{directory}/ballast");
@@ -31,7 +30,7 @@ fn made(scene: &Scene, janitor: &mut Janitor) -> (Daemon, String) {
         std::fs::write(format!("{directory}/f{number}"), content(number)).expect("written");
     }
     std::fs::remove_file(ballast).expect("removed");
-    (daemon, directory)
+    (scene, janitor, daemon, directory)
 }
 
 fn content(number: u64) -> Vec<u8> {
@@ -89,9 +88,7 @@ fn size_of(daemon: &Daemon, what: &str) -> u64 {
 
 #[test]
 fn a_mounted_volume_shrinks_under_load_with_its_space_and_grows_again() {
-    let scene = Scene::new();
-    let mut janitor = Janitor::of(&scene);
-    let (daemon, directory) = made(&scene, &mut janitor);
+    let (_scene, _janitor, daemon, directory) = made();
     let plan = daemon.json(&["volume", "shrink", "tank/files", "--size", "256MiB", "--dry-run"]);
     assert_eq!((&plan["fits"], &plan["size_bytes_then"]), (&true.into(), &(256 * MIB).into()), "{plan}");
     assert!(plan["move_bytes"].as_u64() > Some(30 * MIB), "{plan}");
@@ -135,9 +132,7 @@ fn a_mounted_volume_shrinks_under_load_with_its_space_and_grows_again() {
 
 #[test]
 fn a_shrink_goes_on_after_kills_and_loses_nothing() {
-    let scene = Scene::new();
-    let mut janitor = Janitor::of(&scene);
-    let (mut daemon, directory) = made(&scene, &mut janitor);
+    let (_scene, _janitor, mut daemon, directory) = made();
     let path = format!("{directory}/pages");
     std::fs::write(&path, vec![0; 4 << 20]).expect("written");
     File::open(&path).and_then(|file| file.sync_all()).expect("it lasts");
@@ -186,9 +181,7 @@ fn a_shrink_goes_on_after_kills_and_loses_nothing() {
 
 #[test]
 fn a_shrink_is_cancelled_and_the_volume_has_all_its_room() {
-    let scene = Scene::new();
-    let mut janitor = Janitor::of(&scene);
-    let (daemon, directory) = made(&scene, &mut janitor);
+    let (_scene, _janitor, daemon, directory) = made();
     let answer = daemon.json(&["volume", "shrink", "tank/files", "--size", "200MiB", "--cap", "5MiB"]);
     let job = answer["job"]["id"].to_string();
     wait_until("something was moved", 30, || {

@@ -16,15 +16,6 @@ use holdfast_tests::losses::{give, pull, put_back};
 use holdfast_tests::random::bytes;
 use holdfast_tests::scene::Scene;
 
-/// A scene with a directory to mount on, which is cleared after the daemon.
-fn scene() -> (Scene, Janitor, String) {
-    let scene = Scene::new();
-    let mut janitor = Janitor::of(&scene);
-    let directory = scene.folder("mnt");
-    janitor.later(&format!("umount -l '{directory}'"));
-    (scene, janitor, directory)
-}
-
 fn is_mounted(directory: &str) -> bool {
     let mounts = std::fs::read_to_string("/proc/self/mounts").expect("it can be read");
     mounts.lines().any(|line| line.split(' ').nth(1) == Some(directory) && line.contains("fuse.holdfast"))
@@ -32,7 +23,7 @@ fn is_mounted(directory: &str) -> bool {
 
 #[test]
 fn a_volume_is_made_mounted_filled_and_there_again_after_a_restart() {
-    let (scene, _janitor, directory) = scene();
+    let (scene, _janitor, directory) = Janitor::with_mount_point();
     let mut daemon = Daemon::start(&scene);
     daemon.pool(&scene, "tank", 3, "512MiB");
     let create = ["volume", "create", "tank/files", "--size", "256MiB", "--layout", "mirror"];
@@ -134,7 +125,7 @@ fn what_is_killed_while_it_is_created_or_destroyed_is_ended_by_a_repeat() {
 
 #[test]
 fn what_was_synced_is_there_after_a_kill_under_load() {
-    let (scene, _janitor, directory) = scene();
+    let (scene, _janitor, directory) = Janitor::with_mount_point();
     let mut daemon = Daemon::start(&scene);
     daemon.pool(&scene, "tank", 3, "512MiB");
     daemon.please(&["volume", "create", "tank/files", "--size", "400MiB", "--layout", "mirror"]);
@@ -190,7 +181,7 @@ fn what_was_synced_is_there_after_a_kill_under_load() {
 
 #[test]
 fn a_data_base_in_a_file_survives_kills() {
-    let (scene, _janitor, directory) = scene();
+    let (scene, _janitor, directory) = Janitor::with_mount_point();
     let mut daemon = Daemon::start(&scene);
     daemon.pool(&scene, "tank", 3, "512MiB");
     daemon.please(&["volume", "create", "tank/files", "--size", "256MiB", "--layout", "simple"]);
@@ -239,7 +230,7 @@ fn a_data_base_in_a_file_survives_kills() {
 
 #[test]
 fn what_cannot_be_is_refused_with_the_next_step_and_changes_nothing() {
-    let (scene, _janitor, directory) = scene();
+    let (scene, _janitor, directory) = Janitor::with_mount_point();
     let daemon = Daemon::start(&scene);
     daemon.pool(&scene, "tank", 3, "512MiB");
     let uri = daemon.space("tank/disk", &["--layout", "simple", "--size", "64MiB"]);
@@ -285,7 +276,7 @@ fn what_cannot_be_is_refused_with_the_next_step_and_changes_nothing() {
 
 #[test]
 fn what_programs_use_is_not_taken_from_them_unless_asked_for() {
-    let (scene, _janitor, directory) = scene();
+    let (scene, _janitor, directory) = Janitor::with_mount_point();
     let daemon = Daemon::start(&scene);
     daemon.pool(&scene, "tank", 3, "512MiB");
     daemon.please(&["volume", "create", "tank/files", "--size", "64MiB", "--layout", "simple"]);
@@ -336,7 +327,7 @@ fn what_programs_use_is_not_taken_from_them_unless_asked_for() {
 
 #[test]
 fn disks_of_a_volume_go_and_return_and_its_files_stay() {
-    let (scene, _janitor, directory) = scene();
+    let (scene, _janitor, directory) = Janitor::with_mount_point();
     let daemon = Daemon::start(&scene);
     let disks = daemon.pool(&scene, "tank", 3, "512MiB");
     daemon.please(&["volume", "create", "tank/files", "--size", "128MiB", "--layout", "mirror"]);
@@ -376,7 +367,7 @@ fn disks_of_a_volume_go_and_return_and_its_files_stay() {
 
 #[test]
 fn a_volume_without_its_only_copy_says_so_and_is_back_with_its_disk() {
-    let (scene, _janitor, directory) = scene();
+    let (scene, _janitor, directory) = Janitor::with_mount_point();
     let daemon = Daemon::start(&scene);
     let disks = daemon.pool(&scene, "tank", 3, "512MiB");
     daemon.please(&["volume", "create", "tank/files", "--size", "128MiB", "--layout", "simple", "--columns", "1"]);
@@ -411,7 +402,7 @@ fn a_volume_without_its_only_copy_says_so_and_is_back_with_its_disk() {
 
 #[test]
 fn a_volume_moves_with_its_pool() {
-    let (scene, _janitor, directory) = scene();
+    let (scene, _janitor, directory) = Janitor::with_mount_point();
     let daemon = Daemon::start(&scene);
     let disks = daemon.pool(&scene, "tank", 3, "512MiB");
     daemon.please(&["volume", "create", "tank/files", "--size", "128MiB", "--layout", "parity"]);

@@ -7,20 +7,10 @@ use holdfast_tests::command::run;
 use holdfast_tests::daemon::Daemon;
 use holdfast_tests::janitor::Janitor;
 use holdfast_tests::random::bytes;
-use holdfast_tests::scene::Scene;
 
 const BLOCK: usize = 4096;
 /// Bytes of a node of a volume.
 const NODE: usize = 16 << 10;
-
-/// A scene with a directory to mount on, which is cleared after the daemon.
-fn scene() -> (Scene, Janitor, String) {
-    let scene = Scene::new();
-    let mut janitor = Janitor::of(&scene);
-    let directory = scene.folder("mnt");
-    janitor.later(&format!("umount -l '{directory}'"));
-    (scene, janitor, directory)
-}
 
 /// Writes over blocks of disks that begin with `magic` and have `needle` within `len` bytes; answers how many.
 fn damage(disks: &[String], magic: &[u8], len: usize, needle: &[u8]) -> usize {
@@ -44,7 +34,7 @@ fn damage(disks: &[String], magic: &[u8], len: usize, needle: &[u8]) -> usize {
 
 #[test]
 fn a_damaged_node_fails_only_itself_and_is_repaired_offline() {
-    let (scene, _janitor, directory) = scene();
+    let (scene, _janitor, directory) = Janitor::with_mount_point();
     let mut daemon = Daemon::start(&scene);
     let disks = daemon.pool(&scene, "tank", 2, "512MiB");
     daemon.please(&["volume", "create", "tank/files", "--size", "128MiB", "--layout", "simple"]);
@@ -83,7 +73,7 @@ fn a_damaged_node_fails_only_itself_and_is_repaired_offline() {
 
 #[test]
 fn what_can_be_read_of_a_wreck_is_copied_out_and_the_rest_is_told() {
-    let (scene, _janitor, directory) = scene();
+    let (scene, _janitor, directory) = Janitor::with_mount_point();
     let mut daemon = Daemon::start(&scene);
     let disks = daemon.pool(&scene, "tank", 2, "512MiB");
     daemon.please(&["volume", "create", "tank/files", "--size", "128MiB", "--layout", "mirror"]);

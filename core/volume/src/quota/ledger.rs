@@ -209,14 +209,12 @@ impl Inner {
     }
 
     fn define(&mut self, subject: Subject, definition: Option<Definition>) {
+        let account = self.accounts.entry(subject).or_default();
+        account.definition = definition;
         if definition.is_some() {
             self.defined.insert(subject);
         } else {
             self.defined.remove(&subject);
-        }
-        let account = self.accounts.entry(subject).or_default();
-        account.definition = definition;
-        if account.definition.is_none() {
             // What is told of a quota is told of the one that is there.
             (account.refused, account.crossed) = (0, 0);
         }

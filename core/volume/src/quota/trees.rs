@@ -201,9 +201,7 @@ impl Volume {
             put_record(view, directory.number, &record)?;
             Ok((tree, true))
         });
-        let (answer, logged) = change.await?;
-        self.store.sync(logged).await?;
-        Ok(answer)
+        self.store.lasting(change).await
     }
 
     fn limit_tree(&self, view: &mut View<'_>, tree: u32, limits: Limits) -> Result<bool, Stop> {
@@ -251,9 +249,7 @@ impl Volume {
             put_record(view, directory.number, &record)?;
             Ok(true)
         });
-        let (answer, logged) = change.await?;
-        self.store.sync(logged).await?;
-        Ok(answer)
+        self.store.lasting(change).await
     }
 
     /// Whether [`Self::settle_quotas`] has anything to do.
@@ -261,12 +257,12 @@ impl Volume {
         self.store.ledger.trees().iter().any(|(_, known)| known.state != QuotaState::Settled)
     }
 
-    /// Has all files name the trees that they lie in, and says how many it looked at on the way; answers how many
-    /// that were. May be asked to end early, by [`Self::interrupt`], and goes on when it is called again.
+    /// Has all files name the trees that they lie in; answers how many it looked at. May be asked to end early, by
+    /// [`Self::interrupt`], and goes on when it is called again.
     ///
     /// # Errors
     /// No room, a node is damaged, or the device failed.
-    pub async fn settle_quotas(&self, tell: &mut dyn FnMut(u64)) -> Result<u64, VolumeError> {
+    pub async fn settle_quotas(&self) -> Result<u64, VolumeError> {
         let _one = self.walks.one.lock().await;
         let mut seen = 0;
         for (tree, known) in self.store.ledger.trees() {
@@ -276,11 +272,11 @@ impl Volume {
             loop {
                 let next = held(&self.walks.queue).pop_front();
                 if let Some(directory) = next {
-                    self.visit_directory(directory, step, &mut seen, tell).await?;
+                    self.visit_directory(directory, step, &mut seen).await?;
                     continue;
                 }
                 let is_through = match known.state {
-                    QuotaState::Leaving => self.forget_tree(tree, step, &mut seen, tell).await?,
+                    QuotaState::Leaving => self.forget_tree(tree, step, &mut seen).await?,
                     _ => self.end_walk(tree).await?,
                 };
                 if is_through {
@@ -292,13 +288,7 @@ impl Volume {
     }
 
     /// Has what is in a directory name the tree that the directory does.
-    async fn visit_directory(
-        &self,
-        directory: u64,
-        step: Step,
-        seen: &mut u64,
-        tell: &mut dyn FnMut(u64),
-    ) -> Result<(), VolumeError> {
+    async fn visit_directory(&self, directory: u64, step: Step, seen: &mut u64) -> Result<(), VolumeError> {
         let shard = keys::shard(directory);
         let mut cursor = Some(0);
         while let Some(from) = cursor {
@@ -340,7 +330,6 @@ impl Volume {
             let ((below, next, count), _) = change.await?;
             held(&self.walks.queue).extend(below);
             *seen += count as u64;
-            tell(*seen);
             cursor = next;
             crate::scan::give_way().await;
         }
@@ -364,19 +353,13 @@ impl Volume {
     }
 
     /// Forgets a tree that no file names any more; false if there is more to visit.
-    async fn forget_tree(
-        &self,
-        tree: u32,
-        step: Step,
-        seen: &mut u64,
-        tell: &mut dyn FnMut(u64),
-    ) -> Result<bool, VolumeError> {
+    async fn forget_tree(&self, tree: u32, step: Step, seen: &mut u64) -> Result<bool, VolumeError> {
         for _ in 0..SWEEPS {
             if self.store.ledger.own_files(tree) == 0 {
                 break;
             }
             // Files whose other names lie elsewhere, or that have none and are open.
-            self.sweep(step, seen, tell).await?;
+            self.sweep(step, seen).await?;
         }
         let key = key_of(super::LIMITS, Subject::Tree(tree));
         let change = self.store.change([QUOTA_TREE], Need::Less, |view| {
@@ -392,7 +375,7 @@ impl Volume {
     }
 
     /// Has all files of a tree name the other, wherever they are.
-    async fn sweep(&self, step: Step, seen: &mut u64, tell: &mut dyn FnMut(u64)) -> Result<(), VolumeError> {
+    async fn sweep(&self, step: Step, seen: &mut u64) -> Result<(), VolumeError> {
         for shard in 0..SHARED_TREES {
             let mut next = Some(Vec::new());
             while let Some(from) = next.take() {
@@ -418,7 +401,6 @@ impl Volume {
                     });
                     change.await?;
                     *seen += some.len() as u64;
-                    tell(*seen);
                 }
                 next = then;
                 crate::scan::give_way().await;

@@ -130,7 +130,7 @@ impl Life<'_> {
         if let Err(error) = done {
             assert!(is_full(error.kind), "{error}");
         }
-        self.volume.settle_quotas(&mut |_| ()).await.expect("it needs no room");
+        self.volume.settle_quotas().await.expect("it needs no room");
     }
 
     fn file(&self, files: &Files) -> Option<FileId> {
@@ -500,7 +500,7 @@ impl Life<'_> {
         for handle in self.handles.drain(..) {
             self.volume.close(handle).await.expect("it can be closed");
         }
-        self.volume.settle_quotas(&mut |_| ()).await.expect("it needs no room");
+        self.volume.settle_quotas().await.expect("it needs no room");
     }
 
     async fn check(&self) {
@@ -547,7 +547,7 @@ fn run(seed: u64) {
             recovered.recover(&volume).await;
             *model.borrow_mut() = recovered;
             assert_eq!(volume.scan().await, Ok(Vec::new()));
-            volume.settle_quotas(&mut |_| ()).await.expect("it needs no room");
+            volume.settle_quotas().await.expect("it needs no room");
             let files = model.borrow().now().clone();
             quotas::check(&volume, &files).await;
             let mut life = Life {

@@ -3,21 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use holdfast_device::IoBuf;
 use holdfast_device::sim::{Sim, SimDisk, SimDiskSpec};
-use holdfast_device::{Device, IoBuf};
-use holdfast_model::Uuid;
 use holdfast_volume::service::{
-    Allocate, Attributes, Caller, FileId, FileKind, FileService, NewFile, OpenMode, Remove, Rename, SetAttributes, Time,
+    Allocate, Attributes, Caller, FileId, FileKind, FileService, NewFile, Remove, Rename, SetAttributes,
 };
-use holdfast_volume::{
-    ErrorKind, Format, Handle, Limits, Quota, QuotaState, Settings, Subject, Volume, VolumeError, VolumeFormat,
-    WallClock,
-};
+use holdfast_volume::{ErrorKind, Handle, Limits, Quota, QuotaState, Subject, Volume, VolumeError};
 
 use crate::model::{Files, read_all};
+use crate::plain::{WRITING, new_volume, open};
 
 const BLOCK: u64 = 4096;
-const WRITING: OpenMode = OpenMode { read: true, write: true, truncate: false };
 
 /// What each takes, in bytes and files.
 type Taken = BTreeMap<Subject, (u64, u64)>;
@@ -100,21 +96,12 @@ struct World {
     volume: Volume,
 }
 
-async fn open(disk: &Arc<SimDisk>) -> Volume {
-    let clock: WallClock = Arc::new(|| Time { seconds: 1000, nanos: 0 });
-    Volume::open(disk.clone(), Settings::default(), clock).await.expect("opened")
-}
-
 /// Runs a test on an empty volume, which all may write to.
 fn with(test: impl AsyncFnOnce(&mut World) + 'static) {
     let sim = Sim::new(1);
     let disk = SimDisk::new(&sim, SimDiskSpec { size_bytes: 64 << 20, ..SimDiskSpec::default() });
     let ran = sim.run(async move {
-        let device: Arc<dyn Device> = disk.clone();
-        let store = Format { volume: Uuid::from_u128(3), log_bytes: None };
-        let format = VolumeFormat { store, secret: [4; 16], owner: (0, 0), mode: 0o777, is_case_sensitive: false };
-        Volume::format(&device, format, Time::default()).await.expect("formatted");
-        let volume = open(&disk).await;
+        let volume = new_volume(disk.clone()).await;
         let mut world = World { disk, volume };
         test(&mut world).await;
         check(&world.volume, &read_all(&world.volume).await).await;
@@ -178,7 +165,7 @@ impl World {
     async fn limit(&self, dir: FileId, limits: Limits) -> Subject {
         let (tree, is_new) = self.volume.set_tree_quota(dir, limits).await.expect("set");
         assert!(is_new);
-        self.volume.settle_quotas(&mut |_| ()).await.expect("walked");
+        self.volume.settle_quotas().await.expect("walked");
         Subject::Tree(tree)
     }
 
@@ -325,7 +312,7 @@ fn a_tree_holds_what_is_created_in_it_and_what_was_there() {
         // Without its quota, it is like any other.
         assert_eq!(volume.remove_tree_quota(dir).await, Ok(true));
         assert!(volume.has_unsettled_quotas());
-        volume.settle_quotas(&mut |_| ()).await.expect("walked");
+        volume.settle_quotas().await.expect("walked");
         assert_eq!(volume.remove_tree_quota(dir).await, Ok(false));
         assert!(volume.quotas().iter().all(|quota| quota.directory.is_none()));
         world.rename((dir, "up"), (root, "out")).await.expect("there is no tree any more");
@@ -354,7 +341,7 @@ fn a_tree_within_another_counts_for_both() {
         assert_eq!(world.used(of_middle), (0, 1));
         // The one between goes: what is within counts for the one above.
         assert_eq!(volume.remove_tree_quota(outer).await, Ok(true));
-        volume.settle_quotas(&mut |_| ()).await.expect("walked");
+        volume.settle_quotas().await.expect("walked");
         assert_eq!((world.used(of_inner), world.used(of_outer)), ((10, 2), (0, 0)));
         world.write(deep, 10..20).await.expect("only the inner one holds");
         // A directory that is removed takes its quota with it.
@@ -364,7 +351,7 @@ fn a_tree_within_another_counts_for_both() {
         let whole = world.limit(root, bytes(1 << 30)).await;
         assert_eq!(world.used(whole), (0, 3));
         assert_eq!(volume.remove_tree_quota(root).await, Ok(true));
-        volume.settle_quotas(&mut |_| ()).await.expect("walked");
+        volume.settle_quotas().await.expect("walked");
     });
 }
 
@@ -382,7 +369,7 @@ fn a_walk_that_was_cut_short_goes_on_after_the_next_opening() {
         assert_eq!(world.used(tree), (0, 1));
         assert_eq!(kind(world.volume.set_tree_quota(below, bytes(9)).await), Some(ErrorKind::Busy), "one at a time");
         world.volume.interrupt(true);
-        assert_eq!(kind(world.volume.settle_quotas(&mut |_| ()).await), Some(ErrorKind::Busy));
+        assert_eq!(kind(world.volume.settle_quotas().await), Some(ErrorKind::Busy));
         world.volume.interrupt(false);
         // What moves within the tree is taken along.
         world.rename((below, "file 7"), (below, "file 700")).await.expect("within the tree");
@@ -390,9 +377,9 @@ fn a_walk_that_was_cut_short_goes_on_after_the_next_opening() {
         world.rename((dir, "below"), (dir, "under")).await.expect("within the tree");
         world.rename((below, "file 9"), (root, "out too")).await.expect("it was not met yet, and leaves");
         world.volume.checkpoint().await.expect("it lasts");
-        world.volume = open(&world.disk).await;
+        world.volume = open(world.disk.clone()).await.expect("opened");
         assert_eq!(world.quota(tree).state, QuotaState::Counting);
-        let seen = world.volume.settle_quotas(&mut |_| ()).await.expect("walked");
+        let seen = world.volume.settle_quotas().await.expect("walked");
         assert!(seen >= 99, "{seen}");
         assert_eq!((world.used(tree), world.quota(tree).state), ((0, 100), QuotaState::Settled));
     });

@@ -7,18 +7,15 @@ use std::sync::Arc;
 
 use holdfast_device::sim::{ErrorPersistence, Sim, SimDisk, SimDiskSpec, SimRandom};
 use holdfast_device::{Device, IoBuf, IoSlice};
-use holdfast_model::Uuid;
-use holdfast_volume::service::{Allocate, Caller, FileKind, FileService, Flush, NewFile, OpenMode, Time};
-use holdfast_volume::{
-    ErrorKind, Format, Handle, Settings, ShrinkPlan, Steps, Volume, VolumeError, VolumeFormat, WallClock,
-};
+use holdfast_volume::service::{Allocate, Caller, FileService, Flush};
+use holdfast_volume::{ErrorKind, Handle, ShrinkPlan, Steps, Volume};
 
 use crate::model::is_full;
+use crate::plain::{NEW, WRITING, new_volume, open};
 
 const MIB: u64 = 1 << 20;
 /// What sizes of volumes are multiples of.
 const GRAIN: u64 = 64 << 10;
-const NEW: NewFile<'static> = NewFile { kind: FileKind::Regular, mode: 0o600, target: b"" };
 
 /// Lets others have their turn.
 async fn pause() {
@@ -165,24 +162,6 @@ async fn shrink(volume: &Volume, disk: &SimDisk, random: &SimRandom, spare: u64)
     }
 }
 
-fn clock() -> WallClock {
-    Arc::new(|| Time { seconds: 1000, nanos: 0 })
-}
-
-async fn make(disk: &Arc<SimDisk>) -> Volume {
-    let device: Arc<dyn Device> = disk.clone();
-    let store = Format { volume: Uuid::from_u128(3), log_bytes: None };
-    let format = VolumeFormat { store, secret: [4; 16], owner: (0, 0), mode: 0o777, is_case_sensitive: false };
-    Volume::format(&device, format, Time::default()).await.expect("formatted");
-    open(disk).await.expect("opened")
-}
-
-async fn open(disk: &Arc<SimDisk>) -> Result<Volume, VolumeError> {
-    Volume::open(disk.clone(), Settings::default(), clock()).await
-}
-
-const WRITING: OpenMode = OpenMode { read: true, write: true, truncate: false };
-
 /// A file of so many bytes, all of the same value.
 async fn put(volume: &Volume, name: &str, bytes: u64, value: u8) {
     let caller = Caller::default();
@@ -205,7 +184,7 @@ async fn check(volume: &Volume, name: &str, bytes: u64, value: u8) {
 
 /// Files low and high, then the low ones gone: what is left has to be moved.
 async fn make_high(disk: &Arc<SimDisk>) -> Volume {
-    let volume = make(disk).await;
+    let volume = new_volume(disk.clone()).await;
     put(&volume, "low", 30 * MIB, 1).await;
     put(&volume, "high", 5 * MIB, 2).await;
     for number in 0..40 {
@@ -260,7 +239,7 @@ fn a_plan_says_what_is_moved_and_the_smallest_size_holds() {
     small.poke(0, &disk.peek(0, smallest as usize));
     small.poke(0, &[0xa5; 4096]);
     let ran = sim.run(async move {
-        let volume = open(&small).await.expect("opened by the superblock at its end");
+        let volume = open(small).await.expect("opened by the superblock at its end");
         check_high(&volume).await;
         assert_eq!(volume.size_bytes(), smallest);
     });
@@ -284,7 +263,7 @@ fn what_the_old_end_said_is_not_believed_when_the_beginning_is_lost() {
                 disk.poke(64 * MIB - GRAIN, &old);
             }
             disk.poke(0, &[0xa5; 4096]);
-            let opened = open(&disk).await;
+            let opened = open(disk.clone()).await;
             assert_eq!(opened.expect("by the second superblock").size_bytes(), 32 * MIB);
         });
         ran.expect("powered");
@@ -302,12 +281,12 @@ fn a_shrink_that_power_cuts_short_leaves_the_old_or_the_new_size() {
         sim.cut_power_after(cut);
         let used = disk.clone();
         let is_done = sim.run(async move {
-            let volume = open(&used).await.expect("opened");
+            let volume = open(used).await.expect("opened");
             assert_eq!(volume.shrink(24 * MIB, &Few::new(u32::MAX)).await, Ok(true));
         });
         sim.restart();
         let found = sim.run(async move {
-            let volume = open(&disk).await.expect("opened");
+            let volume = open(disk.clone()).await.expect("opened");
             let size = volume.size_bytes();
             assert!([24 * MIB, 64 * MIB].contains(&size), "{size}");
             assert!(is_done.is_err() || size == 24 * MIB);

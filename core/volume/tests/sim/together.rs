@@ -124,7 +124,7 @@ async fn count(volume: &Volume, random: &SimRandom, ids: &[FileId], working: &st
             1 => assert_eq!(volume.recount().await, Ok(false), "while files change"),
             _ => drop(volume.set_tree_quota(dir, limits).await.expect("there is room")),
         }
-        volume.settle_quotas(&mut |_| ()).await.expect("walked");
+        volume.settle_quotas().await.expect("walked");
     }
 }
 

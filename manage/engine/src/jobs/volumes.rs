@@ -201,7 +201,7 @@ pub(super) async fn spotfix(site: &Site, id: Uuid, pace: &dyn Pace) -> Result<Ou
 /// Has files count for the directory trees that they are in.
 pub(super) async fn count(site: &Site, id: Uuid, pace: &dyn Pace) -> Result<Outcome, Ended> {
     let volume = volume_of(site, id)?;
-    let seen = until_cancelled(pace, &volume, volume.settle_quotas(&mut |_| ())).await?;
+    let seen = until_cancelled(pace, &volume, volume.settle_quotas()).await?;
     let result =
         format!("{} looked at; quotas of directory trees count what is in them", counted(seen, "file", "files"));
     Ok(Outcome { result, findings: Vec::new() })

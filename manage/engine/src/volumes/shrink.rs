@@ -21,8 +21,7 @@ impl OpenPool {
             let known = &volumes.values().find(|volume| volume.known.id == id)?.known;
             (known.space, known.owns_space)
         };
-        let found = self.spaces().values().find(|found| found.record().uuid == space).cloned();
-        found.map(|space| (space, is_own))
+        Some((self.space_with(space)?, is_own))
     }
 }
 

@@ -59,7 +59,7 @@ fn limits_outlive_the_node_that_they_stand_in_as_long_as_the_volume_is_open() {
     with(async |world| {
         world.volume.set_quota(Subject::User(1), LIMITS).await.expect("set");
         world.volume.set_tree_quota(world.dir, LIMITS).await.expect("set");
-        world.volume.settle_quotas(&mut |_| ()).await.expect("walked");
+        world.volume.settle_quotas().await.expect("walked");
         world.volume.checkpoint().await.expect("it lasts");
         let before = world.volume.quotas();
         let place = world.volume.store.place_of(QUOTA_TREE, &COUNTED).await;
