@@ -31,6 +31,8 @@ pub(crate) const MAX_FILE_BYTES: u64 = i64::MAX as u64 & !(BLOCK_BYTES - 1);
 const STEP_BYTES: usize = 4 << 20;
 /// Blocks that are set aside behind a file that grows, at most.
 const MOST_WINDOW: u64 = 2048;
+/// How often a write that a quota refuses asks again what is left of it.
+const QUOTA_REFUSALS: u32 = 8;
 const BLOCK: usize = BLOCK_BYTES as usize;
 
 /// Data for blocks of a file that follow each other.
@@ -149,17 +151,26 @@ impl Volume {
         let segments = self.segments(file, offset, data, at, len, size).await?;
         let (from, to) = (offset / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES));
         let pieces = self.pieces(file, from, to).await?;
-        let targets = self.targets(file, &pieces, size).await?;
-        let reached = targets.last().map_or(from, |target| target.block + u64::from(target.extent.blocks));
-        let done = (reached * BLOCK_BYTES).min(end) - offset;
-        let stored = self.store_targets(file, &segments, &targets, offset + done, may_prove).await;
-        if stored.is_err() {
-            let mut rooms = held(&self.store.rooms);
-            for target in targets.iter().filter(|target| target.is_new) {
-                rooms.release(target.extent.place, target.extent.blocks);
+        let (mut most, mut refusals) = (EXTENTS_AT_ONCE, 0);
+        loop {
+            let targets = self.targets(file, &pieces, size, most).await?;
+            let reached = targets.last().map_or(from, |target| target.block + u64::from(target.extent.blocks));
+            let done = (reached * BLOCK_BYTES).min(end) - offset;
+            let stored = self.store_targets(file, &segments, &targets, offset + done, may_prove).await;
+            if stored.is_err() {
+                let mut rooms = held(&self.store.rooms);
+                for target in targets.iter().filter(|target| target.is_new) {
+                    rooms.release(target.extent.place, target.extent.blocks);
+                }
+            }
+            match stored {
+                // A change of fewer extents needs less room for nodes.
+                Err(error) if error.kind == ErrorKind::NoSpace && targets.len() > 1 => most = targets.len() / 2,
+                // Others took some of what the quota left: it is asked again what it leaves now.
+                Err(error) if error.kind == ErrorKind::Quota && refusals < QUOTA_REFUSALS => refusals += 1,
+                stored => return stored.map(|()| done as usize),
             }
         }
-        stored.map(|()| done as usize)
     }
 
     /// Puts bytes into the record of a small file.
@@ -190,7 +201,7 @@ impl Volume {
         let bytes = self.inline_bytes(file).await?;
         let segment = Segment { block: 0, data: IoSlice::padded(&bytes) };
         let hole = Piece { block: 0, blocks: 1, ground: Ground::Hole };
-        let targets = self.targets(file, &[hole], 0).await?;
+        let targets = self.targets(file, &[hole], 0, 1).await?;
         let may_prove = self.store.log.may_prove();
         let stored = self.store_targets(file, &[segment], &targets, bytes.len() as u64, may_prove).await;
         if stored.is_err() {
@@ -269,13 +280,13 @@ impl Volume {
     }
 
     /// Where pieces of a file are to be written: where they lie, or in room that is set aside; as many as one change
-    /// can name.
-    async fn targets(&self, file: &File, pieces: &[Piece], size: u64) -> Result<Vec<Target>, VolumeError> {
+    /// can name, and `most` at most.
+    async fn targets(&self, file: &File, pieces: &[Piece], size: u64, most: usize) -> Result<Vec<Target>, VolumeError> {
         let mut targets = Vec::with_capacity(pieces.len());
         let holes = pieces.iter().filter(|piece| piece.ground == Ground::Hole).map(|piece| piece.blocks).sum();
         let (mut left, mut refused) = self.fit(file, holes).await?;
         for piece in pieces {
-            if targets.len() >= EXTENTS_AT_ONCE {
+            if targets.len() >= most {
                 break;
             }
             match piece.ground {
@@ -291,14 +302,14 @@ impl Volume {
                     let end = piece.block + piece.blocks;
                     // What was lost counts already.
                     let is_more = piece.ground == Ground::Hole;
-                    while at < end && targets.len() < EXTENTS_AT_ONCE {
+                    while at < end && targets.len() < most {
                         let goal = targets.last().map(|target: &Target| target.extent.end());
-                        let most = if is_more { left } else { u64::MAX };
-                        if let Some(error) = refused.take_if(|_| most == 0) {
+                        let fitting = if is_more { left } else { u64::MAX };
+                        if let Some(error) = refused.take_if(|_| fitting == 0) {
                             // What quotas leave is written.
                             return if targets.is_empty() { Err(error) } else { Ok(targets) };
                         }
-                        let want = (end - at).min(most).min(1 << 16) as u32;
+                        let want = (end - at).min(fitting).min(1 << 16) as u32;
                         let found = self.set_aside(file, at, goal, want, at * BLOCK_BYTES >= size).await;
                         let (place, blocks) = match found {
                             Ok(found) => found,

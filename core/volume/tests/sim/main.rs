@@ -4,6 +4,7 @@
 mod callers;
 mod damage;
 mod files;
+mod full;
 mod hostile;
 mod model;
 mod plain;

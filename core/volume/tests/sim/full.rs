@@ -1,0 +1,63 @@
+//! Volumes without a zone that is nobody's, whose free room is in small pieces.
+
+use holdfast_device::IoSlice;
+use holdfast_device::sim::{Sim, SimDisk, SimDiskSpec};
+use holdfast_volume::ErrorKind;
+use holdfast_volume::service::{Caller, FileService, Remove};
+
+use crate::plain::{NEW, WRITING, new_volume};
+
+const MIB: usize = 1 << 20;
+
+/// Small files until the volume is full; every second of them is removed. Answers how many bytes are free then.
+async fn fill_in_pieces(volume: &holdfast_volume::Volume) -> u64 {
+    let caller = Caller::default();
+    let name = |number: u32| format!("s{number}").into_bytes();
+    let mut made = 0;
+    loop {
+        let created = volume.create(&caller, volume.root(), &name(made), &NEW).await;
+        let Ok(created) = created.inspect_err(|error| assert_eq!(error.kind, ErrorKind::NoSpace)) else { break };
+        let handle = volume.open(&caller, created.id, WRITING).await.expect("opened");
+        let len = 4096 * (1 + made as usize % 3);
+        let written = volume.write(&handle, 0, IoSlice::padded(&vec![made as u8; len]), len).await;
+        volume.close(handle).await.expect("closed");
+        made += 1;
+        if let Err(error) = written {
+            assert_eq!(error.kind, ErrorKind::NoSpace, "{error}");
+            break;
+        }
+    }
+    for number in (0..made).step_by(2) {
+        volume.remove(&caller, volume.root(), &name(number), Remove::File).await.expect("removed");
+    }
+    volume.sync().await.expect("it lasts");
+    volume.usage(volume.root()).await.expect("known").free_bytes
+}
+
+#[test]
+fn large_writes_find_room_in_small_pieces() {
+    let sim = Sim::new(4);
+    let disk = SimDisk::new(&sim, SimDiskSpec { size_bytes: 48 << 20, garbage: false, ..SimDiskSpec::default() });
+    let ran = sim.run(async move {
+        let (volume, caller) = (new_volume(disk).await, Caller::default());
+        let free = fill_in_pieces(&volume).await;
+        assert!(free > 8 << 20, "{free} bytes are free");
+        let id = volume.create(&caller, volume.root(), b"large", &NEW).await.expect("created").id;
+        let handle = volume.open(&caller, id, WRITING).await.expect("opened");
+        let data = IoSlice::padded(&vec![7; MIB]);
+        let mut at = 0;
+        let refused = loop {
+            match volume.write(&handle, at, data.clone(), MIB).await {
+                Ok(()) => at += MIB as u64,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(refused.kind, ErrorKind::NoSpace, "{refused}");
+        assert!(at > free / 2, "{at} bytes were written, {free} were free");
+        let read = volume.read(&handle, 0, at as usize).await.expect("read").to_vec();
+        assert!(read.len() as u64 == at && read.iter().all(|byte| *byte == 7));
+        volume.close(handle).await.expect("closed");
+        assert_eq!(volume.scan().await, Ok(Vec::new()));
+    });
+    ran.expect("powered");
+}
