@@ -36,6 +36,7 @@ pub mod loops;
 pub mod losses;
 pub mod metrics;
 pub mod nbd;
+pub mod over_ring;
 pub mod postgres;
 pub mod process;
 pub mod qos;

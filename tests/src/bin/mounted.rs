@@ -12,7 +12,6 @@
 #[path = "../../../serve/fuse/tests/support/memory.rs"]
 mod memory;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -23,12 +22,11 @@ use holdfast_tests::files::{Amount, DEVICE_BYTES, Rates, kernel, new_volume, on_
 use holdfast_tests::fio::{direct_line, rates};
 use holdfast_tests::janitor::Janitor;
 use holdfast_tests::loops::attach;
+use holdfast_tests::over_ring::OverRing;
 use holdfast_tests::rounds::{number, text};
 use holdfast_tests::scene::Scene;
 use holdfast_volume::service::FileService;
 use memory::Memory;
-
-const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
 fn mounted<S>(
     service: Arc<S>,
@@ -127,10 +125,8 @@ fn main() {
     let scene = Scene::new();
     let mut janitor = Janitor::of(&scene);
     measure(&scene, &mut janitor, false, rounds, amount);
-    let before = fs::read_to_string(SWITCH).ok().filter(|_| fs::write(SWITCH, "Y").is_ok());
-    let Some(before) = before else {
+    let Some(_switch) = OverRing::switch_on(&mut janitor) else {
         return println!("Over io_uring was not measured: the kernel does not let it be switched on.");
     };
-    janitor.later(&format!("echo '{}' > {SWITCH}", before.trim()));
     measure(&scene, &mut janitor, true, rounds, amount);
 }

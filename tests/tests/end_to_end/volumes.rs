@@ -13,6 +13,7 @@ use holdfast_tests::command::{run, wait_until};
 use holdfast_tests::daemon::Daemon;
 use holdfast_tests::janitor::Janitor;
 use holdfast_tests::losses::{give, pull, put_back};
+use holdfast_tests::over_ring::OverRing;
 use holdfast_tests::random::bytes;
 use holdfast_tests::scene::Scene;
 
@@ -126,17 +127,35 @@ fn what_is_killed_while_it_is_created_or_destroyed_is_ended_by_a_repeat() {
 #[test]
 fn what_was_synced_is_there_after_a_kill_under_load() {
     let (scene, _janitor, directory) = Janitor::with_mount_point();
-    let mut daemon = Daemon::start(&scene);
-    daemon.pool(&scene, "tank", 3, "512MiB");
+    kill_under_load(&scene, &directory, false);
+}
+
+#[test]
+fn what_was_synced_over_io_uring_is_there_after_a_kill_under_load() {
+    let (scene, mut janitor, directory) = Janitor::with_mount_point();
+    let Some(_switch) = OverRing::switch_on(&mut janitor) else {
+        return holdfast_harness::note_left_out("volumes over io_uring", "root and Linux 6.14 with FUSE over io_uring");
+    };
+    kill_under_load(&scene, &directory, true);
+}
+
+/// Three writers of files that are synced before they get their names, while the daemon is killed again and again.
+fn kill_under_load(scene: &Scene, directory: &str, over_io_uring: bool) {
+    let mut daemon = Daemon::start(scene);
+    daemon.pool(scene, "tank", 3, "512MiB");
     daemon.please(&["volume", "create", "tank/files", "--size", "400MiB", "--layout", "mirror"]);
-    daemon.please(&["volume", "mount", "tank/files", &directory]);
+    daemon.please(&["volume", "mount", "tank/files", directory]);
     let synced: Mutex<BTreeMap<String, (u64, usize)>> = Mutex::default();
     let next = AtomicU64::new(0);
     for round in 0..4 {
+        let shown = daemon.json(&["volume", "show", "tank/files"]);
+        if over_io_uring {
+            assert_eq!(shown["mount"]["over_io_uring"], true, "round {round}: {shown}");
+        }
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             for thread in 0..3 {
-                let (synced, next, over, directory) = (&synced, &next, &over, &directory);
+                let (synced, next, over, directory) = (&synced, &next, &over, directory);
                 scope.spawn(move || {
                     while !over.load(Ordering::Relaxed) {
                         let number = next.fetch_add(1, Ordering::Relaxed);
