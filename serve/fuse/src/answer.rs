@@ -45,7 +45,7 @@ pub(crate) struct Answer {
     /// Nodes that it names.
     pub(crate) nodes: SmallVec<[u64; 1]>,
     /// The open file that it names.
-    pub(crate) handle: Option<u64>,
+    pub(crate) handle: Option<(u64, u64)>,
 }
 
 /// What an operation comes to.
@@ -72,8 +72,8 @@ impl Answer {
         self
     }
 
-    pub(crate) fn with_handle(mut self, handle: u64) -> Self {
-        self.handle = Some(handle);
+    pub(crate) fn with_handle(mut self, node: u64, handle: u64) -> Self {
+        self.handle = Some((node, handle));
         self
     }
 }

@@ -270,11 +270,20 @@ impl<S: FileService> Channel<S> {
     }
 
     /// Nobody knows what an answer named.
-    async fn take_back(&self, nodes: &[u64], handle: Option<u64>) {
-        nodes.iter().for_each(|node| self.connection.nodes.forget(*node, 1));
-        if let Some(handle) = handle.and_then(|number| self.connection.handles.remove(number)) {
-            let _ = self.connection.service.close(handle).await;
+    async fn take_back(&self, nodes: &[u64], handle: Option<(u64, u64)>) {
+        if let Some((node, number)) = handle {
+            let _ = self.close(node, number).await;
         }
+        nodes.iter().for_each(|node| self.connection.nodes.forget(*node, 1));
+    }
+
+    /// Closes the open file of a number.
+    pub(crate) async fn close(&self, node: u64, number: u64) -> Result<(), Errno> {
+        let handle = self.connection.handles.remove(number).ok_or(Errno(EBADF))?;
+        if Handles::<S::Handle>::is_direct(number) {
+            self.connection.nodes.close_direct(node);
+        }
+        Ok(self.connection.service.close(handle).await?)
     }
 
     fn leave(&self) {

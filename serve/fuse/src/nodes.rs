@@ -32,6 +32,10 @@ struct Node {
     lookups: u64,
     /// It has no privileges that a write would have to take away.
     is_plain: bool,
+    /// Open files that write past what the kernel keeps.
+    direct: u32,
+    /// There was one since the kernel was last told to drop what it keeps.
+    is_passed: bool,
     /// A directory that has no name any more: what it was. The service keeps it no longer; programs may have it open.
     gone: Option<Box<Attributes>>,
 }
@@ -51,6 +55,17 @@ pub(crate) struct Nodes {
     odd: Mutex<Odd>,
     /// How many nodes have odd numbers. Changed only with the lock of the shard of the file's number.
     odd_count: AtomicUsize,
+}
+
+/// What the kernel may keep of the data of a file that is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// What it has, and more.
+    All,
+    /// What it reads from now on.
+    New,
+    /// Nothing through this open file.
+    Nothing,
 }
 
 /// The number that a file gets that cannot have its own.
@@ -115,7 +130,7 @@ impl Nodes {
                 return number;
             }
         }
-        let node = Node { id, lookups: 1, is_plain: false, gone: None };
+        let node = Node { id, lookups: 1, is_plain: false, direct: 0, is_passed: false, gone: None };
         if (ROOT_ID + 1..ODD).contains(&id.number) {
             match shard.entry(id.number) {
                 Entry::Vacant(vacant) => {
@@ -169,6 +184,32 @@ impl Nodes {
             *lock(&self.root_is_plain) = is_plain;
         }
         self.with(node, |found| found.is_plain = is_plain);
+    }
+
+    /// A file is opened to be written past what the kernel keeps of it.
+    pub(crate) fn open_direct(&self, node: u64) {
+        self.with(node, |found| {
+            found.direct += 1;
+            found.is_passed = true;
+        });
+    }
+
+    /// Such an open file is closed.
+    pub(crate) fn close_direct(&self, node: u64) {
+        self.with(node, |found| found.direct = found.direct.saturating_sub(1));
+    }
+
+    /// What the kernel may keep of a file that is opened in another way.
+    pub(crate) fn keep(&self, node: u64) -> Keep {
+        let keep = |found: &mut Node| match (found.direct, std::mem::take(&mut found.is_passed)) {
+            (0, false) => Keep::All,
+            (0, true) => Keep::New,
+            (_, passed) => {
+                found.is_passed = passed;
+                Keep::Nothing
+            }
+        };
+        self.with(node, keep).unwrap_or(Keep::New)
     }
 
     /// Notes what a directory was whose name was taken away, if the kernel knows it.
@@ -229,6 +270,19 @@ mod tests {
         assert_eq!((nodes.file(8), nodes.len(), nodes.known(id(8, 0))), (None, 0, None));
         nodes.add(id(8, 0));
         assert!(!nodes.is_plain(8), "nothing is known of it any more");
+    }
+
+    #[test]
+    fn what_is_written_past_the_kernel_is_not_kept_by_it() {
+        let nodes = Nodes::new(id(7, 0));
+        nodes.add(id(8, 0));
+        assert_eq!(nodes.keep(8), Keep::All);
+        nodes.open_direct(8);
+        nodes.open_direct(8);
+        nodes.close_direct(8);
+        assert_eq!((nodes.keep(8), nodes.keep(8)), (Keep::Nothing, Keep::Nothing));
+        nodes.close_direct(8);
+        assert_eq!((nodes.keep(8), nodes.keep(8)), (Keep::New, Keep::All), "it drops what it kept before, once");
     }
 
     #[test]

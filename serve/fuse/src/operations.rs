@@ -77,7 +77,7 @@ impl<S: FileService> Channel<S> {
             Operation::Open { flags, open_flags } => self.open(header, flags, open_flags).await,
             Operation::Create { name, flags, mode } => self.create(header, name, flags, mode).await,
             Operation::TmpFile { flags, mode } => self.create_unnamed(header, flags, mode).await,
-            Operation::Release { handle } => self.release(handle).await,
+            Operation::Release { handle } => self.release(header, handle).await,
             Operation::Fsync { flags } | Operation::FsyncDir { flags } => self.make_durable(header, flags).await,
             Operation::Fallocate { handle, offset, len, mode } => {
                 self.allocate(header, handle, (offset, len), mode).await

@@ -62,8 +62,8 @@ impl<S: FileService> Channel<S> {
             self.drop_capabilities(header, id).await?;
         }
         if given(FATTR_KILL_SUIDGID) && set.mode.is_none() {
-            let mode = self.service().stat(id).await?.mode;
-            set.mode = Some(without_privileges(mode)).filter(|plain| *plain != mode);
+            let file = self.service().stat(id).await?;
+            set.mode = Some(without_privileges(&file, header)).filter(|plain| *plain != file.mode);
         }
         if given(FATTR_MODE) {
             self.connection.nodes.set_plain(header.node, false);

@@ -10,6 +10,7 @@ use rustix::fs::OFlags;
 use super::caller;
 use crate::answer::{Answer, Answered, Body, Errno};
 use crate::connection::Channel;
+use crate::nodes::Keep;
 use crate::protocol::constants::*;
 use crate::protocol::reply::open;
 use crate::protocol::request::{Copy, Header, Range};
@@ -40,10 +41,30 @@ pub(super) fn open_mode(flags: u32) -> OpenMode {
 impl<S: FileService> Channel<S> {
     /// What the kernel is told of an open file: what it keeps of the file stays true, a close has nothing to write, and
     /// direct writes go side by side.
-    pub(super) fn open_flags(&self, flags: u32) -> u32 {
-        let cache =
-            if has(flags, OFlags::DIRECT) { FOPEN_DIRECT_IO | FOPEN_PARALLEL_DIRECT_WRITES } else { FOPEN_KEEP_CACHE };
+    ///
+    /// The kernel drops pages of a range before it sends a direct write, and not again after one that is asynchronous. A
+    /// page that is read in between would stay as it was before. So a file that is open for direct writes is not kept
+    /// through what is opened meanwhile, and what it kept before is dropped at the next opening after them.
+    pub(super) fn open_flags(&self, node: u64, flags: u32) -> u32 {
+        let cache = if has(flags, OFlags::DIRECT) {
+            FOPEN_DIRECT_IO | FOPEN_PARALLEL_DIRECT_WRITES
+        } else {
+            match self.connection.nodes.keep(node) {
+                Keep::All => FOPEN_KEEP_CACHE,
+                Keep::New => 0,
+                Keep::Nothing => FOPEN_DIRECT_IO,
+            }
+        };
         cache | FOPEN_NOFLUSH
+    }
+
+    /// Gives an open file of a node a number.
+    pub(super) fn number(&self, node: u64, handle: S::Handle, flags: u32) -> u64 {
+        let is_direct = has(flags, OFlags::DIRECT) && open_mode(flags).write;
+        if is_direct {
+            self.connection.nodes.open_direct(node);
+        }
+        self.connection.handles.insert(handle, is_direct)
     }
 
     pub(super) async fn open(&self, header: &Header, flags: u32, open_flags: u32) -> Answered {
@@ -53,13 +74,13 @@ impl<S: FileService> Channel<S> {
             self.drop_privileges(header, open_flags & OPEN_KILL_SUIDGID != 0).await?;
         }
         let handle = self.service().open(&caller(header), id, mode).await?;
-        let number = self.connection.handles.insert(handle);
-        Ok(Answer::of(|writer| open(writer, number, self.open_flags(flags))).with_handle(number))
+        let number = self.number(header.node, handle, flags);
+        let answer = Answer::of(|writer| open(writer, number, self.open_flags(header.node, flags)));
+        Ok(answer.with_handle(header.node, number))
     }
 
-    pub(super) async fn release(&self, number: u64) -> Answered {
-        let handle = self.connection.handles.remove(number).ok_or(Errno(EBADF))?;
-        self.service().close(handle).await?;
+    pub(super) async fn release(&self, header: &Header, number: u64) -> Answered {
+        self.close(header.node, number).await?;
         Ok(Answer::nothing())
     }
 

@@ -125,11 +125,12 @@ impl<S: FileService> Channel<S> {
 
     /// The answer that names a file and its open handle.
     fn opened(&self, found: &Attributes, handle: S::Handle, flags: u32) -> Answer {
-        let (node, handle) = (self.connection.nodes.add(found.id), self.connection.handles.insert(handle));
+        let node = self.connection.nodes.add(found.id);
+        let handle = self.number(node, handle, flags);
         let answer = Answer::of(|writer| {
             entry(writer, node, found, &self.connection.timeouts);
-            open(writer, handle, self.open_flags(flags));
+            open(writer, handle, self.open_flags(node, flags));
         });
-        answer.with_node(node).with_handle(handle)
+        answer.with_node(node).with_handle(node, handle)
     }
 }

@@ -7,7 +7,7 @@
 //! Invariant: a file that is noted as plain has neither those bits nor capabilities.
 
 use holdfast_volume::ErrorKind;
-use holdfast_volume::service::{FileId, FileService, SetAttributes};
+use holdfast_volume::service::{Attributes, FileId, FileService, SetAttributes};
 
 use super::caller;
 use crate::answer::Errno;
@@ -19,10 +19,11 @@ use crate::protocol::request::Header;
 /// Where Linux keeps the capabilities of a program.
 pub(super) const CAPABILITIES: &[u8] = b"security.capability";
 
-/// The mode without what a write takes away: a set-group-id bit without execution by the group means something else.
-pub(super) fn without_privileges(mode: u32) -> u32 {
-    let group = if mode & S_IXGRP != 0 { S_ISGID } else { 0 };
-    mode & !(S_ISUID | group)
+/// The mode without what a change by `header`'s user takes away. A set-group-id bit without execution by the group means
+/// something else; it stays only for those of the group, of which no more is known than their first one.
+pub(super) fn without_privileges(file: &Attributes, header: &Header) -> u32 {
+    let group = if file.mode & S_IXGRP != 0 || header.gid != file.gid { S_ISGID } else { 0 };
+    file.mode & !(S_ISUID | group)
 }
 
 impl<S: FileService> Channel<S> {
@@ -34,15 +35,16 @@ impl<S: FileService> Channel<S> {
         }
         let id = self.subject(header)?;
         self.drop_capabilities(header, id).await?;
-        let mode = self.service().stat(id).await?.mode;
-        let plain = without_privileges(mode);
-        if bits && plain != mode {
+        let file = self.service().stat(id).await?;
+        let plain = without_privileges(&file, header);
+        if bits && plain != file.mode {
             let set = SetAttributes { mode: Some(plain), ..SetAttributes::default() };
             self.service().set(&caller(header), id, &set).await?;
             // It keeps the mode over a write that passes its cache by.
             Notifier::new(nodes.clone(), &self.connection.life).attributes_changed(id);
         }
-        nodes.set_plain(node, bits || plain == mode);
+        // Users of other groups take more away.
+        nodes.set_plain(node, if bits { plain } else { file.mode } & (S_ISUID | S_ISGID) == 0);
         Ok(())
     }
 

@@ -4,11 +4,15 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::time::Duration;
 
+use holdfast_device::file::{FileDevice, FileOptions};
+use holdfast_device::{Device, Durability, IoBuf};
+use holdfast_fuse::MountSettings;
 use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, SeekFrom as Place};
 use rustix::io::Errno;
 
-use crate::support::{Scene, names, pattern, stat};
+use crate::support::{Memory, Scene, names, pattern, start_reactor, stat};
 
 const PAGE: usize = 4096;
 
@@ -39,6 +43,41 @@ fn what_is_written_is_read_at_any_place_and_size() {
     assert!(read == model);
     let stats = scene.mounted().stats();
     assert!(stats.written_bytes >= 3_800_000 && stats.read_bytes >= model.len() as u64, "{stats:?}");
+}
+
+/// The kernel drops what it keeps before it sends a direct write, not after one that is asynchronous.
+#[test]
+fn what_is_read_while_a_direct_write_is_under_way_is_not_kept() {
+    let Some(scene) = Scene::with(Memory::with_held_writes(), MountSettings::default()) else { return };
+    let path = scene.path("file");
+    File::create(&path).and_then(|file| file.set_len(1 << 20)).expect("made");
+    let first = |file: &File| {
+        let mut byte = [9];
+        file.read_exact_at(&mut byte, 0).expect("read");
+        byte[0]
+    };
+    assert_eq!(first(&File::open(&path).expect("opened")), 0, "the kernel keeps that");
+    let device = FileDevice::open(&path, FileOptions::default()).expect("opened");
+    let during = File::open(&path).expect("opened");
+    let writer = start_reactor("direct");
+    let writing = writer.call({
+        let device = device.clone();
+        move || async move {
+            let mut data = IoBuf::zeroed(64 << 10);
+            data.fill(7);
+            device.write(0, data.freeze(), Durability::Cached).await
+        }
+    });
+    while scene.mounted().stats().count("write") < 1 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(first(&during), 0, "nothing is written yet");
+    scene.service.writes.raise();
+    writing.wait().expect("the reactor runs").expect("written");
+    assert_eq!(first(&during), 7);
+    assert_eq!(first(&File::open(&path).expect("opened")), 7, "while it is open for direct writes");
+    drop(device);
+    assert_eq!(first(&File::open(&path).expect("opened")), 7, "and once it is not");
 }
 
 #[test]

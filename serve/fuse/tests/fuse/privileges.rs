@@ -91,9 +91,17 @@ fn a_write_by_another_takes_privileges_away() {
             assert_eq!(mode(&file), 0o777, "{change}");
         }
     }
-    dress(0o2767);
-    assert!(as_user("echo x >> $1/program", &root));
-    assert_eq!(mode(&file), 0o2767, "without execution by the group the bit means something else");
+    for script in ["echo x >> $1/program", "fallocate -l 20000 $1/program"] {
+        dress(0o2767);
+        assert!(as_user(script, &root));
+        assert_eq!(mode(&file), 0o767, "{script}: who is not of the group leaves none of its bits");
+        dress(0o2767);
+        chown(&file, None, Some(1000)).expect("set");
+        dress(0o2767);
+        assert!(as_user(script, &root));
+        assert_eq!(mode(&file), 0o2767, "{script}: without execution by the group the bit means something else");
+        chown(&file, None, Some(0)).expect("set");
+    }
     dress(0o6777);
     fs::write(&file, b"by an administrator").expect("written");
     assert_eq!(mode(&file), 0o6777, "who may set the bits keeps them");

@@ -24,8 +24,9 @@ const NAME_BYTES: usize = 255;
 /// The service.
 pub struct Memory {
     state: Mutex<State>,
-    /// As long as it is not raised, reads wait.
+    /// As long as they are not raised, reads and writes wait.
     pub reads: Arc<Signal>,
+    pub writes: Arc<Signal>,
 }
 
 /// An open file.
@@ -39,15 +40,22 @@ type Result<T> = std::result::Result<T, VolumeError>;
 
 impl Memory {
     pub fn new() -> Self {
-        let reads = Arc::new(Signal::default());
-        reads.raise();
-        Self { state: Mutex::new(State::new()), reads }
+        let memory = Self { state: Mutex::new(State::new()), reads: Arc::default(), writes: Arc::default() };
+        memory.reads.raise();
+        memory.writes.raise();
+        memory
     }
 
     /// One whose reads wait for its signal.
     #[allow(dead_code, reason = "not all who include this file hold reads back")]
     pub fn with_held_reads() -> Self {
-        Self { state: Mutex::new(State::new()), reads: Arc::default() }
+        Self { reads: Arc::default(), ..Self::new() }
+    }
+
+    /// One whose writes wait for its signal.
+    #[allow(dead_code, reason = "not all who include this file hold writes back")]
+    pub fn with_held_writes() -> Self {
+        Self { writes: Arc::default(), ..Self::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -277,6 +285,7 @@ impl FileService for Memory {
     }
 
     async fn write(&self, handle: &Open, offset: u64, data: IoSlice, len: usize) -> Result<()> {
+        self.writes.wait().await;
         let mut state = self.state();
         let now = now();
         let free = TOTAL_BYTES.saturating_sub(state.used_bytes());
