@@ -284,6 +284,7 @@ impl Volume {
             return removal::bury(view, &self.open, id, record, most);
         }
         drop_link(view, id.number, &mut record, parent, slot, name)?;
+        record.quota_tree = self.tree_left(view, id.number, &record)?;
         (record.changed, record.change) = (now, self.next_change());
         put_record(view, id.number, &record)?;
         Ok(Removed::Nothing)

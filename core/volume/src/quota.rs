@@ -146,7 +146,7 @@ pub struct Quota {
     pub used_files: u64,
     /// Requests that a hard limit refused since the volume was opened.
     pub refused: u64,
-    /// How often a soft limit was crossed since the volume was opened.
+    /// How often a soft limit was crossed since the volume was opened, or set below what is taken.
     pub crossed: u64,
 }
 

@@ -154,16 +154,25 @@ impl Account {
         }
     }
 
+    /// Whether what it takes is beyond its soft limits, of room and of files.
+    fn is_over(&self) -> (bool, bool) {
+        let limits = self.limits();
+        let bytes = limits.soft_bytes.is_some_and(|soft| bytes_of(self.all.blocks) > soft);
+        (bytes, limits.soft_files.is_some_and(|soft| self.all.files.max(0) as u64 > soft))
+    }
+
     fn take(&mut self, more: Amount) {
-        let is_over = |account: &Self| {
-            let limits = account.limits();
-            let bytes = limits.soft_bytes.is_some_and(|soft| bytes_of(account.all.blocks) > soft);
-            (bytes, limits.soft_files.is_some_and(|soft| account.all.files.max(0) as u64 > soft))
-        };
-        let before = is_over(self);
+        let before = self.is_over();
         self.all += more;
-        let after = is_over(self);
+        let after = self.is_over();
         self.crossed += u64::from(after.0 && !before.0) + u64::from(after.1 && !before.1);
+    }
+
+    /// A soft limit that is new and lies below what is taken was crossed by that.
+    fn note_new_limits(&mut self, before: Limits) {
+        let (limits, over) = (self.limits(), self.is_over());
+        let is_new = (limits.soft_bytes != before.soft_bytes, limits.soft_files != before.soft_files);
+        self.crossed += u64::from(over.0 && is_new.0) + u64::from(over.1 && is_new.1);
     }
 }
 
@@ -291,9 +300,13 @@ impl Ledger {
     pub fn define(&self, key: &[u8], value: Option<&[u8]>) {
         let mut inner = held(&self.inner);
         if let Some(subject) = limits_of(key) {
+            let before = inner.accounts.get(&subject).map(Account::limits).unwrap_or_default();
             inner.define(subject, value.and_then(Definition::decode));
             if matches!(subject, Subject::Tree(_)) {
                 inner.add_up();
+            }
+            if let Some(account) = inner.accounts.get_mut(&subject) {
+                account.note_new_limits(before);
             }
             inner.forget_empty(subject);
         } else if key == KEY_COUNTED {

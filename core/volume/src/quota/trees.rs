@@ -9,7 +9,8 @@
 //! what a walk was through with stays so. Within a tree, what the walk did not meet yet is taken along by the move.
 //!
 //! Invariant: when a walk is through, no directory that names the tree holds a file that the walk is to change, but one
-//! with further names elsewhere. A walk that was cut short begins anew.
+//! with further names elsewhere, which counts for one of the trees that it has names in. A walk that was cut short
+//! begins anew.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -32,6 +33,8 @@ const FILES_AT_ONCE: usize = 16;
 const MOST_WITHIN: usize = 40;
 /// Trees that have quotas, at most.
 const MOST_TREES: usize = 4096;
+/// Directories with names of one file that a removal of another looks at, at most.
+const MOST_DIRECTORIES: usize = 1024;
 /// How often all files are looked at for those that a walk did not find.
 const SWEEPS: usize = 3;
 
@@ -116,6 +119,50 @@ impl Volume {
             return Ok(above);
         }
         other_tree()
+    }
+
+    /// The tree that a file names now that it lost a name: the same where a directory of that tree has another name of
+    /// it, else that of the first name that is left.
+    pub(crate) fn tree_left(&self, view: &mut View<'_>, file: u64, record: &Record) -> Result<u32, Stop> {
+        if !self.store.ledger.is_limited() {
+            return Ok(record.quota_tree);
+        }
+        let own = self.named(record);
+        let tree_of = |view: &View<'_>, directory: u64| -> Result<u32, Stop> {
+            Ok(judge::record(view, directory)?.map_or(own, |directory| self.named(&directory)))
+        };
+        let left = tree_of(view, record.link.parent)?;
+        if left == own || self.has_name_in(view, file, |view, directory| Ok(tree_of(view, directory)? == own))? {
+            return Ok(record.quota_tree);
+        }
+        view.enforce(Enforce::Nothing);
+        Ok(left)
+    }
+
+    /// Whether one of the directories with further names of a file is as asked for; also if there are too many to tell.
+    fn has_name_in(
+        &self,
+        view: &View<'_>,
+        file: u64,
+        is_it: impl Fn(&View<'_>, u64) -> Result<bool, Stop>,
+    ) -> Result<bool, Stop> {
+        let (shard, prefix) = (keys::shard(file), keys::prefix(file, kind::LINK));
+        let mut from = prefix.clone();
+        for _ in 0..MOST_DIRECTORIES {
+            let Some((mut key, _)) = view.range(shard, &from, &prefix, 1)?.pop() else { return Ok(false) };
+            if view.get(shard, &key)?.is_none() {
+                // This change took it out.
+                key.push(0);
+                from = key;
+                continue;
+            }
+            let directory = keys::number(&key, 9).unwrap_or_default();
+            if is_it(view, directory)? {
+                return Ok(true);
+            }
+            from = keys::link(file, directory.saturating_add(1), 0);
+        }
+        Ok(true)
     }
 
     /// The tree that a file counts for. One whose quota is gone is none.

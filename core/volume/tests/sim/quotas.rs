@@ -356,6 +356,45 @@ fn a_tree_within_another_counts_for_both() {
 }
 
 #[test]
+fn a_file_with_names_in_two_trees_counts_where_it_has_some() {
+    with(async |world| {
+        let (volume, root) = (&world.volume, world.volume.root());
+        let (one, other) = (world.directory(root, "one").await, world.directory(root, "other").await);
+        let below = world.directory(one, "below").await;
+        let link = async |file, dir, name: &str| volume.link(&user(0), file, dir, name.as_bytes()).await;
+        let remove = async |dir, name: &str| {
+            volume.remove(&user(0), dir, name.as_bytes(), Remove::File).await.expect("a removal is never refused");
+        };
+        let file = world.file(&user(1), one, "file").await;
+        world.write(file, 0..3).await.expect("written");
+        for (dir, name) in [(below, "further"), (below, "more"), (other, "elsewhere"), (root, "outside")] {
+            link(file, dir, name).await.expect("no tree has a quota yet");
+        }
+        let (of_one, of_other) = (world.limit(one, bytes(99 * BLOCK)).await, world.limit(other, bytes(BLOCK)).await);
+        let used = || (world.used(of_one), world.used(of_other));
+        assert_eq!(used(), ((3, 3), (0, 1)), "for the tree that was counted first");
+        remove(one, "file").await;
+        remove(below, "more").await;
+        remove(root, "outside").await;
+        assert_eq!(used(), ((3, 3), (0, 1)), "that still has a name of it");
+        remove(below, "further").await;
+        assert_eq!(used(), ((0, 2), (3, 2)), "although the limit is lower than that");
+        assert_eq!(kind(link(file, below, "again").await), Some(ErrorKind::OtherTree));
+
+        // A name is also lost to a file that takes its place; and one outside of all trees is left last.
+        assert_eq!(volume.remove_tree_quota(other).await, Ok(true));
+        volume.settle_quotas().await.expect("walked");
+        link(file, root, "outside").await.expect("neither has a quota");
+        let of_other = world.limit(other, bytes(99 * BLOCK)).await;
+        assert_eq!(world.used(of_other), (3, 2));
+        world.file(&user(1), other, "new").await;
+        world.rename((other, "new"), (other, "elsewhere")).await.expect("within the tree");
+        assert_eq!(world.used(of_other), (0, 2), "the new one, and the directory");
+        assert_eq!(link(file, root, "beside").await.map(|facts| facts.links), Ok(2));
+    });
+}
+
+#[test]
 fn a_walk_that_was_cut_short_goes_on_after_the_next_opening() {
     with(async |world| {
         let root = world.volume.root();
@@ -396,5 +435,20 @@ fn soft_limits_are_told_and_refuse_nothing() {
         assert_eq!(world.quota(Subject::Group(1)).crossed, 0);
         world.write(file, 5..6).await.expect("written");
         assert_eq!((world.quota(Subject::Group(1)).crossed, world.quota(Subject::Group(1)).refused), (1, 0));
+        let crossed = async |subject, limits| {
+            world.volume.set_quota(subject, limits).await.expect("set");
+            world.quota(subject).crossed
+        };
+        assert_eq!(crossed(Subject::Group(1), Limits { hard_bytes: None, ..limits }).await, 1, "it is the same one");
+        let below = Limits { soft_bytes: Some(2 * BLOCK), ..limits };
+        assert_eq!(crossed(Subject::Group(1), below).await, 2, "it is set below what is taken");
+        assert_eq!(crossed(Subject::Group(1), Limits { soft_bytes: Some(9 * BLOCK), ..limits }).await, 2);
+        assert_eq!(crossed(Subject::User(1), below).await, 1, "it is new");
+        let dir = world.directory(root, "dir").await;
+        world.file(&user(1), dir, "in it").await;
+        let tree = world.limit(dir, Limits { soft_files: Some(1), ..Limits::default() }).await;
+        assert_eq!(world.quota(tree).crossed, 1, "by what was there");
+        let outer = world.limit(root, Limits { soft_files: Some(1), ..Limits::default() }).await;
+        assert_eq!(world.quota(outer).crossed, 1, "by what lies in trees within it");
     });
 }
