@@ -18,7 +18,8 @@ pub enum ByteSizeError {
     NotANumber(String),
     /// The unit is not one of the known ones.
     #[error(
-        "'{0}' has an unknown unit: use B, KiB, MiB, GiB, TiB, PiB (powers of 1024) or kB, MB, GB, TB, PB (powers of 1000)"
+        "'{0}' has an unknown unit: use B, KiB, MiB, GiB, TiB, PiB, EiB (powers of 1024) or kB, MB, GB, TB, PB, EB \
+         (powers of 1000)"
     )]
     UnknownUnit(String),
     /// More than 2^64 - 1 bytes, or a fraction of a byte.
@@ -26,7 +27,8 @@ pub enum ByteSizeError {
     OutOfRange(String),
 }
 
-const BINARY: [(&str, u32); 6] = [("B", 0), ("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40), ("PiB", 50)];
+const BINARY: [(&str, u32); 7] =
+    [("B", 0), ("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40), ("PiB", 50), ("EiB", 60)];
 
 impl ByteSize {
     /// `n` KiB.
@@ -81,11 +83,13 @@ fn unit_bytes(unit: &str) -> Option<u64> {
         "g" | "gib" => power(1024, 3),
         "t" | "tib" => power(1024, 4),
         "p" | "pib" => power(1024, 5),
+        "e" | "eib" => power(1024, 6),
         "kb" => power(1000, 1),
         "mb" => power(1000, 2),
         "gb" => power(1000, 3),
         "tb" => power(1000, 4),
         "pb" => power(1000, 5),
+        "eb" => power(1000, 6),
         _ => None,
     }
 }
@@ -148,6 +152,8 @@ mod tests {
             ("1.5TiB", 3 << 39),
             ("1TB", 1_000_000_000_000),
             ("16383PiB", 16383 << 50),
+            ("15.5EiB", 31 << 59),
+            ("18EB", 18_000_000_000_000_000_000),
         ] {
             assert_eq!(text.parse(), Ok(ByteSize(bytes)), "{text}");
         }
@@ -169,6 +175,7 @@ mod tests {
         assert_eq!(ByteSize(0).to_string(), "0 B");
         assert_eq!(ByteSize::kib(256).to_string(), "256 KiB");
         assert_eq!(ByteSize(1536 << 20).to_string(), "1.50 GiB");
+        assert_eq!([ByteSize(u64::MAX), ByteSize(1 << 60)].map(|size| size.to_string()), ["16.00 EiB", "1 EiB"]);
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub struct Condition {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reason {
-    /// A pool takes no changes.
+    /// A pool or a volume takes no changes.
     ReadOnly,
     /// A space finds no room for the rows that it has not yet.
     NoRoom,

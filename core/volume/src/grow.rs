@@ -27,15 +27,11 @@ impl Store {
         let refuse = |why: String| Err(VolumeError::new(ErrorKind::Invalid, why));
         if size_bytes < before.size_bytes {
             let (has, wanted) = (ByteSize(before.size_bytes), ByteSize(size_bytes));
-            return refuse(format!("volume {} has {has} and cannot grow to {wanted}", self.volume()));
+            return refuse(format!("it has {has} and cannot grow to {wanted}"));
         }
         let device = ByteSize(self.device.geometry().size_bytes);
         if size_bytes > device.0 {
-            return refuse(format!(
-                "volume {} cannot have {}: its device has {device}",
-                self.volume(),
-                ByteSize(size_bytes)
-            ));
+            return refuse(format!("it cannot have {}: its space has {device}", ByteSize(size_bytes)));
         }
         if size_bytes == before.size_bytes {
             return Ok(false);

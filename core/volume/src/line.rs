@@ -45,8 +45,7 @@ impl Store {
                 return Ok(line);
             }
             if !self.add_node_zone(Need::Less).await? {
-                let text = format!("volume {} has no room for its metadata below the new end", self.volume());
-                return Err(VolumeError::new(ErrorKind::NoSpace, text));
+                return Err(VolumeError::new(ErrorKind::NoSpace, "there is no room for metadata below the new end"));
             }
         }
     }

@@ -167,8 +167,7 @@ impl Store {
                 }
                 let clear = held(&self.zones).are_clear(line.zone) && held(&self.rooms).are_clear(line.zone);
                 if !clear {
-                    let text = format!("volume {} still has something above the new end", self.volume());
-                    return Err(VolumeError::new(ErrorKind::Busy, text));
+                    return Err(VolumeError::new(ErrorKind::Busy, "something is still above the new end"));
                 }
                 for zones in some.chunks(ZONES_OF_CHANGE) {
                     let mut gone = Transaction::new();
@@ -228,11 +227,11 @@ impl Volume {
             smallest_bytes,
             refusal: None,
         };
-        let (name, size) = (format!("volume {}", self.id()), ByteSize(plan.new_size_bytes));
+        let size = ByteSize(plan.new_size_bytes);
         let refuse = |kind, text: String| Some(VolumeError::new(kind, text));
         if plan.new_size_bytes > now.size_bytes {
             let has = ByteSize(now.size_bytes);
-            plan.refusal = refuse(ErrorKind::Invalid, format!("{name} has {has} and does not shrink to {size}"));
+            plan.refusal = refuse(ErrorKind::Invalid, format!("it has {has} and does not shrink to {size}"));
             return Ok(plan);
         }
         // The same number of zones: only what lies between the last one and the end goes.
@@ -248,14 +247,13 @@ impl Volume {
             plan.refusal = refuse(
                 ErrorKind::NoSpace,
                 format!(
-                    "{name} cannot shrink to {size}: the smallest size that it can have now is {smallest_bytes} \
-                     bytes ({})",
+                    "it cannot shrink to {size}: the smallest size that it can have now is {smallest_bytes} bytes ({})",
                     ByteSize(smallest_bytes)
                 ),
             );
         } else if !self.store.range(VERB_TREE, b"", 1).await?.is_empty() {
-            let text = format!("{name} has findings of a scan that are not repaired: repair them first");
-            plan.refusal = refuse(ErrorKind::Corrupt, text);
+            let text = "it has findings of a scan that are not repaired: repair them first";
+            plan.refusal = refuse(ErrorKind::Corrupt, text.into());
         }
         Ok(plan)
     }
@@ -271,6 +269,10 @@ impl Volume {
         self.store.check_failed()?;
         let plan = self.plan_shrink(size_bytes).await?;
         if let Some(refusal) = plan.refusal {
+            if self.unfinished_shrink().is_some() {
+                // What was begun before a crash is over, too.
+                self.note_shrink(None).await?;
+            }
             return Err(refusal);
         }
         if plan.new_size_bytes == plan.size_bytes {

@@ -70,7 +70,7 @@ pub use status::{Daemon, ObjectHealth, Status};
 pub use verify::{Mismatch, SpaceVerified};
 pub use volume::{
     AdoptVolume, CreateVolume, GrowVolume, MountVolume, ShrinkVolume, Volume, VolumeChanged, VolumeFinding,
-    VolumeMount, VolumeShrinkPlan, VolumeState, VolumeUsage, VolumeUsagePart,
+    VolumeMount, VolumeShrinkPlan, VolumeShrinking, VolumeShrunk, VolumeState, VolumeUsage, VolumeUsagePart,
 };
 
 use serde::{Deserialize, Serialize};

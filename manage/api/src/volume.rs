@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use crate::error::ApiError;
 use crate::event::Severity;
-use crate::job::SetPace;
+use crate::job::{Job, JobState, SetPace};
 use crate::schema::{self, ConditionSchema};
 use crate::space::CreateSpace;
 
@@ -68,6 +69,8 @@ pub struct Volume {
     pub files: Option<u64>,
     /// What the last scan found and nobody repaired since.
     pub findings: Option<u64>,
+    /// The shrink that is under way, if one is.
+    pub shrink: Option<VolumeShrinking>,
 }
 
 /// Makes a volume, on a new space or one that is there.
@@ -144,10 +147,36 @@ pub struct VolumeShrinkPlan {
     pub free_bytes_then: u64,
     /// Whether the space is made smaller with it.
     pub with_space: bool,
-    /// Whether it can be done now.
-    pub fits: bool,
-    /// Why not, and what to think of.
+    /// Why it cannot be done now; none if it can.
+    pub refusal: Option<ApiError>,
+    /// What to think of.
     pub notes: Vec<String>,
+}
+
+/// The answer to a shrink of a volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct VolumeShrunk {
+    /// False if everything was so already.
+    pub changed: bool,
+    /// The volume as it is now.
+    pub volume: Volume,
+    /// The job that does it; none where nothing is to be done.
+    pub job: Option<Job>,
+}
+
+/// A shrink of a volume that is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct VolumeShrinking {
+    /// The size that it is to have.
+    pub size_bytes: u64,
+    /// The job that does it.
+    pub job: u64,
+    /// How far the job is.
+    pub state: JobState,
+    /// Bytes that it moved.
+    pub done_bytes: u64,
+    /// Bytes that it is to move; 0 until it begins.
+    pub total_bytes: u64,
 }
 
 /// What a directory tree of a volume takes. A file with several names counts with its part at each.

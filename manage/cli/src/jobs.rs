@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use holdfast_api::{ConversionPlan, ConvertSpace, DiskRetired, Job, JobChanged, JobState, RetireDisk, SetPace, word};
 use holdfast_model::{BLOCK_BYTES, ByteSize};
+use serde::Serialize;
 
 use crate::arguments::{ConvertOptions, JobCommand, StartOptions};
 use crate::client::Client;
@@ -106,12 +107,21 @@ pub async fn retire(
 
 /// Tells of a job that was asked for, and follows it if that is wanted.
 pub async fn begun(client: &Client, json: bool, answer: JobChanged, wait: bool) -> Result<()> {
-    let job = &answer.job;
+    told(client, json, (&answer, answer.changed, &answer.job), wait).await
+}
+
+/// The same of an answer that says more than of the job.
+pub async fn told<T: Serialize>(
+    client: &Client,
+    json: bool,
+    (answer, changed, job): (&T, bool, &Job),
+    wait: bool,
+) -> Result<()> {
     if wait {
         return watch(client, json, job.id).await;
     }
     let done = format!("job {}, {} of {}, is {}", job.id, word(&job.kind), job.target(), word(&job.state));
-    tell(json, &answer, answer.changed, done)
+    tell(json, answer, changed, done)
 }
 
 /// Shows the progress of a job until it ends, and then what came of it.

@@ -80,7 +80,7 @@ fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String
 }
 
 /// A text without what a terminal would obey: names come from clients, disks and other machines.
-fn harmless(text: &str) -> String {
+pub fn harmless(text: &str) -> String {
     text.chars().map(|character| if character.is_control() { '\u{fffd}' } else { character }).collect()
 }
 
@@ -498,10 +498,10 @@ impl Shown for Vec<SpaceRow> {
     }
 }
 
-fn percent(job: &Job) -> String {
-    match job.total_bytes {
+fn percent(done_bytes: u64, total_bytes: u64) -> String {
+    match total_bytes {
         0 => "-".into(),
-        total => format!("{:.1} %", job.done_bytes as f64 * 100.0 / total as f64),
+        total => format!("{:.1} %", done_bytes as f64 * 100.0 / total as f64),
     }
 }
 
@@ -521,7 +521,8 @@ fn cap(job: &Job) -> String {
 
 /// How far a job is, in a line.
 pub fn job_line(job: &Job) -> String {
-    let progress = format!("{} of {} ({})", size(job.done_bytes), size(job.total_bytes), percent(job));
+    let progress =
+        format!("{} of {} ({})", size(job.done_bytes), size(job.total_bytes), percent(job.done_bytes, job.total_bytes));
     let pace = match job.state {
         JobState::Running => format!(", {}/s, {} left", size(job.rate_bytes_per_second), left(job)),
         _ => job.reason.as_ref().map_or(String::new(), |reason| format!("; {}: {}", reason.cause, reason.next_action)),
@@ -539,7 +540,7 @@ impl Shown for Vec<Job> {
                 word(&job.state),
                 size(job.done_bytes),
                 size(job.total_bytes),
-                percent(job),
+                percent(job.done_bytes, job.total_bytes),
                 format!("{}/s", size(job.rate_bytes_per_second)),
                 left(job),
                 word(&job.pace.priority),
@@ -557,7 +558,15 @@ impl Shown for Job {
             ("kind", word(&self.kind)),
             ("object", self.target()),
             ("state", word(&self.state)),
-            ("done", format!("{} of {} ({})", size(self.done_bytes), size(self.total_bytes), percent(self))),
+            (
+                "done",
+                format!(
+                    "{} of {} ({})",
+                    size(self.done_bytes),
+                    size(self.total_bytes),
+                    percent(self.done_bytes, self.total_bytes)
+                ),
+            ),
             ("rate", format!("{}/s", size(self.rate_bytes_per_second))),
             ("left", left(self)),
             ("priority", word(&self.pace.priority)),
@@ -576,7 +585,7 @@ impl Shown for Job {
 impl Shown for Event {
     fn text(&self) -> String {
         let next = if self.next_action.is_empty() { String::new() } else { format!("; next: {}", self.next_action) };
-        format!("{}  {:<7}  {}: {}{next}", self.time, word(&self.severity), self.object, self.cause)
+        harmless(&format!("{}  {:<7}  {}: {}{next}", self.time, word(&self.severity), self.object, self.cause))
     }
 }
 

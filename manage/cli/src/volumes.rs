@@ -4,15 +4,15 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use holdfast_api::{
-    AdoptVolume, CreateVolume, GrowVolume, JobChanged, MountVolume, SetVolumeQuota, ShrinkVolume, Volume,
-    VolumeChanged, VolumeFinding, VolumeQuota, VolumeQuotaChanged, VolumeShrinkPlan, VolumeUsage,
+    AdoptVolume, CreateVolume, GrowVolume, MountVolume, SetVolumeQuota, ShrinkVolume, Volume, VolumeChanged,
+    VolumeFinding, VolumeQuota, VolumeQuotaChanged, VolumeShrinkPlan, VolumeShrunk, VolumeUsage,
 };
 use holdfast_model::{ByteSize, SpacePath};
 
 use crate::arguments::{QuotaCommand, QuotaSubject, VolumeCommand};
 use crate::client::{Client, segment};
 use crate::jobs;
-use crate::output::{print, with_conditions};
+use crate::output::{harmless, print, with_conditions};
 use crate::remote::{rounded, tell, tell_gone};
 
 fn volume_path(volume: &SpacePath) -> String {
@@ -66,10 +66,16 @@ pub async fn volume_command(client: &Client, json: bool, command: VolumeCommand)
             let request = ShrinkVolume { size_bytes: size.bytes(), pace: start.pace() };
             if dry_run {
                 let plan: VolumeShrinkPlan = client.post(&format!("{path}/plan"), &request).await?;
-                return print(json, &plan);
+                print(json, &plan)?;
+                return plan.refusal.map_or(Ok(()), |refusal| Err(refusal.into()));
             }
-            let answer: JobChanged = client.post(&path, &request).await?;
-            jobs::begun(client, json, answer, start.wait).await
+            let answer: VolumeShrunk = client.post(&path, &request).await?;
+            let Some(job) = &answer.job else {
+                let has = answer.volume.size_bytes.unwrap_or(size.bytes());
+                let done = format!("volume {} has {}", answer.volume.name, ByteSize(has));
+                return tell(json, &answer, answer.changed, done);
+            };
+            jobs::told(client, json, (&answer, answer.changed, job), start.wait).await
         }
         VolumeCommand::Adopt { volume, on } => {
             let request = AdoptVolume { on: on.to_string() };
@@ -114,11 +120,11 @@ fn whose(subject: &QuotaSubject) -> String {
 
 /// Whose quota it is, in words.
 fn subject_words(subject: &QuotaSubject) -> String {
-    match (&subject.path, &subject.user, &subject.group) {
+    harmless(&match (&subject.path, &subject.user, &subject.group) {
         (Some(path), ..) => format!("directory tree {path}"),
         (_, Some(user), _) => format!("user {user}"),
         (.., group) => format!("group {}", group.as_deref().unwrap_or_default()),
-    }
+    })
 }
 
 /// Does a command about quotas.

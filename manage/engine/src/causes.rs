@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
 
 use holdfast_api::pool::PoolHealth;
-use holdfast_api::{Affected, Cause, CauseDisk, CauseKind, Condition, Export, ObjectHealth, Pool, Volume};
+use holdfast_api::{Affected, Cause, CauseDisk, CauseKind, Condition, Export, ObjectHealth, Pool, Space, Volume};
 use holdfast_model::{DiskState, Health, ObjectKind, ObjectRef, Reason, SpaceState, Usage, Uuid};
 use holdfast_pool::DiskStatus;
 
@@ -24,6 +24,7 @@ use crate::engine::{Engine, OpenPool};
 use crate::exports::export_object;
 use crate::protection::count;
 use crate::status::state_folder;
+use crate::volumes::own_health;
 use exposure::Exposure;
 
 /// A cause of which nothing but its kind, object, and condition is known yet.
@@ -232,21 +233,28 @@ fn format_pool(name: &str, text: &str) -> String {
 
 impl Engine {
     /// Everything that is wrong, the worst first.
-    pub(crate) fn causes(&self, pools: &[Pool], volumes: &[Volume], exports: &[Export]) -> Vec<Cause> {
+    pub(crate) fn causes(
+        &self,
+        pools: &[Pool],
+        spaces: &[Space],
+        volumes: &[Volume],
+        exports: &[Export],
+    ) -> Vec<Cause> {
         let open: Vec<Arc<OpenPool>> = self.live().pools.values().cloned().collect();
         let mut causes: Vec<Cause> = pools.iter().filter_map(offline).collect();
         let mut resyncing = BTreeSet::new();
         for open in &open {
             if let Some(view) = pools.iter().find(|pool| pool.id == open.pool.id()) {
-                causes.extend(self.causes_of(open, view, &mut resyncing));
+                causes.extend(self.causes_of(open, (view, spaces), &mut resyncing));
             }
         }
         self.resyncs.lock().unwrap_or_else(PoisonError::into_inner).retain(|disk, _| resyncing.contains(disk));
         for volume in volumes {
             let object = ObjectRef::new(ObjectKind::Volume, volume.id.to_string(), &volume.name);
-            let of_volume = |told: &Condition| {
+            let of_volume = |(place, told): (usize, &Condition)| {
                 let condition = Condition { cause: format!("{object}: {}", told.cause), ..told.clone() };
-                cause(CauseKind::Volume, &volume.name, object.clone(), volume.health, condition)
+                let id = if place == 0 { volume.name.clone() } else { format!("{} {place}", volume.name) };
+                cause(CauseKind::Volume, &id, object.clone(), own_health(volume, told), condition)
             };
             let (below, own): (Vec<&Condition>, Vec<&Condition>) =
                 volume.conditions.iter().partition(|condition| condition.about.is_some());
@@ -258,7 +266,7 @@ impl Engine {
                 let effect = format!("lies on space {}", volume.space);
                 told.affects.extend(health.map(|health| Affected { object: object.clone(), health, effect }));
             }
-            causes.extend(own.into_iter().map(of_volume));
+            causes.extend(own.into_iter().enumerate().map(of_volume));
         }
         for export in exports.iter().filter(|export| export.health != Health::Healthy) {
             let object = export_object(&export.name);
@@ -297,7 +305,12 @@ impl Engine {
         causes
     }
 
-    fn causes_of(&self, open: &Arc<OpenPool>, view: &Pool, resyncing: &mut BTreeSet<Uuid>) -> Vec<Cause> {
+    fn causes_of(
+        &self,
+        open: &Arc<OpenPool>,
+        (view, shown): (&Pool, &[Space]),
+        resyncing: &mut BTreeSet<Uuid>,
+    ) -> Vec<Cause> {
         let mut causes = Vec::new();
         let mut site = Site { open, view, disks: open.pool.disks(), exposed: Vec::new(), resyncing: false };
         for disk in site.disks.iter_mut().filter(|disk| disk.record.state != DiskState::Online) {
@@ -313,9 +326,10 @@ impl Engine {
         };
         let spaces: Vec<_> = open.spaces().values().cloned().collect();
         for space in &spaces {
-            let shown = self.space_view(open, space);
+            let id = space.record().uuid;
+            let Some(shown) = shown.iter().find(|shown| shown.id == id) else { continue };
             site.resyncing |= shown.state == SpaceState::Resyncing || space.is_resyncing();
-            let mut own = shown.conditions;
+            let mut own = shown.conditions.clone();
             if shown.stale_slabs > 0 {
                 // What a space says of its missing slabs is told by the disks that they are on.
                 own.retain(|condition| condition.reason != Some(Reason::MissingSlabs));

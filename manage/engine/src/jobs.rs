@@ -6,7 +6,8 @@
 //!   lost.rs       what is asked for when disks stay away
 //!   kept.rs       the same on the pools, for whoever imports them next
 //!   control.rs    gate, share and cap            progress.rs   bytes done, and how fast
-//!   spec.rs       the kinds, one file each: scrub.rs, convert.rs, repair.rs, evacuate.rs, replace.rs, rebalance.rs, upgrade.rs, volumes.rs, shrink.rs
+//!   spec.rs       the kinds, one file each: scrub.rs, convert.rs, repair.rs, evacuate.rs, replace.rs, rebalance.rs,
+//!                 upgrade.rs, volumes.rs, shrink.rs
 //! ```
 //!
 //! A job works as a task on a reactor and asks its [`Control`] before each step. A job that is paused keeps its task,
@@ -39,7 +40,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use holdfast_api::{ApiError, Code, Condition, Job, JobKind, JobState};
+use holdfast_api::{ApiError, Code, Condition, Job, JobKind, JobState, VolumeShrinking};
 use holdfast_model::{ObjectKind, ObjectRef, Uuid};
 use tokio::sync::{Notify, watch};
 
@@ -202,6 +203,18 @@ impl Jobs {
     /// The number of the job that does this already.
     pub(crate) fn like(&self, spec: &JobSpec) -> Option<u64> {
         self.inner().table.jobs.iter().find(|record| record.spec.is_like(spec)).map(|record| record.id)
+    }
+
+    /// Shrinks that are under way or queued, by the volume.
+    pub(crate) fn shrinks(&self) -> BTreeMap<Uuid, VolumeShrinking> {
+        let inner = self.inner();
+        let shrinks = inner.table.jobs.iter().filter(|record| record.spec.kind == JobKind::Shrink);
+        let shown = |record: &Record| {
+            let Job { id: job, state, done_bytes, total_bytes, .. } = inner.view(record.id)?;
+            let size_bytes = record.spec.size_bytes?;
+            Some((record.spec.target.id, VolumeShrinking { size_bytes, job, state, done_bytes, total_bytes }))
+        };
+        shrinks.filter_map(shown).collect()
     }
 
     /// A job that goes over the same volume, and is of another kind.

@@ -22,9 +22,9 @@ impl Engine {
     /// What is wrong, the health of every pool, disk of a pool, space, volume and export, of the state folder and of
     /// channels where they are not well, and the daemon itself.
     pub fn status(&self) -> Status {
-        let (pools, exports) = (self.pools(), self.exports());
-        let volumes = self.volumes();
-        let causes = self.causes(&pools, &volumes, &exports);
+        let (pools, spaces, exports) = (self.pools(), self.spaces(), self.exports());
+        let volumes = self.volumes_on(&spaces);
+        let causes = self.causes(&pools, &spaces, &volumes, &exports);
         let mut objects: Vec<ObjectHealth> = Vec::new();
         for pool in pools {
             objects.push(ObjectHealth {
@@ -41,7 +41,7 @@ impl Engine {
                 objects.push(ObjectHealth { object, health: disk.health, conditions: disk.conditions });
             }
         }
-        for space in self.spaces() {
+        for space in spaces {
             objects.push(ObjectHealth {
                 object: ObjectRef::space(space.id, space.name),
                 health: space.health,

@@ -27,7 +27,9 @@ use std::path::Path;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use holdfast_api::{ApiError, Code, Condition, GrowVolume, Severity, Volume as VolumeView, VolumeChanged};
+use holdfast_api::{
+    ApiError, Code, Condition, GrowVolume, Severity, Space as SpaceView, Volume as VolumeView, VolumeChanged,
+};
 use holdfast_block::Claim;
 use holdfast_device::reactor;
 use holdfast_fuse::Mounted;
@@ -45,6 +47,7 @@ use crate::volumes::mounts::{end_mount, mount_files};
 pub(crate) use crate::volumes::mounts::{give_back, take_away};
 pub(crate) use crate::volumes::quotas::QuotaWatch;
 pub(crate) use crate::volumes::rescue::{Folder, check_empty};
+pub(crate) use crate::volumes::view::own_health;
 use crate::volumes::view::view;
 
 /// What the names of documents begin with that are volumes.
@@ -222,7 +225,7 @@ fn present() -> Time {
 pub(crate) fn from_volume(object: impl Into<String>, error: &VolumeError) -> ApiError {
     let (code, next) = match error.kind {
         ErrorKind::NoSpace => (Code::NoSpace, "let the volume grow, or remove files"),
-        ErrorKind::Invalid => (Code::Invalid, "ask for something else"),
+        ErrorKind::Invalid => (Code::Invalid, "choose another size"),
         ErrorKind::ReadOnly => (Code::ReadOnly, "check the disks of its pool, then export and import the pool"),
         ErrorKind::Format => (Code::Conflict, "run the version that wrote it, or restore its space from a backup"),
         ErrorKind::Corrupt => {
@@ -245,11 +248,18 @@ fn parse_volume(path: &str) -> ApiResult<SpacePath> {
 impl Engine {
     /// All volumes of the pools in service.
     pub fn volumes(&self) -> Vec<VolumeView> {
+        self.volumes_on(&[])
+    }
+
+    /// The same; `spaces` are those that are known already.
+    pub(crate) fn volumes_on(&self, spaces: &[SpaceView]) -> Vec<VolumeView> {
         let pools: Vec<Arc<OpenPool>> = self.live().pools.values().cloned().collect();
+        let shrinks = self.jobs.shrinks();
         let mut views = Vec::new();
         for open in &pools {
-            let own: Vec<VolumeView> = open.volumes().values().map(|live| view(open, live)).collect();
-            views.extend(own.into_iter().map(|own| self.with_what_is_below(open, own)));
+            let own = |live: &LiveVolume| view(open, live, shrinks.get(&live.known.id).copied());
+            let own: Vec<VolumeView> = open.volumes().values().map(own).collect();
+            views.extend(own.into_iter().map(|own| self.with_what_is_below(open, own, spaces)));
         }
         views.sort_by(|a, b| natural_order(&a.name, &b.name));
         views
@@ -262,9 +272,11 @@ impl Engine {
     pub fn volume(&self, path: &str) -> ApiResult<VolumeView> {
         let path = parse_volume(path)?;
         let open = self.pool_named(path.pool.as_str())?;
-        let own = open.volumes().get(path.space.as_str()).map(|live| view(&open, live));
+        let shrinks = self.jobs.shrinks();
+        let own = |live: &LiveVolume| view(&open, live, shrinks.get(&live.known.id).copied());
+        let own = open.volumes().get(path.space.as_str()).map(own);
         let own = own.ok_or_else(|| not_found(format!("volume {path}"), "'holdfast volume list' lists the volumes"))?;
-        Ok(self.with_what_is_below(&open, own))
+        Ok(self.with_what_is_below(&open, own, &[]))
     }
 
     async fn keep_volume(&self, open: &OpenPool, known: &KnownVolume) -> ApiResult<()> {
@@ -334,7 +346,10 @@ impl Engine {
             self.events.emit(Severity::Error, &object, &trouble.cause, &trouble.next_action);
         }
         let volume = opened.as_ref().map(|opened| opened.volume.clone());
-        let quotas = QuotaWatch::default();
+        let quotas = match &volume {
+            Some(volume) => self.quota_watch(volume).await,
+            None => QuotaWatch::default(),
+        };
         let live = LiveVolume { known: known.clone(), open: opened, trouble, findings, is_away: false, quotas };
         open.volumes().insert(name, live);
         if let Some(volume) = volume
@@ -428,8 +443,19 @@ impl Engine {
                 let grown = engine.on_reactor(move || async move { space.grow(size_bytes).await }).await?;
                 grown.map_err(|error| from_pool(&object, error))?;
             }
+            let is_smaller = size_bytes < volume.size_bytes();
             let grown = engine.on_reactor(move || async move { volume.grow(size_bytes).await }).await?;
-            let changed = grown.map_err(|error| from_volume(&object, &error).at("size_bytes"))?;
+            let changed = grown.map_err(|error| {
+                let mut refused = from_volume(&object, &error).at("size_bytes");
+                if refused.code == Code::Invalid {
+                    refused.next_action = if is_smaller {
+                        format!("'holdfast volume shrink {path} --size SIZE' makes it smaller")
+                    } else {
+                        "let its space grow first: 'holdfast space grow'".into()
+                    };
+                }
+                refused
+            })?;
             if changed {
                 engine.note(&open.volume_object(&known), &format!("grown to {}", holdfast_model::ByteSize(size_bytes)));
             }

@@ -123,6 +123,13 @@ fn users_and_directories_get_no_more_than_their_limits_over_restarts_and_kills()
     daemon.end();
     daemon.start_again();
     assert_eq!((used(&daemon, "tree", "/project"), used(&daemon, "user", "4001")), ((5 * MIB, 4), (0, 20)));
+    let soft = ["volume", "quota", "set", "tank/files", "--path", "/project", "--size", "8MiB", "--soft-size", "1MiB"];
+    let set = daemon.json(&soft);
+    assert_eq!((&set["changed"], &set["job"]), (&true.into(), &Value::Null), "nothing is to be counted");
+    let told = "directory tree /project is beyond its soft limit of 1 MiB: it takes 5 MiB and 4 files";
+    assert!(daemon.json(&["event", "list"]).to_string().contains(told), "it is told at once");
+    let shown = daemon.json(&["volume", "show", "tank/files"])["conditions"].to_string();
+    assert!(shown.contains("directory tree /project beyond its soft limit of 1 MiB"), "{shown}");
     assert!(is_refused(&dd(4002, (&project, "more"), 4)));
     run("sync", &["-f", &directory]).succeeded();
     let before = used(&daemon, "tree", "/project");
@@ -157,9 +164,37 @@ fn users_and_directories_get_no_more_than_their_limits_over_restarts_and_kills()
     ] {
         let refusal = daemon.cli(&["volume", "quota", "set", "tank/files", option, name, "--size", "1GiB"]).refused();
         assert!(refusal.contains(part), "{option} {name:?}: {refusal}");
+        let refusal = daemon.cli(&["volume", "quota", "remove", "tank/files", option, name]).refused();
+        assert!(refusal.contains(part), "{option} {name:?}: {refusal}");
     }
+    for path in ["/nowhere", &format!("/{}", "x".repeat(300))] {
+        let refusal = daemon.cli(&["volume", "quota", "remove", "tank/files", "--path", path]).refused();
+        assert!(refusal.contains(&format!("path {path} of volume tank/files does not exist")), "{refusal}");
+    }
+    let unset = daemon.please(&["volume", "quota", "remove", "tank/files", "--path", "/project"]);
+    assert_eq!(unset.trim(), "nothing changed: directory tree /project has no quota on volume tank/files");
     let root = daemon.cli(&["volume", "quota", "set", "tank/files", "--user", "root", "--size", "1GiB"]).refused();
-    assert!(root.contains("user 0"), "{root}");
+    assert!(root.contains("user 0") && root.contains("next: 'holdfast volume quota list tank/files'"), "{root}");
+}
+
+#[test]
+fn names_of_directories_break_no_lines() {
+    let (_scene, _janitor, daemon, directory) = mounted();
+    folder(&directory, "one\ntwo\u{1b}[2J");
+    let path = "/one\ntwo\u{1b}[2J";
+    let set = daemon.please(&["volume", "quota", "set", "tank/files", "--path", path, "--files", "1"]);
+    settled(&daemon, path);
+    wait_until("it is told", 20, || daemon.please(&["volume", "show", "tank/files"]).contains("100 %"));
+    for told in [
+        set,
+        daemon.please(&["volume", "quota", "list", "tank/files"]),
+        daemon.please(&["volume", "show", "tank/files"]),
+        daemon.please(&["event", "list"]),
+        daemon.please(&["status"]),
+    ] {
+        assert!(told.contains("/one\u{fffd}two\u{fffd}[2J"), "{told:?}");
+        assert!(!told.contains('\u{1b}') && told.lines().all(|line| !line.starts_with("two")), "{told:?}");
+    }
 }
 
 #[test]

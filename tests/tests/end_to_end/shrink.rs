@@ -12,6 +12,7 @@ use holdfast_tests::janitor::Janitor;
 use holdfast_tests::random::{Random, bytes};
 use holdfast_tests::scene::Scene;
 use rustix::fs::{FallocateFlags, fallocate};
+use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
 
@@ -90,15 +91,24 @@ fn size_of(daemon: &Daemon, what: &str) -> u64 {
 fn a_mounted_volume_shrinks_under_load_with_its_space_and_grows_again() {
     let (_scene, _janitor, daemon, directory) = made();
     let plan = daemon.json(&["volume", "shrink", "tank/files", "--size", "256MiB", "--dry-run"]);
-    assert_eq!((&plan["fits"], &plan["size_bytes_then"]), (&true.into(), &(256 * MIB).into()), "{plan}");
+    assert_eq!((&plan["refusal"], &plan["size_bytes_then"]), (&Value::Null, &(256 * MIB).into()), "{plan}");
     assert!(plan["move_bytes"].as_u64() > Some(30 * MIB), "{plan}");
     let shown = daemon.please(&["volume", "shrink", "tank/files", "--size", "256MiB", "--dry-run"]);
     assert!(shown.contains("its space with it") && shown.contains("the smallest size now is"), "{shown}");
     let refused = daemon.cli(&["volume", "shrink", "tank/files", "--size", "20MiB"]).refused();
     assert!(refused.contains("the smallest size that it can have now is"), "{refused}");
     assert!(refused.contains("choose at least --size"), "{refused}");
-    let refused = daemon.cli(&["volume", "shrink", "tank/files", "--size", "1GiB"]).refused();
-    assert!(refused.contains("volume grow"), "{refused}");
+    let too_small = ["volume", "shrink", "tank/files", "--size", "20MiB", "--dry-run"];
+    let planned = daemon.cli(&too_small);
+    assert!(planned.printed().contains("the smallest size now is"), "{}", planned.printed());
+    assert_eq!(planned.refused(), refused, "the plan fails as the shrink does");
+    let planned = daemon.cli(&[&["--json"], &too_small[..]].concat());
+    let plan: Value = serde_json::from_str(&planned.printed()).expect("JSON");
+    assert_eq!((&plan["refusal"]["code"], planned.refused()), (&"no-space".into(), refused.clone()));
+    let id = daemon.json(&["volume", "show", "tank/files"])["id"].as_str().expect("an id").to_owned();
+    assert!(!refused.contains(&id), "{refused}");
+    let refused = daemon.cli(&["volume", "shrink", "tank/files", "--size", "15EiB"]).refused();
+    assert!(refused.contains("does not shrink to 15 EiB") && refused.contains("volume grow tank/files"), "{refused}");
 
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -111,8 +121,10 @@ fn a_mounted_volume_shrinks_under_load_with_its_space_and_grows_again() {
         std::thread::sleep(Duration::from_millis(300));
         let shrunk = daemon.please(&["volume", "shrink", "tank/files", "--size", "256MiB", "--wait"]);
         assert!(shrunk.contains("its space tank/files has as much"), "{shrunk}");
+        let jobs = daemon.json(&["job", "list", "--all"]);
         let again = daemon.please(&["volume", "shrink", "tank/files", "--size", "256MiB", "--wait"]);
-        assert!(again.contains("0 B moved"), "{again}");
+        assert_eq!(again.trim(), "nothing changed: volume tank/files has 256 MiB");
+        assert_eq!(daemon.json(&["job", "list", "--all"]), jobs, "nothing is to be done, by no job");
         std::thread::sleep(Duration::from_millis(300));
         over.store(true, Ordering::Relaxed);
         for worker in load {
@@ -157,6 +169,9 @@ fn a_shrink_goes_on_after_kills_and_loses_nothing() {
             daemon.kill();
         });
         daemon.start_again();
+        let shown = daemon.json(&["volume", "show", "tank/files"]);
+        let goes_on = shown["shrink"]["size_bytes"] == 200 * MIB && shown["conditions"] == serde_json::json!([]);
+        assert!(goes_on || shown["size_bytes"] == 200 * MIB, "round {round}: {shown}");
         check(&directory);
         let found = std::fs::read(&path).expect("it can be read");
         for (page, answered) in found.chunks(4096).zip(&answered) {
@@ -187,6 +202,12 @@ fn a_shrink_is_cancelled_and_the_volume_has_all_its_room() {
     wait_until("something was moved", 30, || {
         daemon.json(&["job", "show", &job])["done_bytes"].as_u64() > Some(2 * MIB)
     });
+    let shown = daemon.json(&["volume", "show", "tank/files"]);
+    let shrink = &shown["shrink"];
+    assert_eq!((shrink["job"].to_string(), &shrink["state"]), (job.clone(), &"running".into()), "{shown}");
+    assert!(shrink["done_bytes"].as_u64() > Some(2 * MIB) && shrink["size_bytes"] == 200 * MIB, "{shown}");
+    let text = daemon.please(&["volume", "show", "tank/files"]);
+    assert!(text.contains(&format!("to 200 MiB, job {job} is running")), "{text}");
     for other in [&["volume", "scan", "tank/files"][..], &["volume", "grow", "tank/files", "--size", "600MiB"]] {
         let refused = daemon.cli(other).refused();
         assert!(refused.contains("job"), "{refused}");
@@ -197,7 +218,8 @@ fn a_shrink_is_cancelled_and_the_volume_has_all_its_room() {
     assert_eq!((size_of(&daemon, "volume"), size_of(&daemon, "space")), (512 * MIB, 512 * MIB));
     std::fs::write(format!("{directory}/large"), vec![7; 350 << 20]).expect("all of its room is in use");
     check(&directory);
-    assert_eq!(daemon.json(&["volume", "show", "tank/files"])["conditions"], serde_json::json!([]));
+    let shown = daemon.json(&["volume", "show", "tank/files"]);
+    assert_eq!((&shown["conditions"], &shown["shrink"]), (&serde_json::json!([]), &Value::Null));
     let refused = daemon.cli(&["volume", "shrink", "tank/files", "--size", "200MiB"]).refused();
     assert!(refused.contains("the smallest size"), "{refused}");
 }

@@ -275,7 +275,8 @@ fn what_cannot_be_is_refused_with_the_next_step_and_changes_nothing() {
     daemon.please(&["volume", "mount", "tank/files", &directory]);
     refused(&["volume", "mount", "tank/files", "/tmp"], &["mounted on", "volume unmount"]);
     refused(&["pool", "destroy", "tank", "--yes"], &["volume tank/files is mounted", "volume unmount"]);
-    refused(&["volume", "grow", "tank/files", "--size", "32MiB"], &["cannot grow to 32"]);
+    refused(&["volume", "grow", "tank/files", "--size", "32MiB"], &["cannot grow to 32", "volume shrink tank/files"]);
+    refused(&["volume", "grow", "tank/files", "--size", "1GiB"], &["its space has 64 MiB", "space grow"]);
     refused(&["volume", "destroy", "tank/files", "--yes"], &["it is mounted", "volume unmount"]);
     let name = "x".repeat(256);
     let error = File::create(Path::new(&directory).join(&name)).expect_err("the name is too long");
@@ -395,6 +396,8 @@ fn a_volume_without_its_only_copy_says_so_and_is_back_with_its_disk() {
     let mut file = File::create(&kept).expect("created");
     file.write_all(&bytes(1, 3_000_000)).and_then(|()| file.sync_all()).expect("written and synced");
     drop(file);
+    std::fs::create_dir(format!("{directory}/full")).expect("a folder");
+    daemon.please(&["volume", "quota", "set", "tank/files", "--path", "/full", "--files", "1"]);
     let map = daemon.json(&["space", "map", "tank/files"]).to_string();
     let used = disks.iter().find(|disk| map.contains(disk.as_str())).expect("a disk in use");
     pull(&daemon, "tank", used);
@@ -409,6 +412,14 @@ fn a_volume_without_its_only_copy_says_so_and_is_back_with_its_disk() {
         let tells = |part: &str| told.iter().any(|one| one.to_string().contains(part));
         shown["health"] == "unhealthy" && tells("disks of its pool") && tells("space tank/files")
     });
+    let status = daemon.json(&["status"]);
+    let causes = status["causes"].as_array().expect("causes");
+    let health = |part: &str| {
+        let of = causes.iter().find(|cause| cause["cause"].as_str().is_some_and(|cause| cause.contains(part)));
+        of.map(|cause| cause["health"].clone())
+    };
+    assert_eq!(health("directory tree /full at 100 %"), Some("warning".into()), "that is no worse for it: {status}");
+    assert_eq!(health("takes no changes since"), Some("unhealthy".into()), "{status}");
     give(used);
     wait_until("the disk is back", 60, || daemon.json(&["pool", "show", "tank"])["state"] == "ok");
     daemon.please(&["pool", "export", "tank"]);

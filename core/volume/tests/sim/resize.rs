@@ -298,6 +298,9 @@ fn a_shrink_that_power_cuts_short_leaves_the_old_or_the_new_size() {
             }
             check_high(&volume).await;
             if unfinished.is_some() {
+                let refused = volume.shrink(MIB, &Few::new(u32::MAX)).await.expect_err("it is too small");
+                assert!(!refused.to_string().contains(&volume.id().to_string()), "{refused}");
+                assert_eq!(volume.unfinished_shrink(), None, "nothing goes on after a refusal");
                 assert_eq!(volume.shrink(24 * MIB, &Few::new(u32::MAX)).await, Ok(true), "it goes on");
                 disk.corrupt(24 * MIB..64 * MIB);
                 check_high(&volume).await;

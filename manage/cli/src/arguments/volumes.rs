@@ -126,7 +126,7 @@ pub enum VolumeCommand {
         /// The new size
         #[arg(long)]
         size: ByteSize,
-        /// Only tell what would be moved, and the smallest size
+        /// Only tell what would be moved, and the smallest size; fails if it cannot be done
         #[arg(long)]
         dry_run: bool,
         #[command(flatten)]

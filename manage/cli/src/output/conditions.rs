@@ -34,8 +34,8 @@ pub fn grouped<'a>(conditions: impl Iterator<Item = &'a Condition>) -> Vec<Strin
 /// A text, and under it what there is to say.
 pub fn with_conditions(text: String, conditions: &[Condition]) -> String {
     let lines = conditions.iter().map(|condition| match condition.next_action.as_str() {
-        "" => format!("\n! {}", condition.cause),
-        next => format!("\n! {}\n  next: {next}", condition.cause),
+        "" => format!("\n! {}", harmless(&condition.cause)),
+        next => format!("\n! {}\n  next: {}", harmless(&condition.cause), harmless(next)),
     });
     text + &lines.collect::<String>()
 }

@@ -3,7 +3,7 @@
 use holdfast_api::{Condition, QuotaState, Volume, VolumeFinding, VolumeQuota, VolumeState, VolumeUsage, word};
 use holdfast_model::counted;
 
-use super::{Shown, facts, size, table, with_conditions};
+use super::{Shown, facts, percent, size, table, with_conditions};
 
 fn mount(volume: &Volume) -> String {
     match &volume.mount {
@@ -19,6 +19,14 @@ fn health(volume: &Volume) -> String {
         VolumeState::Open => word(&volume.health),
         state => format!("{}, {}", word(&volume.health), word(&state)),
     }
+}
+
+/// The shrink that is under way.
+fn shrink(volume: &Volume) -> Option<String> {
+    let shrink = volume.shrink?;
+    let done = percent(shrink.done_bytes, shrink.total_bytes);
+    let (job, state) = (shrink.job, word(&shrink.state));
+    Some(format!("to {}, job {job} is {state}, {done} moved", size(shrink.size_bytes)))
 }
 
 /// How the kernel hands requests over.
@@ -63,7 +71,7 @@ impl Shown for Volume {
             Some(false) => "as each client wants",
             None => "-",
         };
-        let text = facts(&[
+        let mut lines = vec![
             ("volume", self.name.clone()),
             ("id", self.id.to_string()),
             ("health", health(self)),
@@ -74,8 +82,9 @@ impl Shown for Volume {
             ("case of names", case.into()),
             ("mounted on", mount(self)),
             ("served", transport(self).into()),
-        ]);
-        with_conditions(text, &self.conditions)
+        ];
+        lines.extend(shrink(self).map(|shrink| ("shrinks", shrink)));
+        with_conditions(facts(&lines), &self.conditions)
     }
 }
 

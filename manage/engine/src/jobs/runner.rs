@@ -10,23 +10,21 @@ use std::time::Duration;
 
 use holdfast_api::{ApiError, Code, JobState, Severity};
 use holdfast_device::reactor::{self, ReactorGone};
-use holdfast_model::ObjectKind;
-use holdfast_space::Ended;
 use tokio::sync::watch;
 
 use super::control::{Control, JobGate};
-use super::spec::{JobSpec, Outcome, Site};
+use super::spec::{Cut, JobSpec, Outcome, Site};
 use super::table::Record;
 use super::{Inner, Jobs, RUNNING_PER_POOL, Task, job_object};
 use crate::engine::{Engine, OpenPool};
-use crate::error::{ApiResult, from_space, not_found};
+use crate::error::{ApiResult, not_found};
 use crate::events::now;
 
 /// How long the end of a step is waited for.
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What a task brought.
-type Brought = Result<Result<Outcome, Ended>, ReactorGone>;
+type Brought = Result<Result<Outcome, Cut>, ReactorGone>;
 
 /// Where the work of a job can be done now.
 enum Whereabouts {
@@ -231,19 +229,15 @@ impl Jobs {
                 }
                 self.succeed(&mut inner, id, outcome.result);
             }
-            Ok(Err(Ended::Failed(error))) if record.spec.target.kind == ObjectKind::Volume => {
-                let next = "'holdfast volume show' and 'holdfast status' tell how the volume and its space are";
-                self.fail(&mut inner, id, ApiError::new(Code::Failed, subject, error.context, next));
-            }
-            Ok(Err(Ended::Failed(error))) => self.fail(&mut inner, id, from_space(subject, error)),
+            Ok(Err(Cut::Failed(error))) => self.fail(&mut inner, id, error),
             Err(ReactorGone) if stopping => return,
             Err(ReactorGone) => {
                 let error =
                     ApiError::new(Code::Failed, subject, "its I/O thread stopped unexpectedly", "see the daemon's log");
                 self.fail(&mut inner, id, error);
             }
-            Ok(Err(Ended::Stopped)) if record.state == JobState::Running => record.state = JobState::Queued,
-            Ok(Err(Ended::Stopped)) => {}
+            Ok(Err(Cut::Stopped)) if record.state == JobState::Running => record.state = JobState::Queued,
+            Ok(Err(Cut::Stopped)) => {}
         }
         self.save(&mut inner);
     }

@@ -7,29 +7,29 @@ use std::cell::Cell;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use holdfast_api::{JobChanged, JobKind, ShrinkVolume};
-use holdfast_device::{Durability, IoError, IoErrorKind};
-use holdfast_model::{ByteSize, Uuid};
-use holdfast_space::{Ended, Pace, Space};
+use holdfast_api::{ApiError, Code, JobKind, ShrinkVolume, VolumeShrunk};
+use holdfast_device::Durability;
+use holdfast_model::ByteSize;
+use holdfast_space::{Pace, Space};
 use holdfast_volume::Steps;
 
 use super::control::Control;
-use super::spec::{JobSpec, Outcome, Site, Target};
+use super::spec::{Cut, JobSpec, Outcome, Site, Target};
 use super::volumes::{failed, volume_of};
 use crate::engine::Engine;
-use crate::error::{ApiResult, conflict};
+use crate::error::{ApiResult, conflict, from_space};
 
 /// Bytes that are given back to a space at once.
 const DISCARD_BYTES: u64 = 1 << 30;
 
 impl Engine {
     /// Makes a volume smaller while it is in use: answers with the job that does it, the one that is there already if
-    /// there is one.
+    /// there is one, and with none if it has that size.
     ///
     /// # Errors
     /// If there is no such volume, it cannot become as small, another job goes over it, or the job cannot be written
     /// down; nothing is changed then.
-    pub async fn shrink_volume(self: &Arc<Self>, path: String, request: ShrinkVolume) -> ApiResult<JobChanged> {
+    pub async fn shrink_volume(self: &Arc<Self>, path: String, request: ShrinkVolume) -> ApiResult<VolumeShrunk> {
         self.change(move |engine| async move {
             let (open, known) = engine.open_volume_at(&path)?;
             let target = Target::volume(&open, known.id, &known.name);
@@ -40,10 +40,11 @@ impl Engine {
                 return Err(conflict(format!("volume {path}"), message, next).at("size_bytes"));
             }
             engine.refuse_beside(&path, &spec, |_| true)?;
-            if engine.jobs.like(&spec).is_none() {
-                engine.refuse_shrink(&path, request.size_bytes).await?;
+            if engine.jobs.like(&spec).is_none() && !engine.has_to_shrink(&path, request.size_bytes).await? {
+                return Ok(VolumeShrunk { changed: false, volume: engine.volume(&path)?, job: None });
             }
-            engine.add_job(spec, request.pace)
+            let answer = engine.add_job(spec, request.pace)?;
+            Ok(VolumeShrunk { changed: answer.changed, volume: engine.volume(&path)?, job: Some(answer.job) })
         })
         .await
     }
@@ -72,27 +73,28 @@ impl Steps for Steered<'_> {
 }
 
 /// Shrinks a volume, and what it lies on.
-pub(super) async fn run(site: &Site, id: Uuid, size_bytes: u64, control: &Control) -> Result<Outcome, Ended> {
-    let volume = volume_of(site, id)?;
-    let plan = volume.plan_shrink(size_bytes).await.map_err(failed)?;
+pub(super) async fn run(site: &Site, spec: &JobSpec, control: &Control) -> Result<Outcome, Cut> {
+    let (target, size_bytes) = (&spec.target, spec.size_bytes.unwrap_or(u64::MAX));
+    let volume = volume_of(site, target)?;
+    let plan = volume.plan_shrink(size_bytes).await.map_err(|error| failed(target, &error))?;
     control.progress.expect(plan.data_bytes + plan.metadata_bytes);
     let steps = Steered { control, is_stopped: Cell::new(false), moved_bytes: Cell::new(0) };
     match volume.shrink(size_bytes, &steps).await {
-        Err(_) if steps.is_stopped.get() => return Err(Ended::Stopped),
-        shrunk => shrunk.map_err(failed)?,
+        Err(_) if steps.is_stopped.get() => return Err(Cut::Stopped),
+        shrunk => shrunk.map_err(|error| failed(target, &error))?,
     };
     let size_bytes = volume.size_bytes();
     let moved = ByteSize(steps.moved_bytes.get());
     let has = format!("the volume has {}, {moved} moved", ByteSize(size_bytes));
-    let Some((space, is_own)) = site.open.space_under(id) else {
+    let Some((space, is_own)) = site.open.space_under(target.id) else {
         return Ok(Outcome { result: has, findings: Vec::new() });
     };
     let name = space.record().name;
     let result = if is_own {
-        trim(&space, size_bytes, &has).await?;
+        trim(target, &space, size_bytes, &has).await?;
         format!("{has}; its space {}/{name} has as much", site.open.name())
     } else {
-        give_back(&space, size_bytes).await?;
+        give_back(target, &space, size_bytes).await?;
         format!(
             "{has}; space {}/{name} keeps {}: what the volume gave up of it is free for the volume to grow again",
             site.open.name(),
@@ -103,24 +105,25 @@ pub(super) async fn run(site: &Site, id: Uuid, size_bytes: u64, control: &Contro
 }
 
 /// Makes the space as small as the volume, which needs nothing beyond.
-async fn trim(space: &Space, size_bytes: u64, has: &str) -> Result<(), Ended> {
+async fn trim(target: &Target, space: &Space, size_bytes: u64, has: &str) -> Result<(), Cut> {
     if space.record().size_bytes <= size_bytes {
         return Ok(());
     }
     let trimmed = space.shrink(size_bytes, true).await;
     trimmed.map(drop).map_err(|error| {
-        let text = format!("{has}, but its space could not be made smaller: {error}; repeat the shrink to end it");
-        Ended::Failed(IoError::new(IoErrorKind::Stale, text))
+        let text = format!("{has}, but its space could not be made smaller: {error}");
+        Cut::Failed(ApiError::new(Code::Failed, target.object(), text, "repeat the shrink to end it"))
     })
 }
 
 /// Tells the space that the volume needs nothing of its end.
-async fn give_back(space: &Space, from_bytes: u64) -> Result<(), Ended> {
+async fn give_back(target: &Target, space: &Space, from_bytes: u64) -> Result<(), Cut> {
     let end = space.record().size_bytes;
     let mut at = from_bytes;
     while at < end {
         let some = (end - at).min(DISCARD_BYTES);
-        space.discard(at, some, Durability::Cached).await.map_err(Ended::Failed)?;
+        let told = space.discard(at, some, Durability::Cached).await;
+        told.map_err(|error| Cut::Failed(from_space(target.object(), error)))?;
         at += some;
     }
     Ok(())

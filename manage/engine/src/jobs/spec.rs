@@ -5,9 +5,8 @@
 
 use std::sync::Arc;
 
-use holdfast_api::{JobKind, Severity};
+use holdfast_api::{ApiError, Code, JobKind, Severity};
 use holdfast_device::reactor::ReactorHandle;
-use holdfast_device::{IoError, IoErrorKind};
 use holdfast_model::{ObjectKind, ObjectRef, Provisioning, Uuid};
 use holdfast_pool::SpaceRecord;
 use holdfast_space::{Ended, Space};
@@ -16,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::control::Control;
 use super::{convert, evacuate, rebalance, repair, replace, scrub, shrink, upgrade, volumes};
 use crate::engine::OpenPool;
+use crate::error::from_space;
 
 /// What a job works on: a pool, or a space, volume or disk of one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -121,8 +121,10 @@ impl Site {
     pub(super) async fn outside<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
-    ) -> Result<T, Ended> {
-        let gone = |error: tokio::task::JoinError| Ended::Failed(IoError::new(IoErrorKind::Stale, error.to_string()));
+    ) -> Result<T, Cut> {
+        let gone = |error: tokio::task::JoinError| {
+            Cut::Failed(ApiError::new(Code::Failed, self.open.object(), error.to_string(), "see the daemon's log"))
+        };
         self.runtime.spawn(work).await.map_err(gone)
     }
 }
@@ -140,6 +142,25 @@ pub(super) struct Outcome {
     pub(super) result: String,
     /// What its owner should hear of each thing; a bounded number.
     pub(super) findings: Vec<Finding>,
+}
+
+/// Why work came to no outcome.
+#[derive(Debug)]
+pub(super) enum Cut {
+    /// It was stopped, and can go on.
+    Stopped,
+    /// It cannot go on.
+    Failed(ApiError),
+}
+
+impl Cut {
+    /// The same of work on spaces, about `object`.
+    fn of_spaces(object: ObjectRef, ended: Ended) -> Self {
+        match ended {
+            Ended::Stopped => Self::Stopped,
+            Ended::Failed(error) => Self::Failed(from_space(object, error)),
+        }
+    }
 }
 
 impl JobSpec {
@@ -203,21 +224,23 @@ impl JobSpec {
     }
 
     /// Does its work, on a reactor.
-    pub(super) async fn run(&self, site: &Site, pace: &Control) -> Result<Outcome, Ended> {
-        match self.kind {
+    pub(super) async fn run(&self, site: &Site, pace: &Control) -> Result<Outcome, Cut> {
+        let target = &self.target;
+        let brought = match self.kind {
             JobKind::Scrub => scrub::run(site, pace).await,
             JobKind::Convert => convert::run(site, self.provisioning, pace).await,
             JobKind::Repair => repair::run(site, pace).await,
-            JobKind::Evacuate => evacuate::run(site, self.target.id, pace).await,
-            JobKind::Replace => replace::run(site, self.target.id, pace).await,
+            JobKind::Evacuate => evacuate::run(site, target.id, pace).await,
+            JobKind::Replace => replace::run(site, target.id, pace).await,
             JobKind::Rebalance => rebalance::run(site, pace).await,
             JobKind::Upgrade => upgrade::run(site, pace).await,
-            JobKind::Scan => volumes::scan(site, self.target.id, pace).await,
-            JobKind::Spotfix => volumes::spotfix(site, self.target.id, pace).await,
-            JobKind::Quota => volumes::count(site, self.target.id, pace).await,
-            JobKind::SpotfixOffline => volumes::spotfix_offline(site, self.target.id, self.force, pace).await,
-            JobKind::Salvage => volumes::salvage(site, self, pace).await,
-            JobKind::Shrink => shrink::run(site, self.target.id, self.size_bytes.unwrap_or(u64::MAX), pace).await,
-        }
+            JobKind::Scan => return volumes::scan(site, target, pace).await,
+            JobKind::Spotfix => return volumes::spotfix(site, target, pace).await,
+            JobKind::Quota => return volumes::count(site, target, pace).await,
+            JobKind::SpotfixOffline => return volumes::spotfix_offline(site, self, pace).await,
+            JobKind::Salvage => return volumes::salvage(site, self, pace).await,
+            JobKind::Shrink => return shrink::run(site, self, pace).await,
+        };
+        brought.map_err(|ended| Cut::of_spaces(target.object(), ended))
     }
 }

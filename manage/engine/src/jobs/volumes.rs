@@ -11,17 +11,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use holdfast_api::{ApiError, JobChanged, JobKind, SetPace, Severity, VolumeFinding};
-use holdfast_device::{IoError, IoErrorKind, reactor};
-use holdfast_model::{ByteSize, Uuid, counted};
-use holdfast_space::{Ended, Pace};
+use holdfast_api::{ApiError, Code, JobChanged, JobKind, SetPace, Severity, VolumeFinding};
+use holdfast_device::reactor;
+use holdfast_model::{ByteSize, counted};
+use holdfast_space::Pace;
 use holdfast_volume::salvage::{Missing, Salvaged, salvage_with_copies};
 use holdfast_volume::{Spotfixed, Verb, Volume, VolumeError};
 
-use super::spec::{Finding, JobSpec, Outcome, Site, Target};
+use super::spec::{Cut, Finding, JobSpec, Outcome, Site, Target};
 use crate::engine::Engine;
-use crate::error::ApiResult;
-use crate::volumes::{Folder, check_empty, give_back, take_away, wall_clock};
+use crate::error::{ApiResult, conflict};
+use crate::volumes::{Folder, check_empty, from_volume, give_back, take_away, wall_clock};
 
 /// Findings of one scan that become events, each.
 const TOLD: usize = 20;
@@ -36,14 +36,18 @@ impl Engine {
     /// If there is no such volume, or the job cannot be written down.
     pub async fn check_volume(self: &Arc<Self>, path: String, repair: bool, request: SetPace) -> ApiResult<JobChanged> {
         self.change(move |engine| async move {
-            let (open, known) = engine.open_volume_at(&path)?;
-            let kind = if repair { JobKind::Spotfix } else { JobKind::Scan };
-            let spec = JobSpec::new(kind, Target::volume(&open, known.id, &known.name));
-            let is_other = |other| matches!(other, JobKind::SpotfixOffline | JobKind::Salvage | JobKind::Shrink);
-            engine.refuse_beside(&path, &spec, is_other)?;
-            engine.add_job(spec, request)
+            engine.add_job_in_use(&path, if repair { JobKind::Spotfix } else { JobKind::Scan }, request)
         })
         .await
+    }
+
+    /// Queues a job of a volume that is in use meanwhile. No other change may be under way.
+    pub(super) fn add_job_in_use(&self, path: &str, kind: JobKind, request: SetPace) -> ApiResult<JobChanged> {
+        let (open, known) = self.open_volume_at(path)?;
+        let spec = JobSpec::new(kind, Target::volume(&open, known.id, &known.name));
+        let is_other = |other| matches!(other, JobKind::SpotfixOffline | JobKind::Salvage | JobKind::Shrink);
+        self.refuse_beside(path, &spec, is_other)?;
+        self.add_job(spec, request)
     }
 
     /// Takes a volume away from those who use it, repairs all of it, and gives it back: answers with the job that does
@@ -102,7 +106,7 @@ impl Engine {
         let Some((job, kind)) = self.jobs.beside(spec).filter(|(_, kind)| is_other(*kind)) else { return Ok(()) };
         let message = format!("job {job} goes over it ({})", holdfast_api::word(&kind));
         let next = format!("wait for its end, or 'holdfast job cancel {job}'");
-        Err(crate::error::conflict(format!("volume {path}"), message, next))
+        Err(conflict(format!("volume {path}"), message, next))
     }
 
     /// What the last scan of a volume found and nobody repaired since.
@@ -113,10 +117,10 @@ impl Engine {
         let (open, known) = self.open_volume_at(path)?;
         let object = format!("volume {path}");
         let Some(volume) = open.volume_of(known.id) else {
-            return Err(crate::error::conflict(object, "it is not open", "see the health of its pool"));
+            return Err(conflict(object, "it is not open", "see the health of its pool"));
         };
         let found = self.on_reactor(move || async move { volume.findings().await }).await?;
-        let found = found.map_err(|error| crate::volumes::from_volume(object, &error))?;
+        let found = found.map_err(|error| from_volume(object, &error))?;
         Ok(found.iter().map(shown).collect())
     }
 }
@@ -134,8 +138,8 @@ fn shown(verb: &Verb) -> VolumeFinding {
     }
 }
 
-pub(super) fn failed(error: VolumeError) -> Ended {
-    Ended::Failed(IoError::new(IoErrorKind::Stale, error.to_string()))
+pub(super) fn failed(target: &Target, error: &VolumeError) -> Cut {
+    Cut::Failed(from_volume(target.object(), error))
 }
 
 /// Ends when the job is cancelled.
@@ -147,35 +151,35 @@ async fn cancelled(pace: &dyn Pace) {
 
 /// Does work on a volume until it is done or the job is cancelled. It is asked to end rather than dropped: what it
 /// writes must be whole.
-async fn until_cancelled<T>(
+pub(super) async fn until_cancelled<T>(
     pace: &dyn Pace,
-    volume: &Volume,
+    (volume, target): (&Volume, &Target),
     work: impl Future<Output = Result<T, VolumeError>>,
-) -> Result<T, Ended> {
+) -> Result<T, Cut> {
     let (work, end) = (std::pin::pin!(work), std::pin::pin!(cancelled(pace)));
     match select(work, end).await {
-        Either::Left((done, _)) => done.map_err(failed),
+        Either::Left((done, _)) => done.map_err(|error| failed(target, &error)),
         Either::Right(((), work)) => {
             volume.interrupt(true);
             let _ = work.await;
             volume.interrupt(false);
-            Err(Ended::Stopped)
+            Err(Cut::Stopped)
         }
     }
 }
 
 /// The volume of a job.
-pub(super) fn volume_of(site: &Site, id: Uuid) -> Result<Arc<Volume>, Ended> {
-    let gone = || Ended::Failed(IoError::new(IoErrorKind::Stale, "the volume is not open: see the health of its pool"));
-    site.open.volume_of(id).ok_or_else(gone)
+pub(super) fn volume_of(site: &Site, target: &Target) -> Result<Arc<Volume>, Cut> {
+    let gone = || Cut::Failed(conflict(target.object(), "it is not open", "see the health of its pool"));
+    site.open.volume_of(target.id).ok_or_else(gone)
 }
 
 /// Scans.
-pub(super) async fn scan(site: &Site, id: Uuid, pace: &dyn Pace) -> Result<Outcome, Ended> {
-    let volume = volume_of(site, id)?;
+pub(super) async fn scan(site: &Site, target: &Target, pace: &dyn Pace) -> Result<Outcome, Cut> {
+    let volume = volume_of(site, target)?;
     let begun = reactor::clock().now();
-    let found = until_cancelled(pace, &volume, volume.scan()).await?;
-    site.open.note_findings(id, &found, 0, Some(reactor::clock().now().saturating_sub(begun)));
+    let found = until_cancelled(pace, (&volume, target), volume.scan()).await?;
+    site.open.note_findings(target.id, &found, 0, Some(reactor::clock().now().saturating_sub(begun)));
     let offline = found.iter().filter(|verb| !verb.is_online()).count() as u64;
     let result = match found.len() as u64 {
         0 => "all metadata agrees".into(),
@@ -187,51 +191,49 @@ pub(super) async fn scan(site: &Site, id: Uuid, pace: &dyn Pace) -> Result<Outco
     };
     Ok(Outcome {
         result,
-        findings: found.iter().take(TOLD).map(|verb| told(&site.open.volume_name(id), verb)).collect(),
+        findings: found.iter().take(TOLD).map(|verb| told(&site.open.volume_name(target.id), verb)).collect(),
     })
 }
 
 /// Repairs what can be while the volume is in use.
-pub(super) async fn spotfix(site: &Site, id: Uuid, pace: &dyn Pace) -> Result<Outcome, Ended> {
-    let volume = volume_of(site, id)?;
-    let done = until_cancelled(pace, &volume, volume.spotfix()).await?;
-    Ok(repaired(site, id, &done))
+pub(super) async fn spotfix(site: &Site, target: &Target, pace: &dyn Pace) -> Result<Outcome, Cut> {
+    let volume = volume_of(site, target)?;
+    let done = until_cancelled(pace, (&volume, target), volume.spotfix()).await?;
+    Ok(repaired(site, target, &done))
 }
 
 /// Has files count for the directory trees that they are in.
-pub(super) async fn count(site: &Site, id: Uuid, pace: &dyn Pace) -> Result<Outcome, Ended> {
-    let volume = volume_of(site, id)?;
-    let seen = until_cancelled(pace, &volume, volume.settle_quotas()).await?;
+pub(super) async fn count(site: &Site, target: &Target, pace: &dyn Pace) -> Result<Outcome, Cut> {
+    let volume = volume_of(site, target)?;
+    let seen = until_cancelled(pace, (&volume, target), volume.settle_quotas()).await?;
     let result =
         format!("{} looked at; quotas of directory trees count what is in them", counted(seen, "file", "files"));
     Ok(Outcome { result, findings: Vec::new() })
 }
 
 /// What a repair brought.
-fn repaired(site: &Site, id: Uuid, done: &Spotfixed) -> Outcome {
-    site.open.note_findings(id, &done.left, done.fixed, None);
+fn repaired(site: &Site, target: &Target, done: &Spotfixed) -> Outcome {
+    site.open.note_findings(target.id, &done.left, done.fixed, None);
     let result = match done.left.len() as u64 {
         0 => format!("{} repaired; all metadata agrees", counted(done.fixed, "finding", "findings")),
         left => format!("{} repaired, {left} left", counted(done.fixed, "finding", "findings")),
     };
-    let findings = done.left.iter().take(TOLD).map(|verb| told(&site.open.volume_name(id), verb)).collect();
+    let findings = done.left.iter().take(TOLD).map(|verb| told(&site.open.volume_name(target.id), verb)).collect();
     Outcome { result, findings }
 }
 
 /// Takes the volume away from those who use it, repairs all of it, and gives it back whatever came of that.
-pub(super) async fn spotfix_offline(site: &Site, id: Uuid, force: bool, pace: &dyn Pace) -> Result<Outcome, Ended> {
-    let volume = volume_of(site, id)?;
+pub(super) async fn spotfix_offline(site: &Site, spec: &JobSpec, pace: &dyn Pace) -> Result<Outcome, Cut> {
+    let (target, id, force) = (&spec.target, spec.target.id, spec.force);
+    let volume = volume_of(site, target)?;
     let begun = reactor::clock().now();
     let open = site.open.clone();
-    site.outside(async move { take_away(&open, id, force).await }).await?.map_err(|error| {
-        let text = format!("{}: {}", error.message, error.next_action);
-        Ended::Failed(IoError::new(IoErrorKind::Stale, text))
-    })?;
-    let done = until_cancelled(pace, &volume, volume.spotfix_offline()).await;
+    site.outside(async move { take_away(&open, id, force).await }).await?.map_err(Cut::Failed)?;
+    let done = until_cancelled(pace, (&volume, target), volume.spotfix_offline()).await;
     let (open, reactors) = (site.open.clone(), site.reactors.clone());
     let trouble = site.outside(async move { give_back(&open, id, &reactors).await }).await?;
     let away = reactor::clock().now().saturating_sub(begun);
-    let mut outcome = repaired(site, id, &done?);
+    let mut outcome = repaired(site, target, &done?);
     outcome.result = format!("{}; the volume was away for {:.1} s", outcome.result, away.as_secs_f64());
     outcome.findings.extend(trouble.map(|trouble| Finding {
         severity: Severity::Error,
@@ -242,23 +244,26 @@ pub(super) async fn spotfix_offline(site: &Site, id: Uuid, force: bool, pace: &d
 }
 
 /// Copies out what can be read of a volume that nobody uses meanwhile.
-pub(super) async fn salvage(site: &Site, spec: &JobSpec, pace: &dyn Pace) -> Result<Outcome, Ended> {
-    let (id, to) = (spec.target.id, spec.to.clone().unwrap_or_default());
-    let stale = |text: String| Ended::Failed(IoError::new(IoErrorKind::Stale, text));
-    let refused = |error: ApiError| stale(format!("{}: {}", error.message, error.next_action));
+pub(super) async fn salvage(site: &Site, spec: &JobSpec, pace: &dyn Pace) -> Result<Outcome, Cut> {
+    let (target, id, to) = (&spec.target, spec.target.id, spec.to.clone().unwrap_or_default());
+    let unwritten = |text: String| {
+        let next = format!("see to {to}, and name another directory");
+        Cut::Failed(ApiError::new(Code::Failed, target.object(), text, next))
+    };
     let volume = site.open.volume_of(id);
-    let (space, _claim) = site.open.space_of_volume(id).map_err(refused)?;
+    let (space, _claim) = site.open.space_of_volume(id).map_err(Cut::Failed)?;
     let (open, force) = (site.open.clone(), spec.force);
     if let Some(volume) = &volume {
-        site.outside(async move { take_away(&open, id, force).await }).await?.map_err(refused)?;
+        site.outside(async move { take_away(&open, id, force).await }).await?.map_err(Cut::Failed)?;
         // What only memory has is to be read, too; a volume that takes no changes has nothing there.
         let _ = volume.checkpoint().await;
     }
     let copied = async {
-        let mut folder = Folder::begin(&to, pace).await.map_err(stale)?;
-        let done = salvage_with_copies(space, wall_clock(), &mut folder).await.map_err(failed)?;
-        folder.end(&done).await.map_err(stale)?;
-        if done.is_cut { Err(Ended::Stopped) } else { Ok(done) }
+        let mut folder = Folder::begin(&to, pace).await.map_err(unwritten)?;
+        let done = salvage_with_copies(space, wall_clock(), &mut folder).await;
+        let done = done.map_err(|error| failed(target, &error))?;
+        folder.end(&done).await.map_err(unwritten)?;
+        if done.is_cut { Err(Cut::Stopped) } else { Ok(done) }
     };
     let copied = copied.await;
     let mut trouble = None;

@@ -108,6 +108,7 @@ impl Engine {
             (&volume.name, &volume.space, volume.state, volume.size_bytes, format!("{:?}", volume.mount))
                 .hash(&mut volumes);
             format!("{:?}", volume.conditions).hash(&mut volumes);
+            volume.shrink.map(|shrink| (shrink.job, shrink.state)).hash(&mut volumes);
         }
         for (id, answered) in self.smart.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             (id, answered.count).hash(&mut disks);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use holdfast_api::{ApiError, Code, JobKind, ShrinkVolume, VolumeShrinkPlan};
 use holdfast_model::{ByteSize, Uuid};
 use holdfast_space::Space;
-use holdfast_volume::{ErrorKind, ShrinkPlan, VolumeError};
+use holdfast_volume::{ErrorKind, ShrinkPlan};
 
 use super::from_volume;
 use super::known::KnownVolume;
@@ -47,11 +47,7 @@ impl Engine {
     /// If there is no such volume, or it is not open.
     pub async fn plan_volume_shrink(&self, path: &str, request: &ShrinkVolume) -> ApiResult<VolumeShrinkPlan> {
         let (plan, with_space) = self.shrink_of(path, request.size_bytes).await?;
-        let mut notes: Vec<String> =
-            plan.refusal.iter().map(|refusal| format!("{refusal}: {}", way_out(refusal, &plan))).collect();
-        if !with_space {
-            notes.push("its space keeps its size, as it was not created for the volume".into());
-        }
+        let keeps = "its space keeps its size, as it was not created for the volume";
         Ok(VolumeShrinkPlan {
             name: path.to_owned(),
             size_bytes: plan.size_bytes,
@@ -61,31 +57,43 @@ impl Engine {
             move_metadata_bytes: plan.metadata_bytes,
             free_bytes_then: plan.free_bytes,
             with_space,
-            fits: plan.refusal.is_none(),
-            notes,
+            refusal: refused(path, &plan),
+            notes: if with_space { Vec::new() } else { vec![keeps.into()] },
         })
     }
 
-    /// Refuses a shrink that cannot be done.
-    pub(crate) async fn refuse_shrink(&self, path: &str, size_bytes: u64) -> ApiResult<()> {
-        let (plan, _) = self.shrink_of(path, size_bytes).await?;
-        let Some(refusal) = &plan.refusal else { return Ok(()) };
-        let code = match refusal.kind {
-            ErrorKind::NoSpace => Code::NoSpace,
-            ErrorKind::Invalid => Code::Invalid,
-            _ => Code::Conflict,
-        };
-        let refused = ApiError::new(code, format!("volume {path}"), refusal.to_string(), way_out(refusal, &plan));
-        Err(if refusal.kind == ErrorKind::Corrupt { refused } else { refused.at("size_bytes") })
+    /// Whether there is anything to do for a volume to have this size, with its space.
+    ///
+    /// # Errors
+    /// If it cannot be done.
+    pub(crate) async fn has_to_shrink(&self, path: &str, size_bytes: u64) -> ApiResult<bool> {
+        let (plan, with_space) = self.shrink_of(path, size_bytes).await?;
+        if let Some(refused) = refused(path, &plan) {
+            return Err(refused);
+        }
+        let (open, known) = self.open_volume_at(path)?;
+        let space = open.space_under(known.id).filter(|_| with_space);
+        let is_below_larger = space.is_some_and(|(space, _)| space.record().size_bytes > plan.size_bytes);
+        let is_unfinished = open.volume_of(known.id).is_some_and(|volume| volume.unfinished_shrink().is_some());
+        Ok(plan.new_size_bytes < plan.size_bytes || is_below_larger || is_unfinished)
     }
 }
 
-/// What to do about a shrink that cannot be.
-fn way_out(refusal: &VolumeError, plan: &ShrinkPlan) -> String {
+/// Why a shrink cannot be done, and what to do about it.
+fn refused(path: &str, plan: &ShrinkPlan) -> Option<ApiError> {
+    let refusal = plan.refusal.as_ref()?;
     let least = plan.smallest_bytes;
-    match refusal.kind {
-        ErrorKind::NoSpace => format!("choose at least --size {least} ({}), or remove files", ByteSize(least)),
-        ErrorKind::Invalid => "'holdfast volume grow' makes it larger".into(),
-        _ => "'holdfast volume findings' lists them, 'holdfast volume spotfix' repairs them".into(),
-    }
+    let (code, next) = match refusal.kind {
+        ErrorKind::NoSpace => {
+            (Code::NoSpace, format!("choose at least --size {least} ({}), or remove files", ByteSize(least)))
+        }
+        ErrorKind::Invalid => (Code::Invalid, format!("'holdfast volume grow {path} --size SIZE' makes it larger")),
+        _ => {
+            let next =
+                format!("'holdfast volume findings {path}' lists them, 'holdfast volume spotfix {path}' repairs");
+            (Code::Conflict, next)
+        }
+    };
+    let refused = ApiError::new(code, format!("volume {path}"), refusal.to_string(), next);
+    Some(if refusal.kind == ErrorKind::Corrupt { refused } else { refused.at("size_bytes") })
 }

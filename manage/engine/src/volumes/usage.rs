@@ -203,7 +203,9 @@ impl Engine {
         let (sum, largest) = match walked {
             Ok(Some(walked)) => walked,
             Ok(None) => return Err(no_path(path, &below)),
-            Err(error) if matches!(error.kind, ErrorKind::NotDirectory | ErrorKind::NotFound) => {
+            Err(error)
+                if matches!(error.kind, ErrorKind::NotDirectory | ErrorKind::NotFound | ErrorKind::NameTooLong) =>
+            {
                 return Err(no_path(path, &below));
             }
             Err(error) => return Err(from_volume(object, &error)),

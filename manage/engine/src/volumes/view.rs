@@ -1,9 +1,12 @@
 //! Volumes as the API shows them.
 //!
 //! Invariant: a volume is never better than its space, nor takes a pool that takes no changes for a good one. What it
-//! has from them is about them, so that it is told as one cause with theirs.
+//! has from them is about them, so that it is told as one cause with theirs; what it has of itself matters no more for
+//! it.
 
-use holdfast_api::{Condition, Volume as VolumeView, VolumeMount};
+use std::borrow::Cow;
+
+use holdfast_api::{Condition, Space as SpaceView, Volume as VolumeView, VolumeMount, VolumeShrinking, VolumeState};
 use holdfast_model::{ByteSize, Health, PoolState, Reason};
 
 use super::known::Stage;
@@ -27,8 +30,14 @@ fn findings(name: &str, found: &Findings) -> Condition {
     Condition::new(cause, next)
 }
 
-/// A volume as the API shows it, but for what it has from its space and pool.
-pub(super) fn view(open: &OpenPool, live: &LiveVolume) -> VolumeView {
+/// How much a condition that a volume has of itself matters.
+pub(crate) fn own_health(volume: &VolumeView, told: &Condition) -> Health {
+    let is_down = volume.state != VolumeState::Open || told.reason == Some(Reason::ReadOnly);
+    if is_down { Health::Unhealthy } else { Health::Warning }
+}
+
+/// A volume as the API shows it, but for what it has from its space and pool; with the shrink of it that is under way.
+pub(super) fn view(open: &OpenPool, live: &LiveVolume, shrink: Option<VolumeShrinking>) -> VolumeView {
     let known = &live.known;
     let name = format!("{}/{}", open.name(), known.name);
     let space = open.pool.spaces().into_iter().find(|record| known.is_on(record));
@@ -36,18 +45,19 @@ pub(super) fn view(open: &OpenPool, live: &LiveVolume) -> VolumeView {
     let mut conditions: Vec<Condition> = live.trouble.iter().cloned().collect();
     if let Some(why) = volume.and_then(|volume| volume.failure()) {
         let is_damaged = volume.is_some_and(|volume| volume.is_damaged());
-        conditions.push(if is_damaged {
+        let told = if is_damaged {
             let next = format!("'holdfast volume salvage {name} --to DIRECTORY' copies out what can be read");
             Condition::new(format!("is damaged and takes no changes: {why}"), next)
         } else {
             let next = "check the disks of its pool, then export and import the pool";
             Condition::new(format!("takes no changes since {why}"), next)
-        });
+        };
+        conditions.push(told.because(Reason::ReadOnly));
     }
     if live.findings.left > 0 {
         conditions.push(findings(&name, &live.findings));
     }
-    if let Some(size) = volume.and_then(|volume| volume.unfinished_shrink()) {
+    if let Some(size) = volume.and_then(|volume| volume.unfinished_shrink()).filter(|_| shrink.is_none()) {
         let cause = format!("was being shrunk to {} when the server stopped; its files are whole", ByteSize(size));
         let next =
             format!("'holdfast volume shrink {name} --size {size}' goes on, 'holdfast volume grow' ends the matter");
@@ -63,15 +73,10 @@ pub(super) fn view(open: &OpenPool, live: &LiveVolume) -> VolumeView {
         let next = format!("'holdfast volume mount {name} {directory}', or 'holdfast volume unmount {name}'");
         conditions.push(Condition::new(format!("was unmounted from {directory} by somebody else"), next));
     }
-    let health = match (volume, conditions.is_empty()) {
-        (Some(volume), true) if volume.failure().is_none() => Health::Healthy,
-        (Some(volume), _) if volume.failure().is_none() => Health::Warning,
-        _ => Health::Unhealthy,
-    };
     let usage = volume.map(|volume| volume.room());
     let mounted = live.open.as_ref().and_then(|opened| opened.mounted.as_ref()).filter(|_| is_mounted);
     let over_io_uring = mounted.is_some_and(|mounted| mounted.is_over_io_uring());
-    VolumeView {
+    let mut shown = VolumeView {
         name,
         id: known.id,
         space: space.map_or_else(
@@ -86,18 +91,21 @@ pub(super) fn view(open: &OpenPool, live: &LiveVolume) -> VolumeView {
             mounted: is_mounted,
             over_io_uring,
         }),
-        health,
+        health: if volume.is_some() { Health::Healthy } else { Health::Unhealthy },
         conditions,
         size_bytes: volume.map(|volume| volume.size_bytes()),
         free_bytes: usage.map(|usage| usage.free_bytes),
         files: usage.map(|usage| usage.files),
         findings: volume.map(|_| live.findings.left),
-    }
+        shrink,
+    };
+    shown.health = shown.conditions.iter().map(|told| own_health(&shown, told)).fold(shown.health, Health::max);
+    shown
 }
 
 impl Engine {
-    /// Adds what its space and its pool say of themselves.
-    pub(super) fn with_what_is_below(&self, open: &OpenPool, mut view: VolumeView) -> VolumeView {
+    /// Adds what its space and its pool say of themselves. The space is asked unless it is among `spaces`.
+    pub(super) fn with_what_is_below(&self, open: &OpenPool, mut view: VolumeView, spaces: &[SpaceView]) -> VolumeView {
         let pool = open.pool.status();
         if pool.state == PoolState::ReadOnly {
             let refusals = pool.conditions.into_iter().filter(|told| told.reason == Some(Reason::ReadOnly));
@@ -106,9 +114,10 @@ impl Engine {
         }
         let name = view.space.rsplit('/').next().unwrap_or_default();
         if let Some((_, space)) = open.space(name) {
-            let shown = self.space_view(open, &space);
             let object = open.space_object(&space.record());
-            view.conditions.extend(shown.conditions.into_iter().map(|told| told.about(object.clone())));
+            let known = spaces.iter().find(|shown| shown.id == space.record().uuid);
+            let shown = known.map_or_else(|| Cow::Owned(self.space_view(open, &space)), Cow::Borrowed);
+            view.conditions.extend(shown.conditions.iter().map(|told| told.clone().about(object.clone())));
             view.health = view.health.max(shown.health);
         }
         view

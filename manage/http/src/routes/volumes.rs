@@ -4,7 +4,8 @@ use axum::Json;
 use axum::http::StatusCode;
 use holdfast_api::{
     AdoptVolume, Changed, CreateVolume, ErrorBody, GrowVolume, JobChanged, MountVolume, SetPace, SetVolumeQuota,
-    ShrinkVolume, Volume, VolumeChanged, VolumeFinding, VolumeQuota, VolumeQuotaChanged, VolumeShrinkPlan, VolumeUsage,
+    ShrinkVolume, Volume, VolumeChanged, VolumeFinding, VolumeQuota, VolumeQuotaChanged, VolumeShrinkPlan,
+    VolumeShrunk, VolumeUsage,
 };
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -96,18 +97,20 @@ pub(crate) async fn grow(
     Ok(Json(engine.grow_volume(format!("{pool}/{volume}"), request).await?))
 }
 
-/// Makes a volume smaller while it is in use, with the space that was made for it. Answers with the job that does it.
+/// Makes a volume smaller while it is in use, with the space that was made for it. Answers with the job that does it,
+/// and with none where the volume has that size.
 #[utoipa::path(post, path = "/volumes/{pool}/{volume}/shrink", tag = "jobs", operation_id = "volume_shrink", request_body = ShrinkVolume,
     params(("pool" = String, Path, description = "Name of the pool."), ("volume" = String, Path, description = "Name of the volume.")),
-    responses((status = 202, body = JobChanged, description = "The job is queued."),
-        (status = 200, body = JobChanged, description = "It already existed."),
+    responses((status = 202, body = VolumeShrunk, description = "The job is queued."),
+        (status = 200, body = VolumeShrunk, description = "It already existed, or nothing is to be done."),
         (status = "default", body = ErrorBody, description = "Refused or failed; nothing was changed.")))]
 pub(crate) async fn shrink(
     engine: OnEngine,
     InPath((pool, volume)): InPath<(String, String)>,
     Body(request): Body<ShrinkVolume>,
-) -> Answered<(StatusCode, Json<JobChanged>)> {
-    Ok(taken(engine.shrink_volume(format!("{pool}/{volume}"), request).await?))
+) -> Answered<(StatusCode, Json<VolumeShrunk>)> {
+    let answer = engine.shrink_volume(format!("{pool}/{volume}"), request).await?;
+    Ok((if answer.changed { StatusCode::ACCEPTED } else { StatusCode::OK }, Json(answer)))
 }
 
 /// Shows what a shrink would move, and the smallest size. Nothing is changed.

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use holdfast_api::{Code, CreateSpace, CreateVolume, LayoutKind};
 use holdfast_device::IoBuf;
 use holdfast_model::Health;
@@ -8,41 +10,6 @@ use crate::jobs::tests::Rig;
 
 const MIB: u64 = 1 << 20;
 const NAME: &str = "tank/files";
-
-fn quota(subject: Subject, limits: Limits, crossed: u64, refused: u64) -> Quota {
-    Quota {
-        subject,
-        limits: Some(limits),
-        directory: None,
-        state: holdfast_volume::QuotaState::Settled,
-        used_bytes: 6 * MIB,
-        used_files: 1,
-        refused,
-        crossed,
-    }
-}
-
-#[test]
-fn crossings_are_told_each_and_refusals_once_in_a_while() {
-    let limits = Limits { soft_bytes: Some(5 * MIB), hard_bytes: Some(6 * MIB), ..Limits::default() };
-    let mut watch = QuotaWatch { paths: BTreeMap::from([(3, "/projects".into())]), ..QuotaWatch::default() };
-    let mut now = Instant::now();
-    let mut told = |crossed, refused, later: Duration| {
-        now += later;
-        let news = watch.news(&[quota(Subject::Tree(3), limits, crossed, refused)], now);
-        news.into_iter().map(|(_, text)| text).collect::<Vec<_>>()
-    };
-    let none = Duration::ZERO;
-    assert_eq!(told(0, 0, none), Vec::<String>::new());
-    let crossed = "directory tree /projects went beyond its soft limit of 5 MiB: it takes 6 MiB and 1 file";
-    assert_eq!(told(1, 0, none), [crossed]);
-    assert_eq!(told(1, 7, none), ["directory tree /projects uses up its quota of 6 MiB: 7 requests refused"]);
-    assert_eq!(told(2, 9, none), [crossed], "the next refusals are told later");
-    assert_eq!(told(2, 9, QUIET), ["directory tree /projects uses up its quota of 6 MiB: 2 requests refused"]);
-    assert_eq!(told(2, 9, QUIET), Vec::<String>::new());
-    watch.news(&[], Instant::now());
-    assert!(watch.told.is_empty(), "what has no quota any more is forgotten");
-}
 
 fn of(path: Option<&str>, user: Option<&str>, hard_bytes: u64) -> SetVolumeQuota {
     SetVolumeQuota {
@@ -103,6 +70,10 @@ async fn a_quota_is_set_counted_held_told_and_removed() {
     let answer = engine.set_volume_quota(NAME.into(), of(Some("/dir/"), None, 6 * MIB)).await.unwrap();
     assert!(answer.changed && answer.job.is_some(), "{answer:?}");
     assert_eq!(answer.quota.map(|quota| (quota.kind, quota.name)), Some((QuotaKind::Tree, "/dir".into())));
+    let other = engine.set_volume_quota(NAME.into(), of(None, Some("8"), MIB)).await.unwrap();
+    assert_eq!((other.changed, other.job), (true, None), "the job counts a directory tree, not the user");
+    let other = engine.remove_volume_quota(NAME.into(), of(None, Some("8"), MIB)).await.unwrap();
+    assert_eq!((other.changed, other.job), (true, None));
     let quotas = settled(&engine).await;
     assert_eq!((quotas.len(), quotas[0].used_bytes, quotas[0].used_files), (1, 6 * MIB, 2));
     let answer = engine.set_volume_quota(NAME.into(), of(None, Some("7"), 100 * MIB)).await.unwrap();
@@ -124,6 +95,15 @@ async fn a_quota_is_set_counted_held_told_and_removed() {
         let refused = engine.set_volume_quota(NAME.into(), request).await.unwrap_err();
         assert_eq!((refused.code, refused.field.as_deref()), (code, field), "{refused}");
     }
+    // After a start, too, it is known where trees are.
+    drop((open, volume));
+    engine.shutdown().await;
+    drop(engine);
+    let engine = rig.start().await;
+    let view = engine.volume(NAME).unwrap();
+    assert!(view.conditions[0].cause.contains("directory tree /dir at 100 %"), "{:?}", view.conditions);
+    let refused = engine.remove_volume_quota(NAME.into(), of(Some("/none"), None, 0)).await.unwrap_err();
+    assert_eq!((refused.code, refused.field.as_deref()), (Code::NotFound, Some("path")), "{refused}");
     for (request, was_there) in [(of(Some("/dir"), None, 0), true), (of(Some("/dir"), None, 0), false)] {
         let removed = engine.remove_volume_quota(NAME.into(), request).await.unwrap();
         assert_eq!((removed.changed, removed.quota), (was_there, None));
@@ -133,6 +113,5 @@ async fn a_quota_is_set_counted_held_told_and_removed() {
     assert!(removed.changed);
     assert_eq!(engine.volume_quotas(NAME, false).await.unwrap(), []);
     assert_eq!(engine.volume(NAME).unwrap().health, Health::Healthy);
-    drop((open, volume));
     engine.shutdown().await;
 }
