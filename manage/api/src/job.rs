@@ -37,6 +37,8 @@ pub enum JobKind {
     Shrink,
     /// Has files of a volume count for the quotas of the directory trees that they are in.
     Quota,
+    /// Gives room that files of a volume do not use back to its thin space.
+    Trim,
 }
 
 /// How far a job is.

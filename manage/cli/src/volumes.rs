@@ -95,6 +95,9 @@ pub async fn volume_command(client: &Client, json: bool, command: VolumeCommand)
             let path = format!("{}/spotfix?offline={offline}&force={force}", volume_path(&volume));
             jobs::start(client, json, &path, start).await
         }
+        VolumeCommand::Trim { volume, start } => {
+            jobs::start(client, json, &format!("{}/trim", volume_path(&volume)), start).await
+        }
         VolumeCommand::Salvage { volume, to, force, start } => {
             let to = segment(&absolute(to)?);
             let path = format!("{}/salvage?to={to}&force={force}", volume_path(&volume));

@@ -7,7 +7,7 @@
 //!   kept.rs       the same on the pools, for whoever imports them next
 //!   control.rs    gate, share and cap            progress.rs   bytes done, and how fast
 //!   spec.rs       the kinds, one file each: scrub.rs, convert.rs, repair.rs, evacuate.rs, replace.rs, rebalance.rs,
-//!                 upgrade.rs, volumes.rs, shrink.rs
+//!                 upgrade.rs, volumes.rs, shrink.rs, trim.rs
 //! ```
 //!
 //! A job works as a task on a reactor and asks its [`Control`] before each step. A job that is paused keeps its task,
@@ -32,6 +32,7 @@ mod scrub;
 mod shrink;
 mod spec;
 mod table;
+mod trim;
 mod upgrade;
 mod volumes;
 
@@ -236,7 +237,8 @@ impl Jobs {
             | JobKind::SpotfixOffline
             | JobKind::Salvage
             | JobKind::Shrink
-            | JobKind::Quota => false,
+            | JobKind::Quota
+            | JobKind::Trim => false,
         };
         self.inner().table.jobs.iter().filter(mends).map(|record| record.id).collect()
     }

@@ -71,6 +71,7 @@ pub(crate) fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(volumes::adopt))
         .routes(routes!(volumes::scan))
         .routes(routes!(volumes::spotfix))
+        .routes(routes!(volumes::trim))
         .routes(routes!(volumes::salvage))
         .routes(routes!(volumes::findings))
         .routes(routes!(volumes::usage))

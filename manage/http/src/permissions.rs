@@ -110,6 +110,7 @@ const TABLE: &[(&str, Need, Effect)] = &[
     ("volume_shrink_plan", VIEWER, Reads),
     ("volume_scan", OPERATOR, Changes),
     ("volume_spotfix", OPERATOR, Changes),
+    ("volume_trim", OPERATOR, Changes),
     // It writes to a directory of the server.
     ("volume_salvage", ADMINISTRATOR, Changes),
     ("volume_findings", VIEWER, Reads),

@@ -98,6 +98,7 @@ const shown = [
   volume.quotaRemove('tank/files', 'user', 'kim'),
   volume.scan('tank/files', pace),
   volume.spotfix('tank/files', pace, true, true),
+  volume.trim('tank/files', pace),
   volume.salvage('tank/files', "/srv/kim's rescue", pace, true),
   volume.destroy('tank/files'),
   nbd.export({ space: 'tank/vm', name: 'images', read_only: true }),

@@ -202,6 +202,18 @@ test('its metadata is scanned by a job', { skip: without }, async () => {
     .waitFor();
 });
 
+test('its free room goes back to its space only if that is thin', { skip: without }, async () => {
+  const { page } = on;
+  await visit(page, '/volumes/tank/files', 'tank/files');
+  await page.getByRole('button', { name: 'Trim…' }).click();
+  const trim = dialog('Trim tank/files');
+  await trim.getByText('holdfast volume trim tank/files', { exact: true }).waitFor();
+  await trim.getByRole('button', { name: 'Trim', exact: true }).click();
+  await trim.getByText(/is fixed and keeps all its room/).waitFor();
+  await trim.getByRole('button', { name: 'Cancel' }).click();
+  await trim.waitFor({ state: 'detached' });
+});
+
 test('it is unmounted by the console', { skip }, async () => {
   const { page } = on;
   await visit(page, '/volumes/tank/files', 'tank/files');

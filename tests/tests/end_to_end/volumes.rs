@@ -431,6 +431,35 @@ fn a_volume_without_its_only_copy_says_so_and_is_back_with_its_disk() {
 }
 
 #[test]
+fn removed_files_give_a_thin_space_its_room_back_when_that_is_asked_for() {
+    let (scene, _janitor, directory) = Janitor::with_mount_point();
+    let daemon = Daemon::start(&scene);
+    daemon.pool(&scene, "tank", 3, "768MiB");
+    daemon.please(&["volume", "create", "tank/files", "--size", "16GiB", "--layout", "simple", "--thin"]);
+    daemon.please(&["volume", "mount", "tank/files", &directory]);
+    let taken = || daemon.json(&["space", "show", "tank/files"])["allocated_bytes"].as_u64().expect("a size");
+    std::fs::write(format!("{directory}/kept"), bytes(1, 3_000_000)).expect("written");
+    let large = format!("{directory}/large");
+    std::fs::write(&large, vec![7; 400 << 20]).expect("written");
+    File::open(&large).and_then(|file| file.sync_all()).expect("it lasts");
+    let full = taken();
+    assert!(full >= 400 << 20, "{full}");
+    std::fs::remove_file(&large).expect("removed");
+    let trimmed = daemon.please(&["volume", "trim", "tank/files", "--wait"]);
+    assert!(taken() + (200 << 20) <= full, "{full}, then {}", taken());
+    assert!(trimmed.contains("MiB given back; space tank/files takes"), "{trimmed}");
+    let events = daemon.json(&["event", "list"]).to_string();
+    assert!(events.contains("trim of tank/files done: "), "{events}");
+    assert!(std::fs::read(format!("{directory}/kept")).expect("read") == bytes(1, 3_000_000));
+    std::fs::write(&large, vec![8; 100 << 20]).expect("the room is there to be used again");
+    let scanned = daemon.please(&["volume", "scan", "tank/files", "--wait"]);
+    assert!(scanned.contains("all metadata agrees"), "{scanned}");
+    daemon.please(&["volume", "create", "tank/fixed", "--size", "64MiB", "--layout", "simple"]);
+    let refused = daemon.cli(&["volume", "trim", "tank/fixed"]).refused();
+    assert!(refused.contains("space tank/fixed is fixed") && refused.contains("--thin"), "{refused}");
+}
+
+#[test]
 fn a_volume_moves_with_its_pool() {
     let (scene, _janitor, directory) = Janitor::with_mount_point();
     let daemon = Daemon::start(&scene);

@@ -94,6 +94,8 @@ const FORMS: &[&str] = &[
     "volume findings POOL/VOLUME",
     "volume spotfix POOL/VOLUME --wait",
     "volume spotfix POOL/VOLUME --offline --force --wait",
+    "volume trim POOL/VOLUME",
+    "volume trim POOL/VOLUME --wait",
     "volume salvage POOL/VOLUME --to DIRECTORY --force --wait",
     "volume destroy POOL/VOLUME --yes",
     "volume destroy POOL/VOLUME --yes --force",

@@ -176,6 +176,13 @@ pub enum VolumeCommand {
         #[command(flatten)]
         start: StartOptions,
     },
+    /// Give room that files do not use back to the thin space now, as a job; otherwise that takes about a minute
+    Trim {
+        /// POOL/VOLUME
+        volume: SpacePath,
+        #[command(flatten)]
+        start: StartOptions,
+    },
     /// Copy out what can be read of a damaged volume, as a job; nothing on the volume is changed
     Salvage {
         /// POOL/VOLUME

@@ -13,7 +13,7 @@ use holdfast_space::{Ended, Space};
 use serde::{Deserialize, Serialize};
 
 use super::control::Control;
-use super::{convert, evacuate, rebalance, repair, replace, scrub, shrink, upgrade, volumes};
+use super::{convert, evacuate, rebalance, repair, replace, scrub, shrink, trim, upgrade, volumes};
 use crate::engine::OpenPool;
 use crate::error::from_space;
 
@@ -219,7 +219,8 @@ impl JobSpec {
             | JobKind::SpotfixOffline
             | JobKind::Salvage
             | JobKind::Shrink
-            | JobKind::Quota => 0,
+            | JobKind::Quota
+            | JobKind::Trim => 0,
         }
     }
 
@@ -237,6 +238,7 @@ impl JobSpec {
             JobKind::Scan => return volumes::scan(site, target, pace).await,
             JobKind::Spotfix => return volumes::spotfix(site, target, pace).await,
             JobKind::Quota => return volumes::count(site, target, pace).await,
+            JobKind::Trim => return trim::run(site, target, pace).await,
             JobKind::SpotfixOffline => return volumes::spotfix_offline(site, self, pace).await,
             JobKind::Salvage => return volumes::salvage(site, self, pace).await,
             JobKind::Shrink => return shrink::run(site, self, pace).await,

@@ -238,6 +238,7 @@ export const volume = {
   scan: (volume: string, how: Pace = {}) => holdfast('volume', 'scan', volume, pace(how)),
   spotfix: (volume: string, how: Pace = {}, offline = false, force = false) =>
     holdfast('volume', 'spotfix', volume, offline && '--offline', offline && force && '--force', pace(how)),
+  trim: (volume: string, how: Pace = {}) => holdfast('volume', 'trim', volume, pace(how)),
   salvage: (volume: string, to: string, how: Pace = {}, force = false) =>
     holdfast('volume', 'salvage', volume, option('--to', to), force && '--force', pace(how)),
   destroy: (volume: string) => holdfast('volume', 'destroy', volume, '--yes'),

@@ -79,6 +79,7 @@ const JOBS: Record<Job['kind'], string> = {
   salvage: 'Salvage',
   shrink: 'Shrink',
   quota: 'Count quotas of',
+  trim: 'Trim',
 };
 
 export function jobKind(kind: Job['kind']): string {

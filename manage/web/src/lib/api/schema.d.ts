@@ -1262,7 +1262,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Makes a volume smaller while it is in use, with the space that was made for it. Answers with the job that does it. */
+        /**
+         * Makes a volume smaller while it is in use, with the space that was made for it. Answers with the job that does it,
+         *     and with none where the volume has that size.
+         */
         post: operations["volume_shrink"];
         delete?: never;
         options?: never;
@@ -1301,6 +1304,26 @@ export interface paths {
          *     and gives it back. Answers with the job that does it.
          */
         post: operations["volume_spotfix"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/volumes/{pool}/{volume}/trim": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Gives room that files of a volume do not use back to its thin space, while the volume is in use. Answers with the
+         *     job that does it.
+         */
+        post: operations["volume_trim"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2428,7 +2451,7 @@ export interface components {
          * @description What a job does.
          * @enum {string}
          */
-        JobKind: "scrub" | "convert" | "repair" | "evacuate" | "rebalance" | "upgrade" | "replace" | "scan" | "spotfix" | "spotfix-offline" | "salvage" | "shrink" | "quota";
+        JobKind: "scrub" | "convert" | "repair" | "evacuate" | "rebalance" | "upgrade" | "replace" | "scan" | "spotfix" | "spotfix-offline" | "salvage" | "shrink" | "quota" | "trim";
         /** @description How much a job makes way for clients, and how fast it may be. */
         JobPace: {
             /**
@@ -4036,6 +4059,7 @@ export interface components {
             name: string;
             /** @description Whether the space was made for it and goes with it. */
             owns_space: boolean;
+            shrink?: components["schemas"]["VolumeShrinking"] | null;
             /**
              * Format: int64
              * @description Bytes of its space that it uses; none while it is not open.
@@ -4139,10 +4163,33 @@ export interface components {
             job?: number | null;
             quota?: components["schemas"]["VolumeQuota"] | null;
         };
+        /** @description A shrink of a volume that is under way. */
+        VolumeShrinking: {
+            /**
+             * Format: int64
+             * @description Bytes that it moved.
+             */
+            done_bytes: number;
+            /**
+             * Format: int64
+             * @description The job that does it.
+             */
+            job: number;
+            /**
+             * Format: int64
+             * @description The size that it is to have.
+             */
+            size_bytes: number;
+            /** @description How far the job is. */
+            state: components["schemas"]["JobState"];
+            /**
+             * Format: int64
+             * @description Bytes that it is to move; 0 until it begins.
+             */
+            total_bytes: number;
+        };
         /** @description What a shrink of a volume would do. Nothing was changed. */
         VolumeShrinkPlan: {
-            /** @description Whether it can be done now. */
-            fits: boolean;
             /**
              * Format: int64
              * @description Bytes that may still be written then.
@@ -4165,8 +4212,9 @@ export interface components {
             move_metadata_bytes: number;
             /** @description `POOL/VOLUME`. */
             name: string;
-            /** @description Why not, and what to think of. */
+            /** @description What to think of. */
             notes: string[];
+            refusal?: components["schemas"]["ApiError"] | null;
             /**
              * Format: int64
              * @description Its size now.
@@ -4179,6 +4227,14 @@ export interface components {
             size_bytes_then: number;
             /** @description Whether the space is made smaller with it. */
             with_space: boolean;
+        };
+        /** @description The answer to a shrink of a volume. */
+        VolumeShrunk: {
+            /** @description False if everything was so already. */
+            changed: boolean;
+            job?: components["schemas"]["Job"] | null;
+            /** @description The volume as it is now. */
+            volume: components["schemas"]["Volume"];
         };
         /**
          * @description How far a volume can be used.
@@ -9640,13 +9696,13 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It already existed. */
+            /** @description It already existed, or nothing is to be done. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["JobChanged"];
+                    "application/json": components["schemas"]["VolumeShrunk"];
                 };
             };
             /** @description The job is queued. */
@@ -9655,7 +9711,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["JobChanged"];
+                    "application/json": components["schemas"]["VolumeShrunk"];
                 };
             };
             /** @description Nobody is logged in, or the token has ended. */
@@ -9751,6 +9807,71 @@ export interface operations {
                 /** @description Take it away from those who use it, and repair everything. */
                 offline?: boolean;
             };
+            header?: never;
+            path: {
+                /** @description Name of the pool. */
+                pool: string;
+                /** @description Name of the volume. */
+                volume: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SetPace"];
+            };
+        };
+        responses: {
+            /** @description It already existed. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobChanged"];
+                };
+            };
+            /** @description The job is queued. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobChanged"];
+                };
+            };
+            /** @description Nobody is logged in, or the token has ended. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The caller has not the role operator, or the token not this area. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Refused or failed; nothing was changed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    volume_trim: {
+        parameters: {
+            query?: never;
             header?: never;
             path: {
                 /** @description Name of the pool. */
