@@ -151,7 +151,7 @@ impl FileService for Volume {
         name: &[u8],
         new: &NewFile<'_>,
     ) -> Result<Attributes, VolumeError> {
-        self.create_name(caller, dir, name, new).await
+        self.create_name(caller, dir, name, new, caller.limits()).await
     }
 
     async fn create_unnamed(

@@ -8,6 +8,7 @@ use crate::change::{Need, Stop, View, refuse};
 use crate::error::{ErrorKind, VolumeError};
 use crate::keys;
 use crate::names::Names;
+use crate::quota::Enforce;
 use crate::record::{DirectoryEntry, Link, Record};
 use crate::removal::{self, Removed};
 use crate::service::{Attributes, Caller, FileId, FileKind, NewFile, Remove, Rename, Time};
@@ -61,10 +62,15 @@ impl Volume {
         Ok(found)
     }
 
-    /// A place for a name that the directory does not have.
-    pub(crate) fn free_slot(&self, view: &View<'_>, directory: u64, name: &[u8]) -> Result<u64, Stop> {
+    /// A place for a name that the directory does not have; none where 256 names are alike.
+    pub(crate) fn slot_for(&self, view: &View<'_>, directory: u64, name: &[u8]) -> Result<Option<u64>, Stop> {
         let taken: Vec<u64> = self.bucket(view, directory, name)?.into_iter().map(|(slot, _)| slot).collect();
-        match self.names.bucket(name).find(|slot| !taken.contains(slot)) {
+        Ok(self.names.bucket(name).find(|slot| !taken.contains(slot)))
+    }
+
+    /// The same, which there must be.
+    pub(crate) fn free_slot(&self, view: &View<'_>, directory: u64, name: &[u8]) -> Result<u64, Stop> {
+        match self.slot_for(view, directory, name)? {
             Some(slot) => Ok(slot),
             None => refuse(ErrorKind::NoSpace, "too many names of the directory are alike"),
         }
@@ -141,6 +147,7 @@ impl Volume {
         dir: FileId,
         name: &[u8],
         new: &NewFile<'_>,
+        enforce: Enforce,
     ) -> Result<Attributes, VolumeError> {
         Names::check(name)?;
         if new.kind == FileKind::Symlink && !(1..=4095).contains(&new.target.len()) {
@@ -157,7 +164,7 @@ impl Volume {
                     return refuse(ErrorKind::Exists, "the name is taken");
                 }
                 access::allow(caller, &directory, WRITE | EXECUTE)?;
-                view.enforce(caller.limits());
+                view.enforce(enforce);
                 let mut record = self.new_record(caller, &directory, new, id);
                 record.link = Link { parent: dir.number, parent_generation: dir.generation, name: name.to_vec() };
                 let slot = self.free_slot(view, dir.number, name)?;

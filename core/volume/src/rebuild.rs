@@ -293,56 +293,74 @@ impl Volume {
 
     /// Makes a record of what is known, if there is none; true if so.
     async fn make_record(&self, file: u64, kind: FileKind, generation: u32, link: &Link) -> Result<bool, VolumeError> {
-        let now = self.now();
-        let (made, _) = self
-            .store
-            .change([], Need::More, |view| {
-                if view.get(keys::shard(file), &keys::record(file))?.is_some() {
-                    return Ok(false);
-                }
-                view.enforce(Enforce::Nothing);
-                let above = if link.parent == file { None } else { judge::record(view, link.parent)? };
-                let (_, entries, _) = judge::count(view, file)?;
-                let is_directory = kind == FileKind::Directory;
-                let mut record = Record {
-                    generation,
-                    kind,
-                    attributes: 0,
-                    mode: if is_directory { 0o700 } else { 0o600 },
-                    uid: above.as_ref().map_or(0, |above| above.uid),
-                    gid: above.as_ref().map_or(0, |above| above.gid),
-                    security: 0,
-                    links: if is_directory { 2 + entries.1 } else { 1 },
-                    size: entries.0,
-                    blocks: 0,
-                    quota_tree: match self.store.ledger.tree_at(FileId { number: file, generation }) {
-                        Some(tree) => tree,
-                        None => above.as_ref().map_or(0, |above| above.quota_tree),
-                    },
-                    accessed: now,
-                    modified: now,
-                    changed: now,
-                    created: now,
-                    change: self.next_change(),
-                    link: Link {
-                        parent_generation: above.map_or(link.parent_generation, |above| above.generation),
-                        ..link.clone()
-                    },
-                    inline: None,
-                };
-                match kind {
-                    FileKind::Regular => lay_out(view, file, &mut record)?,
-                    FileKind::Symlink => {
-                        let target = view.get(keys::shard(file), &keys::reparse(file))?;
-                        record.size = target.map_or(0, |target| target.len() as u64);
-                    }
-                    _ => {}
-                }
-                put_record(view, file, &record)?;
-                Ok(true)
-            })
-            .await?;
-        Ok(made)
+        let change = self.store.change([], Need::More, |view| {
+            if view.get(keys::shard(file), &keys::record(file))?.is_some() {
+                return Ok(false);
+            }
+            self.put_made(view, file, kind, generation, link)?;
+            Ok(true)
+        });
+        Ok(change.await?.0)
+    }
+
+    /// Puts a record in that is made of what is known: the name that leads to the file, and its other parts.
+    pub(crate) fn put_made(
+        &self,
+        view: &mut View<'_>,
+        file: u64,
+        kind: FileKind,
+        generation: u32,
+        link: &Link,
+    ) -> Result<(), Stop> {
+        view.enforce(Enforce::Nothing);
+        let above = if link.parent == file { None } else { judge::record(view, link.parent)? };
+        let (_, entries, _) = judge::count(view, file)?;
+        let (is_directory, now) = (kind == FileKind::Directory, self.now());
+        let mut further = 0;
+        for (slot, other) in judge::further(view, file)? {
+            // The name is in the record from now on.
+            if (other.parent, &other.name) == (link.parent, &link.name) {
+                view.remove(keys::shard(file), keys::link(file, other.parent, slot))?;
+            } else {
+                further += 1;
+            }
+        }
+        let named = u32::from(!link.name.is_empty()) + further;
+        let mut record = Record {
+            generation,
+            kind,
+            attributes: 0,
+            mode: if is_directory { 0o700 } else { 0o600 },
+            uid: above.as_ref().map_or(0, |above| above.uid),
+            gid: above.as_ref().map_or(0, |above| above.gid),
+            security: 0,
+            links: if is_directory { 2 + entries.1 } else { named.max(1) },
+            size: entries.0,
+            blocks: 0,
+            quota_tree: match self.store.ledger.tree_at(FileId { number: file, generation }) {
+                Some(tree) => tree,
+                None => above.as_ref().map_or(0, |above| above.quota_tree),
+            },
+            accessed: now,
+            modified: now,
+            changed: now,
+            created: now,
+            change: self.next_change(),
+            link: Link {
+                parent_generation: above.map_or(link.parent_generation, |above| above.generation),
+                ..link.clone()
+            },
+            inline: None,
+        };
+        match kind {
+            FileKind::Regular => lay_out(view, file, &mut record)?,
+            FileKind::Symlink => {
+                let target = view.get(keys::shard(file), &keys::reparse(file))?;
+                record.size = target.map_or(0, |target| target.len() as u64);
+            }
+            _ => {}
+        }
+        put_record(view, file, &record)
     }
 
     /// A file learns of a further name.
@@ -404,9 +422,10 @@ impl Volume {
                 return Ok(());
             }
             let to = match slot {
-                Some(slot) => slot,
-                None => self.free_slot(view, link.parent, &link.name)?,
+                Some(slot) => Some(slot),
+                None => self.slot_for(view, link.parent, &link.name)?,
             };
+            let Some(to) = to else { return Ok(()) };
             if judge::entry(view, link.parent, to)?.is_some() {
                 return Ok(());
             }
@@ -449,20 +468,8 @@ impl Volume {
 
     /// A record for a file of which only other parts are there. Its name is unknown.
     async fn record_of_parts(&self, file: u64) -> Result<(), VolumeError> {
-        let own = file.to_be_bytes();
-        let kinds = self.store.look([], |view| {
-            let all = view.range(keys::shard(file), &own, &own, usize::MAX)?;
-            Ok(all.iter().filter_map(|(key, _)| key.get(8).copied()).collect::<BTreeSet<u8>>())
-        });
-        let kinds = kinds.await?;
-        let what = if kinds.contains(&kind::ENTRY) {
-            FileKind::Directory
-        } else if kinds.contains(&kind::REPARSE) {
-            FileKind::Symlink
-        } else {
-            FileKind::Regular
-        };
-        self.make_record(file, what, 1, &Link::default()).await.map(drop)
+        let kind = self.store.look([], |view| kind_of_parts(view, file)).await?;
+        self.make_record(file, kind, 1, &Link::default()).await.map(drop)
     }
 
     /// Counts the files that there are, and what they take.
@@ -471,6 +478,16 @@ impl Volume {
         self.store.files.store(self.store.ledger.files(), std::sync::atomic::Ordering::Relaxed);
         Ok(())
     }
+}
+
+/// What a file is by the parts that it has.
+pub(crate) fn kind_of_parts(view: &View<'_>, file: u64) -> Result<FileKind, Stop> {
+    let entries = keys::prefix(file, kind::ENTRY);
+    if !view.range(keys::shard(file), &entries, &entries, 1)?.is_empty() {
+        return Ok(FileKind::Directory);
+    }
+    let is_link = view.get(keys::shard(file), &keys::reparse(file))?.is_some();
+    Ok(if is_link { FileKind::Symlink } else { FileKind::Regular })
 }
 
 /// The size of a file by its extents. One without any may have had its bytes in the record that was lost.

@@ -8,6 +8,9 @@
 //! Invariants: a repair takes nothing that reads right. Names go where their files say, else to `lost+found`. Bytes of
 //! which nobody can say whose they are read as an error, not as zeros or as another file's.
 
+mod bulk;
+mod known;
+mod lost;
 mod names;
 mod room;
 #[cfg(test)]
@@ -55,6 +58,7 @@ fn item_of(verb: &Verb) -> Option<Item> {
         | Verb::StaleGeneration { directory, slot, .. }
         | Verb::WrongSlot { directory, slot, .. }
         | Verb::Duplicate { directory, slot, .. }
+        | Verb::RecordLost { directory, slot, .. }
         | Verb::EntryUnknown { directory, slot, .. } => Item::Entry(*directory, *slot),
         Verb::Overlap { file, end, .. } | Verb::Unowned { file, end, .. } | Verb::Beyond { file, end, .. } => {
             Item::Extent(*file, *end)
@@ -106,8 +110,13 @@ impl Volume {
             }
             for verb in &verbs {
                 self.store.check_interrupted()?;
-                match self.repair(verb).await {
-                    Ok(done) => fixed += u64::from(done == Repaired::Fixed),
+                match self.repair_some(verb).await {
+                    Ok((some, left)) => {
+                        fixed += some;
+                        if left.as_ref() != Some(verb) {
+                            self.forget_verb(verb).await?;
+                        }
+                    }
                     Err(error) if matches!(error.kind, ErrorKind::ReadOnly | ErrorKind::NoSpace) => return Err(error),
                     // What something else that is damaged keeps from being repaired is left.
                     Err(_) => {}
@@ -123,9 +132,27 @@ impl Volume {
         Ok(done)
     }
 
+    /// Repairs a finding; answers how many things that put right, and what of it is left.
+    async fn repair_some(&self, verb: &Verb) -> Result<(u64, Option<Verb>), VolumeError> {
+        if let Verb::Orphans { first, files } = verb {
+            let (fixed, left) = self.repair_orphans(*first, *files).await?;
+            return Ok((fixed, (left != 0).then_some(Verb::Orphans { first: *first, files: left })));
+        }
+        Ok(match Box::pin(self.repair_now(verb)).await? {
+            Repaired::Fixed => (1, None),
+            Repaired::AlreadyGone => (0, None),
+            Repaired::NeedsOffline => (0, Some(verb.clone())),
+        })
+    }
+
     pub(crate) async fn repair_now(&self, verb: &Verb) -> Result<Repaired, VolumeError> {
         match verb {
             Verb::Orphan { file } => self.repair_orphan(*file).await,
+            Verb::Orphans { first, files } => Ok(match self.repair_orphans(*first, *files).await? {
+                (_, left) if left != 0 => Repaired::NeedsOffline,
+                (0, _) => Repaired::AlreadyGone,
+                _ => Repaired::Fixed,
+            }),
             Verb::LinkUnknown { file, directory, name } => self.repair_link(*file, *directory, name).await,
             Verb::Dangling { directory, slot, .. } | Verb::StaleGeneration { directory, slot, .. } => {
                 self.repair_dangling(*directory, *slot, verb).await
@@ -155,9 +182,11 @@ impl Volume {
             Verb::NodeLost { tree, address, low, .. } => self.repair_node(*tree, *address, low).await,
             // It is told; what can be made again of it is by the repair of the node.
             Verb::LeftOut { .. } => Ok(Repaired::Fixed),
-            Verb::NodeMisplaced { .. } | Verb::NodeShared { .. } | Verb::Unreadable { .. } | Verb::NoRecord { .. } => {
-                Ok(Repaired::NeedsOffline)
-            }
+            Verb::NodeMisplaced { .. }
+            | Verb::NodeShared { .. }
+            | Verb::Unreadable { .. }
+            | Verb::RecordLost { .. }
+            | Verb::NoRecord { .. } => Ok(Repaired::NeedsOffline),
         }
     }
 
@@ -250,7 +279,9 @@ impl Volume {
     async fn repair_owner(&self, place: u64, verb: &Verb) -> Result<Repaired, VolumeError> {
         let mut blocks = 0;
         let done = self.repair_if(verb, Need::Less, |view| {
-            blocks = judge::owners_in(view, place, place + 1)?.first().map_or(0, |(_, owner)| owner.blocks.into());
+            blocks = judge::owners_in(view, place, place.saturating_add(1))?
+                .first()
+                .map_or(0, |(_, owner)| owner.blocks.into());
             view.remove(OWNER_TREE, keys::owner(place))
         });
         let done = done.await?;

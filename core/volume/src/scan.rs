@@ -22,6 +22,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::task::Poll;
 
 use crate::error::{ErrorKind, VolumeError};
+use crate::keys::RUN;
 use crate::page::Page;
 use crate::quota::Tally;
 use crate::store::{Store, held};
@@ -30,7 +31,7 @@ use crate::volume::Volume;
 use crate::{DEFERRED_TREE, OWNER_TREE, SHARED_TREES, TREES, ZONE_TREE};
 
 use facts::{Facts, Told, is_read};
-pub(crate) use facts::{Item, Owner};
+pub(crate) use facts::{Item, Owner, is_readable};
 use judge::Way;
 use sums::Sums;
 pub use walk::ScanProgress;
@@ -185,6 +186,37 @@ pub(crate) fn readable<T>(looked: Result<T, VolumeError>) -> Result<Option<T>, V
     }
 }
 
+/// What was found so far. Files without names that are beside each other are one finding.
+#[derive(Default)]
+struct Found {
+    verbs: BTreeSet<Verb>,
+    orphans: BTreeMap<u64, u64>,
+}
+
+impl Found {
+    fn extend(&mut self, verbs: impl IntoIterator<Item = Verb>) {
+        for verb in verbs {
+            match verb {
+                Verb::Orphan { file } => *self.orphans.entry(file / RUN).or_default() |= 1 << (file % RUN),
+                verb => _ = self.verbs.insert(verb),
+            }
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.verbs.len() + self.orphans.len()
+    }
+
+    fn into_verbs(mut self) -> BTreeSet<Verb> {
+        let of = |(run, files): (u64, u64)| match files.count_ones() {
+            1 => Verb::Orphan { file: run * RUN + u64::from(files.trailing_zeros()) },
+            _ => Verb::Orphans { first: run * RUN, files },
+        };
+        self.verbs.extend(self.orphans.into_iter().map(of));
+        self.verbs
+    }
+}
+
 /// Lets others have their turn.
 pub(crate) async fn give_way() {
     let mut is_over = false;
@@ -261,7 +293,7 @@ impl Volume {
     /// Looks at all that is suspect under the locks of the trees.
     async fn conclude(&self, scan: Scan<'_>, walked: Walked) -> Result<Scanned, VolumeError> {
         let Scan { settings, sums, suspects, circles, zones, tally, mut is_cut, .. } = scan;
-        let mut verbs = walked.verbs.clone();
+        let mut verbs = Found { verbs: walked.verbs.clone(), ..Found::default() };
         if !walked.is_partial {
             // A checkpoint has both sides at one moment.
             verbs.extend(tally.wrong().into_iter().map(|subject| Verb::QuotaWrong { subject }));
@@ -272,7 +304,7 @@ impl Volume {
         for directory in circles {
             let way = self.store.look([], |view| judge::way_up(view, directory));
             if let Some(Way::Circle(directory)) = readable(way.await)? {
-                verbs.insert(Verb::Unreachable { directory });
+                verbs.extend([Verb::Unreachable { directory }]);
             }
         }
         // Of blocks that seem nobody's, those that a file says it has are not.
@@ -289,7 +321,7 @@ impl Volume {
         }
         for zone in zones.suspects {
             if self.is_bitmap_lost(zone).await {
-                verbs.insert(Verb::Bitmap { zone: zone.into() });
+                verbs.extend([Verb::Bitmap { zone: zone.into() }]);
                 continue;
             }
             let judged = self.store.look([OWNER_TREE], |view| self.store.judge_zone(view, zone)).await;
@@ -300,7 +332,7 @@ impl Volume {
             verbs.extend(runs::common(&judged.leaks, &leaks).into_iter().map(of));
         }
         is_cut |= zones.is_cut || verbs.len() > settings.most_verbs;
-        let verbs = verbs.into_iter().take(settings.most_verbs).collect();
+        let verbs = verbs.into_verbs().into_iter().take(settings.most_verbs).collect();
         Ok(Scanned { verbs, is_cut, nodes: 0 })
     }
 
@@ -323,7 +355,7 @@ impl Volume {
         sums: &Sums,
         lost: &BTreeSet<Verb>,
         leaks: &mut BTreeMap<u64, u64>,
-        verbs: &mut BTreeSet<Verb>,
+        verbs: &mut Found,
         most: usize,
     ) -> Result<bool, VolumeError> {
         let (mut facts, mut told) = (Facts::new(&self.names), Vec::new());

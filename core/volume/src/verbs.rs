@@ -12,7 +12,9 @@ use holdfast_model::wire::{Reader, WireError, Writer};
 use serde::{Serialize, Serializer};
 
 use crate::error::VolumeError;
+use crate::keys::{self, RUN, kind};
 use crate::quota::Subject;
+use crate::volume::ROOT;
 
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -74,6 +76,15 @@ pub enum Verb {
     LinkUnknown {
         file: u64,
         directory: u64,
+        #[serde(serialize_with = "text")]
+        name: Vec<u8>,
+    },
+    /// Several files that no name leads to, of the 64 from `first` on: a bit each.
+    Orphans { first: u64, files: u64 },
+    /// A name whose file has a record that cannot be read.
+    RecordLost {
+        directory: u64,
+        slot: u64,
         #[serde(serialize_with = "text")]
         name: Vec<u8>,
     },
@@ -177,6 +188,8 @@ impl Verb {
             Self::Duplicate { directory, slot, name } => of(6, [*directory, *slot, 0], name, None),
             Self::EntryUnknown { directory, slot, name } => of(7, [*directory, *slot, 0], name, None),
             Self::LinkUnknown { file, directory, name } => of(8, [*file, *directory, 0], name, None),
+            Self::Orphans { first, files } => plain(9, [*first, *files, 0]),
+            Self::RecordLost { directory, slot, name } => of(10, [*directory, *slot, 0], name, None),
             Self::Overlap { file, end, place } => plain(20, [*file, *end, *place]),
             Self::Unowned { file, end, place } => plain(21, [*file, *end, *place]),
             Self::Beyond { file, end, place } => plain(22, [*file, *end, *place]),
@@ -209,7 +222,14 @@ impl Verb {
 
     fn from_fields(number: u8, [a, b, c]: [u64; 3], bytes: Vec<u8>, high: Option<Vec<u8>>) -> Option<Self> {
         let tree = u8::try_from(a).unwrap_or(u8::MAX);
-        if matches!(number, 40..=42 | 45 | 54) && tree >= crate::TREES {
+        let is_sound = match number {
+            9 => a.is_multiple_of(RUN) && b != 0,
+            // A range that ends somewhere.
+            30 | 31 | 43 | 44 => a.checked_add(b).is_some(),
+            40..=42 | 45 | 54 => tree < crate::TREES,
+            _ => true,
+        };
+        if !is_sound {
             return None;
         }
         Some(match number {
@@ -221,6 +241,8 @@ impl Verb {
             6 => Self::Duplicate { directory: a, slot: b, name: bytes },
             7 => Self::EntryUnknown { directory: a, slot: b, name: bytes },
             8 => Self::LinkUnknown { file: a, directory: b, name: bytes },
+            9 => Self::Orphans { first: a, files: b },
+            10 => Self::RecordLost { directory: a, slot: b, name: bytes },
             20 => Self::Overlap { file: a, end: b, place: c },
             21 => Self::Unowned { file: a, end: b, place: c },
             22 => Self::Beyond { file: a, end: b, place: c },
@@ -253,15 +275,34 @@ impl Verb {
     /// How much it matters.
     pub fn severity(&self) -> Severity {
         match self.number() {
-            20..=22 | 31 | 33 | 40..=43 | 45 | 51 | 54 | 55 => Severity::Severe,
-            1..=8 | 50 => Severity::Degraded,
+            10 | 20..=22 | 31 | 33 | 40..=43 | 45 | 51 | 54 | 55 => Severity::Severe,
+            1..=9 | 50 => Severity::Degraded,
             _ => Severity::Minor,
         }
     }
 
     /// Whether it is repaired while the volume is in use.
     pub fn is_online(&self) -> bool {
-        !matches!(self.number(), 40..=42 | 45 | 54 | 55)
+        !matches!(self.number(), 10 | 40..=42 | 45 | 54 | 55)
+    }
+
+    /// How many things are wrong.
+    pub fn count(&self) -> u64 {
+        match self {
+            Self::Orphans { files, .. } => u64::from(files.count_ones()),
+            _ => 1,
+        }
+    }
+
+    /// Whether its repair reads all metadata of the volume while nobody uses it: what was found says too little.
+    pub fn needs_all(&self) -> bool {
+        match self {
+            Self::Unreadable { tree, key } => {
+                let is_root = *tree == keys::shard(ROOT) && *key == keys::record(ROOT);
+                is_root || *tree >= crate::SHARED_TREES || key.get(8) == Some(&kind::EXTENT)
+            }
+            _ => !self.is_online() && !matches!(self, Self::RecordLost { .. }),
+        }
     }
 
     /// As it is kept.
@@ -312,6 +353,17 @@ impl fmt::Display for Verb {
             Self::LinkUnknown { file, directory, name } => {
                 write!(f, "file {file} has name {:?} in directory {directory}, which does not have it", shown(name))
             }
+            Self::Orphans { first, files } => {
+                write!(
+                    f,
+                    "no name leads to {} files from file {} on",
+                    files.count_ones(),
+                    first + u64::from(files.trailing_zeros())
+                )
+            }
+            Self::RecordLost { directory, name, .. } => {
+                write!(f, "name {:?} in directory {directory} leads to a file whose record cannot be read", shown(name))
+            }
             Self::Overlap { file, place, .. } => write!(f, "block {place} of file {file} is another file's"),
             Self::Unowned { file, place, .. } => {
                 write!(f, "block {place} of file {file} is not in the map of owners")
@@ -359,7 +411,8 @@ mod tests {
         let mut count = 0;
         for number in 0..=u8::MAX {
             let high = matches!(number, 40..=42).then(|| b"high".to_vec());
-            let Some(verb) = Verb::from_fields(number, [3, 4, 5], b"name".to_vec(), high) else { continue };
+            let first = if number == 9 { 3 * RUN } else { 3 };
+            let Some(verb) = Verb::from_fields(number, [first, 4, 5], b"name".to_vec(), high) else { continue };
             count += 1;
             assert_eq!(verb.number(), number);
             let kept = verb.encode();
@@ -367,6 +420,20 @@ mod tests {
             assert!((0..10).all(|len| Verb::decode(&kept[..len]).is_err()), "{verb} cut short");
             assert!(!verb.to_string().is_empty());
         }
-        assert_eq!(count, 28);
+        assert_eq!(count, 30);
+    }
+
+    #[test]
+    fn numbers_that_no_finding_has_are_refused() {
+        let read = |number, numbers| Verb::from_fields(number, numbers, Vec::new(), None);
+        assert!(read(9, [RUN, 1, 0]).is_some());
+        assert_eq!(read(9, [RUN, 0, 0]), None, "no file");
+        assert_eq!(read(9, [RUN + 1, 1, 0]), None, "files of two runs");
+        let last = read(9, [u64::MAX - RUN + 1, u64::MAX, 0]).expect("the last run");
+        assert!(last.to_string().contains("64 files"), "{last}");
+        for number in [30, 31, 43, 44] {
+            assert_eq!(read(number, [u64::MAX, 2, 0]), None, "a range without an end");
+        }
+        assert_eq!(read(54, [crate::TREES.into(), 0, 0]), None, "a tree that there is not");
     }
 }

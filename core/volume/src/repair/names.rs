@@ -7,6 +7,7 @@ use crate::error::{ErrorKind, VolumeError};
 use crate::keys;
 use crate::names::Names;
 use crate::namespace::{add_link, drop_link, plain};
+use crate::quota::Enforce;
 use crate::record::{DirectoryEntry, Link, Record};
 use crate::removal;
 use crate::repair::Repaired;
@@ -23,22 +24,28 @@ const TRIES: u32 = 1000;
 
 impl Volume {
     /// The directory of what was found without a name; made where it is missing.
-    async fn lost_and_found(&self) -> Result<FileId, VolumeError> {
+    pub(super) async fn lost_and_found(&self) -> Result<FileId, VolumeError> {
         let (caller, root) = (Caller::default(), self.root());
         let new = NewFile { kind: FileKind::Directory, mode: 0o700, target: b"" };
-        for number in 0..TRIES {
+        let mut number = 0;
+        while number < TRIES {
             let name = if number == 0 { LOST_AND_FOUND.to_owned() } else { format!("{LOST_AND_FOUND} {number}") };
             match self.lookup(&caller, root, name.as_bytes()).await? {
                 Some(facts) if facts.kind == FileKind::Directory => return Ok(facts.id),
-                Some(_) => {}
-                None => return Ok(self.create(&caller, root, name.as_bytes(), &new).await?.id),
+                Some(_) => number += 1,
+                None => match self.create_name(&caller, root, name.as_bytes(), &new, Enforce::Nothing).await {
+                    Ok(made) => return Ok(made.id),
+                    // Another repair made it meanwhile.
+                    Err(error) if error.kind == ErrorKind::Exists => {}
+                    Err(error) => return Err(error),
+                },
             }
         }
         Err(VolumeError::new(ErrorKind::Exists, "every name for the directory of lost files is taken"))
     }
 
     /// A living directory.
-    fn living(&self, view: &View<'_>, number: u64, generation: Option<u32>) -> Result<Option<FileId>, Stop> {
+    pub(super) fn living(&self, view: &View<'_>, number: u64, generation: Option<u32>) -> Result<Option<FileId>, Stop> {
         let record = judge::record(view, number)?.filter(|record| record.is_directory() && record.links > 0);
         let record = record.filter(|record| generation.is_none_or(|generation| generation == record.generation));
         Ok(record.map(|record| FileId { number, generation: record.generation }))
@@ -48,7 +55,9 @@ impl Volume {
     fn can_take(&self, view: &View<'_>, child: u64, link: &Link) -> Result<Option<FileId>, Stop> {
         let living = self.living(view, link.parent, Some(link.parent_generation))?;
         let Some(directory) = living.filter(|_| Names::check(&link.name).is_ok()) else { return Ok(None) };
-        if self.find(view, directory.number, &link.name, false)?.is_some() {
+        if self.find(view, directory.number, &link.name, false)?.is_some()
+            || self.slot_for(view, directory.number, &link.name)?.is_none()
+        {
             return Ok(None);
         }
         let is_above = match judge::way_up(view, directory.number)? {
@@ -108,7 +117,7 @@ impl Volume {
         self.put_entry(view, directory, slot, id, &record, &name)
     }
 
-    fn free_name(&self, view: &View<'_>, directory: FileId, file: u64) -> Result<Vec<u8>, Stop> {
+    pub(super) fn free_name(&self, view: &View<'_>, directory: FileId, file: u64) -> Result<Vec<u8>, Stop> {
         for number in 0..TRIES {
             let name = if number == 0 { format!("file {file}") } else { format!("file {file}.{number}") };
             if self.find(view, directory.number, name.as_bytes(), false)?.is_none() {
@@ -212,11 +221,10 @@ impl Volume {
             let Some(entry) = judge::entry(view, directory, slot)? else { return Ok(()) };
             child = Some(entry.child.number);
             let (shard, is_directory) = (keys::shard(directory), entry.kind == FileKind::Directory);
-            let is_name = Names::check(&entry.name).is_ok();
-            if !is_name || self.find(view, directory, &entry.name, false)?.is_some() {
-                return self.take_entry(view, directory, slot, is_directory);
-            }
-            let to = self.free_slot(view, directory, &entry.name)?;
+            let is_free =
+                Names::check(&entry.name).is_ok() && self.find(view, directory, &entry.name, false)?.is_none();
+            let to = if is_free { self.slot_for(view, directory, &entry.name)? } else { None };
+            let Some(to) = to else { return self.take_entry(view, directory, slot, is_directory) };
             view.remove(shard, keys::entry(directory, slot))?;
             view.put(shard, keys::entry(directory, to), entry.encode())?;
             let (of_child, old) = (keys::shard(entry.child.number), keys::link(entry.child.number, directory, slot));
@@ -271,12 +279,15 @@ impl Volume {
 
     /// A circle of directories is opened at one of them, which goes to the directory of lost files.
     pub(super) async fn repair_circle(&self, directory: u64) -> Result<Repaired, VolumeError> {
+        let is_least =
+            |view: &View<'_>| Ok(matches!(judge::way_up(view, directory)?, Way::Circle(least) if least == directory));
+        if !self.store.look([], is_least).await? {
+            return Ok(Repaired::AlreadyGone);
+        }
         let lost = self.lost_and_found().await?;
         let change = self.store.change([], Need::More, |view| {
-            let Way::Circle(least) = judge::way_up(view, directory)? else { return Ok(Repaired::AlreadyGone) };
-            let Some(mut record) = judge::record(view, directory)?.filter(|_| least == directory) else {
-                return Ok(Repaired::AlreadyGone);
-            };
+            let record = if is_least(view)? { judge::record(view, directory)? } else { None };
+            let Some(mut record) = record else { return Ok(Repaired::AlreadyGone) };
             let above = record.link.clone();
             if let Some(found) = self.find(view, above.parent, &above.name, false)?
                 && found.entry.child.number == directory

@@ -294,7 +294,9 @@ impl Volume {
         let number = entry.child.number;
         let value = view.get(keys::shard(number), &keys::record(number))?;
         let Some(value) = value else { return Ok(Some(Verb::Dangling { directory, slot, name })) };
-        let Ok(child) = Record::decode(number, &value) else { return Ok(None) };
+        let Ok(child) = Record::decode(number, &value) else {
+            return Ok(Some(Verb::RecordLost { directory, slot, name }));
+        };
         if child.generation != entry.child.generation {
             return Ok(Some(Verb::StaleGeneration { directory, slot, name }));
         }
@@ -312,7 +314,9 @@ impl Volume {
         link: &Link,
         slot: Option<u64>,
     ) -> Result<bool, Stop> {
-        if record(view, link.parent)?.is_none_or(|above| above.generation != link.parent_generation) {
+        let Some(above) = view.get(keys::shard(link.parent), &keys::record(link.parent))? else { return Ok(false) };
+        // A record that cannot be read is a finding itself, and says nothing of the names in its directory.
+        if Record::decode(link.parent, &above)?.generation != link.parent_generation {
             return Ok(false);
         }
         let id = (child.0, child.1.generation);

@@ -1,0 +1,111 @@
+//! What the last scan found, repaired without reading anything else of the volume: what takes the volume away from its
+//! users takes as long as there are findings, however many files there are.
+//!
+//! ```text
+//!   what cannot be read ─▶ names at wrong slots ─▶ all other names and extents ─▶ kept: what is left for repair in use
+//! ```
+//!
+//! Invariant: a finding that was kept is a hint, never a fact. Each is decided again before anything is changed, so one
+//! that is old, made up or repaired before a power cut changes nothing.
+
+use std::cell::OnceCell;
+
+use futures_util::stream::{self, StreamExt};
+
+use crate::error::{ErrorKind, VolumeError};
+use crate::repair::{Repaired, Spotfixed};
+use crate::verbs::Verb;
+use crate::volume::Volume;
+
+/// Findings that are repaired at once.
+const AT_ONCE: usize = 8;
+
+/// The order of repairs: names find their slots before files are taken for nameless ones.
+fn rank(verb: &Verb) -> u8 {
+    match verb {
+        Verb::RecordLost { .. } => 0,
+        Verb::Unreadable { .. } => 1,
+        Verb::WrongSlot { .. } => 2,
+        _ => 3,
+    }
+}
+
+/// Whether a repair may read much, and is made while the volume is in use.
+fn is_for_later(verb: &Verb) -> bool {
+    use Verb::{Bitmap, Count, Leak, NodeFree, NodeLeak, OwnerAlone, QuotaWrong};
+    matches!(
+        verb,
+        Count { .. }
+            | Leak { .. }
+            | Bitmap { .. }
+            | OwnerAlone { .. }
+            | NodeFree { .. }
+            | NodeLeak { .. }
+            | QuotaWrong { .. }
+    )
+}
+
+/// Whether no other finding can be repaired, either.
+fn is_end(error: &VolumeError) -> bool {
+    matches!(error.kind, ErrorKind::ReadOnly | ErrorKind::NoSpace | ErrorKind::Busy)
+}
+
+impl Volume {
+    /// Repairs what the last scan found as far as that needs no other part of the volume to be read; `None`, with
+    /// nothing done, where nothing was found or a finding needs more. What is left is repaired in use: a scan afterwards
+    /// tells what that is. Nobody may use the volume meanwhile.
+    ///
+    /// # Errors
+    /// Files are open, no room, or the device failed.
+    pub async fn spotfix_known(&self) -> Result<Option<Spotfixed>, VolumeError> {
+        if !self.open.all().is_empty() {
+            return Err(VolumeError::new(ErrorKind::Busy, "files of the volume are open: close them first"));
+        }
+        let mut verbs = match self.findings().await {
+            Ok(known) => known,
+            Err(error) if error.kind == ErrorKind::Corrupt => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        if verbs.is_empty() || verbs.iter().any(Verb::needs_all) {
+            return Ok(None);
+        }
+        let mut done = Spotfixed::default();
+        verbs.sort_by_key(rank);
+        for some in verbs.chunk_by(|one, other| rank(one) == rank(other)) {
+            // While one waits for the device, others are repaired. What has begun is not dropped.
+            let end = OnceCell::new();
+            let repairs = stream::iter(some).map(|verb| {
+                let end = &end;
+                async move { if end.get().is_none() { self.repair_known(verb).await } else { Ok((0, None)) } }
+            });
+            let mut repairs = std::pin::pin!(repairs.buffered(AT_ONCE));
+            for verb in some {
+                match repairs.next().await {
+                    Some(Ok((fixed, left))) => {
+                        done.fixed += fixed;
+                        done.left.extend(left);
+                    }
+                    Some(Err(error)) if is_end(&error) => _ = end.set(error),
+                    _ => done.left.push(verb.clone()),
+                }
+            }
+            if let Some(error) = end.get() {
+                return Err(error.clone());
+            }
+        }
+        self.keep_verbs(&done.left).await?;
+        self.checkpoint().await?;
+        Ok(Some(done))
+    }
+
+    async fn repair_known(&self, verb: &Verb) -> Result<(u64, Option<Verb>), VolumeError> {
+        self.store.check_interrupted()?;
+        let done = match verb {
+            verb if is_for_later(verb) => return Ok((0, Some(verb.clone()))),
+            Verb::Unreadable { tree, key } => self.repair_unreadable(*tree, key).await?,
+            Verb::RecordLost { directory, slot, name } => self.restore_record(*directory, *slot, name, verb).await?,
+            verb => return self.repair_some(verb).await,
+        };
+        Ok((u64::from(done == Repaired::Fixed), None))
+    }
+}
