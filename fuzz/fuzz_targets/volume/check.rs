@@ -5,6 +5,12 @@
 //!   8 bytes each:   what │ which │ which of these │ at (2) │ value │ how │ which other
 //! ```
 //!
+//! The same bytes are taken for findings that an earlier scan kept:
+//!
+//! ```text
+//!   8 bytes each:   kind │ first number (2) │ second (2) │ how they are meant │ length of the bytes │ their first one
+//! ```
+//!
 //! Held up: no panic and no end that does not come, whether the volume is opened, scanned, repaired, read and written, or
 //! copied out as a wreck; and a repair leaves nothing that a further one repairs.
 
@@ -18,12 +24,16 @@ use holdfast_volume::page::{PAGE_BYTES, Page};
 use holdfast_volume::salvage::{Found, Rescue, salvage};
 use holdfast_volume::service::{Caller, Data, FileId, FileKind, FileService, NewFile, OpenMode, Remove, SetMode, Time};
 use holdfast_volume::superblock::{Root, Superblock};
-use holdfast_volume::{Format, Settings, Volume, VolumeFormat, WallClock};
+use holdfast_volume::{Format, SHARED_TREES, Settings, Store, Transaction, Volume, VolumeFormat, WallClock};
 
 const BLOCK: usize = 4096;
 const SIZE: u64 = 16 << 20;
 /// Changes that are made of one input.
 const MOST_CHANGES: usize = 16;
+/// The tree of what a scan found.
+const FINDINGS: u8 = SHARED_TREES + 4;
+/// Kinds of findings that are repaired without more of the volume being read; any other kind ends that.
+const KINDS: [u8; 20] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 21, 22, 30, 31, 32, 50, 51, 53, 54];
 /// Bytes that a salvage may hand out.
 const MOST_BYTES: u64 = 32 << 20;
 
@@ -400,12 +410,65 @@ async fn use_all(volume: &Volume) {
     let _ = volume.checkpoint().await;
 }
 
-async fn survive(blocks: Blocks) {
+/// Findings as they would be kept.
+fn findings(changes: &[[u8; 8]]) -> Vec<Vec<u8>> {
+    let number = |low: u8, high: u8, how: u8| match how & 3 {
+        0 => u64::from(low),
+        // Of a file.
+        1 => u64::from(high) << 6 | u64::from(low & 63),
+        2 => u64::MAX - u64::from(low),
+        _ => u64::from_be_bytes([high; 8]),
+    };
+    let of = |[kind, one, two, three, four, how, len, first]: &[u8; 8]| {
+        let mut numbers = [number(*one, *two, *how), number(*three, *four, how >> 2), number(*one, *four, how >> 4)];
+        let kind = KINDS.get(usize::from(*kind) % (KINDS.len() + 1)).unwrap_or(kind);
+        if *kind == 9 {
+            // Files of one run.
+            numbers[0] &= !63;
+        }
+        let mut finding = vec![*kind];
+        numbers.iter().for_each(|number| finding.extend_from_slice(&number.to_le_bytes()));
+        // The key of a part of the file, or a name.
+        let mut bytes = numbers[1].to_be_bytes().to_vec();
+        bytes.extend([first % 8, *first]);
+        bytes.resize((*len).into(), *first);
+        finding.extend_from_slice(&(bytes.len() as u16).to_le_bytes());
+        finding.extend_from_slice(&bytes);
+        finding.push(how >> 6 & 1);
+        finding
+    };
+    changes.iter().map(of).collect()
+}
+
+/// Keeps findings that nobody made.
+async fn keep(device: Arc<dyn Device>, findings: &[Vec<u8>]) -> Option<()> {
+    let store = Store::open(device, settings()).await.ok()?;
+    let mut kept = Transaction::new();
+    for (number, finding) in findings.iter().enumerate() {
+        kept.put(FINDINGS, &[number as u8], finding);
+    }
+    store.apply(&kept).await.ok()?;
+    store.checkpoint().await.ok()
+}
+
+async fn survive(blocks: Blocks, changes: &[[u8; 8]]) {
     let device = |blocks: &Blocks| -> Arc<dyn Device> { Arc::new(Memory(Mutex::new(blocks.clone()))) };
     let _ = salvage(device(&blocks), clock(), &mut Nobody).await;
     if let Ok(volume) = Volume::open(device(&blocks), settings(), clock()).await {
         use_all(&volume).await;
         let _ = volume.scan().await;
+        let _ = volume.spotfix_known().await;
+    }
+    let told = device(&Base::get().blocks);
+    if keep(told.clone(), &findings(changes)).await.is_some()
+        && let Ok(volume) = Volume::open(told, settings(), clock()).await
+    {
+        let _ = volume.spotfix_known().await;
+        for verb in volume.findings().await.unwrap_or_default() {
+            assert!(!verb.to_string().is_empty() && verb.count() > 0);
+            let _ = volume.repair(&verb).await;
+        }
+        use_all(&volume).await;
     }
     let Ok(volume) = Volume::open(device(&blocks), settings(), clock()).await else { return };
     let _ = volume.spotfix_offline().await;
@@ -431,8 +494,9 @@ pub fn check(input: &[u8]) {
     }
     let mut changed = Changed { base, blocks: base.blocks.clone() };
     let (changes, _) = input.as_chunks::<8>();
-    for change in changes.iter().take(MOST_CHANGES) {
+    let changes: Vec<[u8; 8]> = changes.iter().take(MOST_CHANGES).copied().collect();
+    for change in &changes {
         changed.change(*change);
     }
-    Sim::new(1).run(survive(changed.blocks)).expect("powered");
+    Sim::new(1).run(async move { survive(changed.blocks, &changes).await }).expect("powered");
 }

@@ -1,7 +1,10 @@
 //! Each verb: a volume is damaged in that way only, a scan finds exactly it, and after the repair a scan finds nothing.
 
+mod bulk;
+mod cuts;
 mod fuzz;
 mod kinds;
+mod known;
 mod names;
 mod nodes;
 mod quotas;
