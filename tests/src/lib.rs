@@ -17,6 +17,7 @@
 //!   qos.rs       two clients that want the same disks
 //!   rounds.rs    what benchmarks are told, and medians
 //!   in_process.rs  what benchmarks of the core alone run a pool on
+//!   wounded.rs   a volume that lost names and records
 //!   process.rs   memory and processor time of a running process
 //! ```
 //!
@@ -45,3 +46,4 @@ pub mod receivers;
 pub mod rounds;
 pub mod scene;
 pub mod small_fs;
+pub mod wounded;

@@ -218,6 +218,8 @@ pub struct VolumeUsagePart {
 pub struct VolumeFinding {
     /// What kind of thing is wrong, the same in all versions.
     pub number: u8,
+    /// How many things are wrong in that way: files that no name leads to are told together.
+    pub count: u64,
     /// How much it matters.
     pub severity: Severity,
     /// Whether it can be repaired while the volume is in use.

@@ -33,7 +33,7 @@ use holdfast_api::{
 use holdfast_block::Claim;
 use holdfast_device::reactor;
 use holdfast_fuse::Mounted;
-use holdfast_model::{ObjectKind, ObjectRef, SpacePath, Uuid, natural_order};
+use holdfast_model::{ObjectKind, ObjectRef, SpacePath, Uuid, counted, natural_order};
 use holdfast_pool::SpaceRecord;
 use holdfast_space::Space;
 use holdfast_volume::service::Time;
@@ -56,8 +56,10 @@ const VOLUMES: &str = "volume/";
 const BLANK_BYTES: usize = 128 << 10;
 /// How long closing waits for a volume before it goes on without it.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Scans of which a repair offline consists, about.
+/// Scans of which a repair offline consists that has to read all, about.
 const SCANS_OF_A_REPAIR: u32 = 4;
+/// Things that a repair offline puts right in a second by what a scan found.
+const REPAIRS_A_SECOND: f64 = 200_000.0;
 /// For how long the kernel believes what it knows of names and attributes.
 const KNOWN_FOR: Duration = Duration::from_secs(10);
 
@@ -86,10 +88,14 @@ pub(crate) struct LiveVolume {
 /// What is known of a volume's findings.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Findings {
-    /// Those that are left.
+    /// Those that are left; files without a name are one.
     pub(crate) left: u64,
+    /// The things that they are about.
+    pub(crate) things: u64,
     /// Those of them that are not repaired while the volume is in use.
     pub(crate) offline: u64,
+    /// Whether one of those has all of the volume read while nobody uses it.
+    pub(crate) needs_all: bool,
     /// Those that were repaired since the volume was opened.
     pub(crate) fixed: u64,
     /// How long the last scan took; unknown until there is one.
@@ -97,14 +103,31 @@ pub(crate) struct Findings {
 }
 
 impl Findings {
-    fn of(verbs: &[Verb]) -> Self {
-        let offline = verbs.iter().filter(|verb| !verb.is_online()).count() as u64;
-        Self { left: verbs.len() as u64, offline, ..Self::default() }
+    pub(crate) fn of(verbs: &[Verb]) -> Self {
+        let is_orphan = |verb: &Verb| matches!(verb, Verb::Orphan { .. } | Verb::Orphans { .. });
+        let orphans = verbs.iter().filter(|verb| is_orphan(verb)).count();
+        Self {
+            left: (verbs.len() - orphans + orphans.min(1)) as u64,
+            things: verbs.iter().map(Verb::count).sum(),
+            offline: verbs.iter().filter(|verb| !verb.is_online()).count() as u64,
+            needs_all: verbs.iter().any(Verb::needs_all),
+            ..Self::default()
+        }
     }
 
-    /// About how long a repair takes the volume away: it scans before and after each of two steps.
+    /// How many there are.
+    pub(crate) fn words(&self) -> String {
+        let findings = counted(self.left, "finding", "findings");
+        if self.things > self.left { format!("{findings} in {} places", self.things) } else { findings }
+    }
+
+    /// About how long a repair takes the volume away: by what is known alone, or with a scan before and after each of
+    /// two steps.
     pub(crate) fn estimate(&self) -> Option<Duration> {
-        self.scan.map(|scan| scan * SCANS_OF_A_REPAIR)
+        if self.needs_all {
+            return self.scan.map(|scan| scan * SCANS_OF_A_REPAIR);
+        }
+        Some(Duration::from_secs_f64(self.things as f64 / REPAIRS_A_SECOND))
     }
 }
 

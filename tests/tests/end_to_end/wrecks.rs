@@ -3,10 +3,12 @@
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 
+use holdfast_device::reactor::{self, ReactorSettings};
 use holdfast_tests::command::run;
 use holdfast_tests::daemon::Daemon;
 use holdfast_tests::janitor::Janitor;
 use holdfast_tests::random::bytes;
+use holdfast_tests::wounded::Victims;
 
 const BLOCK: usize = 4096;
 /// Bytes of a node of a volume.
@@ -69,6 +71,52 @@ fn a_damaged_node_fails_only_itself_and_is_repaired_offline() {
     let is_it = |found: &Vec<u8>| found.len() >= 100_000 && found[..100_000] == bytes(7, 100_000);
     assert!(found.iter().any(is_it), "its bytes are found by the map of owners");
     assert_eq!(std::fs::read(format!("{directory}/sound/more")).expect("read"), b"more");
+}
+
+#[test]
+fn what_a_scan_found_is_repaired_while_the_volume_is_away_for_a_moment() {
+    let (scene, _janitor, directory) = Janitor::with_mount_point();
+    let daemon = Daemon::start(&scene);
+    daemon.pool(&scene, "tank", 2, "512MiB");
+    // A volume that was damaged elsewhere comes to the pool by its space.
+    let uri = daemon.space("tank/wounded", &["--layout", "simple", "--size", "128MiB"]);
+    let image = scene.path("image");
+    File::create(&image).and_then(|file| file.set_len(128 << 20)).expect("an image can be made");
+    let path = image.clone();
+    let made = reactor::block_on(ReactorSettings { name: "image".into(), ..ReactorSettings::default() }, async move {
+        let victims = Victims::fill(&path, 2000, 3000).await;
+        victims.damage(&path).await;
+    });
+    made.expect("the kernel gives a ring");
+    run("nbdcopy", &["--flush", &image, &uri]).succeeded();
+    daemon.please(&["nbd", "unexport", "wounded"]);
+    daemon.please(&["volume", "adopt", "tank/files", "--on", "tank/wounded"]);
+    daemon.please(&["volume", "mount", "tank/files", &directory]);
+    assert_eq!(std::fs::read_dir(format!("{directory}/o1")).expect("listed").count(), 0, "its names are lost");
+
+    let scanned = daemon.please(&["volume", "scan", "tank/files", "--wait"]);
+    assert!(scanned.contains("7 findings in 3006 places; 4 can be repaired in use, 3 cannot"), "{scanned}");
+    let found = daemon.json(&["volume", "findings", "tank/files"]);
+    let found = found.as_array().expect("a list");
+    let counts: Vec<u64> = found.iter().map(|one| one["count"].as_u64().expect("a number")).collect();
+    assert_eq!((found.len(), counts.iter().max()), (7, Some(&3000)), "{found:?}");
+    let told = daemon.please(&["volume", "findings", "tank/files"]);
+    assert!(told.contains("3000") && told.contains("no name leads to 3000 files"), "{told}");
+    let health = daemon.json(&["volume", "show", "tank/files"])["conditions"][0]["cause"].clone();
+    assert_eq!(health, "7 findings in 3006 places, 3 need about 0.1 s offline");
+
+    let repaired = daemon.please(&["volume", "spotfix", "tank/files", "--offline", "--wait"]);
+    assert!(repaired.contains("all metadata agrees; the volume was away for"), "{repaired}");
+    assert_eq!(daemon.json(&["volume", "findings", "tank/files"]), serde_json::json!([]));
+    for name in ["d0", "d1", "o0", "o1", "o2"] {
+        let names = std::fs::read_dir(format!("{directory}/{name}")).expect("listed").count();
+        assert_eq!(names, 1000, "names in {name}");
+    }
+    assert!(!std::path::Path::new(&format!("{directory}/lost+found")).exists(), "each went where it was");
+    let shown = daemon.json(&["volume", "show", "tank/files"]);
+    assert_eq!((&shown["health"], &shown["mount"]["mounted"]), (&"healthy".into(), &true.into()), "{shown}");
+    let scanned = daemon.please(&["volume", "scan", "tank/files", "--wait"]);
+    assert!(scanned.contains("all metadata agrees"), "{scanned}");
 }
 
 #[test]

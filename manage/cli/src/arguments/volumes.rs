@@ -163,11 +163,12 @@ pub enum VolumeCommand {
         /// POOL/VOLUME
         volume: SpacePath,
     },
-    /// Repair what can be repaired while the volume is in use, or everything with --offline, as a job
+    /// Repair what can be repaired while the volume is in use, or all of it with --offline, as a job
     Spotfix {
         /// POOL/VOLUME
         volume: SpacePath,
-        /// Unmount the volume, repair everything, and mount it again; refused while programs use it
+        /// Unmount the volume, repair what needs that, mount it again, and repair the rest in use; refused while programs
+        /// use it
         #[arg(long)]
         offline: bool,
         /// With --offline: also while programs use it; what they have open fails

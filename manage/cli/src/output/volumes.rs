@@ -95,9 +95,9 @@ impl Shown for Vec<VolumeFinding> {
         }
         let rows = self.iter().map(|finding| {
             let repair = if finding.online { "in use" } else { "offline" };
-            vec![word(&finding.severity), repair.into(), finding.text.clone()]
+            vec![word(&finding.severity), repair.into(), finding.count.to_string(), finding.text.clone()]
         });
-        table(&["SEVERITY", "REPAIR", "FINDING"], rows)
+        table(&["SEVERITY", "REPAIR", "COUNT", "FINDING"], rows)
     }
 }
 

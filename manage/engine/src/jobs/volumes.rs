@@ -13,7 +13,7 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use holdfast_api::{ApiError, Code, JobChanged, JobKind, SetPace, Severity, VolumeFinding};
 use holdfast_device::reactor;
-use holdfast_model::{ByteSize, counted};
+use holdfast_model::{ByteSize, Uuid, counted};
 use holdfast_space::Pace;
 use holdfast_volume::salvage::{Missing, Salvaged, salvage_with_copies};
 use holdfast_volume::{Spotfixed, Verb, Volume, VolumeError};
@@ -21,7 +21,7 @@ use holdfast_volume::{Spotfixed, Verb, Volume, VolumeError};
 use super::spec::{Cut, Finding, JobSpec, Outcome, Site, Target};
 use crate::engine::Engine;
 use crate::error::{ApiResult, conflict};
-use crate::volumes::{Folder, check_empty, from_volume, give_back, take_away, wall_clock};
+use crate::volumes::{Findings, Folder, check_empty, from_volume, give_back, take_away, wall_clock};
 
 /// Findings of one scan that become events, each.
 const TOLD: usize = 20;
@@ -50,8 +50,8 @@ impl Engine {
         self.add_job(spec, request)
     }
 
-    /// Takes a volume away from those who use it, repairs all of it, and gives it back: answers with the job that does
-    /// it. Unless `force`, the job fails where programs use the volume.
+    /// Takes a volume away from those who use it, repairs what needs that, gives it back and repairs the rest in use:
+    /// answers with the job that does it. Unless `force`, the job fails where programs use the volume.
     ///
     /// # Errors
     /// If there is no such volume, another job goes over it, or the job cannot be written down.
@@ -121,13 +121,28 @@ impl Engine {
         };
         let found = self.on_reactor(move || async move { volume.findings().await }).await?;
         let found = found.map_err(|error| from_volume(object, &error))?;
-        Ok(found.iter().map(shown).collect())
+        Ok(shown_all(&found))
     }
+}
+
+/// Findings as they are told: files without a name together, all others by themselves.
+fn shown_all(verbs: &[Verb]) -> Vec<VolumeFinding> {
+    let is_orphan = |verb: &&Verb| matches!(verb, Verb::Orphan { .. } | Verb::Orphans { .. });
+    let mut told: Vec<VolumeFinding> = Vec::new();
+    let (orphans, others): (Vec<&Verb>, Vec<&Verb>) = verbs.iter().partition(is_orphan);
+    if let Some(first) = orphans.first() {
+        let count = orphans.iter().map(|verb| verb.count()).sum();
+        let text = if count == 1 { first.to_string() } else { format!("no name leads to {count} files") };
+        told.push(VolumeFinding { count, text, ..shown(first) });
+    }
+    told.extend(others.into_iter().map(shown));
+    told
 }
 
 fn shown(verb: &Verb) -> VolumeFinding {
     VolumeFinding {
         number: verb.number(),
+        count: verb.count(),
         severity: match verb.severity() {
             holdfast_volume::Severity::Minor => Severity::Info,
             holdfast_volume::Severity::Degraded => Severity::Warning,
@@ -178,28 +193,21 @@ pub(super) fn volume_of(site: &Site, target: &Target) -> Result<Arc<Volume>, Cut
 pub(super) async fn scan(site: &Site, target: &Target, pace: &dyn Pace) -> Result<Outcome, Cut> {
     let volume = volume_of(site, target)?;
     let begun = reactor::clock().now();
-    let found = until_cancelled(pace, (&volume, target), volume.scan()).await?;
-    site.open.note_findings(target.id, &found, 0, Some(reactor::clock().now().saturating_sub(begun)));
-    let offline = found.iter().filter(|verb| !verb.is_online()).count() as u64;
-    let result = match found.len() as u64 {
+    let verbs = until_cancelled(pace, (&volume, target), volume.scan()).await?;
+    site.open.note_findings(target.id, &verbs, 0, Some(reactor::clock().now().saturating_sub(begun)));
+    let found = Findings::of(&verbs);
+    let result = match found.left {
         0 => "all metadata agrees".into(),
-        count => format!(
-            "{}; {} can be repaired in use, {offline} cannot",
-            counted(count, "finding", "findings"),
-            count - offline
-        ),
+        left => format!("{}; {} can be repaired in use, {} cannot", found.words(), left - found.offline, found.offline),
     };
-    Ok(Outcome {
-        result,
-        findings: found.iter().take(TOLD).map(|verb| told(&site.open.volume_name(target.id), verb)).collect(),
-    })
+    Ok(Outcome { result, findings: told_all(site, target.id, &verbs) })
 }
 
 /// Repairs what can be while the volume is in use.
 pub(super) async fn spotfix(site: &Site, target: &Target, pace: &dyn Pace) -> Result<Outcome, Cut> {
     let volume = volume_of(site, target)?;
     let done = until_cancelled(pace, (&volume, target), volume.spotfix()).await?;
-    Ok(repaired(site, target, &done))
+    Ok(repaired(site, target.id, &done, 0))
 }
 
 /// Has files count for the directory trees that they are in.
@@ -211,29 +219,46 @@ pub(super) async fn count(site: &Site, target: &Target, pace: &dyn Pace) -> Resu
     Ok(Outcome { result, findings: Vec::new() })
 }
 
-/// What a repair brought.
-fn repaired(site: &Site, target: &Target, done: &Spotfixed) -> Outcome {
-    site.open.note_findings(target.id, &done.left, done.fixed, None);
-    let result = match done.left.len() as u64 {
-        0 => format!("{} repaired; all metadata agrees", counted(done.fixed, "finding", "findings")),
-        left => format!("{} repaired, {left} left", counted(done.fixed, "finding", "findings")),
+/// What a repair brought, after an earlier part of it that was noted already.
+fn repaired(site: &Site, id: Uuid, done: &Spotfixed, before: u64) -> Outcome {
+    site.open.note_findings(id, &done.left, done.fixed, None);
+    let fixed = counted(before + done.fixed, "finding", "findings");
+    let result = match Findings::of(&done.left).left {
+        0 => format!("{fixed} repaired; all metadata agrees"),
+        left => format!("{fixed} repaired, {left} left"),
     };
-    let findings = done.left.iter().take(TOLD).map(|verb| told(&site.open.volume_name(target.id), verb)).collect();
-    Outcome { result, findings }
+    Outcome { result, findings: told_all(site, id, &done.left) }
 }
 
-/// Takes the volume away from those who use it, repairs all of it, and gives it back whatever came of that.
+/// Repairs a volume that nobody uses: what the last scan found alone, where that says enough; else all of it. Answers
+/// whether it was all.
+async fn repair_offline(volume: &Volume) -> Result<(Spotfixed, bool), VolumeError> {
+    match volume.spotfix_known().await? {
+        Some(done) => Ok((done, false)),
+        None => Ok((volume.spotfix_offline().await?, true)),
+    }
+}
+
+/// Takes the volume away from those who use it, repairs what needs that, and gives it back whatever came of that. What
+/// is left is scanned for and repaired in use.
 pub(super) async fn spotfix_offline(site: &Site, spec: &JobSpec, pace: &dyn Pace) -> Result<Outcome, Cut> {
     let (target, id, force) = (&spec.target, spec.target.id, spec.force);
     let volume = volume_of(site, target)?;
     let begun = reactor::clock().now();
     let open = site.open.clone();
     site.outside(async move { take_away(&open, id, force).await }).await?.map_err(Cut::Failed)?;
-    let done = until_cancelled(pace, (&volume, target), volume.spotfix_offline()).await;
+    let done = until_cancelled(pace, (&volume, target), repair_offline(&volume)).await;
     let (open, reactors) = (site.open.clone(), site.reactors.clone());
     let trouble = site.outside(async move { give_back(&open, id, &reactors).await }).await?;
     let away = reactor::clock().now().saturating_sub(begun);
-    let mut outcome = repaired(site, target, &done?);
+    let mut outcome = match done? {
+        (done, true) => repaired(site, id, &done, 0),
+        (done, false) => {
+            site.open.note_findings(id, &done.left, done.fixed, None);
+            let rest = until_cancelled(pace, (&volume, target), volume.spotfix()).await?;
+            repaired(site, id, &rest, done.fixed)
+        }
+    };
     outcome.result = format!("{}; the volume was away for {:.1} s", outcome.result, away.as_secs_f64());
     outcome.findings.extend(trouble.map(|trouble| Finding {
         severity: Severity::Error,
@@ -306,12 +331,38 @@ fn salvaged(to: &str, done: &Salvaged) -> Outcome {
     Outcome { result, findings: done.missing.iter().take(TOLD).map(told).collect() }
 }
 
-fn told(name: &str, verb: &Verb) -> Finding {
-    let shown = shown(verb);
-    let next_action = if verb.is_online() {
+/// The first of what was found, as events.
+fn told_all(site: &Site, id: Uuid, verbs: &[Verb]) -> Vec<Finding> {
+    let name = site.open.volume_name(id);
+    shown_all(verbs).into_iter().take(TOLD).map(|shown| told(&name, shown)).collect()
+}
+
+fn told(name: &str, shown: VolumeFinding) -> Finding {
+    let next_action = if shown.online {
         format!("'holdfast volume spotfix {name}' repairs it in use")
     } else {
         format!("'holdfast volume spotfix {name} --offline' takes the volume away and repairs it")
     };
     Finding { severity: shown.severity, cause: format!("scan: {}", shown.text), next_action }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_without_a_name_are_told_as_one_finding() {
+        let unreadable = Verb::NoRecord { file: 9 };
+        let verbs = [
+            unreadable.clone(),
+            Verb::Orphan { file: 70 },
+            Verb::Orphans { first: 128, files: u64::MAX },
+            Verb::Orphans { first: 192, files: 3 },
+        ];
+        let told = shown_all(&verbs);
+        assert_eq!(told.len(), 2);
+        assert_eq!((told[0].count, &told[0].text[..]), (67, "no name leads to 67 files"));
+        assert_eq!((told[1].count, told[1].number, told[1].online), (1, 55, false));
+        assert_eq!(shown_all(&verbs[1..2])[0].text, "no name leads to file 70");
+    }
 }

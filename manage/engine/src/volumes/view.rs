@@ -15,7 +15,7 @@ use crate::engine::{Engine, OpenPool};
 
 /// Findings in words, with what is to be done about them.
 fn findings(name: &str, found: &Findings) -> Condition {
-    let mut cause = holdfast_model::counted(found.left, "finding", "findings");
+    let mut cause = found.words();
     if found.fixed > 0 {
         cause = format!("{cause}, {} fixed", found.fixed);
     }
@@ -136,11 +136,26 @@ mod tests {
         let told = findings("tank/files", &found);
         assert_eq!(told.cause, "2 findings");
         assert!(told.next_action.contains("'holdfast volume spotfix tank/files' repairs in use"), "{told:?}");
-        found = Findings { left: 1, offline: 1, fixed: 2, scan: None };
+        found = Findings { left: 1, things: 1, offline: 1, needs_all: true, fixed: 2, scan: None };
         assert_eq!(findings("tank/files", &found).cause, "1 finding, 2 fixed, 1 needs repair offline");
-        found = Findings { left: 3, offline: 2, fixed: 1, scan: Some(Duration::from_millis(100)) };
+        found = Findings { left: 3, things: 3, offline: 2, fixed: 1, scan: Some(Duration::from_millis(100)), ..found };
         let told = findings("tank/files", &found);
         assert_eq!(told.cause, "3 findings, 1 fixed, 2 need about 0.4 s offline");
         assert!(told.next_action.contains("'holdfast volume spotfix tank/files --offline' takes it away"), "{told:?}");
+        found = Findings { left: 2, things: 1_000_001, offline: 1, needs_all: false, fixed: 0, ..found };
+        assert_eq!(findings("tank/files", &found).cause, "2 findings in 1000001 places, 1 needs about 5.0 s offline");
+    }
+
+    #[test]
+    fn files_without_a_name_are_one_finding() {
+        use holdfast_volume::Verb;
+        let verbs = [
+            Verb::Orphan { file: 70 },
+            Verb::Orphans { first: 128, files: u64::MAX },
+            Verb::RecordLost { directory: 1, slot: 2, name: Vec::new() },
+        ];
+        let found = Findings::of(&verbs);
+        assert_eq!((found.left, found.things, found.offline, found.needs_all), (2, 66, 1, false));
+        assert!(Findings::of(&[Verb::NoRecord { file: 3 }]).needs_all);
     }
 }

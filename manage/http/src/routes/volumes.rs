@@ -165,8 +165,8 @@ pub(crate) struct Offline {
     force: bool,
 }
 
-/// Repairs of a volume what can be while it is in use; offline, takes it away from those who use it, repairs all of it
-/// and gives it back. Answers with the job that does it.
+/// Repairs of a volume what can be while it is in use; offline, takes it away from those who use it, repairs what needs
+/// that, gives it back and repairs the rest in use. Answers with the job that does it.
 #[utoipa::path(post, path = "/volumes/{pool}/{volume}/spotfix", tag = "jobs", operation_id = "volume_spotfix", request_body = SetPace,
     params(("pool" = String, Path, description = "Name of the pool."), ("volume" = String, Path, description = "Name of the volume."), Offline),
     responses((status = 202, body = JobChanged, description = "The job is queued."),

@@ -1300,8 +1300,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Repairs of a volume what can be while it is in use; offline, takes it away from those who use it, repairs all of it
-         *     and gives it back. Answers with the job that does it.
+         * Repairs of a volume what can be while it is in use; offline, takes it away from those who use it, repairs what needs
+         *     that, gives it back and repairs the rest in use. Answers with the job that does it.
          */
         post: operations["volume_spotfix"];
         delete?: never;
@@ -4079,6 +4079,11 @@ export interface components {
         };
         /** @description Something that a scan of a volume found. */
         VolumeFinding: {
+            /**
+             * Format: int64
+             * @description How many things are wrong in that way: files that no name leads to are told together.
+             */
+            count: number;
             /**
              * Format: int32
              * @description What kind of thing is wrong, the same in all versions.
