@@ -68,6 +68,7 @@ bench: console
 	@HOLDFAST_BIN=$(TARGET)/release/holdfast ROUNDS=$(ROUNDS) $(TARGET)/release/jobs
 	@HOLDFAST_BIN=$(TARGET)/release/holdfast ROUNDS=$(ROUNDS) $(TARGET)/release/qos
 	@ROUNDS=$(ROUNDS) QUICK=$(QUICK) $(TARGET)/release/files
+	@QUICK=$(QUICK) $(TARGET)/release/orphans
 	@ROUNDS=$(ROUNDS) QUICK=$(QUICK) $(TARGET)/release/mounted
 	@$(TARGET)/release/simulated
 	@$(TARGET)/release/rebuild
