@@ -15,6 +15,9 @@ use crate::protocol::constants::*;
 use crate::protocol::reply::open;
 use crate::protocol::request::{Copy, Header, Range};
 
+/// Of `asm-generic/fcntl.h`: the second has the first in it. Those of rustix are one and the same.
+const O_DSYNC: u32 = 0o10000;
+const O_SYNC: u32 = 0o4_010_000;
 /// What one request copies at most: the old form of the answer has 32 bits for it.
 const MOST_COPIED_BYTES: u64 = 1 << 30;
 
@@ -104,6 +107,11 @@ impl<S: FileService> Channel<S> {
             let written = self.service().write(&handle, range.offset, payload, len).await;
             drop(handle);
             written?;
+            // The kernel leaves that to the server where a write passes its cache by.
+            if range.open_flags & O_DSYNC != 0 {
+                let how = if range.open_flags & O_SYNC == O_SYNC { Flush::All } else { Flush::Data };
+                self.service().flush(self.subject(header)?, how).await?;
+            }
             self.counters.write_latency.add(self.counters.clock.now().saturating_sub(begun));
         } else if len > 0 {
             return Err(Errno(EIO));

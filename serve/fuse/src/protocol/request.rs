@@ -54,6 +54,8 @@ pub struct Range {
     pub size: u32,
     /// The flags of the request.
     pub flags: u32,
+    /// How the file is open, and what the call adds to that (`O_DSYNC`).
+    pub open_flags: u32,
 }
 
 /// Attributes to set; `valid` says which.
@@ -174,8 +176,9 @@ fn fsync(reader: &mut Reader<'_>) -> Result<u32, WireError> {
 
 fn range(reader: &mut Reader<'_>) -> Result<Range, WireError> {
     let (handle, offset, size, flags) = (reader.u64()?, reader.u64()?, reader.u32()?, reader.u32()?);
-    reader.take(16)?;
-    Ok(Range { handle, offset, size, flags })
+    let _lock_owner = reader.u64()?;
+    let (open_flags, _padding) = (reader.u32()?, reader.u32()?);
+    Ok(Range { handle, offset, size, flags, open_flags })
 }
 
 fn set_attr(reader: &mut Reader<'_>) -> Result<SetAttr, WireError> {

@@ -4,13 +4,14 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use holdfast_device::file::{FileDevice, FileOptions};
 use holdfast_device::{Device, Durability, IoBuf};
 use holdfast_fuse::MountSettings;
 use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, SeekFrom as Place};
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::support::{Memory, Scene, names, pattern, start_reactor, stat};
 
@@ -78,6 +79,31 @@ fn what_is_read_while_a_direct_write_is_under_way_is_not_kept() {
     assert_eq!(first(&File::open(&path).expect("opened")), 7, "while it is open for direct writes");
     drop(device);
     assert_eq!(first(&File::open(&path).expect("opened")), 7, "and once it is not");
+}
+
+/// The kernel asks for a durable file after a write that goes through its cache only.
+#[test]
+fn synchronous_writes_are_durable_also_past_the_cache() {
+    let Some(scene) = Scene::new() else { return };
+    let path = scene.path("file");
+    let flushed = || [0, 1].map(|kind: usize| scene.service.flushed[kind].load(Ordering::Relaxed));
+    let write = |flags: OFlags, at: u64| {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::DIRECT | flags;
+        let file = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR).expect("opened");
+        let data = IoBuf::zeroed(PAGE);
+        assert_eq!(rustix::io::pwrite(&file, &data, at), Ok(PAGE));
+    };
+    write(OFlags::empty(), 0);
+    assert_eq!(flushed(), [0, 0]);
+    // rustix calls `O_SYNC` so.
+    write(OFlags::from_bits_retain(0o10000), 0);
+    assert_eq!(flushed(), [0, 1]);
+    write(OFlags::SYNC, 1 << 20);
+    assert_eq!(flushed(), [1, 1]);
+    let file = OpenOptions::new().write(true).custom_flags(OFlags::DIRECT.bits() as i32).open(&path).expect("opened");
+    let data = IoBuf::zeroed(PAGE);
+    let written = rustix::io::pwritev2(&file, &[std::io::IoSlice::new(&data)], 0, ReadWriteFlags::DSYNC);
+    assert_eq!((written, flushed()), (Ok(PAGE), [1, 2]), "also if the one call asks for it");
 }
 
 #[test]
