@@ -10,7 +10,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use holdfast_device::file::{FileDevice, FileOptions};
 use holdfast_device::{Device, IoBuf};
 use holdfast_model::Uuid;
-use holdfast_volume::service::Time;
+use holdfast_volume::service::{FileKind, NewFile, Time};
 use holdfast_volume::{Format, Settings, Volume, VolumeFormat};
 
 use crate::janitor::Janitor;
@@ -24,6 +24,9 @@ pub const DEVICE_BYTES: u64 = 2 << 30;
 pub const DATA_BYTES: u64 = 256 << 20;
 /// Bytes of one of its pages.
 pub const PAGE: usize = 8192;
+
+/// A new empty file.
+pub const NEW: NewFile<'static> = NewFile { kind: FileKind::Regular, mode: 0o644, target: b"" };
 
 /// How much of each is done in a round.
 #[derive(Clone, Copy, Debug)]
@@ -122,9 +125,36 @@ pub fn kernel(scene: &Scene, janitor: &mut Janitor, kind: &str) -> Result<PathBu
     Ok(directory.into())
 }
 
-fn now() -> Time {
+/// The time of the wall.
+pub fn now() -> Time {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Time { seconds: since.as_secs() as i64, nanos: since.subsec_nanos() }
+}
+
+/// A device to put a volume on.
+///
+/// # Panics
+/// If it does not open.
+pub fn device(path: &str) -> Arc<dyn Device> {
+    FileDevice::open(path, FileOptions::default()).expect("the device opens")
+}
+
+/// Puts a volume on a device, with a log of this size or as large as is usual.
+///
+/// # Panics
+/// If the device does not open, or does not take it.
+pub async fn format_volume(path: &str, log_bytes: Option<u64>) {
+    let store = Format { volume: Uuid::from_u128(1), log_bytes };
+    let format = VolumeFormat { store, secret: [1; 16], owner: (0, 0), mode: 0o755, is_case_sensitive: false };
+    Volume::format(&device(path), format, now()).await.expect("formatted");
+}
+
+/// The volume on a device.
+///
+/// # Panics
+/// If the device or the volume does not open.
+pub async fn open_volume(path: &str) -> Volume {
+    Volume::open(device(path), Settings::default(), Arc::new(now)).await.expect("opened")
 }
 
 /// A new volume on a device.
@@ -132,11 +162,8 @@ fn now() -> Time {
 /// # Panics
 /// If the device does not open, or does not take it.
 pub async fn new_volume(path: &str) -> Volume {
-    let device: Arc<dyn Device> = FileDevice::open(path, FileOptions::default()).expect("the device opens");
-    let store = Format { volume: Uuid::from_u128(1), log_bytes: Some(64 << 20) };
-    let format = VolumeFormat { store, secret: [1; 16], owner: (0, 0), mode: 0o755, is_case_sensitive: false };
-    Volume::format(&device, format, now()).await.expect("formatted");
-    Volume::open(device, Settings::default(), Arc::new(now)).await.expect("opened")
+    format_volume(path, Some(64 << 20)).await;
+    open_volume(path).await
 }
 
 /// Prints medians of rounds as a table, with the first one's ratio to each of the others in brackets.

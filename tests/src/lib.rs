@@ -12,6 +12,7 @@
 //!   postgres.rs  PostgreSQL as a load and as a judge
 //!   metrics.rs   what the daemon counts
 //!   files.rs     what benchmarks of files do, on any directory
+//!   over_ring.rs the kernel's switch for mounts over io_uring
 //!   loops.rs     loop devices as disks; janitor.rs takes them away, however the run ends
 //!   receivers.rs   a mail server and a web server that remember what they are sent
 //!   qos.rs       two clients that want the same disks

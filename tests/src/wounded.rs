@@ -1,36 +1,17 @@
 //! A volume on a device that lost names of files, and of which a record and an entry of a directory cannot be read: made,
 //! and damaged past all rules, with checksums that fit.
 
-use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use holdfast_volume::service::{Caller, FileId, FileKind, FileService, NewFile};
+use holdfast_volume::{Settings, Store, Transaction, Volume};
 
-use holdfast_device::Device;
-use holdfast_device::file::{FileDevice, FileOptions};
-use holdfast_model::Uuid;
-use holdfast_volume::service::{Caller, FileId, FileKind, FileService, NewFile, Time};
-use holdfast_volume::{Format, Settings, Store, Transaction, Volume, VolumeFormat};
+use crate::files::{NEW, device, format_volume, open_volume};
 
-const NEW: NewFile<'static> = NewFile { kind: FileKind::Regular, mode: 0o644, target: b"" };
 /// Files of a directory.
 pub const OF_DIRECTORY: u64 = 1000;
 /// What keys of records and of entries of directories have behind the number of the file (docs/on-disk-format.md,
 /// section 11).
 const RECORD: u8 = 0;
 const ENTRY: u8 = 2;
-
-fn now() -> Time {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Time { seconds: since.as_secs() as i64, nanos: since.subsec_nanos() }
-}
-
-fn device_of(path: &str) -> Arc<dyn Device> {
-    FileDevice::open(path, FileOptions::default()).expect("the device opens")
-}
-
-/// The volume on a device.
-pub async fn open(path: &str) -> Volume {
-    Volume::open(device_of(path), Settings::default(), Arc::new(now)).await.expect("opened")
-}
 
 async fn directory(volume: &Volume, name: String) -> FileId {
     let caller = Caller::default();
@@ -67,10 +48,8 @@ impl Victims {
     /// Makes a volume of so many files, in directories `d0`, `d1` and so on, and of as many more as are to lose their
     /// names, in `o0` and so on.
     pub async fn fill(path: &str, files: u64, orphans: u64) -> Self {
-        let store = Format { volume: Uuid::from_u128(1), log_bytes: None };
-        let format = VolumeFormat { store, secret: [1; 16], owner: (0, 0), mode: 0o755, is_case_sensitive: false };
-        Volume::format(&device_of(path), format, now()).await.expect("formatted");
-        let volume = open(path).await;
+        format_volume(path, None).await;
+        let volume = open_volume(path).await;
         for number in 0..files / OF_DIRECTORY {
             directory(&volume, format!("d{number}")).await;
         }
@@ -89,7 +68,7 @@ impl Victims {
 
     /// Takes all names out of directories, and makes one record and one entry elsewhere unreadable.
     pub async fn damage(&self, path: &str) {
-        let store = Store::open(device_of(path), Settings::default()).await.expect("opened");
+        let store = Store::open(device(path), Settings::default()).await.expect("opened");
         for directory in &self.directories {
             for some in entries(&store, *directory).await.chunks(48) {
                 let mut gone = Transaction::new();

@@ -366,16 +366,10 @@ impl Volume {
     /// A file learns of a further name.
     async fn learn(&self, file: u64, directory: u64, slot: u64, entry: &DirectoryEntry) -> Result<(), VolumeError> {
         let change = self.store.change([], Need::More, |view| {
-            let (Some(mut record), Some(above)) = (judge::record(view, file)?, judge::record(view, directory)?) else {
+            let (Some(record), Some(above)) = (judge::record(view, file)?, judge::record(view, directory)?) else {
                 return Ok(());
             };
-            if judge::knows(view, (file, &record), (directory, &above), slot, &entry.name)? {
-                return Ok(());
-            }
-            let home = FileId { number: directory, generation: above.generation };
-            record.links = record.links.saturating_add(1);
-            add_link(view, file, &mut record, home, slot, &entry.name)?;
-            put_record(view, file, &record)
+            learn_name(view, (file, record), (directory, &above), slot, &entry.name).map(drop)
         });
         change.await.map(drop)
     }
@@ -478,6 +472,24 @@ impl Volume {
         self.store.files.store(self.store.ledger.files(), std::sync::atomic::Ordering::Relaxed);
         Ok(())
     }
+}
+
+/// Has a file know a name of it, unless it does already; true if it did not.
+pub(crate) fn learn_name(
+    view: &mut View<'_>,
+    (file, mut record): (u64, Record),
+    (directory, above): (u64, &Record),
+    slot: u64,
+    name: &[u8],
+) -> Result<bool, Stop> {
+    if judge::knows(view, (file, &record), (directory, above), slot, name)? {
+        return Ok(false);
+    }
+    record.links = record.links.saturating_add(1);
+    let home = FileId { number: directory, generation: above.generation };
+    add_link(view, file, &mut record, home, slot, name)?;
+    put_record(view, file, &record)?;
+    Ok(true)
 }
 
 /// What a file is by the parts that it has.

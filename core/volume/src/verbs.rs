@@ -286,6 +286,11 @@ impl Verb {
         !matches!(self.number(), 10 | 40..=42 | 45 | 54 | 55)
     }
 
+    /// Whether it is about files that no name leads to.
+    pub fn is_orphan(&self) -> bool {
+        matches!(self, Self::Orphan { .. } | Self::Orphans { .. })
+    }
+
     /// How many things are wrong.
     pub fn count(&self) -> u64 {
         match self {

@@ -157,12 +157,6 @@ impl Volume {
             let reached = targets.last().map_or(from, |target| target.block + u64::from(target.extent.blocks));
             let done = (reached * BLOCK_BYTES).min(end) - offset;
             let stored = self.store_targets(file, &segments, &targets, offset + done, may_prove).await;
-            if stored.is_err() {
-                let mut rooms = held(&self.store.rooms);
-                for target in targets.iter().filter(|target| target.is_new) {
-                    rooms.release(target.extent.place, target.extent.blocks);
-                }
-            }
             match stored {
                 // A change of fewer extents needs less room for nodes.
                 Err(error) if error.kind == ErrorKind::NoSpace && targets.len() > 1 => most = targets.len() / 2,
@@ -203,11 +197,7 @@ impl Volume {
         let hole = Piece { block: 0, blocks: 1, ground: Ground::Hole };
         let targets = self.targets(file, &[hole], 0, 1).await?;
         let may_prove = self.store.log.may_prove();
-        let stored = self.store_targets(file, &[segment], &targets, bytes.len() as u64, may_prove).await;
-        if stored.is_err() {
-            held(&self.store.rooms).release(targets[0].extent.place, targets[0].extent.blocks);
-        }
-        stored
+        self.store_targets(file, &[segment], &targets, bytes.len() as u64, may_prove).await
     }
 
     /// Makes zeros of what lies behind the end of a file in its last block, before the file grows over it; false if
@@ -402,8 +392,27 @@ impl Volume {
         }
     }
 
-    /// Writes data to where it is to lie, then has the file know it. `end` is where the file reaches at least then.
+    /// Writes data to where it is to lie, then has the file know it. `end` is where the file reaches at least then. Room
+    /// that was set aside for it is nobody's again where that fails.
     async fn store_targets(
+        &self,
+        file: &File,
+        segments: &[Segment],
+        targets: &[Target],
+        end: u64,
+        may_prove: bool,
+    ) -> Result<(), VolumeError> {
+        let stored = self.try_store(file, segments, targets, end, may_prove).await;
+        if stored.is_err() {
+            let mut rooms = held(&self.store.rooms);
+            for target in targets.iter().filter(|target| target.is_new) {
+                rooms.release(target.extent.place, target.extent.blocks);
+            }
+        }
+        stored
+    }
+
+    async fn try_store(
         &self,
         file: &File,
         segments: &[Segment],

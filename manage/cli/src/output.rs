@@ -519,10 +519,15 @@ fn cap(job: &Job) -> String {
     job.pace.cap_bytes_per_second.map_or_else(|| "none".into(), |cap| format!("{}/s", size(cap)))
 }
 
+/// How much of its work a job did.
+fn progress(job: &Job) -> String {
+    let (done, total) = (job.done_bytes, job.total_bytes);
+    format!("{} of {} ({})", size(done), size(total), percent(done, total))
+}
+
 /// How far a job is, in a line.
 pub fn job_line(job: &Job) -> String {
-    let progress =
-        format!("{} of {} ({})", size(job.done_bytes), size(job.total_bytes), percent(job.done_bytes, job.total_bytes));
+    let progress = progress(job);
     let pace = match job.state {
         JobState::Running => format!(", {}/s, {} left", size(job.rate_bytes_per_second), left(job)),
         _ => job.reason.as_ref().map_or(String::new(), |reason| format!("; {}: {}", reason.cause, reason.next_action)),
@@ -558,15 +563,7 @@ impl Shown for Job {
             ("kind", word(&self.kind)),
             ("object", self.target()),
             ("state", word(&self.state)),
-            (
-                "done",
-                format!(
-                    "{} of {} ({})",
-                    size(self.done_bytes),
-                    size(self.total_bytes),
-                    percent(self.done_bytes, self.total_bytes)
-                ),
-            ),
+            ("done", progress(self)),
             ("rate", format!("{}/s", size(self.rate_bytes_per_second))),
             ("left", left(self)),
             ("priority", word(&self.pace.priority)),

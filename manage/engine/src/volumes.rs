@@ -104,8 +104,7 @@ pub(crate) struct Findings {
 
 impl Findings {
     pub(crate) fn of(verbs: &[Verb]) -> Self {
-        let is_orphan = |verb: &Verb| matches!(verb, Verb::Orphan { .. } | Verb::Orphans { .. });
-        let orphans = verbs.iter().filter(|verb| is_orphan(verb)).count();
+        let orphans = verbs.iter().filter(|verb| verb.is_orphan()).count();
         Self {
             left: (verbs.len() - orphans + orphans.min(1)) as u64,
             things: verbs.iter().map(Verb::count).sum(),

@@ -16,7 +16,7 @@ use holdfast_device::file::{FileDevice, FileOptions};
 use holdfast_device::reactor::{self, ReactorSettings};
 use holdfast_device::{Device, Durability, IoBuf, IoSlice};
 use holdfast_tests::files::{
-    Amount, DATA_BYTES, DEVICE_BYTES, PAGE, Rates, kernel, new_volume, on_directory, page, print_table, rate,
+    Amount, DATA_BYTES, DEVICE_BYTES, NEW, PAGE, Rates, kernel, new_volume, on_directory, page, print_table, rate,
 };
 use holdfast_tests::janitor::Janitor;
 use holdfast_tests::loops::attach;
@@ -25,7 +25,6 @@ use holdfast_tests::scene::Scene;
 use holdfast_volume::Volume;
 use holdfast_volume::service::{Caller, FileId, FileKind, FileService, Flush, NewFile, OpenMode, Remove, Rename};
 
-const NEW: NewFile<'static> = NewFile { kind: FileKind::Regular, mode: 0o644, target: b"" };
 const WRITING: OpenMode = OpenMode { read: true, write: true, truncate: false };
 
 /// One round on a volume.

@@ -14,11 +14,12 @@ use std::time::Instant;
 
 use holdfast_device::reactor::{self, ReactorSettings};
 use holdfast_tests::command::run;
+use holdfast_tests::files::open_volume;
 use holdfast_tests::janitor::Janitor;
 use holdfast_tests::loops::{attach, detach, tried};
 use holdfast_tests::rounds::{median, number, text};
 use holdfast_tests::scene::Scene;
-use holdfast_tests::wounded::{OF_DIRECTORY, Victims, open};
+use holdfast_tests::wounded::{OF_DIRECTORY, Victims};
 use holdfast_volume::Verb;
 
 /// What was measured of one volume, in seconds.
@@ -34,7 +35,7 @@ async fn on_volume(path: &str, files: u64, orphans: u64, rounds: u64) -> Measure
     let mut measured = Measured { files, scan: 0.0, offline: Vec::new() };
     for _ in 0..rounds {
         victims.damage(path).await;
-        let volume = open(path).await;
+        let volume = open_volume(path).await;
         let begun = Instant::now();
         let found = volume.scan().await.expect("scanned");
         measured.scan = begun.elapsed().as_secs_f64();
@@ -42,7 +43,7 @@ async fn on_volume(path: &str, files: u64, orphans: u64, rounds: u64) -> Measure
         assert!(lost >= orphans, "{lost} findings");
         volume.shut_down().await.expect("closed");
         drop(volume);
-        let volume = open(path).await;
+        let volume = open_volume(path).await;
         let begun = Instant::now();
         let done = volume.spotfix_known().await.expect("repaired").expect("it says all");
         measured.offline.push(begun.elapsed().as_secs_f64());

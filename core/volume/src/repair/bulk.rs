@@ -35,7 +35,7 @@ struct Home {
 
 impl Home {
     fn of(view: &View<'_>, number: u64) -> Result<Option<Self>, Stop> {
-        let record = judge::record(view, number)?.filter(|record| record.is_directory() && record.links > 0);
+        let record = judge::living(view, number)?;
         let id = |record: &Record| FileId { number, generation: record.generation };
         Ok(record.map(|record| Self { id: id(&record), record, filled: BTreeMap::new() }))
     }

@@ -6,15 +6,14 @@
 use crate::change::Need;
 use crate::error::VolumeError;
 use crate::keys;
-use crate::namespace::{add_link, plain};
+use crate::namespace::plain;
 use crate::quota::Enforce;
-use crate::rebuild::kind_of_parts;
+use crate::rebuild::{kind_of_parts, learn_name};
 use crate::record::Link;
 use crate::repair::Repaired;
 use crate::scan::{Item, is_readable, judge};
-use crate::service::FileId;
 use crate::verbs::Verb;
-use crate::volume::{ROOT, Volume, put_record};
+use crate::volume::{ROOT, Volume};
 
 impl Volume {
     /// Takes an entry out that cannot be read. A record to which no name leads becomes one of the parts of its file.
@@ -63,21 +62,15 @@ impl Volume {
                 self.put_made(view, child.number, entry.kind, child.generation, &link)?;
                 return Ok(Repaired::Fixed);
             }
-            let Some(mut record) = judge::record(view, child.number)?.filter(|_| child.number != ROOT) else {
+            let Some(record) = judge::record(view, child.number)?.filter(|_| child.number != ROOT) else {
                 return Ok(Repaired::AlreadyGone);
             };
             let is_it = record.generation == child.generation
                 && plain(record.kind) == entry.kind
                 && !record.is_directory()
                 && record.links > 0;
-            if !is_it || judge::knows(view, (child.number, &record), (directory, &above), slot, name)? {
-                return Ok(Repaired::AlreadyGone);
-            }
-            record.links = record.links.saturating_add(1);
-            let home = FileId { number: directory, generation: above.generation };
-            add_link(view, child.number, &mut record, home, slot, name)?;
-            put_record(view, child.number, &record)?;
-            Ok(Repaired::Fixed)
+            let learnt = is_it && learn_name(view, (child.number, record), (directory, &above), slot, name)?;
+            Ok(if learnt { Repaired::Fixed } else { Repaired::AlreadyGone })
         });
         Ok(change.await?.0)
     }

@@ -45,9 +45,9 @@ impl Volume {
     }
 
     /// A living directory.
-    pub(super) fn living(&self, view: &View<'_>, number: u64, generation: Option<u32>) -> Result<Option<FileId>, Stop> {
-        let record = judge::record(view, number)?.filter(|record| record.is_directory() && record.links > 0);
-        let record = record.filter(|record| generation.is_none_or(|generation| generation == record.generation));
+    fn living(&self, view: &View<'_>, number: u64, generation: Option<u32>) -> Result<Option<FileId>, Stop> {
+        let record = judge::living(view, number)?
+            .filter(|record| generation.is_none_or(|generation| generation == record.generation));
         Ok(record.map(|record| FileId { number, generation: record.generation }))
     }
 

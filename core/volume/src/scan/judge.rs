@@ -40,6 +40,11 @@ pub(crate) fn record(view: &View<'_>, file: u64) -> Result<Option<Record>, Stop>
     Ok(value.and_then(|value| Record::decode(file, &value).ok()))
 }
 
+/// The record of a directory that is not removed.
+pub(crate) fn living(view: &View<'_>, directory: u64) -> Result<Option<Record>, Stop> {
+    Ok(record(view, directory)?.filter(|record| record.is_directory() && record.links > 0))
+}
+
 /// Further names of a file, with their slots.
 pub(crate) fn further(view: &View<'_>, file: u64) -> Result<Vec<(u64, Link)>, Stop> {
     let prefix = keys::prefix(file, kind::LINK);
@@ -104,7 +109,7 @@ pub(crate) fn count(view: &View<'_>, file: u64) -> Result<(u32, (u64, u32), u64)
 pub(crate) fn way_up(view: &View<'_>, directory: u64) -> Result<Way, Stop> {
     let (mut path, mut at) = (vec![directory], directory);
     while at != ROOT {
-        let Some(record) = record(view, at)?.filter(|record| record.is_directory() && record.links > 0) else {
+        let Some(record) = living(view, at)? else {
             return Ok(Way::Elsewhere);
         };
         at = record.link.parent;

@@ -127,9 +127,8 @@ impl Engine {
 
 /// Findings as they are told: files without a name together, all others by themselves.
 fn shown_all(verbs: &[Verb]) -> Vec<VolumeFinding> {
-    let is_orphan = |verb: &&Verb| matches!(verb, Verb::Orphan { .. } | Verb::Orphans { .. });
     let mut told: Vec<VolumeFinding> = Vec::new();
-    let (orphans, others): (Vec<&Verb>, Vec<&Verb>) = verbs.iter().partition(is_orphan);
+    let (orphans, others): (Vec<&Verb>, Vec<&Verb>) = verbs.iter().partition(|verb| verb.is_orphan());
     if let Some(first) = orphans.first() {
         let count = orphans.iter().map(|verb| verb.count()).sum();
         let text = if count == 1 { first.to_string() } else { format!("no name leads to {count} files") };

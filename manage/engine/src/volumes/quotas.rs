@@ -137,7 +137,7 @@ impl Engine {
         let (_, volume) = open.open_volume_named(&name, &object)?;
         let quotas = if all { volume.quotas() } else { volume.limited_quotas() };
         let quotas: Vec<Quota> = quotas.into_iter().filter(|quota| is_told(quota, all)).take(MOST_LISTED).collect();
-        let paths = self.on_reactor(move || async move { watch::paths(&volume).await }).await?;
+        let paths = self.tree_paths(&volume).await?;
         let numbers = |kind: QuotaKind| -> Vec<u32> {
             let of = |quota: &Quota| number_of(quota.subject).filter(|(known, _)| *known == kind);
             quotas.iter().filter_map(of).map(|(_, number)| number).collect()

@@ -17,6 +17,7 @@ use holdfast_volume::{Quota, Subject, Volume};
 
 use super::super::LiveVolume;
 use crate::engine::{Engine, OpenPool};
+use crate::error::ApiResult;
 use crate::view::percent;
 
 /// How long a quota that was told to refuse requests is not told of again.
@@ -136,8 +137,7 @@ pub(in crate::volumes) fn conditions(name: &str, volume: &Volume, watch: &QuotaW
     conditions
 }
 
-/// Where the directory trees of a volume are.
-pub(super) async fn paths(volume: &Volume) -> BTreeMap<u32, String> {
+async fn paths(volume: &Volume) -> BTreeMap<u32, String> {
     let mut paths = BTreeMap::new();
     for quota in volume.limited_quotas() {
         let (Subject::Tree(tree), Some(directory)) = (quota.subject, quota.directory) else { continue };
@@ -163,19 +163,23 @@ impl Engine {
         }
     }
 
+    /// Where the directory trees of a volume are.
+    pub(super) async fn tree_paths(&self, volume: &Arc<Volume>) -> ApiResult<BTreeMap<u32, String>> {
+        let looking = volume.clone();
+        self.on_reactor(move || async move { paths(&looking).await }).await
+    }
+
     /// What is known of a volume's quotas at first.
     pub(in crate::volumes) async fn quota_watch(&self, volume: &Arc<Volume>) -> QuotaWatch {
-        let looking = volume.clone();
-        let paths = self.on_reactor(move || async move { paths(&looking).await }).await.unwrap_or_default();
-        QuotaWatch { paths, ..QuotaWatch::default() }
+        QuotaWatch { paths: self.tree_paths(volume).await.unwrap_or_default(), ..QuotaWatch::default() }
     }
 
     /// Looks where the directory trees of a volume are.
     pub(super) async fn find_trees(&self, open: &OpenPool, id: Uuid) {
         let Some(volume) = open.volume_of(id) else { return };
-        let found = self.quota_watch(&volume).await;
+        let found = self.tree_paths(&volume).await.unwrap_or_default();
         if let Some(live) = open.volumes().values_mut().find(|live| live.known.id == id) {
-            live.quotas.paths = found.paths;
+            live.quotas.paths = found;
         }
     }
 
