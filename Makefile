@@ -11,6 +11,8 @@ QUICK ?=
 HOLDFAST_FROM ?= $(shell printf '%d' "0x$$(git rev-parse --short=5 HEAD 2>/dev/null || echo 0)")
 # What tests had to leave out on this machine.
 LEFT_OUT = $(TARGET)/left-out
+# The programs that measure.
+BENCH := holdfast-tests/bench
 PIN ?=
 SHARED ?=
 WEB := manage/web
@@ -53,12 +55,12 @@ screenshots: console
 
 lint: console
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --features $(BENCH) -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
 	cd $(WEB) && npm run check
 
 bench: console
-	$(CARGO) build --release --package holdfast --package holdfast-tests --bins
+	$(CARGO) build --release --package holdfast --package holdfast-tests --bins --features $(BENCH)
 	@HOLDFAST_BIN=$(TARGET)/release/holdfast ROUNDS=$(ROUNDS) RUNTIME=$(RUNTIME) QUICK=$(QUICK) PIN=$(PIN) SHARED=$(SHARED) $(TARGET)/release/bench
 	@HOLDFAST_BIN=$(TARGET)/release/holdfast ROUNDS=$(ROUNDS) RUNTIME=$(RUNTIME) QUICK=$(QUICK) PIN=$(PIN) SHARED=$(SHARED) \
 		SUBJECTS=simple,simple-plain,two-way,two-way-plain,parity2,parity2-plain $(TARGET)/release/bench
