@@ -17,8 +17,7 @@ const SET_IDS: u32 = 0o6000;
 impl Volume {
     pub(crate) async fn facts(&self, id: FileId) -> Result<Attributes, VolumeError> {
         let shard = [keys::shard(id.number)];
-        let facts = self.store.look(&shard, |view| Ok(record_of(view, id)?.facts(id.number))).await?;
-        Ok(self.with_open(facts))
+        self.store.look(&shard, |view| Ok(self.with_open(record_of(view, id)?.facts(id.number)))).await
     }
 
     pub(crate) async fn facts_of_number(&self, number: u64) -> Result<Attributes, VolumeError> {
@@ -27,11 +26,11 @@ impl Volume {
             let found = view.get(shard, &keys::record(number))?;
             let record = found.map(|value| Record::decode(number, &value)).transpose()?;
             match record.filter(|record| record.links > 0) {
-                Some(record) => Ok(record.facts(number)),
+                Some(record) => Ok(self.with_open(record.facts(number))),
                 None => refuse(ErrorKind::Stale, "no file has that number"),
             }
         });
-        Ok(self.with_open(facts.await?))
+        facts.await
     }
 
     pub(crate) async fn parent_of(&self, dir: FileId) -> Result<Attributes, VolumeError> {
@@ -41,7 +40,7 @@ impl Volume {
             let parent = FileId { number: link.parent, generation: link.parent_generation };
             Ok(directory_of(view, parent)?.facts(parent.number))
         });
-        Ok(self.with_open(facts.await?))
+        facts.await
     }
 
     pub(crate) async fn may(&self, caller: &Caller, id: FileId, mask: u32) -> Result<(), VolumeError> {
@@ -79,7 +78,7 @@ impl Volume {
             let state = held(&file.state);
             (state.accessed, state.modified)
         });
-        let (facts, logged) = self
+        let (mut facts, logged) = self
             .store
             .change([keys::shard(id.number)], Need::Less, |view| {
                 let mut record = record_of(view, id)?;
@@ -99,6 +98,8 @@ impl Volume {
             (state.accessed, state.modified) = (None, None);
             state.recorded = (facts.accessed, facts.modified);
             state.logged = state.logged.max(logged);
+            drop(state);
+            file.refresh(&mut facts);
         }
         Ok(facts)
     }

@@ -100,6 +100,7 @@ pub(crate) struct View<'a> {
     sums: Vec<BlockSum>,
     follows_data: bool,
     enforce: Enforce,
+    redeemed: u64,
 }
 
 impl<'a> View<'a> {
@@ -114,6 +115,7 @@ impl<'a> View<'a> {
             sums: Vec::new(),
             follows_data: false,
             enforce: Enforce::All,
+            redeemed: 0,
         }
     }
 
@@ -225,6 +227,11 @@ impl<'a> View<'a> {
         self.enforce = enforce;
     }
 
+    /// So many of the blocks that the one file takes were held for it.
+    pub fn redeem(&mut self, blocks: u64) {
+        self.redeemed = blocks;
+    }
+
     /// A tree that is held.
     pub fn tree(&mut self, tree: u8) -> &mut Tree {
         let at = self.index(tree).expect("the tree is held");
@@ -270,7 +277,7 @@ impl<'a> View<'a> {
             }
             let is_given = matches!(need, Need::Sure | Need::Replayed);
             let enforce = if is_given { Enforce::Nothing } else { self.enforce };
-            store.ledger.book(&derived.shifts, enforce)?;
+            store.ledger.book(&derived.shifts, enforce, self.redeemed)?;
             derived.freed.iter().for_each(|extent| rooms.free(extent.place, extent.blocks));
             derived.taken.iter().for_each(|extent| rooms.take(extent.place, extent.blocks));
         }
@@ -520,7 +527,10 @@ impl Store {
         let bitmaps = held(&self.rooms).changed();
         let nodes_of_zone = (self.superblock().zone_bytes as usize) / PAGE_BYTES;
         let kept = match need {
-            Need::More => KEPT_OPERATIONS * NODES_OF_OPERATION + zones * nodes_of_zone / 100,
+            Need::More => {
+                let promised = self.promised.load(Ordering::Acquire);
+                KEPT_OPERATIONS * NODES_OF_OPERATION + zones * nodes_of_zone / 100 + promised
+            }
             Need::Less | Need::Sure | Need::Replayed => 0,
         };
         let own = nodes + bitmaps.min(self.superblock().zones() as usize / 100) + self.ledger.changed() + 4;

@@ -25,6 +25,8 @@ pub(crate) const MAIN: u32 = 0;
 /// What lies under a part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ground {
+    /// Data that waits in memory for its place. Only readers are told.
+    Delayed,
     /// Nothing: it reads as zeros.
     Hole,
     /// Data that is lost: it cannot be read.
@@ -41,6 +43,21 @@ pub(crate) struct Piece {
     pub block: u64,
     pub blocks: u64,
     pub ground: Ground,
+}
+
+impl Piece {
+    /// What of it lies in a range of blocks that is within it, if that has any.
+    pub fn part(&self, range: std::ops::Range<u64>) -> Option<Self> {
+        let blocks = range.end.saturating_sub(range.start);
+        let part = |extent: Extent| extent.part((range.start - self.block) as u32, blocks as u32);
+        let ground = match self.ground {
+            _ if blocks == 0 => return None,
+            Ground::Written(extent) => Ground::Written(part(extent)),
+            Ground::Unwritten(extent) => Ground::Unwritten(part(extent)),
+            ground => ground,
+        };
+        Some(Self { block: range.start, blocks, ground })
+    }
 }
 
 fn decode(key: &[u8], value: &[u8]) -> Result<(u64, Extent), VolumeError> {
@@ -137,6 +154,12 @@ pub(crate) fn replace(
 }
 
 impl Volume {
+    /// What readers see of a range of blocks: what waits in memory, and what lies under the rest.
+    pub(crate) async fn seen(&self, file: &File, from: u64, to: u64) -> Result<Vec<Piece>, VolumeError> {
+        let pieces = self.pieces(file, from, to).await?;
+        Ok(held(&file.state).delayed.over(pieces))
+    }
+
     /// What lies under a range of blocks, in order, without a gap. The data must be locked.
     pub(crate) async fn pieces(&self, file: &File, from: u64, to: u64) -> Result<Vec<Piece>, VolumeError> {
         let (mut pieces, mut at) = (Vec::with_capacity(1), from);

@@ -8,7 +8,7 @@ use crate::access::{self, EXECUTE, WRITE};
 use crate::change::Need;
 use crate::error::{ErrorKind, VolumeError};
 use crate::keys;
-use crate::open_files::{File, Handle};
+use crate::open_files::{File, Handle, Left, Stamped};
 use crate::record::Record;
 use crate::removal;
 use crate::service::{
@@ -30,7 +30,8 @@ impl Volume {
             self.leave(&file).await?;
             return Err(error);
         }
-        let handle = Handle { file, mode };
+        let seen = held(&file.state).failures.count;
+        let handle = Handle { file, mode, seen };
         if mode.truncate && mode.write {
             let cut = {
                 let _alone = handle.file.data.write().await;
@@ -45,54 +46,88 @@ impl Volume {
     }
 
     pub(crate) async fn close_file(&self, handle: Handle) -> Result<(), VolumeError> {
-        let logged = self.log_times(&handle.file).await;
-        let left = self.leave(&handle.file).await;
-        logged.and(left)
+        let file = &handle.file;
+        let is_replaced = {
+            let mut state = held(&file.state);
+            !state.delayed.is_empty() && std::mem::take(&mut state.is_replaced)
+        };
+        if is_replaced {
+            // Programs that write a file anew mean to have the old or the new one. A failure is told below.
+            let _alone = file.data.write().await;
+            _ = self.write_back_locked(file).await;
+        }
+        // What waits takes the times along.
+        let is_waiting = !held(&file.state).delayed.is_empty();
+        let logged = if is_waiting { Ok(()) } else { self.log_times(file).await };
+        let failed = held(&file.state).failures.since(handle.seen);
+        let left = self.leave(file).await;
+        failed.and(logged).and(left)
     }
 
     /// Ends one use of a file; with its last one what it had beside its record, and the file itself if it has no name.
     pub(crate) async fn leave(&self, file: &File) -> Result<(), VolumeError> {
-        if !self.open.leave(file) {
-            return Ok(());
+        match self.open.leave(file) {
+            Left::InUse => return Ok(()),
+            Left::Kept => return self.discard_unnamed(file.id.number).await,
+            Left::Gone => self.release_window(file),
         }
-        self.release_window(file);
         if self.store.check_failed().is_err() {
             return Ok(());
         }
         self.finish_note(file.id.number).await
     }
 
-    /// Has the record of a file say when it was read and written.
-    async fn log_times(&self, file: &File) -> Result<(), VolumeError> {
+    /// Lets go of what waits of a file that has no name, and that nobody uses.
+    async fn discard_unnamed(&self, number: u64) -> Result<(), VolumeError> {
+        let shard = keys::shard(number);
+        let is_named = self.store.look([shard], |view| {
+            let value = view.get(shard, &keys::record(number))?;
+            Ok(value.is_some_and(|value| Record::decode(number, &value).is_ok_and(|record| record.links > 0)))
+        });
+        if !is_named.await? {
+            self.discard(number).await;
+        }
+        Ok(())
+    }
+
+    /// Has a record say when its file was read and written.
+    pub(crate) fn stamp(&self, file: &File, record: &mut Record) -> Stamped {
         let (accessed, modified) = {
             let state = held(&file.state);
             (state.accessed, state.modified)
         };
-        if accessed.is_none() && modified.is_none() || self.store.check_failed().is_err() {
+        record.accessed = accessed.map_or(record.accessed, |time| time.max(record.accessed));
+        if let Some(modified) = modified {
+            record.modified = modified.max(record.modified);
+            record.changed = modified.max(record.changed);
+            record.change = self.next_change();
+        }
+        (accessed, modified, (record.accessed, record.modified))
+    }
+
+    /// Has the record of a file in the log say when it was read and written.
+    pub(crate) async fn log_times(&self, file: &File) -> Result<(), VolumeError> {
+        let is_noted = {
+            let state = held(&file.state);
+            state.accessed.is_some() || state.modified.is_some()
+        };
+        if !is_noted || self.store.check_failed().is_err() {
             return Ok(());
         }
         let id = file.id;
         let change = self.store.change([keys::shard(id.number)], Need::Less, |view| {
             let Some(value) = view.get(keys::shard(id.number), &keys::record(id.number))? else { return Ok(None) };
             let mut record = Record::decode(id.number, &value)?;
-            record.accessed = accessed.map_or(record.accessed, |time| time.max(record.accessed));
-            if let Some(modified) = modified {
-                record.modified = modified.max(record.modified);
-                record.changed = modified.max(record.changed);
-                record.change = self.next_change();
-            }
+            let stamped = self.stamp(file, &mut record);
             put_record(view, id.number, &record)?;
-            Ok(Some((record.accessed, record.modified)))
+            Ok(Some(stamped))
         });
-        let (recorded, logged) = change.await?;
+        let (stamped, logged) = change.await?;
         let mut state = held(&file.state);
-        if let Some(recorded) = recorded {
-            state.recorded = recorded;
-        }
         state.logged = state.logged.max(logged);
-        // What was noted since stays noted.
-        state.accessed = state.accessed.filter(|time| Some(*time) != accessed);
-        state.modified = state.modified.filter(|time| Some(*time) != modified);
+        if let Some(stamped) = stamped {
+            state.note_stamped(stamped);
+        }
         Ok(())
     }
 
@@ -181,7 +216,7 @@ impl FileService for Volume {
                 state.recorded = (record.accessed, record.modified);
                 drop(state);
                 let mode = OpenMode { read: true, write: true, truncate: false };
-                Ok((record.facts(id.number), Handle { file, mode }))
+                Ok((record.facts(id.number), Handle { file, mode, seen: 0 }))
             }
             Err(error) => {
                 self.leave(&file).await?;
@@ -281,6 +316,10 @@ impl FileService for Volume {
             // It was written to through handles that are closed, perhaps.
             return self.sync_until(self.store.last(), self.store.data.written()).await;
         };
+        let is_waiting = !held(&file.state).delayed.is_empty();
+        let written = if is_waiting { self.write_back(id.number).await } else { Ok(()) };
+        let untold = held(&file.state).failures.tell();
+        written.and(untold)?;
         if how == Flush::All {
             self.log_times(&file).await?;
         }
@@ -322,14 +361,14 @@ impl FileService for Volume {
     }
 
     async fn sync(&self) -> Result<(), VolumeError> {
-        // Times of one file that cannot be logged keep nothing else from becoming durable.
-        let mut times = Ok(());
+        // Data or times of one file that cannot be written keep nothing else from becoming durable.
+        let mut done = self.write_back_all(&self.waiting.all()).await;
         for file in self.open.all() {
-            times = times.and(self.log_times(&file).await);
+            done = done.and(self.log_times(&file).await);
         }
         let written = self.store.data.written();
         self.sync_until(self.store.last(), written).await?;
-        times
+        done
     }
 }
 

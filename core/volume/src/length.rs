@@ -34,6 +34,12 @@ impl Volume {
         if size > MAX_FILE_BYTES {
             return Err(VolumeError::new(ErrorKind::TooLarge, "a file ends below 2^63 bytes"));
         }
+        {
+            let mut state = held(&file.state);
+            state.is_replaced |= size == 0 && state.size > 0;
+        }
+        self.cut_delayed(file, size);
+        self.write_back_locked(file).await?;
         let (before, is_inline) = {
             let state = held(&file.state);
             (state.size, state.is_inline)

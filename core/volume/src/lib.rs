@@ -14,6 +14,7 @@
 //!  attributes.rs  facts about a file, who may set them         access.rs       who may do what
 //!  extended.rs    extended attributes                          removal.rs      files without a name
 //!  read.rs        reading                                      write.rs        writing
+//!  delayed.rs     data that waits in memory for its place      write_back.rs   and how it comes there
 //!  length.rs      files cut and grown                          room.rs         room set aside, given back, zeroed
 //!  extents.rs     the extents of a file                        open_files.rs   files that are open
 //!  record.rs, extent.rs, keys.rs, names.rs                     what stands in the trees of files
@@ -49,6 +50,7 @@ mod bitmap;
 mod cache;
 mod change;
 mod checkpoint;
+mod delayed;
 mod error;
 mod extended;
 mod extent;
@@ -96,6 +98,7 @@ mod verbs;
 mod volume;
 mod wreck;
 mod write;
+mod write_back;
 mod zones;
 
 pub use error::{ErrorKind, VolumeError};

@@ -1,7 +1,7 @@
 //! A line through the volume: nothing is given out above it while it stands.
 //!
-//! Invariant: the line is drawn only where all nodes that changed so far find room below it, so that no checkpoint
-//! fails for it.
+//! Invariant: the line is drawn only where all nodes that changed so far find room below it, and all data that was
+//! promised some, so that no checkpoint and no data fails for it.
 
 use std::sync::atomic::Ordering;
 
@@ -33,19 +33,26 @@ impl Store {
                     let needed = self.needed(0, Need::More);
                     let mut zones = held(&self.zones);
                     if zones.free_below(zone) < needed {
-                        return Ok(false);
+                        return Ok(Some(false));
+                    }
+                    let mut rooms = held(&self.rooms);
+                    if !rooms.are_kept_below(zone) {
+                        return Ok(None);
                     }
                     zones.set_line(zone);
-                    held(&self.rooms).set_line(zone);
-                    Ok(true)
+                    rooms.set_line(zone);
+                    Ok(Some(true))
                 });
                 drawn.await?
             };
-            if is_drawn {
-                return Ok(line);
-            }
-            if !self.add_node_zone(Need::Less).await? {
-                return Err(VolumeError::new(ErrorKind::NoSpace, "there is no room for metadata below the new end"));
+            let (is_found, what) = match is_drawn {
+                Some(true) => return Ok(line),
+                Some(false) => (self.add_node_zone(Need::Less).await?, "metadata"),
+                None => (self.add_data_zone().await?, "data that waits to be written"),
+            };
+            if !is_found {
+                let text = format!("there is no room for {what} below the new end");
+                return Err(VolumeError::new(ErrorKind::NoSpace, text));
             }
         }
     }

@@ -45,8 +45,7 @@ impl Volume {
         attributes: bool,
     ) -> Result<Vec<Entry>, VolumeError> {
         let shard = keys::shard(dir.number);
-        let mut entries = self
-            .store
+        self.store
             .look([shard], |view| {
                 access::allow(caller, &directory_of(view, dir)?, READ)?;
                 let from = keys::entry(dir.number, cursor + 1);
@@ -57,17 +56,13 @@ impl Volume {
                     let cursor = keys::number(key, 9).unwrap_or_default();
                     let mut listed = Entry { name, id: child, kind, cursor, attributes: None };
                     if attributes {
-                        listed.attributes = Some(record_of(view, child)?.facts(child.number));
+                        listed.attributes = Some(self.with_open(record_of(view, child)?.facts(child.number)));
                     }
                     entries.push(listed);
                     Ok(())
                 })?;
                 Ok(entries)
             })
-            .await?;
-        for entry in &mut entries {
-            entry.attributes = entry.attributes.take().map(|facts| self.with_open(facts));
-        }
-        Ok(entries)
+            .await
     }
 }

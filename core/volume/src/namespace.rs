@@ -96,13 +96,14 @@ impl Volume {
                 access::allow(caller, &directory, EXECUTE)?;
                 let Some(found) = self.find(view, dir.number, name, caller.ignores_case)? else { return Ok(None) };
                 let child = found.entry.child;
-                Ok(Some(record_of(view, child)?.facts(child.number)))
+                Ok(Some(self.with_open(record_of(view, child)?.facts(child.number))))
             })
             .await?;
-        Ok(found.map(|facts| self.with_open(facts)))
+        Ok(found)
     }
 
-    /// Attributes with what an open file knows better.
+    /// Attributes with what an open file knows better. The tree of its record is held, so that what is written back
+    /// meanwhile counts here or there.
     pub(crate) fn with_open(&self, mut facts: Attributes) -> Attributes {
         if let Some(file) = self.open.get(facts.id.number) {
             file.refresh(&mut facts);
@@ -216,7 +217,7 @@ impl Volume {
                 let entry = DirectoryEntry { child: id, kind: plain(record.kind), name: name.to_vec() };
                 view.put(keys::shard(dir.number), keys::entry(dir.number, slot), entry.encode())?;
                 if record.links == 0 {
-                    if self.open.get(id.number).is_none() {
+                    if !self.open.is_used(id.number) {
                         return refuse(ErrorKind::Stale, "the file does not exist any more");
                     }
                     removal::keep(view, id.number)?;
@@ -228,10 +229,10 @@ impl Volume {
                 directory.size += 1;
                 self.touch(&mut directory, now);
                 put_record(view, dir.number, &directory)?;
-                Ok(record.facts(id.number))
+                Ok(self.with_open(record.facts(id.number)))
             })
             .await?;
-        Ok(self.with_open(facts))
+        Ok(facts)
     }
 
     pub(crate) async fn remove_name(
@@ -309,6 +310,10 @@ impl Volume {
         let now = self.now();
         // A name that takes another's place needs no more room than that had.
         let replaces = mode == Rename::Replace && self.lookup_name(caller, to.0, to.1).await?.is_some();
+        // Nobody finds less under the name than was there before, whenever power fails.
+        if replaces && let Some(moved) = self.lookup_name(caller, from.0, from.1).await? {
+            self.write_back(moved.id.number).await?;
+        }
         let (removed, _) = if replaces {
             self.give_back(&trees, |view, most| self.rename_in(view, caller, from, to, mode, (now, most))).await?
         } else {

@@ -147,6 +147,7 @@ impl Store {
             data,
             checkpoint: tokio::sync::Mutex::new(Checkpoint { root: Root { epoch, ..root } }),
             reserved: AtomicUsize::new(0),
+            promised: AtomicUsize::new(0),
             recovered: end.applied,
             files: AtomicI64::new(0),
             ledger: Ledger::default(),

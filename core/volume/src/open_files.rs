@@ -1,14 +1,21 @@
 //! Files that are open.
 //!
 //! ```text
-//!   handle ─▶ File: lock of its data, its length, the extents that were looked up last, times that are not logged yet
+//!   handle ─▶ File: lock of its data, its length, the extents that were looked up last, times that are not logged yet,
+//!                   data that waits for its place
 //! ```
+//!
+//! A file whose data waits is kept here when the last handle is closed, until that is written back.
 //!
 //! Invariant: there is at most one [`File`] for each file that is open.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use holdfast_model::BLOCK_BYTES;
+
+use crate::delayed::Delayed;
+use crate::error::VolumeError;
 use crate::extent::Extent;
 use crate::service::{Attributes, FileId, OpenMode, Time};
 use crate::store::held;
@@ -25,6 +32,38 @@ pub(crate) struct Mapping {
     pub to: u64,
     /// Each with the block of the file that it begins at.
     pub extents: Vec<(u64, Extent)>,
+}
+
+/// Times that were accessed and modified and that a record was given, and those that it says now.
+pub(crate) type Stamped = (Option<Time>, Option<Time>, (Time, Time));
+
+/// Writes back that failed.
+#[derive(Debug, Default)]
+pub(crate) struct Failures {
+    /// How many there were.
+    pub count: u64,
+    /// Those up to this one were told to who made the file durable.
+    told: u64,
+    last: Option<VolumeError>,
+}
+
+impl Failures {
+    pub fn note(&mut self, error: VolumeError) {
+        self.count += 1;
+        self.last = Some(error);
+    }
+
+    /// The last one, if there was any since so many.
+    pub fn since(&self, seen: u64) -> Result<(), VolumeError> {
+        self.last.clone().filter(|_| seen < self.count).map_or(Ok(()), Err)
+    }
+
+    /// The last one that was not told to who made the file durable.
+    pub fn tell(&mut self) -> Result<(), VolumeError> {
+        let untold = self.since(self.told);
+        self.told = self.count;
+        untold
+    }
 }
 
 /// What is known of an open file beside its record.
@@ -51,6 +90,21 @@ pub(crate) struct State {
     pub window: Option<(u64, u32)>,
     /// What was looked up last.
     pub mapping: Option<Arc<Mapping>>,
+    /// Data that waits for its place; the length and the times are those with it.
+    pub delayed: Delayed,
+    /// What failed when it was written back.
+    pub failures: Failures,
+    /// Whether it was cut to nothing, and what is written now is to take the place of that.
+    pub is_replaced: bool,
+}
+
+impl State {
+    /// The record says these times now; what was noted since stays noted.
+    pub fn note_stamped(&mut self, (accessed, modified, recorded): Stamped) {
+        self.recorded = recorded;
+        self.accessed = self.accessed.filter(|time| Some(*time) != accessed);
+        self.modified = self.modified.filter(|time| Some(*time) != modified);
+    }
 }
 
 /// An open file.
@@ -66,6 +120,10 @@ impl File {
     /// Attributes as they are with what is not logged yet.
     pub(crate) fn refresh(&self, facts: &mut Attributes) {
         let state = held(&self.state);
+        if !state.delayed.is_empty() {
+            facts.size_bytes = state.size;
+            facts.allocated_bytes += state.delayed.promised * BLOCK_BYTES;
+        }
         facts.accessed = state.accessed.map_or(facts.accessed, |time| time.max(facts.accessed));
         if let Some(modified) = state.modified {
             facts.modified = modified;
@@ -80,6 +138,8 @@ impl File {
 pub struct Handle {
     pub(crate) file: Arc<File>,
     pub(crate) mode: OpenMode,
+    /// Failures of writing back that there were when it was opened.
+    pub(crate) seen: u64,
 }
 
 impl Handle {
@@ -89,9 +149,27 @@ impl Handle {
     }
 }
 
+struct Known {
+    file: Arc<File>,
+    uses: usize,
+    /// Whether data of it waits, so that it is kept also without uses.
+    is_kept: bool,
+}
+
 #[derive(Default)]
 struct Part {
-    files: HashMap<u64, (Arc<File>, usize)>,
+    files: HashMap<u64, Known>,
+}
+
+/// What became of a file when a use of it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// Others use it.
+    InUse,
+    /// Nobody uses it, and data of it waits.
+    Kept,
+    /// Nobody knows it any more.
+    Gone,
 }
 
 /// The table of them.
@@ -108,36 +186,71 @@ impl OpenFiles {
     /// Counts one more use of a file. Whether it exists is to be looked at afterwards.
     pub fn enter(&self, id: FileId) -> Arc<File> {
         let mut part = held(self.part(id.number));
-        let (file, uses) = part.files.entry(id.number).or_insert_with(|| {
+        let known = part.files.entry(id.number).or_insert_with(|| {
             let file = File { id, data: tokio::sync::RwLock::new(()), state: Mutex::default() };
-            (Arc::new(file), 0)
+            Known { file: Arc::new(file), uses: 0, is_kept: false }
         });
-        *uses += 1;
-        file.clone()
+        known.uses += 1;
+        known.file.clone()
     }
 
-    /// Ends one use; true if it was the last one.
-    pub fn leave(&self, file: &File) -> bool {
+    /// The same for one that is here.
+    pub fn enter_known(&self, number: u64) -> Option<Arc<File>> {
+        let mut part = held(self.part(number));
+        let known = part.files.get_mut(&number)?;
+        known.uses += 1;
+        Some(known.file.clone())
+    }
+
+    /// Ends one use.
+    pub fn leave(&self, file: &File) -> Left {
         let mut part = held(self.part(file.id.number));
-        let Some((_, uses)) = part.files.get_mut(&file.id.number) else { return false };
-        *uses -= 1;
-        let is_last = *uses == 0;
-        if is_last {
-            part.files.remove(&file.id.number);
+        let Some(known) = part.files.get_mut(&file.id.number) else { return Left::InUse };
+        known.uses -= 1;
+        match (known.uses, known.is_kept) {
+            (0, true) => Left::Kept,
+            (0, false) => {
+                part.files.remove(&file.id.number);
+                Left::Gone
+            }
+            _ => Left::InUse,
         }
-        is_last
     }
 
-    /// The file, if it is open.
+    /// Keeps a file that is in use also without uses.
+    pub fn keep(&self, number: u64) {
+        if let Some(known) = held(self.part(number)).files.get_mut(&number) {
+            known.is_kept = true;
+        }
+    }
+
+    /// Keeps a file no longer than it is in use, as it is now.
+    pub fn let_go(&self, number: u64) {
+        if let Some(known) = held(self.part(number)).files.get_mut(&number) {
+            known.is_kept = false;
+        }
+    }
+
+    /// The file, if it is open, or data of it waits.
     pub fn get(&self, number: u64) -> Option<Arc<File>> {
-        held(self.part(number)).files.get(&number).map(|(file, _)| file.clone())
+        held(self.part(number)).files.get(&number).map(|known| known.file.clone())
     }
 
-    /// All that are open.
+    /// Whether anybody uses a file.
+    pub fn is_used(&self, number: u64) -> bool {
+        held(self.part(number)).files.get(&number).is_some_and(|known| known.uses > 0)
+    }
+
+    /// Whether one use of a file is left.
+    pub fn is_last(&self, number: u64) -> bool {
+        held(self.part(number)).files.get(&number).is_some_and(|known| known.uses == 1)
+    }
+
+    /// All that are here.
     pub fn all(&self) -> Vec<Arc<File>> {
         self.parts
             .iter()
-            .flat_map(|part| held(part).files.values().map(|(file, _)| file.clone()).collect::<Vec<_>>())
+            .flat_map(|part| held(part).files.values().map(|known| known.file.clone()).collect::<Vec<_>>())
             .collect()
     }
 }

@@ -52,7 +52,7 @@ impl Volume {
             return Ok(data);
         }
         let end = offset + len;
-        let pieces = self.pieces(file, offset / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES)).await?;
+        let pieces = self.seen(file, offset / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES)).await?;
         if pieces.iter().any(|piece| piece.ground == Ground::Lost) {
             return Err(VolumeError::corrupt(extents::LOST));
         }
@@ -73,6 +73,11 @@ impl Volume {
             let (from, to) = (offset.max(start), end.min(start + piece.blocks * BLOCK_BYTES));
             if let Ground::Written(_) = piece.ground {
                 let buf = bufs.next().expect("one for each piece of data").freeze();
+                data.push(buf, (from - start) as usize, (to - from) as usize);
+                continue;
+            }
+            if piece.ground == Ground::Delayed {
+                let buf = held(&file.state).delayed.copy(piece.block, piece.blocks);
                 data.push(buf, (from - start) as usize, (to - from) as usize);
                 continue;
             }
@@ -124,8 +129,8 @@ impl Volume {
         while at < end {
             // A part at a time: a file may have any number of extents.
             let to = end.min(self.mapping(file, at).await?.to);
-            for piece in self.pieces(file, at, to).await? {
-                let is_data = matches!(piece.ground, Ground::Written(_) | Ground::Lost);
+            for piece in self.seen(file, at, to).await? {
+                let is_data = matches!(piece.ground, Ground::Written(_) | Ground::Lost | Ground::Delayed);
                 if is_data == (what == Seek::Data) {
                     return Ok((piece.block * BLOCK_BYTES).max(offset).min(size));
                 }

@@ -139,7 +139,7 @@ impl Volume {
                 at = reached;
                 continue;
             };
-            let (place, blocks) = self.reserve(goal, extent.blocks.min(STEP_BLOCKS)).await?;
+            let (place, blocks) = self.reserve(goal, extent.blocks.min(STEP_BLOCKS), 0).await?;
             let from = extent.part(0, blocks);
             let to = Extent { place, birth: held(&self.store.rooms).coming(), ..from };
             let moved = self.move_extent(file, start, from, to).await;

@@ -29,6 +29,8 @@ const CUT: u8 = 2;
 pub(crate) enum Removed {
     /// Nothing: it has other names, is gone, or is open.
     Nothing,
+    /// What of its data waits for a place needs none.
+    Gone(u64),
     /// Its keys are to be taken out.
     Deferred(u64),
 }
@@ -46,14 +48,14 @@ pub(crate) fn bury(
     most: usize,
 ) -> Result<Removed, Stop> {
     let shard = keys::shard(id.number);
-    let is_open = open.get(id.number).is_some();
+    let is_open = open.is_used(id.number);
     let own = id.number.to_be_bytes();
     let all = view.range(shard, &own, &own, most + 1)?;
     if !is_open && all.len() <= most {
         for (key, _) in all {
             view.remove(shard, key)?;
         }
-        return Ok(Removed::Nothing);
+        return Ok(if open.get(id.number).is_some() { Removed::Gone(id.number) } else { Removed::Nothing });
     }
     let links = keys::prefix(id.number, kind::LINK);
     for (key, _) in view.range(shard, &links, &links, KEYS_AT_ONCE)? {
@@ -105,7 +107,14 @@ impl Volume {
     pub(crate) async fn finish_removal(&self, removed: Removed) -> Result<(), VolumeError> {
         match removed {
             Removed::Nothing => Ok(()),
-            Removed::Deferred(number) => self.remove_keys(number).await,
+            Removed::Gone(number) => {
+                self.discard(number).await;
+                Ok(())
+            }
+            Removed::Deferred(number) => {
+                self.discard(number).await;
+                self.remove_keys(number).await
+            }
         }
     }
 

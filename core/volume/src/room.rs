@@ -36,6 +36,7 @@ impl Volume {
         self.store.check_failed()?;
         let file = &*handle.file;
         let _alone = file.data.write().await;
+        self.write_back_locked(file).await?;
         let size = held(&file.state).size;
         let grows = !matches!(
             how,
@@ -132,7 +133,7 @@ impl Volume {
                 let Piece { block, blocks, ground: Ground::Hole } = piece else { continue };
                 let (mut block, end, mut goal) = (block, block + blocks, None);
                 while block < end {
-                    let (place, len) = self.reserve(goal, (end - block).min(1 << 16) as u32).await?;
+                    let (place, len) = self.reserve(goal, (end - block).min(1 << 16) as u32, 0).await?;
                     goal = Some(place + u64::from(len));
                     let birth = held(&self.store.rooms).coming();
                     let extent = Extent { place, blocks: len, birth, is_written: false };

@@ -5,10 +5,12 @@
 //!   busy    and those that are set aside for writes under way, or were freed and are still used by the durable root
 //! ```
 //!
+//! Of what may be given out, a number of blocks is promised to data that waits in memory for its place.
+//!
 //! The tree of zones says for each which of its two slots counts, and the CRC of its bitmap.
 //!
 //! Invariants: a block is given out only if neither the trees in memory nor the newest durable root has it. A bitmap is
-//! believed only if it is the one that the tree of zones names.
+//! believed only if it is the one that the tree of zones names. There are as many blocks to give out as are promised.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -114,8 +116,12 @@ pub(crate) struct Rooms {
     /// Blocks of a zone.
     blocks: u32,
     zones: BTreeMap<u32, Zone>,
-    /// Zones that have blocks to give out.
-    open: BTreeSet<u32>,
+    /// Zones that have blocks to give out, with how many.
+    open: BTreeMap<u32, u32>,
+    /// The blocks of all of those.
+    available: u64,
+    /// As many of them as are promised to data that has no place yet.
+    promised: u64,
     /// Zones whose bitmaps are in memory.
     loaded: BTreeSet<u32>,
     changed: usize,
@@ -135,7 +141,9 @@ impl Rooms {
             first: superblock.zones_at() / BLOCK_BYTES,
             blocks: (superblock.zone_bytes / BLOCK_BYTES) as u32,
             zones: BTreeMap::new(),
-            open: BTreeSet::new(),
+            open: BTreeMap::new(),
+            available: 0,
+            promised: 0,
             loaded: BTreeSet::new(),
             changed: 0,
             hand: 0,
@@ -199,10 +207,11 @@ impl Rooms {
     }
 
     fn note_open(&mut self, zone: u32) {
-        if self.zones[&zone].available > 0 && zone < self.line {
-            self.open.insert(zone);
-        } else {
-            self.open.remove(&zone);
+        self.shut(zone);
+        let available = self.zones[&zone].available;
+        if available > 0 && zone < self.line {
+            self.open.insert(zone, available);
+            self.available += u64::from(available);
         }
     }
 
@@ -265,7 +274,7 @@ impl Rooms {
     pub fn retire(&mut self, zone: u32) {
         let Some(known) = self.zones.remove(&zone) else { return };
         self.changed -= usize::from(known.bits.is_some_and(|bits| bits.is_changed));
-        self.open.remove(&zone);
+        self.shut(zone);
         self.loaded.remove(&zone);
     }
 
@@ -279,9 +288,28 @@ impl Rooms {
         self.coming
     }
 
-    /// Blocks that no file has of zones of data that are given out of.
+    /// Blocks that no file has, and that are promised to none, of zones of data that are given out of.
     pub fn free_blocks(&self) -> u64 {
-        self.zones.range(..self.line).map(|(_, zone)| u64::from(zone.free)).sum()
+        let free: u64 = self.zones.range(..self.line).map(|(_, zone)| u64::from(zone.free)).sum();
+        free.saturating_sub(self.promised)
+    }
+
+    /// Promises so many blocks to data that waits for its place; false, and nothing is promised, if there are not as
+    /// many.
+    pub fn promise(&mut self, blocks: u64) -> bool {
+        let is_kept = self.available.saturating_sub(self.promised) >= blocks;
+        self.promised += if is_kept { blocks } else { 0 };
+        is_kept
+    }
+
+    /// Takes back what was promised and is not needed any more.
+    pub fn take_back(&mut self, blocks: u64) {
+        self.promised = self.promised.saturating_sub(blocks);
+    }
+
+    /// Whether all that is promised can be given out below a zone.
+    pub fn are_kept_below(&self, line: u32) -> bool {
+        self.open.range(..line).map(|(_, available)| u64::from(*available)).sum::<u64>() >= self.promised
     }
 
     /// The zone whose bitmap is needed to change the block and is not in memory, as an error.
@@ -318,10 +346,17 @@ impl Rooms {
     }
 
     /// Sets up to `want` blocks aside: those behind `goal` where they are free, else a run that is long enough, else
-    /// the longest of some zone.
-    pub fn reserve(&mut self, goal: Option<u64>, want: u32) -> Found {
-        let goal = goal.map(|block| self.place(block)).filter(|(zone, _)| self.open.contains(zone));
-        let next = || self.open.range(self.hand..).next().or_else(|| self.open.first()).copied();
+    /// the longest of some zone. The first `promised` of them keep a promise; what is promised to others is left.
+    pub fn reserve(&mut self, goal: Option<u64>, want: u32, promised: u32) -> Found {
+        let promised = u64::from(promised).min(self.promised);
+        let most = self.available.saturating_sub(self.promised) + promised;
+        let want = u64::from(want).min(most) as u32;
+        if want == 0 {
+            return Found::Full;
+        }
+        let goal = goal.map(|block| self.place(block)).filter(|(zone, _)| self.open.contains_key(zone));
+        let next =
+            || self.open.range(self.hand..).next().or_else(|| self.open.first_key_value()).map(|(zone, _)| *zone);
         let Some(zone) = goal.map(|(zone, _)| zone).or_else(next) else { return Found::Full };
         let start = self.start(zone);
         let known = self.zones.get_mut(&zone).expect("a zone of data");
@@ -337,6 +372,7 @@ impl Rooms {
         if goal.is_none() {
             self.hand = zone;
         }
+        self.promised -= promised.min(len.into());
         self.note_open(zone);
         Found::Run(start + u64::from(block), len)
     }
@@ -348,13 +384,15 @@ impl Rooms {
         let Some(known) = self.zones.get_mut(&zone).filter(|_| zone < self.line) else { return Vec::new() };
         let Some(bits) = known.bits.as_mut() else { return Vec::new() };
         let mut runs: Vec<(u64, u32)> = Vec::new();
+        let mut spare = self.available.saturating_sub(self.promised);
         for unit in units {
             // The first unit of a zone begins behind its head.
             let (block, end) = ((unit * UNIT_BLOCKS).max(HEAD_BLOCKS as u32), (unit + 1) * UNIT_BLOCKS);
-            if end > self.blocks || bits.busy.count(block, end - block) > 0 {
+            if end > self.blocks || bits.busy.count(block, end - block) > 0 || spare < u64::from(end - block) {
                 continue;
             }
             let (place, count) = (start + u64::from(block), end - block);
+            spare -= u64::from(count);
             bits.busy.set(block, count, true);
             bits.reserved += count;
             known.available -= count;
@@ -374,7 +412,14 @@ impl Rooms {
 
     /// Gives nothing out of a zone any more, whose bitmap is damaged.
     pub fn shut(&mut self, zone: u32) {
-        self.open.remove(&zone);
+        let before = self.open.remove(&zone).unwrap_or_default();
+        self.available -= u64::from(before);
+    }
+
+    /// Gives back what was set aside and not taken, and promises it again.
+    pub fn put_back(&mut self, place: u64, len: u32) {
+        self.release(place, len);
+        self.promised += u64::from(len);
     }
 
     /// Gives back what was set aside and not taken.

@@ -365,12 +365,12 @@ impl<R: Rescue> Walk<'_, R> {
             let wrong = |error: VolumeError| format!("behind byte {}: {error}", at * BLOCK_BYTES);
             // A part at a time: a file may have any number of extents.
             let to = end.min(self.volume.mapping(&handle.file, at).await.map_err(wrong)?.to);
-            for Piece { block, blocks, ground } in self.volume.pieces(&handle.file, at, to).await.map_err(wrong)? {
+            for Piece { block, blocks, ground } in self.volume.seen(&handle.file, at, to).await.map_err(wrong)? {
                 let range = (block * BLOCK_BYTES, ((block + blocks) * BLOCK_BYTES).min(size));
                 match ground {
                     Ground::Hole | Ground::Unwritten(_) => {}
                     Ground::Lost => lost.add(range.0, range.1 - range.0),
-                    Ground::Written(_) => self.copy_range(handle, found, range, lost).await?,
+                    Ground::Written(_) | Ground::Delayed => self.copy_range(handle, found, range, lost).await?,
                 }
             }
             at = to;

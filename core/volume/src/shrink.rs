@@ -267,6 +267,8 @@ impl Volume {
     pub async fn shrink(&self, size_bytes: u64, steps: &dyn Steps) -> Result<bool, VolumeError> {
         let _one = self.try_resize()?;
         self.store.check_failed()?;
+        // What cannot be written keeps its promise of room, which is looked at when the line is drawn.
+        _ = self.write_back_all(&self.waiting.all()).await;
         let plan = self.plan_shrink(size_bytes).await?;
         if let Some(refusal) = plan.refusal {
             if self.unfinished_shrink().is_some() {

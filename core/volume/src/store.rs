@@ -52,11 +52,13 @@ pub struct Settings {
     pub cache_bytes: usize,
     /// Bytes of nodes that changed since the last checkpoint, beyond which a transaction waits for the next one.
     pub changed_bytes: usize,
+    /// Bytes of data that wait in memory for their place on the device; 0 has all data written at once.
+    pub delayed_bytes: usize,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { cache_bytes: 128 << 20, changed_bytes: 128 << 20 }
+        Self { cache_bytes: 128 << 20, changed_bytes: 128 << 20, delayed_bytes: 64 << 20 }
     }
 }
 
@@ -84,6 +86,8 @@ pub struct Store {
     pub(crate) checkpoint: tokio::sync::Mutex<Checkpoint>,
     /// Nodes of a checkpoint under way that have no room yet.
     pub(crate) reserved: AtomicUsize,
+    /// Nodes that are promised to data that has no place yet.
+    pub(crate) promised: AtomicUsize,
     /// The last change that opening found.
     pub(crate) recovered: u64,
     /// Files that exist.

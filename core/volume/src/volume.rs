@@ -19,6 +19,7 @@ use holdfast_device::{Clock, Copies, Device, Signal};
 use holdfast_model::Uuid;
 
 use crate::change::{Need, Stop, View, refuse};
+use crate::delayed::Waiting;
 use crate::error::{ErrorKind, VolumeError};
 use crate::keys::{self, RUN};
 use crate::media::Media;
@@ -41,8 +42,10 @@ const RUNS_AT_ONCE: u64 = 32 * SHARED_TREES as u64;
 const MOST_RUNS_EVER: u64 = 1 << 56;
 /// Directories whose runs of ids are remembered.
 const MOST_RUNS: usize = 4096;
-/// How often what was written is made durable although nobody asks.
-const SYNC_EVERY: Duration = Duration::from_secs(5);
+/// How often it is looked for data that has waited for its place: it waits twice as long, at most.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// After how many of those looks what was written is made durable although nobody asks.
+const LOOKS_TO_A_SYNC: u64 = 10;
 /// After how many of those the log is begun anew.
 const SYNCS_TO_A_CHECKPOINT: u64 = 2;
 /// After how many of those room that was freed has rested.
@@ -92,6 +95,8 @@ pub struct Volume {
     pub(crate) names: Names,
     is_case_sensitive: bool,
     pub(crate) open: OpenFiles,
+    /// Files that have data that waits for its place.
+    pub(crate) waiting: Waiting,
     clock: WallClock,
     ids: Mutex<Ids>,
     /// Counts changes of files: the number of the opening, then those of this one.
@@ -219,6 +224,7 @@ impl Volume {
             names: Names::new(&folding, secret)?,
             is_case_sensitive,
             open: OpenFiles::default(),
+            waiting: Waiting::default(),
             clock,
             ids: Mutex::new(ids),
             changes: AtomicU64::new(changes),
@@ -294,21 +300,28 @@ impl Volume {
     /// # Errors
     /// The device failed: nothing is changed any more.
     pub async fn checkpoint(&self) -> Result<(), VolumeError> {
-        self.store.checkpoint().await
+        let written = self.write_back_all(&self.waiting.all()).await;
+        self.store.checkpoint().await?;
+        written
     }
 
     /// Makes what was written durable, and keeps the log short, until the volume is closed. Whoever opens a volume that is to
     /// live for long runs this beside it.
     pub async fn maintain(self: Arc<Self>, clock: Arc<dyn Clock>) {
         let mut written = self.last();
-        for round in 1u64.. {
-            if let Either::Left(_) = select(self.closing.wait(), clock.sleep(SYNC_EVERY)).await {
+        for look in 1u64.. {
+            if let Either::Left(_) = select(self.closing.wait(), clock.sleep(LOOK_EVERY)).await {
                 return;
             }
             let _writing = self.maintaining.lock().await;
             if self.closing.raised() {
                 return;
             }
+            self.write_back_aged().await;
+            if !look.is_multiple_of(LOOKS_TO_A_SYNC) {
+                continue;
+            }
+            let round = look / LOOKS_TO_A_SYNC;
             // A failure that ends all changes is in the volume, which says why.
             if self.sync().await.is_err() && self.failure().is_some() {
                 return;

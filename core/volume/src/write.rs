@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   whole blocks that hold data, within the file    shared lock    in place, no change of metadata
+//!   small, and not within a record                  alone          waits in memory (delayed.rs)
 //!   anything else                                   alone          room set aside ─▶ data written ─▶ extents changed
 //! ```
 //!
@@ -36,19 +37,41 @@ const QUOTA_REFUSALS: u32 = 8;
 const BLOCK: usize = BLOCK_BYTES as usize;
 
 /// Data for blocks of a file that follow each other.
-struct Segment {
-    block: u64,
-    data: IoSlice,
+pub(crate) struct Segment {
+    pub block: u64,
+    pub data: IoSlice,
+}
+
+/// Where room for blocks comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// What nobody has, within quotas.
+    Free,
+    /// What was promised.
+    Promised,
 }
 
 /// Where blocks of a file are to be written.
-struct Target {
-    block: u64,
-    extent: Extent,
+pub(crate) struct Target {
+    pub block: u64,
+    pub extent: Extent,
     /// Whether its room is set aside for it, and nobody's yet.
     is_new: bool,
+    /// Whether that room was promised.
+    is_promised: bool,
     /// Whether the file has data there already.
-    is_written: bool,
+    pub is_written: bool,
+}
+
+impl Target {
+    fn old(block: u64, extent: Extent, is_written: bool) -> Self {
+        Self { block, extent, is_new: false, is_promised: false, is_written }
+    }
+
+    /// Blocks that were promised.
+    pub fn promised(&self) -> u64 {
+        if self.is_promised { self.extent.blocks.into() } else { 0 }
+    }
 }
 
 impl Volume {
@@ -74,7 +97,16 @@ impl Volume {
                 return Ok(());
             }
         }
+        let is_small = self.may_delay(len);
+        if is_small {
+            self.make_memory(len).await;
+        }
         let _alone = file.data.write().await;
+        let is_within_record = held(&file.state).is_inline && offset + len as u64 <= INLINE_BYTES as u64;
+        if is_small && !is_within_record && self.delay(&handle.file, offset, &data[..len]).await? {
+            return Ok(());
+        }
+        self.write_back_locked(file).await?;
         let mut done = 0;
         while done < len {
             let some = (len - done).min(STEP_BYTES);
@@ -88,7 +120,8 @@ impl Volume {
         let end = offset + len as u64;
         {
             let state = held(&file.state);
-            if state.is_inline || end > state.size {
+            let is_waiting = state.delayed.has(offset / BLOCK_BYTES..end / BLOCK_BYTES);
+            if state.is_inline || end > state.size || is_waiting {
                 return Ok(false);
             }
         }
@@ -153,7 +186,7 @@ impl Volume {
         let pieces = self.pieces(file, from, to).await?;
         let (mut most, mut refusals) = (EXTENTS_AT_ONCE, 0);
         loop {
-            let targets = self.targets(file, &pieces, size, most).await?;
+            let targets = self.targets(file, &pieces, size, Room::Free, most).await?;
             let reached = targets.last().map_or(from, |target| target.block + u64::from(target.extent.blocks));
             let done = (reached * BLOCK_BYTES).min(end) - offset;
             let stored = self.store_targets(file, &segments, &targets, offset + done, may_prove).await;
@@ -163,6 +196,18 @@ impl Volume {
                 // Others took some of what the quota left: it is asked again what it leaves now.
                 Err(error) if error.kind == ErrorKind::Quota && refusals < QUOTA_REFUSALS => refusals += 1,
                 stored => return stored.map(|()| done as usize),
+            }
+        }
+    }
+
+    /// Gives back what is set aside for blocks that do not come there.
+    pub(crate) fn give_up(&self, targets: &[Target]) {
+        let mut rooms = held(&self.store.rooms);
+        for Target { extent, is_promised, .. } in targets.iter().filter(|target| target.is_new) {
+            if *is_promised {
+                rooms.put_back(extent.place, extent.blocks);
+            } else {
+                rooms.release(extent.place, extent.blocks);
             }
         }
     }
@@ -195,7 +240,7 @@ impl Volume {
         let bytes = self.inline_bytes(file).await?;
         let segment = Segment { block: 0, data: IoSlice::padded(&bytes) };
         let hole = Piece { block: 0, blocks: 1, ground: Ground::Hole };
-        let targets = self.targets(file, &[hole], 0, 1).await?;
+        let targets = self.targets(file, &[hole], 0, Room::Free, 1).await?;
         let may_prove = self.store.log.may_prove();
         self.store_targets(file, &[segment], &targets, bytes.len() as u64, may_prove).await
     }
@@ -271,27 +316,39 @@ impl Volume {
 
     /// Where pieces of a file are to be written: where they lie, or in room that is set aside; as many as one change
     /// can name, and `most` at most.
-    async fn targets(&self, file: &File, pieces: &[Piece], size: u64, most: usize) -> Result<Vec<Target>, VolumeError> {
+    pub(crate) async fn targets(
+        &self,
+        file: &File,
+        pieces: &[Piece],
+        size: u64,
+        room: Room,
+        most: usize,
+    ) -> Result<Vec<Target>, VolumeError> {
         let mut targets = Vec::with_capacity(pieces.len());
         let holes = pieces.iter().filter(|piece| piece.ground == Ground::Hole).map(|piece| piece.blocks).sum();
-        let (mut left, mut refused) = self.fit(file, holes).await?;
+        let (mut left, mut refused) = match room {
+            Room::Free => self.fit(file, holes).await?,
+            Room::Promised => (holes, None),
+        };
         for piece in pieces {
             if targets.len() >= most {
                 break;
             }
             match piece.ground {
                 Ground::Written(extent) => {
-                    targets.push(Target { block: piece.block, extent, is_new: false, is_written: true });
+                    targets.push(Target::old(piece.block, extent, true));
                 }
                 Ground::Unwritten(extent) => {
                     let extent = Extent { is_written: true, ..extent };
-                    targets.push(Target { block: piece.block, extent, is_new: false, is_written: false });
+                    targets.push(Target::old(piece.block, extent, false));
                 }
+                Ground::Delayed => unreachable!("only readers are told"),
                 Ground::Hole | Ground::Lost => {
                     let mut at = piece.block;
                     let end = piece.block + piece.blocks;
                     // What was lost counts already.
                     let is_more = piece.ground == Ground::Hole;
+                    let is_promised = is_more && room == Room::Promised;
                     while at < end && targets.len() < most {
                         let goal = targets.last().map(|target: &Target| target.extent.end());
                         let fitting = if is_more { left } else { u64::MAX };
@@ -300,7 +357,8 @@ impl Volume {
                             return if targets.is_empty() { Err(error) } else { Ok(targets) };
                         }
                         let want = (end - at).min(fitting).min(1 << 16) as u32;
-                        let found = self.set_aside(file, at, goal, want, at * BLOCK_BYTES >= size).await;
+                        let is_appended = at * BLOCK_BYTES >= size;
+                        let found = self.set_aside(file, at, goal, want, is_appended, is_promised).await;
                         let (place, blocks) = match found {
                             Ok(found) => found,
                             // What there is room for is written.
@@ -309,7 +367,7 @@ impl Volume {
                         };
                         let birth = held(&self.store.rooms).coming();
                         let extent = Extent { place, blocks, birth, is_written: true };
-                        targets.push(Target { block: at, extent, is_new: true, is_written: false });
+                        targets.push(Target { is_new: true, is_promised, ..Target::old(at, extent, false) });
                         at += u64::from(blocks);
                         left -= if is_more { u64::from(blocks) } else { 0 };
                     }
@@ -327,7 +385,9 @@ impl Volume {
         goal: Option<u64>,
         want: u32,
         is_appended: bool,
+        is_promised: bool,
     ) -> Result<(u64, u32), VolumeError> {
+        let promised = if is_promised { want } else { 0 };
         let goal = match goal {
             Some(goal) => Some(goal),
             None if block > 0 => match self.pieces(file, block - 1, block).await?.first().map(|piece| piece.ground) {
@@ -343,24 +403,25 @@ impl Volume {
                 if blocks > some {
                     held(&file.state).window = Some((place + u64::from(some), blocks - some));
                 }
+                held(&self.store.rooms).take_back(promised.min(some).into());
                 return Ok((place, some));
             }
             held(&self.store.rooms).release(place, blocks);
         }
         // A file that grows is likely to go on growing.
         let spare = if is_appended && goal.is_some() { block.min(MOST_WINDOW) as u32 } else { 0 };
-        let (place, blocks) = self.reserve(goal, want + spare).await?;
+        let (place, blocks) = self.reserve(goal, want + spare, promised).await?;
         if blocks > want {
             held(&file.state).window = Some((place + u64::from(want), blocks - want));
         }
         Ok((place, blocks.min(want)))
     }
 
-    /// Sets room aside, in a further zone or after a checkpoint where there is none.
-    pub(crate) async fn reserve(&self, goal: Option<u64>, want: u32) -> Result<(u64, u32), VolumeError> {
+    /// Sets room aside, in a further zone or after a checkpoint where there is none; so many blocks of it were promised.
+    pub(crate) async fn reserve(&self, goal: Option<u64>, want: u32, promised: u32) -> Result<(u64, u32), VolumeError> {
         let mut tries = 0;
         loop {
-            let found = held(&self.store.rooms).reserve(goal, want);
+            let found = held(&self.store.rooms).reserve(goal, want, promised);
             match found {
                 Found::Run(place, blocks) => return Ok((place, blocks)),
                 Found::Load(zone) => match self.store.load_zone(zone).await {
@@ -392,34 +453,13 @@ impl Volume {
         }
     }
 
-    /// Writes data to where it is to lie, then has the file know it. `end` is where the file reaches at least then. Room
-    /// that was set aside for it is nobody's again where that fails.
-    async fn store_targets(
+    /// Writes data to where it is to lie; answers its checksums, if they may prove that it is there.
+    pub(crate) async fn write_targets(
         &self,
-        file: &File,
         segments: &[Segment],
         targets: &[Target],
-        end: u64,
         may_prove: bool,
-    ) -> Result<(), VolumeError> {
-        let stored = self.try_store(file, segments, targets, end, may_prove).await;
-        if stored.is_err() {
-            let mut rooms = held(&self.store.rooms);
-            for target in targets.iter().filter(|target| target.is_new) {
-                rooms.release(target.extent.place, target.extent.blocks);
-            }
-        }
-        stored
-    }
-
-    async fn try_store(
-        &self,
-        file: &File,
-        segments: &[Segment],
-        targets: &[Target],
-        end: u64,
-        may_prove: bool,
-    ) -> Result<(), VolumeError> {
+    ) -> Result<Vec<BlockSum>, VolumeError> {
         for target in targets.iter().filter(|target| !target.is_new) {
             self.store.settle_blocks(target.extent.place, target.extent.blocks.into()).await?;
         }
@@ -444,6 +484,35 @@ impl Volume {
             }
         }
         all(writes).await?;
+        Ok(sums)
+    }
+
+    /// Writes data to where it is to lie, then has the file know it. `end` is where the file reaches at least then. Room
+    /// that was set aside for it is nobody's again where that fails.
+    async fn store_targets(
+        &self,
+        file: &File,
+        segments: &[Segment],
+        targets: &[Target],
+        end: u64,
+        may_prove: bool,
+    ) -> Result<(), VolumeError> {
+        let stored = self.try_store(file, segments, targets, end, may_prove).await;
+        if stored.is_err() {
+            self.give_up(targets);
+        }
+        stored
+    }
+
+    async fn try_store(
+        &self,
+        file: &File,
+        segments: &[Segment],
+        targets: &[Target],
+        end: u64,
+        may_prove: bool,
+    ) -> Result<(), VolumeError> {
+        let sums = self.write_targets(segments, targets, may_prove).await?;
         let (from, to) = match (targets.first(), targets.last()) {
             (Some(first), Some(last)) => (first.block, last.block + u64::from(last.extent.blocks)),
             _ => return Ok(()),

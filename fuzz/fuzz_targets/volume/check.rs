@@ -102,7 +102,7 @@ fn caller() -> Caller {
 }
 
 fn settings() -> Settings {
-    Settings { cache_bytes: 256 << 10, changed_bytes: 4 << 20 }
+    Settings { cache_bytes: 256 << 10, changed_bytes: 4 << 20, ..Settings::default() }
 }
 
 async fn fill(device: Arc<dyn Device>) {

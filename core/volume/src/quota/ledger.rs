@@ -2,13 +2,14 @@
 //!
 //! ```text
 //!   own    files that name the subject itself            written to the tree of quotas
-//!   all    of a directory tree, with the trees within    what limits are held against
+//!   held   data of files that waits for its place        in memory only
+//!   all    both, of a directory tree with those within   what limits are held against
 //! ```
 //!
 //! Invariants: `own` is the sum over all records, as long as it is counted. A change that takes more than a hard limit
 //! leaves is refused before anything of it is made. Its lock is taken last.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::{AddAssign, Neg};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -91,13 +92,18 @@ pub(crate) struct Shift {
 }
 
 /// Whom a file counts for, and how much.
-pub(super) fn parts(share: &Share) -> impl Iterator<Item = (Subject, Amount)> {
+pub(super) fn parts(share: &Share) -> impl Iterator<Item = (Subject, Amount)> + use<> {
     let amount = Amount { blocks: share.blocks as i64, files: 1 };
     let tree = (share.tree != 0).then_some(Subject::Tree(share.tree));
     [Some(Subject::User(share.uid)), Some(Subject::Group(share.gid)), tree]
         .into_iter()
         .flatten()
         .map(move |subject| (subject, amount))
+}
+
+/// The same of the blocks alone.
+fn blocks_of(share: &Share) -> impl Iterator<Item = (Subject, Amount)> + use<> {
+    parts(share).map(|(subject, amount)| (subject, Amount { files: 0, ..amount }))
 }
 
 type Amounts = SmallVec<[(Subject, Amount); 6]>;
@@ -201,6 +207,8 @@ struct Inner {
     changed: BTreeSet<Subject>,
     is_counted: bool,
     recount: Option<Recount>,
+    /// For files with data that waits for its place, whom they count for, and the blocks that it will take.
+    held: HashMap<u64, Share>,
 }
 
 impl Inner {
@@ -237,9 +245,22 @@ impl Inner {
         for (subject, _) in &own {
             self.accounts.entry(*subject).or_default().all = Amount::default();
         }
-        for (subject, amount) in own {
+        let waiting: Vec<_> = self.held.values().filter(|share| share.tree != 0).flat_map(blocks_of).collect();
+        let waiting = waiting.into_iter().filter(|(subject, _)| matches!(subject, Subject::Tree(_)));
+        for (subject, amount) in own.into_iter().chain(waiting) {
             for above in self.chain(subject) {
                 self.accounts.entry(above).or_default().all += amount;
+            }
+        }
+    }
+
+    /// Counts so many blocks of a share more, or less, beside what records say.
+    fn add_held(&mut self, share: &Share, sign: i64) {
+        for (subject, amount) in blocks_of(share) {
+            let amount = Amount { blocks: amount.blocks * sign, files: 0 };
+            for above in self.chain(subject) {
+                self.accounts.entry(above).or_default().take(amount);
+                self.forget_empty(above);
             }
         }
     }
@@ -286,7 +307,8 @@ impl Ledger {
     pub fn loaded(&self) {
         let mut inner = held(&self.inner);
         if !inner.is_counted {
-            inner.accounts.values_mut().for_each(|account| account.own = Amount::default());
+            let nothing = Amount::default();
+            inner.accounts.values_mut().for_each(|account| (account.own, account.all) = (nothing, nothing));
         }
         inner.add_up();
         self.note_limits(&inner);
@@ -324,8 +346,33 @@ impl Ledger {
         held(&self.inner).is_counted
     }
 
+    /// Holds blocks for data of a file that waits for its place; false where a limit is in the way. The tree of its
+    /// record is locked.
+    pub fn hold(&self, file: u64, share: Share, blocks: u64) -> bool {
+        let mut inner = held(&self.inner);
+        let more = Share { blocks, ..share };
+        let is_over = |account: &Account| account.left().is_some_and(|left| left < blocks);
+        for (subject, _) in blocks_of(&more).filter(|_| inner.is_counted) {
+            if inner.chain(subject).iter().any(|above| inner.accounts.get(above).is_some_and(is_over)) {
+                return false;
+            }
+        }
+        inner.add_held(&more, 1);
+        inner.held.entry(file).or_insert(Share { blocks: 0, ..share }).blocks += blocks;
+        true
+    }
+
+    /// Holds nothing for a file any more.
+    pub fn let_go(&self, file: u64) {
+        let mut inner = held(&self.inner);
+        if let Some(share) = inner.held.remove(&file) {
+            inner.add_held(&share, -1);
+        }
+    }
+
     /// Books what a change makes of records, whose trees are locked; all of it, or nothing where a limit is in the way.
-    pub fn book(&self, shifts: &[Shift], enforce: Enforce) -> Result<(), VolumeError> {
+    /// So many blocks of it were held for the one file whose record changes.
+    pub fn book(&self, shifts: &[Shift], enforce: Enforce, redeemed: u64) -> Result<(), VolumeError> {
         let mut amounts = Amounts::new();
         for Shift { before, after, .. } in shifts {
             before.iter().flat_map(parts).for_each(|(subject, amount)| add(&mut amounts, subject, -amount));
@@ -336,10 +383,19 @@ impl Ledger {
             return Ok(());
         }
         let mut inner = held(&self.inner);
+        let waiting = inner.waiting(shifts, redeemed);
         if inner.is_counted {
             let mut all = Amounts::new();
             for (subject, amount) in &amounts {
                 inner.chain(*subject).into_iter().for_each(|above| add(&mut all, above, *amount));
+            }
+            for (_, before, after) in &waiting {
+                for (subject, amount) in blocks_of(before) {
+                    inner.chain(subject).into_iter().for_each(|above| add(&mut all, above, -amount));
+                }
+                for (subject, amount) in blocks_of(after) {
+                    inner.chain(subject).into_iter().for_each(|above| add(&mut all, above, amount));
+                }
             }
             if enforce != Enforce::Nothing {
                 inner.check(&all, enforce)?;
@@ -352,6 +408,14 @@ impl Ledger {
                 inner.accounts.entry(subject).or_default().take(amount);
                 inner.forget_empty(subject);
             }
+        } else {
+            for (_, before, after) in &waiting {
+                inner.add_held(before, -1);
+                inner.add_held(after, 1);
+            }
+        }
+        for (file, _, after) in waiting {
+            inner.held.insert(file, after);
         }
         if let Some(recount) = &mut inner.recount {
             for Shift { file, before, after } in shifts {
@@ -522,7 +586,9 @@ impl Ledger {
             let account = inner.accounts.entry(subject).or_default();
             if account.own != own || !is_kept {
                 differs = true;
-                (account.own, account.all) = (own, own);
+                account.all += -account.own;
+                account.all += own;
+                account.own = own;
                 inner.changed.insert(subject);
             }
             inner.forget_empty(subject);
@@ -534,6 +600,16 @@ impl Ledger {
 }
 
 impl Inner {
+    /// What is held for files whose records change, before and after it.
+    fn waiting(&self, shifts: &[Shift], redeemed: u64) -> SmallVec<[(u64, Share, Share); 1]> {
+        let waiting = |shift: &Shift| {
+            let before = *self.held.get(&shift.file)?;
+            let blocks = if shift.after.is_some() { before.blocks.saturating_sub(redeemed) } else { 0 };
+            Some((shift.file, before, Share { blocks, ..shift.after.unwrap_or(before) }))
+        };
+        shifts.iter().filter_map(waiting).collect()
+    }
+
     fn check(&mut self, all: &Amounts, enforce: Enforce) -> Result<(), VolumeError> {
         let is_held = |subject: &Subject| enforce == Enforce::All || matches!(subject, Subject::Tree(_));
         for (subject, amount) in all.iter().filter(|(subject, _)| is_held(subject)) {

@@ -37,7 +37,8 @@ fn clock() -> WallClock {
 }
 
 async fn open(disk: &Arc<SimDisk>) -> Volume {
-    let settings = Settings { cache_bytes: 1 << 20, ..Settings::default() };
+    // What is damaged stands on the device.
+    let settings = Settings { cache_bytes: 1 << 20, delayed_bytes: 0, ..Settings::default() };
     Volume::open(disk.clone(), settings, clock()).await.expect("it opens")
 }
 

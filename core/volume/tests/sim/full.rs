@@ -27,6 +27,8 @@ async fn fill_in_pieces(volume: &holdfast_volume::Volume) -> u64 {
             break;
         }
     }
+    // All of them have their place.
+    volume.sync().await.expect("it lasts");
     for number in (0..made).step_by(2) {
         volume.remove(&caller, volume.root(), &name(number), Remove::File).await.expect("removed");
     }

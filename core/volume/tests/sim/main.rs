@@ -57,6 +57,7 @@ impl World {
         let settings = Settings {
             cache_bytes: [0, 256 << 10, 64 << 20][random.range(0..3usize)],
             changed_bytes: [1 << 20, 64 << 20][random.range(0..2usize)],
+            ..Settings::default()
         };
         Self { sim, disk, random, settings }
     }

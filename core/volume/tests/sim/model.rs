@@ -72,16 +72,28 @@ pub struct Model {
     pub states: Vec<(u64, Files)>,
     /// What the disk writes whole.
     pub unit: usize,
+    /// Whether data waits in memory before it is written.
+    pub delays: bool,
     /// Changes up to this one are durable.
     pub durable: u64,
     /// For each file the contents that it had since the last one that is durable.
     pub versions: BTreeMap<u64, Vec<Rc<Vec<u8>>>>,
+    /// What files held whose names took others' places, with the last change then: nothing older is under those names.
+    pub placed: Vec<(u64, u64, Rc<Vec<u8>>)>,
 }
 
 impl Model {
-    pub fn new(root: Node, last: u64, unit: usize) -> Self {
+    pub fn new(root: Node, last: u64, unit: usize, delays: bool) -> Self {
         let files = Files { nodes: BTreeMap::from([(root.id.number, root)]), entries: BTreeMap::new() };
-        Self { openings: 0, unit, states: vec![(last, files)], durable: last, versions: BTreeMap::new() }
+        Self {
+            openings: 0,
+            unit,
+            delays,
+            states: vec![(last, files)],
+            durable: last,
+            versions: BTreeMap::new(),
+            placed: Vec::new(),
+        }
     }
 
     pub fn now(&self) -> &Files {
@@ -107,6 +119,12 @@ impl Model {
         self.states.drain(..first);
     }
 
+    /// The name of a file took another's place.
+    pub fn place(&mut self, number: u64, last: u64) {
+        let data = self.now().nodes[&number].data.clone();
+        self.placed.push((number, last, data));
+    }
+
     /// It was refused.
     pub fn undo(&mut self) {
         self.states.pop();
@@ -118,6 +136,7 @@ impl Model {
         let state = self.states.pop().expect("there is one");
         self.versions = state.1.nodes.iter().map(|(number, node)| (*number, vec![node.data.clone()])).collect();
         self.states = vec![state];
+        self.placed.clear();
     }
 
     /// The names are durable, and the data of one file.
@@ -216,9 +235,37 @@ impl Model {
                 self.states[before..].iter().take(2).map(|(_, files)| difference(files, &found)).collect();
             panic!("no state fits change {recovered} of {states:?}: {differences:#?}");
         }
+        for (number, last, data) in &self.placed {
+            let node = found.nodes.get(number).filter(|_| *last <= recovered);
+            assert!(
+                node.is_none_or(|node| self.data_since(data, node)),
+                "file {number} has less than with its old name"
+            );
+        }
         self.openings = 0;
         self.states = vec![(recovered, found)];
         self.settle(recovered);
+    }
+
+    /// Whether all that is found of a file is from a content or a later one.
+    fn data_since(&self, content: &Rc<Vec<u8>>, node: &Node) -> bool {
+        let versions = self.versions.get(&node.id.number).map_or(&[][..], Vec::as_slice);
+        let first = versions.iter().rposition(|version| Rc::ptr_eq(version, content)).unwrap_or_default();
+        let later = &versions[first..];
+        self.delayed_len_fits(node.data.len(), later)
+            && node
+                .data
+                .chunks(self.unit)
+                .enumerate()
+                .all(|(block, found)| later.iter().any(|version| is_from(version, block * self.unit, found)))
+    }
+
+    /// Whether a file may have a length after a crash. Of data that waited any may be lost, so it is one that the file
+    /// had since it was durable. What is written back in several changes reaches further with each of them, by blocks.
+    fn delayed_len_fits(&self, len: usize, versions: &[Rc<Vec<u8>>]) -> bool {
+        let lens = || versions.iter().map(|version| version.len());
+        let (least, most) = (lens().min().unwrap_or_default(), lens().max().unwrap_or_default());
+        lens().any(|known| known == len) || len.is_multiple_of(BLOCK) && (least..=most).contains(&len)
     }
 
     /// Whether each file has a length between that before and after, and each block a content that it had.
@@ -231,21 +278,20 @@ impl Model {
             let (one, other) = (len_in(state), len_in(before + 1).or(len_in(before)));
             let lens = [one, other, len_in(before)];
             let (least, most) = (lens.iter().flatten().min(), lens.iter().flatten().max());
-            let fits_len = least.is_some_and(|least| node.data.len() >= *least)
-                && most.is_some_and(|most| node.data.len() <= *most);
+            let versions = self.versions.get(&number).map_or(&[][..], Vec::as_slice);
+            let len = node.data.len();
+            let fits_len = if self.delays {
+                self.delayed_len_fits(len, versions)
+            } else {
+                least.is_some_and(|least| len >= *least) && most.is_some_and(|most| len <= *most)
+            };
             if !fits_len {
-                eprintln!("file {number}: {} bytes, not one of {lens:?}", node.data.len());
+                eprintln!("file {number}: {len} bytes, not one of {lens:?}");
                 return false;
             }
-            let versions = self.versions.get(&number).map_or(&[][..], Vec::as_slice);
             node.data.chunks(self.unit).enumerate().all(|(block, found)| {
-                let is_found = versions.iter().any(|version| {
-                    let from = (block * self.unit).min(version.len());
-                    let old = &version[from..version.len().min(from + found.len())];
-                    found[..old.len()] == *old && found[old.len()..].iter().all(|byte| *byte == 0)
-                });
-                let is_zero = found.iter().all(|byte| *byte == 0);
-                if !is_found && !is_zero {
+                let is_found = versions.iter().any(|version| is_from(version, block * self.unit, found));
+                if !is_found {
                     let differs = |version: &Rc<Vec<u8>>| {
                         let from = (block * self.unit).min(version.len());
                         let at = version[from..].iter().zip(found).position(|(one, other)| one != other);
@@ -254,10 +300,20 @@ impl Model {
                     let all: Vec<_> = versions.iter().map(differs).collect();
                     eprintln!("file {number}: block {block} is none of the versions: length, differs at {all:?}");
                 }
-                is_found || is_zero && versions.len() > 1
+                is_found
             })
         })
     }
+}
+
+/// Whether bytes that are found may be a content's. Only what reached so far says what is there, as a file is never
+/// longer than its data: but for the block that it ended in, whose rest becomes zeros before it grows over it.
+fn is_from(content: &[u8], at: usize, found: &[u8]) -> bool {
+    let (from, end) = (at.min(content.len()), at + found.len());
+    let old = &content[from..end.min(content.len())];
+    end <= content.len().next_multiple_of(BLOCK)
+        && found.starts_with(old)
+        && found[old.len()..].iter().all(|byte| *byte == 0)
 }
 
 /// In what two lots of files differ, for people.

@@ -23,13 +23,13 @@ fn new_files_become_durable_in_one_round() {
         for number in 0..10u8 {
             let facts = volume.create(&caller, volume.root(), &[b'a' + number], &NEW).await.expect("created");
             let file = volume.open(&caller, facts.id, WRITING).await.expect("opened");
-            volume.write(&file, 0, IoSlice::padded(&[number; 4096]), 4096).await.expect("written");
             let begun = clock.now();
+            volume.write(&file, 0, IoSlice::padded(&[number; 4096]), 4096).await.expect("written");
             volume.flush(facts.id, Flush::Data).await.expect("durable");
             rounds.push((clock.now() - begun).as_secs_f64() / ROUND.as_secs_f64());
             // An overwrite in place, with its time.
-            volume.write(&file, 0, IoSlice::padded(&[!number; 4096]), 4096).await.expect("written");
             let begun = clock.now();
+            volume.write(&file, 0, IoSlice::padded(&[!number; 4096]), 4096).await.expect("written");
             volume.flush(facts.id, Flush::All).await.expect("durable");
             rounds.push((clock.now() - begun).as_secs_f64() / ROUND.as_secs_f64());
             volume.close(file).await.expect("closed");
@@ -37,5 +37,6 @@ fn new_files_become_durable_in_one_round() {
         rounds
     });
     let rounds = done.expect("powered");
-    assert!(rounds.iter().all(|rounds| (0.9..1.5).contains(rounds)), "{rounds:?}");
+    // One for the data itself, whoever waits for it.
+    assert!(rounds.iter().all(|rounds| (1.9..2.5).contains(rounds)), "{rounds:?}");
 }

@@ -134,7 +134,10 @@ fn run(seed: u64) {
     let simulated = SimDisk::new(&sim, SimDiskSpec { size_bytes: 128 << 20, ..SimDiskSpec::default() });
     let disk: Arc<dyn Device> = simulated.clone();
     let cache_bytes = [0, 1 << 20, 64 << 20][random.range(0..3usize)];
-    let settings = Settings { cache_bytes, changed_bytes: [2 << 20, 64 << 20][random.range(0..2usize)] };
+    // Some with hardly any memory for data that waits, and some without.
+    let delayed_bytes = [64 << 20, 40 << 10, 200 << 10, 0][seed as usize % 4];
+    let changed_bytes = [2 << 20, 64 << 20][random.range(0..2usize)];
+    let settings = Settings { cache_bytes, changed_bytes, delayed_bytes };
     let ran = sim.run(async move {
         let store = Format { volume: Uuid::from_u128(3), log_bytes: None };
         let format = VolumeFormat { store, secret: [4; 16], owner: (0, 0), mode: 0o777, is_case_sensitive: false };

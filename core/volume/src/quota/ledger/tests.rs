@@ -34,17 +34,17 @@ fn ledger() -> Ledger {
 fn what_is_refused_changes_nothing() {
     let ledger = ledger();
     limited(&ledger, Subject::User(5), blocks(10), 0);
-    ledger.book(&made(share(5, 0, 8)), Enforce::All).expect("it fits");
-    let error = ledger.book(&made(share(5, 0, 3)), Enforce::All).expect_err("11 blocks of 10");
+    ledger.book(&made(share(5, 0, 8)), Enforce::All, 0).expect("it fits");
+    let error = ledger.book(&made(share(5, 0, 3)), Enforce::All, 0).expect_err("11 blocks of 10");
     assert_eq!(error.kind, ErrorKind::Quota);
     assert!(error.to_string().contains("user 5") && error.to_string().contains("40 KiB"), "{error}");
     assert_eq!(used(&ledger, Subject::User(5)), (8, 1));
     assert_eq!(used(&ledger, Subject::Group(100)), (8, 1));
-    ledger.book(&made(share(5, 0, 3)), Enforce::Trees).expect("an administrator may");
+    ledger.book(&made(share(5, 0, 3)), Enforce::Trees, 0).expect("an administrator may");
     let refused = ledger.quotas().iter().map(|quota| quota.refused).collect::<Vec<_>>();
     assert_eq!(refused, [1, 0]);
     let less = [Shift { file: 1, before: Some(share(5, 0, 8)), after: Some(share(5, 0, 7)) }];
-    ledger.book(&less, Enforce::All).expect("what takes less is never refused");
+    ledger.book(&less, Enforce::All, 0).expect("what takes less is never refused");
     assert_eq!(ledger.fit(share(5, 0, 0), 4).0, 0);
     assert_eq!(ledger.fit(share(6, 0, 0), 4), (4, None));
 }
@@ -54,10 +54,10 @@ fn a_tree_counts_for_those_that_it_is_within() {
     let ledger = ledger();
     limited(&ledger, Subject::Tree(1), blocks(10), 0);
     limited(&ledger, Subject::Tree(2), blocks(100), 1);
-    ledger.book(&made(share(0, 2, 6)), Enforce::All).expect("it fits");
-    ledger.book(&made(share(0, 1, 2)), Enforce::All).expect("it fits");
+    ledger.book(&made(share(0, 2, 6)), Enforce::All, 0).expect("it fits");
+    ledger.book(&made(share(0, 1, 2)), Enforce::All, 0).expect("it fits");
     assert_eq!((used(&ledger, Subject::Tree(1)), used(&ledger, Subject::Tree(2))), ((8, 2), (6, 1)));
-    assert!(ledger.book(&made(share(0, 2, 3)), Enforce::Trees).is_err(), "the tree above is full");
+    assert!(ledger.book(&made(share(0, 2, 3)), Enforce::Trees, 0).is_err(), "the tree above is full");
     assert_eq!(ledger.fit(share(0, 2, 0), 50).0, 2);
     let whole = Usage { total_bytes: 1 << 30, free_bytes: 1 << 29, files: 9, free_files: None };
     let seen = ledger.usage_in(2, whole);
@@ -77,27 +77,27 @@ fn a_soft_limit_that_is_crossed_is_counted_once_each_time() {
     let limits = Limits { soft_bytes: Some(5 * BLOCK_BYTES), soft_files: Some(1), ..Limits::default() };
     limited(&ledger, Subject::User(5), limits, 0);
     let crossed = || ledger.quotas()[0].crossed;
-    ledger.book(&made(share(5, 0, 5)), Enforce::All).expect("no hard limit");
+    ledger.book(&made(share(5, 0, 5)), Enforce::All, 0).expect("no hard limit");
     assert_eq!(crossed(), 0);
-    ledger.book(&made(share(5, 0, 5)), Enforce::All).expect("no hard limit");
+    ledger.book(&made(share(5, 0, 5)), Enforce::All, 0).expect("no hard limit");
     assert_eq!(crossed(), 2, "bytes and files");
-    ledger.book(&made(share(5, 0, 5)), Enforce::All).expect("no hard limit");
+    ledger.book(&made(share(5, 0, 5)), Enforce::All, 0).expect("no hard limit");
     assert_eq!(crossed(), 2);
     let gone = |blocks| [Shift { file: 1, before: Some(share(5, 0, blocks)), after: None }];
-    (0..2).for_each(|_| ledger.book(&gone(5), Enforce::All).expect("less"));
-    ledger.book(&made(share(5, 0, 1)), Enforce::All).expect("no hard limit");
+    (0..2).for_each(|_| ledger.book(&gone(5), Enforce::All, 0).expect("less"));
+    ledger.book(&made(share(5, 0, 1)), Enforce::All, 0).expect("no hard limit");
     assert_eq!(crossed(), 4);
 }
 
 #[test]
 fn checkpoints_write_what_changed_and_a_load_finds_it() {
     let ledger = ledger();
-    ledger.book(&made(share(5, 7, 8)), Enforce::All).expect("booked");
-    ledger.book(&made(share(6, 0, 1)), Enforce::All).expect("booked");
+    ledger.book(&made(share(5, 7, 8)), Enforce::All, 0).expect("booked");
+    ledger.book(&made(share(6, 0, 1)), Enforce::All, 0).expect("booked");
     let entries = ledger.entries();
     assert_eq!((entries.len(), ledger.changed()), (4, 4));
     ledger.settle();
-    ledger.book(&[Shift { file: 1, before: Some(share(6, 0, 1)), after: None }], Enforce::All).expect("booked");
+    ledger.book(&[Shift { file: 1, before: Some(share(6, 0, 1)), after: None }], Enforce::All, 0).expect("booked");
     let last = ledger.entries();
     assert!(last.contains(&(key_of(TAKEN, Subject::User(6)), None)), "nothing is left of user 6: {last:?}");
     let again = self::ledger();
@@ -113,18 +113,51 @@ fn checkpoints_write_what_changed_and_a_load_finds_it() {
 fn a_count_takes_in_what_changes_behind_it() {
     let ledger = Ledger::default();
     ledger.loaded();
-    ledger.book(&made(share(5, 0, 8)), Enforce::All).expect("nothing is counted yet");
+    ledger.book(&made(share(5, 0, 8)), Enforce::All, 0).expect("nothing is counted yet");
     assert_eq!(ledger.quotas(), []);
     ledger.begin_recount();
     // Files 1 and 2 are in the first shard; the first was read, the second was not.
     ledger.count(&[share(5, 0, 8)], 0, crate::keys::record(2));
     let grown = [Shift { file: 1, before: Some(share(5, 0, 8)), after: Some(share(6, 0, 9)) }];
-    ledger.book(&grown, Enforce::All).expect("booked");
-    ledger.book(&[Shift { file: 2, ..made(share(5, 0, 3))[0] }], Enforce::All).expect("booked");
+    ledger.book(&grown, Enforce::All, 0).expect("booked");
+    ledger.book(&[Shift { file: 2, ..made(share(5, 0, 3))[0] }], Enforce::All, 0).expect("booked");
     ledger.count(&[share(5, 0, 3)], 1, Vec::new());
     assert!(ledger.end_recount(Some(BTreeMap::new())), "it is the first");
     assert_eq!((used(&ledger, Subject::User(5)), used(&ledger, Subject::User(6))), ((3, 1), (9, 1)));
     ledger.begin_recount();
     assert!(!ledger.end_recount(None), "given up");
     assert_eq!(used(&ledger, Subject::User(6)), (9, 1));
+}
+
+#[test]
+fn what_waits_counts_for_whom_its_file_counts() {
+    let ledger = ledger();
+    for uid in [5, 6] {
+        limited(&ledger, Subject::User(uid), blocks(10), 0);
+    }
+    limited(&ledger, Subject::Tree(1), blocks(9), 0);
+    ledger.book(&made(share(5, 0, 2)), Enforce::All, 0).expect("it fits");
+    assert!(ledger.hold(1, share(5, 0, 2), 6));
+    assert!(!ledger.hold(1, share(5, 0, 2), 3), "11 of 10");
+    assert_eq!(used(&ledger, Subject::User(5)), (8, 1));
+    assert_eq!(ledger.fit(share(5, 0, 0), 4).0, 2);
+    // Given to another, into a tree, and back.
+    let given = |before, after| [Shift { file: 1, before: Some(before), after: Some(after) }];
+    ledger.book(&given(share(5, 0, 2), share(6, 1, 2)), Enforce::All, 0).expect("it fits");
+    let all =
+        |ledger: &Ledger| [Subject::User(5), Subject::User(6), Subject::Tree(1)].map(|whose| used(ledger, whose).0);
+    assert_eq!(all(&ledger), [0, 8, 8]);
+    limited(&ledger, Subject::Tree(2), blocks(9), 1);
+    assert_eq!(all(&ledger), [0, 8, 8], "also when trees are added up anew");
+    assert!(ledger.hold(2, share(5, 0, 0), 3));
+    assert!(ledger.book(&given(share(6, 1, 2), share(5, 0, 2)), Enforce::All, 0).is_err(), "11 of 10");
+    assert_eq!(all(&ledger), [3, 8, 8]);
+    ledger.let_go(2);
+    // Some of it finds its place, the rest is let go.
+    ledger.book(&given(share(6, 1, 2), share(6, 1, 6)), Enforce::All, 4).expect("it was held");
+    assert_eq!(all(&ledger), [0, 8, 8]);
+    ledger.let_go(1);
+    assert_eq!(all(&ledger), [0, 6, 6]);
+    ledger.book(&[Shift { file: 1, before: Some(share(6, 1, 6)), after: None }], Enforce::All, 0).expect("less");
+    assert_eq!(all(&ledger), [0, 0, 0]);
 }

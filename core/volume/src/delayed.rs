@@ -1,0 +1,410 @@
+//! Data that waits in memory for its place on the device.
+//!
+//! ```text
+//!   write ─▶ room, metadata and quota promised ─▶ blocks in memory, length and times of the file ─▶ written back
+//! ```
+//!
+//! Many small writes take their room at once, side by side, and what is removed soon takes none. Reads see what waits
+//! over what lies on the device.
+//!
+//! Invariants: what waits has been promised all that it will take, so writing it back is never refused for want of it.
+//! The blocks of a file that wait are whole, with zeros behind its end, and while there are any nothing else changes
+//! whether its blocks have room.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use holdfast_device::{IoBuf, IoSlice};
+use holdfast_model::BLOCK_BYTES;
+
+use crate::change::Need;
+use crate::error::VolumeError;
+use crate::extents::{Ground, Piece};
+use crate::keys;
+use crate::open_files::File;
+use crate::record::Share;
+use crate::service::FileId;
+use crate::store::{Store, held};
+use crate::volume::Volume;
+
+const BLOCK: usize = BLOCK_BYTES as usize;
+/// Bytes of a write from which on it goes to the device at once: it is a run by itself.
+const AT_ONCE_BYTES: usize = 256 << 10;
+/// Bytes of one file that wait, at most.
+const MOST_OF_FILE: usize = 4 << 20;
+/// Blocks of a file that add less than a node to its tree and to that of owners, where each is an extent: leaves that
+/// are half full have 160 entries of either. One more is cut in two for the first of them.
+const BLOCKS_OF_NODE: u64 = 32;
+
+/// What waits of a file.
+#[derive(Debug, Default)]
+pub(crate) struct Delayed {
+    blocks: BTreeMap<u64, IoBuf>,
+    /// Blocks that room is promised to.
+    pub promised: u64,
+    /// Nodes that are promised to their extents.
+    nodes: usize,
+    /// The length that the record says, and whether the record carries the bytes.
+    pub recorded: (u64, bool),
+    /// Its number among all files that wait.
+    number: Option<u64>,
+}
+
+impl Delayed {
+    pub fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
+    /// Whether any of these blocks waits.
+    pub fn has(&self, blocks: Range<u64>) -> bool {
+        self.blocks.range(blocks).next().is_some()
+    }
+
+    fn count(&self, blocks: Range<u64>) -> u64 {
+        self.blocks.range(blocks).count() as u64
+    }
+
+    /// The block behind the last one.
+    pub fn end(&self) -> u64 {
+        self.blocks.last_key_value().map_or(0, |(block, _)| block + 1)
+    }
+
+    /// A copy of blocks that all wait.
+    pub fn copy(&self, block: u64, blocks: u64) -> IoSlice {
+        let mut buf = IoBuf::new(blocks as usize * BLOCK);
+        for (part, waiting) in buf.chunks_mut(BLOCK).zip(self.blocks.range(block..block + blocks)) {
+            part.copy_from_slice(waiting.1);
+        }
+        buf.freeze()
+    }
+
+    /// The first blocks that follow each other: where they begin, and a copy of `most` of them at most.
+    pub fn first_run(&self, most: u64) -> Option<(u64, IoSlice)> {
+        let first = *self.blocks.first_key_value()?.0;
+        let run = self.blocks.keys().zip(first..first + most).take_while(|(block, next)| *block == next).count();
+        Some((first, self.copy(first, run as u64)))
+    }
+
+    /// Lets go of blocks; answers how many.
+    fn remove(&mut self, blocks: Range<u64>) -> usize {
+        let mut gone = self.blocks.split_off(&blocks.start);
+        let mut behind = gone.split_off(&blocks.end);
+        self.blocks.append(&mut behind);
+        gone.len()
+    }
+
+    /// Pieces with what waits over them.
+    pub fn over(&self, pieces: Vec<Piece>) -> Vec<Piece> {
+        if self.is_empty() {
+            return pieces;
+        }
+        let mut seen: Vec<Piece> = Vec::with_capacity(pieces.len() + 2);
+        for piece in pieces {
+            let (mut at, end) = (piece.block, piece.block + piece.blocks);
+            for block in self.blocks.range(at..end).map(|(block, _)| *block) {
+                seen.extend(piece.part(at..block));
+                match seen.last_mut() {
+                    Some(last) if last.ground == Ground::Delayed && last.block + last.blocks == block => {
+                        last.blocks += 1
+                    }
+                    _ => seen.push(Piece { block, blocks: 1, ground: Ground::Delayed }),
+                }
+                at = block + 1;
+            }
+            seen.extend(piece.part(at..end));
+        }
+        seen
+    }
+}
+
+/// Files that have data that waits, by the order in which they began to.
+#[derive(Default)]
+pub(crate) struct Waiting {
+    list: Mutex<List>,
+    bytes: AtomicUsize,
+}
+
+#[derive(Default)]
+struct List {
+    files: BTreeMap<u64, u64>,
+    next: u64,
+    /// Those before this one waited at the last turn.
+    aged: u64,
+}
+
+impl Waiting {
+    fn add(&self, file: u64) -> u64 {
+        let mut list = held(&self.list);
+        let number = list.next;
+        list.next += 1;
+        list.files.insert(number, file);
+        number
+    }
+
+    fn remove(&self, number: u64) {
+        held(&self.list).files.remove(&number);
+    }
+
+    pub fn all(&self) -> Vec<u64> {
+        held(&self.list).files.values().copied().collect()
+    }
+
+    /// Those that waited at the last turn, too.
+    pub fn turn(&self) -> Vec<u64> {
+        let mut list = held(&self.list);
+        let next = list.next;
+        let aged = std::mem::replace(&mut list.aged, next);
+        list.files.range(..aged).map(|(_, file)| *file).collect()
+    }
+
+    fn oldest(&self) -> Option<u64> {
+        held(&self.list).files.first_key_value().map(|(_, file)| *file)
+    }
+}
+
+impl Store {
+    /// Promises room for so many more nodes; false, and nothing is promised, where there is none.
+    fn promise_nodes(&self, nodes: usize) -> bool {
+        self.promised.fetch_add(nodes, Ordering::AcqRel);
+        let needed = self.needed(0, Need::More);
+        let is_kept = held(&self.zones).free_nodes() >= needed || self.nodes_to_come() >= needed;
+        if !is_kept {
+            self.take_back_nodes(nodes);
+        }
+        is_kept
+    }
+
+    /// Nodes that there is room for, in zones that data leaves to them, too.
+    fn nodes_to_come(&self) -> usize {
+        let in_use = self.zones_in_use();
+        let (zones, rooms) = (held(&self.zones), held(&self.rooms));
+        let claimed = (zones.count_below(in_use) + rooms.count_below(in_use)) as u32;
+        let kept = in_use.saturating_sub(claimed).min(self.kept_zones());
+        zones.free_nodes() + kept as usize * zones.nodes_of_zone()
+    }
+
+    fn take_back_nodes(&self, nodes: usize) {
+        self.promised.fetch_sub(nodes, Ordering::AcqRel);
+    }
+
+    /// Promises a file room for more blocks, within its quotas; false, and nothing is promised, where there is none.
+    async fn promise_blocks(&self, file: FileId, blocks: u64) -> Result<bool, VolumeError> {
+        let is_kept = held(&self.rooms).promise(blocks);
+        if !is_kept && !(self.add_data_zone().await? && held(&self.rooms).promise(blocks)) {
+            return Ok(false);
+        }
+        let shard = keys::shard(file.number);
+        let is_held = self.look([shard], |view| {
+            let share = view.get(shard, &keys::record(file.number))?.as_deref().and_then(Share::of);
+            Ok(share.is_some_and(|share| self.ledger.hold(file.number, share, blocks)))
+        });
+        let is_held = is_held.await;
+        if !matches!(is_held, Ok(true)) {
+            held(&self.rooms).take_back(blocks);
+        }
+        is_held
+    }
+}
+
+impl Volume {
+    /// Whether a write of so many bytes may wait in memory.
+    pub(crate) fn may_delay(&self, len: usize) -> bool {
+        len < AT_ONCE_BYTES && len + 2 * BLOCK <= self.store.settings.delayed_bytes
+    }
+
+    /// Has others written back until so many bytes more may wait. No file may be locked.
+    pub(crate) async fn make_memory(&self, len: usize) {
+        while self.waiting.bytes.load(Ordering::Acquire) + len > self.store.settings.delayed_bytes {
+            let Some(number) = self.waiting.oldest() else { return };
+            if self.write_back(number).await.is_err() {
+                // Who made it durable is told, and memory is for others.
+                self.discard(number).await;
+            }
+        }
+    }
+
+    /// Has data wait in memory until it is written back; false, and nothing was done, where it must be written at once.
+    /// The file is locked alone.
+    pub(crate) async fn delay(&self, file: &Arc<File>, offset: u64, data: &[u8]) -> Result<bool, VolumeError> {
+        let end = offset + data.len() as u64;
+        let (from, to) = (offset / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES));
+        let (size, is_inline, is_first) = {
+            let state = held(&file.state);
+            (state.size, state.is_inline, state.delayed.is_empty())
+        };
+        if is_first && end > size {
+            // What an earlier cut left behind the end must not show, nor go while this waits.
+            self.finish_note(file.id.number).await?;
+        }
+        let pieces = self.pieces(file, from, to).await?;
+        if pieces.iter().any(|piece| piece.ground == Ground::Lost) {
+            return Ok(false);
+        }
+        let edges = self.edges(file, offset..end, size, is_inline).await?;
+        let (blocks, nodes) = {
+            let delayed = &held(&file.state).delayed;
+            let holes = pieces.iter().filter(|piece| piece.ground == Ground::Hole);
+            let new = holes.map(|piece| piece.blocks - delayed.count(piece.block..piece.block + piece.blocks));
+            let spilled = is_inline && size > 0 && from > 0;
+            let blocks = new.sum::<u64>() + u64::from(spilled);
+            let nodes = 1 + (delayed.promised + blocks).div_ceil(BLOCKS_OF_NODE) as usize;
+            (blocks, nodes.saturating_sub(delayed.nodes))
+        };
+        if nodes > 0 && !self.store.promise_nodes(nodes) {
+            return Ok(false);
+        }
+        let is_promised = if blocks > 0 { self.store.promise_blocks(file.id, blocks).await } else { Ok(true) };
+        if !matches!(is_promised, Ok(true)) {
+            self.store.take_back_nodes(nodes);
+            return is_promised;
+        }
+        let number = if is_first { Some(self.waiting.add(file.id.number)) } else { None };
+        if is_first {
+            self.open.keep(file.id.number);
+        }
+        let (now, change) = (self.now(), self.next_change());
+        let bytes = {
+            let mut state = held(&file.state);
+            let delayed = &mut state.delayed;
+            let before = delayed.blocks.len();
+            delayed.promised += blocks;
+            delayed.nodes += nodes;
+            if number.is_some() {
+                (delayed.number, delayed.recorded) = (number, (size, is_inline));
+            }
+            delayed.blocks.extend(edges);
+            for block in from..to {
+                let start = block * BLOCK_BYTES;
+                let (first, last) = (offset.max(start), end.min(start + BLOCK_BYTES));
+                let part = &data[(first - offset) as usize..(last - offset) as usize];
+                // One that does not wait yet is written as a whole: what is written in part is an edge.
+                let buf = delayed.blocks.entry(block).or_insert_with(|| IoBuf::new(BLOCK));
+                buf[(first - start) as usize..(last - start) as usize].copy_from_slice(part);
+            }
+            let bytes = (delayed.blocks.len() - before) * BLOCK;
+            let waiting = delayed.blocks.len() * BLOCK;
+            (state.size, state.is_inline) = (size.max(end), false);
+            (state.modified, state.change) = (Some(now), change);
+            self.waiting.bytes.fetch_add(bytes, Ordering::AcqRel);
+            waiting
+        };
+        if bytes >= MOST_OF_FILE {
+            // Whoever makes the file durable is told what goes wrong.
+            _ = self.write_back_locked(file).await;
+        }
+        Ok(true)
+    }
+
+    /// Blocks that do not wait yet, and of which something stays when a range is written: as they are, with zeros behind
+    /// the end of the file.
+    async fn edges(
+        &self,
+        file: &File,
+        range: Range<u64>,
+        size: u64,
+        is_inline: bool,
+    ) -> Result<Vec<(u64, IoBuf)>, VolumeError> {
+        let is_whole = |block: u64| range.start <= block * BLOCK_BYTES && (block + 1) * BLOCK_BYTES <= range.end;
+        let (from, last) = (range.start / BLOCK_BYTES, (range.end - 1) / BLOCK_BYTES);
+        let mut blocks = vec![from, last];
+        let end = size / BLOCK_BYTES;
+        // The file grows over what lies behind its end.
+        let grows_over =
+            !size.is_multiple_of(BLOCK_BYTES) && end < from && (is_inline || self.is_written(file, end).await?);
+        if grows_over {
+            blocks.insert(0, end);
+        }
+        if is_inline && size > 0 {
+            blocks.insert(0, 0);
+        }
+        blocks.dedup();
+        blocks.retain(|block| !is_whole(*block) && !held(&file.state).delayed.has(*block..*block + 1));
+        let mut edges = Vec::with_capacity(blocks.len());
+        for block in blocks {
+            let old = if is_inline {
+                let bytes = if block == 0 { self.inline_bytes(file).await? } else { Vec::new() };
+                let mut buf = IoBuf::zeroed(BLOCK);
+                buf[..bytes.len()].copy_from_slice(&bytes);
+                buf
+            } else {
+                self.old_block(file, block, size).await?
+            };
+            edges.push((block, old));
+        }
+        Ok(edges)
+    }
+
+    async fn is_written(&self, file: &File, block: u64) -> Result<bool, VolumeError> {
+        let pieces = self.pieces(file, block, block + 1).await?;
+        Ok(matches!(pieces.first(), Some(Piece { ground: Ground::Written(_), .. })))
+    }
+
+    /// Blocks of a file found their places; of what they were promised, so many blocks of room were needed.
+    pub(crate) fn note_placed(&self, file: &File, blocks: Range<u64>, promised: u64, recorded: (u64, bool)) {
+        let mut state = held(&file.state);
+        let gone = state.delayed.remove(blocks);
+        state.delayed.promised = state.delayed.promised.saturating_sub(promised);
+        state.delayed.recorded = recorded;
+        self.waiting.bytes.fetch_sub(gone * BLOCK, Ordering::AcqRel);
+    }
+
+    /// Lets go of all that waits of a file behind a length. The file is locked alone.
+    pub(crate) fn cut_delayed(&self, file: &File, size: u64) {
+        let is_over = {
+            let mut state = held(&file.state);
+            if state.delayed.is_empty() {
+                return;
+            }
+            let gone = state.delayed.remove(size.div_ceil(BLOCK_BYTES)..u64::MAX);
+            self.waiting.bytes.fetch_sub(gone * BLOCK, Ordering::AcqRel);
+            let reached = state.delayed.end().saturating_mul(BLOCK_BYTES);
+            state.size = state.size.min(reached).max(state.delayed.recorded.0);
+            state.delayed.is_empty()
+        };
+        if is_over {
+            self.drop_delayed(file);
+        }
+    }
+
+    /// Lets go of all that waits of a file: it is as its record says. The file is locked alone.
+    pub(crate) fn drop_delayed(&self, file: &File) {
+        {
+            let mut state = held(&file.state);
+            if state.delayed.number.is_none() {
+                return;
+            }
+            (state.size, state.is_inline) = state.delayed.recorded;
+            state.mapping = None;
+        }
+        self.end_delay(file);
+    }
+
+    /// Nothing of a file waits any more.
+    pub(crate) fn end_delay(&self, file: &File) {
+        let delayed = std::mem::take(&mut held(&file.state).delayed);
+        self.waiting.bytes.fetch_sub(delayed.blocks.len() * BLOCK, Ordering::AcqRel);
+        if let Some(number) = delayed.number {
+            self.waiting.remove(number);
+        }
+        held(&self.store.rooms).take_back(delayed.promised);
+        self.store.take_back_nodes(delayed.nodes);
+        self.store.ledger.let_go(file.id.number);
+        self.open.let_go(file.id.number);
+    }
+
+    /// Lets go of what waits of a file that is gone, or cannot be written.
+    pub(crate) async fn discard(&self, number: u64) {
+        let Some(file) = self.open.enter_known(number) else { return };
+        {
+            let _alone = file.data.write().await;
+            self.drop_delayed(&file);
+        }
+        // What is left of a file without a name goes at the next opening at the latest.
+        _ = Box::pin(self.leave(&file)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests;

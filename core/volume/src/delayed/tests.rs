@@ -1,0 +1,411 @@
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use futures_util::future::join;
+use holdfast_device::sim::{ErrorPersistence, Sim, SimDisk, SimDiskSpec};
+use holdfast_device::{Clock, Device};
+use holdfast_model::Uuid;
+
+use super::*;
+use crate::error::ErrorKind;
+use crate::open_files::Handle;
+use crate::quota::{Limits, Subject};
+use crate::service::{
+    Allocate, Caller, FileKind, FileService, Flush, NewFile, OpenMode, Remove, Rename, Seek, SetAttributes, SetTime,
+    Time,
+};
+use crate::store::{Format, Settings};
+use crate::volume::{VolumeFormat, WallClock};
+
+const FILE: NewFile<'static> = NewFile { kind: FileKind::Regular, mode: 0o644, target: b"" };
+const OPEN: OpenMode = OpenMode { read: true, write: true, truncate: false };
+
+fn clock() -> WallClock {
+    let seconds = AtomicI64::new(1000);
+    Arc::new(move || Time { seconds: seconds.fetch_add(1, Ordering::Relaxed), nanos: 0 })
+}
+
+async fn open(disk: &Arc<SimDisk>) -> Volume {
+    Volume::open(disk.clone(), Settings::default(), clock()).await.expect("opened")
+}
+
+struct World {
+    disk: Arc<SimDisk>,
+    clock: Arc<dyn Clock>,
+    volume: Arc<Volume>,
+}
+
+/// Runs a test on an empty volume.
+fn with<T: 'static>(size_bytes: u64, settings: Settings, test: impl AsyncFnOnce(World) -> T + 'static) -> T {
+    let sim = Sim::new(1);
+    let clock_of_sim: Arc<dyn Clock> = sim.clock();
+    let disk = SimDisk::new(&sim, SimDiskSpec { size_bytes, ..SimDiskSpec::default() });
+    let ran = sim.run(async move {
+        let device: Arc<dyn Device> = disk.clone();
+        let store = Format { volume: Uuid::from_u128(3), log_bytes: None };
+        let format = VolumeFormat { store, secret: [4; 16], owner: (0, 0), mode: 0o777, is_case_sensitive: false };
+        Volume::format(&device, format, Time::default()).await.expect("formatted");
+        let volume = Volume::open(device, settings, clock()).await.expect("opened");
+        test(World { disk, clock: clock_of_sim, volume: Arc::new(volume) }).await
+    });
+    ran.expect("powered")
+}
+
+impl World {
+    async fn create(&self, name: &str) -> Handle {
+        let (caller, root) = (Caller::default(), self.volume.root());
+        let facts = self.volume.create(&caller, root, name.as_bytes(), &FILE).await.expect("created");
+        self.volume.open(&caller, facts.id, OPEN).await.expect("opened")
+    }
+
+    async fn write(&self, handle: &Handle, offset: u64, bytes: &[u8]) -> Result<(), VolumeError> {
+        self.volume.write(handle, offset, IoSlice::padded(bytes), bytes.len()).await
+    }
+
+    async fn read(&self, handle: &Handle) -> Vec<u8> {
+        self.volume.read(handle, 0, 1 << 30).await.expect("read").to_vec()
+    }
+
+    async fn free(&self) -> u64 {
+        self.volume.usage(self.volume.root()).await.expect("known").free_bytes
+    }
+
+    fn waits(&self) -> usize {
+        self.volume.waiting.bytes.load(Ordering::Relaxed) / BLOCK
+    }
+
+    async fn check(&self) {
+        assert_eq!(self.waits(), 0);
+        assert!(self.volume.waiting.all().is_empty());
+        assert_eq!(self.volume.store.promised.load(Ordering::Relaxed), 0, "nodes that are promised to nobody");
+        assert!(held(&self.volume.store.rooms).promise(0));
+        let before = held(&self.volume.store.rooms).free_blocks();
+        held(&self.volume.store.rooms).take_back(u64::MAX);
+        assert_eq!(held(&self.volume.store.rooms).free_blocks(), before, "room that is promised to nobody");
+        assert_eq!(self.volume.scan().await, Ok(Vec::new()));
+        assert_eq!(self.volume.recount().await, Ok(false));
+    }
+}
+
+async fn extents(volume: &Volume, handle: &Handle) -> Vec<Piece> {
+    let size = held(&handle.file.state).size;
+    let pieces = volume.pieces(&handle.file, 0, size.div_ceil(BLOCK_BYTES)).await;
+    pieces.expect("known").into_iter().filter(|piece| piece.ground != Ground::Hole).collect()
+}
+
+#[test]
+fn small_appends_to_files_side_by_side_become_one_extent_each() {
+    with(64 << 20, Settings::default(), async |world| {
+        let handles = [world.create("one").await, world.create("two").await];
+        let mut expected = Vec::new();
+        for number in 0..1000u32 {
+            let bytes = [number as u8; 777];
+            for handle in &handles {
+                world.write(handle, expected.len() as u64, &bytes).await.expect("written");
+            }
+            expected.extend_from_slice(&bytes);
+        }
+        let last = world.volume.last();
+        for handle in &handles {
+            let facts = world.volume.stat(handle.id()).await.expect("known");
+            assert_eq!((facts.size_bytes, facts.allocated_bytes), (777_000, 777_000u64.next_multiple_of(4096)));
+            assert_eq!(world.read(handle).await, expected);
+            assert_eq!(extents(&world.volume, handle).await, Vec::new(), "nothing has a place yet");
+        }
+        world.volume.sync().await.expect("durable");
+        assert!(world.volume.last() <= last + 4, "few changes");
+        for handle in handles {
+            assert_eq!(extents(&world.volume, &handle).await.len(), 1);
+            assert_eq!(world.read(&handle).await, expected);
+            let facts = world.volume.stat(handle.id()).await.expect("known");
+            assert_eq!(facts.allocated_bytes, 777_000u64.next_multiple_of(4096));
+            world.volume.close(handle).await.expect("closed");
+        }
+        world.check().await;
+    });
+}
+
+#[test]
+fn a_file_that_is_removed_soon_takes_no_room_on_the_device() {
+    with(64 << 20, Settings::default(), async |world| {
+        let (caller, root) = (Caller::default(), world.volume.root());
+        let free = world.free().await;
+        // Closed first, and closed last.
+        for is_closed in [true, false] {
+            let handle = world.create("temporary").await;
+            world.write(&handle, 0, &[7; 100_000]).await.expect("written");
+            assert_eq!(world.free().await, free - 25 * 4096, "room is promised");
+            let kept = if is_closed { world.volume.close(handle).await.map(|()| None) } else { Ok(Some(handle)) };
+            let kept = kept.expect("closed");
+            assert_eq!(world.waits(), 25);
+            world.volume.remove(&caller, root, b"temporary", Remove::File).await.expect("removed");
+            if let Some(handle) = kept {
+                assert_eq!(world.read(&handle).await, [7; 100_000]);
+                world.volume.close(handle).await.expect("closed");
+            }
+            assert_eq!((world.waits(), world.free().await), (0, free));
+        }
+        assert_eq!(held(&world.volume.store.rooms).changed(), 0, "no block was given out");
+        world.check().await;
+    });
+}
+
+#[test]
+fn a_full_volume_refuses_writes_and_what_waits_finds_its_room() {
+    with(18 << 20, Settings::default(), async |world| {
+        let mut files = Vec::new();
+        let refused = 'full: loop {
+            let name = format!("file {}", files.len());
+            let (caller, root) = (Caller::default(), world.volume.root());
+            match world.volume.create(&caller, root, name.as_bytes(), &FILE).await {
+                Ok(facts) => {
+                    files.push((world.volume.open(&caller, facts.id, OPEN).await.expect("opened"), Vec::new()));
+                }
+                Err(error) => break error,
+            }
+            let (handle, content) = files.last_mut().expect("just made");
+            for number in 0..40u8 {
+                // Every other block, so that each is an extent.
+                let bytes = [number + 1; 4000];
+                let mut next = content.clone();
+                next.resize(usize::from(number) * 8192, 0);
+                next.extend_from_slice(&bytes);
+                match world.write(handle, u64::from(number) * 8192, &bytes).await {
+                    Ok(()) => *content = next,
+                    Err(error) => break 'full error,
+                }
+            }
+        };
+        assert_eq!(refused.kind, ErrorKind::NoSpace, "{refused}");
+        assert!(world.waits() > 100, "{} blocks wait", world.waits());
+        assert_eq!(world.volume.sync().await, Ok(()), "all that was accepted has its room");
+        for (handle, content) in files {
+            assert!(world.read(&handle).await.starts_with(&content));
+            world.volume.close(handle).await.expect("nothing went wrong");
+        }
+        world.check().await;
+    });
+}
+
+#[test]
+fn quotas_hold_when_data_is_accepted() {
+    with(64 << 20, Settings::default(), async |world| {
+        let limits = Limits { hard_bytes: Some(10 * 4096), ..Limits::default() };
+        for uid in [5, 6] {
+            world.volume.set_quota(Subject::User(uid), limits).await.expect("set");
+        }
+        let used = |uid| {
+            let quotas = world.volume.quotas().into_iter();
+            quotas.filter(|quota| quota.subject == Subject::User(uid)).map(|quota| quota.used_bytes / 4096).sum::<u64>()
+        };
+        let give = async |handle: &Handle, uid| {
+            let set = SetAttributes { uid: Some(uid), ..SetAttributes::default() };
+            world.volume.set(&Caller::default(), handle.id(), &set).await.map(drop).map_err(|error| error.kind)
+        };
+        let (one, two) = (world.create("one").await, world.create("two").await);
+        give(&one, 5).await.expect("given");
+        give(&two, 5).await.expect("given");
+        world.write(&one, 0, &[1; 7 * 4096]).await.expect("it fits");
+        assert_eq!(used(5), 7);
+        assert_eq!(world.write(&two, 0, &[2; 4 * 4096]).await.expect_err("11 of 10").kind, ErrorKind::Quota);
+        let cut = SetAttributes { size_bytes: Some(0), ..SetAttributes::default() };
+        world.volume.set(&Caller::default(), two.id(), &cut).await.expect("cut");
+        assert_eq!((used(5), world.waits()), (7, 7));
+        // What waits counts for whom it is given to.
+        world.write(&two, 0, &[2; 3 * 4096]).await.expect("it fits");
+        give(&two, 6).await.expect("given");
+        assert_eq!((used(5), used(6)), (7, 3));
+        assert_eq!(give(&two, 5).await, Ok(()));
+        give(&two, 6).await.expect("given");
+        world.write(&one, 7 * 4096, &[1; 3 * 4096]).await.expect("it fits");
+        assert_eq!(give(&two, 5).await, Err(ErrorKind::Quota));
+        world.volume.sync().await.expect("what was accepted is never refused");
+        assert_eq!((used(5), used(6)), (10, 3));
+        for handle in [one, two] {
+            world.volume.close(handle).await.expect("closed");
+        }
+        world.check().await;
+    });
+}
+
+#[test]
+fn a_failure_is_told_to_each_who_had_the_file_open_and_the_data_waits_on() {
+    with(64 << 20, Settings::default(), async |world| {
+        let (one, caller) = (world.create("file").await, Caller::default());
+        let other = world.volume.open(&caller, one.id(), OPEN).await.expect("opened");
+        world.write(&one, 0, &[3; 50_000]).await.expect("it waits");
+        let zones = world.volume.store.superblock().zones_at();
+        world.disk.fail_writes(zones..64 << 20, ErrorPersistence::UntilCleared);
+        let error = world.volume.flush(one.id(), Flush::All).await.expect_err("the device fails");
+        assert_eq!(error.kind, ErrorKind::Io, "{error}");
+        assert_eq!(world.read(&one).await, [3; 50_000]);
+        assert_eq!(world.volume.close(other).await.expect_err("told").kind, ErrorKind::Io);
+        world.disk.clear_faults();
+        world.volume.flush(one.id(), Flush::All).await.expect("it is told once, and now it lasts");
+        assert_eq!(world.volume.close(one.clone()).await.expect_err("told").kind, ErrorKind::Io);
+        let again = world.volume.open(&caller, one.id(), OPEN).await.expect("opened");
+        assert_eq!(world.read(&again).await, [3; 50_000]);
+        world.volume.close(again).await.expect("who came later is not told");
+        world.check().await;
+    });
+}
+
+#[test]
+fn memory_is_bounded_and_what_cannot_be_written_gives_way() {
+    let settings = Settings { delayed_bytes: 256 << 10, ..Settings::default() };
+    with(64 << 20, settings, async |world| {
+        let mut handles = Vec::new();
+        for number in 0..20u8 {
+            let handle = world.create(&format!("file {number}")).await;
+            world.write(&handle, 0, &[number; 60_000]).await.expect("written");
+            assert!(world.waits() <= 64, "{} blocks wait", world.waits());
+            handles.push(handle);
+        }
+        let zones = world.volume.store.superblock().zones_at();
+        world.disk.fail_writes(zones..64 << 20, ErrorPersistence::UntilCleared);
+        for number in 20..30u8 {
+            let handle = world.create(&format!("file {number}")).await;
+            world.write(&handle, 0, &[number; 60_000]).await.expect("it waits");
+            assert!(world.waits() <= 64, "{} blocks wait", world.waits());
+            handles.push(handle);
+        }
+        world.disk.clear_faults();
+        let (mut whole, mut lost) = (0, 0);
+        for (number, handle) in handles.into_iter().enumerate() {
+            let found = world.read(&handle).await;
+            assert!(found.is_empty() || found == [number as u8; 60_000]);
+            let told = world.volume.flush(handle.id(), Flush::All).await;
+            assert_eq!(told.is_err(), found.is_empty(), "what is lost is told");
+            (whole, lost) = if found.is_empty() { (whole, lost + 1) } else { (whole + 1, lost) };
+            assert_eq!(world.volume.close(handle).await.is_err(), found.is_empty());
+        }
+        assert!(whole > 20 && lost > 5, "{whole} whole, {lost} lost");
+        world.check().await;
+    });
+}
+
+#[test]
+fn what_waited_a_second_is_written() {
+    with(64 << 20, Settings::default(), async |world| {
+        let work = async {
+            let handle = world.create("file").await;
+            world.write(&handle, 0, &[3; 50_000]).await.expect("it waits");
+            world.volume.close(handle).await.expect("closed");
+            world.clock.sleep(Duration::from_millis(400)).await;
+            assert_eq!(world.waits(), 13);
+            world.clock.sleep(Duration::from_millis(700)).await;
+            assert_eq!(world.waits(), 0);
+            world.volume.shut_down().await.expect("closed");
+        };
+        join(world.volume.clone().maintain(world.clock.clone()), work).await;
+    });
+}
+
+#[test]
+fn a_closed_volume_has_what_waited_with_its_times() {
+    with(64 << 20, Settings::default(), async |world| {
+        let (caller, at) = (Caller::default(), Time { seconds: 77, nanos: 0 });
+        let old = world.create("old").await;
+        world.write(&old, 0, &[3; 50_000]).await.expect("it waits");
+        let set = SetAttributes { modified: Some(SetTime::At(at)), ..SetAttributes::default() };
+        let facts = world.volume.set(&caller, old.id(), &set).await.expect("set");
+        assert_eq!((facts.size_bytes, facts.modified), (50_000, at));
+        world.volume.close(old).await.expect("closed");
+        let new = world.create("new").await;
+        world.write(&new, 0, &[4; 3000]).await.expect("it waits");
+        world.volume.close(new).await.expect("closed");
+        let before = world.volume.lookup(&caller, world.volume.root(), b"new").await.expect("found").expect("there");
+        world.volume.shut_down().await.expect("closed");
+        let volume = open(&world.disk).await;
+        let old = volume.lookup(&caller, volume.root(), b"old").await.expect("found").expect("there");
+        assert_eq!((old.size_bytes, old.modified), (50_000, at), "times that were set stay");
+        let new = volume.lookup(&caller, volume.root(), b"new").await.expect("found").expect("there");
+        assert_eq!((new.size_bytes, new.modified), (3000, before.modified));
+    });
+}
+
+#[test]
+fn others_see_what_waits() {
+    with(64 << 20, Settings::default(), async |world| {
+        let handle = world.create("file").await;
+        let mut expected = vec![0; 100_000];
+        for (at, len) in [(10_000, 9000), (50_000, 1), (99_000, 1000), (70_000, 8192)] {
+            world.write(&handle, at as u64, &vec![9; len]).await.expect("it waits");
+            expected[at..at + len].fill(9);
+        }
+        assert_eq!(world.read(&handle).await, expected);
+        let seek = async |at, what| world.volume.seek(&handle, at, what).await.expect("found");
+        assert_eq!((seek(0, Seek::Data).await, seek(10_000, Seek::Hole).await), (8192, 20_480));
+        assert_eq!((seek(20_480, Seek::Data).await, seek(80_000, Seek::Data).await), (49_152, 98_304));
+        let copy = world.create("copy").await;
+        assert_eq!(world.volume.copy((&handle, 0), (&copy, 0), 1 << 20).await, Ok(100_000));
+        assert_eq!(world.read(&copy).await, expected);
+        world.volume.allocate(&handle, 12_000, 3000, Allocate::Punch).await.expect("punched");
+        expected[12_000..15_000].fill(0);
+        assert_eq!(world.read(&handle).await, expected);
+        for handle in [handle, copy] {
+            world.volume.close(handle).await.expect("closed");
+        }
+        world.volume.sync().await.expect("durable");
+        world.check().await;
+    });
+}
+
+/// A file written anew in place of another, by its name or by itself, while power fails.
+#[test]
+fn what_takes_the_place_of_a_file_is_whole() {
+    for is_renamed in [true, false] {
+        let mut found = std::collections::BTreeSet::new();
+        for cut in 0..60 {
+            let sim = Sim::new(cut);
+            let disk = SimDisk::new(&sim, SimDiskSpec { size_bytes: 64 << 20, ..SimDiskSpec::default() });
+            let (made, clock_of_sim) = (disk.clone(), sim.clock());
+            let begun = async move {
+                let device: Arc<dyn Device> = made.clone();
+                let store = Format { volume: Uuid::from_u128(3), log_bytes: None };
+                let (secret, owner) = ([4; 16], (0, 0));
+                let format = VolumeFormat { store, secret, owner, mode: 0o777, is_case_sensitive: false };
+                Volume::format(&device, format, Time::default()).await.expect("formatted");
+                let volume = Arc::new(Volume::open(device, Settings::default(), clock()).await.expect("opened"));
+                let world = World { disk: made, clock: clock_of_sim, volume };
+                let old = world.create("file").await;
+                world.write(&old, 0, &[1; 20_000]).await.expect("written");
+                world.volume.close(old).await.expect("closed");
+                world.volume.sync().await.expect("durable");
+                world
+            };
+            let world = sim.run(begun).expect("powered");
+            sim.cut_power_after(cut);
+            _ = sim.run(async move {
+                let (volume, caller, root) = (&world.volume, Caller::default(), world.volume.root());
+                if is_renamed {
+                    let new = world.create("new").await;
+                    world.write(&new, 0, &[2; 30_000]).await.expect("written");
+                    volume.close(new).await.expect("closed");
+                    volume.rename(&caller, (root, b"new"), (root, b"file"), Rename::Replace).await.expect("renamed");
+                } else {
+                    let file = volume.lookup(&caller, root, b"file").await.expect("found").expect("there").id;
+                    let new = volume.open(&caller, file, OpenMode { truncate: true, ..OPEN }).await.expect("opened");
+                    world.write(&new, 0, &[2; 30_000]).await.expect("written");
+                    volume.close(new).await.expect("closed");
+                }
+                assert_eq!(world.waits(), 0, "it is on its way");
+                volume.sync().await.expect("durable");
+            });
+            sim.restart();
+            let read = async move {
+                let volume = open(&disk).await;
+                let (caller, root) = (Caller::default(), volume.root());
+                let file = volume.lookup(&caller, root, b"file").await.expect("found").expect("there").id;
+                let handle = volume.open(&caller, file, OPEN).await.expect("opened");
+                volume.read(&handle, 0, 1 << 20).await.expect("read").to_vec()
+            };
+            let read = sim.run(read).expect("powered");
+            assert!(read.is_empty() || [20_000, 30_000].contains(&read.len()), "{} bytes", read.len());
+            assert!(read.iter().all(|byte| *byte == if read.len() == 20_000 { 1 } else { 2 }));
+            found.insert(read.len());
+        }
+        assert!(found.contains(&20_000) && found.contains(&30_000), "{found:?}");
+        assert!(!is_renamed || !found.contains(&0), "{found:?}");
+    }
+}
