@@ -18,6 +18,7 @@ use std::sync::{Arc, MutexGuard};
 
 use smallvec::SmallVec;
 
+use crate::delayed::EXTENTS_OF_NODE;
 use crate::error::{ErrorKind, VolumeError};
 use crate::extent::Extent;
 use crate::keys;
@@ -528,7 +529,7 @@ impl Store {
         let nodes_of_zone = (self.superblock().zone_bytes as usize) / PAGE_BYTES;
         let kept = match need {
             Need::More => {
-                let promised = self.promised.load(Ordering::Acquire);
+                let promised = self.promised.load(Ordering::Acquire).div_ceil(EXTENTS_OF_NODE);
                 KEPT_OPERATIONS * NODES_OF_OPERATION + zones * nodes_of_zone / 100 + promised
             }
             Need::Less | Need::Sure | Need::Replayed => 0,

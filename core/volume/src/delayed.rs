@@ -20,7 +20,7 @@ use holdfast_device::{IoBuf, IoSlice};
 use holdfast_model::BLOCK_BYTES;
 
 use crate::change::Need;
-use crate::error::VolumeError;
+use crate::error::{ErrorKind, VolumeError};
 use crate::extents::{Ground, Piece};
 use crate::keys;
 use crate::open_files::File;
@@ -34,9 +34,11 @@ const BLOCK: usize = BLOCK_BYTES as usize;
 const AT_ONCE_BYTES: usize = 256 << 10;
 /// Bytes of one file that wait, at most.
 const MOST_OF_FILE: usize = 4 << 20;
-/// Blocks of a file that add less than a node to its tree and to that of owners, where each is an extent: leaves that
-/// are half full have 160 entries of either. One more is cut in two for the first of them.
-const BLOCKS_OF_NODE: u64 = 32;
+/// Extents that add less than a node to the tree of their file and to that of owners: leaves that are half full have 160
+/// entries of either.
+pub(crate) const EXTENTS_OF_NODE: usize = 64;
+/// What the first extent of a file counts beside itself, as it may cut a leaf in two.
+const EXTRA_OF_FILE: usize = 2;
 
 /// What waits of a file.
 #[derive(Debug, Default)]
@@ -44,8 +46,8 @@ pub(crate) struct Delayed {
     blocks: BTreeMap<u64, IoBuf>,
     /// Blocks that room is promised to.
     pub promised: u64,
-    /// Nodes that are promised to their extents.
-    nodes: usize,
+    /// Extents that nodes are promised to.
+    extents: usize,
     /// The length that the record says, and whether the record carries the bytes.
     pub recorded: (u64, bool),
     /// Its number among all files that wait.
@@ -165,13 +167,13 @@ impl Waiting {
 }
 
 impl Store {
-    /// Promises room for so many more nodes; false, and nothing is promised, where there is none.
-    fn promise_nodes(&self, nodes: usize) -> bool {
-        self.promised.fetch_add(nodes, Ordering::AcqRel);
+    /// Promises nodes to so many more extents; false, and nothing is promised, where there is no room for them.
+    fn promise_nodes(&self, extents: usize) -> bool {
+        self.promised.fetch_add(extents, Ordering::AcqRel);
         let needed = self.needed(0, Need::More);
         let is_kept = held(&self.zones).free_nodes() >= needed || self.nodes_to_come() >= needed;
         if !is_kept {
-            self.take_back_nodes(nodes);
+            self.take_back_nodes(extents);
         }
         is_kept
     }
@@ -185,8 +187,8 @@ impl Store {
         zones.free_nodes() + kept as usize * zones.nodes_of_zone()
     }
 
-    fn take_back_nodes(&self, nodes: usize) {
-        self.promised.fetch_sub(nodes, Ordering::AcqRel);
+    fn take_back_nodes(&self, extents: usize) {
+        self.promised.fetch_sub(extents, Ordering::AcqRel);
     }
 
     /// Promises a file room for more blocks, within its quotas; false, and nothing is promised, where there is none.
@@ -243,21 +245,21 @@ impl Volume {
             return Ok(false);
         }
         let edges = self.edges(file, offset..end, size, is_inline).await?;
-        let (blocks, nodes) = {
+        let (blocks, extents) = {
             let delayed = &held(&file.state).delayed;
             let holes = pieces.iter().filter(|piece| piece.ground == Ground::Hole);
             let new = holes.map(|piece| piece.blocks - delayed.count(piece.block..piece.block + piece.blocks));
             let spilled = is_inline && size > 0 && from > 0;
             let blocks = new.sum::<u64>() + u64::from(spilled);
-            let nodes = 1 + (delayed.promised + blocks).div_ceil(BLOCKS_OF_NODE) as usize;
-            (blocks, nodes.saturating_sub(delayed.nodes))
+            let extents = EXTRA_OF_FILE + (delayed.promised + blocks) as usize;
+            (blocks, extents.saturating_sub(delayed.extents))
         };
-        if nodes > 0 && !self.store.promise_nodes(nodes) {
+        if extents > 0 && !self.store.promise_nodes(extents) {
             return Ok(false);
         }
         let is_promised = if blocks > 0 { self.store.promise_blocks(file.id, blocks).await } else { Ok(true) };
         if !matches!(is_promised, Ok(true)) {
-            self.store.take_back_nodes(nodes);
+            self.store.take_back_nodes(extents);
             return is_promised;
         }
         let number = if is_first { Some(self.waiting.add(file.id.number)) } else { None };
@@ -270,7 +272,7 @@ impl Volume {
             let delayed = &mut state.delayed;
             let before = delayed.blocks.len();
             delayed.promised += blocks;
-            delayed.nodes += nodes;
+            delayed.extents += extents;
             if number.is_some() {
                 (delayed.number, delayed.recorded) = (number, (size, is_inline));
             }
@@ -350,6 +352,24 @@ impl Volume {
         self.waiting.bytes.fetch_sub(gone * BLOCK, Ordering::AcqRel);
     }
 
+    /// Makes a request that may want room for metadata. More is promised to what waits than it mostly needs: where there
+    /// seems to be none, that is written back first.
+    pub(crate) async fn with_room<T>(
+        &self,
+        request: impl AsyncFn() -> Result<T, VolumeError>,
+    ) -> Result<T, VolumeError> {
+        match request().await {
+            Err(error) if error.kind == ErrorKind::NoSpace => {
+                let waiting = self.waiting.all();
+                if waiting.is_empty() || self.write_back_all(&waiting).await.is_err() {
+                    return Err(error);
+                }
+                request().await
+            }
+            done => done,
+        }
+    }
+
     /// Lets go of all that waits of a file behind a length. The file is locked alone.
     pub(crate) fn cut_delayed(&self, file: &File, size: u64) {
         let is_over = {
@@ -389,7 +409,7 @@ impl Volume {
             self.waiting.remove(number);
         }
         held(&self.store.rooms).take_back(delayed.promised);
-        self.store.take_back_nodes(delayed.nodes);
+        self.store.take_back_nodes(delayed.extents);
         self.store.ledger.let_go(file.id.number);
         self.open.let_go(file.id.number);
     }

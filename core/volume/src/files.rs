@@ -230,7 +230,7 @@ impl FileService for Volume {
     }
 
     async fn link(&self, caller: &Caller, id: FileId, dir: FileId, name: &[u8]) -> Result<Attributes, VolumeError> {
-        self.link_name(caller, id, dir, name).await
+        self.with_room(async || self.link_name(caller, id, dir, name).await).await
     }
 
     async fn remove(&self, caller: &Caller, dir: FileId, name: &[u8], what: Remove) -> Result<(), VolumeError> {
@@ -244,7 +244,7 @@ impl FileService for Volume {
         to: (FileId, &[u8]),
         mode: Rename,
     ) -> Result<(), VolumeError> {
-        self.rename_name(caller, from, to, mode).await
+        self.with_room(async || self.rename_name(caller, from, to, mode).await).await
     }
 
     async fn list(
@@ -274,12 +274,12 @@ impl FileService for Volume {
     async fn write(&self, handle: &Handle, offset: u64, data: IoSlice, len: usize) -> Result<(), VolumeError> {
         Self::check_mode(handle, true)?;
         assert!(len <= data.len(), "{len} bytes of {}", data.len());
-        self.write_file(handle, offset, data, len).await
+        self.with_room(async || self.write_file(handle, offset, data.clone(), len).await).await
     }
 
     async fn allocate(&self, handle: &Handle, offset: u64, len: u64, how: Allocate) -> Result<(), VolumeError> {
         Self::check_mode(handle, true)?;
-        self.allocate_range(handle, offset, len, how).await
+        self.with_room(async || self.allocate_range(handle, offset, len, how).await).await
     }
 
     async fn seek(&self, handle: &Handle, offset: u64, what: Seek) -> Result<u64, VolumeError> {
@@ -344,7 +344,7 @@ impl FileService for Volume {
         value: &[u8],
         mode: SetMode,
     ) -> Result<(), VolumeError> {
-        self.set_extended_value(caller, id, name, Some(value), mode).await
+        self.with_room(async || self.set_extended_value(caller, id, name, Some(value), mode).await).await
     }
 
     async fn remove_extended(&self, caller: &Caller, id: FileId, name: &[u8]) -> Result<(), VolumeError> {

@@ -86,7 +86,7 @@ pub struct Store {
     pub(crate) checkpoint: tokio::sync::Mutex<Checkpoint>,
     /// Nodes of a checkpoint under way that have no room yet.
     pub(crate) reserved: AtomicUsize,
-    /// Nodes that are promised to data that has no place yet.
+    /// Extents that nodes are promised to, of data that has no place yet.
     pub(crate) promised: AtomicUsize,
     /// The last change that opening found.
     pub(crate) recovered: u64,

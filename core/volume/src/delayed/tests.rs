@@ -7,7 +7,6 @@ use holdfast_device::{Clock, Device};
 use holdfast_model::Uuid;
 
 use super::*;
-use crate::error::ErrorKind;
 use crate::open_files::Handle;
 use crate::quota::{Limits, Subject};
 use crate::service::{
