@@ -44,6 +44,8 @@ pub enum Reason {
     Salvaged,
     /// Something else uses a disk now.
     InUse,
+    /// Data that a volume accepted waits in memory, because it cannot be written.
+    Unwritten,
 }
 
 impl Condition {

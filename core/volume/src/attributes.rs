@@ -74,7 +74,13 @@ impl Volume {
         set: &SetAttributes,
     ) -> Result<Attributes, VolumeError> {
         let now = self.now();
-        let lazy = self.open.get(id.number).map(|file| {
+        let known = self.open.get(id.number);
+        // Times that are noted meanwhile, or taken along by data that is written back, would get lost.
+        let _alone = match &known {
+            Some(file) => Some(file.data.write().await),
+            None => None,
+        };
+        let lazy = known.as_ref().map(|file| {
             let state = held(&file.state);
             (state.accessed, state.modified)
         });
@@ -93,7 +99,7 @@ impl Volume {
                 Ok(record.facts(id.number))
             })
             .await?;
-        if let Some(file) = self.open.get(id.number) {
+        if let Some(file) = &known {
             let mut state = held(&file.state);
             (state.accessed, state.modified) = (None, None);
             state.recorded = (facts.accessed, facts.modified);

@@ -8,8 +8,9 @@
 //! over what lies on the device.
 //!
 //! Invariants: what waits has been promised all that it will take, so writing it back is never refused for want of it.
-//! The blocks of a file that wait are whole, with zeros behind its end, and while there are any nothing else changes
-//! whether its blocks have room.
+//! It waits until it is written, or nobody can name it any more: a device that fails takes nothing from it. The blocks of
+//! a file that wait are whole, with zeros behind its end, and while there are any nothing else changes whether its blocks
+//! have room.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -20,7 +21,7 @@ use holdfast_device::{IoBuf, IoSlice};
 use holdfast_model::BLOCK_BYTES;
 
 use crate::change::Need;
-use crate::error::{ErrorKind, VolumeError};
+use crate::error::VolumeError;
 use crate::extents::{Ground, Piece};
 use crate::keys;
 use crate::open_files::File;
@@ -28,6 +29,7 @@ use crate::record::Share;
 use crate::service::FileId;
 use crate::store::{Store, held};
 use crate::volume::Volume;
+use crate::write::{Segment, Target};
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 /// Bytes of a write from which on it goes to the device at once: it is a run by itself.
@@ -37,6 +39,11 @@ const MOST_OF_FILE: usize = 4 << 20;
 /// Extents that add less than a node to the tree of their file and to that of owners: leaves that are half full have 160
 /// entries of either.
 pub(crate) const EXTENTS_OF_NODE: usize = 64;
+/// Blocks beside the data of a write that may come to wait with it: its first and its last one, the one at the end of the
+/// file, and the one of what was in the record.
+const EDGES: usize = 4;
+/// Nodes that a request changes, with all that it may look for room for.
+const NODES_OF_REQUEST: usize = 64;
 /// What the first extent of a file counts beside itself, as it may cut a leaf in two.
 const EXTRA_OF_FILE: usize = 2;
 
@@ -82,11 +89,17 @@ impl Delayed {
         buf.freeze()
     }
 
-    /// The first blocks that follow each other: where they begin, and a copy of `most` of them at most.
-    pub fn first_run(&self, most: u64) -> Option<(u64, IoSlice)> {
-        let first = *self.blocks.first_key_value()?.0;
-        let run = self.blocks.keys().zip(first..first + most).take_while(|(block, next)| *block == next).count();
-        Some((first, self.copy(first, run as u64)))
+    /// Copies of the first blocks, `most` of them at most, those that follow each other together.
+    pub fn first(&self, most: usize) -> Vec<Segment> {
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        for block in self.blocks.keys().take(most) {
+            match runs.last_mut().filter(|run| run.end == *block) {
+                Some(run) => run.end += 1,
+                None => runs.push(*block..block + 1),
+            }
+        }
+        let copy = |run: Range<u64>| Segment { block: run.start, data: self.copy(run.start, run.end - run.start) };
+        runs.into_iter().map(copy).collect()
     }
 
     /// Lets go of blocks; answers how many.
@@ -126,6 +139,20 @@ impl Delayed {
 pub(crate) struct Waiting {
     list: Mutex<List>,
     bytes: AtomicUsize,
+    /// Files that could not be written, and why not.
+    failing: Mutex<BTreeMap<u64, VolumeError>>,
+}
+
+/// Memory that is kept for a write; what of the write comes to wait counts by itself.
+pub(crate) struct Kept<'a> {
+    waiting: &'a Waiting,
+    bytes: usize,
+}
+
+impl Drop for Kept<'_> {
+    fn drop(&mut self) {
+        self.waiting.bytes.fetch_sub(self.bytes, Ordering::AcqRel);
+    }
 }
 
 #[derive(Default)]
@@ -161,8 +188,21 @@ impl Waiting {
         list.files.range(..aged).map(|(_, file)| *file).collect()
     }
 
-    fn oldest(&self) -> Option<u64> {
-        held(&self.list).files.first_key_value().map(|(_, file)| *file)
+    /// A file could not be written.
+    pub fn note_failure(&self, file: u64, error: VolumeError) {
+        held(&self.failing).insert(file, error);
+    }
+
+    /// Files that could not be written, and why the first of them could not.
+    pub fn failing(&self) -> Option<(usize, VolumeError)> {
+        let failing = held(&self.failing);
+        failing.first_key_value().map(|(_, error)| (failing.len(), error.clone()))
+    }
+
+    /// Keeps memory for so many bytes, if there is as much.
+    fn keep(&self, bytes: usize, most: usize) -> Option<Kept<'_>> {
+        let kept = Kept { waiting: self, bytes };
+        (self.bytes.fetch_add(bytes, Ordering::AcqRel) + bytes <= most).then_some(kept)
     }
 }
 
@@ -170,12 +210,17 @@ impl Store {
     /// Promises nodes to so many more extents; false, and nothing is promised, where there is no room for them.
     fn promise_nodes(&self, extents: usize) -> bool {
         self.promised.fetch_add(extents, Ordering::AcqRel);
-        let needed = self.needed(0, Need::More);
-        let is_kept = held(&self.zones).free_nodes() >= needed || self.nodes_to_come() >= needed;
+        let is_kept = self.has_nodes(0);
         if !is_kept {
             self.take_back_nodes(extents);
         }
         is_kept
+    }
+
+    /// Whether there is room for so many nodes beside those that are promised.
+    fn has_nodes(&self, nodes: usize) -> bool {
+        let needed = self.needed(nodes, Need::More);
+        held(&self.zones).free_nodes() >= needed || self.nodes_to_come() >= needed
     }
 
     /// Nodes that there is room for, in zones that data leaves to them, too.
@@ -211,19 +256,25 @@ impl Store {
 }
 
 impl Volume {
-    /// Whether a write of so many bytes may wait in memory.
-    pub(crate) fn may_delay(&self, len: usize) -> bool {
-        len < AT_ONCE_BYTES && len + 2 * BLOCK <= self.store.settings.delayed_bytes
-    }
-
-    /// Has others written back until so many bytes more may wait. No file may be locked.
-    pub(crate) async fn make_memory(&self, len: usize) {
-        while self.waiting.bytes.load(Ordering::Acquire) + len > self.store.settings.delayed_bytes {
-            let Some(number) = self.waiting.oldest() else { return };
-            if self.write_back(number).await.is_err() {
-                // Who made it durable is told, and memory is for others.
-                self.discard(number).await;
+    /// Memory for a write of so many bytes to wait in, for which others are written back; none where the write is to go to
+    /// the device at once: it is a run by itself, or what waits cannot be written, which its own error shall tell. No
+    /// file may be locked.
+    pub(crate) async fn memory(&self, len: usize) -> Option<Kept<'_>> {
+        let most = self.store.settings.delayed_bytes;
+        let bytes = len.next_multiple_of(BLOCK) + EDGES * BLOCK;
+        if len >= AT_ONCE_BYTES || bytes > most {
+            return None;
+        }
+        let mut others = None;
+        loop {
+            if !held(&self.waiting.failing).is_empty() {
+                return None;
             }
+            if let Some(kept) = self.waiting.keep(bytes, most) {
+                return Some(kept);
+            }
+            let number = others.get_or_insert_with(|| self.waiting.all().into_iter()).next()?;
+            self.write_back(number).await.ok()?;
         }
     }
 
@@ -236,7 +287,7 @@ impl Volume {
             let state = held(&file.state);
             (state.size, state.is_inline, state.delayed.is_empty())
         };
-        if is_first && end > size {
+        if is_first {
             // What an earlier cut left behind the end must not show, nor go while this waits.
             self.finish_note(file.id.number).await?;
         }
@@ -247,12 +298,15 @@ impl Volume {
         let edges = self.edges(file, offset..end, size, is_inline).await?;
         let (blocks, extents) = {
             let delayed = &held(&file.state).delayed;
-            let holes = pieces.iter().filter(|piece| piece.ground == Ground::Hole);
-            let new = holes.map(|piece| piece.blocks - delayed.count(piece.block..piece.block + piece.blocks));
+            let new = |is_ground: fn(&Ground) -> bool| -> u64 {
+                let pieces = pieces.iter().filter(|piece| is_ground(&piece.ground));
+                pieces.map(|piece| piece.blocks - delayed.count(piece.block..piece.block + piece.blocks)).sum()
+            };
             let spilled = is_inline && size > 0 && from > 0;
-            let blocks = new.sum::<u64>() + u64::from(spilled);
-            let extents = EXTRA_OF_FILE + (delayed.promised + blocks) as usize;
-            (blocks, extents.saturating_sub(delayed.extents))
+            let blocks = new(|ground| *ground == Ground::Hole) + u64::from(spilled);
+            // A block in the middle of an extent makes three of it.
+            let cut = 2 * new(|ground| matches!(ground, Ground::Unwritten(_)));
+            (blocks, (blocks + cut) as usize + if is_first { EXTRA_OF_FILE } else { 0 })
         };
         if extents > 0 && !self.store.promise_nodes(extents) {
             return Ok(false);
@@ -344,29 +398,20 @@ impl Volume {
     }
 
     /// Blocks of a file found their places; of what they were promised, so many blocks of room were needed.
-    pub(crate) fn note_placed(&self, file: &File, blocks: Range<u64>, promised: u64, recorded: (u64, bool)) {
+    pub(crate) fn note_placed(&self, file: &File, targets: &[Target], promised: u64, recorded: (u64, bool)) {
         let mut state = held(&file.state);
-        let gone = state.delayed.remove(blocks);
+        let gone: usize = targets.iter().map(|target| state.delayed.remove(target.blocks())).sum();
         state.delayed.promised = state.delayed.promised.saturating_sub(promised);
         state.delayed.recorded = recorded;
         self.waiting.bytes.fetch_sub(gone * BLOCK, Ordering::AcqRel);
     }
 
-    /// Makes a request that may want room for metadata. More is promised to what waits than it mostly needs: where there
-    /// seems to be none, that is written back first.
-    pub(crate) async fn with_room<T>(
-        &self,
-        request: impl AsyncFn() -> Result<T, VolumeError>,
-    ) -> Result<T, VolumeError> {
-        match request().await {
-            Err(error) if error.kind == ErrorKind::NoSpace => {
-                let waiting = self.waiting.all();
-                if waiting.is_empty() || self.write_back_all(&waiting).await.is_err() {
-                    return Err(error);
-                }
-                request().await
-            }
-            done => done,
+    /// Has data written back before a request that may want room for metadata, where there seems to be none: more is
+    /// promised to what waits than it mostly needs. No file may be locked.
+    pub(crate) async fn make_room(&self) {
+        if self.store.promised.load(Ordering::Acquire) > 0 && !self.store.has_nodes(NODES_OF_REQUEST) {
+            // What stays promised is not there for the request, which is refused then.
+            _ = self.write_back_all(&self.waiting.all()).await;
         }
     }
 
@@ -408,13 +453,14 @@ impl Volume {
         if let Some(number) = delayed.number {
             self.waiting.remove(number);
         }
+        held(&self.waiting.failing).remove(&file.id.number);
         held(&self.store.rooms).take_back(delayed.promised);
         self.store.take_back_nodes(delayed.extents);
         self.store.ledger.let_go(file.id.number);
         self.open.let_go(file.id.number);
     }
 
-    /// Lets go of what waits of a file that is gone, or cannot be written.
+    /// Lets go of what waits of a file that is gone.
     pub(crate) async fn discard(&self, number: u64) {
         let Some(file) = self.open.enter_known(number) else { return };
         {

@@ -122,6 +122,50 @@ pub(crate) fn replace(
         }
     }
     pieces.extend_from_slice(new);
+    exchange(view, file, record, &old, pieces)
+}
+
+/// Puts extents, in the order of their blocks, over what a file has there and keeps what it has between them; as many of
+/// the first of them as one change can. Answers how many.
+pub(crate) fn put_over(
+    view: &mut View<'_>,
+    file: u64,
+    record: &mut Record,
+    new: &[(u64, Extent)],
+) -> Result<usize, Stop> {
+    let end = |(start, extent): &(u64, Extent)| start + u64::from(extent.blocks);
+    let (Some((from, _)), Some(to)) = (new.first(), new.last().map(end)) else { return Ok(0) };
+    let reached = reach(view, file, *from, to, EXTENTS_AT_ONCE)?;
+    let new = &new[..new.partition_point(|one| end(one) <= reached)];
+    let Some(to) = new.last().map(end) else {
+        return Err(VolumeError::corrupt(format!("extents of file {file} overlap")).into());
+    };
+    let old = touching(view, file, *from, to, 2 * EXTENTS_AT_ONCE)?;
+    let mut pieces = new.to_vec();
+    for (start, extent) in &old {
+        let (mut at, end) = (*start, end(&(*start, *extent)));
+        let part = |from: u64, to: u64| (from, extent.part((from - start) as u32, (to - from) as u32));
+        for (first, over) in new {
+            let behind = first + u64::from(over.blocks);
+            if at < end && behind > at && *first < end {
+                pieces.extend((at < *first).then(|| part(at, *first)));
+                at = behind;
+            }
+        }
+        pieces.extend((at < end).then(|| part(at, end)));
+    }
+    exchange(view, file, record, &old, pieces)?;
+    Ok(new.len())
+}
+
+/// Puts pieces in place of extents.
+fn exchange(
+    view: &mut View<'_>,
+    file: u64,
+    record: &mut Record,
+    old: &[(u64, Extent)],
+    mut pieces: Vec<(u64, Extent)>,
+) -> Result<(), Stop> {
     pieces.sort_unstable_by_key(|(start, _)| *start);
     let mut joined: Vec<(u64, Extent)> = Vec::with_capacity(pieces.len());
     for (start, extent) in pieces {
@@ -140,7 +184,7 @@ pub(crate) fn replace(
     let by_end = |list: &[(u64, Extent)]| -> BTreeMap<u64, Extent> {
         list.iter().map(|(start, extent)| (start + u64::from(extent.blocks), *extent)).collect()
     };
-    let (before, after) = (by_end(&old), by_end(&joined));
+    let (before, after) = (by_end(old), by_end(&joined));
     let shard = keys::shard(file);
     for end in before.keys().filter(|end| !after.contains_key(end)) {
         view.remove(shard, keys::extent(file, MAIN, *end))?;

@@ -30,8 +30,7 @@ impl Volume {
             self.leave(&file).await?;
             return Err(error);
         }
-        let seen = held(&file.state).failures.count;
-        let handle = Handle { file, mode, seen };
+        let handle = Handle { file, mode };
         if mode.truncate && mode.write {
             let cut = {
                 let _alone = handle.file.data.write().await;
@@ -49,19 +48,20 @@ impl Volume {
         let file = &handle.file;
         let is_replaced = {
             let mut state = held(&file.state);
-            !state.delayed.is_empty() && std::mem::take(&mut state.is_replaced)
+            handle.mode.write && !state.delayed.is_empty() && std::mem::take(&mut state.is_replaced)
         };
-        if is_replaced {
-            // Programs that write a file anew mean to have the old or the new one. A failure is told below.
+        // Programs that write a file anew mean to have the old or the new one.
+        let written = if is_replaced {
             let _alone = file.data.write().await;
-            _ = self.write_back_locked(file).await;
-        }
+            self.write_back_locked(file).await
+        } else {
+            Ok(())
+        };
         // What waits takes the times along.
         let is_waiting = !held(&file.state).delayed.is_empty();
         let logged = if is_waiting { Ok(()) } else { self.log_times(file).await };
-        let failed = held(&file.state).failures.since(handle.seen);
         let left = self.leave(file).await;
-        failed.and(logged).and(left)
+        written.and(logged).and(left)
     }
 
     /// Ends one use of a file; with its last one what it had beside its record, and the file itself if it has no name.
@@ -166,6 +166,7 @@ impl FileService for Volume {
             // What else is refused is refused before anything is cut.
             let rest = SetAttributes { size_bytes: None, ..*set };
             self.check_set(caller, id, &rest).await?;
+            self.make_room().await;
             self.set_length(caller, id, size).await?;
             if rest == SetAttributes::default() {
                 return self.facts(id).await;
@@ -186,6 +187,7 @@ impl FileService for Volume {
         name: &[u8],
         new: &NewFile<'_>,
     ) -> Result<Attributes, VolumeError> {
+        self.make_room().await;
         self.create_name(caller, dir, name, new, caller.limits()).await
     }
 
@@ -198,6 +200,7 @@ impl FileService for Volume {
         if new.kind != FileKind::Regular {
             return Err(VolumeError::new(ErrorKind::Invalid, "only a regular file can be without a name"));
         }
+        self.make_room().await;
         let id = self.draw_id(dir.number, false).await?;
         let file = self.open.enter(id);
         let created = self.store.change([keys::shard(dir.number), DEFERRED_TREE], Need::More, |view| {
@@ -216,7 +219,7 @@ impl FileService for Volume {
                 state.recorded = (record.accessed, record.modified);
                 drop(state);
                 let mode = OpenMode { read: true, write: true, truncate: false };
-                Ok((record.facts(id.number), Handle { file, mode, seen: 0 }))
+                Ok((record.facts(id.number), Handle { file, mode }))
             }
             Err(error) => {
                 self.leave(&file).await?;
@@ -230,7 +233,8 @@ impl FileService for Volume {
     }
 
     async fn link(&self, caller: &Caller, id: FileId, dir: FileId, name: &[u8]) -> Result<Attributes, VolumeError> {
-        self.with_room(async || self.link_name(caller, id, dir, name).await).await
+        self.make_room().await;
+        self.link_name(caller, id, dir, name).await
     }
 
     async fn remove(&self, caller: &Caller, dir: FileId, name: &[u8], what: Remove) -> Result<(), VolumeError> {
@@ -244,7 +248,8 @@ impl FileService for Volume {
         to: (FileId, &[u8]),
         mode: Rename,
     ) -> Result<(), VolumeError> {
-        self.with_room(async || self.rename_name(caller, from, to, mode).await).await
+        self.make_room().await;
+        self.rename_name(caller, from, to, mode).await
     }
 
     async fn list(
@@ -274,12 +279,13 @@ impl FileService for Volume {
     async fn write(&self, handle: &Handle, offset: u64, data: IoSlice, len: usize) -> Result<(), VolumeError> {
         Self::check_mode(handle, true)?;
         assert!(len <= data.len(), "{len} bytes of {}", data.len());
-        self.with_room(async || self.write_file(handle, offset, data.clone(), len).await).await
+        self.write_file(handle, offset, data, len).await
     }
 
     async fn allocate(&self, handle: &Handle, offset: u64, len: u64, how: Allocate) -> Result<(), VolumeError> {
         Self::check_mode(handle, true)?;
-        self.with_room(async || self.allocate_range(handle, offset, len, how).await).await
+        self.make_room().await;
+        self.allocate_range(handle, offset, len, how).await
     }
 
     async fn seek(&self, handle: &Handle, offset: u64, what: Seek) -> Result<u64, VolumeError> {
@@ -316,10 +322,9 @@ impl FileService for Volume {
             // It was written to through handles that are closed, perhaps.
             return self.sync_until(self.store.last(), self.store.data.written()).await;
         };
-        let is_waiting = !held(&file.state).delayed.is_empty();
-        let written = if is_waiting { self.write_back(id.number).await } else { Ok(()) };
-        let untold = held(&file.state).failures.tell();
-        written.and(untold)?;
+        if !held(&file.state).delayed.is_empty() {
+            self.write_back(id.number).await?;
+        }
         if how == Flush::All {
             self.log_times(&file).await?;
         }
@@ -344,7 +349,8 @@ impl FileService for Volume {
         value: &[u8],
         mode: SetMode,
     ) -> Result<(), VolumeError> {
-        self.with_room(async || self.set_extended_value(caller, id, name, Some(value), mode).await).await
+        self.make_room().await;
+        self.set_extended_value(caller, id, name, Some(value), mode).await
     }
 
     async fn remove_extended(&self, caller: &Caller, id: FileId, name: &[u8]) -> Result<(), VolumeError> {

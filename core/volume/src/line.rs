@@ -30,18 +30,21 @@ impl Store {
                 let _no_cut = self.checkpoint.lock().await;
                 // With all trees held nothing changes that was promised room above.
                 let drawn = self.attempt(&all, Need::Less, |_view, _| {
+                    {
+                        let (mut zones, mut rooms) = (held(&self.zones), held(&self.rooms));
+                        if !rooms.are_kept_below(zone) {
+                            return Ok(None);
+                        }
+                        zones.set_line(zone);
+                        rooms.set_line(zone);
+                    }
+                    // Nodes that are promised from here on are looked for below it.
                     let needed = self.needed(0, Need::More);
-                    let mut zones = held(&self.zones);
-                    if zones.free_below(zone) < needed {
-                        return Ok(Some(false));
+                    let is_drawn = held(&self.zones).free_nodes() >= needed;
+                    if !is_drawn {
+                        self.lift_line();
                     }
-                    let mut rooms = held(&self.rooms);
-                    if !rooms.are_kept_below(zone) {
-                        return Ok(None);
-                    }
-                    zones.set_line(zone);
-                    rooms.set_line(zone);
-                    Ok(Some(true))
+                    Ok(Some(is_drawn))
                 });
                 drawn.await?
             };
@@ -56,12 +59,17 @@ impl Store {
             }
         }
     }
+
+    /// Has zones above the line be given out of again.
+    fn lift_line(&self) {
+        held(&self.zones).set_line(u32::MAX);
+        held(&self.rooms).set_line(u32::MAX);
+    }
 }
 
 impl Drop for Line<'_> {
     fn drop(&mut self) {
         self.store.line.store(u32::MAX, Ordering::Release);
-        held(&self.store.zones).set_line(u32::MAX);
-        held(&self.store.rooms).set_line(u32::MAX);
+        self.store.lift_line();
     }
 }

@@ -310,9 +310,13 @@ impl Volume {
         let now = self.now();
         // A name that takes another's place needs no more room than that had.
         let replaces = mode == Rename::Replace && self.lookup_name(caller, to.0, to.1).await?.is_some();
-        // Nobody finds less under the name than was there before, whenever power fails.
-        if replaces && let Some(moved) = self.lookup_name(caller, from.0, from.1).await? {
-            self.write_back(moved.id.number).await?;
+        // Nobody finds less under a name than was there before, whenever power fails.
+        let is_exchange = mode == Rename::Exchange;
+        for (dir, name) in [(replaces || is_exchange).then_some(from), is_exchange.then_some(to)].into_iter().flatten()
+        {
+            if let Some(moved) = self.lookup_name(caller, dir, name).await? {
+                self.write_back(moved.id.number).await?;
+            }
         }
         let (removed, _) = if replaces {
             self.give_back(&trees, |view, most| self.rename_in(view, caller, from, to, mode, (now, most))).await?

@@ -15,7 +15,6 @@ use std::sync::{Arc, Mutex};
 use holdfast_model::BLOCK_BYTES;
 
 use crate::delayed::Delayed;
-use crate::error::VolumeError;
 use crate::extent::Extent;
 use crate::service::{Attributes, FileId, OpenMode, Time};
 use crate::store::held;
@@ -36,35 +35,6 @@ pub(crate) struct Mapping {
 
 /// Times that were accessed and modified and that a record was given, and those that it says now.
 pub(crate) type Stamped = (Option<Time>, Option<Time>, (Time, Time));
-
-/// Writes back that failed.
-#[derive(Debug, Default)]
-pub(crate) struct Failures {
-    /// How many there were.
-    pub count: u64,
-    /// Those up to this one were told to who made the file durable.
-    told: u64,
-    last: Option<VolumeError>,
-}
-
-impl Failures {
-    pub fn note(&mut self, error: VolumeError) {
-        self.count += 1;
-        self.last = Some(error);
-    }
-
-    /// The last one, if there was any since so many.
-    pub fn since(&self, seen: u64) -> Result<(), VolumeError> {
-        self.last.clone().filter(|_| seen < self.count).map_or(Ok(()), Err)
-    }
-
-    /// The last one that was not told to who made the file durable.
-    pub fn tell(&mut self) -> Result<(), VolumeError> {
-        let untold = self.since(self.told);
-        self.told = self.count;
-        untold
-    }
-}
 
 /// What is known of an open file beside its record.
 #[derive(Debug, Default)]
@@ -92,8 +62,6 @@ pub(crate) struct State {
     pub mapping: Option<Arc<Mapping>>,
     /// Data that waits for its place; the length and the times are those with it.
     pub delayed: Delayed,
-    /// What failed when it was written back.
-    pub failures: Failures,
     /// Whether it was cut to nothing, and what is written now is to take the place of that.
     pub is_replaced: bool,
 }
@@ -138,8 +106,6 @@ impl File {
 pub struct Handle {
     pub(crate) file: Arc<File>,
     pub(crate) mode: OpenMode,
-    /// Failures of writing back that there were when it was opened.
-    pub(crate) seen: u64,
 }
 
 impl Handle {
@@ -244,6 +210,11 @@ impl OpenFiles {
     /// Whether one use of a file is left.
     pub fn is_last(&self, number: u64) -> bool {
         held(self.part(number)).files.get(&number).is_some_and(|known| known.uses == 1)
+    }
+
+    /// Whether anybody uses any.
+    pub fn are_used(&self) -> bool {
+        self.parts.iter().any(|part| held(part).files.values().any(|known| known.uses > 0))
     }
 
     /// All that are here.

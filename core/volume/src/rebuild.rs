@@ -92,7 +92,7 @@ impl Volume {
     /// # Errors
     /// Files are open, no room, or the device failed.
     pub async fn spotfix_offline(&self) -> Result<Spotfixed, VolumeError> {
-        if !self.open.all().is_empty() {
+        if self.open.are_used() {
             return Err(VolumeError::new(ErrorKind::Busy, "files of the volume are open: close them first"));
         }
         let fixed = self.rebuild_all().await?;

@@ -275,6 +275,11 @@ impl Volume {
         self.store.failed.get().map(String::as_str)
     }
 
+    /// Files whose data waits in memory because it could not be written, and why the first of them could not.
+    pub fn unwritten(&self) -> Option<(usize, VolumeError)> {
+        self.waiting.failing()
+    }
+
     /// The present.
     pub(crate) fn now(&self) -> Time {
         (self.clock)()
@@ -300,9 +305,9 @@ impl Volume {
     /// # Errors
     /// The device failed: nothing is changed any more.
     pub async fn checkpoint(&self) -> Result<(), VolumeError> {
-        let written = self.write_back_all(&self.waiting.all()).await;
-        self.store.checkpoint().await?;
-        written
+        // What cannot be written keeps nothing else from its place; whoever makes it durable is told.
+        _ = self.write_back_all(&self.waiting.all()).await;
+        self.store.checkpoint().await
     }
 
     /// Makes what was written durable, and keeps the log short, until the volume is closed. Whoever opens a volume that is to

@@ -9,6 +9,8 @@
 //! Invariants: an extent says that it holds data only once the device has it, and no such record of the log counts
 //! without the data: it is durable before, or its checksums are in the record. What lies between the end of a file and the end of its last block is never shown.
 
+use std::ops::Range;
+
 use futures_util::future::join_all;
 use holdfast_device::{Durability, Io, IoBuf, IoSlice};
 use holdfast_model::BLOCK_BYTES;
@@ -42,6 +44,13 @@ pub(crate) struct Segment {
     pub data: IoSlice,
 }
 
+impl Segment {
+    /// The block behind the last one.
+    fn end(&self) -> u64 {
+        self.block + (self.data.len() / BLOCK) as u64
+    }
+}
+
 /// Where room for blocks comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
@@ -64,8 +73,18 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    fn old(block: u64, extent: Extent, is_written: bool) -> Self {
+    pub fn old(block: u64, extent: Extent, is_written: bool) -> Self {
         Self { block, extent, is_new: false, is_promised: false, is_written }
+    }
+
+    /// The blocks of the file.
+    pub fn blocks(&self) -> Range<u64> {
+        self.block..self.block + u64::from(self.extent.blocks)
+    }
+
+    /// The blocks of the volume.
+    pub fn places(&self) -> Range<u64> {
+        self.extent.place..self.extent.end()
     }
 
     /// Blocks that were promised.
@@ -97,15 +116,14 @@ impl Volume {
                 return Ok(());
             }
         }
-        let is_small = self.may_delay(len);
-        if is_small {
-            self.make_memory(len).await;
-        }
+        self.make_room().await;
+        let memory = self.memory(len).await;
         let _alone = file.data.write().await;
         let is_within_record = held(&file.state).is_inline && offset + len as u64 <= INLINE_BYTES as u64;
-        if is_small && !is_within_record && self.delay(&handle.file, offset, &data[..len]).await? {
+        if memory.is_some() && !is_within_record && self.delay(&handle.file, offset, &data[..len]).await? {
             return Ok(());
         }
+        drop(memory);
         self.write_back_locked(file).await?;
         let mut done = 0;
         while done < len {
@@ -467,10 +485,10 @@ impl Volume {
         let count: usize = segments.iter().map(|segment| segment.data.len() / BLOCK).sum();
         let mut sums = Vec::with_capacity(if may_prove && count <= MOST_SUMS { count } else { 0 });
         for target in targets {
-            let (from, to) = (target.block, target.block + u64::from(target.extent.blocks));
-            for segment in segments {
-                let last = segment.block + (segment.data.len() / BLOCK) as u64;
-                let (first, behind) = (from.max(segment.block), to.min(last));
+            let Range { start: from, end: to } = target.blocks();
+            let reach_it = segments.partition_point(|segment| segment.end() <= from);
+            for segment in segments[reach_it..].iter().take_while(|segment| segment.block < to) {
+                let (first, behind) = (from.max(segment.block), to.min(segment.end()));
                 if first < behind {
                     let part =
                         segment.data.slice((first - segment.block) as usize * BLOCK, (behind - first) as usize * BLOCK);

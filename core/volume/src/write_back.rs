@@ -1,33 +1,34 @@
 //! Data that waited in memory, written to its place.
 //!
 //! ```text
-//!   file locked alone ─▶ run of blocks ─▶ place beside what lies before it ─▶ written ─▶ extents and length changed
-//!                              ▲                                                               │
-//!                              └───────────────────── the next one ◀───────────────────────────┘
+//!   file locked alone ─▶ 4 MiB of blocks ─▶ those over data of the file, in place
+//!                                           others, in room beside what lies before them ─▶ extents and length changed
 //! ```
 //!
 //! Who writes back: whoever makes a file durable, or looks at where it lies, or gives its name another's place; who
 //! needs the memory; time.
 //!
-//! Invariant: a file reaches in the log only as far as its data does: blocks are written in their order, and the length
-//! follows.
+//! Invariant: a file reaches in the log only as far as its data does: blocks that are new to it are written in their order,
+//! and the length follows.
 
 use futures_util::future::join_all;
-use holdfast_device::IoSlice;
 use holdfast_model::BLOCK_BYTES;
 
 use crate::change::Need;
 use crate::error::{ErrorKind, VolumeError};
 use crate::extent::Extent;
-use crate::extents::{self, EXTENTS_AT_ONCE};
+use crate::extents::{self, EXTENTS_AT_ONCE, Ground, Piece};
 use crate::keys;
 use crate::open_files::File;
 use crate::store::held;
+use crate::transaction::BlockSum;
 use crate::volume::{Volume, put_record, record_of};
 use crate::write::{Room, Segment, Target};
 
 /// Blocks that are written in one step, at most.
-const STEP_BLOCKS: u64 = 1024;
+const STEP_BLOCKS: usize = 1024;
+/// Places that one change has a file know, at most: each may cut an extent in three.
+const TARGETS_AT_ONCE: usize = EXTENTS_AT_ONCE / 2;
 /// Files that are written at once.
 const AT_ONCE: usize = 16;
 
@@ -40,6 +41,8 @@ impl Volume {
         let Some(file) = self.open.enter_known(number) else { return Ok(()) };
         let written = {
             let _alone = file.data.write().await;
+            // It may have lost its last name before this began to use it, and others its blocks since.
+            held(&file.state).mapping = None;
             self.write_back_locked(&file).await
         };
         let logged = if self.open.is_last(number) { self.log_times(&file).await } else { Ok(()) };
@@ -63,7 +66,7 @@ impl Volume {
         _ = self.write_back_all(&self.waiting.turn()).await;
     }
 
-    /// Writes back what waits of a file that is locked alone. A failure is told to whoever makes it durable, too.
+    /// Writes back what waits of a file that is locked alone. What cannot be written waits on.
     pub(crate) async fn write_back_locked(&self, file: &File) -> Result<(), VolumeError> {
         if held(&file.state).delayed.is_empty() {
             return Ok(());
@@ -79,7 +82,7 @@ impl Volume {
                 Ok(())
             }
             Err(error) => {
-                held(&file.state).failures.note(error.clone());
+                self.waiting.note_failure(file.id.number, error.clone());
                 Err(error)
             }
         }
@@ -88,72 +91,97 @@ impl Volume {
     async fn write_delayed(&self, file: &File) -> Result<(), VolumeError> {
         self.store.check_failed()?;
         loop {
-            let run = held(&file.state).delayed.first_run(STEP_BLOCKS);
-            let Some((block, data)) = run else { return Ok(()) };
-            self.write_run(file, block, data).await?;
-        }
-    }
-
-    /// Writes blocks that follow each other, or the first ones of them.
-    async fn write_run(&self, file: &File, block: u64, data: IoSlice) -> Result<(), VolumeError> {
-        let to = block + data.len() as u64 / BLOCK_BYTES;
-        let segments = [Segment { block, data }];
-        let mut most = EXTENTS_AT_ONCE;
-        loop {
-            let (recorded, _) = held(&file.state).delayed.recorded;
-            let pieces = self.pieces(file, block, to).await?;
-            let targets = self.targets(file, &pieces, recorded, Room::Promised, most).await?;
-            match self.place(file, &segments, &targets).await {
-                Ok(()) => return Ok(()),
-                Err(error) => {
-                    self.give_up(&targets);
-                    if error.kind != ErrorKind::NoSpace || targets.len() <= 1 {
-                        return Err(error);
-                    }
-                    // A change of fewer extents needs less room for nodes.
-                    most = targets.len() / 2;
-                }
+            let segments = held(&file.state).delayed.first(STEP_BLOCKS);
+            if segments.is_empty() {
+                return Ok(());
+            }
+            let mut pieces = Vec::with_capacity(segments.len());
+            for Segment { block, data } in &segments {
+                pieces.extend(self.pieces(file, *block, block + data.len() as u64 / BLOCK_BYTES).await?);
+            }
+            if !self.overwrite(file, &segments, &pieces).await? {
+                self.write_new(file, &segments, &pieces).await?;
             }
         }
     }
 
-    /// Writes blocks to their places, and has the file know them.
-    async fn place(&self, file: &File, segments: &[Segment], targets: &[Target]) -> Result<(), VolumeError> {
-        let (Some(first), Some(last)) = (targets.first(), targets.last()) else { return Ok(()) };
-        let blocks = first.block..last.block + u64::from(last.extent.blocks);
-        let sums = self.write_targets(segments, targets, self.store.log.may_prove()).await?;
-        let written = self.store.data.note();
-        let (end, recorded) = {
+    /// Writes the blocks that lie where the file has data already, below the length in the log; false if there are none.
+    async fn overwrite(&self, file: &File, segments: &[Segment], pieces: &[Piece]) -> Result<bool, VolumeError> {
+        let (size, recorded) = {
             let state = held(&file.state);
-            (state.size.min(blocks.end * BLOCK_BYTES), state.delayed.recorded)
+            (state.size, state.delayed.recorded)
         };
-        if end <= recorded.0 && targets.iter().all(|target| target.is_written) {
-            held(&file.state).written = written;
-            self.note_placed(file, blocks, 0, recorded);
-            return Ok(());
+        let target = |piece: &Piece| match piece.ground {
+            Ground::Written(extent) if ((piece.block + piece.blocks) * BLOCK_BYTES).min(size) <= recorded.0 => {
+                Some(Target::old(piece.block, extent, true))
+            }
+            _ => None,
+        };
+        let targets: Vec<Target> = pieces.iter().filter_map(target).collect();
+        if targets.is_empty() {
+            return Ok(false);
         }
-        let new: Vec<(u64, Extent)> = targets.iter().map(|target| (target.block, target.extent)).collect();
-        let promised = targets.iter().map(Target::promised).sum();
+        self.write_targets(segments, &targets, false).await?;
+        held(&file.state).written = self.store.data.note();
+        self.note_placed(file, &targets, 0, recorded);
+        Ok(true)
+    }
+
+    /// Writes blocks to room of their own, and has the file know them.
+    async fn write_new(&self, file: &File, segments: &[Segment], pieces: &[Piece]) -> Result<(), VolumeError> {
+        let (recorded, _) = held(&file.state).delayed.recorded;
+        let targets = self.targets(file, pieces, recorded, Room::Promised, usize::MAX).await?;
+        let (mut left, mut most) = (&targets[..], TARGETS_AT_ONCE);
+        let written = self.write_targets(segments, &targets, self.store.log.may_prove()).await;
+        let number = self.store.data.note();
+        let mut done = written.as_ref().map(drop).map_err(VolumeError::clone);
+        let sums = written.unwrap_or_default();
+        while done.is_ok() && !left.is_empty() {
+            let some = &left[..most.min(left.len())];
+            match self.take_over(file, some, &sums, number).await {
+                Ok(count) => left = &left[count..],
+                // A change of fewer extents needs less room for nodes.
+                Err(error) if error.kind == ErrorKind::NoSpace && some.len() > 1 => most = some.len() / 2,
+                Err(error) => done = Err(error),
+            }
+        }
+        self.give_up(left);
+        done
+    }
+
+    /// Has a file know blocks that are written, as many of the first of them as one change can name; answers how many.
+    async fn take_over(
+        &self,
+        file: &File,
+        targets: &[Target],
+        sums: &[BlockSum],
+        written: u64,
+    ) -> Result<usize, VolumeError> {
         let id = file.id;
+        let all: Vec<(u64, Extent)> = targets.iter().map(|target| (target.block, target.extent)).collect();
         let change = self.store.change([keys::shard(id.number)], Need::Less, |view| {
             let mut record = record_of(view, id)?;
-            extents::replace(view, id.number, &mut record, blocks.clone(), &new)?;
+            let count = extents::put_over(view, id.number, &mut record, &all)?;
+            let some = &targets[..count];
+            let end = some.last().map_or(0, |last| last.blocks().end * BLOCK_BYTES);
             record.inline = None;
-            record.size = record.size.max(end);
+            record.size = record.size.max(end.min(held(&file.state).size));
             view.follow_data();
-            view.prove_data(&sums);
-            view.redeem(promised);
+            let is_own = |sum: &BlockSum| some.iter().any(|target| target.places().contains(&sum.place));
+            view.prove_data(&sums.iter().copied().filter(is_own).collect::<Vec<_>>());
+            view.redeem(some.iter().map(Target::promised).sum());
             let stamped = self.stamp(file, &mut record);
             put_record(view, id.number, &record)?;
-            Ok((record.size, stamped))
+            Ok((count, record.size, stamped))
         });
-        let ((size, stamped), logged) = change.await?;
+        let ((count, size, stamped), logged) = change.await?;
         {
             let mut state = held(&file.state);
             (state.logged, state.written, state.mapping) = (logged, written, None);
             state.note_stamped(stamped);
         }
-        self.note_placed(file, blocks, promised, (size, false));
-        Ok(())
+        let some = &targets[..count];
+        self.note_placed(file, some, some.iter().map(Target::promised).sum(), (size, false));
+        Ok(count)
     }
 }

@@ -19,7 +19,7 @@ const SPACE_STATE: [&str; 4] = ["ok", "resyncing", "degraded", "failed"];
 const PROVISIONING: [&str; 2] = ["fixed", "thin"];
 const INTEGRITY: [&str; 2] = ["none", "crc32c"];
 
-const REASON: [&str; 5] = ["read-only", "no-room", "missing-slabs", "salvaged", "in-use"];
+const REASON: [&str; 6] = ["read-only", "no-room", "missing-slabs", "salvaged", "in-use", "unwritten"];
 
 /// Which object something is about, for programs to decide on and for people to read: the schema of
 /// [`holdfast_model::ObjectRef`].
@@ -178,7 +178,7 @@ mod tests {
         let states = [SpaceState::Ok, SpaceState::Resyncing, SpaceState::Degraded, SpaceState::Failed];
         assert_eq!(states.map(|value| word(&value)), SPACE_STATE);
         assert_eq!([Provisioning::Fixed, Provisioning::Thin].map(|value| word(&value)), PROVISIONING);
-        let reasons = [Reason::ReadOnly, Reason::NoRoom, Reason::MissingSlabs, Reason::Salvaged, Reason::InUse];
+        let reasons = [Reason::ReadOnly, Reason::NoRoom, Reason::MissingSlabs, Reason::Salvaged, Reason::InUse, Reason::Unwritten];
         assert_eq!(reasons.map(|value| word(&value)), REASON);
         assert_eq!([Integrity::None, Integrity::Crc32c].map(|value| word(&value)), INTEGRITY);
     }

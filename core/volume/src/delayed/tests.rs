@@ -1,12 +1,13 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use futures_util::future::join;
+use futures_util::future::{join, join_all};
 use holdfast_device::sim::{ErrorPersistence, Sim, SimDisk, SimDiskSpec};
 use holdfast_device::{Clock, Device};
 use holdfast_model::Uuid;
 
 use super::*;
+use crate::error::ErrorKind;
 use crate::open_files::Handle;
 use crate::quota::{Limits, Subject};
 use crate::service::{
@@ -231,57 +232,135 @@ fn quotas_hold_when_data_is_accepted() {
 }
 
 #[test]
-fn a_failure_is_told_to_each_who_had_the_file_open_and_the_data_waits_on() {
+fn what_cannot_be_written_is_told_and_waits_on() {
     with(64 << 20, Settings::default(), async |world| {
-        let (one, caller) = (world.create("file").await, Caller::default());
-        let other = world.volume.open(&caller, one.id(), OPEN).await.expect("opened");
-        world.write(&one, 0, &[3; 50_000]).await.expect("it waits");
+        let (handle, caller) = (world.create("file").await, Caller::default());
+        world.write(&handle, 0, &[3; 50_000]).await.expect("it waits");
         let zones = world.volume.store.superblock().zones_at();
         world.disk.fail_writes(zones..64 << 20, ErrorPersistence::UntilCleared);
-        let error = world.volume.flush(one.id(), Flush::All).await.expect_err("the device fails");
-        assert_eq!(error.kind, ErrorKind::Io, "{error}");
-        assert_eq!(world.read(&one).await, [3; 50_000]);
-        assert_eq!(world.volume.close(other).await.expect_err("told").kind, ErrorKind::Io);
-        world.disk.clear_faults();
-        world.volume.flush(one.id(), Flush::All).await.expect("it is told once, and now it lasts");
-        assert_eq!(world.volume.close(one.clone()).await.expect_err("told").kind, ErrorKind::Io);
-        let again = world.volume.open(&caller, one.id(), OPEN).await.expect("opened");
+        world.volume.close(handle.clone()).await.expect("nothing was tried yet");
+        for _ in 0..2 {
+            let error = world.volume.flush(handle.id(), Flush::All).await.expect_err("the device fails");
+            assert_eq!(error.kind, ErrorKind::Io, "{error}");
+        }
+        assert!(world.volume.unwritten().is_some_and(|(files, error)| files == 1 && error.kind == ErrorKind::Io));
+        let again = world.volume.open(&caller, handle.id(), OPEN).await.expect("opened");
         assert_eq!(world.read(&again).await, [3; 50_000]);
-        world.volume.close(again).await.expect("who came later is not told");
+        // Others are told at once.
+        let other = world.create("other").await;
+        assert_eq!(world.write(&other, 0, &[4; 50_000]).await.expect_err("told").kind, ErrorKind::Io);
+        world.disk.clear_faults();
+        world.volume.flush(handle.id(), Flush::All).await.expect("durable");
+        assert_eq!(world.volume.unwritten(), None);
+        assert_eq!(world.read(&again).await, [3; 50_000]);
+        world.write(&other, 0, &[4; 50_000]).await.expect("it waits");
+        assert_eq!(world.waits(), 13);
+        world.volume.sync().await.expect("durable");
+        for handle in [again, other] {
+            world.volume.close(handle).await.expect("closed");
+        }
         world.check().await;
     });
 }
 
 #[test]
-fn memory_is_bounded_and_what_cannot_be_written_gives_way() {
+fn memory_is_bounded_and_nothing_that_waits_gives_way() {
     let settings = Settings { delayed_bytes: 256 << 10, ..Settings::default() };
     with(64 << 20, settings, async |world| {
+        let bounded = || assert!(world.waits() <= 64, "{} blocks wait", world.waits());
         let mut handles = Vec::new();
         for number in 0..20u8 {
-            let handle = world.create(&format!("file {number}")).await;
-            world.write(&handle, 0, &[number; 60_000]).await.expect("written");
-            assert!(world.waits() <= 64, "{} blocks wait", world.waits());
-            handles.push(handle);
+            handles.push(world.create(&format!("file {number}")).await);
         }
+        // At once, and one after the other.
+        let writes = handles.iter().enumerate().map(|(number, handle)| {
+            let world = &world;
+            async move { world.write(handle, 0, &vec![number as u8; 60_000]).await }
+        });
+        assert!(join_all(writes).await.into_iter().all(|written| written.is_ok()));
+        bounded();
         let zones = world.volume.store.superblock().zones_at();
         world.disk.fail_writes(zones..64 << 20, ErrorPersistence::UntilCleared);
-        for number in 20..30u8 {
-            let handle = world.create(&format!("file {number}")).await;
-            world.write(&handle, 0, &[number; 60_000]).await.expect("it waits");
-            assert!(world.waits() <= 64, "{} blocks wait", world.waits());
-            handles.push(handle);
+        let mut refused = 0;
+        for handle in &handles {
+            let written = world.write(handle, 60_000, &[99; 60_000]).await;
+            refused += u32::from(written.is_err());
+            bounded();
         }
+        assert!(refused > 10, "{refused} refused");
         world.disk.clear_faults();
-        let (mut whole, mut lost) = (0, 0);
+        world.volume.sync().await.expect("durable");
         for (number, handle) in handles.into_iter().enumerate() {
             let found = world.read(&handle).await;
-            assert!(found.is_empty() || found == [number as u8; 60_000]);
-            let told = world.volume.flush(handle.id(), Flush::All).await;
-            assert_eq!(told.is_err(), found.is_empty(), "what is lost is told");
-            (whole, lost) = if found.is_empty() { (whole, lost + 1) } else { (whole + 1, lost) };
-            assert_eq!(world.volume.close(handle).await.is_err(), found.is_empty());
+            assert!(found.starts_with(&[number as u8; 60_000]));
+            assert!(found[60_000..] == [99; 60_000] || found[60_000..].is_empty());
+            world.volume.close(handle).await.expect("closed");
         }
-        assert!(whole >= 20 && lost > 5, "{whole} whole, {lost} lost");
+        world.check().await;
+    });
+}
+
+#[test]
+fn data_of_a_removed_file_goes_nowhere() {
+    with(64 << 20, Settings::default(), async |world| {
+        let (caller, root) = (Caller::default(), world.volume.root());
+        for _ in 0..20 {
+            let one = world.create("one").await;
+            world.write(&one, 0, &[1; 40_000]).await.expect("written");
+            world.volume.sync().await.expect("durable");
+            // Known places, and data that waits for one of them.
+            assert_eq!(world.read(&one).await, [1; 40_000]);
+            world.write(&one, 100, &[2; 5000]).await.expect("it waits");
+            world.volume.close(one.clone()).await.expect("closed");
+            let others = async {
+                world.volume.remove(&caller, root, b"one", Remove::File).await.expect("removed");
+                world.volume.checkpoint().await.expect("written");
+                let other = world.create("other").await;
+                world.write(&other, 0, &[5; 300_000]).await.expect("written");
+                other
+            };
+            let (_, other) = join(world.volume.write_back(one.id().number), others).await;
+            assert_eq!(world.read(&other).await, [5; 300_000]);
+            world.volume.close(other).await.expect("closed");
+            world.volume.remove(&caller, root, b"other", Remove::File).await.expect("removed");
+        }
+        world.check().await;
+    });
+}
+
+#[test]
+fn room_that_is_kept_for_a_file_is_written_in_pieces() {
+    with(64 << 20, Settings::default(), async |world| {
+        let handle = world.create("file").await;
+        world.volume.allocate(&handle, 0, 2 << 20, Allocate::Reserve { keep_size: false }).await.expect("kept");
+        let mut expected = vec![0; 2 << 20];
+        for block in (0..400).step_by(3) {
+            world.write(&handle, block * 4096 + 7, &[9; 50]).await.expect("it waits");
+            expected[block as usize * 4096 + 7..][..50].fill(9);
+        }
+        assert!(world.volume.store.promised.load(Ordering::Relaxed) >= 2 * 134, "each may cut an extent");
+        world.volume.sync().await.expect("durable");
+        assert_eq!(world.read(&handle).await[..400 * 4096], expected[..400 * 4096]);
+        world.volume.close(handle).await.expect("closed");
+        world.check().await;
+    });
+}
+
+#[test]
+fn times_that_are_set_stay_whatever_is_written_back() {
+    with(64 << 20, Settings::default(), async |world| {
+        let (caller, handle) = (Caller::default(), world.create("file").await);
+        for seconds in 1..50 {
+            let at = Time { seconds, nanos: 0 };
+            world.write(&handle, 5000, &[seconds as u8; 5000]).await.expect("it waits");
+            let set = SetAttributes { modified: Some(SetTime::At(at)), ..SetAttributes::default() };
+            let both = join(world.volume.set(&caller, handle.id(), &set), world.volume.write_back(handle.id().number));
+            let (set, written) = both.await;
+            (set.expect("set"), written.expect("written"));
+            world.volume.flush(handle.id(), Flush::All).await.expect("durable");
+            assert_eq!(world.volume.stat(handle.id()).await.expect("known").modified, at);
+        }
+        world.volume.close(handle).await.expect("closed");
         world.check().await;
     });
 }

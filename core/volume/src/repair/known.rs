@@ -58,7 +58,7 @@ impl Volume {
     /// # Errors
     /// Files are open, no room, or the device failed.
     pub async fn spotfix_known(&self) -> Result<Option<Spotfixed>, VolumeError> {
-        if !self.open.all().is_empty() {
+        if self.open.are_used() {
             return Err(VolumeError::new(ErrorKind::Busy, "files of the volume are open: close them first"));
         }
         let mut verbs = match self.findings().await {

@@ -32,7 +32,8 @@ fn findings(name: &str, found: &Findings) -> Condition {
 
 /// How much a condition that a volume has of itself matters.
 pub(crate) fn own_health(volume: &VolumeView, told: &Condition) -> Health {
-    let is_down = volume.state != VolumeState::Open || told.reason == Some(Reason::ReadOnly);
+    let is_bad = |reason| matches!(reason, Reason::ReadOnly | Reason::Unwritten);
+    let is_down = volume.state != VolumeState::Open || told.reason.is_some_and(is_bad);
     if is_down { Health::Unhealthy } else { Health::Warning }
 }
 
@@ -53,6 +54,13 @@ pub(super) fn view(open: &OpenPool, live: &LiveVolume, shrink: Option<VolumeShri
             Condition::new(format!("takes no changes since {why}"), next)
         };
         conditions.push(told.because(Reason::ReadOnly));
+    }
+    if let Some((files, why)) = volume.and_then(|volume| volume.unwritten()) {
+        let files = if files == 1 { "1 file".into() } else { format!("{files} files") };
+        let cause = format!("keeps data of {files} in memory that cannot be written: {why}");
+        let next = "check its space and the disks of its pool; it is written as soon as it can be, and lost if the server \
+                    stops before";
+        conditions.push(Condition::new(cause, next).because(Reason::Unwritten));
     }
     if live.findings.left > 0 {
         conditions.push(findings(&name, &live.findings));

@@ -57,8 +57,11 @@ fn run(seed: u64) {
         let (disk, is_over, is_known, random) = (disk.clone(), is_over.clone(), is_known.clone(), sim.random());
         // A cut is as good an end as any.
         let _ = sim.run(async move {
-            let settings =
-                Settings { cache_bytes: 1 << 20, changed_bytes: [64 << 10, 64 << 20][random.range(0..2usize)] };
+            let settings = Settings {
+                cache_bytes: 1 << 20,
+                changed_bytes: [64 << 10, 64 << 20][random.range(0..2usize)],
+                delayed_bytes: 0,
+            };
             let volume = Volume::open(disk, settings, clock()).await.expect("it opens");
             if random.chance(1, 2) {
                 is_known.set(false);

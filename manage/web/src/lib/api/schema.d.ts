@@ -1609,7 +1609,7 @@ export interface components {
             /** @description What its owner should do. */
             next_action: string;
             /** @enum {string|null} */
-            reason?: "read-only" | "no-room" | "missing-slabs" | "salvaged" | "in-use" | null;
+            reason?: "read-only" | "no-room" | "missing-slabs" | "salvaged" | "in-use" | "unwritten" | null;
         };
         /** @description A client that is connected to an export. */
         Connection: {
