@@ -6,6 +6,7 @@ use crate::access::{self, READ, WRITE};
 use crate::change::{Need, Stop, refuse};
 use crate::error::{ErrorKind, VolumeError};
 use crate::keys;
+use crate::open_files::{File, Use};
 use crate::record::Record;
 use crate::service::{Attributes, Caller, FileId, FileKind, SetAttributes, SetTime, Time};
 use crate::store::held;
@@ -73,14 +74,27 @@ impl Volume {
         id: FileId,
         set: &SetAttributes,
     ) -> Result<Attributes, VolumeError> {
-        let now = self.now();
-        let known = self.open.get(id.number);
-        // Times that are noted meanwhile, or taken along by data that is written back, would get lost.
-        let _alone = match &known {
-            Some(file) => Some(file.data.write().await),
-            None => None,
+        let Some(file) = self.open.enter_known(id.number) else {
+            return self.set_known(None, caller, id, set).await;
         };
-        let lazy = known.as_ref().map(|file| {
+        let set = {
+            // Times that are noted meanwhile, or taken along by data that is written back, would get lost.
+            let _alone = file.data.write().await;
+            self.set_known(Some(&file), caller, id, set).await
+        };
+        let left = self.leave(&file, Use::Own).await;
+        set.and_then(|facts| left.map(|()| facts))
+    }
+
+    async fn set_known(
+        &self,
+        known: Option<&File>,
+        caller: &Caller,
+        id: FileId,
+        set: &SetAttributes,
+    ) -> Result<Attributes, VolumeError> {
+        let now = self.now();
+        let lazy = known.map(|file| {
             let state = held(&file.state);
             (state.accessed, state.modified)
         });
@@ -99,7 +113,7 @@ impl Volume {
                 Ok(record.facts(id.number))
             })
             .await?;
-        if let Some(file) = &known {
+        if let Some(file) = known {
             let mut state = held(&file.state);
             (state.accessed, state.modified) = (None, None);
             state.recorded = (facts.accessed, facts.modified);

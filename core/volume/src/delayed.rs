@@ -14,7 +14,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use holdfast_device::{IoBuf, IoSlice};
@@ -24,8 +24,8 @@ use crate::change::Need;
 use crate::error::VolumeError;
 use crate::extents::{Ground, Piece};
 use crate::keys;
-use crate::open_files::File;
-use crate::record::Share;
+use crate::open_files::{File, Left, Use};
+use crate::record::{Record, Share};
 use crate::service::FileId;
 use crate::store::{Store, held};
 use crate::volume::Volume;
@@ -36,16 +36,16 @@ const BLOCK: usize = BLOCK_BYTES as usize;
 const AT_ONCE_BYTES: usize = 256 << 10;
 /// Bytes of one file that wait, at most.
 const MOST_OF_FILE: usize = 4 << 20;
-/// Extents that add less than a node to the tree of their file and to that of owners: leaves that are half full have 160
-/// entries of either.
-pub(crate) const EXTENTS_OF_NODE: usize = 64;
+/// Extents that add less than a node to the tree of their file and to that of owners, wherever they lie: leaves that are
+/// filled in order and then cut have 40 entries of either to spare.
+pub(crate) const EXTENTS_OF_NODE: usize = 20;
 /// Blocks beside the data of a write that may come to wait with it: its first and its last one, the one at the end of the
 /// file, and the one of what was in the record.
 const EDGES: usize = 4;
-/// Nodes that a request changes, with all that it may look for room for.
-const NODES_OF_REQUEST: usize = 64;
-/// What the first extent of a file counts beside itself, as it may cut a leaf in two.
-const EXTRA_OF_FILE: usize = 2;
+/// Nodes that a request looks for room for, at most.
+const NODES_OF_REQUEST: usize = 256;
+/// What the first extent of a file counts beside itself, as it may change a leaf of its own, and cut it in two.
+const EXTRA_OF_FILE: usize = 2 * EXTENTS_OF_NODE;
 
 /// What waits of a file.
 #[derive(Debug, Default)]
@@ -75,11 +75,6 @@ impl Delayed {
         self.blocks.range(blocks).count() as u64
     }
 
-    /// The block behind the last one.
-    pub fn end(&self) -> u64 {
-        self.blocks.last_key_value().map_or(0, |(block, _)| block + 1)
-    }
-
     /// A copy of blocks that all wait.
     pub fn copy(&self, block: u64, blocks: u64) -> IoSlice {
         let mut buf = IoBuf::new(blocks as usize * BLOCK);
@@ -89,10 +84,10 @@ impl Delayed {
         buf.freeze()
     }
 
-    /// Copies of the first blocks, `most` of them at most, those that follow each other together.
-    pub fn first(&self, most: usize) -> Vec<Segment> {
+    /// Copies of the first blocks before `end`, `most` of them at most, those that follow each other together.
+    pub fn first(&self, end: u64, most: usize) -> Vec<Segment> {
         let mut runs: Vec<Range<u64>> = Vec::new();
-        for block in self.blocks.keys().take(most) {
+        for (block, _) in self.blocks.range(..end).take(most) {
             match runs.last_mut().filter(|run| run.end == *block) {
                 Some(run) => run.end += 1,
                 None => runs.push(*block..block + 1),
@@ -139,6 +134,8 @@ impl Delayed {
 pub(crate) struct Waiting {
     list: Mutex<List>,
     bytes: AtomicUsize,
+    /// Whether nothing is written back for now.
+    pub is_held_back: AtomicBool,
     /// Files that could not be written, and why not.
     failing: Mutex<BTreeMap<u64, VolumeError>>,
 }
@@ -180,12 +177,13 @@ impl Waiting {
         held(&self.list).files.values().copied().collect()
     }
 
-    /// Those that waited at the last turn, too.
+    /// Those that waited at the last turn, too, and did not fail since.
     pub fn turn(&self) -> Vec<u64> {
         let mut list = held(&self.list);
         let next = list.next;
         let aged = std::mem::replace(&mut list.aged, next);
-        list.files.range(..aged).map(|(_, file)| *file).collect()
+        let failing = held(&self.failing);
+        list.files.range(..aged).map(|(_, file)| *file).filter(|file| !failing.contains_key(file)).collect()
     }
 
     /// A file could not be written.
@@ -210,26 +208,22 @@ impl Store {
     /// Promises nodes to so many more extents; false, and nothing is promised, where there is no room for them.
     fn promise_nodes(&self, extents: usize) -> bool {
         self.promised.fetch_add(extents, Ordering::AcqRel);
-        let is_kept = self.has_nodes(0);
+        // Zones that data may take as well are none to rely on.
+        let is_kept = self.has_nodes(0, self.kept_zones());
         if !is_kept {
             self.take_back_nodes(extents);
         }
         is_kept
     }
 
-    /// Whether there is room for so many nodes beside those that are promised.
-    fn has_nodes(&self, nodes: usize) -> bool {
+    /// Whether there is room for so many nodes beside those that are promised, with so many zones that are nobody's yet.
+    fn has_nodes(&self, nodes: usize, most: u32) -> bool {
         let needed = self.needed(nodes, Need::More);
-        held(&self.zones).free_nodes() >= needed || self.nodes_to_come() >= needed
-    }
-
-    /// Nodes that there is room for, in zones that data leaves to them, too.
-    fn nodes_to_come(&self) -> usize {
         let in_use = self.zones_in_use();
         let (zones, rooms) = (held(&self.zones), held(&self.rooms));
         let claimed = (zones.count_below(in_use) + rooms.count_below(in_use)) as u32;
-        let kept = in_use.saturating_sub(claimed).min(self.kept_zones());
-        zones.free_nodes() + kept as usize * zones.nodes_of_zone()
+        let free = in_use.saturating_sub(claimed).min(most) as usize;
+        zones.free_nodes() + free * zones.nodes_of_zone() >= needed
     }
 
     fn take_back_nodes(&self, extents: usize) {
@@ -287,9 +281,9 @@ impl Volume {
             let state = held(&file.state);
             (state.size, state.is_inline, state.delayed.is_empty())
         };
-        if is_first {
-            // What an earlier cut left behind the end must not show, nor go while this waits.
-            self.finish_note(file.id.number).await?;
+        // What an earlier cut left behind the end must not show, nor go while this waits.
+        if is_first && self.finish_note(file.id.number).await.is_err() {
+            return Ok(false);
         }
         let pieces = self.pieces(file, from, to).await?;
         if pieces.iter().any(|piece| piece.ground == Ground::Lost) {
@@ -409,27 +403,9 @@ impl Volume {
     /// Has data written back before a request that may want room for metadata, where there seems to be none: more is
     /// promised to what waits than it mostly needs. No file may be locked.
     pub(crate) async fn make_room(&self) {
-        if self.store.promised.load(Ordering::Acquire) > 0 && !self.store.has_nodes(NODES_OF_REQUEST) {
+        if self.store.promised.load(Ordering::Acquire) > 0 && !self.store.has_nodes(NODES_OF_REQUEST, u32::MAX) {
             // What stays promised is not there for the request, which is refused then.
             _ = self.write_back_all(&self.waiting.all()).await;
-        }
-    }
-
-    /// Lets go of all that waits of a file behind a length. The file is locked alone.
-    pub(crate) fn cut_delayed(&self, file: &File, size: u64) {
-        let is_over = {
-            let mut state = held(&file.state);
-            if state.delayed.is_empty() {
-                return;
-            }
-            let gone = state.delayed.remove(size.div_ceil(BLOCK_BYTES)..u64::MAX);
-            self.waiting.bytes.fetch_sub(gone * BLOCK, Ordering::AcqRel);
-            let reached = state.delayed.end().saturating_mul(BLOCK_BYTES);
-            state.size = state.size.min(reached).max(state.delayed.recorded.0);
-            state.delayed.is_empty()
-        };
-        if is_over {
-            self.drop_delayed(file);
         }
     }
 
@@ -460,7 +436,7 @@ impl Volume {
         self.open.let_go(file.id.number);
     }
 
-    /// Lets go of what waits of a file that is gone.
+    /// Lets go of what waits of a file that lost its last name while nobody used it.
     pub(crate) async fn discard(&self, number: u64) {
         let Some(file) = self.open.enter_known(number) else { return };
         {
@@ -468,7 +444,52 @@ impl Volume {
             self.drop_delayed(&file);
         }
         // What is left of a file without a name goes at the next opening at the latest.
-        _ = Box::pin(self.leave(&file)).await;
+        _ = Box::pin(self.leave(&file, Use::Own)).await;
+    }
+
+    /// The same where a file has no name, and nobody has it open any more.
+    pub(crate) async fn discard_unnamed(&self, number: u64) -> Result<(), VolumeError> {
+        let Some(file) = self.open.enter_known(number) else { return Ok(()) };
+        let looked = {
+            let _alone = file.data.write().await;
+            let shard = keys::shard(number);
+            // Whoever opens it looks at the record afterwards.
+            let look = self.store.look([shard], |view| {
+                let value = view.get(shard, &keys::record(number))?;
+                let is_unnamed =
+                    value.is_some_and(|value| Record::decode(number, &value).is_ok_and(|record| record.links == 0));
+                if is_unnamed && self.open.handles(number) == 0 {
+                    self.drop_delayed(&file);
+                }
+                Ok(())
+            });
+            look.await
+        };
+        let left = match self.open.leave(&file, Use::Own) {
+            Left::Gone => Box::pin(self.forget(&file)).await,
+            Left::InUse | Left::Kept => Ok(()),
+        };
+        looked.and(left)
+    }
+
+    /// Has nothing be written back until this is dropped: what lies where is not known meanwhile.
+    pub(crate) async fn hold_back(&self) -> HeldBack<'_> {
+        let writing = self.maintaining.lock().await;
+        _ = self.write_back_all(&self.waiting.all()).await;
+        self.waiting.is_held_back.store(true, Ordering::Release);
+        HeldBack { waiting: &self.waiting, _writing: writing }
+    }
+}
+
+/// While this is there nothing is written back.
+pub(crate) struct HeldBack<'a> {
+    waiting: &'a Waiting,
+    _writing: tokio::sync::MutexGuard<'a, ()>,
+}
+
+impl Drop for HeldBack<'_> {
+    fn drop(&mut self) {
+        self.waiting.is_held_back.store(false, Ordering::Release);
     }
 }
 

@@ -8,7 +8,7 @@ use crate::access::{self, EXECUTE, WRITE};
 use crate::change::Need;
 use crate::error::{ErrorKind, VolumeError};
 use crate::keys;
-use crate::open_files::{File, Handle, Left, Stamped};
+use crate::open_files::{File, Handle, Left, Stamped, Use};
 use crate::record::Record;
 use crate::removal;
 use crate::service::{
@@ -24,10 +24,10 @@ const COPY_BYTES: u64 = 1 << 20;
 
 impl Volume {
     pub(crate) async fn open_file(&self, caller: &Caller, id: FileId, mode: OpenMode) -> Result<Handle, VolumeError> {
-        let file = self.open.enter(id);
+        let file = self.open.enter(id, Use::Handle);
         let check = |record: &Record| Self::check_open(caller, record, mode.read, mode.write);
         if let Err(error) = self.load_state(&file, check).await {
-            self.leave(&file).await?;
+            self.leave(&file, Use::Handle).await?;
             return Err(error);
         }
         let handle = Handle { file, mode };
@@ -60,34 +60,26 @@ impl Volume {
         // What waits takes the times along.
         let is_waiting = !held(&file.state).delayed.is_empty();
         let logged = if is_waiting { Ok(()) } else { self.log_times(file).await };
-        let left = self.leave(file).await;
+        let left = self.leave(file, Use::Handle).await;
         written.and(logged).and(left)
     }
 
     /// Ends one use of a file; with its last one what it had beside its record, and the file itself if it has no name.
-    pub(crate) async fn leave(&self, file: &File) -> Result<(), VolumeError> {
-        match self.open.leave(file) {
-            Left::InUse => return Ok(()),
-            Left::Kept => return self.discard_unnamed(file.id.number).await,
-            Left::Gone => self.release_window(file),
+    pub(crate) async fn leave(&self, file: &File, whose: Use) -> Result<(), VolumeError> {
+        match self.open.leave(file, whose) {
+            Left::InUse => Ok(()),
+            Left::Kept => self.discard_unnamed(file.id.number).await,
+            Left::Gone => self.forget(file).await,
         }
+    }
+
+    /// Ends what is left to do for a file that nobody uses.
+    pub(crate) async fn forget(&self, file: &File) -> Result<(), VolumeError> {
+        self.release_window(file);
         if self.store.check_failed().is_err() {
             return Ok(());
         }
         self.finish_note(file.id.number).await
-    }
-
-    /// Lets go of what waits of a file that has no name, and that nobody uses.
-    async fn discard_unnamed(&self, number: u64) -> Result<(), VolumeError> {
-        let shard = keys::shard(number);
-        let is_named = self.store.look([shard], |view| {
-            let value = view.get(shard, &keys::record(number))?;
-            Ok(value.is_some_and(|value| Record::decode(number, &value).is_ok_and(|record| record.links > 0)))
-        });
-        if !is_named.await? {
-            self.discard(number).await;
-        }
-        Ok(())
     }
 
     /// Has a record say when its file was read and written.
@@ -202,7 +194,7 @@ impl FileService for Volume {
         }
         self.make_room().await;
         let id = self.draw_id(dir.number, false).await?;
-        let file = self.open.enter(id);
+        let file = self.open.enter(id, Use::Handle);
         let created = self.store.change([keys::shard(dir.number), DEFERRED_TREE], Need::More, |view| {
             let directory = directory_of(view, dir)?;
             access::allow(caller, &directory, WRITE | EXECUTE)?;
@@ -222,7 +214,7 @@ impl FileService for Volume {
                 Ok((record.facts(id.number), Handle { file, mode }))
             }
             Err(error) => {
-                self.leave(&file).await?;
+                self.leave(&file, Use::Handle).await?;
                 Err(error)
             }
         }

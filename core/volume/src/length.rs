@@ -34,15 +34,16 @@ impl Volume {
         if size > MAX_FILE_BYTES {
             return Err(VolumeError::new(ErrorKind::TooLarge, "a file ends below 2^63 bytes"));
         }
-        {
-            let mut state = held(&file.state);
-            state.is_replaced |= size == 0 && state.size > 0;
-        }
-        self.cut_delayed(file, size);
-        self.write_back_locked(file).await?;
+        let is_emptied = {
+            let state = held(&file.state);
+            size == 0 && state.size > 0
+        };
+        // What waits behind the new end goes only once the file ends there.
+        let keeps = if size < held(&file.state).size { size.div_ceil(BLOCK_BYTES) } else { u64::MAX };
+        self.write_back_below(file, keeps).await?;
         let (before, is_inline) = {
             let state = held(&file.state);
-            (state.size, state.is_inline)
+            if state.delayed.is_empty() { (state.size, state.is_inline) } else { state.delayed.recorded }
         };
         if size > before {
             // What an earlier cut left behind the end must not show.
@@ -80,7 +81,9 @@ impl Volume {
                 Ok(((record.size, record.inline.is_some()), is_left))
             })
             .await?;
+        self.drop_delayed(file);
         self.note_length(file, facts, logged, now);
+        held(&file.state).is_replaced |= is_emptied;
         self.release_window(file);
         if is_left { self.cut_beyond_end(id.number).await } else { Ok(()) }
     }

@@ -217,7 +217,7 @@ impl Volume {
                 let entry = DirectoryEntry { child: id, kind: plain(record.kind), name: name.to_vec() };
                 view.put(keys::shard(dir.number), keys::entry(dir.number, slot), entry.encode())?;
                 if record.links == 0 {
-                    if !self.open.is_used(id.number) {
+                    if self.open.handles(id.number) == 0 {
                         return refuse(ErrorKind::Stale, "the file does not exist any more");
                     }
                     removal::keep(view, id.number)?;

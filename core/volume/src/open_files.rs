@@ -118,6 +118,8 @@ impl Handle {
 struct Known {
     file: Arc<File>,
     uses: usize,
+    /// Those of them that are front ends': they keep a file without a name alive.
+    handles: usize,
     /// Whether data of it waits, so that it is kept also without uses.
     is_kept: bool,
 }
@@ -125,6 +127,15 @@ struct Known {
 #[derive(Default)]
 struct Part {
     files: HashMap<u64, Known>,
+}
+
+/// Whose use of a file it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// A handle's, or that of one to come.
+    Handle,
+    /// The volume's own, for a moment.
+    Own,
 }
 
 /// What became of a file when a use of it ended.
@@ -150,17 +161,18 @@ impl OpenFiles {
     }
 
     /// Counts one more use of a file. Whether it exists is to be looked at afterwards.
-    pub fn enter(&self, id: FileId) -> Arc<File> {
+    pub fn enter(&self, id: FileId, whose: Use) -> Arc<File> {
         let mut part = held(self.part(id.number));
         let known = part.files.entry(id.number).or_insert_with(|| {
             let file = File { id, data: tokio::sync::RwLock::new(()), state: Mutex::default() };
-            Known { file: Arc::new(file), uses: 0, is_kept: false }
+            Known { file: Arc::new(file), uses: 0, handles: 0, is_kept: false }
         });
         known.uses += 1;
+        known.handles += usize::from(whose == Use::Handle);
         known.file.clone()
     }
 
-    /// The same for one that is here.
+    /// Counts one more use of a file that is here, by the volume itself.
     pub fn enter_known(&self, number: u64) -> Option<Arc<File>> {
         let mut part = held(self.part(number));
         let known = part.files.get_mut(&number)?;
@@ -169,10 +181,11 @@ impl OpenFiles {
     }
 
     /// Ends one use.
-    pub fn leave(&self, file: &File) -> Left {
+    pub fn leave(&self, file: &File, whose: Use) -> Left {
         let mut part = held(self.part(file.id.number));
         let Some(known) = part.files.get_mut(&file.id.number) else { return Left::InUse };
         known.uses -= 1;
+        known.handles -= usize::from(whose == Use::Handle);
         match (known.uses, known.is_kept) {
             (0, true) => Left::Kept,
             (0, false) => {
@@ -207,9 +220,9 @@ impl OpenFiles {
         held(self.part(number)).files.get(&number).is_some_and(|known| known.uses > 0)
     }
 
-    /// Whether one use of a file is left.
-    pub fn is_last(&self, number: u64) -> bool {
-        held(self.part(number)).files.get(&number).is_some_and(|known| known.uses == 1)
+    /// How many handles there are of a file.
+    pub fn handles(&self, number: u64) -> usize {
+        held(self.part(number)).files.get(&number).map_or(0, |known| known.handles)
     }
 
     /// Whether anybody uses any.

@@ -150,7 +150,8 @@ impl Volume {
         let record = self.store.look([keys::shard(id.number)], |view| {
             let record = record_of(view, id)?;
             check(&record)?;
-            if record.links == 0 && !held(&file.state).is_loaded {
+            // This one is counted already.
+            if record.links == 0 && self.open.handles(id.number) < 2 {
                 return refuse(ErrorKind::Stale, "the file does not exist any more");
             }
             Ok(record)

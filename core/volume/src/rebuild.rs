@@ -95,6 +95,7 @@ impl Volume {
         if self.open.are_used() {
             return Err(VolumeError::new(ErrorKind::Busy, "files of the volume are open: close them first"));
         }
+        let _held_back = self.hold_back().await;
         let fixed = self.rebuild_all().await?;
         let done = self.spotfix().await?;
         for verb in self.findings().await? {

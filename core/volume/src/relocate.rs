@@ -19,7 +19,7 @@ use crate::error::{ErrorKind, VolumeError};
 use crate::extent::Extent;
 use crate::extents::{self, EXTENTS_AT_ONCE, MAIN};
 use crate::keys;
-use crate::open_files::File;
+use crate::open_files::{File, Use};
 use crate::page::PAGE_BYTES;
 use crate::scan::{Owner, give_way};
 use crate::service::FileId;
@@ -105,11 +105,11 @@ impl Volume {
             }
             return Ok(());
         };
-        let file = self.open.enter(FileId { number, generation: record.generation });
+        let file = self.open.enter(FileId { number, generation: record.generation }, Use::Own);
         let range = owner.block..owner.block + u64::from(owner.blocks);
         let moved = self.move_range(&file, line, range, steps).await;
         // With the last use of a file without a name the file goes.
-        let left = self.leave(&file).await;
+        let left = self.leave(&file, Use::Own).await;
         moved.and(left)
     }
 

@@ -416,10 +416,12 @@ impl Rooms {
         self.available -= u64::from(before);
     }
 
-    /// Gives back what was set aside and not taken, and promises it again.
-    pub fn put_back(&mut self, place: u64, len: u32) {
+    /// Gives back what was set aside and perhaps written, but not taken; promises so many blocks of it again.
+    pub fn put_back(&mut self, place: u64, len: u32, promised: u32) {
         self.release(place, len);
-        self.promised += u64::from(len);
+        self.promised += u64::from(promised);
+        let (zone, block) = self.place(place);
+        self.freed.note(zone, block, len);
     }
 
     /// Gives back what was set aside and not taken.

@@ -104,7 +104,7 @@ pub struct Volume {
     /// Raised when the volume is being closed.
     pub(crate) closing: Arc<Signal>,
     /// Held while maintenance writes.
-    maintaining: tokio::sync::Mutex<()>,
+    pub(crate) maintaining: tokio::sync::Mutex<()>,
     /// Held while free room is set aside to be given back.
     pub(crate) trimming: tokio::sync::Mutex<()>,
     /// Held while the size changes.

@@ -66,15 +66,15 @@ pub(crate) struct Target {
     pub extent: Extent,
     /// Whether its room is set aside for it, and nobody's yet.
     is_new: bool,
-    /// Whether that room was promised.
-    is_promised: bool,
+    /// Blocks of that room that were promised.
+    promised: u32,
     /// Whether the file has data there already.
     pub is_written: bool,
 }
 
 impl Target {
     pub fn old(block: u64, extent: Extent, is_written: bool) -> Self {
-        Self { block, extent, is_new: false, is_promised: false, is_written }
+        Self { block, extent, is_new: false, promised: 0, is_written }
     }
 
     /// The blocks of the file.
@@ -89,7 +89,7 @@ impl Target {
 
     /// Blocks that were promised.
     pub fn promised(&self) -> u64 {
-        if self.is_promised { self.extent.blocks.into() } else { 0 }
+        self.promised.into()
     }
 }
 
@@ -221,12 +221,8 @@ impl Volume {
     /// Gives back what is set aside for blocks that do not come there.
     pub(crate) fn give_up(&self, targets: &[Target]) {
         let mut rooms = held(&self.store.rooms);
-        for Target { extent, is_promised, .. } in targets.iter().filter(|target| target.is_new) {
-            if *is_promised {
-                rooms.put_back(extent.place, extent.blocks);
-            } else {
-                rooms.release(extent.place, extent.blocks);
-            }
+        for Target { extent, promised, .. } in targets.iter().filter(|target| target.is_new) {
+            rooms.put_back(extent.place, extent.blocks, *promised);
         }
     }
 
@@ -348,6 +344,8 @@ impl Volume {
             Room::Free => self.fit(file, holes).await?,
             Room::Promised => (holes, None),
         };
+        // No more than the file's own: others rely on theirs.
+        let mut promised = if room == Room::Promised { held(&file.state).delayed.promised } else { 0 };
         for piece in pieces {
             if targets.len() >= most {
                 break;
@@ -366,7 +364,6 @@ impl Volume {
                     let end = piece.block + piece.blocks;
                     // What was lost counts already.
                     let is_more = piece.ground == Ground::Hole;
-                    let is_promised = is_more && room == Room::Promised;
                     while at < end && targets.len() < most {
                         let goal = targets.last().map(|target: &Target| target.extent.end());
                         let fitting = if is_more { left } else { u64::MAX };
@@ -376,7 +373,8 @@ impl Volume {
                         }
                         let want = (end - at).min(fitting).min(1 << 16) as u32;
                         let is_appended = at * BLOCK_BYTES >= size;
-                        let found = self.set_aside(file, at, goal, want, is_appended, is_promised).await;
+                        let own = if is_more { promised.min(want.into()) as u32 } else { 0 };
+                        let found = self.set_aside(file, at, goal, want, is_appended, own).await;
                         let (place, blocks) = match found {
                             Ok(found) => found,
                             // What there is room for is written.
@@ -385,7 +383,9 @@ impl Volume {
                         };
                         let birth = held(&self.store.rooms).coming();
                         let extent = Extent { place, blocks, birth, is_written: true };
-                        targets.push(Target { is_new: true, is_promised, ..Target::old(at, extent, false) });
+                        let own = own.min(blocks);
+                        promised -= u64::from(own);
+                        targets.push(Target { is_new: true, promised: own, ..Target::old(at, extent, false) });
                         at += u64::from(blocks);
                         left -= if is_more { u64::from(blocks) } else { 0 };
                     }
@@ -395,7 +395,8 @@ impl Volume {
         Ok(targets)
     }
 
-    /// Sets room aside for blocks of a file: behind `goal`, or behind what lies before them in the file.
+    /// Sets room aside for blocks of a file: behind `goal`, or behind what lies before them in the file. The first
+    /// `promised` of them keep a promise.
     async fn set_aside(
         &self,
         file: &File,
@@ -403,9 +404,8 @@ impl Volume {
         goal: Option<u64>,
         want: u32,
         is_appended: bool,
-        is_promised: bool,
+        promised: u32,
     ) -> Result<(u64, u32), VolumeError> {
-        let promised = if is_promised { want } else { 0 };
         let goal = match goal {
             Some(goal) => Some(goal),
             None if block > 0 => match self.pieces(file, block - 1, block).await?.first().map(|piece| piece.ground) {

@@ -11,6 +11,8 @@
 //! Invariant: a file reaches in the log only as far as its data does: blocks that are new to it are written in their order,
 //! and the length follows.
 
+use std::sync::atomic::Ordering;
+
 use futures_util::future::join_all;
 use holdfast_model::BLOCK_BYTES;
 
@@ -19,7 +21,8 @@ use crate::error::{ErrorKind, VolumeError};
 use crate::extent::Extent;
 use crate::extents::{self, EXTENTS_AT_ONCE, Ground, Piece};
 use crate::keys;
-use crate::open_files::File;
+use crate::open_files::{File, Use};
+use crate::quota::Enforce;
 use crate::store::held;
 use crate::transaction::BlockSum;
 use crate::volume::{Volume, put_record, record_of};
@@ -45,13 +48,17 @@ impl Volume {
             held(&file.state).mapping = None;
             self.write_back_locked(&file).await
         };
-        let logged = if self.open.is_last(number) { self.log_times(&file).await } else { Ok(()) };
-        let left = Box::pin(self.leave(&file)).await;
+        let is_waiting = !held(&file.state).delayed.is_empty();
+        let logged = if is_waiting { Ok(()) } else { self.log_times(&file).await };
+        let left = Box::pin(self.leave(&file, Use::Own)).await;
         written.and(logged).and(left)
     }
 
     /// Writes back what waits of some files; answers the first failure.
     pub(crate) async fn write_back_all(&self, files: &[u64]) -> Result<(), VolumeError> {
+        if self.waiting.is_held_back.load(Ordering::Acquire) {
+            return Ok(());
+        }
         let mut done = Ok(());
         for some in files.chunks(AT_ONCE) {
             let written = join_all(some.iter().map(|number| self.write_back(*number))).await;
@@ -68,19 +75,23 @@ impl Volume {
 
     /// Writes back what waits of a file that is locked alone. What cannot be written waits on.
     pub(crate) async fn write_back_locked(&self, file: &File) -> Result<(), VolumeError> {
+        self.write_back_below(file, u64::MAX).await
+    }
+
+    /// The same for what lies in the blocks before one.
+    pub(crate) async fn write_back_below(&self, file: &File, end: u64) -> Result<(), VolumeError> {
         if held(&file.state).delayed.is_empty() {
             return Ok(());
         }
-        match self.write_delayed(file).await {
+        match self.write_delayed(file, end).await {
             Ok(()) => {
-                self.end_delay(file);
+                if held(&file.state).delayed.is_empty() {
+                    self.end_delay(file);
+                }
                 Ok(())
             }
-            // It was removed meanwhile.
-            Err(error) if error.kind == ErrorKind::Stale => {
-                self.drop_delayed(file);
-                Ok(())
-            }
+            // It was removed meanwhile: who did that lets go of what waits.
+            Err(error) if error.kind == ErrorKind::Stale => Ok(()),
             Err(error) => {
                 self.waiting.note_failure(file.id.number, error.clone());
                 Err(error)
@@ -88,10 +99,10 @@ impl Volume {
         }
     }
 
-    async fn write_delayed(&self, file: &File) -> Result<(), VolumeError> {
+    async fn write_delayed(&self, file: &File, end: u64) -> Result<(), VolumeError> {
         self.store.check_failed()?;
         loop {
-            let segments = held(&file.state).delayed.first(STEP_BLOCKS);
+            let segments = held(&file.state).delayed.first(end, STEP_BLOCKS);
             if segments.is_empty() {
                 return Ok(());
             }
@@ -170,6 +181,8 @@ impl Volume {
             let is_own = |sum: &BlockSum| some.iter().any(|target| target.places().contains(&sum.place));
             view.prove_data(&sums.iter().copied().filter(is_own).collect::<Vec<_>>());
             view.redeem(some.iter().map(Target::promised).sum());
+            // It was counted when it was accepted.
+            view.enforce(Enforce::Nothing);
             let stamped = self.stamp(file, &mut record);
             put_record(view, id.number, &record)?;
             Ok((count, record.size, stamped))

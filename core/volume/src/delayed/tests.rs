@@ -264,6 +264,80 @@ fn what_cannot_be_written_is_told_and_waits_on() {
 }
 
 #[test]
+fn a_cut_that_fails_takes_nothing() {
+    with(64 << 20, Settings::default(), async |world| {
+        let (handle, caller) = (world.create("file").await, Caller::default());
+        for part in 0..10u8 {
+            world.write(&handle, u64::from(part) * 100_000, &[part + 1; 100_000]).await.expect("it waits");
+        }
+        let content = world.read(&handle).await;
+        let zones = world.volume.store.superblock().zones_at();
+        world.disk.fail_writes(zones..64 << 20, ErrorPersistence::UntilCleared);
+        let cut = SetAttributes { size_bytes: Some(300_000), ..SetAttributes::default() };
+        assert_eq!(world.volume.set(&caller, handle.id(), &cut).await.expect_err("told").kind, ErrorKind::Io);
+        assert_eq!(world.read(&handle).await, content);
+        world.disk.clear_faults();
+        world.volume.set(&caller, handle.id(), &cut).await.expect("cut");
+        assert_eq!(world.waits(), 0);
+        assert_eq!(world.read(&handle).await, content[..300_000]);
+        // Sparse, with nothing but what is cut off, and longer again.
+        world.write(&handle, 2_000_000, &[7; 10]).await.expect("it waits");
+        let longer = SetAttributes { size_bytes: Some(1_000_000), ..SetAttributes::default() };
+        world.volume.set(&caller, handle.id(), &longer).await.expect("cut");
+        let found = world.read(&handle).await;
+        assert!(found.len() == 1_000_000 && found[300_000..].iter().all(|byte| *byte == 0));
+        world.volume.close(handle).await.expect("closed");
+        world.check().await;
+    });
+}
+
+#[test]
+fn repairs_leave_what_waits_alone() {
+    with(64 << 20, Settings::default(), async |world| {
+        let handle = world.create("file").await;
+        world.write(&handle, 0, &[3; 50_000]).await.expect("it waits");
+        let zones = world.volume.store.superblock().zones_at();
+        world.disk.fail_writes(zones..64 << 20, ErrorPersistence::UntilCleared);
+        world.volume.sync().await.expect_err("the device fails");
+        let held_back = world.volume.hold_back().await;
+        world.disk.clear_faults();
+        world.volume.sync().await.expect("nothing is tried");
+        assert_eq!(world.waits(), 13);
+        drop(held_back);
+        assert_eq!(world.volume.spotfix_offline().await.expect_err("it is open").kind, ErrorKind::Busy);
+        world.disk.fail_writes(zones..64 << 20, ErrorPersistence::UntilCleared);
+        world.volume.close(handle.clone()).await.expect("it waits on");
+        world.disk.clear_faults();
+        world.volume.spotfix_offline().await.expect("repaired");
+        let again = world.volume.open(&Caller::default(), handle.id(), OPEN).await.expect("opened");
+        assert_eq!(world.read(&again).await, [3; 50_000]);
+        world.volume.close(again).await.expect("closed");
+        world.check().await;
+    });
+}
+
+#[test]
+fn a_file_without_names_and_handles_is_opened_by_nobody() {
+    with(64 << 20, Settings::default(), async |world| {
+        let (caller, root) = (Caller::default(), world.volume.root());
+        let (_, handle) = world.volume.create_unnamed(&caller, root, &FILE).await.expect("created");
+        let id = handle.id();
+        world.write(&handle, 0, &[3; 50_000]).await.expect("it waits");
+        let second = world.volume.open(&caller, id, OPEN).await.expect("it is open");
+        world.volume.close(handle).await.expect("closed");
+        assert_eq!(world.read(&second).await, [3; 50_000]);
+        // The volume's own use of it is none to open or to name it by.
+        let own = world.volume.open.enter_known(id.number).expect("known");
+        world.volume.close(second).await.expect("closed");
+        assert_eq!(world.volume.open(&caller, id, OPEN).await.expect_err("gone").kind, ErrorKind::Stale);
+        assert_eq!(world.volume.link(&caller, id, root, b"name").await.expect_err("gone").kind, ErrorKind::Stale);
+        world.volume.leave(&own, Use::Own).await.expect("gone");
+        assert_eq!(world.volume.stat(id).await.expect_err("gone").kind, ErrorKind::Stale);
+        world.check().await;
+    });
+}
+
+#[test]
 fn memory_is_bounded_and_nothing_that_waits_gives_way() {
     let settings = Settings { delayed_bytes: 256 << 10, ..Settings::default() };
     with(64 << 20, settings, async |world| {

@@ -373,17 +373,20 @@ impl Ledger {
     /// Books what a change makes of records, whose trees are locked; all of it, or nothing where a limit is in the way.
     /// So many blocks of it were held for the one file whose record changes.
     pub fn book(&self, shifts: &[Shift], enforce: Enforce, redeemed: u64) -> Result<(), VolumeError> {
+        if shifts.is_empty() {
+            return Ok(());
+        }
         let mut amounts = Amounts::new();
         for Shift { before, after, .. } in shifts {
             before.iter().flat_map(parts).for_each(|(subject, amount)| add(&mut amounts, subject, -amount));
             after.iter().flat_map(parts).for_each(|(subject, amount)| add(&mut amounts, subject, amount));
         }
         amounts.retain(|(_, amount)| !amount.is_nothing());
-        if amounts.is_empty() {
-            return Ok(());
-        }
         let mut inner = held(&self.inner);
         let waiting = inner.waiting(shifts, redeemed);
+        if amounts.is_empty() && waiting.is_empty() {
+            return Ok(());
+        }
         if inner.is_counted {
             let mut all = Amounts::new();
             for (subject, amount) in &amounts {

@@ -61,6 +61,7 @@ impl Volume {
         if self.open.are_used() {
             return Err(VolumeError::new(ErrorKind::Busy, "files of the volume are open: close them first"));
         }
+        let _held_back = self.hold_back().await;
         let mut verbs = match self.findings().await {
             Ok(known) => known,
             Err(error) if error.kind == ErrorKind::Corrupt => return Ok(None),

@@ -277,10 +277,12 @@ pub(super) async fn salvage(site: &Site, spec: &JobSpec, pace: &dyn Pace) -> Res
     let volume = site.open.volume_of(id);
     let (space, _claim) = site.open.space_of_volume(id).map_err(Cut::Failed)?;
     let (open, force) = (site.open.clone(), spec.force);
+    let mut in_memory = None;
     if let Some(volume) = &volume {
         site.outside(async move { take_away(&open, id, force).await }).await?.map_err(Cut::Failed)?;
-        // What only memory has is to be read, too; a volume that takes no changes has nothing there.
+        // What only memory has is to be read, too.
         let _ = volume.checkpoint().await;
+        in_memory = volume.unwritten();
     }
     let copied = async {
         let mut folder = Folder::begin(&to, pace).await.map_err(unwritten)?;
@@ -296,6 +298,14 @@ pub(super) async fn salvage(site: &Site, spec: &JobSpec, pace: &dyn Pace) -> Res
         trouble = site.outside(async move { give_back(&open, id, &reactors).await }).await?;
     }
     let mut outcome = salvaged(&to, &copied?);
+    outcome.findings.extend(in_memory.map(|(files, why)| Finding {
+        severity: Severity::Error,
+        cause: format!(
+            "salvage: the newest data of {} is in memory only, and not in the copy: {why}",
+            counted(files as u64, "file", "files")
+        ),
+        next_action: "copy what changed last from the mounted volume before the server stops".into(),
+    }));
     outcome.findings.extend(trouble.map(|trouble| Finding {
         severity: Severity::Error,
         cause: trouble.cause,

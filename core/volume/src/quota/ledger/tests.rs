@@ -161,3 +161,17 @@ fn what_waits_counts_for_whom_its_file_counts() {
     ledger.book(&[Shift { file: 1, before: Some(share(6, 1, 6)), after: None }], Enforce::All, 0).expect("less");
     assert_eq!(all(&ledger), [0, 0, 0]);
 }
+
+#[test]
+fn what_waits_moves_also_where_files_take_each_others_place() {
+    let ledger = ledger();
+    for tree in [1, 2] {
+        limited(&ledger, Subject::Tree(tree), blocks(10), 0);
+    }
+    ledger.book(&made(share(5, 1, 2)), Enforce::All, 0).expect("it fits");
+    ledger.book(&made(share(5, 2, 2)), Enforce::All, 0).expect("it fits");
+    assert!(ledger.hold(1, share(5, 1, 2), 3));
+    let moved = |file, from, to| Shift { file, before: Some(share(5, from, 2)), after: Some(share(5, to, 2)) };
+    ledger.book(&[moved(1, 1, 2), moved(2, 2, 1)], Enforce::All, 0).expect("it fits");
+    assert_eq!([1, 2].map(|tree| used(&ledger, Subject::Tree(tree)).0), [2, 5]);
+}
