@@ -104,6 +104,11 @@ impl Writer {
         Self::default()
     }
 
+    /// An empty writer with room for so many bytes.
+    pub fn with_capacity(bytes: usize) -> Self {
+        Self { bytes: Vec::with_capacity(bytes) }
+    }
+
     /// What was written.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes

@@ -95,8 +95,8 @@ pub(crate) type Entries = (Vec<Pair>, Option<Vec<u8>>);
 /// Trees that are held, and what is to be done to them.
 pub(crate) struct View<'a> {
     store: &'a Store,
-    numbers: Vec<u8>,
-    trees: Vec<MutexGuard<'a, Tree>>,
+    numbers: SmallVec<[u8; 8]>,
+    trees: SmallVec<[MutexGuard<'a, Tree>; 3]>,
     operations: Vec<Operation>,
     sums: Vec<BlockSum>,
     follows_data: bool,
@@ -110,7 +110,7 @@ impl<'a> View<'a> {
         let trees = numbers.iter().map(|number| held(&store.trees[usize::from(*number)])).collect();
         Self {
             store,
-            numbers: numbers.to_vec(),
+            numbers: SmallVec::from_slice(numbers),
             trees,
             operations: Vec::new(),
             sums: Vec::new(),
@@ -141,6 +141,11 @@ impl<'a> View<'a> {
         each: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<Option<Vec<u8>>, Stop> {
         Ok(self.trees[self.index(tree)?].visit(from, &self.store.cache, each)?)
+    }
+
+    /// Shows the leaf that has a key, or would have it, without what this change did so far.
+    pub fn leaf<T>(&self, tree: u8, key: &[u8], show: impl FnOnce(&Page) -> T) -> Result<Option<T>, Stop> {
+        Ok(self.trees[self.index(tree)?].show_leaf(key, &self.store.cache, show)?)
     }
 
     /// Entries of one leaf from a key on, without what this change did so far.
@@ -430,7 +435,7 @@ impl Store {
     ) -> Result<(T, u64), VolumeError> {
         self.check_failed()?;
         if self.is_checkpoint_due() {
-            self.checkpoint().await?;
+            Box::pin(self.checkpoint()).await?;
         }
         self.attempt(trees.as_ref(), need, |mut view, pins| {
             let answer = attempt(&mut view)?;
@@ -468,7 +473,7 @@ impl Store {
         need: Need,
         mut attempt: impl FnMut(View<'_>, &mut Vec<Arc<Page>>) -> Result<T, Stop>,
     ) -> Result<T, VolumeError> {
-        let mut numbers = trees.to_vec();
+        let mut numbers = SmallVec::<[u8; 8]>::from_slice(trees);
         numbers.sort_unstable();
         numbers.dedup();
         let mut pins = Vec::new();
@@ -493,7 +498,7 @@ impl Store {
                     {
                         return Err(error);
                     }
-                    match self.load(missing).await {
+                    match Box::pin(self.load(missing)).await {
                         Ok(page) => pins.push(page),
                         // Its place may have been given to another node meanwhile: then it is not asked for again. One
                         // that is only a neighbour is done without.

@@ -22,7 +22,7 @@ use holdfast_model::BLOCK_BYTES;
 
 use crate::change::Need;
 use crate::error::VolumeError;
-use crate::extents::{Ground, Piece};
+use crate::extents::{Ground, Piece, Pieces};
 use crate::keys;
 use crate::open_files::{File, Left, Use};
 use crate::record::{Record, Share};
@@ -106,11 +106,11 @@ impl Delayed {
     }
 
     /// Pieces with what waits over them.
-    pub fn over(&self, pieces: Vec<Piece>) -> Vec<Piece> {
+    pub fn over(&self, pieces: Pieces) -> Pieces {
         if self.is_empty() {
             return pieces;
         }
-        let mut seen: Vec<Piece> = Vec::with_capacity(pieces.len() + 2);
+        let mut seen = Pieces::with_capacity(pieces.len() + 2);
         for piece in pieces {
             let (mut at, end) = (piece.block, piece.block + piece.blocks);
             for block in self.blocks.range(at..end).map(|(block, _)| *block) {

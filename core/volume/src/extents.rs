@@ -3,14 +3,14 @@
 //! Invariant: extents of a file do not overlap, and neighbours that can be one are one.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
-use std::sync::Arc;
+
+use smallvec::SmallVec;
 
 use crate::change::{Stop, View};
 use crate::error::VolumeError;
 use crate::extent::Extent;
 use crate::keys;
-use crate::open_files::{File, Mapping};
+use crate::open_files::File;
 use crate::record::Record;
 use crate::store::held;
 use crate::volume::Volume;
@@ -60,7 +60,8 @@ impl Piece {
     }
 }
 
-fn decode(key: &[u8], value: &[u8]) -> Result<(u64, Extent), VolumeError> {
+/// An extent of a file, with the block that it begins at.
+pub(crate) fn decode(key: &[u8], value: &[u8]) -> Result<(u64, Extent), VolumeError> {
     let extent = Extent::decode(value)?;
     let end = keys::number(key, 13).unwrap_or_default();
     let start = end.checked_sub(extent.blocks.into());
@@ -197,18 +198,21 @@ fn exchange(
     Ok(())
 }
 
+/// Parts that follow each other: most ranges have one.
+pub(crate) type Pieces = SmallVec<[Piece; 1]>;
+
 impl Volume {
     /// What readers see of a range of blocks: what waits in memory, and what lies under the rest.
-    pub(crate) async fn seen(&self, file: &File, from: u64, to: u64) -> Result<Vec<Piece>, VolumeError> {
+    pub(crate) async fn seen(&self, file: &File, from: u64, to: u64) -> Result<Pieces, VolumeError> {
         let pieces = self.pieces(file, from, to).await?;
         Ok(held(&file.state).delayed.over(pieces))
     }
 
     /// What lies under a range of blocks, in order, without a gap. The data must be locked.
-    pub(crate) async fn pieces(&self, file: &File, from: u64, to: u64) -> Result<Vec<Piece>, VolumeError> {
-        let (mut pieces, mut at) = (Vec::with_capacity(1), from);
+    pub(crate) async fn pieces(&self, file: &File, from: u64, to: u64) -> Result<Pieces, VolumeError> {
+        let (mut pieces, mut at) = (Pieces::new(), from);
         while at < to {
-            let mapping = self.mapping(file, at).await?;
+            let mapping = self.mapping_until(file, at, to).await?;
             let known = to.min(mapping.to);
             let first = mapping.extents.partition_point(|(start, extent)| start + u64::from(extent.blocks) <= at);
             for (start, extent) in &mapping.extents[first..] {
@@ -235,51 +239,5 @@ impl Volume {
             }
         }
         Ok(pieces)
-    }
-
-    pub(crate) async fn mapping(&self, file: &File, block: u64) -> Result<Arc<Mapping>, VolumeError> {
-        let known = held(&file.state).mapping.clone();
-        if let Some(mapping) = known.filter(|mapping| (mapping.from..mapping.to).contains(&block)) {
-            return Ok(mapping);
-        }
-        let number = file.id.number;
-        let prefix = keys::extents(number, MAIN);
-        let mapping = self
-            .store
-            .look([keys::shard(number)], |view| {
-                let mut next = Some(keys::extent(number, MAIN, block + 1));
-                let mut extents = Vec::new();
-                let mut is_end = false;
-                while extents.is_empty()
-                    && !is_end
-                    && let Some(from) = next.take()
-                {
-                    let mut wrong = None;
-                    next = view.visit(keys::shard(number), &from, |key, value| {
-                        if !key.starts_with(&prefix) {
-                            is_end = true;
-                            return ControlFlow::Break(());
-                        }
-                        match decode(key, value) {
-                            // What lies where no data can be is nobody's to read, and must not be written over.
-                            Ok((start, extent)) if !self.store.is_data(extent.place, extent.blocks) => {
-                                extents.push((start, extent.lost()));
-                            }
-                            Ok(extent) => extents.push(extent),
-                            Err(error) => wrong = Some(error),
-                        }
-                        if wrong.is_none() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-                    })?;
-                    if let Some(error) = wrong {
-                        return Err(error.into());
-                    }
-                }
-                let last = extents.last().map(|(start, extent)| start + u64::from(extent.blocks));
-                let to = if is_end || next.is_none() { u64::MAX } else { last.unwrap_or(u64::MAX) };
-                Ok(Arc::new(Mapping { from: block, to, extents }))
-            })
-            .await?;
-        held(&file.state).mapping = Some(mapping.clone());
-        Ok(mapping)
     }
 }

@@ -34,10 +34,10 @@ impl Volume {
         if mode.truncate && mode.write {
             let cut = {
                 let _alone = handle.file.data.write().await;
-                self.set_length_locked(&handle.file, 0).await
+                Box::pin(self.set_length_locked(&handle.file, 0)).await
             };
             if let Err(error) = cut {
-                self.close_file(handle).await?;
+                Box::pin(self.close_file(handle)).await?;
                 return Err(error);
             }
         }

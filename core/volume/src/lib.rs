@@ -17,6 +17,7 @@
 //!  delayed.rs     data that waits in memory for its place      write_back.rs   and how it comes there
 //!  length.rs      files cut and grown                          room.rs         room set aside, given back, zeroed
 //!  extents.rs     the extents of a file                        open_files.rs   files that are open
+//!  mappings.rs    extents that were looked up, kept
 //!  record.rs, extent.rs, keys.rs, names.rs                     what stands in the trees of files
 //!
 //!  change.rs      a change under the locks of trees            transaction.rs  operations that are made together
@@ -65,6 +66,7 @@ mod length;
 mod line;
 mod listing;
 mod log;
+mod mappings;
 mod media;
 mod names;
 mod namespace;

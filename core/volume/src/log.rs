@@ -198,11 +198,16 @@ impl Log {
         }
     }
 
+    /// Whether no record in the log proves one of these blocks.
+    pub fn is_settled(&self, place: u64, blocks: u64) -> bool {
+        !self.unsettled.has(place, blocks)
+    }
+
     /// Has the log say that these blocks are settled, so that they may be written over.
     pub async fn settle_blocks(&self, place: u64, blocks: u64) -> Result<Synced, VolumeError> {
-        while self.unsettled.has(place, blocks) {
+        while !self.is_settled(place, blocks) {
             let mut lane = self.lane.lock().await;
-            if self.unsettled.has(place, blocks) && self.write_batch(&mut lane, u64::MAX, true).await? == Synced::Full {
+            if !self.is_settled(place, blocks) && self.write_batch(&mut lane, u64::MAX, true).await? == Synced::Full {
                 return Ok(Synced::Full);
             }
         }
@@ -404,7 +409,9 @@ pub(crate) fn read_mark(frame: &Frame<'_>) -> Option<(u64, u64)> {
 }
 
 fn encode(transaction: &Transaction) -> Vec<u8> {
-    let mut writer = Writer::new();
+    let bytes_of = |done: &Operation| 6 + done.key.len() + done.value.as_ref().map_or(0, Vec::len);
+    let bytes = 4 + transaction.operations.iter().map(bytes_of).sum::<usize>() + 12 * transaction.sums.len();
+    let mut writer = Writer::with_capacity(bytes);
     writer.u16(transaction.operations.len() as u16);
     for Operation { tree, key, value } in &transaction.operations {
         writer.u8(*tree).u8(value.is_some().into()).u16(key.len() as u16).raw(key);

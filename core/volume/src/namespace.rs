@@ -32,16 +32,32 @@ impl Volume {
         name: &[u8],
         ignores_case: bool,
     ) -> Result<Option<Found>, Stop> {
+        Ok(self.find_in(self.bucket(view, directory, name)?, name, ignores_case))
+    }
+
+    fn find_in(&self, bucket: Vec<(u64, DirectoryEntry)>, name: &[u8], ignores_case: bool) -> Option<Found> {
         let mut alike = None;
-        for (slot, entry) in self.bucket(view, directory, name)? {
+        for (slot, entry) in bucket {
             if entry.name == name {
-                return Ok(Some(Found { slot, entry }));
+                return Some(Found { slot, entry });
             }
             if ignores_case && !self.is_case_sensitive() && alike.is_none() && self.names.is_alike(&entry.name, name) {
                 alike = Some(Found { slot, entry });
             }
         }
-        Ok(alike)
+        alike
+    }
+
+    /// The place for a name that must be free.
+    fn slot_for_new(&self, view: &View<'_>, directory: u64, name: &[u8], ignores_case: bool) -> Result<u64, Stop> {
+        let bucket = self.bucket(view, directory, name)?;
+        if bucket.is_empty() {
+            return Ok(self.names.bucket(name).start);
+        }
+        if self.find_in(bucket, name, ignores_case).is_some() {
+            return refuse(ErrorKind::Exists, "the name is taken");
+        }
+        self.free_slot(view, directory, name)
     }
 
     pub(crate) fn bucket(
@@ -161,14 +177,11 @@ impl Volume {
             .store
             .change(&trees, Need::More, |view| {
                 let mut directory = directory_of(view, dir)?;
-                if self.find(view, dir.number, name, caller.ignores_case)?.is_some() {
-                    return refuse(ErrorKind::Exists, "the name is taken");
-                }
+                let slot = self.slot_for_new(view, dir.number, name, caller.ignores_case)?;
                 access::allow(caller, &directory, WRITE | EXECUTE)?;
                 view.enforce(enforce);
                 let mut record = self.new_record(caller, &directory, new, id);
                 record.link = Link { parent: dir.number, parent_generation: dir.generation, name: name.to_vec() };
-                let slot = self.free_slot(view, dir.number, name)?;
                 let entry = DirectoryEntry { child: id, kind: new.kind, name: name.to_vec() };
                 view.put(keys::shard(dir.number), keys::entry(dir.number, slot), entry.encode())?;
                 put_record(view, id.number, &record)?;

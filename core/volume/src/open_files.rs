@@ -1,7 +1,7 @@
 //! Files that are open.
 //!
 //! ```text
-//!   handle ─▶ File: lock of its data, its length, the extents that were looked up last, times that are not logged yet,
+//!   handle ─▶ File: lock of its data, its length, extents that were looked up, times that are not logged yet,
 //!                   data that waits for its place
 //! ```
 //!
@@ -10,28 +10,18 @@
 //! Invariant: there is at most one [`File`] for each file that is open.
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 
 use holdfast_model::BLOCK_BYTES;
 
 use crate::delayed::Delayed;
-use crate::extent::Extent;
+use crate::mappings::Mappings;
 use crate::service::{Attributes, FileId, OpenMode, Time};
 use crate::store::held;
 
 /// Parts of the table, each with a lock of its own.
 const PARTS: u64 = 32;
-
-/// Extents of a part of a file, in order; what none of them covers is a hole.
-#[derive(Debug)]
-pub(crate) struct Mapping {
-    /// The first block that it knows about.
-    pub from: u64,
-    /// The block behind the last one.
-    pub to: u64,
-    /// Each with the block of the file that it begins at.
-    pub extents: Vec<(u64, Extent)>,
-}
 
 /// Times that were accessed and modified and that a record was given, and those that it says now.
 pub(crate) type Stamped = (Option<Time>, Option<Time>, (Time, Time));
@@ -58,8 +48,8 @@ pub(crate) struct State {
     pub written: u64,
     /// Room behind its last extent that is set aside for what is appended: where, and how many blocks.
     pub window: Option<(u64, u32)>,
-    /// What was looked up last.
-    pub mapping: Option<Arc<Mapping>>,
+    /// Extents that were looked up.
+    pub mapping: Option<Mappings>,
     /// Data that waits for its place; the length and the times are those with it.
     pub delayed: Delayed,
     /// Whether it was cut to nothing, and what is written now is to take the place of that.
@@ -153,6 +143,8 @@ pub(crate) enum Left {
 #[derive(Default)]
 pub(crate) struct OpenFiles {
     parts: [Mutex<Part>; PARTS as usize],
+    /// Extents that are kept with them.
+    pub mapped: Arc<AtomicUsize>,
 }
 
 impl OpenFiles {

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use futures_util::future::try_join_all;
 use holdfast_device::{IoBuf, IoSlice};
 use holdfast_model::BLOCK_BYTES;
+use smallvec::SmallVec;
 
 use crate::change::refuse;
 use crate::error::{ErrorKind, VolumeError};
@@ -47,7 +48,7 @@ impl Volume {
             return Ok(data);
         }
         if is_inline {
-            let bytes = self.inline_bytes(file).await?;
+            let bytes = Box::pin(self.inline_bytes(file)).await?;
             data.push(IoSlice::padded(&bytes), offset as usize, len as usize);
             return Ok(data);
         }
@@ -60,12 +61,12 @@ impl Volume {
             let Ground::Written(extent) = piece.ground else { return None };
             Some(self.store.device.read(extent.place * BLOCK_BYTES, IoBuf::new((piece.blocks * BLOCK_BYTES) as usize)))
         };
-        let bufs = match &pieces[..] {
+        let bufs: SmallVec<[IoBuf; 1]> = match &pieces[..] {
             [piece] => match read(piece) {
-                Some(reading) => vec![reading.await?],
-                None => Vec::new(),
+                Some(reading) => SmallVec::from([reading.await?]),
+                None => SmallVec::new(),
             },
-            _ => try_join_all(pieces.iter().filter_map(read)).await?,
+            _ => Box::pin(try_join_all(pieces.iter().filter_map(read))).await?.into(),
         };
         let mut bufs = bufs.into_iter();
         for piece in &pieces {

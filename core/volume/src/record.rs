@@ -13,6 +13,8 @@ use crate::error::VolumeError;
 use crate::service::{Attributes, FileId, FileKind, Time};
 
 const VERSION: u8 = 1;
+/// Bytes of a record without its name and data, or a few more.
+const FIXED_BYTES: usize = 128;
 /// Bytes of data that a record carries itself, at most.
 pub(crate) const INLINE_BYTES: usize = 2048;
 /// From 1601, where NT counts from, to 1970 (MS-DTYP 2.3.3).
@@ -131,7 +133,8 @@ fn kind_of(number: u8, device: u32) -> Option<FileKind> {
 impl Record {
     /// As a value of a tree.
     pub fn encode(&self) -> Vec<u8> {
-        let mut writer = Writer::new();
+        let variable = self.link.name.len() + self.inline.as_ref().map_or(0, Vec::len);
+        let mut writer = Writer::with_capacity(FIXED_BYTES + variable);
         let (kind, device) = kind_number(self.kind);
         writer.u8(VERSION).u32(self.generation).u8(kind).u32(device);
         writer.u32(self.attributes).u32(self.mode).u32(self.uid).u32(self.gid).u32(self.security);
@@ -239,7 +242,7 @@ pub(crate) struct DirectoryEntry {
 impl DirectoryEntry {
     /// As a value of a tree.
     pub fn encode(&self) -> Vec<u8> {
-        let mut writer = Writer::new();
+        let mut writer = Writer::with_capacity(13 + self.name.len());
         writer.u64(self.child.number).u32(self.child.generation).u8(kind_number(self.kind).0).raw(&self.name);
         writer.into_bytes()
     }

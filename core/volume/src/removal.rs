@@ -108,12 +108,15 @@ impl Volume {
         match removed {
             Removed::Nothing => Ok(()),
             Removed::Gone(number) => {
-                self.discard(number).await;
+                Box::pin(self.discard(number)).await;
                 Ok(())
             }
             Removed::Deferred(number) => {
-                self.discard(number).await;
-                self.remove_keys(number).await
+                Box::pin(async move {
+                    self.discard(number).await;
+                    self.remove_keys(number).await
+                })
+                .await
             }
         }
     }
@@ -159,8 +162,8 @@ impl Volume {
         let key = note(number);
         match self.store.look([DEFERRED_TREE], |view| view.get(DEFERRED_TREE, &key)).await?.as_deref() {
             None => Ok(()),
-            Some(&[CUT]) => self.cut_beyond_end(number).await,
-            Some(_) => self.remove_keys(number).await,
+            Some(&[CUT]) => Box::pin(self.cut_beyond_end(number)).await,
+            Some(_) => Box::pin(self.remove_keys(number)).await,
         }
     }
 

@@ -205,7 +205,7 @@ impl Store {
             self.check_failed()?;
             match self.log.sync(until).await {
                 Ok(Synced::Durable) => return Ok(()),
-                Ok(Synced::Full) => self.checkpoint().await?,
+                Ok(Synced::Full) => Box::pin(self.checkpoint()).await?,
                 Err(error) => return Err(self.fail(error)),
             }
         }
@@ -213,10 +213,17 @@ impl Store {
 
     /// Has these blocks be settled before they are written over.
     pub(crate) async fn settle_blocks(&self, place: u64, blocks: u64) -> Result<(), VolumeError> {
+        if self.log.is_settled(place, blocks) {
+            return Ok(());
+        }
+        Box::pin(self.wait_for_blocks(place, blocks)).await
+    }
+
+    async fn wait_for_blocks(&self, place: u64, blocks: u64) -> Result<(), VolumeError> {
         loop {
             match self.log.settle_blocks(place, blocks).await {
                 Ok(Synced::Durable) => return Ok(()),
-                Ok(Synced::Full) => self.checkpoint().await?,
+                Ok(Synced::Full) => Box::pin(self.checkpoint()).await?,
                 Err(error) => return Err(self.fail(error)),
             }
         }

@@ -205,6 +205,16 @@ impl Tree {
         Ok(Some(look))
     }
 
+    /// Shows the leaf that has a key, or would have it.
+    pub fn show_leaf<T>(
+        &self,
+        key: &[u8],
+        cache: &NodeCache,
+        show: impl FnOnce(&Page) -> T,
+    ) -> Result<Option<T>, Missing> {
+        Ok(self.leaf(key, cache)?.map(|leaf| show(leaf.page())))
+    }
+
     /// The value of a key.
     pub fn get(&self, key: &[u8], cache: &NodeCache) -> Result<Option<Vec<u8>>, Missing> {
         let Some(leaf) = self.leaf(key, cache)? else { return Ok(None) };

@@ -376,7 +376,7 @@ impl Volume {
             if let Some(number) = self.try_draw(directory, is_directory) {
                 return Ok(FileId { number, generation: 1 });
             }
-            self.extend_runs().await?;
+            Box::pin(self.extend_runs()).await?;
         }
     }
 

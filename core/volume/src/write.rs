@@ -18,7 +18,7 @@ use holdfast_model::BLOCK_BYTES;
 use crate::change::Need;
 use crate::error::{ErrorKind, VolumeError};
 use crate::extent::Extent;
-use crate::extents::{self, EXTENTS_AT_ONCE, Ground, Piece};
+use crate::extents::{self, EXTENTS_AT_ONCE, Ground, Piece, Pieces};
 use crate::keys;
 use crate::open_files::{File, Handle};
 use crate::page::crc_of;
@@ -128,7 +128,7 @@ impl Volume {
         let mut done = 0;
         while done < len {
             let some = (len - done).min(STEP_BYTES);
-            done += self.write_step(file, offset + done as u64, &data, done, some).await?;
+            done += Box::pin(self.write_step(file, offset + done as u64, &data, done, some)).await?;
         }
         Ok(())
     }
@@ -158,7 +158,7 @@ impl Volume {
         };
         match &pieces[..] {
             [piece] => write(piece).await?,
-            _ => all(pieces.iter().map(write)).await?,
+            _ => Box::pin(all(pieces.iter().map(write))).await?,
         }
         self.note_written(file);
         Ok(true)
@@ -279,7 +279,7 @@ impl Volume {
     /// The old content of a block, zeros where it has none; what lies beyond the end of the file counts as zeros.
     pub(crate) async fn old_block(&self, file: &File, block: u64, size: u64) -> Result<IoBuf, VolumeError> {
         let inside = size.saturating_sub(block * BLOCK_BYTES).min(BLOCK_BYTES) as usize;
-        let pieces = if inside == 0 { Vec::new() } else { self.pieces(file, block, block + 1).await? };
+        let pieces = if inside == 0 { Pieces::new() } else { self.pieces(file, block, block + 1).await? };
         let extent = match pieces.first().map(|piece| piece.ground) {
             Some(Ground::Written(extent)) => extent,
             Some(Ground::Lost) => return Err(VolumeError::corrupt(extents::LOST)),

@@ -178,7 +178,14 @@ mod tests {
         let states = [SpaceState::Ok, SpaceState::Resyncing, SpaceState::Degraded, SpaceState::Failed];
         assert_eq!(states.map(|value| word(&value)), SPACE_STATE);
         assert_eq!([Provisioning::Fixed, Provisioning::Thin].map(|value| word(&value)), PROVISIONING);
-        let reasons = [Reason::ReadOnly, Reason::NoRoom, Reason::MissingSlabs, Reason::Salvaged, Reason::InUse, Reason::Unwritten];
+        let reasons = [
+            Reason::ReadOnly,
+            Reason::NoRoom,
+            Reason::MissingSlabs,
+            Reason::Salvaged,
+            Reason::InUse,
+            Reason::Unwritten,
+        ];
         assert_eq!(reasons.map(|value| word(&value)), REASON);
         assert_eq!([Integrity::None, Integrity::Crc32c].map(|value| word(&value)), INTEGRITY);
     }

@@ -18,6 +18,8 @@ use smallvec::SmallVec;
 use crate::protocol::constants::ENODEV;
 use crate::protocol::reply::header;
 
+/// Facts about a file, with its open handle or in the long form, are no longer.
+const MOST_FACTS_BYTES: usize = 288;
 /// Parts that the kernel takes at once (`UIO_MAXIOV`), without the header.
 const MOST_PARTS: usize = 1023;
 
@@ -62,7 +64,7 @@ impl Answer {
 
     /// What `write` writes.
     pub(crate) fn of(write: impl FnOnce(&mut Writer)) -> Self {
-        let mut writer = Writer::new();
+        let mut writer = Writer::with_capacity(MOST_FACTS_BYTES);
         write(&mut writer);
         Self::new(Body::Bytes(writer.into_bytes()))
     }

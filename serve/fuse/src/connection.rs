@@ -226,11 +226,12 @@ impl<S: FileService> Channel<S> {
     /// Begins what a request asks for.
     pub(crate) fn begin(self: &Rc<Self>, header: Header, message: Message, payload: Option<IoSlice>, way: Way) {
         self.under_way.set(self.under_way.get() + 1);
-        let channel = self.clone();
-        spawn_local(async move {
-            channel.serve(&header, &message, payload, way).await;
-            channel.leave();
-        });
+        spawn_local(self.clone().attend(header, message, payload, way));
+    }
+
+    async fn attend(self: Rc<Self>, header: Header, message: Message, payload: Option<IoSlice>, way: Way) {
+        self.serve(&header, &message, payload, way).await;
+        self.leave();
     }
 
     fn forget(&self, message: &[u8]) {
@@ -247,7 +248,7 @@ impl<S: FileService> Channel<S> {
     /// Serves one request to its end.
     async fn serve(&self, header: &Header, message: &[u8], payload: Option<IoSlice>, way: Way) {
         let answered = match request::parse(message) {
-            Ok((_, operation)) => self.operate(header, &operation, payload).await,
+            Ok((_, operation)) => Box::pin(self.operate(header, &operation, payload)).await,
             Err(error) => {
                 tracing::warn!("request {} of the kernel cannot be read: {error}", header.opcode);
                 Err(Errno(EINVAL))
@@ -256,7 +257,7 @@ impl<S: FileService> Channel<S> {
         match answered {
             Ok(answer) => {
                 if !send(&self.device, &way, header.unique, 0, &answer.body) {
-                    self.take_back(&answer.nodes, answer.handle).await;
+                    Box::pin(self.take_back(&answer.nodes, answer.handle)).await;
                 }
                 if header.opcode == INIT && self.connection.life.agreed.get().is_some() {
                     self.connection.life.begun.raise();
@@ -303,5 +304,31 @@ impl<S: FileService> Channel<S> {
             Poll::Pending
         })
         .await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_volume::Volume;
+
+    use super::*;
+
+    /// The allocator of glibc keeps freed pieces of up to so many bytes at hand; larger ones it looks for each time.
+    const MOST_BYTES: usize = 1032;
+    /// What comes before a task.
+    const TASK_BYTES: usize = 72;
+
+    fn size<A, F: Future>(_: impl FnOnce(A) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn a_request_takes_little_memory() {
+        type Asked = (&'static Channel<Volume>, &'static Header, &'static Operation<'static>);
+        let operation = size(|(channel, header, operation): Asked| channel.operate(header, operation, None));
+        type Come = (Rc<Channel<Volume>>, Header, Message);
+        let task = size(|(channel, header, message): Come| channel.attend(header, message, None, Way::Device));
+        assert!(operation <= MOST_BYTES, "an operation takes {operation} bytes");
+        assert!(task + TASK_BYTES <= MOST_BYTES, "the task of a request takes {task} bytes");
     }
 }

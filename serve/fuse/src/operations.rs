@@ -50,7 +50,7 @@ impl<S: FileService> Channel<S> {
         &self.connection.service
     }
 
-    /// Does what is asked.
+    /// Does what is asked. What is rare has its memory when it comes to that, so that a request takes little.
     pub(crate) async fn operate(
         &self,
         header: &Header,
@@ -62,39 +62,41 @@ impl<S: FileService> Channel<S> {
             Operation::Write(range) => self.write_data(header, range, payload).await,
             Operation::Lookup { name } => self.look_up(header, name).await,
             Operation::GetAttr => self.get_attributes(header).await,
-            Operation::Statx => self.get_extended_attributes(header).await,
-            Operation::SetAttr(ref set) => self.set_attributes(header, set).await,
-            Operation::ReadLink => self.read_link(header).await,
-            Operation::Symlink { name, target } => self.symlink(header, name, target).await,
-            Operation::MkNod { name, mode, device } => self.make_node(header, name, mode, device).await,
-            Operation::MkDir { name, mode } => self.make_directory(header, name, mode).await,
-            Operation::Unlink { name } => self.remove(header, name, false).await,
-            Operation::RmDir { name } => self.remove(header, name, true).await,
+            Operation::Statx => Box::pin(self.get_extended_attributes(header)).await,
+            Operation::SetAttr(ref set) => Box::pin(self.set_attributes(header, set)).await,
+            Operation::ReadLink => Box::pin(self.read_link(header)).await,
+            Operation::Symlink { name, target } => Box::pin(self.symlink(header, name, target)).await,
+            Operation::MkNod { name, mode, device } => Box::pin(self.make_node(header, name, mode, device)).await,
+            Operation::MkDir { name, mode } => Box::pin(self.make_directory(header, name, mode)).await,
+            Operation::Unlink { name } => self.remove_file(header, name).await,
+            Operation::RmDir { name } => Box::pin(self.remove_directory(header, name)).await,
             Operation::Rename { name, new_node, new_name, flags } => {
-                self.rename(header, name, (new_node, new_name), flags).await
+                Box::pin(self.rename(header, name, (new_node, new_name), flags)).await
             }
-            Operation::Link { target, name } => self.link(header, target, name).await,
+            Operation::Link { target, name } => Box::pin(self.link(header, target, name)).await,
             Operation::Open { flags, open_flags } => self.open(header, flags, open_flags).await,
             Operation::Create { name, flags, mode } => self.create(header, name, flags, mode).await,
-            Operation::TmpFile { flags, mode } => self.create_unnamed(header, flags, mode).await,
+            Operation::TmpFile { flags, mode } => Box::pin(self.create_unnamed(header, flags, mode)).await,
             Operation::Release { handle } => self.release(header, handle).await,
-            Operation::Fsync { flags } | Operation::FsyncDir { flags } => self.make_durable(header, flags).await,
-            Operation::Fallocate { handle, offset, len, mode } => {
-                self.allocate(header, handle, (offset, len), mode).await
+            Operation::Fsync { flags } | Operation::FsyncDir { flags } => {
+                Box::pin(self.make_durable(header, flags)).await
             }
-            Operation::Seek { handle, offset, whence } => self.seek(handle, offset, whence).await,
-            Operation::CopyFileRange { ref copy, wide } => self.copy_range(header, copy, wide).await,
+            Operation::Fallocate { handle, offset, len, mode } => {
+                Box::pin(self.allocate(header, handle, (offset, len), mode)).await
+            }
+            Operation::Seek { handle, offset, whence } => Box::pin(self.seek(handle, offset, whence)).await,
+            Operation::CopyFileRange { ref copy, wide } => Box::pin(self.copy_range(header, copy, wide)).await,
             // Nothing is kept by handles of directories, and nothing is written at the close of a file.
             Operation::OpenDir => Ok(Answer::of(|writer| crate::protocol::reply::open(writer, 0, 0))),
             Operation::ReleaseDir | Operation::Flush | Operation::Destroy => Ok(Answer::nothing()),
-            Operation::ReadDir { offset, size, plus } => self.list(header, offset, size as usize, plus).await,
-            Operation::Access { mask } => self.access(header, mask).await,
-            Operation::StatFs => self.usage(header).await,
-            Operation::SyncFs => self.sync().await,
-            Operation::SetXattr { name, value, flags } => self.set_extended(header, name, value, flags).await,
-            Operation::GetXattr { name, size } => self.get_extended(header, name, size as usize).await,
-            Operation::ListXattr { size } => self.list_extended(header, size as usize).await,
-            Operation::RemoveXattr { name } => self.remove_extended(header, name).await,
+            Operation::ReadDir { offset, size, plus } => Box::pin(self.list(header, offset, size as usize, plus)).await,
+            Operation::Access { mask } => Box::pin(self.access(header, mask)).await,
+            Operation::StatFs => Box::pin(self.usage(header)).await,
+            Operation::SyncFs => Box::pin(self.sync()).await,
+            Operation::SetXattr { name, value, flags } => Box::pin(self.set_extended(header, name, value, flags)).await,
+            Operation::GetXattr { name, size } => Box::pin(self.get_extended(header, name, size as usize)).await,
+            Operation::ListXattr { size } => Box::pin(self.list_extended(header, size as usize)).await,
+            Operation::RemoveXattr { name } => Box::pin(self.remove_extended(header, name)).await,
             Operation::Init(ref init) => Ok(Answer::new(Body::Bytes(self.connection.begin(init)?))),
             // What has begun is brought to its end, so nothing is gained by interrupts: the kernel sends no more of
             // them.

@@ -22,8 +22,8 @@ use holdfast_tests::janitor::Janitor;
 use holdfast_tests::loops::attach;
 use holdfast_tests::rounds::{number, text};
 use holdfast_tests::scene::Scene;
-use holdfast_volume::Volume;
 use holdfast_volume::service::{Caller, FileId, FileKind, FileService, Flush, NewFile, OpenMode, Remove, Rename};
+use holdfast_volume::{Handle, Volume};
 
 const WRITING: OpenMode = OpenMode { read: true, write: true, truncate: false };
 
@@ -79,35 +79,45 @@ async fn on_volume(volume: &Volume, round: u64, amount: Amount) -> Rates {
     rates
 }
 
-async fn data_file(volume: &Volume) -> FileId {
+/// The large file, or one as large that was written page by page in an order that jumps about, and not as it is read:
+/// each page is an extent.
+async fn data_file(volume: &Volume, is_scattered: bool) -> FileId {
     let caller = Caller::default();
-    if let Some(found) = volume.lookup(&caller, volume.root(), b"data").await.expect("looked up") {
+    let name: &[u8] = if is_scattered { b"scattered" } else { b"data" };
+    if let Some(found) = volume.lookup(&caller, volume.root(), name).await.expect("looked up") {
         return found.id;
     }
-    let id = volume.create(&caller, volume.root(), b"data", &NEW).await.expect("created").id;
+    let id = volume.create(&caller, volume.root(), name, &NEW).await.expect("created").id;
     let handle = volume.open(&caller, id, WRITING).await.expect("opened");
-    let data = IoBuf::zeroed(1 << 20).freeze();
-    for at in (0..DATA_BYTES).step_by(1 << 20) {
-        volume.write(&handle, at, data.clone(), 1 << 20).await.expect("written");
+    let step = if is_scattered { PAGE } else { 1 << 20 };
+    let data = IoBuf::zeroed(step).freeze();
+    for number in 0..DATA_BYTES / step as u64 {
+        let at = if is_scattered { page(number * 5) } else { number * step as u64 };
+        volume.write(&handle, at, data.clone(), step).await.expect("written");
     }
     volume.close(handle).await.expect("closed");
     id
 }
 
+/// Reads pages with so many outstanding.
+async fn read_pages(volume: &Volume, handle: &Handle, depth: u64, amount: Amount) -> f64 {
+    let begun = Instant::now();
+    for step in (0..amount.pages).step_by(depth as usize) {
+        let reads = (step..step + depth).map(|step| volume.read(handle, page(step), PAGE));
+        join_all(reads).await.into_iter().for_each(|read| assert_eq!(read.expect("read").len(), PAGE));
+    }
+    rate(amount.pages, begun)
+}
+
 async fn pages_of_volume(volume: &Volume, amount: Amount) -> Rates {
-    let id = data_file(volume).await;
+    let id = data_file(volume, false).await;
     let handle = volume.open(&Caller::default(), id, WRITING).await.expect("opened");
     let data = IoBuf::zeroed(PAGE).freeze();
     let mut rates = Rates::new();
     for (depth, read, write) in
         [(1, "8 KiB random read, 1", "8 KiB random write, 1"), (32, "8 KiB random read, 32", "8 KiB random write, 32")]
     {
-        let begun = Instant::now();
-        for step in (0..amount.pages).step_by(depth as usize) {
-            let reads = (step..step + depth).map(|step| volume.read(&handle, page(step), PAGE));
-            join_all(reads).await.into_iter().for_each(|read| assert_eq!(read.expect("read").len(), PAGE));
-        }
-        rates.push((read, rate(amount.pages, begun)));
+        rates.push((read, read_pages(volume, &handle, depth, amount).await));
         let begun = Instant::now();
         for step in (0..amount.pages).step_by(depth as usize) {
             let writes = (step..step + depth).map(|step| volume.write(&handle, page(step), data.clone(), PAGE));
@@ -115,6 +125,10 @@ async fn pages_of_volume(volume: &Volume, amount: Amount) -> Rates {
         }
         rates.push((write, rate(amount.pages, begun)));
     }
+    volume.close(handle).await.expect("closed");
+    let id = data_file(volume, true).await;
+    let handle = volume.open(&Caller::default(), id, WRITING).await.expect("opened");
+    rates.push(("8 KiB random read, 32, scattered", read_pages(volume, &handle, 32, amount).await));
     volume.close(handle).await.expect("closed");
     rates
 }

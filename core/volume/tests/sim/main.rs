@@ -11,6 +11,7 @@ mod plain;
 mod quotas;
 mod resize;
 mod rounds;
+mod sizes;
 mod together;
 mod trimmed;
 

@@ -110,7 +110,7 @@ impl<S: FileService> Channel<S> {
             // The kernel leaves that to the server where a write passes its cache by.
             if range.open_flags & O_DSYNC != 0 {
                 let how = if range.open_flags & O_SYNC == O_SYNC { Flush::All } else { Flush::Data };
-                self.service().flush(self.subject(header)?, how).await?;
+                Box::pin(self.service().flush(self.subject(header)?, how)).await?;
             }
             self.counters.write_latency.add(self.counters.clock.now().saturating_sub(begun));
         } else if len > 0 {

@@ -23,8 +23,8 @@ impl<S: FileService> Channel<S> {
 
     pub(super) async fn look_up(&self, header: &Header, name: &[u8]) -> Answered {
         let found = match name {
-            b"." => Some(self.find(header.node).await?),
-            b".." => Some(self.service().parent(self.subject(header)?).await?),
+            b"." => Some(Box::pin(self.find(header.node)).await?),
+            b".." => Some(Box::pin(self.service().parent(self.subject(header)?)).await?),
             _ => self.service().lookup(&caller(header), self.subject(header)?, name).await?,
         };
         Ok(match found {
@@ -66,12 +66,15 @@ impl<S: FileService> Channel<S> {
         Ok(self.entry(&self.service().link(&caller(header), target, dir, name).await?))
     }
 
-    pub(super) async fn remove(&self, header: &Header, name: &[u8], directory: bool) -> Answered {
-        let dir = self.subject(header)?;
-        let caller = caller(header);
-        let what = if directory { Remove::Directory } else { Remove::File };
-        let was = if directory { self.service().lookup(&caller, dir, name).await? } else { None };
-        self.service().remove(&caller, dir, name, what).await?;
+    pub(super) async fn remove_file(&self, header: &Header, name: &[u8]) -> Answered {
+        self.service().remove(&caller(header), self.subject(header)?, name, Remove::File).await?;
+        Ok(Answer::nothing())
+    }
+
+    pub(super) async fn remove_directory(&self, header: &Header, name: &[u8]) -> Answered {
+        let (dir, caller) = (self.subject(header)?, caller(header));
+        let was = self.service().lookup(&caller, dir, name).await?;
+        self.service().remove(&caller, dir, name, Remove::Directory).await?;
         self.note_gone(was);
         Ok(Answer::nothing())
     }
@@ -106,13 +109,13 @@ impl<S: FileService> Channel<S> {
             Ok(created) => (created, false),
             // The kernel took the name for free, and it is not.
             Err(error) if error.kind == ErrorKind::Exists && !super::data::is_exclusive(flags) => {
-                let known = self.service().lookup(&caller, dir, name).await?.ok_or(Errno(ENOENT))?;
+                let known = Box::pin(self.service().lookup(&caller, dir, name)).await?.ok_or(Errno(ENOENT))?;
                 (known, super::data::is_truncating(flags))
             }
             Err(error) => return Err(error.into()),
         };
         let mode = OpenMode { truncate, ..super::data::open_mode(flags) };
-        let handle = self.service().open(&caller, found.id, mode).await?;
+        let handle = Box::pin(self.service().open(&caller, found.id, mode)).await?;
         Ok(self.opened(&found, handle, flags))
     }
 

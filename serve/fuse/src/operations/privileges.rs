@@ -29,10 +29,14 @@ pub(super) fn without_privileges(file: &Attributes, header: &Header) -> u32 {
 impl<S: FileService> Channel<S> {
     /// Before the data of a file changes. `bits` says whether the one who changes it may not keep the bits of the mode.
     pub(super) async fn drop_privileges(&self, header: &Header, bits: bool) -> Result<(), Errno> {
-        let (nodes, node) = (&self.connection.nodes, header.node);
-        if nodes.is_plain(node) {
+        if self.connection.nodes.is_plain(header.node) {
             return Ok(());
         }
+        Box::pin(self.take_privileges(header, bits)).await
+    }
+
+    async fn take_privileges(&self, header: &Header, bits: bool) -> Result<(), Errno> {
+        let (nodes, node) = (&self.connection.nodes, header.node);
         let id = self.subject(header)?;
         self.drop_capabilities(header, id).await?;
         let file = self.service().stat(id).await?;
