@@ -8,8 +8,9 @@
 //! In turns, on one core. What is compared is what a front end in this process pays for a file, with what a program pays
 //! for one through the kernel.
 
+use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use holdfast_device::file::{FileDevice, FileOptions};
@@ -25,6 +26,8 @@ use holdfast_tests::scene::Scene;
 use holdfast_volume::service::{Caller, FileId, FileKind, FileService, Flush, NewFile, OpenMode, Remove, Rename};
 use holdfast_volume::{Handle, Volume};
 
+/// Turns that a volume and the bare device take for one figure.
+const TURNS: u64 = 16;
 const WRITING: OpenMode = OpenMode { read: true, write: true, truncate: false };
 
 /// One round on a volume.
@@ -74,7 +77,6 @@ async fn on_volume(volume: &Volume, round: u64, amount: Amount) -> Rates {
         volume.close(handle).await.expect("closed");
     }
     rates.push(("create, 4 KiB, fsync", rate(amount.synced, begun)));
-    rates.extend(pages_of_volume(volume, amount).await);
     volume.checkpoint().await.expect("it lasts");
     rates
 }
@@ -94,65 +96,81 @@ async fn data_file(volume: &Volume, is_scattered: bool) -> FileId {
     for number in 0..DATA_BYTES / step as u64 {
         let at = if is_scattered { page(number * 5) } else { number * step as u64 };
         volume.write(&handle, at, data.clone(), step).await.expect("written");
+        if is_scattered {
+            // What waits is put into order.
+            volume.flush(id, Flush::All).await.expect("synced");
+        }
     }
     volume.close(handle).await.expect("closed");
     id
 }
 
-/// Reads pages with so many outstanding.
-async fn read_pages(volume: &Volume, handle: &Handle, depth: u64, amount: Amount) -> f64 {
-    let begun = Instant::now();
-    for step in (0..amount.pages).step_by(depth as usize) {
-        let reads = (step..step + depth).map(|step| volume.read(handle, page(step), PAGE));
-        join_all(reads).await.into_iter().for_each(|read| assert_eq!(read.expect("read").len(), PAGE));
-    }
-    rate(amount.pages, begun)
+/// Pages of a file or of the bare device.
+enum Pages<'a> {
+    Volume(&'a Volume, &'a Handle),
+    Device(&'a dyn Device),
 }
 
-async fn pages_of_volume(volume: &Volume, amount: Amount) -> Rates {
+impl Pages<'_> {
+    async fn read(&self, at: u64) {
+        match self {
+            Self::Volume(volume, handle) => {
+                assert_eq!(volume.read(handle, at, PAGE).await.expect("read").len(), PAGE);
+            }
+            Self::Device(device) => drop(device.read(at, IoBuf::new(PAGE)).await.expect("read")),
+        }
+    }
+
+    async fn write(&self, at: u64, data: IoSlice) {
+        match self {
+            Self::Volume(volume, handle) => volume.write(handle, at, data, PAGE).await.expect("written"),
+            Self::Device(device) => device.write(at, data, Durability::Cached).await.expect("written"),
+        }
+    }
+
+    /// Reads or writes some pages with so many outstanding; answers how long that took.
+    async fn turn(&self, steps: Range<u64>, depth: u64, writes: bool, data: &IoSlice) -> Duration {
+        let begun = Instant::now();
+        for first in steps.step_by(depth as usize) {
+            if writes {
+                join_all((first..first + depth).map(|step| self.write(page(step), data.clone()))).await;
+            } else {
+                join_all((first..first + depth).map(|step| self.read(page(step)))).await;
+            }
+        }
+        begun.elapsed()
+    }
+}
+
+/// Pages of a volume and of the bare device, in short turns: what both take changes from second to second.
+async fn pages(volume: &Volume, device: &dyn Device, amount: Amount) -> [Rates; 2] {
+    let data: IoSlice = IoBuf::zeroed(PAGE).freeze();
     let id = data_file(volume, false).await;
     let handle = volume.open(&Caller::default(), id, WRITING).await.expect("opened");
-    let data = IoBuf::zeroed(PAGE).freeze();
-    let mut rates = Rates::new();
-    for (depth, read, write) in
-        [(1, "8 KiB random read, 1", "8 KiB random write, 1"), (32, "8 KiB random read, 32", "8 KiB random write, 32")]
-    {
-        rates.push((read, read_pages(volume, &handle, depth, amount).await));
-        let begun = Instant::now();
-        for step in (0..amount.pages).step_by(depth as usize) {
-            let writes = (step..step + depth).map(|step| volume.write(&handle, page(step), data.clone(), PAGE));
-            join_all(writes).await.into_iter().for_each(|write| write.expect("written"));
+    let sides = [Pages::Volume(volume, &handle), Pages::Device(device)];
+    let mut rates = [Rates::new(), Rates::new()];
+    for (depth, writes, what) in [
+        (1, false, "8 KiB random read, 1"),
+        (1, true, "8 KiB random write, 1"),
+        (32, false, "8 KiB random read, 32"),
+        (32, true, "8 KiB random write, 32"),
+    ] {
+        let (mut took, some) = ([Duration::ZERO; 2], amount.pages / TURNS);
+        for turn in 0..TURNS {
+            for (side, took) in sides.iter().zip(&mut took) {
+                *took += side.turn(turn * some..(turn + 1) * some, depth, writes, &data).await;
+            }
         }
-        rates.push((write, rate(amount.pages, begun)));
+        for (rates, took) in rates.iter_mut().zip(took) {
+            rates.push((what, amount.pages as f64 / took.as_secs_f64() / 1000.0));
+        }
     }
     volume.close(handle).await.expect("closed");
     let id = data_file(volume, true).await;
     let handle = volume.open(&Caller::default(), id, WRITING).await.expect("opened");
-    rates.push(("8 KiB random read, 32, scattered", read_pages(volume, &handle, 32, amount).await));
+    let took = Pages::Volume(volume, &handle).turn(0..amount.pages, 32, false, &data).await;
+    rates[0].push(("8 KiB random read, 32, scattered", amount.pages as f64 / took.as_secs_f64() / 1000.0));
     volume.close(handle).await.expect("closed");
-    rates
-}
-
-/// Pages of the bare device, as the volume's are read and written.
-async fn pages_of_device(device: &Arc<dyn Device>, amount: Amount) -> Rates {
-    let data: IoSlice = IoBuf::zeroed(PAGE).freeze();
-    let mut rates = Rates::new();
-    for (depth, read, write) in
-        [(1, "8 KiB random read, 1", "8 KiB random write, 1"), (32, "8 KiB random read, 32", "8 KiB random write, 32")]
-    {
-        let begun = Instant::now();
-        for step in (0..amount.pages).step_by(depth as usize) {
-            let reads = (step..step + depth).map(|step| device.read(page(step), IoBuf::new(PAGE)));
-            join_all(reads).await.into_iter().for_each(|read| drop(read.expect("read")));
-        }
-        rates.push((read, rate(amount.pages, begun)));
-        let begun = Instant::now();
-        for step in (0..amount.pages).step_by(depth as usize) {
-            let writes = (step..step + depth).map(|step| device.write(page(step), data.clone(), Durability::Cached));
-            join_all(writes).await.into_iter().for_each(|write| write.expect("written"));
-        }
-        rates.push((write, rate(amount.pages, begun)));
-    }
     rates
 }
 
@@ -183,8 +201,11 @@ fn main() {
         let mut all: Vec<(&str, Vec<Rates>)> = vec![("volume", Vec::new()), ("bare device", Vec::new())];
         all.extend(peers.iter().map(|(kind, _)| (*kind, Vec::new())));
         for round in 0..rounds {
-            all[0].1.push(on_volume(&volume, round, amount).await);
-            all[1].1.push(pages_of_device(&bare, amount).await);
+            let mut names = on_volume(&volume, round, amount).await;
+            let [own, others] = pages(&volume, &*bare, amount).await;
+            names.extend(own);
+            all[0].1.push(names);
+            all[1].1.push(others);
             for (at, (_, directory)) in peers.iter().enumerate() {
                 all[at + 2].1.push(on_directory(directory, round, amount));
             }
