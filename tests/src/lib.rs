@@ -19,6 +19,7 @@
 //!   rounds.rs    what benchmarks are told, and medians
 //!   in_process.rs  what benchmarks of the core alone run a pool on
 //!   wounded.rs   a volume that lost names and records
+//!   crashed.rs   a volume whose process is killed, and what the next one takes
 //!   process.rs   memory and processor time of a running process
 //! ```
 //!
@@ -27,6 +28,7 @@
 
 pub mod command;
 pub mod corruption;
+pub mod crashed;
 pub mod daemon;
 pub mod faulty;
 pub mod files;

@@ -13,6 +13,11 @@ pub fn resident_bytes(pid: u32) -> u64 {
     bytes_of(&format!("/proc/{pid}/status"), "VmRSS:").unwrap_or(0)
 }
 
+/// The most memory that `pid` ever had.
+pub fn most_resident_bytes(pid: u32) -> u64 {
+    bytes_of(&format!("/proc/{pid}/status"), "VmHWM:").unwrap_or(0)
+}
+
 /// Memory of the machine that nothing uses, in bytes.
 pub fn free_bytes() -> Option<u64> {
     bytes_of("/proc/meminfo", "MemFree:")

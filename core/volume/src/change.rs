@@ -27,7 +27,7 @@ use crate::quota::{Enforce, Shift};
 use crate::record::Share;
 use crate::store::{Store, held};
 use crate::transaction::{BlockSum, MOST_OPERATIONS, Operation, Transaction};
-use crate::tree::{Child, Missing, PlaceCell, Tree};
+use crate::tree::{Child, Look, Missing, PlaceCell, Tree};
 use crate::{OWNER_TREE, QUOTA_TREE};
 
 /// Nodes that one operation may change, beside those that are changed already: a way of six nodes, each cut in two.
@@ -208,6 +208,14 @@ impl<'a> View<'a> {
         Ok(())
     }
 
+    /// The same of a key that this change has not touched.
+    pub fn add(&mut self, tree: u8, key: Vec<u8>, value: Vec<u8>) -> Result<(), Stop> {
+        debug_assert!(self.operations.iter().all(|done| done.tree != tree || done.key != key), "it was touched");
+        self.index(tree)?;
+        self.operations.push(Operation { tree, key, value: Some(value) });
+        Ok(())
+    }
+
     /// Takes a key out.
     pub fn remove(&mut self, tree: u8, key: Vec<u8>) -> Result<(), Stop> {
         self.index(tree)?;
@@ -269,9 +277,14 @@ impl<'a> View<'a> {
             self.leave_out(&mut derived.owners)?;
         }
         let all = || transaction.operations.iter().chain(&derived.owners);
-        for Operation { tree, key, .. } in all() {
-            let at = self.index(*tree)?;
-            self.trees[at].ready(key, &store.cache, pins)?;
+        {
+            let mut ready: Option<(usize, Look<'_>)> = None;
+            for Operation { tree, key, .. } in all() {
+                let at = self.index(*tree)?;
+                if !ready.as_ref().is_some_and(|(of, leaf)| *of == at && leaf.page().covers(key)) {
+                    ready = self.trees[at].ready(key, &store.cache, pins)?.map(|leaf| (at, leaf));
+                }
+            }
         }
         if matches!(need, Need::More | Need::Less) {
             store.check_room(all().count(), need)?;
@@ -287,13 +300,18 @@ impl<'a> View<'a> {
             derived.freed.iter().for_each(|extent| rooms.free(extent.place, extent.blocks));
             derived.taken.iter().for_each(|extent| rooms.take(extent.place, extent.blocks));
         }
-        for Operation { tree, key, value } in all() {
+        let mut left = all();
+        while let Some(Operation { tree, key, value }) = left.next() {
             let at = self.index(*tree)?;
             let done = match value {
-                Some(value) => self.trees[at].put(key, value, &store.cache),
-                None => self.trees[at].remove(key, &store.cache).map(drop),
+                Some(value) => {
+                    let more = left.clone().map_while(|next| next.value_of(*tree));
+                    self.trees[at].put_some((key, value), more, &store.cache)
+                }
+                None => self.trees[at].remove(key, &store.cache).map(|_| 1),
             };
-            done.expect("all that it needs is in memory, and kept there");
+            let done = done.expect("all that it needs is in memory, and kept there");
+            (1..done).for_each(|_| _ = left.next());
         }
         for Operation { key, value, .. } in transaction.operations.iter().filter(|done| done.tree == QUOTA_TREE) {
             store.ledger.define(key, value.as_deref());

@@ -66,8 +66,17 @@ impl Volume {
         directory: u64,
         name: &[u8],
     ) -> Result<Vec<(u64, DirectoryEntry)>, Stop> {
-        let bucket = self.names.bucket(name);
-        let prefix = keys::entry(directory, bucket.start);
+        self.bucket_at(view, directory, self.names.bucket(name).start)
+    }
+
+    /// The same of a bucket by its first slot.
+    pub(crate) fn bucket_at(
+        &self,
+        view: &View<'_>,
+        directory: u64,
+        first: u64,
+    ) -> Result<Vec<(u64, DirectoryEntry)>, Stop> {
+        let prefix = keys::entry(directory, first);
         let mut found = Vec::new();
         // All slots of a bucket begin alike.
         view.each(keys::shard(directory), &prefix, &prefix[..prefix.len() - 1], 256, |key, value| {

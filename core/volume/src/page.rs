@@ -196,6 +196,11 @@ impl Page {
         (child.tree(), child.level() + 1) == (self.tree(), self.level()) && (child.low(), child.high()) == (low, high)
     }
 
+    /// Whether a key lies within its bounds.
+    pub fn covers(&self, key: &[u8]) -> bool {
+        self.low() <= key && self.high().is_none_or(|high| key < high)
+    }
+
     /// Bytes between slots and entries.
     fn gap(&self) -> usize {
         self.heap() - HEADER - 2 * self.count()
@@ -227,7 +232,7 @@ impl Page {
     /// Puts an entry in, in place of one of the same key; false, and nothing is changed, if there is no room.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> bool {
         debug_assert!(key.len() <= MAX_KEY_BYTES && value.len() <= MAX_VALUE_BYTES);
-        debug_assert!(self.low() <= key && self.high().is_none_or(|high| key < high), "a key beyond the node");
+        debug_assert!(self.covers(key), "a key beyond the node");
         let need = Self::bytes_of(key, value);
         let found = self.find(key);
         if let Ok(index) = found

@@ -18,6 +18,11 @@ pub(crate) struct Operation {
 }
 
 impl Operation {
+    /// What it puts into a tree, if it does.
+    pub fn value_of(&self, tree: u8) -> Option<(&[u8], &[u8])> {
+        self.value.as_deref().filter(|_| self.tree == tree).map(|value| (&self.key[..], value))
+    }
+
     pub fn check(&self) -> Result<(), VolumeError> {
         let refuse = |why: String| Err(VolumeError::new(ErrorKind::Invalid, why));
         let value = self.value.as_ref().map_or(0, Vec::len);

@@ -243,14 +243,15 @@ impl Tree {
     }
 
     /// Whether all that a change of a key may touch is in memory: the way to its leaf, and a neighbour of each node
-    /// there that may become sparse. What stands on the device is pinned, so that it stays there.
-    pub fn ready(&self, key: &[u8], cache: &NodeCache, pins: &mut Vec<Arc<Page>>) -> Result<(), Missing> {
-        let Some(mut look) = self.top(cache)? else { return Ok(()) };
+    /// there that may become sparse. What stands on the device is pinned, so that it stays there. Answers the leaf: all
+    /// keys that it covers are ready.
+    pub fn ready(&self, key: &[u8], cache: &NodeCache, pins: &mut Vec<Arc<Page>>) -> Result<Option<Look<'_>>, Missing> {
+        let Some(mut look) = self.top(cache)? else { return Ok(None) };
         loop {
             look.pin(pins);
             let page = look.page();
             if page.level() == 0 {
-                return Ok(());
+                return Ok(Some(look));
             }
             let index = page.child_of(key);
             let next = look.child(index, cache)?;
@@ -272,13 +273,24 @@ impl Tree {
 
     /// Puts a value in. The tree must be [`Tree::ready`] for the key.
     pub fn put(&mut self, key: &[u8], value: &[u8], cache: &NodeCache) -> Result<(), Missing> {
+        self.put_some((key, value), std::iter::empty(), cache).map(drop)
+    }
+
+    /// Puts a value in, and of those that follow as many as go to the same leaf; answers how many these are.
+    pub fn put_some<'a>(
+        &mut self,
+        first: (&[u8], &[u8]),
+        more: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+        cache: &NodeCache,
+    ) -> Result<usize, Missing> {
         let number = self.number;
         let root = self.root.get_or_insert_with(|| {
             let page = Page::new(number, 0, b"", None);
             cache.note_changed();
             Child::Changed(Arc::new(Changed::leaf_or_inner(page, Vec::new(), None)))
         });
-        if let Some((separator, right)) = put(root, key, value, cache)? {
+        let (count, split) = put(root, first, more, cache)?;
+        if let Some((separator, right)) = split {
             let level = root.look(cache)?.page().level() + 1;
             let left = self.root.take().expect("it was there");
             let mut page = Page::new(number, level, b"", None);
@@ -288,7 +300,7 @@ impl Tree {
             debug_assert!(fits, "a node has room for two children");
             self.root = Some(Child::Changed(Arc::new(Changed::leaf_or_inner(page, vec![left, right], None))));
         }
-        Ok(())
+        Ok(count)
     }
 
     /// Takes a key out; false if it was not there. The tree must be [`Tree::ready`] for the key.
@@ -332,21 +344,29 @@ fn settle(child: &mut Child) {
     }
 }
 
-fn put(child: &mut Child, key: &[u8], value: &[u8], cache: &NodeCache) -> Result<Split, Missing> {
+/// Puts a value in, and those that follow as long as they fit into the same leaf; answers how many these are.
+fn put<'a>(
+    child: &mut Child,
+    (key, value): (&[u8], &[u8]),
+    more: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    cache: &NodeCache,
+) -> Result<(usize, Split), Missing> {
     let node = child.change(cache)?;
     if node.page.level() == 0 {
         if node.page.put(key, value) {
-            return Ok(None);
+            let fit = more.take_while(|(key, value)| node.page.covers(key) && node.page.put(key, value));
+            return Ok((1 + fit.count(), None));
         }
         let (separator, mut right) = split(node, key, cache);
         let target = if key < separator.as_slice() { &mut node.page } else { &mut right.page };
         if target.put(key, value) {
-            return Ok(Some((separator, Child::Changed(Arc::new(right)))));
+            return Ok((1, Some((separator, Child::Changed(Arc::new(right))))));
         }
         unreachable!("half a node has room for any entry");
     }
     let index = node.page.child_of(key);
-    let Some((separator, right)) = put(&mut node.children[index], key, value, cache)? else { return Ok(None) };
+    let (count, further) = put(&mut node.children[index], (key, value), more, cache)?;
+    let Some((separator, right)) = further else { return Ok((count, None)) };
     let empty = [0; crate::page::REF_BYTES];
     let insert = |node: &mut Changed, separator: &[u8], right: Child| {
         let at = node.page.find(separator).expect_err("a new separator");
@@ -357,12 +377,12 @@ fn put(child: &mut Child, key: &[u8], value: &[u8], cache: &NodeCache) -> Result
         }
         Some(right)
     };
-    let Some(right) = insert(node, &separator, right) else { return Ok(None) };
+    let Some(right) = insert(node, &separator, right) else { return Ok((count, None)) };
     let (middle, mut beside) = split(node, &separator, cache);
     let target = if separator < middle { node } else { &mut beside };
     let left_over = insert(target, &separator, right);
     debug_assert!(left_over.is_none(), "half a node has room for another child");
-    Ok(Some((middle, Child::Changed(Arc::new(beside)))))
+    Ok((count, Some((middle, Child::Changed(Arc::new(beside))))))
 }
 
 /// Cuts a full node in two; answers the right part and the key that it begins with. A node that `key` is to be added

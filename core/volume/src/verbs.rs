@@ -220,6 +220,11 @@ impl Verb {
         }
     }
 
+    /// The numbers that it names, that of its file or directory first where it is about one.
+    pub(crate) fn numbers(&self) -> [u64; 3] {
+        self.fields().numbers
+    }
+
     fn from_fields(number: u8, [a, b, c]: [u64; 3], bytes: Vec<u8>, high: Option<Vec<u8>>) -> Option<Self> {
         let tree = u8::try_from(a).unwrap_or(u8::MAX);
         let is_sound = match number {

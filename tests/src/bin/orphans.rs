@@ -1,6 +1,6 @@
 //! How long a damaged volume is away while it is repaired: files whose names were lost, a record and an entry that cannot
 //! be read. Beside the checkers of file systems of the kernel with as many lost names, on loop devices of the same kind.
-//! Prints Markdown.
+//! And how long a whole one is away whose process was killed, with the memory that the next one takes. Prints Markdown.
 //!
 //! ```text
 //!   FILES=100000,1000000,10000000 ORPHANS=1000000 ROUNDS=3 orphans
@@ -14,6 +14,7 @@ use std::time::Instant;
 
 use holdfast_device::reactor::{self, ReactorSettings};
 use holdfast_tests::command::run;
+use holdfast_tests::crashed::{self, TakenUp};
 use holdfast_tests::files::open_volume;
 use holdfast_tests::janitor::Janitor;
 use holdfast_tests::loops::{attach, detach, tried};
@@ -27,12 +28,14 @@ struct Measured {
     files: u64,
     scan: f64,
     offline: Vec<f64>,
+    taken_up: TakenUp,
 }
 
 /// One volume of so many files, damaged and repaired so many times.
 async fn on_volume(path: &str, files: u64, orphans: u64, rounds: u64) -> Measured {
     let victims = Victims::fill(path, files, orphans).await;
-    let mut measured = Measured { files, scan: 0.0, offline: Vec::new() };
+    let taken_up = crashed::crash(path, files);
+    let mut measured = Measured { files, scan: 0.0, offline: Vec::new(), taken_up };
     for _ in 0..rounds {
         victims.damage(path).await;
         let volume = open_volume(path).await;
@@ -114,7 +117,22 @@ fn on_kernel(
     Ok(took)
 }
 
+/// How long the processes took that came after killed ones, and their memory.
+fn print_taken_up(all: &[(u64, TakenUp)]) {
+    println!(
+        "| files | creations only in the log | s until a file is found | MiB then | after all were listed | at most |"
+    );
+    println!("| ---: | ---: | ---: | ---: | ---: | ---: |");
+    for (files, TakenUp { logged, answers_seconds, opened_bytes, walked_bytes, most_bytes }) in all {
+        let [opened, walked, most] = [opened_bytes, walked_bytes, most_bytes].map(|bytes| bytes >> 20);
+        println!("| {files} | {logged} | {answers_seconds:.2} | {opened} | {walked} | {most} |");
+    }
+}
+
 fn main() {
+    if crashed::was_told() {
+        return;
+    }
     let quick = text("QUICK").is_some_and(|text| text != "0");
     let rounds = number("ROUNDS", 1);
     let orphans: u64 = number("ORPHANS", if quick { 10_000 } else { 100_000 });
@@ -126,7 +144,7 @@ fn main() {
     println!();
     println!("| files | scan in use, s | repair offline, s | e2fsck -f, s | xfs_repair, s |");
     println!("| ---: | ---: | ---: | ---: | ---: |");
-    let mut all = Vec::new();
+    let (mut all, mut taken) = (Vec::new(), Vec::new());
     for files in sizes {
         let bytes = ((files + orphans) * 1024).next_power_of_two().max(1 << 30);
         let path = match attach(&scene, &mut janitor, &format!("volume-{files}"), 1, bytes) {
@@ -136,7 +154,7 @@ fn main() {
         let settings = ReactorSettings { name: "orphans".into(), ..ReactorSettings::default() };
         let used = path.clone();
         let measured = reactor::block_on(settings, async move { on_volume(&used, files, orphans, rounds).await });
-        let Measured { files, scan, offline } = measured.expect("the kernel gives a ring");
+        let Measured { files, scan, offline, taken_up } = measured.expect("the kernel gives a ring");
         detach(&path).expect("nobody holds it");
         let peers = ["ext4", "xfs"].map(|kind| {
             match text("ALONE").is_none().then(|| on_kernel(&scene, &mut janitor, kind, files, orphans, bytes)) {
@@ -151,8 +169,11 @@ fn main() {
         let offline = median(offline);
         println!("| {files} | {scan:.1} | {offline:.2} | {} |", peers.join(" | "));
         all.push(offline);
+        taken.push((files + orphans, taken_up));
     }
     let (least, most) = (all.iter().copied().fold(f64::MAX, f64::min), all.iter().copied().fold(0.0, f64::max));
     println!();
     println!("The longest repair offline takes {:.0} % more than the shortest.", (most / least - 1.0) * 100.0);
+    println!();
+    print_taken_up(&taken);
 }

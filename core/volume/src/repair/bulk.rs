@@ -20,17 +20,22 @@ use crate::record::{DirectoryEntry, Link, Record};
 use crate::repair::Repaired;
 use crate::scan::judge;
 use crate::service::FileId;
+use crate::transaction::MOST_OPERATIONS;
 use crate::volume::{ROOT, Volume, put_record};
 
-/// Files that one change gives a name: for each an entry, and its record or that of its directory.
-const AT_ONCE: usize = 31;
+/// Files that one change gives a name: for each an entry, and the record of a directory if all have different ones.
+const AT_ONCE: usize = MOST_OPERATIONS / 2;
+/// The same in the directory of what was lost: for each an entry and its record.
+const AT_ONCE_LOST: usize = (MOST_OPERATIONS - 1) / 2;
+/// Keys of a run of files that are read at once: what a directory has between two files is not read further.
+const KEYS_AT_ONCE: usize = 4 * RUN as usize;
 
 /// A directory that files of a run go to.
 struct Home {
     id: FileId,
     record: Record,
-    /// What this change put in: slots and names.
-    filled: BTreeMap<u64, Vec<u8>>,
+    /// What this change puts in, by slots.
+    filled: BTreeMap<u64, DirectoryEntry>,
 }
 
 impl Home {
@@ -52,23 +57,46 @@ struct Housed {
     others: Vec<u64>,
 }
 
-/// The record of a file, and whether the file has one name at most and nothing below it.
-fn look_at(view: &View<'_>, file: u64) -> Result<Option<(Record, bool)>, Stop> {
-    let (first, own) = (keys::record(file), file.to_be_bytes());
-    // Further names stand right behind the record.
-    let (mut record, mut is_alone) = (None, true);
-    view.each(keys::shard(file), &first, &own, 2, |key, value| {
-        if key == first {
-            record = Record::decode(file, value).ok();
-        } else {
-            is_alone &= key.get(8) != Some(&kind::LINK);
-        }
-        Ok(())
-    })?;
-    Ok(record.map(|record: Record| {
-        let is_simple = is_alone && file != ROOT && !record.is_directory() && record.links == 1;
-        (record, is_simple)
-    }))
+/// A file that may lack its name.
+struct Nameless {
+    file: u64,
+    record: Record,
+    /// Whether it has one name at most and nothing below it.
+    is_simple: bool,
+}
+
+/// Files of one run, in order, as far as they have records that can be read.
+fn look_at(view: &View<'_>, files: &[u64]) -> Result<Vec<Nameless>, Stop> {
+    let mut found: Vec<Nameless> = Vec::with_capacity(files.len());
+    let mut left = files;
+    while let Some(first) = left.first() {
+        let (tree, first) = (keys::shard(*first), keys::record(*first));
+        // All numbers of a run begin alike, and no other run of its tree does.
+        let (mut last, mut seen) = (None, 0);
+        view.each(tree, &first, &first[..7], KEYS_AT_ONCE, |key, value| {
+            seen += 1;
+            let Some(file) = keys::number(key, 0) else { return Ok(()) };
+            let is_record = keys::is_record(tree, key);
+            last = Some((file, is_record));
+            if is_record && left.binary_search(&file).is_ok() {
+                if let Ok(record) = Record::decode(file, value) {
+                    let is_simple = file != ROOT && !record.is_directory() && record.links == 1;
+                    found.push(Nameless { file, record, is_simple });
+                }
+            } else if key.get(8) == Some(&kind::LINK)
+                && let Some(of) = found.last_mut().filter(|of| of.file == file)
+            {
+                // Further names stand right behind the record.
+                of.is_simple = false;
+            }
+            Ok(())
+        })?;
+        let Some((file, is_record)) = last.filter(|_| seen == KEYS_AT_ONCE) else { break };
+        // Whether the last one has further names was not seen.
+        let is_open = is_record && found.pop_if(|last| last.file == file).is_some();
+        left = &left[left.partition_point(|other| *other < file || (*other == file && !is_open))..];
+    }
+    Ok(found)
 }
 
 impl Volume {
@@ -80,9 +108,9 @@ impl Volume {
         for some in numbers.chunks(AT_ONCE) {
             let Housed { count, homeless, mut others } = self.house_some(some, None).await?;
             fixed += count;
-            if !homeless.is_empty() {
+            for some in homeless.chunks(AT_ONCE_LOST) {
                 let lost = self.lost_and_found().await?;
-                let housed = self.house_some(&homeless, Some(lost)).await?;
+                let housed = self.house_some(some, Some(lost)).await?;
                 fixed += housed.count;
                 others.extend(housed.homeless.into_iter().chain(housed.others));
             }
@@ -112,19 +140,18 @@ impl Volume {
     fn house(&self, view: &mut View<'_>, files: &[u64], lost: Option<FileId>) -> Result<Housed, Stop> {
         view.enforce(Enforce::Nothing);
         let (mut homes, mut housed) = (BTreeMap::<u64, Option<Home>>::new(), Housed::default());
-        for file in files {
-            let Some((mut record, is_simple)) = look_at(view, *file)? else { continue };
+        for Nameless { file, mut record, is_simple } in look_at(view, files)? {
             if !is_simple {
-                housed.others.push(*file);
+                housed.others.push(file);
                 continue;
             }
             // The directory that a file names may be none any more, and have its name all the same.
-            if lost.is_some() && self.has_entry(view, (*file, &record), &record.link, None)? {
+            if lost.is_some() && self.has_entry(view, (file, &record), &record.link, None)? {
                 continue;
             }
             let (number, name) = match lost {
-                Some(lost) => (lost.number, self.free_name(view, lost, *file)?),
-                None => (record.link.parent, record.link.name.clone()),
+                Some(lost) => (lost.number, self.free_name(view, lost, file)?),
+                None => (record.link.parent, std::mem::take(&mut record.link.name)),
             };
             let home = match homes.entry(number) {
                 Entry::Occupied(known) => known.into_mut(),
@@ -134,32 +161,31 @@ impl Volume {
                 lost.is_some_and(|lost| lost == home.id) || home.id.generation == record.link.parent_generation
             };
             let Some(home) = home.as_mut().filter(is_it).filter(|_| Names::check(&name).is_ok()) else {
-                housed.homeless.push(*file);
+                housed.homeless.push(file);
                 continue;
             };
-            let child = FileId { number: *file, generation: record.generation };
-            let bucket = self.bucket(view, number, &name)?;
+            let child = FileId { number: file, generation: record.generation };
+            let slots = self.names.bucket(&name);
+            let bucket = self.bucket_at(view, number, slots.start)?;
             if bucket.iter().any(|(_, entry)| entry.child == child && entry.name == name) {
                 continue;
             }
-            let slots = self.names.bucket(&name);
             let is_taken = bucket.iter().any(|(_, entry)| entry.name == name)
-                || home.filled.range(slots.clone()).any(|(_, filled)| *filled == name);
+                || home.filled.range(slots.clone()).any(|(_, filled)| filled.name == name);
             let is_free = |slot: &u64| !home.filled.contains_key(slot) && bucket.iter().all(|(taken, _)| taken != slot);
             let slot = slots.into_iter().find(is_free).filter(|_| !is_taken);
             let Some(slot) = slot else {
-                housed.homeless.push(*file);
+                housed.homeless.push(file);
                 continue;
             };
-            let entry = DirectoryEntry { child, kind: plain(record.kind), name: name.clone() };
-            view.put(keys::shard(number), keys::entry(number, slot), entry.encode())?;
+            let kind = plain(record.kind);
             if lost.is_some() {
                 let (parent, parent_generation) = (home.id.number, home.id.generation);
                 record.link = Link { parent, parent_generation, name: name.clone() };
                 record.change = self.next_change();
-                put_record(view, *file, &record)?;
+                put_record(view, file, &record)?;
             }
-            home.filled.insert(slot, name);
+            home.filled.insert(slot, DirectoryEntry { child, kind, name });
             housed.count += 1;
         }
         let now = self.now();
@@ -167,6 +193,10 @@ impl Volume {
             record.size = record.size.saturating_add(filled.len() as u64).min(i64::MAX as u64);
             self.touch(&mut record, now);
             put_record(view, id.number, &record)?;
+            // In the order of their keys: neighbours go to one leaf.
+            for (slot, entry) in filled {
+                view.add(keys::shard(id.number), keys::entry(id.number, slot), entry.encode())?;
+            }
         }
         Ok(housed)
     }

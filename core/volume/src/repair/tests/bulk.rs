@@ -103,6 +103,30 @@ fn files_of_a_directory_get_their_names_back_together() {
 }
 
 #[test]
+fn what_stands_between_records_keeps_no_file_from_its_name() {
+    // As many keys as are read at once end before a record, with it, and behind it.
+    for between in [248, 249, 250, 600] {
+        with(async move |world| {
+            let many = Many::new(world, "many", 20).await;
+            let run = many.files.iter().position(|file| file.number / RUN != many.files[0].number / RUN).unwrap_or(20);
+            assert!(run > 10, "{run} files of one run");
+            for number in 0..between {
+                let name = format!("user.{number}");
+                let set =
+                    world.volume.set_extended(&Caller::default(), many.files[5], name.as_bytes(), b"", SetMode::Any);
+                set.await.expect("set");
+            }
+            many.lose(world).await;
+            world.finds(&many.verbs()).await;
+            repaired_as_known(world, 20).await;
+            for number in 0..20 {
+                many.has(world, number, many.dir, &name(number)).await;
+            }
+        });
+    }
+}
+
+#[test]
 fn they_do_so_in_use_as_well() {
     with(async |world| {
         let many = Many::new(world, "many", 100).await;
