@@ -272,20 +272,11 @@ impl<'a> View<'a> {
         let (operations, sums) = (std::mem::take(&mut self.operations), std::mem::take(&mut self.sums));
         let mut transaction = Transaction { operations, sums };
         let mut derived = self.derive(&transaction.operations, need)?;
-        if need == Need::Replayed {
+        while !self.ready(transaction.operations.iter().chain(&derived.owners), need, pins)? {
             self.leave_out(&mut transaction.operations)?;
             self.leave_out(&mut derived.owners)?;
         }
         let all = || transaction.operations.iter().chain(&derived.owners);
-        {
-            let mut ready: Option<(usize, Look<'_>)> = None;
-            for Operation { tree, key, .. } in all() {
-                let at = self.index(*tree)?;
-                if !ready.as_ref().is_some_and(|(of, leaf)| *of == at && leaf.page().covers(key)) {
-                    ready = self.trees[at].ready(key, &store.cache, pins)?.map(|leaf| (at, leaf));
-                }
-            }
-        }
         if matches!(need, Need::More | Need::Less) {
             store.check_room(all().count(), need)?;
         }
@@ -322,6 +313,29 @@ impl<'a> View<'a> {
         }
         let after = if derived.names_data || self.follows_data { store.data.written() } else { 0 };
         Ok(store.log.append(&transaction, after))
+    }
+
+    /// Whether all that operations may touch is in memory, which is pinned then; false where some of what is replayed goes
+    /// to nodes that are lost.
+    fn ready<'b>(
+        &self,
+        operations: impl Iterator<Item = &'b Operation>,
+        need: Need,
+        pins: &mut Vec<Arc<Page>>,
+    ) -> Result<bool, Stop> {
+        let mut last: Option<(usize, Look<'_>)> = None;
+        for Operation { tree, key, .. } in operations {
+            let at = self.index(*tree)?;
+            if last.as_ref().is_some_and(|(of, leaf)| *of == at && leaf.page().covers(key)) {
+                continue;
+            }
+            match self.trees[at].ready(key, &self.store.cache, pins) {
+                Ok(leaf) => last = leaf.map(|leaf| (at, leaf)),
+                Err(missing) if need == Need::Replayed && self.store.is_lost(missing) => return Ok(false),
+                Err(missing) => return Err(missing.into()),
+            }
+        }
+        Ok(true)
     }
 
     /// Takes out operations whose nodes are lost, and notes them.

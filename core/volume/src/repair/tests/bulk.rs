@@ -110,11 +110,10 @@ fn what_stands_between_records_keeps_no_file_from_its_name() {
             let many = Many::new(world, "many", 20).await;
             let run = many.files.iter().position(|file| file.number / RUN != many.files[0].number / RUN).unwrap_or(20);
             assert!(run > 10, "{run} files of one run");
+            let caller = Caller::default();
             for number in 0..between {
-                let name = format!("user.{number}");
-                let set =
-                    world.volume.set_extended(&Caller::default(), many.files[5], name.as_bytes(), b"", SetMode::Any);
-                set.await.expect("set");
+                let name = format!("user.{number}").into_bytes();
+                world.volume.set_extended(&caller, many.files[5], &name, b"", SetMode::Any).await.expect("set");
             }
             many.lose(world).await;
             world.finds(&many.verbs()).await;
