@@ -59,7 +59,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Scans of which a repair offline consists that has to read all, about.
 const SCANS_OF_A_REPAIR: u32 = 4;
 /// Things that a repair offline puts right in a second by what a scan found.
-const REPAIRS_A_SECOND: f64 = 200_000.0;
+const REPAIRS_A_SECOND: f64 = 400_000.0;
 /// For how long the kernel believes what it knows of names and attributes.
 const KNOWN_FOR: Duration = Duration::from_secs(10);
 

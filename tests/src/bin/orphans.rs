@@ -28,14 +28,22 @@ struct Measured {
     files: u64,
     scan: f64,
     offline: Vec<f64>,
+    /// Processor time of that.
+    busy: Vec<f64>,
     taken_up: TakenUp,
+}
+
+/// Processor time of this process so far, in seconds.
+fn processor_seconds() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 /// One volume of so many files, damaged and repaired so many times.
 async fn on_volume(path: &str, files: u64, orphans: u64, rounds: u64) -> Measured {
     let victims = Victims::fill(path, files, orphans).await;
     let taken_up = crashed::crash(path, files);
-    let mut measured = Measured { files, scan: 0.0, offline: Vec::new(), taken_up };
+    let mut measured = Measured { files, scan: 0.0, offline: Vec::new(), busy: Vec::new(), taken_up };
     for _ in 0..rounds {
         victims.damage(path).await;
         let volume = open_volume(path).await;
@@ -47,9 +55,10 @@ async fn on_volume(path: &str, files: u64, orphans: u64, rounds: u64) -> Measure
         volume.shut_down().await.expect("closed");
         drop(volume);
         let volume = open_volume(path).await;
-        let begun = Instant::now();
+        let (begun, busy) = (Instant::now(), processor_seconds());
         let done = volume.spotfix_known().await.expect("repaired").expect("it says all");
         measured.offline.push(begun.elapsed().as_secs_f64());
+        measured.busy.push(processor_seconds() - busy);
         assert!(done.fixed >= orphans && done.left.iter().all(Verb::is_online), "{}", done.fixed);
         assert_eq!(volume.spotfix().await.expect("repaired").left, Vec::new(), "the rest is repaired in use");
         volume.shut_down().await.expect("closed");
@@ -142,8 +151,8 @@ fn main() {
     let mut janitor = Janitor::of(&scene);
     println!("A volume with {orphans} files that lost their names, a record and an entry that cannot be read.");
     println!();
-    println!("| files | scan in use, s | repair offline, s | e2fsck -f, s | xfs_repair, s |");
-    println!("| ---: | ---: | ---: | ---: | ---: |");
+    println!("| files | scan in use, s | repair offline, s | of a processor, s | e2fsck -f, s | xfs_repair, s |");
+    println!("| ---: | ---: | ---: | ---: | ---: | ---: |");
     let (mut all, mut taken) = (Vec::new(), Vec::new());
     for files in sizes {
         let bytes = ((files + orphans) * 1024).next_power_of_two().max(1 << 30);
@@ -154,7 +163,7 @@ fn main() {
         let settings = ReactorSettings { name: "orphans".into(), ..ReactorSettings::default() };
         let used = path.clone();
         let measured = reactor::block_on(settings, async move { on_volume(&used, files, orphans, rounds).await });
-        let Measured { files, scan, offline, taken_up } = measured.expect("the kernel gives a ring");
+        let Measured { files, scan, offline, busy, taken_up } = measured.expect("the kernel gives a ring");
         detach(&path).expect("nobody holds it");
         let peers = ["ext4", "xfs"].map(|kind| {
             match text("ALONE").is_none().then(|| on_kernel(&scene, &mut janitor, kind, files, orphans, bytes)) {
@@ -166,8 +175,8 @@ fn main() {
                 None => "-".into(),
             }
         });
-        let offline = median(offline);
-        println!("| {files} | {scan:.1} | {offline:.2} | {} |", peers.join(" | "));
+        let (offline, busy) = (median(offline), median(busy));
+        println!("| {files} | {scan:.1} | {offline:.2} | {busy:.2} | {} |", peers.join(" | "));
         all.push(offline);
         taken.push((files + orphans, taken_up));
     }

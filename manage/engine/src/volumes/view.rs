@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(told.cause, "3 findings, 1 fixed, 2 need about 0.4 s offline");
         assert!(told.next_action.contains("'holdfast volume spotfix tank/files --offline' takes it away"), "{told:?}");
         found = Findings { left: 2, things: 1_000_001, offline: 1, needs_all: false, fixed: 0, ..found };
-        assert_eq!(findings("tank/files", &found).cause, "2 findings in 1000001 places, 1 needs about 5.0 s offline");
+        assert_eq!(findings("tank/files", &found).cause, "2 findings in 1000001 places, 1 needs about 2.5 s offline");
     }
 
     #[test]
