@@ -233,7 +233,7 @@ impl Store {
     /// Promises a file room for more blocks, within its quotas; false, and nothing is promised, where there is none.
     async fn promise_blocks(&self, file: FileId, blocks: u64) -> Result<bool, VolumeError> {
         let is_kept = held(&self.rooms).promise(blocks);
-        if !is_kept && !(self.add_data_zone().await? && held(&self.rooms).promise(blocks)) {
+        if !(is_kept || self.add_data_zone().await? && held(&self.rooms).promise(blocks)) {
             return Ok(false);
         }
         let shard = keys::shard(file.number);

@@ -430,7 +430,8 @@ fn times_that_are_set_stay_whatever_is_written_back() {
             let set = SetAttributes { modified: Some(SetTime::At(at)), ..SetAttributes::default() };
             let both = join(world.volume.set(&caller, handle.id(), &set), world.volume.write_back(handle.id().number));
             let (set, written) = both.await;
-            (set.expect("set"), written.expect("written"));
+            set.expect("set");
+            written.expect("written");
             world.volume.flush(handle.id(), Flush::All).await.expect("durable");
             assert_eq!(world.volume.stat(handle.id()).await.expect("known").modified, at);
         }
