@@ -36,16 +36,17 @@ const BLOCK: usize = BLOCK_BYTES as usize;
 const AT_ONCE_BYTES: usize = 256 << 10;
 /// Bytes of one file that wait, at most.
 const MOST_OF_FILE: usize = 4 << 20;
-/// Extents that add less than a node to the tree of their file and to that of owners, wherever they lie: leaves that are
-/// filled in order and then cut have 40 entries of either to spare.
-pub(crate) const EXTENTS_OF_NODE: usize = 20;
+/// Extents that add less than a node to the tree of their file and to that of owners: leaves that are half full have 160
+/// entries of either. Where they do not, what is kept for changes that give room back has nodes for them; more promised
+/// would have zones be taken for nodes that mostly do not come.
+pub(crate) const EXTENTS_OF_NODE: usize = 64;
 /// Blocks beside the data of a write that may come to wait with it: its first and its last one, the one at the end of the
 /// file, and the one of what was in the record.
 const EDGES: usize = 4;
 /// Nodes that a request looks for room for, at most.
 const NODES_OF_REQUEST: usize = 256;
-/// What the first extent of a file counts beside itself, as it may change a leaf of its own, and cut it in two.
-const EXTRA_OF_FILE: usize = 2 * EXTENTS_OF_NODE;
+/// What the first extent of a file counts beside itself, as it may cut a leaf in two.
+const EXTRA_OF_FILE: usize = 2;
 
 /// What waits of a file.
 #[derive(Debug, Default)]
@@ -405,7 +406,7 @@ impl Volume {
     pub(crate) async fn make_room(&self) {
         if self.store.promised.load(Ordering::Acquire) > 0 && !self.store.has_nodes(NODES_OF_REQUEST, u32::MAX) {
             // What stays promised is not there for the request, which is refused then.
-            _ = self.write_back_all(&self.waiting.all()).await;
+            _ = Box::pin(self.write_back_all(&self.waiting.all())).await;
         }
     }
 

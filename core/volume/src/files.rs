@@ -26,7 +26,7 @@ impl Volume {
     pub(crate) async fn open_file(&self, caller: &Caller, id: FileId, mode: OpenMode) -> Result<Handle, VolumeError> {
         let file = self.open.enter(id, Use::Handle);
         let check = |record: &Record| Self::check_open(caller, record, mode.read, mode.write);
-        if let Err(error) = self.load_state(&file, check).await {
+        if let Err(error) = self.load_state(&file, Use::Handle, check).await {
             self.leave(&file, Use::Handle).await?;
             return Err(error);
         }
@@ -51,12 +51,7 @@ impl Volume {
             handle.mode.write && !state.delayed.is_empty() && std::mem::take(&mut state.is_replaced)
         };
         // Programs that write a file anew mean to have the old or the new one.
-        let written = if is_replaced {
-            let _alone = file.data.write().await;
-            self.write_back_locked(file).await
-        } else {
-            Ok(())
-        };
+        let written = if is_replaced { Box::pin(self.write_back(file.id.number)).await } else { Ok(()) };
         // What waits takes the times along.
         let is_waiting = !held(&file.state).delayed.is_empty();
         let logged = if is_waiting { Ok(()) } else { self.log_times(file).await };
@@ -68,7 +63,7 @@ impl Volume {
     pub(crate) async fn leave(&self, file: &File, whose: Use) -> Result<(), VolumeError> {
         match self.open.leave(file, whose) {
             Left::InUse => Ok(()),
-            Left::Kept => self.discard_unnamed(file.id.number).await,
+            Left::Kept => Box::pin(self.discard_unnamed(file.id.number)).await,
             Left::Gone => self.forget(file).await,
         }
     }
@@ -315,7 +310,7 @@ impl FileService for Volume {
             return self.sync_until(self.store.last(), self.store.data.written()).await;
         };
         if !held(&file.state).delayed.is_empty() {
-            self.write_back(id.number).await?;
+            Box::pin(self.write_back(id.number)).await?;
         }
         if how == Flush::All {
             self.log_times(&file).await?;

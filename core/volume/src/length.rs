@@ -34,12 +34,12 @@ impl Volume {
         if size > MAX_FILE_BYTES {
             return Err(VolumeError::new(ErrorKind::TooLarge, "a file ends below 2^63 bytes"));
         }
-        let is_emptied = {
+        let (is_shorter, is_emptied) = {
             let state = held(&file.state);
-            size == 0 && state.size > 0
+            (size < state.size, size == 0 && state.size > 0)
         };
         // What waits behind the new end goes only once the file ends there.
-        let keeps = if size < held(&file.state).size { size.div_ceil(BLOCK_BYTES) } else { u64::MAX };
+        let keeps = if is_shorter { size.div_ceil(BLOCK_BYTES) } else { u64::MAX };
         self.write_back_below(file, keeps).await?;
         let (before, is_inline) = {
             let state = held(&file.state);
@@ -53,7 +53,8 @@ impl Volume {
             }
             self.zero_tail(file, before).await?;
         }
-        let is_cut = size < before && !is_inline;
+        // Room may lie behind the end in the log, too.
+        let is_cut = is_shorter && !is_inline;
         let now = self.now();
         let (id, end) = (file.id, size.div_ceil(BLOCK_BYTES));
         let need = if size > before { Need::More } else { Need::Less };

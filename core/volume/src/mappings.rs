@@ -240,7 +240,7 @@ mod tests {
         let format = VolumeFormat { store, secret: [3; 16], owner: (0, 0), is_case_sensitive: false, mode: 0o755 };
         Volume::format(&disk, format, Time::default()).await.expect("formatted");
         let clock: WallClock = Arc::new(Time::default);
-        Volume::open(disk, Settings::default(), clock).await.expect("it opens")
+        Volume::open(disk, Settings { delayed_bytes: 0, ..Settings::default() }, clock).await.expect("it opens")
     }
 
     fn is_hole(block: u64) -> bool {

@@ -337,7 +337,7 @@ impl Volume {
         for (dir, name) in [(replaces || is_exchange).then_some(from), is_exchange.then_some(to)].into_iter().flatten()
         {
             if let Some(moved) = self.lookup_name(caller, dir, name).await? {
-                self.write_back(moved.id.number).await?;
+                Box::pin(self.write_back(moved.id.number)).await?;
             }
         }
         let (removed, _) = if replaces {

@@ -13,7 +13,7 @@ use crate::change::refuse;
 use crate::error::{ErrorKind, VolumeError};
 use crate::extents::{self, Ground, Piece};
 use crate::keys;
-use crate::open_files::{File, Handle};
+use crate::open_files::{File, Handle, Use};
 use crate::service::{Data, Seek, Time};
 use crate::store::held;
 use crate::volume::{Volume, record_of};
@@ -145,14 +145,16 @@ impl Volume {
     pub(crate) async fn load_state(
         &self,
         file: &File,
+        whose: Use,
         check: impl Fn(&crate::record::Record) -> Result<(), crate::change::Stop>,
     ) -> Result<(), VolumeError> {
         let id = file.id;
         let record = self.store.look([keys::shard(id.number)], |view| {
             let record = record_of(view, id)?;
             check(&record)?;
-            // This one is counted already.
-            if record.links == 0 && self.open.handles(id.number) < 2 {
+            // A handle that is to come is counted already.
+            let others = self.open.handles(id.number) - usize::from(whose == Use::Handle);
+            if record.links == 0 && others == 0 {
                 return refuse(ErrorKind::Stale, "the file does not exist any more");
             }
             Ok(record)

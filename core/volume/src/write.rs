@@ -116,6 +116,12 @@ impl Volume {
                 return Ok(());
             }
         }
+        Box::pin(self.write_alone(handle, offset, data, len)).await
+    }
+
+    /// Has data wait in memory, or writes it, while the file is locked alone.
+    async fn write_alone(&self, handle: &Handle, offset: u64, data: IoSlice, len: usize) -> Result<(), VolumeError> {
+        let file = &*handle.file;
         self.make_room().await;
         let memory = self.memory(len).await;
         let _alone = file.data.write().await;
@@ -128,7 +134,7 @@ impl Volume {
         let mut done = 0;
         while done < len {
             let some = (len - done).min(STEP_BYTES);
-            done += Box::pin(self.write_step(file, offset + done as u64, &data, done, some)).await?;
+            done += self.write_step(file, offset + done as u64, &data, done, some).await?;
         }
         Ok(())
     }
