@@ -174,7 +174,6 @@ impl FileService for Volume {
         name: &[u8],
         new: &NewFile<'_>,
     ) -> Result<Attributes, VolumeError> {
-        self.make_room().await;
         self.create_name(caller, dir, name, new, caller.limits()).await
     }
 

@@ -179,6 +179,7 @@ impl Volume {
         if new.kind == FileKind::Symlink && !(1..=4095).contains(&new.target.len()) {
             return Err(VolumeError::new(ErrorKind::NameTooLong, "a symbolic link leads to 1 to 4,095 bytes of path"));
         }
+        self.make_room().await;
         let is_directory = new.kind == FileKind::Directory;
         let id = self.draw_id(dir.number, is_directory).await?;
         let trees = [keys::shard(dir.number), keys::shard(id.number)];

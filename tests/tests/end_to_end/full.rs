@@ -1,10 +1,13 @@
-//! File systems that are full: that of the state folder, and that of the files which serve as disks. What cannot be
-//! kept is refused, service goes on, and all is as before once there is room.
+//! File systems that are full: that of the state folder, and that of the files which serve as disks; and a pool that is
+//! full below a thin volume. What cannot be kept is refused, service goes on, and all is as before once there is room.
 
+use std::fs::{self, File};
+use std::io::Write;
 use std::path::Path;
 
 use holdfast_tests::command::{run, wait_until};
 use holdfast_tests::daemon::Daemon;
+use holdfast_tests::janitor::Janitor;
 use holdfast_tests::nbd::Client;
 use holdfast_tests::random::bytes;
 use holdfast_tests::scene::Scene;
@@ -112,7 +115,7 @@ fn a_full_state_folder_refuses_what_it_cannot_keep_and_loses_nothing() {
     assert_eq!(pools(&daemon), ["more ok", "tank ok"]);
     let out = scene.path("out");
     run("nbdcopy", &[&uri, &out]).succeeded();
-    assert!(std::fs::read(&out).expect("a copy")[..image.len()] == image);
+    assert!(fs::read(&out).expect("a copy")[..image.len()] == image);
 }
 
 #[test]
@@ -137,7 +140,7 @@ fn a_pool_that_could_not_be_imported_for_want_of_room_comes_back_by_itself() {
     // The other pool was carried to other paths: that it is imported there cannot be written down either.
     let elsewhere = scene.folder("elsewhere");
     for (number, disk) in tank.iter().enumerate() {
-        std::fs::rename(disk, format!("{elsewhere}/{number}")).expect("a disk can be moved");
+        fs::rename(disk, format!("{elsewhere}/{number}")).expect("a disk can be moved");
     }
     room.fill();
     daemon.start_again();
@@ -155,7 +158,7 @@ fn a_pool_that_could_not_be_imported_for_want_of_room_comes_back_by_itself() {
     wait_until("the pool is back", RETRY_SECONDS, || pools(&daemon) == ["shelf ok", "tank ok"]);
     assert_eq!(exports(&daemon), [("vm".to_owned(), true, None)]);
     run("nbdcopy", &[&uri, &out]).succeeded();
-    assert!(std::fs::read(&out).expect("a copy")[..image.len()] == image);
+    assert!(fs::read(&out).expect("a copy")[..image.len()] == image);
 
     state.make_room();
     wait_until("where the disks are is written down", 20, || {
@@ -164,4 +167,45 @@ fn a_pool_that_could_not_be_imported_for_want_of_room_comes_back_by_itself() {
     daemon.end();
     daemon.start_again();
     assert_eq!(pools(&daemon), ["shelf ok", "tank ok"]);
+}
+
+/// What small writes were answered for waits in memory until the pool has room; meanwhile that is told.
+#[test]
+fn what_a_thin_volume_accepted_is_kept_while_its_pool_is_full() {
+    let (scene, _janitor, directory) = Janitor::with_mount_point();
+    let daemon = Daemon::start(&scene);
+    let disks = daemon.disks(&scene, 4, "256MiB");
+    daemon.please(&["pool", "create", "tank", "--disk", &disks[0], &disks[1]]);
+    daemon.please(&["volume", "create", "tank/files", "--size", "2GiB", "--thin", "--layout", "simple"]);
+    daemon.please(&["volume", "mount", "tank/files", &directory]);
+    let mut large = File::create(format!("{directory}/large")).expect("a file");
+    let refused = std::iter::repeat_with(|| large.write_all(&[7; MIB])).take(1024).find_map(Result::err);
+    assert!(refused.is_some(), "512 MiB of disks hold no GiB");
+    let content = |number: u64| bytes(number, 60_000);
+    let path = |number: u64| format!("{directory}/small {number}");
+    // Those that wait, and those that are refused once it is known that they could not be written.
+    let kept: Vec<u64> = (0..20).filter(|number| fs::write(path(*number), content(*number)).is_ok()).collect();
+    assert!(!kept.is_empty());
+    wait_until("health tells", 30, || {
+        let shown = daemon.json(&["volume", "show", "tank/files"]);
+        let told = shown["conditions"].as_array().expect("a list").iter().any(|told| told["reason"] == "unwritten");
+        told && shown["health"] == "unhealthy"
+    });
+    File::open(path(kept[0])).expect("it is there").sync_all().expect_err("it is told that there is no room");
+    for number in &kept {
+        assert!(fs::read(path(*number)).expect("it is there") == content(*number));
+    }
+    daemon.please(&["pool", "add", "tank", "--disk", &disks[2], &disks[3]]);
+    wait_until("it is written", 60, || daemon.json(&["volume", "show", "tank/files"])["health"] == "healthy");
+    for number in &kept {
+        File::open(path(*number)).expect("it is there").sync_all().expect("it lasts");
+    }
+    drop(large);
+    daemon.please(&["volume", "unmount", "tank/files"]);
+    daemon.please(&["volume", "mount", "tank/files", &directory]);
+    for number in &kept {
+        assert!(fs::read(path(*number)).expect("it is there") == content(*number));
+    }
+    let scanned = daemon.please(&["volume", "scan", "tank/files", "--wait"]);
+    assert!(scanned.contains("all metadata agrees"), "{scanned}");
 }
