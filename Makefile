@@ -9,6 +9,8 @@ RUNTIME ?=
 QUICK ?=
 # A test run takes the seeds from here on: other ones for each commit. 'make soak' takes many from 0 on.
 HOLDFAST_FROM ?= $(shell printf '%d' "0x$$(git rev-parse --short=5 HEAD 2>/dev/null || echo 0)")
+# Most tests wait for daemons, disks and clients more than they compute.
+THREADS ?= $(shell echo $$(($$(nproc) + 2)))
 # What tests had to leave out on this machine.
 LEFT_OUT = $(TARGET)/left-out
 # The programs that measure.
@@ -43,7 +45,8 @@ test: console
 	$(CARGO) test --workspace --no-run
 	@rm -f $(LEFT_OUT)
 	@echo "simulations begin with seed $(HOLDFAST_FROM): repeat this run with HOLDFAST_FROM=$(HOLDFAST_FROM) make test"
-	HOLDFAST_BIN=$(DAEMON) HOLDFAST_FROM=$(HOLDFAST_FROM) HOLDFAST_LEFT_OUT=$(LEFT_OUT) $(CARGO) test --workspace
+	HOLDFAST_BIN=$(DAEMON) HOLDFAST_FROM=$(HOLDFAST_FROM) HOLDFAST_LEFT_OUT=$(LEFT_OUT) RUST_TEST_THREADS=$(THREADS) \
+		$(CARGO) test --workspace
 	scripts/api-fuzz.sh $(DAEMON)
 	cd $(WEB) && HOLDFAST_BIN=$(DAEMON) npm test
 	scripts/fuzz-short.sh
