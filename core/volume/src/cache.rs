@@ -3,11 +3,11 @@
 //! Invariant: what is found is the very node that was asked for, by address, generation and CRC. A node that somebody
 //! holds stays; one that is given up is read again when it is needed.
 
-use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use foldhash::fast::RandomState;
 
 use crate::page::{NodeRef, PAGE_BYTES, Page};
 
@@ -17,47 +17,9 @@ struct Kept {
     used: bool,
 }
 
-/// Hashes addresses: a multiplication by an odd number that nobody knows.
-struct Addresses(u64);
-
-struct AddressHasher {
-    factor: u64,
-    hash: u64,
-}
-
-impl Default for Addresses {
-    fn default() -> Self {
-        Self(RandomState::new().hash_one(0) | 1)
-    }
-}
-
-impl BuildHasher for Addresses {
-    type Hasher = AddressHasher;
-
-    fn build_hasher(&self) -> AddressHasher {
-        AddressHasher { factor: self.0, hash: 0 }
-    }
-}
-
-impl Hasher for AddressHasher {
-    fn finish(&self) -> u64 {
-        self.hash
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64((*byte).into()));
-    }
-
-    fn write_u64(&mut self, address: u64) {
-        let product = (self.hash ^ address).wrapping_mul(self.factor);
-        // What is above tells addresses apart, and what is below chooses their places.
-        self.hash = product ^ (product >> 32);
-    }
-}
-
 #[derive(Default)]
 struct Inner {
-    by_address: HashMap<u64, Kept, Addresses>,
+    by_address: HashMap<u64, Kept, RandomState>,
     /// The hand of a clock goes round here.
     circle: VecDeque<u64>,
     /// Nodes that could not be read when they were last asked for.

@@ -25,9 +25,10 @@ use crate::error::VolumeError;
 use crate::extents::{Ground, Piece, Pieces};
 use crate::keys;
 use crate::open_files::{File, Left, Use};
-use crate::record::{Record, Share};
+use crate::record::Share;
+use crate::scan::judge;
 use crate::service::FileId;
-use crate::store::{Store, held};
+use crate::store::{Store, held, zones_left};
 use crate::volume::Volume;
 use crate::write::{Segment, Target};
 
@@ -222,8 +223,7 @@ impl Store {
         let needed = self.needed(nodes, Need::More);
         let in_use = self.zones_in_use();
         let (zones, rooms) = (held(&self.zones), held(&self.rooms));
-        let claimed = (zones.count_below(in_use) + rooms.count_below(in_use)) as u32;
-        let free = in_use.saturating_sub(claimed).min(most) as usize;
+        let free = zones_left(in_use, &zones, &rooms).min(most) as usize;
         zones.free_nodes() + free * zones.nodes_of_zone() >= needed
     }
 
@@ -453,12 +453,9 @@ impl Volume {
         let Some(file) = self.open.enter_known(number) else { return Ok(()) };
         let looked = {
             let _alone = file.data.write().await;
-            let shard = keys::shard(number);
             // Whoever opens it looks at the record afterwards.
-            let look = self.store.look([shard], |view| {
-                let value = view.get(shard, &keys::record(number))?;
-                let is_unnamed =
-                    value.is_some_and(|value| Record::decode(number, &value).is_ok_and(|record| record.links == 0));
+            let look = self.store.look([keys::shard(number)], |view| {
+                let is_unnamed = judge::record(view, number)?.is_some_and(|record| record.links == 0);
                 if is_unnamed && self.open.handles(number) == 0 {
                     self.drop_delayed(&file);
                 }

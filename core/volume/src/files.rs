@@ -15,7 +15,7 @@ use crate::service::{
     Allocate, Attributes, Caller, Data, Entry, FileId, FileKind, FileService, Flush, NewFile, OpenMode, Remove, Rename,
     Seek, SetAttributes, SetMode, Usage,
 };
-use crate::store::held;
+use crate::store::{held, zones_left};
 use crate::volume::{ROOT, Volume, directory_of, put_record, record_of};
 use crate::{DEFERRED_TREE, change};
 
@@ -368,11 +368,10 @@ impl Volume {
     /// How full the volume is.
     pub fn room(&self) -> Usage {
         let in_use = self.store.zones_in_use();
-        let nodes = held(&self.store.zones).count_below(in_use) as u64;
-        let rooms = held(&self.store.rooms);
+        let (nodes, rooms) = (held(&self.store.zones), held(&self.store.rooms));
+        let left = zones_left(in_use, &nodes, &rooms);
         let (zones, usable) = (u64::from(self.store.superblock().zones()), u64::from(rooms.usable()));
-        let unclaimed = u64::from(in_use).saturating_sub(nodes + rooms.count_below(in_use) as u64);
-        let free = rooms.free_blocks() + unclaimed.saturating_sub(u64::from(self.store.kept_zones())) * usable;
+        let free = rooms.free_blocks() + u64::from(left.saturating_sub(self.store.kept_zones())) * usable;
         Usage {
             total_bytes: zones * usable * BLOCK_BYTES,
             free_bytes: free * BLOCK_BYTES,

@@ -13,6 +13,7 @@ use crate::error::{ErrorKind, VolumeError};
 use crate::keys::{self, kind};
 use crate::open_files::OpenFiles;
 use crate::record::Record;
+use crate::scan::judge;
 use crate::service::FileId;
 use crate::volume::Volume;
 
@@ -128,8 +129,7 @@ impl Volume {
         loop {
             let (is_over, _) = self
                 .give_back(&trees, |view, most| {
-                    let record = view.get(shard, &keys::record(number))?;
-                    if record.is_some_and(|value| Record::decode(number, &value).is_ok_and(|record| record.links > 0)) {
+                    if judge::record(view, number)?.is_some_and(|record| record.links > 0) {
                         // A note is no reason to remove what has names.
                         keep(view, number)?;
                         return Ok(true);

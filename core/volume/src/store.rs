@@ -116,6 +116,11 @@ pub(crate) fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Zones below a line that are nobody's.
+pub(crate) fn zones_left(line: u32, zones: &Zones, rooms: &Rooms) -> u32 {
+    line.saturating_sub((zones.count_below(line) + rooms.count_below(line)) as u32)
+}
+
 impl Store {
     /// The volume's id.
     pub fn volume(&self) -> Uuid {
@@ -288,8 +293,7 @@ impl Store {
     fn unclaimed(&self, kept: u32) -> Option<u32> {
         let all = self.zones_in_use();
         let (zones, rooms) = (held(&self.zones), held(&self.rooms));
-        let claimed = (zones.count_below(all) + rooms.count_below(all)) as u32;
-        if all.saturating_sub(claimed) <= kept {
+        if zones_left(all, &zones, &rooms) <= kept {
             return None;
         }
         (self.first_zone..all).find(|zone| !zones.has(*zone) && !rooms.has(*zone))

@@ -521,22 +521,24 @@ impl Volume {
         end: u64,
         may_prove: bool,
     ) -> Result<(), VolumeError> {
-        let stored = self.try_store(file, segments, targets, end, may_prove).await;
+        let stored = match self.write_targets(segments, targets, may_prove).await {
+            Ok(sums) => self.know_targets(file, targets, end, &sums).await,
+            Err(error) => Err(error),
+        };
         if stored.is_err() {
             self.give_up(targets);
         }
         stored
     }
 
-    async fn try_store(
+    /// Has a file know data that was written.
+    async fn know_targets(
         &self,
         file: &File,
-        segments: &[Segment],
         targets: &[Target],
         end: u64,
-        may_prove: bool,
+        sums: &[BlockSum],
     ) -> Result<(), VolumeError> {
-        let sums = self.write_targets(segments, targets, may_prove).await?;
         let (from, to) = match (targets.first(), targets.last()) {
             (Some(first), Some(last)) => (first.block, last.block + u64::from(last.extent.blocks)),
             _ => return Ok(()),
@@ -556,7 +558,7 @@ impl Volume {
                 record.inline = None;
                 record.size = record.size.max(end);
                 view.follow_data();
-                view.prove_data(&sums);
+                view.prove_data(sums);
                 self.touch(&mut record, now);
                 put_record(view, id.number, &record)?;
                 Ok(record.size)

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 use holdfast_api::{Condition, Space as SpaceView, Volume as VolumeView, VolumeMount, VolumeShrinking, VolumeState};
-use holdfast_model::{ByteSize, Health, PoolState, Reason};
+use holdfast_model::{ByteSize, Health, PoolState, Reason, counted};
 
 use super::known::Stage;
 use super::{Findings, LiveVolume, quotas};
@@ -56,7 +56,7 @@ pub(super) fn view(open: &OpenPool, live: &LiveVolume, shrink: Option<VolumeShri
         conditions.push(told.because(Reason::ReadOnly));
     }
     if let Some((files, why)) = volume.and_then(|volume| volume.unwritten()) {
-        let files = if files == 1 { "1 file".into() } else { format!("{files} files") };
+        let files = counted(files as u64, "file", "files");
         let cause = format!("keeps data of {files} in memory that cannot be written: {why}");
         let next = "check its space and the disks of its pool; it is written as soon as it can be, and lost if the server \
                     stops before";
