@@ -9,8 +9,8 @@
 //! Nothing is waited for under the locks. An attempt that misses something changes nothing and is made anew.
 //!
 //! Invariants: an attempt sees no change of another half made. Bitmaps of data and the map of owners follow from the
-//! extents of files, what quotas are held against from their records, in the same change; none of that is logged, and
-//! replay makes it again.
+//! extents of files and from which snapshots there are, what quotas are held against from their records, in the same
+//! change; none of that is logged, and replay makes it again.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
@@ -25,6 +25,8 @@ use crate::keys;
 use crate::page::{NodeRef, PAGE_BYTES, Page};
 use crate::quota::{Enforce, Shift};
 use crate::record::Share;
+use crate::scan::Owner;
+use crate::snapshots::Span;
 use crate::store::{Store, held};
 use crate::transaction::{BlockSum, MOST_OPERATIONS, Operation, Transaction};
 use crate::tree::{Child, Look, Missing, PlaceCell, Tree};
@@ -34,6 +36,9 @@ use crate::{OWNER_TREE, QUOTA_TREE};
 const NODES_OF_OPERATION: usize = 12;
 /// Operations that room is kept for, so that what gives room back always finds some.
 const KEPT_OPERATIONS: usize = 16;
+
+/// Nodes that room is kept for, so that snapshots can be destroyed.
+const KEPT_FOR_SNAPSHOTS: usize = 40;
 
 /// Why an attempt did not go through.
 #[derive(Debug)]
@@ -80,6 +85,8 @@ pub(crate) enum Need {
     More,
     /// It gives room back, and may use what is kept for that.
     Less,
+    /// It gives back what snapshots have, and may use all that there is.
+    Least,
     /// It is part of what finds room.
     Sure,
     /// It was made before, and stands in the log: it is not logged again, and what of it lies in nodes that are lost is
@@ -226,6 +233,11 @@ impl<'a> View<'a> {
         Ok(())
     }
 
+    /// Whether the same snapshots have what was born with the one and with the other checkpoint.
+    pub fn are_alike(&self, one: u64, other: u64) -> bool {
+        self.store.snapshots.are_alike(one, other)
+    }
+
     /// The change must not last longer than the data that was written so far.
     pub fn follow_data(&mut self) {
         self.follows_data = true;
@@ -253,9 +265,13 @@ impl<'a> View<'a> {
     }
 
     /// The roots of all trees that are held, and the nodes that they gave up.
-    pub fn cut(&mut self) -> (Vec<(u8, Child)>, Vec<PlaceCell>) {
+    pub fn cut(&mut self) -> (Vec<(u8, Child)>, Vec<(u8, PlaceCell)>) {
         let roots = self.trees.iter().filter_map(|tree| Some((tree.number, tree.root.clone()?))).collect();
-        let dropped = self.trees.iter_mut().flat_map(|tree| std::mem::take(&mut tree.dropped)).collect();
+        let dropped = |tree: &mut MutexGuard<'a, Tree>| {
+            let number = tree.number;
+            std::mem::take(&mut tree.dropped).into_iter().map(move |place| (number, place))
+        };
+        let dropped = self.trees.iter_mut().flat_map(dropped).collect();
         (roots, dropped)
     }
 
@@ -277,7 +293,7 @@ impl<'a> View<'a> {
             self.leave_out(&mut derived.owners)?;
         }
         let all = || transaction.operations.iter().chain(&derived.owners);
-        if matches!(need, Need::More | Need::Less) {
+        if matches!(need, Need::More | Need::Less | Need::Least) {
             store.check_room(all().count(), need)?;
         }
         {
@@ -289,6 +305,7 @@ impl<'a> View<'a> {
             let enforce = if is_given { Enforce::Nothing } else { self.enforce };
             store.ledger.book(&derived.shifts, enforce, self.redeemed)?;
             derived.freed.iter().for_each(|extent| rooms.free(extent.place, extent.blocks));
+            derived.kept.iter().for_each(|(death, kept, dropped)| store.snapshots.count(*death, *kept, *dropped));
             derived.taken.iter().for_each(|extent| rooms.take(extent.place, extent.blocks));
         }
         let mut left = all();
@@ -363,10 +380,24 @@ impl<'a> View<'a> {
         }
     }
 
-    /// What follows from changes of extents.
+    /// What follows from changes of extents, and of what snapshots keep.
     fn derive(&self, operations: &[Operation], need: Need) -> Result<Derived, Stop> {
-        let (mut old, mut new) = (Vec::new(), Vec::new());
+        let (mut old, mut new, mut given_up) = (Vec::new(), Vec::new(), Vec::new());
+        let mut kept = SmallVec::new();
         for Operation { tree, key, value } in operations {
+            if *tree == OWNER_TREE {
+                let owner =
+                    |value: &[u8]| Owner::decode(value).ok().and_then(|owner| Some((owner.kept?, owner.blocks)));
+                let before = self.before(*tree, key, need)?.as_deref().and_then(owner);
+                let after = value.as_deref().and_then(owner);
+                kept.extend(before.map(|(span, blocks)| (span.death, 0, blocks.into())));
+                kept.extend(after.map(|(span, blocks)| (span.death, blocks.into(), 0)));
+                if let (Some((span, blocks)), None) = (before, value) {
+                    let place = keys::number(key, 0).unwrap_or_default();
+                    given_up.push(Extent { place, blocks, birth: span.birth, is_written: true });
+                }
+                continue;
+            }
             let Some((file, stream, end)) = keys::read_extent(*tree, key) else { continue };
             self.index(OWNER_TREE)?;
             let before = self.before(*tree, key, need)?;
@@ -380,10 +411,36 @@ impl<'a> View<'a> {
             new.extend(value.as_deref().map(owned).transpose()?.flatten());
         }
         let extents = |list: &[(Extent, u64, u32, u64)]| list.iter().map(|(extent, ..)| *extent).collect::<Vec<_>>();
+        let (after, mut owners) = (extents(&new), Vec::with_capacity(old.len() + new.len()));
+        let newest = self.store.snapshots.newest();
+        for (extent, file, stream, start) in &old {
+            owners.push((extent.place, None));
+            for part in without(vec![*extent], &after) {
+                if !self.store.snapshots.keep(&part) {
+                    given_up.push(part);
+                    continue;
+                }
+                let span = Span { birth: part.birth, death: newest };
+                let block = start + (part.place - extent.place);
+                let value = keys::kept_value(*file, *stream, block, part.blocks, part.is_written, span);
+                owners.push((part.place, Some(value)));
+                kept.push((newest, part.blocks.into(), 0));
+            }
+        }
+        for (extent, file, stream, start) in &new {
+            let value = keys::owner_value(*file, *stream, *start, extent.blocks, extent.is_written);
+            owners.push((extent.place, Some(value)));
+        }
+        // What was said last of a place counts.
+        owners.reverse();
+        owners.sort_by_key(|(place, _)| *place);
+        owners.dedup_by_key(|(place, _)| *place);
+        let owner = |(place, value)| Operation { tree: OWNER_TREE, key: keys::owner(place), value };
         let mut derived = Derived {
-            freed: without(extents(&old), &extents(&new)),
+            freed: given_up,
             taken: without(extents(&new), &extents(&old)),
-            owners: Vec::new(),
+            owners: owners.into_iter().map(owner).collect(),
+            kept,
             names_data: false,
             files: 0,
             shifts: SmallVec::new(),
@@ -397,15 +454,6 @@ impl<'a> View<'a> {
                 derived.shifts.push(Shift { file, before, after });
             }
         }
-        for (extent, ..) in &old {
-            if !new.iter().any(|(other, ..)| other.place == extent.place) {
-                derived.owners.push(Operation { tree: OWNER_TREE, key: keys::owner(extent.place), value: None });
-            }
-        }
-        for (extent, file, stream, offset) in &new {
-            let value = keys::owner_value(*file, *stream, *offset, extent.blocks, extent.is_written);
-            derived.owners.push(Operation { tree: OWNER_TREE, key: keys::owner(extent.place), value: Some(value) });
-        }
         let is_new = |extent: &Extent| !old.iter().any(|(before, ..)| before == extent);
         derived.names_data = new.iter().any(|(extent, ..)| extent.is_written && is_new(extent));
         Ok(derived)
@@ -414,8 +462,10 @@ impl<'a> View<'a> {
 
 /// What follows from a change of extents.
 struct Derived {
-    /// Blocks that no file has any more.
+    /// Blocks that no file has any more, and no snapshot.
     freed: Vec<Extent>,
+    /// The newest snapshot that keeps blocks, how many of them it keeps from now on, and how many no more.
+    kept: SmallVec<[(u64, u64, u64); 2]>,
     /// Blocks that a file has now.
     taken: Vec<Extent>,
     /// Changes of the map of owners.
@@ -505,6 +555,7 @@ impl Store {
         need: Need,
         mut attempt: impl FnMut(View<'_>, &mut Vec<Arc<Page>>) -> Result<T, Stop>,
     ) -> Result<T, VolumeError> {
+        self.check_ended()?;
         let mut numbers = SmallVec::<[u8; 8]>::from_slice(trees);
         numbers.sort_unstable();
         numbers.dedup();
@@ -569,9 +620,12 @@ impl Store {
                 let promised = self.promised.load(Ordering::Acquire).div_ceil(EXTENTS_OF_NODE);
                 KEPT_OPERATIONS * NODES_OF_OPERATION + zones * nodes_of_zone / 100 + promised
             }
-            Need::Less | Need::Sure | Need::Replayed => 0,
+            // What snapshots have of nodes stays taken, whatever is removed: so do those that destroy one.
+            Need::Less if self.snapshots.are_any() => KEPT_FOR_SNAPSHOTS,
+            Need::Less | Need::Least | Need::Sure | Need::Replayed => 0,
         };
-        let own = nodes + bitmaps.min(self.superblock().zones() as usize / 100) + self.ledger.changed() + 4;
+        let beside = self.ledger.changed() + self.snapshots.nodes_to_come();
+        let own = nodes + bitmaps.min(self.superblock().zones() as usize / 100) + beside + 4;
         self.cache.changed() + self.reserved.load(Ordering::Acquire) + own + kept
     }
 

@@ -5,6 +5,8 @@
 //!       ─▶ root slots ─▶ settle
 //! ```
 //!
+//! A cut also makes a snapshot, or ends one: which there are changes at no other time.
+//!
 //! Invariants: whatever a crash cuts short, the root before is whole with all that it refers to, and so is the log from it
 //! on: where the newest root is lost, they lead to the same trees. A write or flush that fails ends all changes of the
 //! volume.
@@ -19,10 +21,11 @@ use crate::change::Need;
 use crate::error::{ErrorKind, VolumeError};
 use crate::page::NodeRef;
 use crate::rooms::Sealed;
+use crate::snapshots::{self, Settled};
 use crate::store::{CLASS_DATA, Store, held};
 use crate::superblock::{LogStart, Root};
 use crate::tree::{Changed, Child, PlaceCell};
-use crate::{KEY_FILES, QUOTA_TREE, SETTINGS_TREE, TREES, ZONE_TREE};
+use crate::{KEY_FILES, QUOTA_TREE, SETTINGS_TREE, SETTINGS_TWIN, SHARED_TREES, SNAPSHOT_TREE, TREES, ZONE_TREE};
 
 /// Nodes that are written at once.
 const AT_ONCE: usize = 32;
@@ -35,7 +38,8 @@ pub(crate) struct Checkpoint {
 /// All trees at one moment.
 struct Cut {
     roots: Vec<(u8, Child)>,
-    dropped: Vec<PlaceCell>,
+    dropped: Vec<(u8, PlaceCell)>,
+    snapshots: Settled,
     bitmaps: Vec<Sealed>,
     /// The last transaction that is in them.
     applied: u64,
@@ -48,11 +52,17 @@ impl Store {
     /// No room, or the device failed: nothing is changed any more then.
     pub async fn checkpoint(&self) -> Result<(), VolumeError> {
         let mut newest = self.checkpoint.lock().await;
+        self.write_checkpoint(&mut newest).await
+    }
+
+    /// The same, for whoever has others wait.
+    pub(crate) async fn write_checkpoint(&self, newest: &mut Checkpoint) -> Result<(), VolumeError> {
         self.check_failed()?;
-        self.mend_nodes(&newest).await;
+        self.mend_nodes(newest).await;
         let made = async {
             let (cut, log) = self.cut(newest.root.generation + 1).await?;
             let root = self.write_root(&newest.root, cut, log).await?;
+            self.snapshots.learn(root.generation, &root.trees);
             held(&self.zones).settle();
             held(&self.rooms).settle();
             for tree in &self.trees {
@@ -92,7 +102,13 @@ impl Store {
             for (key, _) in &taken {
                 view.tree(QUOTA_TREE).ready(key, &self.cache, pins)?;
             }
-            let files = self.files.load(Ordering::Relaxed).to_le_bytes();
+            let count = self.files.load(Ordering::Relaxed);
+            let snapshots = self.snapshots.entries(generation, count.max(0) as u64);
+            let snapshots: Vec<_> = snapshots.into_iter().flat_map(twice).collect();
+            for (tree, key, _) in &snapshots {
+                view.tree(*tree).ready(key, &self.cache, pins)?;
+            }
+            let files = count.to_le_bytes();
             let known = view.get(SETTINGS_TREE, KEY_FILES)?;
             if known.as_deref().unwrap_or(&[0; 8]) != files {
                 view.tree(SETTINGS_TREE).ready(KEY_FILES, &self.cache, pins)?;
@@ -107,6 +123,14 @@ impl Store {
                 done.expect("it was made ready");
             }
             self.ledger.settle();
+            for (tree, key, value) in snapshots {
+                let done = match value {
+                    Some(value) => view.tree(tree).put(&key, &value, &self.cache),
+                    None => view.tree(tree).remove(&key, &self.cache).map(drop),
+                };
+                done.expect("it was made ready");
+            }
+            let snapshots = self.snapshots.settle(generation, count.max(0) as u64);
             let zones = view.tree(ZONE_TREE);
             let bitmaps = held(&self.rooms).cut(generation);
             for sealed in &bitmaps {
@@ -115,7 +139,7 @@ impl Store {
             }
             self.reserved.store(self.cache.take_changed(), Ordering::Release);
             let (roots, dropped) = view.cut();
-            Ok(Cut { roots, dropped, bitmaps, applied: self.log.last() })
+            Ok(Cut { roots, dropped, snapshots, bitmaps, applied: self.log.last() })
         })
         .await
     }
@@ -126,14 +150,14 @@ impl Store {
         cut.roots.iter().for_each(|(_, root)| collect(root, &mut levels));
         for nodes in levels {
             for some in nodes.chunks(AT_ONCE) {
-                try_join_all(some.iter().map(|node| self.write_node(node, generation))).await?;
+                try_join_all(some.iter().map(|node| self.write_node(node, generation, cut.snapshots.pinned))).await?;
             }
         }
         self.reserved.store(0, Ordering::Release);
-        for place in cut.dropped {
-            let node = place.get().expect("what an earlier checkpoint held was written by it");
-            held(&self.zones).free(node.address);
+        for (tree, place) in cut.dropped {
+            self.give_up_node(tree, &place, cut.snapshots.pinned);
         }
+        cut.snapshots.given_up.iter().for_each(|address| held(&self.zones).free(*address));
         let (mut bitmaps, proof) = held(&self.zones).seal(generation);
         bitmaps.extend(cut.bitmaps.into_iter().map(|sealed| (sealed.at, sealed.data)));
         for some in bitmaps.chunks(AT_ONCE) {
@@ -151,7 +175,15 @@ impl Store {
         Ok(root)
     }
 
-    async fn write_node(&self, node: &Changed, generation: u64) -> Result<(), VolumeError> {
+    /// The root to come does not have a node. It is free then, unless a snapshot has it.
+    fn give_up_node(&self, tree: u8, place: &PlaceCell, pinned: u64) {
+        let node = place.get().expect("what an earlier checkpoint held was written by it");
+        if tree >= SHARED_TREES || node.generation > pinned {
+            held(&self.zones).free(node.address);
+        }
+    }
+
+    async fn write_node(&self, node: &Changed, generation: u64, pinned: u64) -> Result<(), VolumeError> {
         let mut page = node.page.clone();
         for (index, child) in node.children.iter().enumerate() {
             page.set_child(index, stored(child));
@@ -159,14 +191,19 @@ impl Store {
         let address = held(&self.zones).take()?;
         let (place, data) = page.seal(self.volume(), address, generation);
         self.write(address, data).await?;
-        self.cache.keep(place, Arc::new(page));
         if let Some(before) = &node.before {
-            let before = before.get().expect("what an earlier checkpoint held was written by it");
-            held(&self.zones).free(before.address);
+            self.give_up_node(page.tree(), before, pinned);
         }
+        self.cache.keep(place, Arc::new(page));
         node.place.set(place).expect("a node is written once");
         Ok(())
     }
+}
+
+/// An entry of the tree of snapshots, and of the tree that has it once more.
+fn twice((key, value): (Vec<u8>, Option<Vec<u8>>)) -> [(u8, Vec<u8>, Option<Vec<u8>>); 2] {
+    let twin = [snapshots::TWIN_PREFIX, &key].concat();
+    [(SNAPSHOT_TREE, key, value.clone()), (SETTINGS_TWIN, twin, value)]
 }
 
 /// The nodes that are to be written, by their level.

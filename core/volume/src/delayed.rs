@@ -138,6 +138,8 @@ pub(crate) struct Waiting {
     bytes: AtomicUsize,
     /// Whether nothing is written back for now.
     pub is_held_back: AtomicBool,
+    /// Whether nothing comes to wait for now.
+    pub is_closed: AtomicBool,
     /// Files that could not be written, and why not.
     failing: Mutex<BTreeMap<u64, VolumeError>>,
 }
@@ -193,6 +195,11 @@ impl Waiting {
         held(&self.failing).insert(file, error);
     }
 
+    /// Whether nothing waits, and nothing is about to.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.load(Ordering::SeqCst) == 0
+    }
+
     /// Files that could not be written, and why the first of them could not.
     pub fn failing(&self) -> Option<(usize, VolumeError)> {
         let failing = held(&self.failing);
@@ -202,7 +209,7 @@ impl Waiting {
     /// Keeps memory for so many bytes, if there is as much.
     fn keep(&self, bytes: usize, most: usize) -> Option<Kept<'_>> {
         let kept = Kept { waiting: self, bytes };
-        (self.bytes.fetch_add(bytes, Ordering::AcqRel) + bytes <= most).then_some(kept)
+        (self.bytes.fetch_add(bytes, Ordering::SeqCst) + bytes <= most).then_some(kept)
     }
 }
 
@@ -266,7 +273,8 @@ impl Volume {
                 return None;
             }
             if let Some(kept) = self.waiting.keep(bytes, most) {
-                return Some(kept);
+                // Looked at behind that: whoever closed it waits for what is kept.
+                return (!self.waiting.is_closed.load(Ordering::SeqCst)).then_some(kept);
             }
             let number = others.get_or_insert_with(|| self.waiting.all().into_iter()).next()?;
             self.write_back(number).await.ok()?;
@@ -287,8 +295,16 @@ impl Volume {
             return Ok(false);
         }
         let pieces = self.pieces(file, from, to).await?;
-        if pieces.iter().any(|piece| piece.ground == Ground::Lost) {
+        // What a snapshot has is not written over: it has no place yet that could be promised.
+        if pieces.iter().any(|piece| piece.ground == Ground::Lost || self.is_snapshots(piece)) {
             return Ok(false);
+        }
+        let end_block = size / BLOCK_BYTES;
+        if end_block < from && !is_inline && self.store.snapshots.newest() != 0 {
+            let last = self.pieces(file, end_block, end_block + 1).await?;
+            if last.iter().any(|piece| self.is_snapshots(piece)) {
+                return Ok(false);
+            }
         }
         let edges = self.edges(file, offset..end, size, is_inline).await?;
         let (blocks, extents) = {

@@ -174,6 +174,7 @@ fn exchange(
             && *before + u64::from(last.blocks) == start
             && last.end() == extent.place
             && last.is_written == extent.is_written
+            && view.are_alike(last.birth, extent.birth)
             && let Some(blocks) = last.blocks.checked_add(extent.blocks)
         {
             last.blocks = blocks;

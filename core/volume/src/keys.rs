@@ -8,7 +8,7 @@
 //!            │ 4 │ name, 0, part (1)          an extended attribute
 //!            │ 5                              where a symbolic link leads
 //!            │ 6 │ stream (4) │ end (8)       an extent, by the block of the file behind it
-//!   owner:     place (8)                      whose a block is
+//!   owner:     place (8)                      whose a block is, or was when a snapshot was made that keeps it
 //! ```
 //!
 //! Numbers are most significant byte first, so that the order of keys is theirs.
@@ -16,6 +16,7 @@
 use holdfast_model::wire::Writer;
 
 use crate::SHARED_TREES;
+use crate::snapshots::Span;
 
 /// Files whose ids stand in one run: those of one directory, where it can be.
 pub(crate) const RUN: u64 = 64;
@@ -111,5 +112,16 @@ pub(crate) fn owner(place: u64) -> Vec<u8> {
 pub(crate) fn owner_value(file: u64, stream: u32, block: u64, blocks: u32, is_written: bool) -> Vec<u8> {
     let mut writer = Writer::new();
     writer.u64(file).u32(stream).u64(block).u32(blocks).u8(is_written.into());
+    writer.into_bytes()
+}
+
+/// What a flag adds that says whether blocks hold data, where only snapshots have them.
+pub(crate) const KEPT: u8 = 2;
+
+/// The same of blocks that their file has no more, and snapshots have.
+pub(crate) fn kept_value(file: u64, stream: u32, block: u64, blocks: u32, is_written: bool, span: Span) -> Vec<u8> {
+    let mut writer = Writer::new();
+    writer.u64(file).u32(stream).u64(block).u32(blocks).u8(KEPT | u8::from(is_written));
+    writer.u64(span.birth).u64(span.death);
     writer.into_bytes()
 }

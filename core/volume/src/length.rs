@@ -97,7 +97,7 @@ impl Volume {
     ) -> Result<(T, u64), VolumeError> {
         match need {
             Need::More => self.store.change(trees, need, |view| attempt(view, EXTENTS_AT_ONCE)).await,
-            Need::Less | Need::Sure | Need::Replayed => self.give_back(trees, attempt).await,
+            Need::Less | Need::Least | Need::Sure | Need::Replayed => self.give_back(trees, attempt).await,
         }
     }
 

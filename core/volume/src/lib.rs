@@ -37,7 +37,7 @@
 //!  repair.rs      findings repaired in use                    rebuild.rs      trees that lost nodes, offline
 //!  graft.rs       a damaged node taken out of its tree        salvage.rs      what can be read of a wreck, copied out
 //!  overlay.rs     changes of a wreck, in memory                wreck.rs        roots and zones guessed by what is found
-//!  quota.rs       limits, and what is taken of them
+//!  quota.rs       limits, and what is taken of them          snapshots.rs    which there are, and what they keep
 //! ```
 //!
 //! Invariants:
@@ -48,7 +48,9 @@
 mod access;
 mod attributes;
 mod bitmap;
+mod browse;
 mod cache;
+mod capture;
 mod change;
 mod checkpoint;
 mod delayed;
@@ -74,9 +76,11 @@ mod open;
 mod open_files;
 mod overlay;
 pub mod page;
+mod past;
 mod quota;
 mod read;
 mod rebuild;
+mod reclaim;
 mod record;
 mod relocate;
 mod remake;
@@ -89,8 +93,10 @@ pub mod salvage;
 mod scan;
 pub mod service;
 mod shrink;
+mod snapshots;
 mod store;
 pub mod superblock;
+
 mod transaction;
 mod tree;
 mod trim;
@@ -103,6 +109,7 @@ mod write;
 mod write_back;
 mod zones;
 
+pub use browse::{Browsed, BrowsedHandle, SNAPSHOTS};
 pub use error::{ErrorKind, VolumeError};
 pub use names::MAX_NAME_BYTES;
 pub use open_files::Handle;
@@ -110,6 +117,7 @@ pub use quota::{Limits, Quota, QuotaState, Subject};
 pub use repair::{Repaired, Spotfixed};
 pub use scan::{ScanProgress, ScanSettings, Scanned};
 pub use shrink::{ShrinkPlan, Steps};
+pub use snapshots::Snapshot;
 pub use store::{Format, Settings, Store};
 pub use transaction::Transaction;
 pub use verbs::{Severity, Verb};
@@ -131,7 +139,9 @@ pub(crate) const SETTINGS_TREE: u8 = 35;
 pub(crate) const VERB_TREE: u8 = 36;
 /// The tree of what users, groups and directory trees take, and may take.
 pub(crate) const QUOTA_TREE: u8 = 37;
-/// The tree that has once more what names of the volume depend on.
+/// The tree of snapshots, and of how much they keep.
+pub(crate) const SNAPSHOT_TREE: u8 = 38;
+/// The tree that has once more what names of the volume depend on, and its snapshots.
 pub(crate) const SETTINGS_TWIN: u8 = 39;
 /// How many files there are, in the tree of settings: as of the checkpoint, and counted on by replay.
 pub(crate) const KEY_FILES: &[u8] = b"files";

@@ -31,13 +31,14 @@ use crate::page::NodeRef;
 use crate::quota::Ledger;
 use crate::replay::Replayed;
 use crate::rooms::{Rooms, Stored};
+use crate::snapshots::{self, Snapshots};
 use crate::store::{CLASS_DATA, CLASS_NODES, Format, Settings, Store, held};
 use crate::superblock::{self, GROUP_BYTES, LogStart, Root, Superblock};
 use crate::transaction::Operation;
 use crate::tree::Tree;
 use crate::wreck;
 use crate::zones::{NODE_BLOCKS, Zones};
-use crate::{KEY_FILES, QUOTA_TREE, SETTINGS_TREE, SETTINGS_TWIN, TREES, VERB_TREE, ZONE_TREE};
+use crate::{KEY_FILES, QUOTA_TREE, SETTINGS_TREE, SETTINGS_TWIN, SNAPSHOT_TREE, TREES, VERB_TREE, ZONE_TREE};
 
 /// Bytes in front of each group: what is read of it.
 const GROUP_HEAD: usize = 3 * BLOCK_BYTES as usize;
@@ -82,7 +83,8 @@ impl Store {
         let log_bytes =
             log_bytes.clamp(superblock::LEAST_LOG_BYTES, superblock::MOST_LOG_BYTES) / GROUP_BYTES * GROUP_BYTES;
         let zone_bytes = zone_bytes_for(size_bytes);
-        let superblock = Superblock { volume: format.volume, size_bytes, log_bytes, zone_bytes, features: [0; 3] };
+        let features = [0, superblock::SNAPSHOTS, 0];
+        let superblock = Superblock { volume: format.volume, size_bytes, log_bytes, zone_bytes, features };
         for at in superblock.groups() {
             device.write(at, IoBuf::zeroed(GROUP_BYTES as usize).freeze(), Durability::Cached).await?;
         }
@@ -151,8 +153,10 @@ impl Store {
             recovered: end.applied,
             files: AtomicI64::new(0),
             ledger: Ledger::default(),
+            snapshots: Snapshots::default(),
             interrupted: AtomicBool::new(false),
             failed: OnceLock::new(),
+            ended: AtomicBool::new(false),
             left_out: Mutex::default(),
             mended: AtomicU64::new(0),
             is_damaged: AtomicBool::new(gap.is_some()),
@@ -161,7 +165,7 @@ impl Store {
             media,
             size_bytes: AtomicU64::new(superblock.size_bytes),
             line: AtomicU32::new(u32::MAX),
-            format: superblock,
+            format: Superblock { features: features_of(&superblock), ..superblock },
             settings,
         };
         if superblock.is_read_only() && !is_wreck {
@@ -170,9 +174,10 @@ impl Store {
         if let Some(gap) = gap.as_ref().filter(|_| !is_wreck) {
             store.refuse_changes(format!("{gap}: copy out what is left of it"));
         }
-        for tree in [SETTINGS_TREE, SETTINGS_TWIN, VERB_TREE] {
+        for tree in [SETTINGS_TREE, VERB_TREE] {
             store.prune(tree).await?;
         }
+        store.open_snapshots(is_wreck).await?;
         store.open_zones(opening).await?;
         if let Some(files) = store.get(SETTINGS_TREE, KEY_FILES).await?.and_then(|value| value.try_into().ok()) {
             store.files.store(i64::from_le_bytes(files), Ordering::Relaxed);
@@ -202,6 +207,31 @@ impl Store {
             store.checkpoint().await?;
         }
         Ok((store, gap))
+    }
+
+    /// Takes over the snapshots that the root has, from either of the trees that have them.
+    async fn open_snapshots(&self, is_wreck: bool) -> Result<(), VolumeError> {
+        let root = self.checkpoint.lock().await.root.clone();
+        let (own, twin) = (self.prune(SNAPSHOT_TREE).await?, self.prune(SETTINGS_TWIN).await?);
+        let mut entries: BTreeMap<Vec<u8>, Vec<u8>> =
+            self.range(SNAPSHOT_TREE, b"", usize::MAX).await?.into_iter().collect();
+        for (key, value) in self.range(SETTINGS_TWIN, snapshots::TWIN_PREFIX, usize::MAX).await? {
+            if let Some(key) = key.strip_prefix(snapshots::TWIN_PREFIX) {
+                entries.entry(key.to_vec()).or_insert(value);
+            }
+        }
+        let entries: Vec<_> = entries.into_iter().collect();
+        let loaded = self.snapshots.load(&entries, root.generation, &root.trees);
+        if own || twin {
+            self.snapshots.store_again();
+        }
+        let is_unsure = own && twin || loaded.is_err();
+        if is_unsure && !is_wreck {
+            let why = "what says which snapshots it has cannot be read: copy out what is left of it";
+            self.refuse_changes(loaded.err().map_or(why.into(), |error| format!("{error}: {why}")));
+            self.is_damaged.store(true, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// A zone that nobody had anything of is nobody's.
@@ -302,11 +332,16 @@ impl Store {
         let right = self.superblock().seal();
         for at in self.superblock().groups() {
             let found = self.device.read(at, IoBuf::new(BLOCK_BYTES as usize)).await;
-            if found.is_ok_and(|found| found[..] == right[..]) {
+            if found.as_ref().is_ok_and(|found| found[..] == right[..]) {
                 continue;
             }
             self.device.write(at, right.clone(), Durability::Durable).await?;
-            self.mended.fetch_add(1, Ordering::Relaxed);
+            // One of an earlier version is none that was damaged.
+            let features = self.format.features;
+            let earlier = |found: Superblock| Superblock { features, ..found } == self.superblock();
+            let was_earlier =
+                found.is_ok_and(|found| Superblock::open(&found).is_ok_and(|found| found.is_some_and(earlier)));
+            self.mended.fetch_add(u64::from(!was_earlier), Ordering::Relaxed);
         }
         Ok(())
     }
@@ -315,6 +350,13 @@ impl Store {
     fn refuse_changes(&self, why: impl Into<String>) {
         let _ = self.failed.set(why.into());
     }
+}
+
+/// The features of a volume that this version takes into use.
+fn features_of(superblock: &Superblock) -> [u64; 3] {
+    let [compatible, read_only, incompatible] = superblock.features;
+    let taken = if superblock.is_read_only() { read_only } else { read_only | superblock::SNAPSHOTS };
+    [compatible, taken, incompatible]
 }
 
 /// The superblock that counts, if there is one.

@@ -14,7 +14,7 @@
 //!
 //! Invariant: what cannot be made again is an error to read, or is missing; it is never shown as empty.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_device::IoBuf;
 use holdfast_model::BLOCK_BYTES;
@@ -31,7 +31,7 @@ use crate::page::{PAGE_BYTES, Page};
 use crate::quota::Enforce;
 use crate::record::{DirectoryEntry, Link, Record};
 use crate::repair::Spotfixed;
-use crate::scan::{NoLeaves, Owner, judge};
+use crate::scan::{NoLeaves, Owner, Reach, judge};
 use crate::service::{FileId, FileKind};
 use crate::store::{Store, held};
 use crate::verbs::Verb;
@@ -74,6 +74,40 @@ impl Lost {
 
     fn has_record(&self, file: u64) -> bool {
         self.has(keys::shard(file), &keys::record(file))
+    }
+}
+
+/// Ranges of keys of which all is known.
+#[derive(Default)]
+struct Covered(BTreeMap<(u8, Vec<u8>), Option<Vec<u8>>>);
+
+impl Covered {
+    fn before(&self, tree: u8, key: &[u8]) -> Option<(&Vec<u8>, &Option<Vec<u8>>)> {
+        let ((of, low), high) = self.0.range(..=(tree, key.to_vec())).next_back()?;
+        (*of == tree).then_some((low, high))
+    }
+
+    fn has(&self, tree: u8, key: &[u8]) -> bool {
+        self.before(tree, key).is_some_and(|(_, high)| high.as_deref().is_none_or(|high| key < high))
+    }
+
+    fn add(&mut self, tree: u8, low: &[u8], high: Option<&[u8]>) {
+        let (mut low, mut high) = (low.to_vec(), high.map(<[u8]>::to_vec));
+        // One that begins before it and reaches it, and all that begin in it, become one with it.
+        if let Some((before, end)) = self.before(tree, &low)
+            && end.as_ref().is_none_or(|end| *end >= low)
+        {
+            low = before.clone();
+        }
+        while let Some(((_, from), end)) = self.0.range((tree, low.clone())..).next()
+            && self.0.range((tree, low.clone())..).next().is_some_and(|((of, _), _)| *of == tree)
+            && high.as_ref().is_none_or(|high| from <= high)
+        {
+            high = high.and_then(|high| end.clone().map(|end| end.max(high)));
+            let key = (tree, from.clone());
+            self.0.remove(&key);
+        }
+        self.0.insert((tree, low), high);
     }
 }
 
@@ -147,13 +181,16 @@ impl Volume {
         for range in &lost.0 {
             ended += u64::from(self.store.graft(range.tree, range.address, &range.low, Graft::Empty).await?);
         }
+        let mut covered = Covered::default();
         for address in loose {
             let page = self.loose_leaf(address, &lost).await;
             let Some(page) = page else { continue };
             let owned = |(key, value): (&[u8], &[u8])| (key.to_vec(), value.to_vec());
             let entries = (0..page.count()).map(|index| owned(page.entry(index)));
-            let entries: Vec<Pair> = entries.filter(|(key, _)| lost.has(page.tree(), key)).collect();
+            let is_wanted = |key: &[u8]| lost.has(page.tree(), key) && !covered.has(page.tree(), key);
+            let entries: Vec<Pair> = entries.filter(|(key, _)| is_wanted(key)).collect();
             self.put_missing(page.tree(), &entries).await?;
+            covered.add(page.tree(), page.low(), page.high());
         }
         if !lost.0.is_empty() {
             self.rebuild_extents(&lost).await?;
@@ -180,7 +217,10 @@ impl Volume {
     /// Leaves that stand below an inner node that is lost: their bitmap has them, and nothing refers to them.
     async fn loose_leaves(&self, lost: &Lost) -> Result<Vec<u64>, VolumeError> {
         let newest = self.store.checkpoint.lock().await;
-        let walked = self.store.walk(&newest.root, &mut NoLeaves, &mut |_| ()).await?;
+        let walked = self.store.walk(&newest.root, Reach::Newest, &mut NoLeaves, &mut |_| ()).await?;
+        // Leaves that only a snapshot has are no part of a tree that lost one of its own.
+        let inner = lost.0.iter().filter(|range| walked.inner.contains(&range.address));
+        let lost = &Lost(inner.cloned().collect());
         let mut leaves = Vec::new();
         for (address, blocks) in walked.loose {
             for node in 0..blocks * BLOCK_BYTES / PAGE_BYTES as u64 {
@@ -190,7 +230,7 @@ impl Volume {
                 }
             }
         }
-        // Of two that have a key, the later one counts.
+        // Of two that cover a key, the later one says whether it is there.
         leaves.sort_unstable_by(|one, other| other.cmp(one));
         Ok(leaves.into_iter().map(|(_, address)| address).collect())
     }
@@ -233,10 +273,12 @@ impl Volume {
         while next.is_some() {
             for (key, value) in self.part(OWNER_TREE, &mut next).await? {
                 let (Some(place), Ok(owner)) = (keys::number(&key, 0), Owner::decode(&value)) else { continue };
-                let Owner { file, stream, block, blocks, is_written } = owner;
+                let Owner { file, stream, block, blocks, is_written, kept: None } = owner else { continue };
                 let key = keys::extent(file, stream, block + u64::from(blocks));
                 if lost.has(keys::shard(file), &key) {
-                    let birth = held(&self.store.rooms).coming();
+                    // A snapshot may have it, whichever they are.
+                    let has_snapshots = self.store.snapshots.newest() != 0;
+                    let birth = if has_snapshots { 0 } else { held(&self.store.rooms).coming() };
                     let extent = Extent { place, blocks, birth, is_written };
                     self.put_missing(keys::shard(file), &[(key, extent.encode())]).await?;
                 }
@@ -519,4 +561,31 @@ fn lay_out(view: &mut View<'_>, file: u64, record: &mut Record) -> Result<(), St
     }
     (record.blocks, record.size) = (blocks, end.saturating_mul(BLOCK_BYTES).min(i64::MAX as u64));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_that_meet_are_one() {
+        let mut covered = Covered::default();
+        covered.add(1, b"f", Some(b"h"));
+        covered.add(1, b"m", Some(b"p"));
+        covered.add(2, b"", None);
+        let known = |covered: &Covered| -> String {
+            ('a'..='z').filter(|key| covered.has(1, key.to_string().as_bytes())).collect()
+        };
+        assert_eq!(known(&covered), "fgmno");
+        covered.add(1, b"g", Some(b"i"));
+        assert_eq!(known(&covered), "fghmno");
+        covered.add(1, b"i", Some(b"m"));
+        assert_eq!((known(&covered).as_str(), covered.0.len()), ("fghijklmno", 2));
+        covered.add(1, b"a", Some(b"c"));
+        covered.add(1, b"x", None);
+        assert_eq!(known(&covered), "abfghijklmnoxyz");
+        covered.add(1, b"", None);
+        assert_eq!(covered.0.len(), 2);
+        assert!(covered.has(2, b"z") && !covered.has(0, b"a") && !covered.has(3, b"a"));
+    }
 }

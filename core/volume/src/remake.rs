@@ -9,7 +9,7 @@
 //!
 //! Invariant: a block of which nobody can say whether it is used is not given out.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::Ordering;
 
 use holdfast_model::BLOCK_BYTES;
@@ -41,12 +41,18 @@ pub(crate) struct Used {
 }
 
 impl Store {
-    /// What a root refers to; with extents, also by its leaves.
+    /// What a root and all snapshots refer to; with extents, also by their leaves.
     pub(crate) async fn used_by(&self, root: &Root, with_extents: bool) -> Used {
-        let mut used = Used::default();
-        for (tree, node) in &root.trees {
+        let (mut used, mut seen) = (Used::default(), HashSet::new());
+        let snapshots = self.snapshots.roots();
+        let of_snapshots = snapshots.iter().flat_map(|(_, trees)| trees);
+        for (tree, node) in root.trees.iter().chain(of_snapshots) {
             let mut waiting = vec![(*node, None::<u8>)];
             while let Some((node, level)) = waiting.pop() {
+                // What snapshots share is looked at once.
+                if !snapshots.is_empty() && !seen.insert(node.address) {
+                    continue;
+                }
                 if self.zone_of(node.address).is_some() {
                     used.nodes.push(node.address);
                 }

@@ -179,6 +179,7 @@ impl Volume {
                 self.repair_beside(verb).await
             }
             Verb::QuotaWrong { .. } => self.repair_quotas().await,
+            Verb::Unkept { snapshot, place, blocks } => self.repair_unkept(*snapshot, *place, *blocks).await,
             Verb::NodeLost { tree, address, low, .. } => self.repair_node(*tree, *address, low).await,
             // It is told; what can be made again of it is by the repair of the node.
             Verb::LeftOut { .. } => Ok(Repaired::Fixed),
@@ -186,7 +187,9 @@ impl Volume {
             | Verb::NodeShared { .. }
             | Verb::Unreadable { .. }
             | Verb::RecordLost { .. }
-            | Verb::NoRecord { .. } => Ok(Repaired::NeedsOffline),
+            | Verb::NoRecord { .. }
+            | Verb::SnapshotNode { .. }
+            | Verb::SnapshotData { .. } => Ok(Repaired::NeedsOffline),
         }
     }
 

@@ -4,7 +4,6 @@
 //!
 //! Invariant: a range that is given back or zeroed reads as zeros from the first step over it on.
 
-use holdfast_device::Durability;
 use holdfast_model::BLOCK_BYTES;
 
 use crate::change::Need;
@@ -185,12 +184,11 @@ impl Volume {
                 continue;
             }
             let pieces = self.pieces(file, block, block + 1).await?;
-            let Some(Piece { ground: Ground::Written(extent), .. }) = pieces.first() else { continue };
+            let Some(piece @ Piece { ground: Ground::Written(_), .. }) = pieces.first() else { continue };
             let size = held(&file.state).size;
             let mut buf = self.old_block(file, block, size).await?;
             buf[from as usize..to as usize].fill(0);
-            self.store.settle_blocks(extent.place, 1).await?;
-            self.store.device.write(extent.place * BLOCK_BYTES, buf.freeze(), Durability::Cached).await?;
+            self.rewrite_block(file, piece, buf.freeze(), size).await?;
             self.note_written(file);
         }
         Ok(())
@@ -207,7 +205,8 @@ impl Volume {
                     let mut record = record_of(view, id)?;
                     let reached = extents::reach(view, id.number, at, to, EXTENTS_AT_ONCE)?;
                     let mut left = if punch { Vec::new() } else { extents::within(view, id.number, at, reached)? };
-                    left.retain(|(_, extent)| !extent.is_lost());
+                    // What a snapshot has must not be written to, as room without data may be.
+                    left.retain(|(_, extent)| !extent.is_lost() && !self.store.snapshots.keep(extent));
                     left.iter_mut().for_each(|(_, extent)| extent.is_written = false);
                     extents::replace(view, id.number, &mut record, at..reached, &left)?;
                     self.touch(&mut record, now);

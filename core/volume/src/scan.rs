@@ -22,7 +22,8 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::task::Poll;
 
 use crate::error::{ErrorKind, VolumeError};
-use crate::keys::RUN;
+use crate::extent::Extent;
+use crate::keys::{self, RUN};
 use crate::page::Page;
 use crate::quota::Tally;
 use crate::store::{Store, held};
@@ -35,7 +36,8 @@ pub(crate) use facts::{Item, Owner, is_readable};
 use judge::Way;
 use sums::Sums;
 pub use walk::ScanProgress;
-use walk::{Leaves, Walked};
+use walk::Walked;
+pub(crate) use walk::{Leaves, Reach};
 use zones::ZoneCheck;
 
 /// Directories that are known to be reached from the root, at most.
@@ -87,7 +89,7 @@ impl Store {
     /// None of the volume's: what cannot be read is a finding.
     pub async fn scan(&self) -> Result<Vec<Verb>, VolumeError> {
         let newest = self.checkpoint.lock().await;
-        let walked = self.walk(&newest.root, &mut NoLeaves, &mut |_| ()).await?;
+        let walked = self.walk(&newest.root, Reach::Snapshots, &mut NoLeaves, &mut |_| ()).await?;
         Ok(walked.verbs.into_iter().collect())
     }
 }
@@ -104,6 +106,8 @@ struct Scan<'a> {
     known: HashSet<u64>,
     zones: ZoneCheck<'a>,
     tally: Tally,
+    /// What is wrong with snapshots.
+    unkept: BTreeSet<Verb>,
     is_cut: bool,
 }
 
@@ -127,6 +131,32 @@ impl Leaves for Scan<'_> {
         self.take().await?;
         if tree == OWNER_TREE { self.zones.end().await } else { Ok(()) }
     }
+
+    async fn past(&mut self, snapshot: u64, page: &Page) -> Result<(), VolumeError> {
+        for index in 0..page.count() {
+            let (key, value) = page.entry(index);
+            let (Some((file, ..)), Ok(extent)) = (keys::read_extent(page.tree(), key), Extent::decode(value)) else {
+                continue;
+            };
+            if extent.is_lost() {
+                continue;
+            }
+            // What seems nobody's is the snapshot's.
+            let (place, blocks) = (extent.place, u64::from(extent.blocks));
+            for (place, blocks) in runs::within(&self.zones.leaks, place, blocks) {
+                self.unkept.insert(Verb::Unkept { snapshot, place, blocks });
+            }
+            runs::cut(&mut self.zones.leaks, place, blocks);
+            let store = &self.volume.store;
+            let judged = store.look([OWNER_TREE], |view| judge::past(store, view, snapshot, file, &extent)).await;
+            self.unkept.extend(readable(judged)?.flatten());
+            self.is_cut |= self.unkept.len() > self.settings.most_verbs;
+            if self.is_cut {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Scan<'_> {
@@ -144,6 +174,9 @@ impl Scan<'_> {
                 }
                 Told::Extent(place, blocks, item) if !self.volume.store.is_data(place, blocks) => self.suspect(item),
                 Told::Extent(..) => {}
+                // It is looked at which snapshots there are once more.
+                Told::Kept(place, span) if !self.volume.store.snapshots.have(span) => self.suspect(Item::Owner(place)),
+                Told::Kept(..) => {}
             }
         }
         Ok(())
@@ -276,9 +309,10 @@ impl Volume {
                 known: HashSet::new(),
                 zones: ZoneCheck::new(&self.store, settings.most_verbs),
                 tally: Tally::default(),
+                unkept: BTreeSet::new(),
                 is_cut: false,
             };
-            let walked = self.store.walk(&newest.root, &mut scan, &mut note).await?;
+            let walked = self.store.walk(&newest.root, Reach::Snapshots, &mut scan, &mut note).await?;
             scan.zones.end().await?;
             if self.store.check_failed().is_ok() {
                 self.store.mend_nodes(&newest).await;
@@ -292,8 +326,9 @@ impl Volume {
 
     /// Looks at all that is suspect under the locks of the trees.
     async fn conclude(&self, scan: Scan<'_>, walked: Walked) -> Result<Scanned, VolumeError> {
-        let Scan { settings, sums, suspects, circles, zones, tally, mut is_cut, .. } = scan;
+        let Scan { settings, sums, suspects, circles, zones, tally, unkept, mut is_cut, .. } = scan;
         let mut verbs = Found { verbs: walked.verbs.clone(), ..Found::default() };
+        verbs.extend(unkept);
         if !walked.is_partial {
             // A checkpoint has both sides at one moment.
             verbs.extend(tally.wrong().into_iter().map(|subject| Verb::QuotaWrong { subject }));
@@ -309,7 +344,7 @@ impl Volume {
         }
         // Of blocks that seem nobody's, those that a file says it has are not.
         let mut leaks = zones.leaks;
-        if walked.is_partial {
+        if walked.is_partial || walked.is_past_partial {
             leaks.clear();
         }
         let again = !sums.are_equal();

@@ -99,6 +99,15 @@ impl ShrinkNote {
     }
 }
 
+/// While this is there, the volume becomes smaller.
+struct Shrinking<'a>(&'a Volume);
+
+impl Drop for Shrinking<'_> {
+    fn drop(&mut self) {
+        self.0.is_shrinking.store(false, Ordering::Release);
+    }
+}
+
 impl Store {
     /// Ends work that is to end early.
     pub(crate) async fn check_step(&self, steps: &dyn Steps, bytes: u64) -> Result<(), VolumeError> {
@@ -251,6 +260,10 @@ impl Volume {
                     ByteSize(smallest_bytes)
                 ),
             );
+        } else if plan.new_size_bytes < now.size_bytes && self.store.snapshots.are_any() {
+            let text =
+                "it has snapshots, which cannot be moved: destroy them first, and let what they keep be given back";
+            plan.refusal = refuse(ErrorKind::Busy, text.into());
         } else if !self.store.range(VERB_TREE, b"", 1).await?.is_empty() {
             let text = "it has findings of a scan that are not repaired: repair them first";
             plan.refusal = refuse(ErrorKind::Corrupt, text.into());
@@ -267,6 +280,7 @@ impl Volume {
     pub async fn shrink(&self, size_bytes: u64, steps: &dyn Steps) -> Result<bool, VolumeError> {
         let _one = self.try_resize()?;
         self.store.check_failed()?;
+        let _no_snapshot = self.begin_shrink().await;
         // What cannot be written keeps its promise of room, which is looked at when the line is drawn.
         _ = self.write_back_all(&self.waiting.all()).await;
         let plan = self.plan_shrink(size_bytes).await?;
@@ -289,6 +303,13 @@ impl Volume {
             return shrunk.and(forgotten).map(|()| true);
         }
         shrunk.map(|()| true)
+    }
+
+    /// Has no snapshot be made until this is dropped.
+    async fn begin_shrink(&self) -> Shrinking<'_> {
+        let _none_under_way = self.snapshotting.lock().await;
+        self.is_shrinking.store(true, Ordering::Release);
+        Shrinking(self)
     }
 
     async fn shrink_to(&self, size_bytes: u64, steps: &dyn Steps) -> Result<(), VolumeError> {

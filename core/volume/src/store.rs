@@ -4,7 +4,8 @@
 //! the log under the same locks. Those locks are held for work in memory only; a node that is missing is read without
 //! them, and the operation is tried again.
 //!
-//! Order of locks: trees in ascending order, then zones, cache or pending, then the ledger; the log's lane is taken before any of them.
+//! Order of locks: trees in ascending order, then zones, cache or pending, then the ledger and snapshots; the log's lane is
+//! taken before any of them.
 //!
 //! Invariant: a transaction is in all its trees or in none.
 
@@ -26,6 +27,7 @@ use crate::media::Media;
 use crate::page::{NodeRef, PAGE_BYTES, Page};
 use crate::quota::Ledger;
 use crate::rooms::Rooms;
+use crate::snapshots::Snapshots;
 use crate::superblock::Superblock;
 use crate::transaction::Transaction;
 use crate::tree::Tree;
@@ -94,6 +96,8 @@ pub struct Store {
     pub(crate) files: AtomicI64,
     /// What users, groups and directory trees take.
     pub(crate) ledger: Ledger,
+    /// Which snapshots there are, and what they keep.
+    pub(crate) snapshots: Snapshots,
     /// Whether scans and repairs that are under way are to end early.
     pub(crate) interrupted: AtomicBool,
     /// What the log says of nodes that are lost: tree and key.
@@ -102,6 +106,8 @@ pub struct Store {
     pub(crate) mended: AtomicU64,
     /// Whether the opening found that changes are missing.
     pub(crate) is_damaged: AtomicBool,
+    /// Whether it was a snapshot's, which was destroyed.
+    pub(crate) ended: AtomicBool,
     /// Why nothing is changed any more.
     pub(crate) failed: OnceLock<String>,
     pub(crate) settings: Settings,

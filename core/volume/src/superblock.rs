@@ -32,6 +32,9 @@ pub const MOST_ZONE_BYTES: u64 = 256 << 20;
 pub const LEAST_ZONE_BYTES: u64 = 1 << 20;
 /// Generations, epochs, frames and transactions stay below this.
 const MOST_COUNTED: u64 = 1 << 60;
+/// The feature of the second kind of flags that lets a volume have snapshots: whoever does not know them would give away
+/// what they have.
+pub const SNAPSHOTS: u64 = 1;
 /// A volume has so many bytes at least.
 pub const LEAST_BYTES: u64 = 16 << 20;
 
@@ -53,7 +56,7 @@ pub struct Superblock {
 impl Superblock {
     /// Whether this version may not write to it.
     pub fn is_read_only(&self) -> bool {
-        self.features[1] != 0
+        self.features[1] & !SNAPSHOTS != 0
     }
 
     /// Where the log begins.

@@ -1,7 +1,7 @@
-//! What can be wrong with a volume, in five families: each finding says what a repair has to look at again.
+//! What can be wrong with a volume, in six families: each finding says what a repair has to look at again.
 //!
 //! ```text
-//!   names    1..    extents   20..    room   30..    nodes   40..    beside   50..
+//!   names    1..    extents   20..    room   30..    nodes   40..    beside   50..    snapshots   60..
 //! ```
 //!
 //! Invariant: a number never changes its meaning; what was kept of an earlier scan is read by it.
@@ -161,6 +161,12 @@ pub enum Verb {
     NoRecord { file: u64 },
     /// What a user, a group or a directory tree takes is counted wrong.
     QuotaWrong { subject: Subject },
+    /// A node of a snapshot that cannot be read. The snapshot is named by its checkpoint.
+    SnapshotNode { snapshot: u64, tree: u8, address: u64 },
+    /// Blocks of a file of a snapshot that another file has by now.
+    SnapshotData { snapshot: u64, file: u64, place: u64 },
+    /// Blocks that a snapshot has, and that are not noted to be kept for it.
+    Unkept { snapshot: u64, place: u64, blocks: u64 },
 }
 
 fn text<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
@@ -217,6 +223,9 @@ impl Verb {
                 let (sort, number) = subject.numbers();
                 plain(56, [sort.into(), number.into(), 0])
             }
+            Self::SnapshotNode { snapshot, tree, address } => plain(60, [*snapshot, (*tree).into(), *address]),
+            Self::SnapshotData { snapshot, file, place } => plain(61, [*snapshot, *file, *place]),
+            Self::Unkept { snapshot, place, blocks } => plain(62, [*snapshot, *place, *blocks]),
         }
     }
 
@@ -232,6 +241,8 @@ impl Verb {
             // A range that ends somewhere.
             30 | 31 | 43 | 44 => a.checked_add(b).is_some(),
             40..=42 | 45 | 54 => tree < crate::TREES,
+            60 => b < u64::from(crate::SHARED_TREES),
+            62 => b.checked_add(c).is_some(),
             _ => true,
         };
         if !is_sound {
@@ -268,6 +279,9 @@ impl Verb {
             54 => Self::Unreadable { tree, key: bytes },
             55 => Self::NoRecord { file: a },
             56 => Self::QuotaWrong { subject: Subject::from_numbers(a, b)? },
+            60 => Self::SnapshotNode { snapshot: a, tree: b as u8, address: c },
+            61 => Self::SnapshotData { snapshot: a, file: b, place: c },
+            62 => Self::Unkept { snapshot: a, place: b, blocks: c },
             _ => return None,
         })
     }
@@ -280,8 +294,8 @@ impl Verb {
     /// How much it matters.
     pub fn severity(&self) -> Severity {
         match self.number() {
-            10 | 20..=22 | 31 | 33 | 40..=43 | 45 | 51 | 54 | 55 => Severity::Severe,
-            1..=9 | 50 => Severity::Degraded,
+            10 | 20..=22 | 31 | 33 | 40..=43 | 45 | 51 | 54 | 55 | 61 | 62 => Severity::Severe,
+            1..=9 | 50 | 60 => Severity::Degraded,
             _ => Severity::Minor,
         }
     }
@@ -408,6 +422,18 @@ impl fmt::Display for Verb {
             Self::Unreadable { tree, key } => write!(f, "an entry of tree {tree} cannot be read (key {key:02x?})"),
             Self::NoRecord { file } => write!(f, "file {file} has parts, and no record"),
             Self::QuotaWrong { subject } => write!(f, "what {subject} takes is counted wrong"),
+            Self::SnapshotNode { snapshot, address, .. } => {
+                write!(f, "the node at {address} of the snapshot of checkpoint {snapshot} cannot be read")
+            }
+            Self::SnapshotData { snapshot, file, place } => {
+                write!(
+                    f,
+                    "block {place} of file {file} in the snapshot of checkpoint {snapshot} is another file's by now"
+                )
+            }
+            Self::Unkept { snapshot, place, blocks } => {
+                write!(f, "{blocks} blocks from {place} on are not kept for the snapshot of checkpoint {snapshot}")
+            }
         }
     }
 }
@@ -430,7 +456,7 @@ mod tests {
             assert!((0..10).all(|len| Verb::decode(&kept[..len]).is_err()), "{verb} cut short");
             assert!(!verb.to_string().is_empty());
         }
-        assert_eq!(count, 30);
+        assert_eq!(count, 33);
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! Invariant: an id names one file for ever: numbers are not given out twice, also not after a crash.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -26,6 +26,7 @@ use crate::media::Media;
 use crate::names::{self, Names};
 use crate::open::Opening;
 use crate::open_files::OpenFiles;
+use crate::past::Views;
 use crate::quota::{KEY_COUNTED, Walks};
 use crate::record::{Link, Record};
 use crate::service::{FileId, FileKind, FileService, Time};
@@ -92,7 +93,7 @@ struct Ids {
 /// An open volume.
 pub struct Volume {
     pub(crate) store: Store,
-    pub(crate) names: Names,
+    pub(crate) names: Arc<Names>,
     is_case_sensitive: bool,
     pub(crate) open: OpenFiles,
     /// Files that have data that waits for its place.
@@ -107,8 +108,16 @@ pub struct Volume {
     pub(crate) maintaining: tokio::sync::Mutex<()>,
     /// Held while free room is set aside to be given back.
     pub(crate) trimming: tokio::sync::Mutex<()>,
+    /// Held while a snapshot is made or removed.
+    pub(crate) snapshotting: tokio::sync::Mutex<()>,
+    /// Held while what snapshots have left is given back.
+    pub(crate) reclaiming: tokio::sync::Mutex<()>,
+    /// Snapshots that are read.
+    pub(crate) views: Mutex<Views>,
     /// Held while the size changes.
     pub(crate) resizing: tokio::sync::Mutex<()>,
+    /// Whether it becomes smaller.
+    pub(crate) is_shrinking: AtomicBool,
     /// The note of a shrink that a crash cut short.
     pub(crate) unfinished: Mutex<Option<ShrinkNote>>,
     /// What is done to have files count for their directory trees.
@@ -220,22 +229,10 @@ impl Volume {
             ..Ids::default()
         };
         let changes = store.checkpoint.lock().await.root.epoch << CHANGES;
-        let volume = Self {
-            names: Names::new(&folding, secret)?,
-            is_case_sensitive,
-            open: OpenFiles::default(),
-            waiting: Waiting::default(),
-            clock,
-            ids: Mutex::new(ids),
-            changes: AtomicU64::new(changes),
-            closing: Arc::default(),
-            maintaining: tokio::sync::Mutex::new(()),
-            trimming: tokio::sync::Mutex::new(()),
-            resizing: tokio::sync::Mutex::new(()),
-            unfinished: Mutex::new(None),
-            walks: Walks::default(),
-            store,
-        };
+        let names = Arc::new(Names::new(&folding, secret)?);
+        let volume = Self::on(store, names, is_case_sensitive, clock);
+        *held(&volume.ids) = ids;
+        volume.changes.store(changes, Ordering::Relaxed);
         if volume.failure().is_none() {
             volume.keep_left_out().await?;
             // What stands in a damaged node waits until that is repaired.
@@ -243,6 +240,35 @@ impl Volume {
             crate::scan::readable(volume.take_up_shrink().await)?;
         }
         Ok((volume, gap))
+    }
+
+    /// Files on trees. It gives out no ids.
+    fn on(store: Store, names: Arc<Names>, is_case_sensitive: bool, clock: WallClock) -> Self {
+        Self {
+            names,
+            is_case_sensitive,
+            open: OpenFiles::default(),
+            waiting: Waiting::default(),
+            clock,
+            ids: Mutex::default(),
+            changes: AtomicU64::new(0),
+            closing: Arc::default(),
+            maintaining: tokio::sync::Mutex::new(()),
+            trimming: tokio::sync::Mutex::new(()),
+            snapshotting: tokio::sync::Mutex::new(()),
+            reclaiming: tokio::sync::Mutex::new(()),
+            views: Mutex::default(),
+            resizing: tokio::sync::Mutex::new(()),
+            is_shrinking: AtomicBool::new(false),
+            unfinished: Mutex::new(None),
+            walks: Walks::default(),
+            store,
+        }
+    }
+
+    /// The files of a snapshot of this volume.
+    pub(crate) fn view_of(&self, store: Store) -> Self {
+        Self::on(store, self.names.clone(), self.is_case_sensitive, self.clock.clone())
     }
 
     /// The volume's id.

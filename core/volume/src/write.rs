@@ -1,7 +1,8 @@
 //! Writing files.
 //!
 //! ```text
-//!   whole blocks that hold data, within the file    shared lock    in place, no change of metadata
+//!   whole blocks that hold data, within the file,
+//!   which no snapshot has                           shared lock    in place, no change of metadata
 //!   small, and not within a record                  alone          waits in memory (delayed.rs)
 //!   anything else                                   alone          room set aside ─▶ data written ─▶ extents changed
 //! ```
@@ -150,7 +151,7 @@ impl Volume {
             }
         }
         let pieces = self.pieces(file, offset / BLOCK_BYTES, end / BLOCK_BYTES).await?;
-        if !pieces.iter().all(|piece| matches!(piece.ground, Ground::Written(_))) {
+        if !pieces.iter().all(|piece| matches!(piece.ground, Ground::Written(_)) && !self.is_snapshots(piece)) {
             return Ok(false);
         }
         for piece in &pieces {
@@ -273,13 +274,32 @@ impl Volume {
             return Ok(false);
         }
         let pieces = self.pieces(file, size / BLOCK_BYTES, size / BLOCK_BYTES + 1).await?;
-        let Some(Piece { ground: Ground::Written(extent), .. }) = pieces.first() else { return Ok(false) };
-        self.store.settle_blocks(extent.place, 1).await?;
+        let Some(piece @ Piece { ground: Ground::Written(extent), .. }) = pieces.first() else { return Ok(false) };
         let mut block = self.store.device.read(extent.place * BLOCK_BYTES, IoBuf::new(BLOCK)).await?;
         block[used..].fill(0);
-        self.store.device.write(extent.place * BLOCK_BYTES, block.freeze(), Durability::Cached).await?;
+        self.rewrite_block(file, piece, block.freeze(), size).await?;
         held(&file.state).written = self.store.data.note();
         Ok(true)
+    }
+
+    /// Whether a snapshot may have what lies under a piece of a file, so that it is not to be written over.
+    pub(crate) fn is_snapshots(&self, piece: &Piece) -> bool {
+        matches!(piece.ground, Ground::Written(extent) if self.store.snapshots.keep(&extent))
+    }
+
+    /// Writes a block of a file that has data: where it lies, or where it is to lie from now on, if a snapshot has that.
+    /// The file is locked alone.
+    pub(crate) async fn rewrite_block(
+        &self,
+        file: &File,
+        piece: &Piece,
+        data: IoSlice,
+        size: u64,
+    ) -> Result<(), VolumeError> {
+        let targets = self.targets(file, std::slice::from_ref(piece), size, Room::Free, 1).await?;
+        let segment = Segment { block: piece.block, data };
+        let may_prove = self.store.log.may_prove();
+        Box::pin(self.store_targets(file, &[segment], &targets, size, may_prove)).await
     }
 
     /// The old content of a block, zeros where it has none; what lies beyond the end of the file counts as zeros.
@@ -357,7 +377,7 @@ impl Volume {
                 break;
             }
             match piece.ground {
-                Ground::Written(extent) => {
+                Ground::Written(extent) if !self.store.snapshots.keep(&extent) => {
                     targets.push(Target::old(piece.block, extent, true));
                 }
                 Ground::Unwritten(extent) => {
@@ -365,10 +385,10 @@ impl Volume {
                     targets.push(Target::old(piece.block, extent, false));
                 }
                 Ground::Delayed => unreachable!("only readers are told"),
-                Ground::Hole | Ground::Lost => {
+                Ground::Hole | Ground::Lost | Ground::Written(_) => {
                     let mut at = piece.block;
                     let end = piece.block + piece.blocks;
-                    // What was lost counts already.
+                    // What was lost, and what a snapshot has as well, counts already.
                     let is_more = piece.ground == Ground::Hole;
                     while at < end && targets.len() < most {
                         let goal = targets.last().map(|target: &Target| target.extent.end());

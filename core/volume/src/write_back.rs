@@ -123,7 +123,11 @@ impl Volume {
             (state.size, state.delayed.recorded)
         };
         let target = |piece: &Piece| match piece.ground {
-            Ground::Written(extent) if ((piece.block + piece.blocks) * BLOCK_BYTES).min(size) <= recorded.0 => {
+            // Nothing comes to wait over what a snapshot has, and none is made while anything waits.
+            Ground::Written(extent)
+                if !self.is_snapshots(piece)
+                    && ((piece.block + piece.blocks) * BLOCK_BYTES).min(size) <= recorded.0 =>
+            {
                 Some(Target::old(piece.block, extent, true))
             }
             _ => None,

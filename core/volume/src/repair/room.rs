@@ -11,12 +11,39 @@ use crate::change::{Need, Pair, Stop, View};
 use crate::error::{ErrorKind, VolumeError};
 use crate::extent::Extent;
 use crate::extents::MAIN;
+use crate::page::Page;
 use crate::repair::Repaired;
-use crate::scan::{NoLeaves, judge, readable, runs};
+use crate::scan::{Leaves, NoLeaves, Owner, Reach, judge, readable, runs};
+use crate::snapshots::Span;
 use crate::store::held;
 use crate::verbs::Verb;
 use crate::volume::Volume;
 use crate::{OWNER_TREE, SHARED_TREES, keys};
+
+/// Entries of the map of owners that one change puts in.
+const KEPT_AT_ONCE: usize = 32;
+
+/// Takes what snapshots have out of runs.
+struct Past<'a>(&'a mut BTreeMap<u64, u64>);
+
+impl Leaves for Past<'_> {
+    async fn leaf(&mut self, _: u8, _: &Page) -> Result<(), VolumeError> {
+        Ok(())
+    }
+
+    async fn end(&mut self, _: u8) -> Result<(), VolumeError> {
+        Ok(())
+    }
+
+    async fn past(&mut self, _: u64, page: &Page) -> Result<(), VolumeError> {
+        for (key, value) in (0..page.count()).map(|index| page.entry(index)) {
+            if let (Some(_), Ok(extent)) = (keys::read_extent(page.tree(), key), Extent::decode(value)) {
+                runs::cut(self.0, extent.place, extent.blocks.into());
+            }
+        }
+        Ok(())
+    }
+}
 
 impl Volume {
     /// Blocks of a zone before which owners may begin that reach over a place.
@@ -116,8 +143,56 @@ impl Volume {
             .await
     }
 
-    /// Takes blocks out of runs that a file says it has.
+    /// Has blocks be kept that a snapshot has.
+    pub(super) async fn repair_unkept(&self, snapshot: u64, place: u64, blocks: u64) -> Result<Repaired, VolumeError> {
+        let wanted = BTreeMap::from([(place, blocks)]);
+        let Some((zone, _)) = place.checked_mul(BLOCK_BYTES).and_then(|at| self.store.zone_of(at)) else {
+            return Ok(Repaired::AlreadyGone);
+        };
+        let start = self.store.address_in(zone, 0) / BLOCK_BYTES;
+        let end = start + self.store.superblock().zone_bytes / BLOCK_BYTES;
+        let change = self.store.change([OWNER_TREE], Need::More, |view| {
+            if !self.store.snapshots.have(Span { birth: snapshot, death: snapshot }) {
+                return Ok(false);
+            }
+            let (mut missing, mut done) = (wanted.clone(), 0);
+            for (at, owner) in judge::owners_in(view, start, end)? {
+                let within = runs::within(&wanted, at, owner.blocks.into());
+                runs::cut(&mut missing, at, owner.blocks.into());
+                let (false, Some(span)) = (within.is_empty(), owner.kept) else { continue };
+                if span.death < snapshot && done < KEPT_AT_ONCE {
+                    let Owner { file, stream, block, blocks, is_written, .. } = owner;
+                    let span = Span { birth: span.birth.min(snapshot), death: snapshot };
+                    view.put(
+                        OWNER_TREE,
+                        keys::owner(at),
+                        keys::kept_value(file, stream, block, blocks, is_written, span),
+                    )?;
+                    done += 1;
+                }
+            }
+            // Which file had them, and since when, nobody knows.
+            let span = Span { birth: 1, death: snapshot };
+            for (at, blocks) in missing.into_iter().take(KEPT_AT_ONCE - done) {
+                view.put(OWNER_TREE, keys::owner(at), keys::kept_value(0, MAIN, 0, blocks as u32, true, span))?;
+                done += 1;
+            }
+            Ok(done > 0)
+        });
+        let is_changed = change.await?.0;
+        let is_claimed = readable(self.repair_double(place, blocks).await)? == Some(Repaired::Fixed);
+        Ok(if is_changed || is_claimed { Repaired::Fixed } else { Repaired::AlreadyGone })
+    }
+
+    /// Takes blocks out of runs that a file says it has, or a snapshot.
     async fn without_extents(&self, wanted: &mut BTreeMap<u64, u64>) -> Result<(), VolumeError> {
+        if self.store.snapshots.newest() != 0 {
+            let newest = self.store.checkpoint.lock().await;
+            let walked = self.store.walk(&newest.root, Reach::Snapshots, &mut Past(wanted), &mut |_| ()).await?;
+            if walked.is_past_partial {
+                return Err(VolumeError::new(ErrorKind::Corrupt, "a snapshot that may have it cannot be read"));
+            }
+        }
         for tree in 0..SHARED_TREES {
             let mut next = Some(Vec::new());
             while let Some(from) = next.take() {
@@ -196,7 +271,7 @@ impl Volume {
             return Ok(0);
         }
         let newest = self.store.checkpoint.lock().await;
-        let walked = self.store.walk(&newest.root, &mut NoLeaves, &mut |_| ()).await?;
+        let walked = self.store.walk(&newest.root, Reach::Snapshots, &mut NoLeaves, &mut |_| ()).await?;
         let mut fixed = 0;
         for verb in verbs.iter().filter(|verb| walked.verbs.contains(verb)) {
             let (address, blocks, is_used) = match verb {

@@ -15,6 +15,7 @@ use crate::namespace::plain;
 use crate::record::{DirectoryEntry, Link, Record};
 use crate::scan::sums::{Fact, Side, Sort, Sums};
 use crate::service::FileKind;
+use crate::snapshots::Span;
 use crate::volume::ROOT;
 use crate::{DEFERRED_TREE, OWNER_TREE, SHARED_TREES};
 
@@ -55,6 +56,8 @@ pub(crate) enum Told {
     Extent(u64, u32, Item),
     /// The same as the map of owners has it.
     Owner(u64, u32),
+    /// The span in which blocks were a file's that only snapshots have.
+    Kept(u64, Span),
 }
 
 /// What the map of owners says of a place.
@@ -64,6 +67,8 @@ pub(crate) struct Owner {
     pub block: u64,
     pub blocks: u32,
     pub is_written: bool,
+    /// Where the file has them no more, and snapshots do: in which span it had them.
+    pub kept: Option<Span>,
 }
 
 impl Owner {
@@ -72,8 +77,13 @@ impl Owner {
         let mut reader = Reader::new(value);
         let mut read = || {
             let (file, stream, block) = (reader.u64().ok()?, reader.u32().ok()?, reader.u64().ok()?);
-            let (blocks, written) = (reader.u32().ok()?, reader.u8().ok()?);
-            (written <= 1).then_some(Self { file, stream, block, blocks, is_written: written == 1 })
+            let (blocks, flags) = (reader.u32().ok()?, reader.u8().ok()?);
+            let kept = match flags & keys::KEPT {
+                0 => None,
+                _ => Some(Span { birth: reader.u64().ok()?, death: reader.u64().ok()? }),
+            };
+            let is_known = flags & !(keys::KEPT | 1) == 0;
+            is_known.then_some(Self { file, stream, block, blocks, is_written: flags & 1 == 1, kept })
         };
         match read() {
             Some(owner) if owner.blocks > 0 && owner.block.checked_add(owner.blocks.into()).is_some() => Ok(owner),
@@ -153,11 +163,14 @@ impl<'a> Facts<'a> {
         match tree {
             OWNER_TREE => {
                 let Ok(owner) = Owner::decode(value) else { return };
+                told.push(Told::Owner(number, owner.blocks));
+                if let Some(span) = owner.kept {
+                    return told.push(Told::Kept(number, span));
+                }
                 let written = owner.is_written.into();
                 let numbers = [owner.file, owner.stream.into(), owner.block, number, owner.blocks.into(), written];
                 let fact = sums.fact(Sort::Extent, &numbers, &[]);
                 told.push(Told::Fact(fact, Side::Other, Item::Owner(number)));
-                told.push(Told::Owner(number, owner.blocks));
             }
             DEFERRED_TREE if value == [1] => {
                 told.push(Told::Fact(sums.fact(Sort::Note, &[number], &[]), Side::Other, Item::Note(number)));

@@ -142,6 +142,9 @@ pub(crate) fn owners_in(view: &View<'_>, from: u64, to: u64) -> Result<Vec<(u64,
 
 /// The extent that an owner names, if the file has it so.
 fn is_owned(view: &View<'_>, place: u64, owner: &Owner) -> Result<Option<Extent>, Stop> {
+    if owner.kept.is_some() {
+        return Ok(None);
+    }
     let end = owner.block + u64::from(owner.blocks);
     let value = view.get(keys::shard(owner.file), &keys::extent(owner.file, owner.stream, end))?;
     let extent = value.and_then(|value| Extent::decode(&value).ok());
@@ -160,6 +163,7 @@ pub(crate) fn extent(store: &Store, view: &View<'_>, file: u64, end: u64) -> Res
     let owner = view.get(OWNER_TREE, &keys::owner(place))?.and_then(|value| Owner::decode(&value).ok());
     let Some(owner) = owner else { return Ok(Some(Verb::Unowned { file, end, place })) };
     let is_same = (owner.file, owner.stream, owner.block, owner.blocks) == (file, MAIN, start, extent.blocks);
+    let is_same = is_same && owner.kept.is_none();
     if is_same && owner.is_written == extent.is_written {
         return Ok(None);
     }
@@ -168,9 +172,14 @@ pub(crate) fn extent(store: &Store, view: &View<'_>, file: u64, end: u64) -> Res
 }
 
 /// What is wrong with an entry of the map of owners.
-fn owner(view: &View<'_>, place: u64) -> Result<Option<Verb>, Stop> {
+fn owner(store: &Store, view: &View<'_>, place: u64) -> Result<Option<Verb>, Stop> {
     let Some(value) = view.get(OWNER_TREE, &keys::owner(place))? else { return Ok(None) };
     let Ok(owner) = Owner::decode(&value) else { return Ok(None) };
+    if let Some(span) = owner.kept {
+        // What a snapshot that was destroyed had is given back some time afterwards.
+        let is_right = store.snapshots.have(span) || store.snapshots.is_to_be_reclaimed();
+        return Ok((!is_right).then_some(Verb::OwnerAlone { place }));
+    }
     let Some(extent) = is_owned(view, place, &owner)? else {
         // An extent at this place of which the map says another length is a finding of that extent.
         let first = keys::extent(owner.file, owner.stream, owner.block + 1);
@@ -188,6 +197,36 @@ fn owner(view: &View<'_>, place: u64) -> Result<Option<Verb>, Stop> {
         }
     }
     Ok(None)
+}
+
+/// What is wrong with the blocks of an extent that a snapshot has.
+pub(crate) fn past(
+    store: &Store,
+    view: &View<'_>,
+    snapshot: u64,
+    file: u64,
+    extent: &Extent,
+) -> Result<Option<Verb>, Stop> {
+    let (place, blocks) = (extent.place, extent.blocks);
+    let others = Ok(Some(Verb::SnapshotData { snapshot, file, place }));
+    let unkept = Ok(Some(Verb::Unkept { snapshot, place, blocks: blocks.into() }));
+    let Some((zone, block)) = place.checked_mul(BLOCK_BYTES).and_then(|at| store.zone_of(at)) else { return others };
+    if !store.is_data(place, blocks) {
+        return others;
+    }
+    let is_free = |taken: &Bitmap| taken.count(block, blocks) < blocks;
+    if held(&store.rooms).taken(zone).map_err(Stop::Zone)?.is_some_and(is_free) {
+        return unkept;
+    }
+    let owner = view.get(OWNER_TREE, &keys::owner(place))?.and_then(|value| Owner::decode(&value).ok());
+    let Some(owner) = owner else { return Ok(None) };
+    match owner.kept {
+        Some(span) if span.birth > snapshot => others,
+        Some(span) if span.death < snapshot => unkept,
+        Some(_) => Ok(None),
+        None if is_owned(view, place, &owner)?.is_some_and(|there| there.birth > snapshot) => others,
+        None => Ok(None),
+    }
 }
 
 /// What is wrong with a zone of data: runs that are nobody's, and runs that are free and somebody's.
@@ -245,7 +284,7 @@ impl Volume {
                 (!agrees).then_some(Verb::Count { file: *file })
             }
             Item::Extent(file, end) => extent(&self.store, view, *file, *end)?,
-            Item::Owner(place) => owner(view, *place)?,
+            Item::Owner(place) => owner(&self.store, view, *place)?,
             Item::Note(file) => {
                 let note = view.get(DEFERRED_TREE, &file.to_be_bytes())?;
                 let record = record(view, *file)?;

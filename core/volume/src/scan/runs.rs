@@ -18,6 +18,18 @@ pub(crate) fn cut(runs: &mut BTreeMap<u64, u64>, place: u64, blocks: u64) {
     }
 }
 
+/// What of runs lies within one.
+pub(crate) fn within(runs: &BTreeMap<u64, u64>, place: u64, blocks: u64) -> Vec<(u64, u64)> {
+    let end = place.saturating_add(blocks);
+    let touching = runs.range(..end).rev().take_while(|(start, len)| **start + **len > place);
+    let mut found: Vec<_> = touching
+        .map(|(start, len)| ((*start).max(place), (start + len).min(end)))
+        .map(|(from, to)| (from, to - from))
+        .collect();
+    found.reverse();
+    found
+}
+
 /// What two lists of runs have in common.
 pub(crate) fn common(one: &BTreeMap<u64, u64>, other: &BTreeMap<u64, u64>) -> BTreeMap<u64, u64> {
     let (mut beyond, mut common) = (one.clone(), one.clone());

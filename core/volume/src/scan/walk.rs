@@ -1,4 +1,5 @@
-//! All nodes of a durable root read, in the order of keys, and held against what their parents say and what is taken.
+//! All nodes of a durable root read, in the order of keys, and held against what their parents say and what is taken; then
+//! those that only snapshots have.
 //!
 //! Invariant: nothing that is only in memory is believed, but for the bitmaps of zones of nodes, which are all there.
 
@@ -31,6 +32,10 @@ pub(crate) trait Leaves {
     async fn leaf(&mut self, tree: u8, page: &Page) -> Result<(), VolumeError>;
     /// A tree was read to its end.
     async fn end(&mut self, tree: u8) -> Result<(), VolumeError>;
+    /// A leaf that only snapshots have, with the newest of them.
+    async fn past(&mut self, _snapshot: u64, _page: &Page) -> Result<(), VolumeError> {
+        Ok(())
+    }
 }
 
 /// A node that is to be looked at, and what its parent says of it.
@@ -48,8 +53,19 @@ pub(crate) struct Walked {
     pub verbs: BTreeSet<Verb>,
     /// Whether there are keys that nobody could read.
     pub is_partial: bool,
+    /// The same of snapshots.
+    pub is_past_partial: bool,
     /// Blocks for nodes that are taken, and that no node which could be read refers to.
     pub loose: Vec<(u64, u64)>,
+    /// Nodes that could not be read, or do not belong there, and are to have others below them.
+    pub inner: BTreeSet<u64>,
+}
+
+/// Whether nodes that only snapshots have are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    Newest,
+    Snapshots,
 }
 
 struct Walk<'a> {
@@ -61,10 +77,11 @@ struct Walk<'a> {
 }
 
 impl Store {
-    /// Reads all nodes of a root. No checkpoint may be made meanwhile.
+    /// Reads all nodes of the newest root, and perhaps of snapshots. No checkpoint may be made meanwhile.
     pub(crate) async fn walk(
         &self,
         root: &Root,
+        reach: Reach,
         leaves: &mut impl Leaves,
         tell: &mut dyn FnMut(ScanProgress),
     ) -> Result<Walked, VolumeError> {
@@ -80,8 +97,15 @@ impl Store {
             }
             leaves.end(*tree).await?;
         }
+        if reach == Reach::Snapshots {
+            for (snapshot, trees) in self.snapshots.roots() {
+                for (tree, root) in trees {
+                    walk.past(snapshot, tree, root, leaves).await?;
+                }
+            }
+        }
         walk.compare(&taken);
-        if !walk.done.is_partial {
+        if !(walk.done.is_partial || walk.done.is_past_partial) {
             // Else they may stand below a node that is lost.
             let leaks = walk.done.loose.iter().map(|(address, blocks)| (*address, *blocks));
             walk.done.verbs.extend(leaks.map(|(address, blocks)| Verb::NodeLeak { address, blocks }));
@@ -142,6 +166,9 @@ impl Walk<'_> {
         (self.tell)(self.progress);
         let Ok(page) = self.store.read_node(node).await else {
             self.claim(address);
+            if level != Some(0) {
+                self.done.inner.insert(address);
+            }
             self.done.verbs.insert(Verb::NodeLost { tree, address, low, high });
             self.done.is_partial = true;
             return Ok(Vec::new());
@@ -152,6 +179,9 @@ impl Walk<'_> {
             && page.high() == high.as_deref();
         if !fits || !self.claim(address) {
             let is_shared = fits || self.is_claimed(address);
+            if level != Some(0) {
+                self.done.inner.insert(address);
+            }
             self.done.verbs.insert(match is_shared {
                 true => Verb::NodeShared { tree, address, low, high },
                 false => Verb::NodeMisplaced { tree, address, low, high },
@@ -171,6 +201,43 @@ impl Walk<'_> {
             high: if index + 1 < page.count() { Some(page.key(index + 1).to_vec()) } else { high.clone() },
         };
         Ok((0..page.count()).map(child).collect())
+    }
+
+    /// Reads a tree of a snapshot but for what later ones, or the newest root, have of it.
+    async fn past(
+        &mut self,
+        snapshot: u64,
+        tree: u8,
+        root: NodeRef,
+        leaves: &mut impl Leaves,
+    ) -> Result<(), VolumeError> {
+        let mut waiting = vec![(root, None::<u8>)];
+        while let Some((node, level)) = waiting.pop() {
+            self.store.check_interrupted()?;
+            let address = node.address;
+            let page = self.store.read_node(node).await.ok();
+            let page = page.filter(|page| page.tree() == tree && level.is_none_or(|level| page.level() == level));
+            let is_new = self.claim(address);
+            let Some(page) = page else {
+                self.done.verbs.insert(Verb::SnapshotNode { snapshot, tree, address });
+                self.done.is_past_partial = true;
+                continue;
+            };
+            if !is_new {
+                // It is the very node that was read before, with all below it.
+                continue;
+            }
+            self.progress.nodes += 1;
+            self.progress.bytes += PAGE_BYTES as u64;
+            (self.tell)(self.progress);
+            if page.level() == 0 {
+                leaves.past(snapshot, &page).await?;
+                continue;
+            }
+            let children = (0..page.count()).rev().map(|index| (page.child(index), Some(page.level() - 1)));
+            waiting.extend(children);
+        }
+        Ok(())
     }
 
     /// Blocks of nodes against those that are taken.

@@ -19,6 +19,7 @@ use crate::damage::lose_newest_root;
 use crate::model::{BLOCK, Files, Model, Node, difference, is_full, read_all, read_node};
 use crate::quotas;
 use crate::resize::resize;
+use crate::snapshots;
 
 struct World {
     sim: Sim,
@@ -240,7 +241,9 @@ impl Life<'_> {
         let mut next = files.clone();
         next.entries.remove(&(*parent, name.clone()));
         next.forget(*child, self.volume.root().number);
-        assert!(self.change(next, operation).await.is_some(), "removal needs no room");
+        let is_removed = self.change(next, operation).await.is_some();
+        // Where snapshots have all nodes that a removal changes, it needs others.
+        assert!(is_removed || !self.volume.snapshots().is_empty(), "removal needs no room");
     }
 
     async fn link(&self) {
@@ -485,7 +488,8 @@ impl Life<'_> {
 
     async fn live(&mut self) {
         for _ in 0..self.random.range(1..250u32) {
-            match self.random.range(0..100u32) {
+            match self.random.range(0..104u32) {
+                100..104 => snapshots::step(self.volume, self.random, self.model).await,
                 0..22 => self.create().await,
                 22..30 => self.remove().await,
                 30..35 => self.link().await,
@@ -502,6 +506,7 @@ impl Life<'_> {
         }
         let found = read_all(self.volume).await;
         assert_eq!(difference(&self.files(), &found), Vec::<String>::new());
+        snapshots::check(self.volume, &self.model.borrow().snapshots).await;
         for handle in self.handles.drain(..) {
             self.volume.close(handle).await.expect("it can be closed");
         }
@@ -543,7 +548,7 @@ fn run(seed: u64, delayed_bytes: usize) {
             world.sim.cut_power_after(world.random.range(0..most));
         }
         let (disk, settings, random, model) = (world.disk.clone(), world.settings, world.sim.random(), model.clone());
-        let (opened, resizes) = (opened.clone(), world.random.chance(1, 2));
+        let (opened, resizes, is_last) = (opened.clone(), world.random.chance(1, 2), life == 4);
         let ended = world.sim.run(async move {
             model.borrow_mut().openings += 1;
             let volume = open(disk.clone(), settings).await;
@@ -551,6 +556,7 @@ fn run(seed: u64, delayed_bytes: usize) {
             let mut recovered = model.borrow().clone();
             recovered.recover(&volume).await;
             *model.borrow_mut() = recovered;
+            snapshots::recover(&volume, &model).await;
             assert_eq!(volume.scan().await, Ok(Vec::new()));
             volume.settle_quotas().await.expect("it needs no room");
             let files = model.borrow().now().clone();
@@ -576,6 +582,9 @@ fn run(seed: u64, delayed_bytes: usize) {
             assert_eq!(volume.scan().await, Ok(Vec::new()), "after a life");
             volume.checkpoint().await.expect("it lasts");
             model.borrow_mut().settle(volume.last());
+            if is_last {
+                snapshots::end(&volume, &model).await;
+            }
         });
         // A cut is as good an end as any.
         let _ = ended;

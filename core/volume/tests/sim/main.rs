@@ -12,6 +12,7 @@ mod quotas;
 mod resize;
 mod rounds;
 mod sizes;
+mod snapshots;
 mod together;
 mod trimmed;
 

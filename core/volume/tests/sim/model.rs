@@ -80,6 +80,11 @@ pub struct Model {
     pub versions: BTreeMap<u64, Vec<Rc<Vec<u8>>>>,
     /// What files held whose names took others' places, with the last change then: nothing older is under those names.
     pub placed: Vec<(u64, u64, Rc<Vec<u8>>)>,
+    /// What snapshots have, by their names.
+    pub snapshots: BTreeMap<String, Files>,
+    /// One that was about to be made, and one that was about to be destroyed.
+    pub making: Option<(String, Files)>,
+    pub ending: Option<String>,
 }
 
 impl Model {
@@ -93,6 +98,9 @@ impl Model {
             durable: last,
             versions: BTreeMap::new(),
             placed: Vec::new(),
+            snapshots: BTreeMap::new(),
+            making: None,
+            ending: None,
         }
     }
 

@@ -1,0 +1,213 @@
+//! Snapshots made and removed.
+//!
+//! ```text
+//!   create    no data waits any more ─▶ checkpoint, which is the snapshot ─▶ another, which has its roots
+//!             ─▶ writes that were under way in place are over
+//!   remove    nodes that only it has ─▶ checkpoint without it and them ─▶ another
+//!             ─▶ later: blocks that no snapshot has any more are freed (reclaim.rs)
+//! ```
+//!
+//! Two checkpoints, because the root before the newest one counts where that is lost.
+//!
+//! Invariants: a snapshot has all that was answered before it was asked for, and what was asked for after it was answered
+//! is not in it. Whenever power fails, one that was being made or removed is there as a whole, or not at all.
+
+use std::collections::HashSet;
+use std::sync::atomic::Ordering;
+
+use futures_util::future::join_all;
+
+use crate::SHARED_TREES;
+use crate::change::Need;
+use crate::error::{ErrorKind, VolumeError};
+use crate::page::NodeRef;
+use crate::scan::give_way;
+use crate::snapshots::{Coming, MOST_NAME_BYTES, MOST_SNAPSHOTS, Snapshot};
+use crate::store::Store;
+use crate::volume::Volume;
+
+/// Nodes that a checkpoint may change to have a snapshot, beside those that changed already, and to have one no more.
+const NODES_TO_CREATE: usize = 128;
+const NODES_TO_REMOVE: usize = 16;
+/// Times that data which waits is written back before a snapshot, at most: others may go on writing.
+const ROUNDS: usize = 64;
+
+/// What cannot be the name of a snapshot, in words.
+fn check_name(name: &str) -> Result<(), VolumeError> {
+    let refuse = |kind, text: String| Err(VolumeError::new(kind, text));
+    if name.len() > MOST_NAME_BYTES {
+        return refuse(ErrorKind::NameTooLong, format!("the name of a snapshot has {MOST_NAME_BYTES} bytes at most"));
+    }
+    let is_strange = |one: char| one.is_control() || one == '/' || one == '@';
+    if name.is_empty() || name == "." || name == ".." || name.chars().any(is_strange) {
+        let text = format!(
+            "{name:?} is no name for a snapshot: it is not empty, not . or .., and has no /, @ or control character"
+        );
+        return refuse(ErrorKind::Invalid, text);
+    }
+    Ok(())
+}
+
+impl Volume {
+    /// The snapshots that there are, the oldest first.
+    pub fn snapshots(&self) -> Vec<Snapshot> {
+        self.store.snapshots.list()
+    }
+
+    /// Makes a snapshot: all files as they are now, in the time of two checkpoints, whatever there is of them.
+    ///
+    /// # Errors
+    /// The name is taken or none, there are as many as there can be, the volume is being made smaller, what waits cannot be
+    /// written, no room, or the device failed.
+    pub async fn create_snapshot(&self, name: &str) -> Result<Snapshot, VolumeError> {
+        check_name(name)?;
+        let _one = self.snapshotting.lock().await;
+        self.store.check_failed()?;
+        let known = self.snapshots();
+        if known.iter().any(|known| known.name == name) {
+            return Err(VolumeError::new(ErrorKind::Exists, format!("there is a snapshot {name:?} already")));
+        }
+        if known.len() >= MOST_SNAPSHOTS {
+            let text =
+                format!("the volume has {MOST_SNAPSHOTS} snapshots, which is all that it can have: destroy some");
+            return Err(VolumeError::new(ErrorKind::NoSpace, text));
+        }
+        if self.is_shrinking.load(Ordering::Acquire) || self.unfinished_shrink().is_some() {
+            let text = "the volume is being made smaller: let that end, or stop it, first";
+            return Err(VolumeError::new(ErrorKind::Busy, text));
+        }
+        let made = {
+            let _at_once = self.write_at_once();
+            self.write_all_back().await?;
+            self.store.capture(Coming::Create { name: name.to_owned(), created: self.now() }).await
+        };
+        let made = made.map(|()| self.snapshots().into_iter().find(|known| known.name == name));
+        // Whoever looked at where a file lies before the cut may still be writing there.
+        join_all(self.open.all().into_iter().map(|file| async move { drop(file.data.write().await) })).await;
+        made?.ok_or_else(|| VolumeError::new(ErrorKind::NotFound, format!("snapshot {name:?} was destroyed already")))
+    }
+
+    /// Removes a snapshot. What only it had of data is given back afterwards, by [`Volume::reclaim`].
+    ///
+    /// # Errors
+    /// There is none of that name, somebody reads it, or the device failed.
+    pub async fn destroy_snapshot(&self, name: &str) -> Result<(), VolumeError> {
+        let _one = self.snapshotting.lock().await;
+        self.store.check_failed()?;
+        let known = self.snapshots().into_iter().find(|known| known.name == name);
+        let none = || VolumeError::new(ErrorKind::NotFound, format!("there is no snapshot {name:?}"));
+        let Snapshot { generation, .. } = known.ok_or_else(none)?;
+        self.end_view(generation)?;
+        self.store.remove_snapshot(generation).await
+    }
+
+    /// Writes back all that waits, and has records say when files were read and written, so that trees have all that was
+    /// answered. Nothing comes to wait meanwhile.
+    async fn write_all_back(&self) -> Result<(), VolumeError> {
+        for _ in 0..ROUNDS {
+            self.write_back_all(&self.waiting.all()).await?;
+            if self.waiting.is_empty() {
+                for file in self.open.all() {
+                    self.log_times(&file).await?;
+                }
+                return Ok(());
+            }
+            give_way().await;
+        }
+        Err(VolumeError::new(ErrorKind::Busy, "data that waits could not be written: try again"))
+    }
+}
+
+impl Store {
+    /// Makes a checkpoint that is a snapshot, and another one that has its roots.
+    async fn capture(&self, coming: Coming) -> Result<(), VolumeError> {
+        self.attempt(&[], Need::More, |_, _| self.check_nodes(NODES_TO_CREATE, Need::More)).await?;
+        let mut newest = self.checkpoint.lock().await;
+        self.snapshots.prepare(coming);
+        self.write_checkpoint(&mut newest).await?;
+        self.write_checkpoint(&mut newest).await
+    }
+
+    /// Makes a checkpoint without a snapshot, and another one.
+    async fn remove_snapshot(&self, generation: u64) -> Result<(), VolumeError> {
+        self.attempt(&[], Need::Least, |_, _| self.check_nodes(NODES_TO_REMOVE, Need::Least)).await?;
+        let mut newest = self.checkpoint.lock().await;
+        let nodes = self.nodes_of_one(generation, &newest.root.trees).await;
+        self.check_failed()?;
+        self.snapshots.prepare(Coming::Remove { generation, nodes });
+        self.write_checkpoint(&mut newest).await?;
+        self.write_checkpoint(&mut newest).await
+    }
+
+    /// Nodes that a snapshot has, and neither the one before it, nor the one after it or the newest root. What cannot be
+    /// read is left out: a scan finds those nodes.
+    async fn nodes_of_one(&self, generation: u64, newest: &[(u8, NodeRef)]) -> Vec<u64> {
+        let roots = self.snapshots.roots();
+        let Some(at) = roots.iter().position(|(of, _)| *of == generation) else { return Vec::new() };
+        let before = roots.get(at + 1).map_or(0, |(of, _)| *of);
+        let after = if at == 0 { newest } else { &roots[at - 1].1 };
+        let mut found = Vec::new();
+        for tree in 0..SHARED_TREES {
+            let root = |trees: &[(u8, NodeRef)]| trees.iter().find(|(of, _)| *of == tree).map(|(_, root)| *root);
+            let Some(own) = root(&roots[at].1) else { continue };
+            if let Some(nodes) = self.nodes_between(before, generation, own, root(after)).await {
+                found.extend(nodes);
+            }
+        }
+        found
+    }
+
+    /// Nodes below `root` that were written after one checkpoint and up to another, and are not below `later`; `None`
+    /// where that cannot be known. A node is never younger than the one above it.
+    async fn nodes_between(&self, after: u64, until: u64, root: NodeRef, later: Option<NodeRef>) -> Option<Vec<u64>> {
+        let mut shared = HashSet::new();
+        let mut waiting: Vec<NodeRef> = later.into_iter().collect();
+        while let Some(node) = waiting.pop() {
+            if node.generation <= until {
+                shared.insert(node.address);
+            } else {
+                self.children_of(node, &mut waiting).await?;
+            }
+        }
+        let mut found = Vec::new();
+        waiting.push(root);
+        while let Some(node) = waiting.pop() {
+            if node.generation > after && !shared.contains(&node.address) {
+                found.push(node.address);
+                // What stands below a node that cannot be read stays taken.
+                _ = self.children_of(node, &mut waiting).await;
+            }
+        }
+        Some(found)
+    }
+
+    /// Adds the children of a node that has any; `None` where it cannot be read.
+    async fn children_of(&self, node: NodeRef, into: &mut Vec<NodeRef>) -> Option<()> {
+        let page = match self.cache.get(node) {
+            Some(page) => page,
+            None => std::sync::Arc::new(self.read_node(node).await.ok()?),
+        };
+        if page.level() > 0 {
+            into.extend((0..page.count()).map(|index| page.child(index)));
+        }
+        give_way().await;
+        Some(())
+    }
+}
+
+/// While this is there, no data comes to wait in memory.
+pub(crate) struct AtOnce<'a>(&'a Volume);
+
+impl Drop for AtOnce<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.is_closed.store(false, Ordering::SeqCst);
+    }
+}
+
+impl Volume {
+    /// Has all data be written at once until this is dropped.
+    fn write_at_once(&self) -> AtOnce<'_> {
+        self.waiting.is_closed.store(true, Ordering::SeqCst);
+        AtOnce(self)
+    }
+}
