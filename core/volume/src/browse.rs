@@ -324,7 +324,8 @@ impl FileService for Browsed {
             Place::Top => {
                 let mut entries = Vec::new();
                 for snapshot in self.list_top(cursor, most) {
-                    let facts = self.root_of(&snapshot).await?;
+                    // One that was destroyed just now, or whose root is damaged, hides no other.
+                    let Ok(facts) = self.root_of(&snapshot).await else { continue };
                     entries.push(Entry {
                         name: snapshot.name.into_bytes(),
                         id: facts.id,
@@ -372,7 +373,13 @@ impl FileService for Browsed {
         }
     }
 
-    async fn write(&self, handle: &BrowsedHandle, offset: u64, data: IoSlice, len: usize) -> Result<(), VolumeError> {
+    async fn write(
+        &self,
+        handle: &BrowsedHandle,
+        offset: u64,
+        data: IoSlice,
+        len: usize,
+    ) -> Result<usize, VolumeError> {
         match handle {
             BrowsedHandle::Now(handle) => self.volume.write(handle, offset, data, len).await,
             BrowsedHandle::Past(..) => read_only(),
@@ -409,7 +416,12 @@ impl FileService for Browsed {
                 break;
             }
             match self.write(to.0, to.1 + done, IoSlice::padded(&data.to_vec()), count).await {
-                Ok(()) => done += count as u64,
+                Ok(some) => {
+                    done += some as u64;
+                    if some < count {
+                        break;
+                    }
+                }
                 Err(_) if done > 0 => break,
                 Err(error) => return Err(error),
             }

@@ -13,18 +13,19 @@
 //! is not in it. Whenever power fails, one that was being made or removed is there as a whole, or not at all.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures_util::future::join_all;
 
-use crate::SHARED_TREES;
-use crate::change::Need;
+use crate::change::{Need, View};
 use crate::error::{ErrorKind, VolumeError};
-use crate::page::NodeRef;
+use crate::page::{NodeRef, Page};
 use crate::scan::give_way;
 use crate::snapshots::{Coming, MOST_NAME_BYTES, MOST_SNAPSHOTS, Snapshot};
 use crate::store::Store;
 use crate::volume::Volume;
+use crate::{SHARED_TREES, TREES};
 
 /// Nodes that a checkpoint may change to have a snapshot, beside those that changed already, and to have one no more.
 const NODES_TO_CREATE: usize = 128;
@@ -84,6 +85,7 @@ impl Volume {
         let made = made.map(|()| self.snapshots().into_iter().find(|known| known.name == name));
         // Whoever looked at where a file lies before the cut may still be writing there.
         join_all(self.open.all().into_iter().map(|file| async move { drop(file.data.write().await) })).await;
+        self.store.device.flush().await?;
         made?.ok_or_else(|| VolumeError::new(ErrorKind::NotFound, format!("snapshot {name:?} was destroyed already")))
     }
 
@@ -98,14 +100,21 @@ impl Volume {
         let none = || VolumeError::new(ErrorKind::NotFound, format!("there is no snapshot {name:?}"));
         let Snapshot { generation, .. } = known.ok_or_else(none)?;
         self.end_view(generation)?;
-        self.store.remove_snapshot(generation).await
+        let removed = self.store.remove_snapshot(generation).await;
+        self.forget_view(generation);
+        removed
     }
 
     /// Writes back all that waits, and has records say when files were read and written, so that trees have all that was
     /// answered. Nothing comes to wait meanwhile.
     async fn write_all_back(&self) -> Result<(), VolumeError> {
         for _ in 0..ROUNDS {
-            self.write_back_all(&self.waiting.all()).await?;
+            let waiting = self.waiting.all();
+            self.write_back_all(&waiting).await?;
+            // Whoever was about to have data wait ends that.
+            if waiting.is_empty() {
+                self.waiting.emptied().await;
+            }
             if self.waiting.is_empty() {
                 for file in self.open.all() {
                     self.log_times(&file).await?;
@@ -136,7 +145,13 @@ impl Store {
         self.check_failed()?;
         self.snapshots.prepare(Coming::Remove { generation, nodes });
         self.write_checkpoint(&mut newest).await?;
-        self.write_checkpoint(&mut newest).await
+        self.write_checkpoint(&mut newest).await?;
+        let all: Vec<u8> = (0..TREES).collect();
+        let forget = |_: View<'_>, _: &mut Vec<Arc<Page>>| {
+            self.snapshots.forget(generation);
+            Ok(())
+        };
+        self.attempt(&all, Need::Least, forget).await
     }
 
     /// Nodes that a snapshot has, and neither the one before it, nor the one after it or the newest root. What cannot be
@@ -161,34 +176,36 @@ impl Store {
     /// where that cannot be known. A node is never younger than the one above it.
     async fn nodes_between(&self, after: u64, until: u64, root: NodeRef, later: Option<NodeRef>) -> Option<Vec<u64>> {
         let mut shared = HashSet::new();
-        let mut waiting: Vec<NodeRef> = later.into_iter().collect();
-        while let Some(node) = waiting.pop() {
+        let mut waiting: Vec<(NodeRef, Option<u8>)> = later.map(|root| (root, None)).into_iter().collect();
+        while let Some((node, level)) = waiting.pop() {
             if node.generation <= until {
                 shared.insert(node.address);
-            } else {
+            } else if level != Some(0) {
                 self.children_of(node, &mut waiting).await?;
             }
         }
         let mut found = Vec::new();
-        waiting.push(root);
-        while let Some(node) = waiting.pop() {
+        waiting.push((root, None));
+        while let Some((node, level)) = waiting.pop() {
             if node.generation > after && !shared.contains(&node.address) {
                 found.push(node.address);
-                // What stands below a node that cannot be read stays taken.
-                _ = self.children_of(node, &mut waiting).await;
+                if level != Some(0) {
+                    // What stands below a node that cannot be read stays taken.
+                    _ = self.children_of(node, &mut waiting).await;
+                }
             }
         }
         Some(found)
     }
 
     /// Adds the children of a node that has any; `None` where it cannot be read.
-    async fn children_of(&self, node: NodeRef, into: &mut Vec<NodeRef>) -> Option<()> {
+    async fn children_of(&self, node: NodeRef, into: &mut Vec<(NodeRef, Option<u8>)>) -> Option<()> {
         let page = match self.cache.get(node) {
             Some(page) => page,
-            None => std::sync::Arc::new(self.read_node(node).await.ok()?),
+            None => Arc::new(self.read_node(node).await.ok()?),
         };
         if page.level() > 0 {
-            into.extend((0..page.count()).map(|index| page.child(index)));
+            into.extend((0..page.count()).map(|index| (page.child(index), Some(page.level() - 1))));
         }
         give_way().await;
         Some(())

@@ -635,7 +635,8 @@ impl Store {
             return Ok(());
         }
         if *checkpoints == 2 {
-            let text = format!("volume {} is full: remove files, or let it grow", self.volume());
+            let what = if self.snapshots.are_any() { "destroy snapshots" } else { "remove files" };
+            let text = format!("volume {} is full: {what}, or let it grow", self.volume());
             return Err(VolumeError::new(ErrorKind::NoSpace, text));
         }
         *checkpoints += 1;

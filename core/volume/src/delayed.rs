@@ -136,6 +136,8 @@ impl Delayed {
 pub(crate) struct Waiting {
     list: Mutex<List>,
     bytes: AtomicUsize,
+    /// Told when less waits, or is about to.
+    changed: tokio::sync::Notify,
     /// Whether nothing is written back for now.
     pub is_held_back: AtomicBool,
     /// Whether nothing comes to wait for now.
@@ -152,7 +154,8 @@ pub(crate) struct Kept<'a> {
 
 impl Drop for Kept<'_> {
     fn drop(&mut self) {
-        self.waiting.bytes.fetch_sub(self.bytes, Ordering::AcqRel);
+        self.waiting.bytes.fetch_sub(self.bytes, Ordering::SeqCst);
+        self.waiting.changed.notify_waiters();
     }
 }
 
@@ -193,6 +196,17 @@ impl Waiting {
     /// A file could not be written.
     pub fn note_failure(&self, file: u64, error: VolumeError) {
         held(&self.failing).insert(file, error);
+    }
+
+    /// Waits until nothing waits, or something does that could be written back.
+    pub async fn emptied(&self) {
+        loop {
+            let changed = self.changed.notified();
+            if self.is_empty() || !held(&self.list).files.is_empty() {
+                return;
+            }
+            changed.await;
+        }
     }
 
     /// Whether nothing waits, and nothing is about to.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use holdfast_device::IoError;
+use holdfast_device::{IoError, IoErrorKind};
 
 /// Kinds that callers tell apart; each is one error of POSIX, of NT ([MS-ERREF] 2.3.1) and of NFSv4 (RFC 8881 15.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,6 +166,7 @@ impl VolumeError {
 
 impl From<IoError> for VolumeError {
     fn from(error: IoError) -> Self {
-        Self::new(ErrorKind::Io, error.to_string())
+        let kind = if error.kind == IoErrorKind::NoSpace { ErrorKind::NoSpace } else { ErrorKind::Io };
+        Self::new(kind, error.to_string())
     }
 }

@@ -262,7 +262,7 @@ impl FileService for Volume {
         self.read_file(handle, offset, len).await
     }
 
-    async fn write(&self, handle: &Handle, offset: u64, data: IoSlice, len: usize) -> Result<(), VolumeError> {
+    async fn write(&self, handle: &Handle, offset: u64, data: IoSlice, len: usize) -> Result<usize, VolumeError> {
         Self::check_mode(handle, true)?;
         assert!(len <= data.len(), "{len} bytes of {}", data.len());
         self.write_file(handle, offset, data, len).await
@@ -295,7 +295,12 @@ impl FileService for Volume {
             }
             let copied = self.write_file(to.0, to.1 + done, IoSlice::padded(&data.to_vec()), count).await;
             match copied {
-                Ok(()) => done += count as u64,
+                Ok(some) => {
+                    done += some as u64;
+                    if some < count {
+                        break;
+                    }
+                }
                 Err(_) if done > 0 => break,
                 Err(error) => return Err(error),
             }
@@ -368,10 +373,14 @@ impl Volume {
     /// How full the volume is.
     pub fn room(&self) -> Usage {
         let in_use = self.store.zones_in_use();
+        let margin = self.store.needed(0, Need::More);
+        let has_snapshots = self.store.snapshots.are_any();
         let (nodes, rooms) = (held(&self.store.zones), held(&self.store.rooms));
         let left = zones_left(in_use, &nodes, &rooms);
         let (zones, usable) = (u64::from(self.store.superblock().zones()), u64::from(rooms.usable()));
-        let free = rooms.free_blocks() + u64::from(left.saturating_sub(self.store.kept_zones())) * usable;
+        // Zones of nodes that few are in are given to data when it needs them.
+        let spare = if has_snapshots { 0 } else { nodes.spare(margin) };
+        let free = rooms.free_blocks() + u64::from((left + spare).saturating_sub(self.store.kept_zones())) * usable;
         Usage {
             total_bytes: zones * usable * BLOCK_BYTES,
             free_bytes: free * BLOCK_BYTES,

@@ -32,6 +32,7 @@
 //!  superblock.rs  where everything is, and the root slots      bitmap.rs       the blocks of a zone
 //!  grow.rs        more of the device taken in use              shrink.rs       the end of the device given up in use
 //!  line.rs        nothing given out above it                   relocate.rs     data moved below it
+//!  turnover.rs    zones that change their use                ground.rs      room of a thin device, taken before
 //!  vacate.rs      nodes written anew below it                  verbs.rs        what can be wrong
 //!  scan.rs        all trees read, held against each other      findings.rs     what a scan found, kept
 //!  repair.rs      findings repaired in use                    rebuild.rs      trees that lost nodes, offline
@@ -62,6 +63,7 @@ mod files;
 mod findings;
 mod flush;
 mod graft;
+mod ground;
 mod grow;
 mod keys;
 mod length;
@@ -100,6 +102,7 @@ pub mod superblock;
 mod transaction;
 mod tree;
 mod trim;
+mod turnover;
 mod unsettled;
 mod vacate;
 mod verbs;

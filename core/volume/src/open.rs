@@ -24,7 +24,10 @@ use crate::cache::NodeCache;
 use crate::change::Need;
 use crate::checkpoint::Checkpoint;
 use crate::error::{ErrorKind, VolumeError};
+use crate::extent::Extent;
 use crate::flush::DataFlush;
+use crate::ground;
+use crate::keys;
 use crate::log::Log;
 use crate::media::Media;
 use crate::page::NodeRef;
@@ -42,6 +45,8 @@ use crate::{KEY_FILES, QUOTA_TREE, SETTINGS_TREE, SETTINGS_TWIN, SNAPSHOT_TREE, 
 
 /// Bytes in front of each group: what is read of it.
 const GROUP_HEAD: usize = 3 * BLOCK_BYTES as usize;
+/// Checkpoints that were begun at most behind a root that is found.
+const MOST_LOST: u64 = 4;
 /// Nodes that are free at least when a wreck is opened.
 const NODES_FOR_WRECK: usize = 256;
 
@@ -88,6 +93,7 @@ impl Store {
         for at in superblock.groups() {
             device.write(at, IoBuf::zeroed(GROUP_BYTES as usize).freeze(), Durability::Cached).await?;
         }
+        ground::take(&**device, superblock.log_at(), log_bytes).await?;
         device.flush().await?;
         let log = LogStart { sequence: 0, previous: 0, applied: 0 };
         let root = Root { generation: 1, epoch: 1, log, is_marked: false, bitmaps: None, trees: Vec::new() };
@@ -139,6 +145,7 @@ impl Store {
         let Replayed { transactions, end, epoch, gap } =
             log(root.epoch, (root.log, root.log.sequence)).replay(&root).await;
         let epoch = epoch + 1;
+        let root_generation = root.generation;
         let by_number: BTreeMap<u8, NodeRef> = root.trees.iter().copied().collect();
         let store = Self {
             trees: (0..TREES).map(|number| Mutex::new(Tree::new(number, by_number.get(&number).copied()))).collect(),
@@ -156,6 +163,7 @@ impl Store {
             snapshots: Snapshots::default(),
             interrupted: AtomicBool::new(false),
             failed: OnceLock::new(),
+            turning: tokio::sync::Mutex::new(()),
             ended: AtomicBool::new(false),
             left_out: Mutex::default(),
             mended: AtomicU64::new(0),
@@ -187,7 +195,13 @@ impl Store {
             quotas.iter().for_each(|(key, value)| store.ledger.load(key, value));
         }
         store.ledger.loaded();
+        let mut youngest = 0;
         for transaction in transactions {
+            for Operation { tree, key, value } in &transaction.operations {
+                if let (Some(_), Some(value)) = (keys::read_extent(*tree, key), value) {
+                    youngest = Extent::decode(value).map_or(0, |extent| extent.birth).max(youngest);
+                }
+            }
             for Operation { key, value, .. } in transaction.operations.iter().filter(|done| done.tree == ZONE_TREE) {
                 match value {
                     Some(value) => _ = store.open_zone(key, value)?,
@@ -205,6 +219,10 @@ impl Store {
                 store.add_node_zone(Need::Sure).await?;
             }
             store.checkpoint().await?;
+            // Where a newer root was lost, what is found is not to be younger than a snapshot that is made next.
+            while store.checkpoint.lock().await.root.generation < youngest.min(root_generation + MOST_LOST) {
+                store.checkpoint().await?;
+            }
         }
         Ok((store, gap))
     }
@@ -215,14 +233,19 @@ impl Store {
         let (own, twin) = (self.prune(SNAPSHOT_TREE).await?, self.prune(SETTINGS_TWIN).await?);
         let mut entries: BTreeMap<Vec<u8>, Vec<u8>> =
             self.range(SNAPSHOT_TREE, b"", usize::MAX).await?.into_iter().collect();
+        let mut twins = BTreeMap::new();
         for (key, value) in self.range(SETTINGS_TWIN, snapshots::TWIN_PREFIX, usize::MAX).await? {
             if let Some(key) = key.strip_prefix(snapshots::TWIN_PREFIX) {
-                entries.entry(key.to_vec()).or_insert(value);
+                twins.insert(key.to_vec(), value);
             }
+        }
+        let do_differ = entries != twins;
+        for (key, value) in twins {
+            entries.entry(key).or_insert(value);
         }
         let entries: Vec<_> = entries.into_iter().collect();
         let loaded = self.snapshots.load(&entries, root.generation, &root.trees);
-        if own || twin {
+        if own || twin || do_differ {
             self.snapshots.store_again();
         }
         let is_unsure = own && twin || loaded.is_err();

@@ -9,7 +9,7 @@
 //! Invariant: a view answers by what its snapshot has, or with an error: none is read of whose snapshot is destroyed, and
 //! none is destroyed of which a file is open.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -32,9 +32,16 @@ use crate::zones::Zones;
 /// Bytes of nodes that a view keeps in memory.
 const CACHE_BYTES: usize = 8 << 20;
 
+/// Views that are kept although nobody reads by them, at most.
+const MOST_VIEWS: usize = 16;
+
 /// Snapshots that are read, by their checkpoints.
 #[derive(Default)]
-pub(crate) struct Views(HashMap<u64, Arc<Volume>>);
+pub(crate) struct Views {
+    known: HashMap<u64, Arc<Volume>>,
+    /// Those that are being destroyed.
+    ending: HashSet<u64>,
+}
 
 impl Volume {
     /// A snapshot as a volume that takes no changes. It is to be asked for again when it answers
@@ -47,15 +54,22 @@ impl Volume {
         let none = || VolumeError::new(ErrorKind::NotFound, format!("there is no snapshot {name:?}"));
         let snapshot = known.ok_or_else(none)?;
         let mut views = held(&self.views);
-        if let Some(view) = views.0.get(&snapshot.generation) {
+        if views.ending.contains(&snapshot.generation) {
+            return Err(none());
+        }
+        if let Some(view) = views.known.get(&snapshot.generation) {
             return Ok(view.clone());
+        }
+        if views.known.len() >= MOST_VIEWS {
+            // Whoever still holds one of these has it made again, but for open files.
+            views.known.retain(|_, view| view.open.are_used() || Arc::strong_count(view) > 1);
         }
         let roots = self.store.snapshots.roots().into_iter().find(|(of, _)| *of == snapshot.generation);
         let (_, roots) = roots.ok_or_else(none)?;
         let store = self.store.frozen(snapshot.generation, &roots, &snapshot.name)?;
         store.files.store(snapshot.files as i64, Ordering::Relaxed);
         let view = Arc::new(self.view_of(store));
-        views.0.insert(snapshot.generation, view.clone());
+        views.known.insert(snapshot.generation, view.clone());
         Ok(view)
     }
 
@@ -72,14 +86,21 @@ impl Volume {
     /// Has nobody read a snapshot any more.
     pub(crate) fn end_view(&self, generation: u64) -> Result<(), VolumeError> {
         let mut views = held(&self.views);
-        let Some(view) = views.0.get(&generation) else { return Ok(()) };
+        views.ending.insert(generation);
+        let Some(view) = views.known.get(&generation) else { return Ok(()) };
         view.store.ended.store(true, Ordering::SeqCst);
         if view.open.are_used() {
             view.store.ended.store(false, Ordering::SeqCst);
+            views.ending.remove(&generation);
             return Err(VolumeError::new(ErrorKind::Busy, "files of the snapshot are open: close them first"));
         }
-        views.0.remove(&generation);
+        views.known.remove(&generation);
         Ok(())
+    }
+
+    /// A snapshot was destroyed, or could not be.
+    pub(crate) fn forget_view(&self, generation: u64) {
+        held(&self.views).ending.remove(&generation);
     }
 }
 
@@ -111,6 +132,7 @@ impl Store {
             snapshots: Snapshots::default(),
             interrupted: AtomicBool::new(false),
             failed: OnceLock::from(format!("it is snapshot {name:?}")),
+            turning: tokio::sync::Mutex::new(()),
             ended: AtomicBool::new(false),
             left_out: Mutex::default(),
             mended: AtomicU64::new(0),

@@ -36,7 +36,7 @@ use crate::service::{FileId, FileKind};
 use crate::store::{Store, held};
 use crate::verbs::Verb;
 use crate::volume::{ROOT, Volume, put_record};
-use crate::{DEFERRED_TREE, OWNER_TREE, QUOTA_TREE, SHARED_TREES, ZONE_TREE};
+use crate::{DEFERRED_TREE, OWNER_TREE, QUOTA_TREE, SETTINGS_TWIN, SHARED_TREES, SNAPSHOT_TREE, ZONE_TREE};
 
 /// Entries of a tree that are read at once.
 const AT_ONCE: usize = 512;
@@ -198,6 +198,9 @@ impl Volume {
             self.rebuild_records(&lost).await?;
             self.rebuild_names(&lost).await?;
             self.rebuild_owners(&lost).await?;
+            if lost.0.iter().any(|range| [SNAPSHOT_TREE, SETTINGS_TWIN].contains(&range.tree)) {
+                self.store.snapshots.store_again();
+            }
             if lost.0.iter().any(|range| range.tree == QUOTA_TREE) {
                 self.put_missing(QUOTA_TREE, &self.store.ledger.restore()).await?;
             }

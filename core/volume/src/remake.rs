@@ -27,7 +27,7 @@ use crate::scan::judge;
 use crate::store::{CLASS_DATA, CLASS_NODES, Store, held};
 use crate::superblock::Root;
 use crate::transaction::Transaction;
-use crate::{OWNER_TREE, SETTINGS_TREE, SHARED_TREES, ZONE_TREE, keys};
+use crate::{OWNER_TREE, SETTINGS_TREE, SETTINGS_TWIN, SHARED_TREES, SNAPSHOT_TREE, ZONE_TREE, keys};
 
 /// What the trees of a root refer to.
 #[derive(Default)]
@@ -129,6 +129,10 @@ impl Store {
     /// Makes again what a checkpoint writes to, and could not read.
     pub(crate) async fn remake_fixed(&self) -> Result<(), VolumeError> {
         self.prune(SETTINGS_TREE).await?;
+        // What snapshots there are is in memory.
+        if self.prune(SNAPSHOT_TREE).await? | self.prune(SETTINGS_TWIN).await? {
+            self.snapshots.store_again();
+        }
         if !self.prune(ZONE_TREE).await? {
             return Ok(());
         }

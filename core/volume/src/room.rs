@@ -13,6 +13,7 @@ use crate::extents::{self, EXTENTS_AT_ONCE, Ground, Piece};
 use crate::keys;
 use crate::open_files::{File, Handle};
 use crate::record::INLINE_BYTES;
+use crate::rooms;
 use crate::service::Allocate;
 use crate::store::held;
 use crate::volume::{Volume, put_record, record_of};
@@ -108,9 +109,10 @@ impl Volume {
         Ok(())
     }
 
-    /// Refuses to set room aside that quotas do not leave, before any of it is.
+    /// Refuses to set room aside that quotas or the volume do not leave, before any of it is.
     async fn check_holes(&self, file: &File, from: u64, to: u64) -> Result<(), VolumeError> {
-        if !self.store.ledger.is_limited() {
+        let free = self.room().free_bytes / BLOCK_BYTES;
+        if !self.store.ledger.is_limited() && to - from <= free {
             return Ok(());
         }
         let (mut at, mut holes) = (from, 0);
@@ -120,7 +122,9 @@ impl Volume {
             holes += pieces.iter().filter(|piece| piece.ground == Ground::Hole).map(|piece| piece.blocks).sum::<u64>();
             at = some;
         }
-        self.fit(file, holes).await?.1.map_or(Ok(()), Err)
+        self.fit(file, holes).await?.1.map_or(Ok(()), Err)?;
+        // What others free or take meanwhile changes it: this is for what cannot be.
+        if holes > free { Err(rooms::full(self.id())) } else { Ok(()) }
     }
 
     /// Sets room aside for what has none.

@@ -265,6 +265,18 @@ impl Rooms {
         self.zones.range(line..).all(|(_, zone)| is_clear(zone))
     }
 
+    /// A zone that nobody has anything of, if what is promised finds room without it.
+    pub fn clear_one(&self) -> Option<u32> {
+        let is_still = |bits: &Bits| bits.reserved == 0 && bits.freed.is_empty() && bits.leaving.is_empty();
+        let is_clear = |zone: &Zone| zone.free == self.usable() && zone.bits.as_deref().is_none_or(is_still);
+        let is_spare = |zone: u32| {
+            let own = self.open.get(&zone).copied().unwrap_or_default();
+            self.available - u64::from(own) >= self.promised
+        };
+        let clear = self.zones.range(..self.line).rev().find(|(zone, known)| is_clear(known) && is_spare(**zone));
+        clear.map(|(zone, _)| *zone)
+    }
+
     /// Zones of data from one on.
     pub fn above(&self, line: u32) -> Vec<u32> {
         self.zones.range(line..).map(|(zone, _)| *zone).collect()

@@ -7,8 +7,8 @@
 //! Who asks comes with every request that depends on it: identity and access are checked behind this line, once. Times
 //! are those of the one who serves.
 //!
-//! Invariant: a request that is answered with an error changed nothing, except a write or a change of room that says
-//! how far it came.
+//! Invariant: a request that is answered with an error changed nothing, except a change of room, which goes on from the
+//! beginning of its range as far as it comes.
 
 use holdfast_device::IoSlice;
 use smallvec::SmallVec;
@@ -365,8 +365,9 @@ pub trait FileService: Send + Sync + 'static {
     /// Reads up to `len` bytes; fewer only at the end of the file.
     async fn read(&self, handle: &Self::Handle, offset: u64, len: usize) -> Result<Data, VolumeError>;
 
-    /// Writes the first `len` bytes of a buffer. They are seen by every later read, and durable after a flush.
-    async fn write(&self, handle: &Self::Handle, offset: u64, data: IoSlice, len: usize) -> Result<(), VolumeError>;
+    /// Writes the first `len` bytes of a buffer; answers how many, fewer only where there is no room for the rest. They are
+    /// seen by every later read, and durable after a flush.
+    async fn write(&self, handle: &Self::Handle, offset: u64, data: IoSlice, len: usize) -> Result<usize, VolumeError>;
 
     /// Changes the room that a range takes.
     async fn allocate(&self, handle: &Self::Handle, offset: u64, len: u64, how: Allocate) -> Result<(), VolumeError>;

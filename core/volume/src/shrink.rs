@@ -201,6 +201,7 @@ impl Store {
         let before = self.superblock();
         let after = Superblock { size_bytes, ..before };
         let [.., old] = before.groups();
+        self.wipe_new_end(&after).await?;
         let cut = async {
             self.write_groups(&newest.root, &after).await?;
             self.size_bytes.store(size_bytes, Ordering::Release);

@@ -10,10 +10,14 @@
 //! A snapshot is the roots of the trees of files of one checkpoint. It is made and removed by the cut of one, never by
 //! the log, so which there are is the same for all changes between two cuts, also when they are replayed.
 //!
+//! One that was removed is kept for until the root before the newest one does not have it either: that counts where the
+//! newest one is lost.
+//!
 //! Invariants: while a snapshot is known, no node that its roots lead to is freed, and no block of data that its extents
 //! name is freed or written over. What is known is written with the root that it belongs to, in two trees.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -155,9 +159,26 @@ struct Table {
     /// Whether blocks may be kept that no snapshot has any more, and whether that is stored.
     is_reclaimed: bool,
     is_stored_reclaimed: bool,
+    /// Snapshots that the newest root has no more, and the one before it does: all is kept for them.
+    leaving: BTreeSet<u64>,
     /// Snapshots that were removed since the opening.
     removals: u64,
+    /// The last cut that made or removed one.
+    last_change: u64,
     coming: Option<Coming>,
+}
+
+impl Table {
+    /// Whether something is to be kept for a snapshot of these checkpoints.
+    fn any_in(&self, checkpoints: RangeInclusive<u64>) -> bool {
+        self.known.range(checkpoints.clone()).next().is_some() || self.leaving.range(checkpoints).next().is_some()
+    }
+
+    /// The newest one that something is to be kept for, 0 without any.
+    fn newest(&self) -> u64 {
+        let known = self.known.last_key_value().map_or(0, |(newest, _)| *newest);
+        self.leaving.last().copied().unwrap_or_default().max(known)
+    }
 }
 
 /// The snapshots of a volume.
@@ -195,12 +216,12 @@ impl Snapshots {
     /// Whether the same snapshots have what was born with the one and with the other checkpoint.
     pub fn are_alike(&self, one: u64, other: u64) -> bool {
         let (first, last) = (one.min(other), one.max(other));
-        first == last || first > self.newest() || held(&self.table).known.range(first..last).next().is_none()
+        first == last || first > self.newest() || !held(&self.table).any_in(first..=last - 1)
     }
 
     /// Whether there is a snapshot that has what lived for a span.
     pub fn have(&self, span: Span) -> bool {
-        span.birth <= span.death && held(&self.table).known.range(span.birth..=span.death).next().is_some()
+        span.birth <= span.death && held(&self.table).any_in(span.birth..=span.death)
     }
 
     /// Whether blocks may be kept that no snapshot has any more.
@@ -228,7 +249,7 @@ impl Snapshots {
     /// Whether there are any, or blocks of earlier ones.
     pub fn are_any(&self) -> bool {
         let table = held(&self.table);
-        !table.known.is_empty() || !table.is_reclaimed
+        !table.known.is_empty() || !table.leaving.is_empty() || !table.is_reclaimed
     }
 
     /// All of them, the oldest first.
@@ -259,7 +280,7 @@ impl Snapshots {
 
     /// Grows with each one that is made or removed.
     pub fn changes(&self) -> u64 {
-        self.newest() + held(&self.table).removals
+        held(&self.table).last_change
     }
 
     /// Their roots, the newest first.
@@ -333,26 +354,36 @@ impl Snapshots {
         table.changed.clear();
         table.kept.retain(|_, blocks| *blocks > 0);
         table.bare.retain(|bare| table.known.get(bare).is_some_and(|known| known.roots.is_none()));
-        let newest = |table: &Table| table.known.last_key_value().map_or(0, |(newest, _)| *newest);
-        let mut settled = Settled { pinned: newest(table), given_up: Vec::new() };
+        let known = |table: &Table| table.known.last_key_value().map_or(0, |(newest, _)| *newest);
+        let mut settled = Settled { pinned: known(table), given_up: Vec::new() };
         match table.coming.take() {
             Some(Coming::Create { name, created }) => {
                 let number = Self::free_number(table);
                 table.known.insert(generation, Known { name, number, created, files, roots: None });
                 table.bare.insert(generation);
+                table.last_change = generation;
             }
-            Some(Coming::Remove { generation, nodes }) => {
-                table.known.remove(&generation);
-                table.bare.remove(&generation);
+            Some(Coming::Remove { generation: removed, nodes }) => {
+                table.known.remove(&removed);
+                table.bare.remove(&removed);
+                table.leaving.insert(removed);
                 table.is_reclaimed = false;
-                table.removals += 1;
-                settled = Settled { pinned: newest(table), given_up: nodes };
+                table.last_change = generation;
+                settled = Settled { pinned: known(table), given_up: nodes };
             }
             None => {}
         }
         table.is_stored_reclaimed = table.is_reclaimed;
-        self.newest.store(newest(table), Ordering::Release);
+        self.newest.store(table.newest(), Ordering::Release);
         settled
+    }
+
+    /// The two newest roots do not have a snapshot any more: nothing is kept for it from now on. All trees are locked.
+    pub fn forget(&self, removed: u64) {
+        let mut table = held(&self.table);
+        table.leaving.remove(&removed);
+        table.removals += 1;
+        self.newest.store(table.newest(), Ordering::Release);
     }
 
     /// The roots of a checkpoint that was made durable: one that is a snapshot learns of its own.
@@ -401,7 +432,8 @@ impl Snapshots {
                 _ => wrong = Err(VolumeError::corrupt("the tree of snapshots has a key that names none")),
             }
         }
-        let newest = table.known.last_key_value().map_or(0, |(newest, _)| *newest);
+        let newest = table.newest();
+        table.last_change = newest;
         self.newest.store(newest, Ordering::Release);
         drop(table);
         self.learn(generation, trees);
@@ -467,7 +499,10 @@ mod tests {
         assert!(!snapshots.is_to_be_reclaimed());
         let removed = snapshots.settle(30, 0);
         assert_eq!((removed.pinned, removed.given_up), (10, vec![77]));
-        assert!(snapshots.is_to_be_reclaimed() && !snapshots.have(span(11, 20)));
+        assert!(snapshots.have(span(11, 20)) && snapshots.newest() == 20, "the root before has it");
+        assert!(!snapshots.are_alike(11, 21));
+        snapshots.forget(20);
+        assert!(snapshots.is_to_be_reclaimed() && !snapshots.have(span(11, 20)) && snapshots.newest() == 10);
         assert_eq!(snapshots.list()[0].kept_bytes, 7 * 4096, "what it kept is the one's before it");
         snapshots.count(20, 0, 4);
         assert_eq!(snapshots.kept_blocks(), 3);

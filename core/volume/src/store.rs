@@ -31,6 +31,7 @@ use crate::snapshots::Snapshots;
 use crate::superblock::Superblock;
 use crate::transaction::Transaction;
 use crate::tree::Tree;
+use crate::turnover;
 use crate::zones::Zones;
 
 /// The class of a zone of nodes, as the tree of zones has it.
@@ -106,6 +107,8 @@ pub struct Store {
     pub(crate) mended: AtomicU64,
     /// Whether the opening found that changes are missing.
     pub(crate) is_damaged: AtomicBool,
+    /// Held while nodes of a zone are written elsewhere so that data may have it.
+    pub(crate) turning: tokio::sync::Mutex<()>,
     /// Whether it was a snapshot's, which was destroyed.
     pub(crate) ended: AtomicBool,
     /// Why nothing is changed any more.
@@ -269,24 +272,46 @@ impl Store {
 
     /// Takes one more zone for nodes; false where none is left.
     pub(crate) async fn add_node_zone(&self, need: Need) -> Result<bool, VolumeError> {
-        // A cut between the two would know the zone by one of them only.
-        let _no_cut = self.checkpoint.lock().await;
-        let Some(zone) = self.unclaimed(if need == Need::More { 1 } else { 0 }) else { return Ok(false) };
-        self.name_zone(zone, vec![CLASS_NODES]).await?;
-        held(&self.zones).add(zone);
-        Ok(true)
+        loop {
+            {
+                // A cut between the two would know the zone by one of them only.
+                let _no_cut = self.checkpoint.lock().await;
+                if let Some(zone) = self.unclaimed(if need == Need::More { 1 } else { 0 }) {
+                    if !self.take_ground(zone, true).await? {
+                        return Ok(false);
+                    }
+                    self.name_zone(zone, vec![CLASS_NODES]).await?;
+                    held(&self.zones).add(zone);
+                    return Ok(true);
+                }
+            }
+            if !Box::pin(self.turn_over(turnover::From::Data)).await? {
+                return Ok(false);
+            }
+        }
     }
 
     /// Takes one more zone for data; false where none is left but what is kept for nodes.
     pub(crate) async fn add_data_zone(&self) -> Result<bool, VolumeError> {
-        let _no_cut = self.checkpoint.lock().await;
-        let Some(zone) = self.unclaimed(self.kept_zones()) else { return Ok(false) };
-        let stored = held(&self.rooms).empty();
-        let mut value = vec![CLASS_DATA];
-        value.extend_from_slice(&stored.encode());
-        self.name_zone(zone, value).await?;
-        held(&self.rooms).add(zone, stored)?;
-        Ok(true)
+        loop {
+            {
+                let _no_cut = self.checkpoint.lock().await;
+                if let Some(zone) = self.unclaimed(self.kept_zones()) {
+                    if !self.take_ground(zone, false).await? {
+                        return Ok(false);
+                    }
+                    let stored = held(&self.rooms).empty();
+                    let mut value = vec![CLASS_DATA];
+                    value.extend_from_slice(&stored.encode());
+                    self.name_zone(zone, value).await?;
+                    held(&self.rooms).add(zone, stored)?;
+                    return Ok(true);
+                }
+            }
+            if !Box::pin(self.turn_over(turnover::From::Nodes)).await? {
+                return Ok(false);
+            }
+        }
     }
 
     async fn name_zone(&self, zone: u32, value: Vec<u8>) -> Result<(), VolumeError> {

@@ -1,4 +1,4 @@
-//! Nodes above a line written anew below it: each is marked as changed as it is, and the next checkpoint finds it
+//! Nodes in a part of the device written anew elsewhere, as those above a line below it: each is marked as changed as it is, and the next checkpoint finds it
 //! another place.
 //!
 //! ```text
@@ -7,6 +7,7 @@
 //!
 //! Invariant: no entry changes, so nothing is logged: after a crash the nodes stand where they stood.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::TREES;
@@ -35,16 +36,16 @@ pub(crate) struct Above {
 }
 
 impl Tree {
-    /// The nodes at or behind `address` on the way to a key, and [`AT_ONCE`] leaves from there on under the same
+    /// The nodes in a range of addresses on the way to a key, and [`AT_ONCE`] leaves from there on under the same
     /// parent. They are in memory, and pinned there.
     pub fn above(
         &self,
-        address: u64,
+        addresses: &Range<u64>,
         key: &[u8],
         cache: &NodeCache,
         pins: &mut Vec<Arc<Page>>,
     ) -> Result<Above, Missing> {
-        let is_above = |child: &Child| matches!(child, Child::Stored(stored) if stored.address >= address);
+        let is_above = |child: &Child| matches!(child, Child::Stored(stored) if addresses.contains(&stored.address));
         let mut above = Above::default();
         let Some(root) = &self.root else { return Ok(above) };
         let (mut at, mut is_any, mut depth) = (root.clone(), is_above(root), 1);
@@ -117,7 +118,7 @@ impl Store {
         let address = self.address_in(zone, 0);
         for _ in 0..ROUNDS {
             for tree in 0..TREES {
-                self.vacate_tree(tree, address, steps).await?;
+                self.vacate_tree(tree, address..u64::MAX, steps).await?;
             }
             self.checkpoint().await?;
             if held(&self.zones).are_clear(zone) {
@@ -128,7 +129,13 @@ impl Store {
         Err(VolumeError::new(ErrorKind::Corrupt, format!("{text}: scan and repair it first")))
     }
 
-    async fn vacate_tree(&self, tree: u8, address: u64, steps: &dyn Steps) -> Result<(), VolumeError> {
+    /// Has the nodes of a tree in a range of addresses be written elsewhere by the next checkpoint.
+    pub(crate) async fn vacate_tree(
+        &self,
+        tree: u8,
+        addresses: Range<u64>,
+        steps: &dyn Steps,
+    ) -> Result<(), VolumeError> {
         let mut next = Some(Vec::new());
         while let Some(key) = next {
             if self.is_checkpoint_due() {
@@ -136,7 +143,7 @@ impl Store {
             }
             let trees = [tree];
             let done = self.attempt(&trees, Need::More, |mut view, pins| {
-                let above = view.tree(tree).above(address, &key, &self.cache, pins)?;
+                let above = view.tree(tree).above(&addresses, &key, &self.cache, pins)?;
                 if above.nodes > 0 {
                     self.check_nodes(above.nodes, Need::More)?;
                     view.tree(tree).vacate(&key, &above, &self.cache).expect("all of them are in memory");
@@ -197,7 +204,7 @@ mod tests {
             assert_eq!(before > 0, line < 1000, "{before} above {line}");
             let (mut next, mut marked) = (Some(Vec::new()), 0);
             while let Some(key) = next {
-                let above = tree.above(address, &key, &cache, &mut Vec::new()).expect("all is in memory");
+                let above = tree.above(&(address..u64::MAX), &key, &cache, &mut Vec::new()).expect("all is in memory");
                 assert!(above.children.len() <= AT_ONCE);
                 tree.vacate(&key, &above, &cache).expect("all is in memory");
                 marked += above.children.len();

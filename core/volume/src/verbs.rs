@@ -423,12 +423,17 @@ impl fmt::Display for Verb {
             Self::NoRecord { file } => write!(f, "file {file} has parts, and no record"),
             Self::QuotaWrong { subject } => write!(f, "what {subject} takes is counted wrong"),
             Self::SnapshotNode { snapshot, address, .. } => {
-                write!(f, "the node at {address} of the snapshot of checkpoint {snapshot} cannot be read")
+                write!(
+                    f,
+                    "the node at {address} of the snapshot of checkpoint {snapshot} cannot be read: copy out what can be, \
+                     then destroy it"
+                )
             }
             Self::SnapshotData { snapshot, file, place } => {
                 write!(
                     f,
-                    "block {place} of file {file} in the snapshot of checkpoint {snapshot} is another file's by now"
+                    "block {place} of file {file} in the snapshot of checkpoint {snapshot} is another file's: copy out what \
+                     can be, then destroy it"
                 )
             }
             Self::Unkept { snapshot, place, blocks } => {

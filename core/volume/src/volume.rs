@@ -306,6 +306,11 @@ impl Volume {
         self.waiting.failing()
     }
 
+    /// Files of which data waits in memory for its place.
+    pub fn waiting_files(&self) -> usize {
+        self.waiting.all().len()
+    }
+
     /// The present.
     pub(crate) fn now(&self) -> Time {
         (self.clock)()

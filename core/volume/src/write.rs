@@ -101,12 +101,12 @@ impl Volume {
         offset: u64,
         data: IoSlice,
         len: usize,
-    ) -> Result<(), VolumeError> {
+    ) -> Result<usize, VolumeError> {
         if offset.checked_add(len as u64).is_none_or(|end| end > MAX_FILE_BYTES) {
             return Err(VolumeError::new(ErrorKind::TooLarge, "a file ends below 2^63 bytes"));
         }
         if len == 0 {
-            return Ok(());
+            return Ok(0);
         }
         self.store.check_failed()?;
         let file = &*handle.file;
@@ -114,30 +114,35 @@ impl Volume {
         if is_whole {
             let _shared = file.data.read().await;
             if self.write_in_place(file, offset, &data, len).await? {
-                return Ok(());
+                return Ok(len);
             }
         }
         Box::pin(self.write_alone(handle, offset, data, len)).await
     }
 
-    /// Has data wait in memory, or writes it, while the file is locked alone.
-    async fn write_alone(&self, handle: &Handle, offset: u64, data: IoSlice, len: usize) -> Result<(), VolumeError> {
+    /// Has data wait in memory, or writes it, while the file is locked alone; answers how many bytes, fewer where the rest
+    /// is refused.
+    async fn write_alone(&self, handle: &Handle, offset: u64, data: IoSlice, len: usize) -> Result<usize, VolumeError> {
         let file = &*handle.file;
         self.make_room().await;
         let memory = self.memory(len).await;
         let _alone = file.data.write().await;
         let is_within_record = held(&file.state).is_inline && offset + len as u64 <= INLINE_BYTES as u64;
         if memory.is_some() && !is_within_record && self.delay(&handle.file, offset, &data[..len]).await? {
-            return Ok(());
+            return Ok(len);
         }
         drop(memory);
         self.write_back_locked(file).await?;
         let mut done = 0;
         while done < len {
             let some = (len - done).min(STEP_BYTES);
-            done += self.write_step(file, offset + done as u64, &data, done, some).await?;
+            match self.write_step(file, offset + done as u64, &data, done, some).await {
+                Ok(some) => done += some,
+                Err(_) if done > 0 => break,
+                Err(error) => return Err(error),
+            }
         }
-        Ok(())
+        Ok(done)
     }
 
     /// Writes whole blocks if all of them hold data within the file; false if not.
@@ -497,20 +502,22 @@ impl Volume {
         }
     }
 
-    /// Writes data to where it is to lie; answers its checksums, if they may prove that it is there.
+    /// Writes data to where some of it is to lie; answers its checksums, if they may prove that it is there.
     pub(crate) async fn write_targets(
         &self,
         segments: &[Segment],
         targets: &[Target],
+        is_wanted: impl Fn(&Target) -> bool,
         may_prove: bool,
     ) -> Result<Vec<BlockSum>, VolumeError> {
-        for target in targets.iter().filter(|target| !target.is_new) {
+        let targets = || targets.iter().filter(|target| is_wanted(target));
+        for target in targets().filter(|target| !target.is_new) {
             self.store.settle_blocks(target.extent.place, target.extent.blocks.into()).await?;
         }
-        let mut writes = Vec::with_capacity(targets.len() + 1);
+        let mut writes = Vec::with_capacity(segments.len() + 1);
         let count: usize = segments.iter().map(|segment| segment.data.len() / BLOCK).sum();
         let mut sums = Vec::with_capacity(if may_prove && count <= MOST_SUMS { count } else { 0 });
-        for target in targets {
+        for target in targets() {
             let Range { start: from, end: to } = target.blocks();
             let reach_it = segments.partition_point(|segment| segment.end() <= from);
             for segment in segments[reach_it..].iter().take_while(|segment| segment.block < to) {
@@ -531,8 +538,9 @@ impl Volume {
         Ok(sums)
     }
 
-    /// Writes data to where it is to lie, then has the file know it. `end` is where the file reaches at least then. Room
-    /// that was set aside for it is nobody's again where that fails.
+    /// Writes data to where it is to lie, and has the file know it. `end` is where the file reaches at least then. Room that
+    /// was set aside for it is nobody's again where that fails, and what the file had is as it was: that is written over
+    /// last.
     async fn store_targets(
         &self,
         file: &File,
@@ -541,14 +549,22 @@ impl Volume {
         end: u64,
         may_prove: bool,
     ) -> Result<(), VolumeError> {
-        let stored = match self.write_targets(segments, targets, may_prove).await {
+        let size = held(&file.state).size;
+        let is_over = |target: &Target| target.is_written && target.blocks().end * BLOCK_BYTES <= size;
+        let written = self.write_targets(segments, targets, |target| !is_over(target), may_prove).await;
+        let stored = match written {
             Ok(sums) => self.know_targets(file, targets, end, &sums).await,
             Err(error) => Err(error),
         };
         if stored.is_err() {
             self.give_up(targets);
+            return stored;
         }
-        stored
+        if targets.iter().any(is_over) {
+            self.write_targets(segments, targets, is_over, false).await?;
+            self.note_written(file);
+        }
+        Ok(())
     }
 
     /// Has a file know data that was written.

@@ -136,7 +136,7 @@ impl Volume {
         if targets.is_empty() {
             return Ok(false);
         }
-        self.write_targets(segments, &targets, false).await?;
+        self.write_targets(segments, &targets, |_| true, false).await?;
         held(&file.state).written = self.store.data.note();
         self.note_placed(file, &targets, 0, recorded);
         Ok(true)
@@ -147,7 +147,7 @@ impl Volume {
         let (recorded, _) = held(&file.state).delayed.recorded;
         let targets = self.targets(file, pieces, recorded, Room::Promised, usize::MAX).await?;
         let (mut left, mut most) = (&targets[..], TARGETS_AT_ONCE);
-        let written = self.write_targets(segments, &targets, self.store.log.may_prove()).await;
+        let written = self.write_targets(segments, &targets, |_| true, self.store.log.may_prove()).await;
         let number = self.store.data.note();
         let mut done = written.as_ref().map(drop).map_err(VolumeError::clone);
         let sums = written.unwrap_or_default();

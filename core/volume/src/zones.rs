@@ -10,7 +10,7 @@
 //! Invariant: a block that one of the two newest durable roots uses is not given out, also after it was freed: only once
 //! a second root without it is durable.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_device::{IoBuf, IoSlice};
 use holdfast_model::wire::{Reader, Writer};
@@ -28,7 +28,7 @@ const NODES: usize = BITMAP_BYTES * 8 / NODE_BLOCKS;
 /// Blocks of a node.
 pub(crate) const NODE_BLOCKS: usize = PAGE_BYTES / BLOCK_BYTES as usize;
 /// Bytes in front of a zone that its slots take.
-const HEAD_BYTES: u64 = 2 * SLOT_BYTES;
+pub(crate) const HEAD_BYTES: u64 = 2 * SLOT_BYTES;
 /// The same in blocks.
 pub(crate) const HEAD_BLOCKS: usize = (HEAD_BYTES / BLOCK_BYTES) as usize;
 
@@ -120,12 +120,24 @@ pub(crate) struct Zones {
     zones: BTreeMap<u32, Zone>,
     /// Nothing is given out of this zone and those above it.
     line: u32,
+    /// A zone that is being emptied: nothing is given out of it.
+    closed: Option<u32>,
+    /// Zones that could not be emptied.
+    stuck: BTreeSet<u32>,
 }
 
 impl Zones {
     pub fn new(superblock: &Superblock) -> Self {
         let Superblock { volume, zone_bytes, .. } = *superblock;
-        Self { volume, at: superblock.zones_at(), zone_bytes, zones: BTreeMap::new(), line: u32::MAX }
+        Self {
+            volume,
+            at: superblock.zones_at(),
+            zone_bytes,
+            zones: BTreeMap::new(),
+            line: u32::MAX,
+            closed: None,
+            stuck: BTreeSet::new(),
+        }
     }
 
     fn start(&self, zone: u32) -> u64 {
@@ -182,6 +194,47 @@ impl Zones {
         self.zones.range(line..).all(|(_, zone)| zone.free_nodes == all && zone.freed.is_empty())
     }
 
+    /// Whether no root has anything of a zone.
+    pub fn is_clear(&self, zone: u32) -> bool {
+        let all = self.nodes_of_zone();
+        self.zones
+            .get(&zone)
+            .is_some_and(|zone| zone.free_nodes == all && zone.freed.is_empty() && zone.left.is_empty())
+    }
+
+    /// A zone that no root has anything of, if so many nodes and some more find room without it.
+    pub fn clear_one(&self, margin: usize) -> Option<u32> {
+        let (all, free) = (self.nodes_of_zone(), self.free_nodes());
+        let found = self.zones.range(..self.line).rev().map(|(zone, _)| *zone).find(|zone| self.is_clear(*zone))?;
+        // One that is being emptied is not counted as free.
+        let without = if self.closed == Some(found) { free } else { free.saturating_sub(all) };
+        (self.zones.len() > 1 && without >= margin + all / 4).then_some(found)
+    }
+
+    /// Zones of nodes that could be emptied, with so many nodes and some more finding room in what is left of them.
+    pub fn spare(&self, margin: usize) -> u32 {
+        let all = self.nodes_of_zone();
+        let spare = self.free_nodes().saturating_sub(margin + all / 4) / all;
+        spare.min(self.zones.len().saturating_sub(1)) as u32
+    }
+
+    /// Has nothing be given out of the zone with the fewest nodes, if these, so many more and some find room elsewhere.
+    pub fn close_sparse(&mut self, margin: usize) -> Option<u32> {
+        if self.closed.is_some() || self.spare(margin) == 0 {
+            return None;
+        }
+        let candidates = self.zones.range(..self.line).filter(|(zone, _)| !self.stuck.contains(zone));
+        let (found, _) = candidates.max_by_key(|(_, zone)| zone.free_nodes)?;
+        self.closed = Some(*found);
+        self.closed
+    }
+
+    /// Gives out of a zone again that could not be emptied.
+    pub fn open_again(&mut self, zone: u32) {
+        self.closed.take_if(|closed| *closed == zone);
+        self.stuck.insert(zone);
+    }
+
     /// Zones of nodes from one on.
     pub fn above(&self, line: u32) -> Vec<u32> {
         self.zones.range(line..).map(|(number, _)| *number).collect()
@@ -190,6 +243,7 @@ impl Zones {
     /// A zone that no root has anything of is one of nodes no more.
     pub fn retire(&mut self, zone: u32) {
         self.zones.remove(&zone);
+        self.closed.take_if(|closed| *closed == zone);
     }
 
     /// Has all bitmaps written by the next checkpoint.
@@ -204,7 +258,9 @@ impl Zones {
 
     /// Nodes that there is room for now below a zone.
     pub fn free_below(&self, line: u32) -> usize {
-        self.zones.range(..line).map(|(_, zone)| zone.free_nodes).sum()
+        let closed = self.closed;
+        let open = self.zones.range(..line).filter(|(zone, _)| closed != Some(**zone));
+        open.map(|(_, zone)| zone.free_nodes).sum()
     }
 
     /// Where the slots of a zone are, and how long they are together.
@@ -265,7 +321,8 @@ impl Zones {
     /// Room for a node.
     pub fn take(&mut self) -> Result<u64, VolumeError> {
         let full = || VolumeError::new(ErrorKind::NoSpace, format!("volume {} has no room for nodes", self.volume));
-        let found = self.zones.range(..self.line).find(|(_, zone)| zone.free_nodes > 0).map(|(number, _)| *number);
+        let has_room = |(number, zone): &(&u32, &Zone)| zone.free_nodes > 0 && self.closed != Some(**number);
+        let found = self.zones.range(..self.line).find(has_room).map(|(number, _)| *number);
         let number = found.ok_or_else(full)?;
         let block = self.zones.get_mut(&number).and_then(Zone::take).expect("a zone with room for a node");
         Ok(self.start(number) + block as u64 * BLOCK_BYTES)

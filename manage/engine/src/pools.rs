@@ -220,6 +220,7 @@ impl Engine {
         self.check_state_folder().await?;
         if open.pool.refusal().is_none() {
             self.refuse_connected(&open)?;
+            self.refuse_unwritten(&open).await?;
             self.unmount_unused(&open).await?;
         }
         self.let_jobs_go(&open).await;

@@ -410,6 +410,30 @@ impl Engine {
         }
     }
 
+    /// Refuses to let volumes of a pool go that keep data in memory which cannot be written.
+    ///
+    /// # Errors
+    /// One does, and why.
+    pub(crate) async fn refuse_unwritten(&self, open: &OpenPool) -> ApiResult<()> {
+        let opened: Vec<(String, Arc<Volume>)> = {
+            let volumes = open.volumes();
+            let opened = volumes.iter().filter_map(|(name, live)| Some((name, &live.open.as_ref()?.volume)));
+            opened.map(|(name, volume)| (name.clone(), volume.clone())).collect()
+        };
+        for (name, volume) in opened {
+            let inner = volume.clone();
+            // What can be written is.
+            _ = self.on_reactor(move || async move { inner.checkpoint().await }).await;
+            if let Some((files, why)) = volume.unwritten() {
+                let files = counted(files as u64, "file", "files");
+                let message = format!("it keeps data of {files} in memory that cannot be written: {why}");
+                let next = "make room in its pool or bring its disks back, or remove those files";
+                return Err(conflict(format!("volume {}/{name}", open.name()), message, next));
+            }
+        }
+        Ok(())
+    }
+
     async fn close_volume(&self, open: &OpenPool, live: LiveVolume) {
         let object = open.volume_object(&live.known);
         let Some(OpenVolume { volume, _claim: claim, mounted }) = live.open else { return };
@@ -418,7 +442,8 @@ impl Engine {
         {
             self.events.emit(Severity::Warning, &object, &why, "see what uses the directory");
         }
-        let closing = self.on_reactor(move || async move { volume.shut_down().await });
+        let inner = volume.clone();
+        let closing = self.on_reactor(move || async move { inner.shut_down().await });
         let failed = match tokio::time::timeout(CLOSE_TIMEOUT, closing).await {
             Ok(Ok(Ok(()))) => None,
             Ok(Ok(Err(error))) => Some(error.to_string()),
@@ -428,6 +453,15 @@ impl Engine {
         if let Some(why) = failed {
             let cause = format!("was not closed in good order: {why}; it recovers when it is opened again");
             self.events.emit(Severity::Error, &object, &cause, "check the disks of its pool");
+        }
+        let lost = volume.waiting_files();
+        if lost > 0 {
+            let files = counted(lost as u64, "file", "files");
+            let cause = format!(
+                "was closed while data of {files} waited in memory and could not be written: what of it no program had \
+                 made durable is lost"
+            );
+            self.events.emit(Severity::Error, &object, &cause, "look at what was written to it last");
         }
         drop(claim);
     }

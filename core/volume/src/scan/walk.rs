@@ -215,18 +215,17 @@ impl Walk<'_> {
         while let Some((node, level)) = waiting.pop() {
             self.store.check_interrupted()?;
             let address = node.address;
+            if !self.claim(address) {
+                // It was read before, with all below it.
+                continue;
+            }
             let page = self.store.read_node(node).await.ok();
             let page = page.filter(|page| page.tree() == tree && level.is_none_or(|level| page.level() == level));
-            let is_new = self.claim(address);
             let Some(page) = page else {
                 self.done.verbs.insert(Verb::SnapshotNode { snapshot, tree, address });
                 self.done.is_past_partial = true;
                 continue;
             };
-            if !is_new {
-                // It is the very node that was read before, with all below it.
-                continue;
-            }
             self.progress.nodes += 1;
             self.progress.bytes += PAGE_BYTES as u64;
             (self.tell)(self.progress);

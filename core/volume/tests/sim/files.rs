@@ -13,7 +13,9 @@ use holdfast_volume::service::{
     Allocate, Caller, FileId, FileKind, FileService, Flush, NewFile, OpenMode, Remove, Rename, Seek, SetAttributes,
     SetMode, Time,
 };
-use holdfast_volume::{ErrorKind, Format, Handle, Limits, Settings, Subject, Volume, VolumeFormat, WallClock};
+use holdfast_volume::{
+    ErrorKind, Format, Handle, Limits, Settings, Subject, Volume, VolumeError, VolumeFormat, WallClock,
+};
 
 use crate::damage::lose_newest_root;
 use crate::model::{BLOCK, Files, Model, Node, difference, is_full, read_all, read_node};
@@ -348,7 +350,23 @@ impl Life<'_> {
         next.nodes.get_mut(&id.number).expect("it is there").data = Rc::new(new);
         let handle = self.open(id).await;
         let data = bytes.freeze();
-        self.change_in_part(id, next, self.volume.write(&handle, offset as u64, data, len)).await;
+        let written = Cell::new(0);
+        let writing = async {
+            written.set(self.volume.write(&handle, offset as u64, data.clone(), len).await?);
+            // Whoever asks for the rest is told why not.
+            if written.get() == len { Ok(()) } else { Err(VolumeError::new(ErrorKind::NoSpace, "the rest")) }
+        };
+        self.change_in_part(id, next, writing).await;
+        let mut expected = (*old).clone();
+        let end = offset + written.get();
+        if written.get() > 0 {
+            expected.resize(expected.len().max(end), 0);
+            expected[offset..end].copy_from_slice(&data[..written.get()]);
+        }
+        let found = self.files().nodes[&id.number].data.clone();
+        let differs = found.iter().zip(&expected).position(|(one, other)| one != other);
+        let lens = (old.len(), found.len(), expected.len());
+        assert!(*found == expected, "{} of {len} bytes were written at {offset}, {lens:?}, {differs:?}", written.get());
         self.volume.close(handle).await.expect("it can be closed");
     }
 

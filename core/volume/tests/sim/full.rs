@@ -50,7 +50,7 @@ fn large_writes_find_room_in_small_pieces() {
         let mut at = 0;
         let refused = loop {
             match volume.write(&handle, at, data.clone(), MIB).await {
-                Ok(()) => at += MIB as u64,
+                Ok(done) => at += done as u64,
                 Err(error) => break error,
             }
         };
@@ -60,6 +60,72 @@ fn large_writes_find_room_in_small_pieces() {
         assert!(read.len() as u64 == at && read.iter().all(|byte| *byte == 7));
         volume.close(handle).await.expect("closed");
         assert_eq!(volume.scan().await, Ok(Vec::new()));
+    });
+    ran.expect("powered");
+}
+
+/// Small files until there is no room; answers how many.
+async fn make_small(volume: &holdfast_volume::Volume) -> u32 {
+    let caller = Caller::default();
+    for number in 0.. {
+        let name = format!("s{number}").into_bytes();
+        let created = volume.create(&caller, volume.root(), &name, &NEW).await;
+        let Ok(created) = created.inspect_err(|error| assert_eq!(error.kind, ErrorKind::NoSpace)) else {
+            return number;
+        };
+        let handle = volume.open(&caller, created.id, WRITING).await.expect("opened");
+        let written = volume.write(&handle, 0, IoSlice::padded(&[7; 1500]), 1500).await;
+        volume.close(handle).await.expect("closed");
+        if let Err(error) = written {
+            assert_eq!(error.kind, ErrorKind::NoSpace, "{error}");
+            return number + 1;
+        }
+    }
+    unreachable!("a volume is full some day")
+}
+
+/// One file until there is no room; answers how many bytes it has, and removes it.
+async fn make_large(volume: &holdfast_volume::Volume) -> u64 {
+    let caller = Caller::default();
+    let id = volume.create(&caller, volume.root(), b"large", &NEW).await.expect("created").id;
+    let handle = volume.open(&caller, id, WRITING).await.expect("opened");
+    let (data, mut at) = (IoSlice::padded(&vec![7; MIB]), 0);
+    while let Ok(done) = volume.write(&handle, at, data.clone(), MIB).await {
+        at += done as u64;
+    }
+    volume.close(handle).await.expect("closed");
+    volume.remove(&caller, volume.root(), b"large", Remove::File).await.expect("removed");
+    at
+}
+
+#[test]
+fn room_that_one_kind_of_use_had_is_there_for_another() {
+    let sim = Sim::new(4);
+    let disk = SimDisk::new(&sim, SimDiskSpec { size_bytes: 128 << 20, garbage: false, ..SimDiskSpec::default() });
+    let ran = sim.run(async move {
+        let (volume, caller) = (new_volume(disk.clone()).await, Caller::default());
+        let (large, mut small) = (make_large(&volume).await, 0);
+        assert!(large > 100 << 20, "{large} bytes");
+        for round in 0..2 {
+            let made = make_small(&volume).await;
+            assert!(made > 30_000 && made + made / 10 > small, "round {round}: {made} files, {small} before");
+            small = made;
+            assert_eq!(volume.scan().await, Ok(Vec::new()), "full of small files");
+            for number in 0..made {
+                let name = format!("s{number}").into_bytes();
+                volume.remove(&caller, volume.root(), &name, Remove::File).await.expect("removed");
+            }
+            volume.checkpoint().await.expect("it lasts");
+            volume.checkpoint().await.expect("it lasts");
+            let free = volume.usage(volume.root()).await.expect("known").free_bytes;
+            assert!(free > large / 10 * 8, "round {round}: {free} bytes are free, a file had {large} before");
+            let again = make_large(&volume).await;
+            assert!(again > large / 10 * 9 && again + (4 << 20) > free, "round {round}: {again} bytes, {large} before");
+            assert_eq!(volume.scan().await, Ok(Vec::new()), "after a large file");
+        }
+        drop(volume);
+        let volume = crate::plain::open(disk).await.expect("it opens");
+        assert_eq!(volume.scan().await, Ok(Vec::new()), "as opened again");
     });
     ran.expect("powered");
 }

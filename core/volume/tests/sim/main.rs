@@ -13,6 +13,7 @@ mod resize;
 mod rounds;
 mod sizes;
 mod snapshots;
+mod thin;
 mod together;
 mod trimmed;
 

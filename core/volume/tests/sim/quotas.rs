@@ -144,9 +144,15 @@ impl World {
     async fn write(&self, id: FileId, blocks: std::ops::Range<u64>) -> Result<(), VolumeError> {
         let handle = self.open(id).await;
         let len = ((blocks.end - blocks.start) * BLOCK) as usize;
-        let done = self.volume.write(&handle, blocks.start * BLOCK, IoBuf::zeroed(len).freeze(), len).await;
+        let (mut done, mut written) = (0, Ok(()));
+        while done < len && written.is_ok() {
+            let rest = len - done;
+            let at = blocks.start * BLOCK + done as u64;
+            let some = self.volume.write(&handle, at, IoBuf::zeroed(rest).freeze(), rest).await;
+            written = some.map(|some| done += some);
+        }
         self.volume.close(handle).await.expect("closed");
-        done
+        written
     }
 
     async fn allocate(&self, id: FileId, blocks: std::ops::Range<u64>, how: Allocate) -> Result<(), VolumeError> {

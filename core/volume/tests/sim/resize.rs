@@ -84,7 +84,7 @@ impl Filler {
         let (block, byte) = (random.range(0..bytes / 4096), random.range(1..=255u32) as u8);
         let written = volume.write(&self.handle, block * 4096, IoSlice::padded(&[byte; 4096]), 4096).await;
         match written {
-            Ok(()) => {
+            Ok(_) => {
                 self.blocks.retain(|(other, _)| *other != block);
                 self.blocks.push((block, byte));
             }

@@ -100,13 +100,14 @@ impl<S: FileService> Channel<S> {
 
     pub(super) async fn write_data(&self, header: &Header, range: Range, payload: Option<IoSlice>) -> Answered {
         let len = range.size as usize;
+        let mut done = 0;
         let handle = self.handle(range.handle)?;
         if let Some(payload) = payload.filter(|payload| len > 0 && payload.len() >= len) {
             self.drop_privileges(header, range.flags & WRITE_KILL_SUIDGID != 0).await?;
             let begun = self.counters.clock.now();
             let written = self.service().write(&handle, range.offset, payload, len).await;
             drop(handle);
-            written?;
+            done = written?;
             // The kernel leaves that to the server where a write passes its cache by.
             if range.open_flags & O_DSYNC != 0 {
                 let how = if range.open_flags & O_SYNC == O_SYNC { Flush::All } else { Flush::Data };
@@ -116,9 +117,9 @@ impl<S: FileService> Channel<S> {
         } else if len > 0 {
             return Err(Errno(EIO));
         }
-        self.counters.written_bytes.fetch_add(len as u64, Ordering::Relaxed);
+        self.counters.written_bytes.fetch_add(done as u64, Ordering::Relaxed);
         Ok(Answer::of(|writer| {
-            writer.u32(range.size).u32(0);
+            writer.u32(done as u32).u32(0);
         }))
     }
 

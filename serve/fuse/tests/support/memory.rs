@@ -289,7 +289,7 @@ impl FileService for Memory {
         Ok(file.data_mut()?.read(offset, len))
     }
 
-    async fn write(&self, handle: &Open, offset: u64, data: IoSlice, len: usize) -> Result<()> {
+    async fn write(&self, handle: &Open, offset: u64, data: IoSlice, len: usize) -> Result<usize> {
         self.writes.wait().await;
         let mut state = self.state();
         let now = now();
@@ -304,7 +304,7 @@ impl FileService for Memory {
         file.modified = now;
         file.touch(now);
         state.account(before, after);
-        Ok(())
+        Ok(len)
     }
 
     async fn allocate(&self, handle: &Open, offset: u64, len: u64, how: Allocate) -> Result<()> {

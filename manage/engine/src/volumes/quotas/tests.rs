@@ -62,7 +62,10 @@ async fn a_quota_is_set_counted_held_told_and_removed() {
         let mode = OpenMode { read: true, write: true, truncate: false };
         let handle = files.open(&caller, file, mode).await?;
         let len = 6 * MIB as usize;
-        files.write(&handle, 0, IoBuf::zeroed(len).freeze(), len).await?;
+        let done = files.write(&handle, 0, IoBuf::zeroed(len).freeze(), len).await?;
+        if done < len {
+            files.write(&handle, done as u64, IoBuf::zeroed(len - done).freeze(), len - done).await?;
+        }
         files.close(handle).await
     });
     filled.await.unwrap().unwrap();

@@ -1,0 +1,47 @@
+//! Room of a thin device, taken before metadata is written to it.
+//!
+//! A thin space refuses a write that it has no room for, and a checkpoint that is refused ends all changes. So a block is
+//! written to each part of the log when a volume is made, and to each part of a zone before that is taken for nodes or
+//! for the bitmap of data: what is written there later is written over.
+//!
+//! Invariant: nothing but data of files is ever written for the first time to a part of the device that may have no room
+//! for it; and that is refused to whoever writes it.
+
+use futures_util::future::join_all;
+use holdfast_device::{Device, Durability, IoBuf, IoError, IoErrorKind};
+use holdfast_model::BLOCK_BYTES;
+
+use crate::error::VolumeError;
+use crate::store::Store;
+use crate::zones::HEAD_BYTES;
+
+/// A thin device gives room out, and takes it back, in parts of so many bytes or more.
+pub(crate) const PART_BYTES: u64 = 1 << 20;
+/// Writes at once.
+const AT_ONCE: usize = 64;
+
+/// Writes a block of zeros to each part of a range. What it held is lost.
+pub(crate) async fn take(device: &dyn Device, at: u64, len: u64) -> Result<(), IoError> {
+    let places: Vec<u64> = (at..at + len).step_by(PART_BYTES as usize).collect();
+    for some in places.chunks(AT_ONCE) {
+        let write = |at: &u64| device.write(*at, IoBuf::zeroed(BLOCK_BYTES as usize).freeze(), Durability::Cached);
+        for done in join_all(some.iter().map(write)).await {
+            done?;
+        }
+    }
+    Ok(())
+}
+
+impl Store {
+    /// Has the device have room for a zone that is nobody's: all of it, or the part that its bitmap lies in; false where
+    /// it has none.
+    pub(crate) async fn take_ground(&self, zone: u32, is_whole: bool) -> Result<bool, VolumeError> {
+        let at = self.address_in(zone, 0);
+        let len = if is_whole { self.superblock().zone_bytes } else { HEAD_BYTES };
+        match take(&*self.device, at, len).await {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind == IoErrorKind::NoSpace => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
