@@ -1,0 +1,42 @@
+//! Who somebody is and what they may do to a file, by the rules of Windows NT ([MS-DTYP] 2.4 and 2.5).
+//!
+//! ```text
+//!   sid ─▶ token ──────────┐
+//!    └──▶ ace ─▶ acl ─▶ descriptor ─▶ check ─▶ explain        what may this caller do, and why
+//!                           ├─ binary · sddl · readable       the same in bytes, in text, for people
+//! ```
+//!
+//! A security descriptor is the one truth of a file's permissions. Nothing here does I/O, reads a clock or draws a random
+//! number.
+//!
+//! Invariant: what is not understood never grants anything, and is kept byte for byte or refused, never dropped.
+
+mod ace;
+mod acl;
+mod binary;
+mod check;
+mod descriptor;
+mod error;
+mod explain;
+mod mask;
+mod order;
+mod readable;
+mod removal;
+pub mod sddl;
+mod sid;
+mod token;
+pub mod well_known;
+
+pub use ace::{Ace, AceBody, AceFlags, AceKind, OpaqueAce};
+pub use acl::{Acl, AclState, MAX_ACL_BYTES};
+pub use binary::MAX_DESCRIPTOR_BYTES;
+pub use check::{Access, Cause, Refused, check, check_traverse};
+pub use descriptor::{Control, SecurityDescriptor};
+pub use error::DescriptorError;
+pub use explain::{Explanation, Reason, explain};
+pub use mask::AccessMask;
+pub use order::{is_canonical, sort_canonical};
+pub use readable::describe;
+pub use removal::{Removal, check_removal};
+pub use sid::{MAX_SUBAUTHORITIES, Sid, SidError};
+pub use token::{MAX_GROUPS, Membership, Privileges, Token, TooManyGroups};
