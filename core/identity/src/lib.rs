@@ -4,6 +4,7 @@
 //!   sid ─▶ token ──────────┐
 //!    └──▶ ace ─▶ acl ─▶ descriptor ─▶ check ─▶ explain        what may this caller do, and why
 //!                           ├─ binary · sddl · readable       the same in bytes, in text, for people
+//!                           ├─ inherit · order                what a new file gets, what follows a change above it
 //! ```
 //!
 //! A security descriptor is the one truth of a file's permissions. Nothing here does I/O, reads a clock or draws a random
@@ -18,6 +19,7 @@ mod check;
 mod descriptor;
 mod error;
 mod explain;
+mod inherit;
 mod mask;
 mod order;
 mod readable;
@@ -34,6 +36,7 @@ pub use check::{Access, Cause, Refused, check, check_traverse};
 pub use descriptor::{Control, SecurityDescriptor};
 pub use error::DescriptorError;
 pub use explain::{Explanation, Reason, explain};
+pub use inherit::{Creation, Node, create, reinherit};
 pub use mask::AccessMask;
 pub use order::{is_canonical, sort_canonical};
 pub use readable::describe;

@@ -3,5 +3,6 @@
 mod access;
 mod common;
 mod forms;
+mod inheritance;
 mod sddl;
 mod speed;
