@@ -1,8 +1,10 @@
 //! Descriptors against models of what they mean: forms, access, inheritance, and the views of POSIX and NFSv4.
 
 mod access;
+mod chmod;
 mod common;
 mod forms;
 mod inheritance;
+mod posix;
 mod sddl;
 mod speed;

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use holdfast_identity::{Access, AccessMask, Membership, Privileges, Sid, Token, check};
+use holdfast_identity::{Access, AccessMask, Membership, Node, Privileges, Sid, Token, check, computed};
 
 use crate::common::{ALICE, descriptor, sid};
 
@@ -15,6 +15,7 @@ fn nanoseconds_a_check() {
     let token = Token::new(sid(ALICE), sid("S-1-5-21-1-2-3-513"), &groups, Privileges::empty()).expect("few");
     let list: String = (2100..2118).map(|rid| format!("(A;;FA;;;S-1-5-21-1-2-3-{rid})")).collect();
     let cases = [
+        ("computed from a mode", computed(sid("S-1-22-1-5"), sid("S-1-22-2-7"), 0o644, Node::File)),
         (
             "5 entries, the last grants",
             descriptor("O:BAD:(A;;FA;;;BA)(A;;FA;;;SY)(A;OICIIO;FA;;;CO)(A;;FW;;;BU)(A;;FR;;;WD)"),
