@@ -6,10 +6,11 @@
 //!                           ├─ binary · sddl · readable       the same in bytes, in text, for people
 //!                           ├─ inherit · order                what a new file gets, what follows a change above it
 //!                           ├─ mode · chmod · id_map          the view of POSIX
+//!                           └─ nfs4                           the view of NFSv4
 //! ```
 //!
-//! A security descriptor is the one truth of a file's permissions. Nothing here does I/O, reads a clock or draws a random
-//! number.
+//! A security descriptor is the one truth of a file's permissions; modes and NFSv4 entries are computed from it. Nothing
+//! here does I/O, reads a clock or draws a random number.
 //!
 //! Invariant: what is not understood never grants anything, and is kept byte for byte or refused, never dropped.
 
@@ -25,6 +26,7 @@ mod id_map;
 mod inherit;
 mod mask;
 mod mode;
+pub mod nfs4;
 mod order;
 mod readable;
 mod removal;

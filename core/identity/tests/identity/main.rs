@@ -5,6 +5,7 @@ mod chmod;
 mod common;
 mod forms;
 mod inheritance;
+mod nfs4;
 mod posix;
 mod sddl;
 mod speed;
