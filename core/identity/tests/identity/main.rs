@@ -4,6 +4,7 @@ mod access;
 mod chmod;
 mod common;
 mod forms;
+mod hostile;
 mod inheritance;
 mod nfs4;
 mod posix;
