@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn every_fuzz_target_keeps_inputs() {
-        for target in ["fuse", "journal", "nbd", "pool_log", "salvage", "volume"] {
+        for target in ["fuse", "journal", "nbd", "pool_log", "salvage", "security", "volume"] {
             assert!(kept(target).len() > 1, "{target}");
         }
     }
