@@ -68,7 +68,8 @@ impl Table {
             if !open.access.has(Access::DELETE) {
                 return Err(Error::Rights { file, open: seat.open });
             }
-            effects.released |= link.is_none();
+            // Who waits to open it need not any more: it is refused, or may come in.
+            effects.released = true;
             state.pending = link;
             Ok(())
         })

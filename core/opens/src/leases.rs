@@ -316,11 +316,14 @@ impl Leases {
                     (true, true) => contended.kept = Some(lease.key),
                     (true, false) => contended.purge.push(lease.key),
                     // Its client learns what it has left when it comes back.
-                    (false, _) => self.change_at(at, |lease| {
-                        lease.held = left;
-                        lease.breaking = None;
-                        lease.epoch = lease.epoch.wrapping_add(1);
-                    }),
+                    (false, _) => {
+                        (effects.released, effects.timed) = (true, true);
+                        self.change_at(at, |lease| {
+                            lease.held = left;
+                            lease.breaking = None;
+                            lease.epoch = lease.epoch.wrapping_add(1);
+                        });
+                    }
                 }
                 continue;
             }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use crate::deadlock::WaitGraph;
 use crate::error::{Error, Limit};
 use crate::key::{FileKey, OpenId};
-use crate::locks::{Locks, Wanted};
+use crate::locks::{LockKind, Locks, Wanted};
 use crate::settings::{Budget, Settings};
 
 /// A lock that waits, or waited and has its answer.
@@ -91,10 +91,18 @@ impl Locks {
         wake: &mut Vec<Waker>,
     ) {
         let mut queue = std::mem::take(&mut self.queue);
-        for waiting in queue.iter_mut().filter(|waiting| waiting.answer.is_none()) {
-            if self.conflict(&waiting.wanted).is_none() {
-                let taken = self.take(&waiting.wanted, now, settings, budget);
-                wake.push(waiting.finish(taken.map_err(|limit| Error::Limit { file, limit })));
+        loop {
+            let mut has_lowered = false;
+            for waiting in queue.iter_mut().filter(|waiting| waiting.answer.is_none()) {
+                if self.conflict(&waiting.wanted).is_none() {
+                    let taken = self.take(&waiting.wanted, now, settings, budget);
+                    // It may have been exclusive before, which an earlier one waits for.
+                    has_lowered |= !waiting.wanted.exclusive && waiting.wanted.holder.kind != LockKind::Nt;
+                    wake.push(waiting.finish(taken.map_err(|limit| Error::Limit { file, limit })));
+                }
+            }
+            if !has_lowered {
+                break;
             }
         }
         // Only after all that could be had was taken is it known who is in the way of the rest.
