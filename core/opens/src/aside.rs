@@ -149,9 +149,13 @@ impl Table {
             if let Some(key) = lease {
                 let fits = state.leases.held_by_others(key) == 0 || !restored.caching.has(Caching::WRITE);
                 let fits = fits && !state.leases.written_by_others(key);
+                // All records of a lease say the same of it, so the first one counts.
+                let is_first = |lease: &mut crate::leases::Lease| lease.users.opens == 1;
                 state.leases.change(key, |lease| {
-                    lease.held = if fits { lease.kind.most(restored.caching) } else { Caching::NONE };
-                    lease.epoch = restored.epoch;
+                    is_first(lease).then(|| {
+                        lease.held = if fits { lease.kind.most(restored.caching) } else { Caching::NONE };
+                        lease.epoch = restored.epoch;
+                    })
                 });
             }
             let holder = Holder { kind: LockKind::Nt, owner: LockOwner::Open(id) };

@@ -97,7 +97,7 @@ impl Table {
             }
             let must_wait = state.take_toll(act.toll(), by, &seat.file, &self.common, now, effects);
             if must_wait {
-                waiting.register(&seat.file, state, &self.common, waker)?;
+                waiting.register(&seat.file, state, &self.common, waker, false)?;
             }
             Ok(must_wait)
         })
@@ -187,7 +187,7 @@ impl FileState {
         }
         waiting.mark = Some(mark);
         // No reply may be given before its breaks are sent: there is no limit to these waits but that of requests.
-        waiting.register_always(seat, self, common, waker);
+        waiting.register_always(seat, self, common, waker, true);
         Poll::Pending
     }
 }

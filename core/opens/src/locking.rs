@@ -74,7 +74,7 @@ impl Table {
             // Who asks through a cache would not see the lock.
             let must_wait = state.take_toll(&Toll::CHANGE, by, &seat.file, &self.common, now, effects);
             if must_wait || state.last_unsent().is_some() {
-                waiting.register(&seat.file, state, &self.common, waker)?;
+                waiting.register(&seat.file, state, &self.common, waker, !must_wait)?;
                 return Poll::Pending;
             }
             let locks = state.locks.get_or_insert_default();

@@ -108,7 +108,7 @@ impl Table {
             let attempt = self.act(&seat, now, |state, effects| {
                 let attempt = state.open(&seat, request, id, &self.common, now, effects)?;
                 if matches!(attempt, Attempt::Wait) {
-                    waiting.register(&seat, state, &self.common, waker)?;
+                    waiting.register(&seat, state, &self.common, waker, false)?;
                 }
                 Ok(attempt)
             });

@@ -25,6 +25,14 @@ pub(crate) struct FileSeat {
     pub state: Mutex<FileState>,
 }
 
+/// Somebody who waits until something is released.
+struct Wait {
+    id: u64,
+    /// Or until breaks are sent.
+    for_sends: bool,
+    waker: Waker,
+}
+
 /// What is known of it.
 #[derive(Default)]
 pub(crate) struct FileState {
@@ -32,8 +40,7 @@ pub(crate) struct FileState {
     pub shares: Shares,
     pub leases: Leases,
     pub locks: Option<Box<Locks>>,
-    /// Those to wake when anything is released, by the numbers of their waits.
-    waits: Vec<(u64, Waker)>,
+    waits: Vec<Wait>,
     /// It goes with its last close, by this name.
     pub pending: Option<Link>,
     /// It was handed out to be deleted.
@@ -97,7 +104,7 @@ impl FileSeat {
         let mut state = held(&self.state);
         state.unsent.retain(|one| *one != batch);
         self.publish(&state);
-        state.waits.drain(..).map(|(_, waker)| waker).collect()
+        state.waits.extract_if(.., |wait| wait.for_sends).map(|wait| wait.waker).collect()
     }
 }
 
@@ -118,7 +125,7 @@ impl FileState {
             common.schedule(file, self.scheduled.take(), None);
         }
         if effects.released {
-            effects.wake.extend(self.waits.drain(..).map(|(_, waker)| waker));
+            effects.wake.extend(self.waits.drain(..).map(|wait| wait.waker));
         }
         if !effects.messages.is_empty() {
             self.batches += 1;
@@ -186,19 +193,20 @@ impl Waiting {
         self.id
     }
 
-    /// Has the task be woken when anything is released. The state is the seat's, and held.
+    /// Has the task be woken when anything is released, or also when breaks are sent. The state is the seat's, and held.
     pub(crate) fn register(
         &mut self,
         seat: &Arc<FileSeat>,
         state: &mut FileState,
         common: &Common,
         waker: &Waker,
+        for_sends: bool,
     ) -> Result<(), Error> {
-        let is_known = self.id != 0 && state.waits.iter().any(|(id, _)| *id == self.id);
+        let is_known = self.id != 0 && state.waits.iter().any(|wait| wait.id == self.id);
         if !is_known && state.waits.len() >= common.settings.waits_of_file {
             return Err(Error::Limit { file: seat.key, limit: Limit::Waits });
         }
-        self.register_always(seat, state, common, waker);
+        self.register_always(seat, state, common, waker, for_sends);
         Ok(())
     }
 
@@ -209,11 +217,15 @@ impl Waiting {
         state: &mut FileState,
         common: &Common,
         waker: &Waker,
+        for_sends: bool,
     ) {
         let id = self.begin(seat, common);
-        match state.waits.iter_mut().find(|(one, _)| *one == id) {
-            Some((_, known)) => known.clone_from(waker),
-            None => state.waits.push((id, waker.clone())),
+        match state.waits.iter_mut().find(|wait| wait.id == id) {
+            Some(wait) => {
+                wait.waker.clone_from(waker);
+                wait.for_sends = for_sends;
+            }
+            None => state.waits.push(Wait { id, for_sends, waker: waker.clone() }),
         }
     }
 }
@@ -222,7 +234,7 @@ impl Drop for Waiting {
     fn drop(&mut self) {
         let Some(seat) = &self.at else { return };
         let mut state = held(&seat.state);
-        let at = state.waits.iter().position(|(id, _)| *id == self.id);
+        let at = state.waits.iter().position(|wait| wait.id == self.id);
         // The task is let go of without the lock, as its end may ask for it.
         let waker = at.map(|at| state.waits.swap_remove(at));
         if self.is_queued
