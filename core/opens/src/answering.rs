@@ -19,8 +19,7 @@ impl Table {
     /// [`Error::Answer`] if no break waits, or it left less: nothing changes then.
     pub fn answer(&self, file: FileKey, lease: LeaseKey, state: Caching, now: Duration) -> Result<Caching, Error> {
         let seat = self.find(file).ok_or(Error::Answer { file })?;
-        let ends = now + self.common.settings.break_timeout;
-        self.act(&seat, now, |of, effects| of.leases.answer(lease, state, ends, file, effects))
+        self.act(&seat, now, |of, context| of.leases.answer(lease, state, context))
     }
 
     /// A client gives a lease back of its own accord (NFSv4 `DELEGRETURN`), broken or not.
@@ -29,9 +28,9 @@ impl Table {
     /// [`Error::Answer`] if it has none.
     pub fn give_up(&self, file: FileKey, lease: LeaseKey, now: Duration) -> Result<(), Error> {
         let seat = self.find(file).ok_or(Error::Answer { file })?;
-        self.act(&seat, now, |state, effects| {
+        self.act(&seat, now, |state, context| {
             let given = state.leases.change(lease, |lease| (lease.held, lease.breaking) = (Caching::NONE, None));
-            (effects.released, effects.timed) = (true, true);
+            (context.released, context.timed) = (true, true);
             given.ok_or(Error::Answer { file })
         })
     }

@@ -69,7 +69,7 @@ impl Table {
     /// # Errors
     /// [`Error::NoOpen`].
     pub fn put_aside(&self, seat: &Seat, keep: Keep, now: Duration) -> Result<(), Error> {
-        self.act(&seat.file, now, |state, effects| {
+        self.act(&seat.file, now, |state, context| {
             let open = state.opens.get_mut(seat.place, seat.open).ok_or_else(|| seat.gone())?;
             let aside = Aside { key: keep.key, deadline: keep.deadline, sticky: keep.sticky };
             if let Some(lease) = open.lease {
@@ -79,7 +79,7 @@ impl Table {
             }
             open.aside = Some(aside);
             // Who waits for its answer need not any more, or has to try again.
-            (effects.released, effects.timed) = (true, true);
+            (context.released, context.timed) = (true, true);
             self.common.keep(seat.open, seat.file.key);
             Ok(())
         })
@@ -101,7 +101,7 @@ impl Table {
         let gone = Error::NoOpen { open };
         let file = self.common.kept(open).ok_or(gone.clone())?;
         let seat = self.find(file).ok_or(gone.clone())?;
-        self.act(&seat, now, |state, effects| {
+        self.act(&seat, now, |state, context| {
             let place = state.opens.find(open).ok_or(gone.clone())?;
             let found = state.opens.get_mut(place, open).ok_or(gone.clone())?;
             if found.client != client || found.aside.is_none_or(|aside| aside.key != key || aside.deadline <= now) {
@@ -120,7 +120,7 @@ impl Table {
             }
             (found.aside, found.recall) = (None, recall);
             self.common.let_go(open);
-            (effects.released, effects.timed) = (true, true);
+            (context.released, context.timed) = (true, true);
             let (caching, epoch, is_breaking, lease) = granted;
             let seat = Seat { file: seat.clone(), place, open, lease, access: found.access };
             Ok(Opened { seat, caching, epoch, is_breaking })
@@ -136,7 +136,7 @@ impl Table {
         let (request, id) = (&restored.request, restored.open);
         let file = request.file;
         let (entry, _) = self.seat_of(file)?;
-        let seat = self.act(&entry, now, |state, effects| {
+        let seat = self.act(&entry, now, |state, context| {
             let excluded = state.shares.conflict(request.access, request.share) || self.common.kept(id).is_some();
             if state.dead || excluded {
                 return Err(Error::Sharing { file, by: id });
@@ -145,7 +145,7 @@ impl Table {
             let lease = request.lease.map(|lease| LeaseKey { client: request.client, name: name(lease.key) });
             let named = request.lease.map(|lease| crate::LeaseRequest { wanted: Caching::NONE, ..lease });
             let plain = OpenRequest { lease: named, ..request.clone() };
-            let opened = state.seat_open(&entry, &plain, id, lease, &self.common, now)?;
+            let opened = state.seat_open(&entry, &plain, id, lease, context)?;
             if let Some(key) = lease {
                 let fits = state.leases.held_by_others(key) == 0 || !restored.caching.has(Caching::WRITE);
                 let fits = fits && !state.leases.written_by_others(key);
@@ -169,7 +169,7 @@ impl Table {
                         .map_err(|limit: Limit| Error::Limit { file, limit }),
                 };
                 if let Err(error) = taken {
-                    state.remove_open(file, opened.seat.place, &self.common, effects);
+                    state.remove_open(opened.seat.place, context);
                     return Err(error);
                 }
             }
@@ -189,16 +189,16 @@ impl Table {
                 self.common.unschedule(note);
                 continue;
             };
-            self.act(&seat, now, |state, effects| {
-                expired.revoked += state.leases.expire(now, file, effects);
+            self.act(&seat, now, |state, context| {
+                expired.revoked += state.leases.expire(context);
                 let over = state.opens.iter().filter(|(_, open)| open.aside.is_some_and(|aside| aside.deadline <= now));
                 let over: Vec<(u32, OpenId)> = over.map(|(place, open)| (place, open.id)).collect();
                 for (place, open) in over {
-                    state.evict(file, place, &self.common, effects);
+                    state.evict(place, context);
                     expired.closed.push((file, open));
                 }
                 expired.deletions.extend(state.last_close(&seat));
-                effects.timed = true;
+                context.timed = true;
             });
         }
         expired

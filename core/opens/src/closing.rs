@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::access::Access;
-use crate::common::Common;
-use crate::effects::{Effects, Message};
+use crate::effects::{Context, Message};
 use crate::error::{Error, Limit};
 use crate::key::{ClientId, FileKey, OpenId};
 use crate::leases::LeaseKey;
@@ -46,9 +45,9 @@ impl Table {
     /// # Errors
     /// [`Error::NoOpen`] if it was closed already.
     pub fn close(&self, seat: &Seat, now: Duration) -> Result<Option<Deletion>, Error> {
-        self.act(&seat.file, now, |state, effects| {
+        self.act(&seat.file, now, |state, context| {
             state.opens.get(seat.place, seat.open).ok_or_else(|| seat.gone())?;
-            state.remove_open(seat.file.key, seat.place, &self.common, effects);
+            state.remove_open(seat.place, context);
             Ok(state.last_close(&seat.file))
         })
     }
@@ -63,13 +62,13 @@ impl Table {
         if link.as_ref().is_some_and(|link| link.len() > MAX_LINK_BYTES) {
             return Err(Error::Limit { file, limit: Limit::Link });
         }
-        self.act(&seat.file, now, |state, effects| {
+        self.act(&seat.file, now, |state, context| {
             let open = state.opens.get(seat.place, seat.open).ok_or_else(|| seat.gone())?;
             if !open.access.has(Access::DELETE) {
                 return Err(Error::Rights { file, open: seat.open });
             }
             // Who waits to open it need not any more: it is refused, or may come in.
-            effects.released = true;
+            context.released = true;
             state.pending = link;
             Ok(())
         })
@@ -77,9 +76,9 @@ impl Table {
 
     /// A deletion was carried out, or given up.
     pub fn deleted(&self, deletion: Deletion, now: Duration) {
-        self.act(&deletion.file, now, |state, effects| {
+        self.act(&deletion.file, now, |state, context| {
             (state.deleting, state.pending) = (false, None);
-            effects.released = true;
+            context.released = true;
         });
     }
 
@@ -89,9 +88,9 @@ impl Table {
     /// [`Error::NoOpen`] if there is none of that number in the file.
     pub fn force_close(&self, file: FileKey, open: OpenId, now: Duration) -> Result<Option<Deletion>, Error> {
         let seat = self.find(file).ok_or(Error::NoOpen { open })?;
-        self.act(&seat, now, |state, effects| {
+        self.act(&seat, now, |state, context| {
             let place = state.opens.find(open).ok_or(Error::NoOpen { open })?;
-            state.evict(file, place, &self.common, effects);
+            state.evict(place, context);
             Ok(state.last_close(&seat))
         })
     }
@@ -101,12 +100,12 @@ impl Table {
     pub fn close_client(&self, client: ClientId, now: Duration) -> Vec<Deletion> {
         let close = |seat: Arc<FileSeat>| {
             let is_its = |open: &Open| open.client == client && open.aside.is_none();
-            self.act(&seat, now, |state, effects| {
+            self.act(&seat, now, |state, context| {
                 let its = state.opens.iter().filter(|(_, open)| is_its(open)).map(|(place, _)| place);
                 let its: Vec<u32> = its.collect();
                 its.into_iter().for_each(|place| {
                     state.evicted = true;
-                    state.remove_open(seat.key, place, &self.common, effects);
+                    state.remove_open(place, context);
                 });
                 state.last_close(&seat)
             })
@@ -117,13 +116,14 @@ impl Table {
 
 impl FileState {
     /// Takes an open out with all that is its.
-    pub(crate) fn remove_open(&mut self, file: FileKey, place: u32, common: &Common, effects: &mut Effects) {
+    pub(crate) fn remove_open(&mut self, place: u32, context: &mut Context) {
         let Some(open) = self.opens.remove(place) else { return };
-        effects.released = true;
+        context.released = true;
+        let common = context.common;
         common.budgets.opens.give(1);
         self.shares.remove(open.access, open.share);
         if let Some(key) = open.lease {
-            self.leave_lease(key, &open, common, effects);
+            self.leave_lease(key, &open, context);
         }
         if let Some(locks) = self.locks.as_mut() {
             let budget = &common.budgets.ranges;
@@ -131,52 +131,52 @@ impl FileState {
             locks.release(Holder { kind: LockKind::Nt, owner }, budget);
             locks.release(Holder { kind: LockKind::Ofd, owner }, budget);
             locks.unlock_whole(open.id, budget);
-            locks.cancel_open(file, open.id, &mut effects.wake);
+            locks.cancel_open(open.id, context);
             if !self.opens.iter().any(|(_, other)| other.client == open.client) {
                 locks.owners_of(open.client).into_iter().for_each(|holder| _ = locks.release(holder, budget));
             }
-            effects.relocked = true;
+            context.relocked = true;
         }
         if open.aside.is_some() {
             common.let_go(open.id);
-            effects.timed = true;
+            context.timed = true;
         }
         if let Some(link) = open.on_close {
             self.pending.get_or_insert(link);
         }
     }
 
-    fn leave_lease(&mut self, key: LeaseKey, open: &Open, common: &Common, effects: &mut Effects) {
+    fn leave_lease(&mut self, key: LeaseKey, open: &Open, context: &mut Context) {
         let is_left = self.leases.change(key, |lease| {
             lease.users.step(open, |count| *count -= 1);
             lease.users.opens == 0
         });
         if is_left == Some(true) {
             self.leases.remove(key);
-            common.budgets.leases.give(1);
-            effects.timed = true;
+            context.common.budgets.leases.give(1);
+            context.timed = true;
         }
     }
 
     /// Ends an open of somebody else, and tells them.
-    pub(crate) fn evict(&mut self, file: FileKey, place: u32, common: &Common, effects: &mut Effects) {
+    pub(crate) fn evict(&mut self, place: u32, context: &mut Context) {
         let told = self.opens.iter().find(|(at, _)| *at == place).map(|(_, open)| (open.recall.clone(), open.id));
         if let Some((recall, open)) = told {
             self.evicted = true;
-            effects.messages.push((recall, Message::Closed(file, open)));
-            self.remove_open(file, place, common, effects);
+            context.messages.push((recall, Message::Closed(context.file, open)));
+            self.remove_open(place, context);
         }
     }
 
     /// Ends all opens of leases. Answers whether there were any.
-    pub(crate) fn purge(&mut self, file: FileKey, leases: &[LeaseKey], common: &Common, effects: &mut Effects) -> bool {
+    pub(crate) fn purge(&mut self, leases: &[LeaseKey], context: &mut Context) -> bool {
         let of = |open: &Open| open.lease.is_some_and(|lease| leases.contains(&lease));
         let places: Vec<u32> = if leases.is_empty() {
             Vec::new()
         } else {
             self.opens.iter().filter(|(_, open)| of(open)).map(|(at, _)| at).collect()
         };
-        places.iter().for_each(|place| self.evict(file, *place, common, effects));
+        places.iter().for_each(|place| self.evict(*place, context));
         !places.is_empty()
     }
 

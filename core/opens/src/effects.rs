@@ -5,8 +5,10 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
+use std::time::Duration;
 
 use crate::caching::{Caching, LeaseKind};
+use crate::common::Common;
 use crate::key::{ClientId, FileKey, OpenId};
 use crate::leases::LeaseName;
 
@@ -54,9 +56,11 @@ pub(crate) enum Message {
     Closed(FileKey, OpenId),
 }
 
-/// What an act causes.
-#[derive(Default)]
-pub(crate) struct Effects {
+/// An act on a file: what it has at hand, and what it causes.
+pub(crate) struct Context<'a> {
+    pub common: &'a Common,
+    pub file: FileKey,
+    pub now: Duration,
     pub messages: Vec<(Arc<dyn Recall>, Message)>,
     pub wake: Vec<Waker>,
     /// Something may be possible now that was not.
@@ -69,7 +73,17 @@ pub(crate) struct Effects {
     pub batch: u64,
 }
 
-impl Effects {
+impl<'a> Context<'a> {
+    pub fn new(common: &'a Common, file: FileKey, now: Duration) -> Self {
+        let (messages, wake) = (Vec::new(), Vec::new());
+        Self { common, file, now, messages, wake, released: false, relocked: false, timed: false, batch: 0 }
+    }
+
+    /// When a break that begins now runs out of time.
+    pub fn break_ends(&self) -> Duration {
+        self.now + self.common.settings.break_timeout
+    }
+
     /// Carries the messages out.
     pub fn tell(&mut self) {
         for (recall, message) in self.messages.drain(..) {

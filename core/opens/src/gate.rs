@@ -16,8 +16,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use crate::common::Common;
-use crate::effects::Effects;
+use crate::effects::Context;
 use crate::error::Error;
 use crate::key::FileKey;
 use crate::leases::{LeaseKey, Toll};
@@ -87,7 +86,7 @@ impl Table {
         if !locked && !summary.any(Summary::EVICTED.or(Summary::DEAD)) && !summary.others_hold(act.met(), seat.lease) {
             return Poll::Ready(Ok(()));
         }
-        self.act(&seat.file, now, |state, effects| {
+        self.act(&seat.file, now, |state, context| {
             let open = state.opens.get(seat.place, seat.open).ok_or_else(|| seat.gone())?;
             let by = open.lease;
             if let Some((range, write)) = act.range()
@@ -95,9 +94,9 @@ impl Table {
             {
                 return Err(Error::Locked { file: seat.file.key, held: Box::new(held) });
             }
-            let must_wait = state.take_toll(act.toll(), by, &seat.file, &self.common, now, effects);
+            let must_wait = state.take_toll(act.toll(), by, context);
             if must_wait {
-                waiting.register(&seat.file, state, &self.common, waker, false)?;
+                waiting.register(&seat.file, state, context, waker, false)?;
             }
             Ok(must_wait)
         })
@@ -115,9 +114,9 @@ impl Table {
             waiting.mark = None;
             return Poll::Ready(());
         }
-        self.act(&seat.file, now, |state, effects| {
+        self.act(&seat.file, now, |state, context| {
             let by = state.opens.get(seat.place, seat.open).and_then(|open| open.lease);
-            state.end(act.toll(), by, &seat.file, waiting, &self.common, now, effects, waker)
+            state.end(act.toll(), by, &seat.file, waiting, context, waker)
         })
     }
 
@@ -136,47 +135,33 @@ impl Table {
             waiting.mark = None;
             return Poll::Ready(());
         };
-        self.act(&seat, now, |state, effects| {
-            state.end(&Toll::ENTRIES, by, &seat, waiting, &self.common, now, effects, waker)
-        })
+        self.act(&seat, now, |state, context| state.end(&Toll::ENTRIES, by, &seat, waiting, context, waker))
     }
 }
 
 impl FileState {
     /// Takes an act's toll from the leases of others, and ends opens that were put aside and cannot answer. Answers
     /// whether the act has to wait.
-    pub(crate) fn take_toll(
-        &mut self,
-        toll: &Toll,
-        by: Option<LeaseKey>,
-        seat: &FileSeat,
-        common: &Common,
-        now: Duration,
-        effects: &mut Effects,
-    ) -> bool {
-        self.leases.expire(now, seat.key, effects);
-        let ends = now + common.settings.break_timeout;
-        let contended = self.leases.contend(toll, by, ends, seat.key, effects);
-        self.purge(seat.key, &contended.purge, common, effects);
+    pub(crate) fn take_toll(&mut self, toll: &Toll, by: Option<LeaseKey>, context: &mut Context) -> bool {
+        self.leases.expire(context);
+        let contended = self.leases.contend(toll, by, context);
+        self.purge(&contended.purge, context);
         contended.must_wait || contended.kept.is_some()
     }
 
-    #[allow(clippy::too_many_arguments)]
     fn end(
         &mut self,
         toll: &Toll,
         by: Option<LeaseKey>,
         seat: &Arc<FileSeat>,
         waiting: &mut Waiting,
-        common: &Common,
-        now: Duration,
-        effects: &mut Effects,
+        context: &mut Context,
         waker: &Waker,
     ) -> Poll<()> {
         let mark = match waiting.mark {
             Some(mark) => mark,
             None => {
-                self.take_toll(toll, by, seat, common, now, effects);
+                self.take_toll(toll, by, context);
                 let Some(mark) = self.last_unsent() else { return Poll::Ready(()) };
                 mark
             }
@@ -187,7 +172,7 @@ impl FileState {
         }
         waiting.mark = Some(mark);
         // No reply may be given before its breaks are sent: there is no limit to these waits but that of requests.
-        waiting.register_always(seat, self, common, waker, true);
+        waiting.register_always(seat, self, context, waker, true);
         Poll::Pending
     }
 }

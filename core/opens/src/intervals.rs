@@ -209,25 +209,24 @@ impl<T: Copy> Intervals<T> {
 
     /// Asserts the invariant.
     pub fn check(&self) {
-        let counted = self.check_below(self.root, u64::MAX);
-        assert_eq!(counted.map_or(0, |(count, ..)| count), self.len(), "ranges in the tree");
+        let counted = self.check_below(self.root, u64::MAX, &mut None);
+        assert_eq!(counted, self.len(), "ranges in the tree");
     }
 
-    /// How many ranges are below, and the first and last key.
-    fn check_below(&self, at: u32, priority: u64) -> Option<(usize, (u64, u64), (u64, u64))> {
+    /// Goes through what is below in order, and counts it.
+    fn check_below(&self, at: u32, priority: u64, before: &mut Option<(u64, u64)>) -> usize {
         if at == NIL {
-            return None;
+            return 0;
         }
         let node = self.node(at);
         assert!(node.priority <= priority, "a heap of priorities");
-        let left = self.check_below(node.left, node.priority);
-        let right = self.check_below(node.right, node.priority);
-        assert!(left.is_none_or(|(_, _, last)| last < self.key(at)), "in the order of starts");
-        assert!(right.is_none_or(|(_, first, _)| first > self.key(at)), "in the order of starts");
+        let left = self.check_below(node.left, node.priority, before);
+        assert!(before.is_none_or(|before| before < self.key(at)), "in the order of starts");
+        *before = Some(self.key(at));
+        let right = self.check_below(node.right, node.priority, before);
         let highest = node.range.last().max(self.highest(node.left)).max(self.highest(node.right));
         assert_eq!(node.highest, highest, "the highest last byte below");
-        let count = 1 + left.map_or(0, |(count, ..)| count) + right.map_or(0, |(count, ..)| count);
-        Some((count, left.map_or(self.key(at), |(_, first, _)| first), right.map_or(self.key(at), |(.., last)| last)))
+        left + 1 + right
     }
 }
 

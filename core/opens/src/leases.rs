@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 
 use crate::access::Access;
 use crate::caching::{Caching, LeaseKind};
-use crate::effects::{Effects, Message, Notice, Recall};
+use crate::effects::{Context, Message, Notice, Recall};
 use crate::error::Error;
 use crate::key::{ClientId, FileKey, OpenId};
 use crate::open::Open;
@@ -153,14 +153,14 @@ impl Lease {
     }
 
     /// Begins to take what `to` has not.
-    fn lower(&mut self, to: Caching, ends: Duration, file: FileKey, effects: &mut Effects) {
+    fn lower(&mut self, to: Caching, context: &mut Context) {
         self.epoch = self.epoch.wrapping_add(1);
         let answer = self.kind.answers(self.held);
-        let notice = Notice { answer, ..self.notice(file, to) };
-        effects.messages.push((self.recall.clone(), Message::Broken(notice)));
+        let notice = Notice { answer, ..self.notice(context.file, to) };
+        context.messages.push((self.recall.clone(), Message::Broken(notice)));
         if answer {
-            self.breaking = Some(Breaking { told: to, wanted: to, deadline: ends });
-            effects.timed = true;
+            self.breaking = Some(Breaking { told: to, wanted: to, deadline: context.break_ends() });
+            context.timed = true;
         } else {
             self.held = to;
         }
@@ -279,14 +279,7 @@ impl Leases {
     }
 
     /// Takes the toll of an act by one under the key `by` from all others.
-    pub fn contend(
-        &mut self,
-        toll: &Toll,
-        by: Option<LeaseKey>,
-        ends: Duration,
-        file: FileKey,
-        effects: &mut Effects,
-    ) -> Contended {
+    pub fn contend(&mut self, toll: &Toll, by: Option<LeaseKey>, context: &mut Context) -> Contended {
         let mut contended = Contended::default();
         let tally = self.tally;
         let counts =
@@ -317,7 +310,7 @@ impl Leases {
                     (true, false) => contended.purge.push(lease.key),
                     // Its client learns what it has left when it comes back.
                     (false, _) => {
-                        (effects.released, effects.timed) = (true, true);
+                        (context.released, context.timed) = (true, true);
                         self.change_at(at, |lease| {
                             lease.held = left;
                             lease.breaking = None;
@@ -330,57 +323,50 @@ impl Leases {
             contended.must_wait |= waits;
             self.change_at(at, |lease| match &mut lease.breaking {
                 Some(breaking) => breaking.wanted = lease.kind.left(breaking.wanted, taken),
-                None => lease.lower(left, ends, file, effects),
+                None => lease.lower(left, context),
             });
         }
         contended
     }
 
     /// The client keeps `state` of what was being taken. Answers with what it has then.
-    pub fn answer(
-        &mut self,
-        key: LeaseKey,
-        state: Caching,
-        ends: Duration,
-        file: FileKey,
-        effects: &mut Effects,
-    ) -> Result<Caching, Error> {
-        let lease = self.get(key).ok_or(Error::Answer { file })?;
-        let breaking = lease.breaking.ok_or(Error::Answer { file })?;
+    pub fn answer(&mut self, key: LeaseKey, state: Caching, context: &mut Context) -> Result<Caching, Error> {
+        let lease = self.get(key).ok_or(Error::Answer { file: context.file })?;
+        let breaking = lease.breaking.ok_or(Error::Answer { file: context.file })?;
         if !breaking.told.has(state) || lease.kind.most(state) != state {
-            return Err(Error::Answer { file });
+            return Err(Error::Answer { file: context.file });
         }
-        effects.released = true;
-        effects.timed = true;
+        context.released = true;
+        context.timed = true;
         let held = self.change(key, |lease| {
             lease.held = state;
             lease.breaking = None;
             let left = lease.kind.left(state, state.without(breaking.wanted));
             if left != state {
-                lease.lower(left, ends, file, effects);
+                lease.lower(left, context);
             }
             lease.held
         });
-        held.ok_or(Error::Answer { file })
+        held.ok_or(Error::Answer { file: context.file })
     }
 
     /// Takes all from those who did not answer in time. Answers with how many there were.
-    pub fn expire(&mut self, now: Duration, file: FileKey, effects: &mut Effects) -> usize {
+    pub fn expire(&mut self, context: &mut Context) -> usize {
         if self.tally.breaking == 0 {
             return 0;
         }
         let mut revoked = 0;
         for at in 0..self.list.len() {
-            if self.list[at].breaking.is_none_or(|breaking| breaking.deadline > now) {
+            if self.list[at].breaking.is_none_or(|breaking| breaking.deadline > context.now) {
                 continue;
             }
             revoked += 1;
-            effects.released = true;
-            effects.timed = true;
+            context.released = true;
+            context.timed = true;
             self.change_at(at, |lease| {
                 lease.epoch = lease.epoch.wrapping_add(1);
-                let notice = Notice { revoked: true, ..lease.notice(file, Caching::NONE) };
-                effects.messages.push((lease.recall.clone(), Message::Broken(notice)));
+                let notice = Notice { revoked: true, ..lease.notice(context.file, Caching::NONE) };
+                context.messages.push((lease.recall.clone(), Message::Broken(notice)));
                 lease.held = Caching::NONE;
                 lease.breaking = None;
             });

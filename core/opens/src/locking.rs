@@ -9,7 +9,7 @@ use crate::effects::held;
 use crate::error::Error;
 use crate::key::Owner;
 use crate::leases::Toll;
-use crate::locks::{Holder, LockInfo, LockKind, LockOwner, Locks, Wanted};
+use crate::locks::{Holder, LockInfo, LockKind, LockOwner, Wanted};
 use crate::queue::WaitingLock;
 use crate::range::ByteRange;
 use crate::seat::Waiting;
@@ -57,7 +57,7 @@ impl Table {
         waker: &Waker,
     ) -> Poll<Result<(), Error>> {
         let file = seat.file.key;
-        self.act(&seat.file, now, |state, effects| {
+        self.act(&seat.file, now, |state, context| {
             if waiting.is_queued {
                 let locks = state.locks.as_mut();
                 let answer = locks.and_then(|locks| locks.poll_wait(waiting.id(), waker));
@@ -72,28 +72,28 @@ impl Table {
             let Some(open) = state.opens.get(seat.place, seat.open) else { return Poll::Ready(Err(seat.gone())) };
             let (by, wanted) = (open.lease, wanted_of(seat, open.client, request)?);
             // Who asks through a cache would not see the lock.
-            let must_wait = state.take_toll(&Toll::CHANGE, by, &seat.file, &self.common, now, effects);
+            let must_wait = state.take_toll(&Toll::CHANGE, by, context);
             if must_wait || state.last_unsent().is_some() {
-                waiting.register(&seat.file, state, &self.common, waker, !must_wait)?;
+                waiting.register(&seat.file, state, context, waker, !must_wait)?;
                 return Poll::Pending;
             }
             let locks = state.locks.get_or_insert_default();
             let (settings, budget) = (&self.common.settings, &self.common.budgets.ranges);
             let Some(conflict) = locks.conflict(&wanted) else {
-                effects.relocked = true;
+                context.relocked = true;
                 let taken = locks.take(&wanted, now, settings, budget);
                 return Poll::Ready(taken.map_err(|limit| Error::Limit { file, limit }));
             };
             if !blocking {
                 return Poll::Ready(Err(Error::Locked { file, held: Box::new(conflict) }));
             }
-            let id = waiting.begin(&seat.file, &self.common);
+            let id = waiting.begin(&seat.file, context);
             let graph = self.common.graph.clone();
             let queued = WaitingLock { id, open: seat.open, wanted, waker: waker.clone(), graph, answer: None };
-            locks.enqueue(file, queued, settings)?;
+            locks.enqueue(queued, context)?;
             waiting.is_queued = true;
             if request.by == LockBy::Flock && locks.unlock_whole(seat.open, budget) {
-                effects.relocked = true;
+                context.relocked = true;
             }
             Poll::Pending
         })
@@ -106,7 +106,7 @@ impl Table {
     /// falls into two and there are as many as there may be.
     pub fn unlock(&self, seat: &Seat, by: LockBy, range: ByteRange, now: Duration) -> Result<(), Error> {
         let file = seat.file.key;
-        self.act(&seat.file, now, |state, effects| {
+        self.act(&seat.file, now, |state, context| {
             let open = state.opens.get(seat.place, seat.open).ok_or_else(|| seat.gone())?;
             let wanted = wanted_of(seat, open.client, &LockRequest { by, range, exclusive: false })?;
             let budget = &self.common.budgets.ranges;
@@ -114,7 +114,7 @@ impl Table {
             let Some(locks) = state.locks.as_mut() else {
                 return if by == LockBy::Nt { Err(not_locked) } else { Ok(()) };
             };
-            effects.relocked = true;
+            context.relocked = true;
             match by {
                 LockBy::Nt if !locks.unlock_exact(wanted.holder, range, budget) => Err(not_locked),
                 LockBy::Nt => Ok(()),
@@ -135,12 +135,12 @@ impl Table {
     /// # Errors
     /// [`Error::NoOpen`].
     pub fn unlock_owner(&self, seat: &Seat, key: u128, now: Duration) -> Result<(), Error> {
-        self.act(&seat.file, now, |state, effects| {
+        self.act(&seat.file, now, |state, context| {
             let open = state.opens.get(seat.place, seat.open).ok_or_else(|| seat.gone())?;
             let owner = LockOwner::Posix(Owner { client: open.client, key });
             if let Some(locks) = state.locks.as_mut() {
                 locks.release(Holder { kind: LockKind::Posix, owner }, &self.common.budgets.ranges);
-                effects.relocked = true;
+                context.relocked = true;
             }
             Ok(())
         })
@@ -154,7 +154,7 @@ impl Table {
         let state = held(&seat.file.state);
         let open = state.opens.get(seat.place, seat.open).ok_or_else(|| seat.gone())?;
         let wanted = wanted_of(seat, open.client, request)?;
-        Ok(state.locks.as_ref().and_then(|locks: &Box<Locks>| locks.conflict(&wanted)))
+        Ok(state.locks.as_ref().and_then(|locks| locks.conflict(&wanted)))
     }
 
     /// Gives up to wait. Answers what became of the lock: none if it was not granted, else how it was.

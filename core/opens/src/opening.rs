@@ -10,8 +10,7 @@ use std::time::Duration;
 use crate::access::{Access, exclude};
 use crate::caching::{Caching, LeaseKind};
 use crate::closing::Deletion;
-use crate::common::Common;
-use crate::effects::{Effects, Recall};
+use crate::effects::{Context, Recall};
 use crate::error::{Error, Limit};
 use crate::key::{ClientId, FileKey, OpenId};
 use crate::leases::{LeaseKey, LeaseName, Toll};
@@ -105,10 +104,10 @@ impl Table {
     ) -> Poll<Result<Opening, Error>> {
         loop {
             let (seat, id) = self.seat_of(request.file)?;
-            let attempt = self.act(&seat, now, |state, effects| {
-                let attempt = state.open(&seat, request, id, &self.common, now, effects)?;
+            let attempt = self.act(&seat, now, |state, context| {
+                let attempt = state.open(&seat, request, id, context)?;
                 if matches!(attempt, Attempt::Wait) {
-                    waiting.register(&seat, state, &self.common, waker, false)?;
+                    waiting.register(&seat, state, context, waker, false)?;
                 }
                 Ok(attempt)
             });
@@ -127,9 +126,7 @@ impl FileState {
         seat: &Arc<FileSeat>,
         request: &OpenRequest,
         id: OpenId,
-        common: &Common,
-        now: Duration,
-        effects: &mut Effects,
+        context: &mut Context,
     ) -> Result<Attempt, Error> {
         if self.dead {
             return Ok(Attempt::Dead);
@@ -141,7 +138,7 @@ impl FileState {
         if request.delete_on_close.as_ref().is_some_and(|link| link.len() > MAX_LINK_BYTES) {
             return Err(Error::Limit { file, limit: Limit::Link });
         }
-        self.leases.expire(now, file, effects);
+        self.leases.expire(context);
         let lease = request.lease.map(|lease| {
             let name = lease.key.map_or(LeaseName::Open(id), LeaseName::Key);
             LeaseKey { client: request.client, name }
@@ -155,29 +152,25 @@ impl FileState {
                 return Err(Error::DeletePending { file });
             }
             let before = self.opens.len();
-            if let Some(attempt) = self.make_way(file, request, lease, common, now, effects)? {
+            if let Some(attempt) = self.make_way(request, lease, context)? {
                 return Ok(attempt);
             }
             if self.opens.len() == before {
                 break;
             }
         }
-        let seated = self.seat_open(seat, request, id, lease, common, now)?;
+        let seated = self.seat_open(seat, request, id, lease, context)?;
         Ok(Attempt::Done(Opening::Opened(seated)))
     }
 
     /// Deals with those in the way of an open: ends what is put aside and does not stick, breaks what others cache.
     fn make_way(
         &mut self,
-        file: FileKey,
         request: &OpenRequest,
         lease: Option<LeaseKey>,
-        common: &Common,
-        now: Duration,
-        effects: &mut Effects,
+        context: &mut Context,
     ) -> Result<Option<Attempt>, Error> {
-        let ends = now + common.settings.break_timeout;
-        let mode = (request.access, request.share);
+        let (file, mode) = (context.file, (request.access, request.share));
         let not_yet = |by: OpenId| match request.waits_for_kept {
             true => Ok(Some(Attempt::Wait)),
             false => Err(Error::NotYet { file, by }),
@@ -193,14 +186,14 @@ impl FileState {
                 }
             }
             if !ended.is_empty() {
-                ended.into_iter().for_each(|place| self.evict(file, place, common, effects));
+                ended.into_iter().for_each(|place| self.evict(place, context));
                 return Ok(None);
             }
             if let Some(kept) = kept {
                 return not_yet(kept);
             }
-            let contended = self.leases.contend(&Toll::EXCLUDED, lease, ends, file, effects);
-            if self.purge(file, &contended.purge, common, effects) {
+            let contended = self.leases.contend(&Toll::EXCLUDED, lease, context);
+            if self.purge(&contended.purge, context) {
                 return Ok(None);
             }
             return match (contended.must_wait, by) {
@@ -214,8 +207,8 @@ impl FileState {
             (false, access) if access.has(Access::WRITE) => Toll::OPEN_TO_WRITE,
             _ => Toll::OPEN,
         };
-        let contended = self.leases.contend(&toll, lease, ends, file, effects);
-        if self.purge(file, &contended.purge, common, effects) {
+        let contended = self.leases.contend(&toll, lease, context);
+        if self.purge(&contended.purge, context) {
             return Ok(None);
         }
         if let Some(kept) = contended.kept {
@@ -232,9 +225,9 @@ impl FileState {
         request: &OpenRequest,
         id: OpenId,
         lease: Option<LeaseKey>,
-        common: &Common,
-        now: Duration,
+        context: &Context,
     ) -> Result<Opened, Error> {
+        let (common, now) = (context.common, context.now);
         let limited = |limit| Error::Limit { file: seat.key, limit };
         if self.opens.len() >= common.settings.opens_of_file {
             return Err(limited(Limit::OpensOfFile));

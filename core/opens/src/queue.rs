@@ -9,13 +9,12 @@
 
 use std::sync::Arc;
 use std::task::Waker;
-use std::time::Duration;
 
 use crate::deadlock::WaitGraph;
+use crate::effects::Context;
 use crate::error::{Error, Limit};
-use crate::key::{FileKey, OpenId};
+use crate::key::OpenId;
 use crate::locks::{LockKind, Locks, Wanted};
-use crate::settings::{Budget, Settings};
 
 /// A lock that waits, or waited and has its answer.
 #[derive(Debug)]
@@ -48,8 +47,9 @@ impl WaitingLock {
 
 impl Locks {
     /// Has a lock wait.
-    pub fn enqueue(&mut self, file: FileKey, waiting: WaitingLock, settings: &Settings) -> Result<(), Error> {
-        if self.queue.len() >= settings.waits_of_file {
+    pub fn enqueue(&mut self, waiting: WaitingLock, context: &Context) -> Result<(), Error> {
+        let file = context.file;
+        if self.queue.len() >= context.common.settings.waits_of_file {
             return Err(Error::Limit { file, limit: Limit::Waits });
         }
         if let Some(owner) = waiting.wanted.holder.posix()
@@ -82,23 +82,17 @@ impl Locks {
     }
 
     /// Takes what can be had now, in order.
-    pub fn advance(
-        &mut self,
-        file: FileKey,
-        now: Duration,
-        settings: &Settings,
-        budget: &Budget,
-        wake: &mut Vec<Waker>,
-    ) {
+    pub fn advance(&mut self, context: &mut Context) {
+        let (common, file) = (context.common, context.file);
         let mut queue = std::mem::take(&mut self.queue);
         loop {
             let mut has_lowered = false;
             for waiting in queue.iter_mut().filter(|waiting| waiting.answer.is_none()) {
                 if self.conflict(&waiting.wanted).is_none() {
-                    let taken = self.take(&waiting.wanted, now, settings, budget);
+                    let taken = self.take(&waiting.wanted, context.now, &common.settings, &common.budgets.ranges);
                     // It may have been exclusive before, which an earlier one waits for.
                     has_lowered |= !waiting.wanted.exclusive && waiting.wanted.holder.kind != LockKind::Nt;
-                    wake.push(waiting.finish(taken.map_err(|limit| Error::Limit { file, limit })));
+                    context.wake.push(waiting.finish(taken.map_err(|limit| Error::Limit { file, limit })));
                 }
             }
             if !has_lowered {
@@ -115,9 +109,10 @@ impl Locks {
     }
 
     /// Ends all waits that were asked for through an open.
-    pub fn cancel_open(&mut self, file: FileKey, open: OpenId, wake: &mut Vec<Waker>) {
+    pub fn cancel_open(&mut self, open: OpenId, context: &mut Context) {
+        let file = context.file;
         let of_open = self.queue.iter_mut().filter(|waiting| waiting.open == open && waiting.answer.is_none());
-        wake.extend(of_open.map(|waiting| waiting.finish(Err(Error::Cancelled { file }))));
+        context.wake.extend(of_open.map(|waiting| waiting.finish(Err(Error::Cancelled { file }))));
     }
 
     /// Whether a lock is held or waited for.

@@ -9,8 +9,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use crate::access::Shares;
-use crate::common::Common;
-use crate::effects::{Effects, held};
+use crate::effects::{Context, held};
 use crate::error::{Error, Limit};
 use crate::key::FileKey;
 use crate::leases::Leases;
@@ -85,16 +84,10 @@ impl FileSeat {
     }
 
     /// Acts on the state, and brings the rest in step with it.
-    pub fn act<R>(
-        &self,
-        common: &Common,
-        now: Duration,
-        effects: &mut Effects,
-        act: impl FnOnce(&mut FileState, &mut Effects) -> R,
-    ) -> R {
+    pub fn act<R>(&self, context: &mut Context, act: impl FnOnce(&mut FileState, &mut Context) -> R) -> R {
         let mut state = held(&self.state);
-        let result = act(&mut state, effects);
-        state.settle(self.key, common, now, effects);
+        let result = act(&mut state, context);
+        state.settle(context);
         self.publish(&state);
         result
     }
@@ -109,10 +102,11 @@ impl FileSeat {
 }
 
 impl FileState {
-    fn settle(&mut self, file: FileKey, common: &Common, now: Duration, effects: &mut Effects) {
+    fn settle(&mut self, context: &mut Context) {
+        let (common, file) = (context.common, context.file);
         if let Some(locks) = self.locks.as_mut() {
-            if effects.relocked {
-                locks.advance(file, now, &common.settings, &common.budgets.ranges, &mut effects.wake);
+            if context.relocked {
+                locks.advance(context);
             }
             if locks.is_unused() {
                 self.locks = None;
@@ -120,19 +114,19 @@ impl FileState {
         }
         if self.opens.is_empty() && !self.deleting && !self.dead {
             self.dead = true;
-            effects.released = true;
+            context.released = true;
             common.budgets.files.give(1);
             common.schedule(file, self.scheduled.take(), None);
         }
-        if effects.released {
-            effects.wake.extend(self.waits.drain(..).map(|wait| wait.waker));
+        if context.released {
+            context.wake.extend(self.waits.drain(..).map(|wait| wait.waker));
         }
-        if !effects.messages.is_empty() {
+        if !context.messages.is_empty() {
             self.batches += 1;
-            effects.batch = self.batches;
+            context.batch = self.batches;
             self.unsent.push(self.batches);
         }
-        if effects.timed && !self.dead {
+        if context.timed && !self.dead {
             let kept = self.opens.iter().filter_map(|(_, open)| open.aside).map(|aside| aside.deadline).min();
             let next = self.leases.deadline().into_iter().chain(kept).min();
             common.schedule(file, self.scheduled, next);
@@ -178,9 +172,9 @@ impl Waiting {
     }
 
     /// The number of the wait, at this file.
-    pub(crate) fn begin(&mut self, seat: &Arc<FileSeat>, common: &Common) -> u64 {
+    pub(crate) fn begin(&mut self, seat: &Arc<FileSeat>, context: &Context) -> u64 {
         if self.id == 0 {
-            self.id = common.next_wait();
+            self.id = context.common.next_wait();
         }
         if self.at.as_ref().is_none_or(|at| !Arc::ptr_eq(at, seat)) {
             self.at = Some(seat.clone());
@@ -198,15 +192,15 @@ impl Waiting {
         &mut self,
         seat: &Arc<FileSeat>,
         state: &mut FileState,
-        common: &Common,
+        context: &Context,
         waker: &Waker,
         for_sends: bool,
     ) -> Result<(), Error> {
         let is_known = self.id != 0 && state.waits.iter().any(|wait| wait.id == self.id);
-        if !is_known && state.waits.len() >= common.settings.waits_of_file {
+        if !is_known && state.waits.len() >= context.common.settings.waits_of_file {
             return Err(Error::Limit { file: seat.key, limit: Limit::Waits });
         }
-        self.register_always(seat, state, common, waker, for_sends);
+        self.register_always(seat, state, context, waker, for_sends);
         Ok(())
     }
 
@@ -215,11 +209,11 @@ impl Waiting {
         &mut self,
         seat: &Arc<FileSeat>,
         state: &mut FileState,
-        common: &Common,
+        context: &Context,
         waker: &Waker,
         for_sends: bool,
     ) {
-        let id = self.begin(seat, common);
+        let id = self.begin(seat, context);
         match state.waits.iter_mut().find(|wait| wait.id == id) {
             Some(wait) => {
                 wait.waker.clone_from(waker);

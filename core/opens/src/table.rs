@@ -16,7 +16,7 @@ use foldhash::fast::{FixedState, RandomState};
 
 use crate::access::Access;
 use crate::common::Common;
-use crate::effects::{Effects, held};
+use crate::effects::{Context, held};
 use crate::error::Error;
 use crate::key::{FileKey, OpenId};
 use crate::seat::{FileSeat, FileState};
@@ -101,15 +101,15 @@ pub struct Counts {
 }
 
 /// Sends the breaks of an act, and says so even if a callback panics.
-struct Sending<'a> {
+struct Sending<'a, 'b> {
     seat: &'a FileSeat,
-    effects: &'a mut Effects,
+    context: &'a mut Context<'b>,
 }
 
-impl Drop for Sending<'_> {
+impl Drop for Sending<'_, '_> {
     fn drop(&mut self) {
-        let wake = self.seat.sent(self.effects.batch);
-        self.effects.wake.extend(wake);
+        let wake = self.seat.sent(self.context.batch);
+        self.context.wake.extend(wake);
     }
 }
 
@@ -183,21 +183,21 @@ impl Table {
         &self,
         seat: &FileSeat,
         now: Duration,
-        act: impl FnOnce(&mut FileState, &mut Effects) -> R,
+        act: impl FnOnce(&mut FileState, &mut Context) -> R,
     ) -> R {
-        let mut effects = Effects::default();
-        let (result, died) = seat.act(&self.common, now, &mut effects, |state, effects| {
+        let mut context = Context::new(&self.common, seat.key, now);
+        let (result, was_dead) = seat.act(&mut context, |state, context| {
             let was_dead = state.dead;
-            (act(state, effects), was_dead)
+            (act(state, context), was_dead)
         });
-        if !died && seat.summary().any(Summary::DEAD) {
+        if !was_dead && seat.summary().any(Summary::DEAD) {
             self.drop_entry(seat);
         }
-        if !effects.messages.is_empty() {
-            let sending = Sending { seat, effects: &mut effects };
-            sending.effects.tell();
+        if !context.messages.is_empty() {
+            let sending = Sending { seat, context: &mut context };
+            sending.context.tell();
         }
-        effects.wake.drain(..).for_each(Waker::wake);
+        context.wake.drain(..).for_each(Waker::wake);
         result
     }
 

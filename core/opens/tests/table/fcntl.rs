@@ -25,34 +25,38 @@ fn held(table: &Table) -> Vec<(u64, u64, bool)> {
 
 /// What is done to bytes `first` to `last`: locked in a mode, or unlocked.
 type Step = (u64, u64, Option<bool>);
+/// What is done, and what is held then.
+type Case = (&'static [Step], &'static [(u64, u64, bool)]);
 
 #[test]
 fn ranges_of_posix_are_cut_and_joined() {
-    let (r, w, free) = (Some(READS), Some(WRITES), None);
-    let cases: &[(&[Step], &[(u64, u64, bool)])] = &[
-        (&[(10, 19, w), (20, 29, w)], &[(10, 29, WRITES)]),
-        (&[(20, 29, w), (10, 19, w)], &[(10, 29, WRITES)]),
-        (&[(10, 19, w), (21, 29, w)], &[(10, 19, WRITES), (21, 29, WRITES)]),
-        (&[(10, 19, w), (15, 29, w)], &[(10, 29, WRITES)]),
-        (&[(10, 19, w), (12, 14, w)], &[(10, 19, WRITES)]),
-        (&[(10, 19, w), (20, 29, r)], &[(10, 19, WRITES), (20, 29, READS)]),
-        (&[(10, 29, w), (15, 19, r)], &[(10, 14, WRITES), (15, 19, READS), (20, 29, WRITES)]),
-        (&[(10, 29, w), (10, 19, r)], &[(10, 19, READS), (20, 29, WRITES)]),
-        (&[(10, 29, w), (20, 29, r)], &[(10, 19, WRITES), (20, 29, READS)]),
-        (&[(10, 29, w), (5, 35, r)], &[(5, 35, READS)]),
-        (&[(0, 9, r), (10, 19, w), (20, 29, r), (10, 19, r)], &[(0, 29, READS)]),
-        (&[(0, 9, r), (20, 29, r), (5, 24, w)], &[(0, 4, READS), (5, 24, WRITES), (25, 29, READS)]),
-        (&[(10, 29, w), (15, 19, free)], &[(10, 14, WRITES), (20, 29, WRITES)]),
-        (&[(10, 29, w), (0, 99, free)], &[]),
-        (&[(10, 19, w), (30, 39, w), (15, 34, free)], &[(10, 14, WRITES), (35, 39, WRITES)]),
-        (&[(10, 19, w), (0, 9, free), (20, 99, free)], &[(10, 19, WRITES)]),
-        (&[(0, i64::MAX as u64, r), (100, 100, free)], &[(0, 99, READS), (101, i64::MAX as u64, READS)]),
-        (&[(1, 1, r), (3, 3, r), (5, 5, r), (7, 7, r), (2, 6, r)], &[(1, 7, READS)]),
-        (&[(1, 1, w), (3, 3, w), (5, 5, w), (7, 7, w), (2, 6, r)], &[(1, 1, WRITES), (2, 6, READS), (7, 7, WRITES)]),
-        (&[(5, 9, w), (0, 4, w), (10, 14, r), (0, 14, free)], &[]),
+    const R: Option<bool> = Some(READS);
+    const W: Option<bool> = Some(WRITES);
+    const FREE: Option<bool> = None;
+    const CASES: &[Case] = &[
+        (&[(10, 19, W), (20, 29, W)], &[(10, 29, WRITES)]),
+        (&[(20, 29, W), (10, 19, W)], &[(10, 29, WRITES)]),
+        (&[(10, 19, W), (21, 29, W)], &[(10, 19, WRITES), (21, 29, WRITES)]),
+        (&[(10, 19, W), (15, 29, W)], &[(10, 29, WRITES)]),
+        (&[(10, 19, W), (12, 14, W)], &[(10, 19, WRITES)]),
+        (&[(10, 19, W), (20, 29, R)], &[(10, 19, WRITES), (20, 29, READS)]),
+        (&[(10, 29, W), (15, 19, R)], &[(10, 14, WRITES), (15, 19, READS), (20, 29, WRITES)]),
+        (&[(10, 29, W), (10, 19, R)], &[(10, 19, READS), (20, 29, WRITES)]),
+        (&[(10, 29, W), (20, 29, R)], &[(10, 19, WRITES), (20, 29, READS)]),
+        (&[(10, 29, W), (5, 35, R)], &[(5, 35, READS)]),
+        (&[(0, 9, R), (10, 19, W), (20, 29, R), (10, 19, R)], &[(0, 29, READS)]),
+        (&[(0, 9, R), (20, 29, R), (5, 24, W)], &[(0, 4, READS), (5, 24, WRITES), (25, 29, READS)]),
+        (&[(10, 29, W), (15, 19, FREE)], &[(10, 14, WRITES), (20, 29, WRITES)]),
+        (&[(10, 29, W), (0, 99, FREE)], &[]),
+        (&[(10, 19, W), (30, 39, W), (15, 34, FREE)], &[(10, 14, WRITES), (35, 39, WRITES)]),
+        (&[(10, 19, W), (0, 9, FREE), (20, 99, FREE)], &[(10, 19, WRITES)]),
+        (&[(0, i64::MAX as u64, R), (100, 100, FREE)], &[(0, 99, READS), (101, i64::MAX as u64, READS)]),
+        (&[(1, 1, R), (3, 3, R), (5, 5, R), (7, 7, R), (2, 6, R)], &[(1, 7, READS)]),
+        (&[(1, 1, W), (3, 3, W), (5, 5, W), (7, 7, W), (2, 6, R)], &[(1, 1, WRITES), (2, 6, READS), (7, 7, WRITES)]),
+        (&[(5, 9, W), (0, 4, W), (10, 14, R), (0, 14, FREE)], &[]),
     ];
     for by in [LockBy::Posix(7), LockBy::Ofd] {
-        for (steps, expected) in cases {
+        for (steps, expected) in CASES {
             let (table, seats) = table();
             for (first, last, mode) in *steps {
                 let range = ByteRange::inclusive(*first, *last).expect("it fits");

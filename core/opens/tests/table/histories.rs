@@ -377,7 +377,8 @@ impl World {
     fn step(&mut self) {
         let now = self.now;
         let seat = self.pick(&self.seats.clone());
-        let dice = match { self.theme } {
+        let theme = self.theme;
+        let dice = match theme {
             Theme::Locks if self.chance(40) => 48,
             Theme::Comings if self.chance(15) => 87,
             _ => self.random.random_range(0..100),
@@ -429,7 +430,10 @@ impl World {
                 let expected = match file.opens.iter().find(|open| open.id == seat.open()) {
                     None => Err("no open"),
                     Some(open) if !open.access.has(Access::DELETE) => Err("rights"),
-                    Some(_) => Ok(file.pending = link),
+                    Some(_) => {
+                        file.pending = link;
+                        Ok(())
+                    }
                 };
                 assert_eq!(set.map_err(|error| name(&error)), expected);
             }
