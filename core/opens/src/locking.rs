@@ -162,12 +162,8 @@ impl Table {
         if !std::mem::take(&mut waiting.is_queued) {
             return None;
         }
-        self.act(&seat.file, now, |state, _| {
-            let locks = state.locks.as_mut()?;
-            let answer = locks.poll_wait(waiting.id(), Waker::noop()).flatten();
-            locks.forget_wait(waiting.id());
-            answer
-        })
+        let gone = self.act(&seat.file, now, |state, _| state.locks.as_mut()?.forget_wait(waiting.id()));
+        gone.and_then(|gone| gone.answer)
     }
 }
 

@@ -73,12 +73,13 @@ impl Locks {
     }
 
     /// Forgets a wait. A lock that it was already answered with stays its holder's.
-    pub fn forget_wait(&mut self, id: u64) {
-        if let Some(at) = self.queue.iter().position(|waiting| waiting.id == id)
-            && let Some(gone) = self.queue.remove(at)
-        {
-            gone.leave_graph();
-        }
+    /// What is handed back is let go of without the file's lock.
+    #[must_use]
+    pub fn forget_wait(&mut self, id: u64) -> Option<WaitingLock> {
+        let at = self.queue.iter().position(|waiting| waiting.id == id)?;
+        let gone = self.queue.remove(at)?;
+        gone.leave_graph();
+        Some(gone)
     }
 
     /// Takes what can be had now, in order.

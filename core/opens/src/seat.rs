@@ -231,12 +231,9 @@ impl Drop for Waiting {
         let at = state.waits.iter().position(|wait| wait.id == self.id);
         // The task is let go of without the lock, as its end may ask for it.
         let waker = at.map(|at| state.waits.swap_remove(at));
-        if self.is_queued
-            && let Some(locks) = state.locks.as_mut()
-        {
-            locks.forget_wait(self.id);
-        }
+        let queued = state.locks.as_mut().filter(|_| self.is_queued);
+        let gone = queued.and_then(|locks| locks.forget_wait(self.id));
         drop(state);
-        drop(waker);
+        drop((waker, gone));
     }
 }

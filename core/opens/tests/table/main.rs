@@ -9,3 +9,4 @@ mod model;
 mod shares;
 mod support;
 mod threads;
+mod world;
