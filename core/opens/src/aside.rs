@@ -183,8 +183,10 @@ impl Table {
     /// It is called when [`Table::next_deadline`] says, or every second.
     pub fn expire(&self, now: Duration) -> Expired {
         let mut expired = Expired::default();
-        while let Some(note) = self.common.due(now) {
+        let mut last = None;
+        while let Some(note) = self.common.due(now, last) {
             let file = note.1;
+            last = Some(note);
             let Some(seat) = self.find(file) else {
                 self.common.unschedule(note);
                 continue;

@@ -3,6 +3,7 @@
 //! Invariant: none of it is locked while a file's lock is asked for; files' locks come first.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -71,9 +72,10 @@ impl Common {
         }
     }
 
-    /// The first file whose time has come.
-    pub fn due(&self, now: Duration) -> Option<(Duration, FileKey)> {
-        held(&self.deadlines).first().copied().filter(|(at, _)| *at <= now)
+    /// The first file whose time has come, after this one.
+    pub fn due(&self, now: Duration, after: Option<(Duration, FileKey)>) -> Option<(Duration, FileKey)> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        held(&self.deadlines).range((from, Bound::Unbounded)).next().copied().filter(|(at, _)| *at <= now)
     }
 
     /// When the next file is to be looked at.

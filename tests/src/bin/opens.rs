@@ -78,7 +78,8 @@ fn leased(table: &Table, request: &mut OpenRequest, file: u64) {
     request.lease = None;
 }
 
-const TURNS: &[Turn] = &[("open, close", open_and_close), ("open, lock, unlock, close", cycle), ("open with a lease, close", leased)];
+const TURNS: &[Turn] =
+    &[("open, close", open_and_close), ("open, lock, unlock, close", cycle), ("open with a lease, close", leased)];
 
 /// Nanoseconds a turn, on so many threads at once.
 fn measure(threads: u64, turn: Turn) -> f64 {
