@@ -271,3 +271,15 @@ fn a_hundred_thousand_ranges_of_one_file_are_looked_through_at_once() {
     }
     assert_eq!(table.counts().ranges, 100_000);
 }
+
+#[test]
+fn ranges_that_become_one_are_as_old_as_the_first() {
+    let (table, seats) = table();
+    for (at, now) in [(10, 7), (0, 3), (5, 9)] {
+        let request = LockRequest { by: LockBy::Posix(1), range: range(at, 5), exclusive: WRITES };
+        let locked = table.poll_lock(&seats[0], &request, false, &mut Waiting::new(), seconds(now), Waker::noop());
+        assert_eq!(locked, Poll::Ready(Ok(())));
+    }
+    let locks = table.locks_of(FILE, 9);
+    assert_eq!((locks.len(), locks[0].range, locks[0].since), (1, range(0, 15), seconds(3)));
+}

@@ -1,6 +1,6 @@
 //! Leases by hand: who is granted what, which act breaks what, and what comes of late, wrong and missing answers.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
 use holdfast_opens::*;
@@ -285,5 +285,70 @@ fn a_delegation_is_given_back_unasked() {
     assert!(ask(&table, &request(2, WRITE, &told), seconds(0)).is_ready());
     assert_eq!(told.breaks(), []);
     assert!(table.give_up(FILE, key(2, 1), seconds(0)).is_err());
+    table.check();
+}
+
+#[test]
+fn a_lease_that_is_being_broken_is_granted_nothing() {
+    let (table, told) = (Table::new(Settings::default()), Arc::new(Told::default()));
+    let other = open(&table, &request(2, Access::NONE, &told)).seat;
+    let ask_for = |wanted| open(&table, &with_lease(5, wanted, request(1, WRITE, &told)));
+    assert_eq!(ask_for(RH).caching, RH);
+    let begin = || table.poll_begin(&other, Act::Rename, &mut Waiting::new(), seconds(0), Waker::noop());
+    assert!(begin().is_pending());
+    let more = ask_for(RWH);
+    assert_eq!((more.caching, more.is_breaking), (RH, true));
+    assert_eq!(table.answer(FILE, key(1, 5), R, seconds(0)), Ok(R));
+    assert_eq!(begin(), Poll::Ready(Ok(())));
+    assert_eq!(ask_for(RWH).caching, RWH, "as nobody else uses the data");
+}
+
+/// In the middle of being told of a break, sees what becomes of what others do.
+struct Amid {
+    table: Arc<Table>,
+    acts: Mutex<Vec<Box<dyn FnMut(&Table) -> bool + Send>>>,
+    waits: Mutex<Vec<bool>>,
+}
+
+impl Recall for Amid {
+    fn broken(&self, _: &Notice) {
+        let waits = self.acts.lock().unwrap().iter_mut().map(|act| act(&self.table)).collect();
+        *self.waits.lock().unwrap() = waits;
+    }
+
+    fn closed(&self, _: FileKey, _: OpenId) {}
+}
+
+#[test]
+fn nobody_is_answered_while_a_break_that_another_decided_on_is_not_sent() {
+    let (table, told) = (Arc::new(Table::new(Settings::default())), Arc::default());
+    let amid = Arc::new(Amid { table: table.clone(), acts: Mutex::default(), waits: Mutex::default() });
+    let [first, second] = [1, 2].map(|client| open(&table, &request(client, WRITE, &told)).seat);
+    let holder = OpenRequest { recall: amid.clone(), ..with_lease(1, R, request(3, READ, &told)) };
+    assert_eq!(open(&table, &holder).caching, R);
+    let flags: Vec<Arc<Flag>> = (0..3).map(|_| Flag::new()).collect();
+    let wakers: Vec<Waker> = flags.iter().map(waker).collect();
+    let waiting: Vec<Arc<Mutex<Waiting>>> = (0..3).map(|_| Arc::default()).collect();
+    let lock = LockRequest { by: LockBy::Nt, range: range(0, 1), exclusive: true };
+    let act = |at: usize| {
+        let (waiting, waker, seat) = (waiting[at].clone(), wakers[at].clone(), second.clone());
+        move |table: &Table| {
+            let waiting = &mut waiting.lock().unwrap();
+            match at {
+                0 => table.poll_end(&seat, Act::Write(None), waiting, seconds(0), &waker).is_pending(),
+                1 => table.poll_lock(&seat, &lock, false, waiting, seconds(0), &waker).is_pending(),
+                _ => table.poll_changed(FILE, None, waiting, seconds(0), &waker).is_pending(),
+            }
+        }
+    };
+    amid.acts.lock().unwrap().extend((0..3).map(|at| Box::new(act(at)) as Box<dyn FnMut(&Table) -> bool + Send>));
+    let begun = table.poll_begin(&first, Act::Write(None), &mut Waiting::new(), seconds(0), Waker::noop());
+    assert_eq!(begun, Poll::Ready(Ok(())), "its own break is sent when it returns");
+    assert_eq!(*amid.waits.lock().unwrap(), [true; 3]);
+    for (at, flag) in flags.iter().enumerate() {
+        assert!(flag.take(), "{at} was woken");
+        assert!(!act(at)(&table), "{at} is answered");
+    }
+    amid.acts.lock().unwrap().clear();
     table.check();
 }
