@@ -297,15 +297,15 @@ impl Locks {
         Ok(())
     }
 
-    /// Unlocks one range of NT's as it was locked, an exclusive one first. Answers whether there was one.
+    /// Unlocks one range of NT's as it was locked. Of several the oldest goes first: that is the exclusive one if there
+    /// is one, as none is taken over others. Answers whether there was any.
     pub fn unlock_exact(&mut self, holder: Holder, range: ByteRange, budget: &Budget) -> bool {
         let Some(list) = self.held.get_mut(&holder) else { return false };
-        let from = list.partition_point(|held| held.range < range);
-        let same = list[from..].iter().take_while(|held| held.range == range);
-        let Some((at, _)) = same.enumerate().max_by_key(|(at, held)| (held.exclusive, std::cmp::Reverse(*at))) else {
+        let at = list.partition_point(|held| held.range < range);
+        if list.get(at).is_none_or(|held| held.range != range) {
             return false;
-        };
-        let gone = list.remove(from + at);
+        }
+        let gone = list.remove(at);
         if list.is_empty() {
             self.held.remove(&holder);
         }

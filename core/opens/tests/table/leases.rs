@@ -303,10 +303,13 @@ fn a_lease_that_is_being_broken_is_granted_nothing() {
     assert_eq!(ask_for(RWH).caching, RWH, "as nobody else uses the data");
 }
 
+/// What somebody does, with whether they have to wait.
+type Deed = Box<dyn FnMut(&Table) -> bool + Send>;
+
 /// In the middle of being told of a break, sees what becomes of what others do.
 struct Amid {
     table: Arc<Table>,
-    acts: Mutex<Vec<Box<dyn FnMut(&Table) -> bool + Send>>>,
+    acts: Mutex<Vec<Deed>>,
     waits: Mutex<Vec<bool>>,
 }
 
@@ -341,7 +344,7 @@ fn nobody_is_answered_while_a_break_that_another_decided_on_is_not_sent() {
             }
         }
     };
-    amid.acts.lock().unwrap().extend((0..3).map(|at| Box::new(act(at)) as Box<dyn FnMut(&Table) -> bool + Send>));
+    amid.acts.lock().unwrap().extend((0..3).map(|at| Box::new(act(at)) as Deed));
     let begun = table.poll_begin(&first, Act::Write(None), &mut Waiting::new(), seconds(0), Waker::noop());
     assert_eq!(begun, Poll::Ready(Ok(())), "its own break is sent when it returns");
     assert_eq!(*amid.waits.lock().unwrap(), [true; 3]);
