@@ -159,3 +159,16 @@ fn opens_are_restored_before_the_first_request() {
     );
     table.check();
 }
+
+#[test]
+fn an_open_that_came_back_is_told_on_its_new_way() {
+    let ((table, before), after) = (table(), Arc::new(Told::default()));
+    let opened = open(&table, &with_lease(1, Caching::ALL, request(1, WRITE, &before)));
+    table.put_aside(&opened.seat, keep(true), seconds(0)).expect("open");
+    let back = table.take_back(opened.seat.open(), ClientId(1), 77, after.clone(), seconds(1)).expect("it is its");
+    assert!(ask(&table, &request(2, READ, &before), seconds(1)).is_pending());
+    assert!(table.force_close(FILE, back.seat.open(), seconds(1)).expect("open").is_none());
+    assert_eq!((before.breaks().len(), after.breaks().len()), (0, 1));
+    assert!(before.closed.lock().unwrap().is_empty());
+    assert_eq!(*after.closed.lock().unwrap(), [back.seat.open()]);
+}
