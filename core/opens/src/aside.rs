@@ -11,17 +11,20 @@
 //! Invariant: an open that is aside has a deadline, and is in the table's list of those that are kept; nobody gets it
 //! without its key, and a wrong one changes nothing.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::caching::Caching;
 use crate::closing::Deletion;
-use crate::error::{Error, Limit};
+use crate::effects::{Context, Recall};
+use crate::error::Error;
 use crate::key::{ClientId, FileKey, OpenId};
-use crate::leases::{LeaseKey, LeaseName};
+use crate::leases::{Lease, LeaseKey, LeaseName};
 use crate::locks::{Holder, LockKind, LockOwner, Wanted};
-use crate::open::Aside;
-use crate::opening::{OpenRequest, Opened};
+use crate::open::{Aside, Open};
+use crate::opening::{LeaseRequest, OpenRequest, Opened};
 use crate::range::ByteRange;
+use crate::seat::{FileSeat, FileState};
 use crate::table::{Seat, Table};
 
 /// How an open is kept.
@@ -95,7 +98,7 @@ impl Table {
         open: OpenId,
         client: ClientId,
         key: u128,
-        recall: std::sync::Arc<dyn crate::Recall>,
+        recall: Arc<dyn Recall>,
         now: Duration,
     ) -> Result<Opened, Error> {
         let gone = Error::NoOpen { open };
@@ -108,7 +111,7 @@ impl Table {
                 return Err(gone);
             }
             let mut granted = (Caching::NONE, 0, false, 0);
-            let back = |lease: &mut crate::leases::Lease, open: &mut crate::open::Open| {
+            let back = |lease: &mut Lease, open: &mut Open| {
                 lease.users.step(open, |count| *count -= 1);
                 open.aside = None;
                 lease.users.step(open, |count| *count += 1);
@@ -133,48 +136,17 @@ impl Table {
     /// [`Error::Sharing`] or [`Error::Locked`] if it excludes another one, so that one of the records is wrong;
     /// [`Error::Limit`].
     pub fn restore(&self, restored: &Restored, now: Duration) -> Result<Seat, Error> {
-        let (request, id) = (&restored.request, restored.open);
-        let file = request.file;
-        let (entry, _) = self.seat_of(file)?;
-        let seat = self.act(&entry, now, |state, context| {
-            let excluded = state.shares.conflict(request.access, request.share) || self.common.kept(id).is_some();
-            if state.dead || excluded {
-                return Err(Error::Sharing { file, by: id });
+        let file = restored.request.file;
+        let seat = loop {
+            let (entry, _) = self.seat_of(file)?;
+            let seated = self.act(&entry, now, |state, context| match state.dead {
+                true => Ok(None),
+                false => state.restore(&entry, restored, context).map(Some),
+            })?;
+            if let Some(seat) = seated {
+                break seat;
             }
-            let name = |key: Option<u128>| key.map_or(LeaseName::Open(id), LeaseName::Key);
-            let lease = request.lease.map(|lease| LeaseKey { client: request.client, name: name(lease.key) });
-            let named = request.lease.map(|lease| crate::LeaseRequest { wanted: Caching::NONE, ..lease });
-            let plain = OpenRequest { lease: named, ..request.clone() };
-            let opened = state.seat_open(&entry, &plain, id, lease, context)?;
-            if let Some(key) = lease {
-                let fits = state.leases.held_by_others(key) == 0 || !restored.caching.has(Caching::WRITE);
-                let fits = fits && !state.leases.written_by_others(key);
-                // All records of a lease say the same of it, so the first one counts.
-                let is_first = |lease: &mut crate::leases::Lease| lease.users.opens == 1;
-                state.leases.change(key, |lease| {
-                    is_first(lease).then(|| {
-                        lease.held = if fits { lease.kind.most(restored.caching) } else { Caching::NONE };
-                        lease.epoch = restored.epoch;
-                    })
-                });
-            }
-            let holder = Holder { kind: LockKind::Nt, owner: LockOwner::Open(id) };
-            for (range, exclusive) in &restored.locks {
-                let wanted = Wanted { holder, range: *range, exclusive: *exclusive };
-                let locks = state.locks.get_or_insert_default();
-                let taken = match locks.conflict(&wanted) {
-                    Some(held) => Err(Error::Locked { file, held: Box::new(held) }),
-                    None => locks
-                        .take(&wanted, now, &self.common.settings, &self.common.budgets.ranges)
-                        .map_err(|limit: Limit| Error::Limit { file, limit }),
-                };
-                if let Err(error) = taken {
-                    state.remove_open(opened.seat.place, context);
-                    return Err(error);
-                }
-            }
-            Ok(opened.seat)
-        })?;
+        };
         self.put_aside(&seat, restored.keep, now)?;
         Ok(seat)
     }
@@ -209,5 +181,56 @@ impl Table {
     /// When [`Table::expire`] has something to do next.
     pub fn next_deadline(&self) -> Option<Duration> {
         self.common.next_deadline()
+    }
+}
+
+impl FileState {
+    fn restore(&mut self, entry: &Arc<FileSeat>, restored: &Restored, context: &mut Context) -> Result<Seat, Error> {
+        let (request, id, file) = (&restored.request, restored.open, context.file);
+        if self.shares.conflict(request.access, request.share) || context.common.kept(id).is_some() {
+            return Err(Error::Sharing { file, by: id });
+        }
+        let lease = request.lease.map(|lease| LeaseKey {
+            client: request.client,
+            name: lease.key.map_or(LeaseName::Open(id), LeaseName::Key),
+        });
+        // What it holds is what the record says, instead of what it would be granted.
+        let named = request.lease.map(|lease| LeaseRequest { wanted: Caching::NONE, ..lease });
+        let opened = self.seat_open(entry, &OpenRequest { lease: named, ..request.clone() }, id, lease, context)?;
+        if let Some(key) = lease {
+            let is_alone = self.leases.held_by_others(key) == 0;
+            let fits = (is_alone || !restored.caching.has(Caching::WRITE)) && !self.leases.written_by_others(key);
+            // All records of a lease say the same of it, so the first one counts.
+            self.leases.change(key, |lease| {
+                if lease.users.opens == 1 {
+                    lease.held = if fits { lease.kind.most(restored.caching) } else { Caching::NONE };
+                    lease.epoch = restored.epoch;
+                }
+            });
+        }
+        if let Err(error) = self.restore_locks(restored, context) {
+            // A record that is refused deletes nothing.
+            if let Some(open) = self.opens.get_mut(opened.seat.place, id) {
+                open.on_close = None;
+            }
+            self.remove_open(opened.seat.place, context);
+            return Err(error);
+        }
+        Ok(opened.seat)
+    }
+
+    fn restore_locks(&mut self, restored: &Restored, context: &Context) -> Result<(), Error> {
+        let (common, file) = (context.common, context.file);
+        let holder = Holder { kind: LockKind::Nt, owner: LockOwner::Open(restored.open) };
+        for (range, exclusive) in &restored.locks {
+            let wanted = Wanted { holder, range: *range, exclusive: *exclusive };
+            let locks = self.locks.get_or_insert_default();
+            if let Some(held) = locks.conflict(&wanted) {
+                return Err(Error::Locked { file, held: Box::new(held) });
+            }
+            let taken = locks.take(&wanted, context.now, &common.settings, &common.budgets.ranges);
+            taken.map_err(|limit| Error::Limit { file, limit })?;
+        }
+        Ok(())
     }
 }

@@ -12,6 +12,8 @@
 //! Invariant: a node's priority is at most its parent's, and its `highest` is the greatest last byte of itself and all
 //! below it. Priorities are a function of the ranges' numbers, so the shape is one of the history alone.
 
+use smallvec::SmallVec;
+
 use crate::range::ByteRange;
 
 const NIL: u32 = u32::MAX;
@@ -30,7 +32,7 @@ struct Node<T> {
 /// Ranges with a value each.
 #[derive(Debug)]
 pub(crate) struct Intervals<T> {
-    nodes: Vec<Node<T>>,
+    nodes: SmallVec<[Node<T>; 1]>,
     free: Vec<u32>,
     root: u32,
 }
@@ -45,7 +47,7 @@ fn mixed(number: u64) -> u64 {
 
 impl<T> Default for Intervals<T> {
     fn default() -> Self {
-        Self { nodes: Vec::new(), free: Vec::new(), root: NIL }
+        Self { nodes: SmallVec::new(), free: Vec::new(), root: NIL }
     }
 }
 

@@ -15,6 +15,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use crate::deadlock::{Blockers, MAX_BLOCKERS};
 use crate::error::Limit;
 use crate::intervals::Intervals;
@@ -99,7 +101,7 @@ pub(crate) struct Locks {
     exclusive: Intervals<Holder>,
     shared: Intervals<Holder>,
     /// Sorted by range and number.
-    held: BTreeMap<Holder, Vec<Held>>,
+    held: BTreeMap<Holder, SmallVec<[Held; 1]>>,
     flocks: BTreeMap<OpenId, (bool, Duration)>,
     next: u64,
     count: usize,
@@ -205,7 +207,7 @@ impl Locks {
                 Ok(())
             }
             (LockKind::Nt, _) => {
-                let list = self.held.get(&holder).map_or(0, Vec::len);
+                let list = self.held.get(&holder).map_or(0, SmallVec::len);
                 if list >= settings.ranges_of_owner {
                     return Err(Limit::RangesOfOwner);
                 }
@@ -248,7 +250,7 @@ impl Locks {
         settings: &Settings,
         budget: &Budget,
     ) -> Result<(), Limit> {
-        let list = self.held.get(&holder).map_or(&[][..], Vec::as_slice);
+        let list = self.held.get(&holder).map_or(&[][..], SmallVec::as_slice);
         let (start, last) = (range.start(), range.last());
         // The list has no two ranges that meet, so it is in the order of last bytes too.
         let touching = list.partition_point(|held| held.range.last().saturating_add(1) < start);
@@ -291,7 +293,7 @@ impl Locks {
             list.retain(|held| !cut.iter().any(|gone| gone.id == held.id));
         }
         new.into_iter().for_each(|(range, exclusive, since)| self.add(holder, range, exclusive, since));
-        if self.held.get(&holder).is_some_and(Vec::is_empty) {
+        if self.held.get(&holder).is_some_and(SmallVec::is_empty) {
             self.held.remove(&holder);
         }
         Ok(())

@@ -90,7 +90,8 @@ enum Attempt {
 
 impl Table {
     /// Opens a file: once nothing is in the way, breaks were answered or ran out of time, and the breaks that the open
-    /// causes are sent. Pending, it wakes `waker`, and is to be asked again with the same `waiting`.
+    /// causes are sent. Pending, it wakes `waker`, and is to be asked again with the same `waiting`. What was granted to others
+    /// before the data of an open that overwrites is gone is broken by [`Table::poll_end`] of that act.
     ///
     /// # Errors
     /// [`Error::Sharing`], [`Error::DeletePending`], [`Error::NotYet`], [`Error::Rights`] for a deletion on close by an

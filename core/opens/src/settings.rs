@@ -50,8 +50,9 @@ impl Default for Settings {
     }
 }
 
-/// One count with a limit.
+/// One count with a limit, apart from its neighbours in the caches of processors: all of them change all the time.
 #[derive(Debug)]
+#[repr(align(128))]
 pub(crate) struct Budget {
     taken: AtomicUsize,
     most: usize,

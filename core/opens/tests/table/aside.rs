@@ -127,7 +127,7 @@ fn what_was_put_aside_and_is_to_be_deleted_is_deleted_before_another_comes_in() 
 fn opens_are_restored_before_the_first_request() {
     let (table, told) = table();
     let record = |open, caching| Restored {
-        request: OpenRequest { share: READ, ..with_lease(4, caching, request(1, WRITE, &told)) },
+        request: OpenRequest { share: READ.and(Access::DELETE), ..with_lease(4, caching, request(1, WRITE, &told)) },
         open: OpenId(open),
         caching,
         epoch: 9,
@@ -148,11 +148,13 @@ fn opens_are_restored_before_the_first_request() {
     // Locks of a record that meet those of another: the record is refused whole.
     let mut wrong = record(7, Caching::NONE);
     wrong.request.share = Access::ALL;
-    wrong.request.access = READ;
+    wrong.request.access = READ.and(Access::DELETE);
+    wrong.request.delete_on_close = Some(b"name".as_slice().into());
     wrong.locks = vec![(range(100, 1), true), (range(5, 1), true)];
     let (before, _) = (table.counts(), told.breaks());
     assert!(matches!(table.restore(&wrong, seconds(1)), Err(Error::Locked { .. })));
     assert_eq!(table.counts(), before);
+    assert!(!table.is_delete_pending(FILE), "a record that is refused deletes nothing");
     assert!(
         open(&table, &OpenRequest { file: FileKey { number: 8, ..FILE }, ..request(1, READ, &told) }).seat.open().0
             >= 1 << 40
