@@ -110,6 +110,10 @@ impl Table {
             return Poll::Ready(());
         }
         let summary = seat.file.summary_after();
+        if summary.any(Summary::DEAD) {
+            // Its open was closed by somebody else, and the file may have been opened anew since.
+            return self.poll_end_of(seat.file(), act.toll(), None, waiting, now, waker);
+        }
         if !summary.others_hold(act.met(), seat.lease) && !summary.any(Summary::UNSENT) {
             waiting.mark = None;
             return Poll::Ready(());
@@ -130,12 +134,25 @@ impl Table {
         now: Duration,
         waker: &Waker,
     ) -> Poll<()> {
-        let seat = self.find(directory).filter(|seat| seat.summary_after().any(Summary::READ.or(Summary::UNSENT)));
+        self.poll_end_of(directory, &Toll::ENTRIES, by, waiting, now, waker)
+    }
+
+    /// The end of an act on a file that the actor need not have open.
+    fn poll_end_of(
+        &self,
+        file: FileKey,
+        toll: &Toll,
+        by: Option<LeaseKey>,
+        waiting: &mut Waiting,
+        now: Duration,
+        waker: &Waker,
+    ) -> Poll<()> {
+        let seat = self.find(file).filter(|seat| seat.summary_after().any(Summary::READ.or(Summary::UNSENT)));
         let Some(seat) = seat else {
             waiting.mark = None;
             return Poll::Ready(());
         };
-        self.act(&seat, now, |state, context| state.end(&Toll::ENTRIES, by, &seat, waiting, context, waker))
+        self.act(&seat, now, |state, context| state.end(toll, by, &seat, waiting, context, waker))
     }
 }
 

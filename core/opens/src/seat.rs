@@ -1,7 +1,7 @@
 //! The entry of a file: its state under a lock, the word about it that needs none, and who waits at it.
 //!
 //! Invariant: when the lock is let go of, the word says what the state says, all that was released was offered to those
-//! who wait, and the state is dead if and only if nobody has the file open and nobody is deleting it.
+//! who wait, and the state is dead if and only if nobody has the file open and nobody is to delete it.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex};
@@ -112,7 +112,8 @@ impl FileState {
                 self.locks = None;
             }
         }
-        if self.opens.is_empty() && !self.deleting && !self.dead {
+        // A file that is to go is kept until somebody took it over to delete it: at the latest who asks for it next.
+        if self.opens.is_empty() && !self.deleting && self.pending.is_none() && !self.dead {
             self.dead = true;
             context.released = true;
             common.budgets.files.give(1);

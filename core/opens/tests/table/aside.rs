@@ -174,3 +174,25 @@ fn an_open_that_came_back_is_told_on_its_new_way() {
     assert!(before.closed.lock().unwrap().is_empty());
     assert_eq!(*after.closed.lock().unwrap(), [back.seat.open()]);
 }
+
+#[test]
+fn a_file_whose_last_open_ended_under_an_act_goes_before_another_comes_in() {
+    let (table, told) = table();
+    let writer = open(&table, &request(1, WRITE, &told)).seat;
+    let (act, mut waiting) = (Act::Write(None), Waiting::new());
+    assert_eq!(table.poll_begin(&writer, act, &mut waiting, seconds(0), Waker::noop()), Poll::Ready(Ok(())));
+    assert!(table.force_close(FILE, writer.open(), seconds(0)).expect("open").is_none());
+    let link: Link = b"name".as_slice().into();
+    let gone = OpenRequest { delete_on_close: Some(link), ..request(2, Access::DELETE, &told) };
+    let gone = open(&table, &with_lease(1, Caching::ALL, gone));
+    table.put_aside(&gone.seat, keep(false), seconds(0)).expect("open");
+    // What it may have cached is not what the file holds any more, and its client cannot be told.
+    assert!(table.poll_end(&writer, act, &mut waiting, seconds(0), Waker::noop()).is_ready());
+    assert!(told.closed.lock().unwrap().contains(&gone.seat.open()));
+    table.check();
+    let Poll::Ready(Ok(Opening::DeleteFirst(deletion))) = ask(&table, &request(3, READ, &told), seconds(0)) else {
+        panic!("the file is to go first");
+    };
+    table.deleted(deletion, seconds(0));
+    assert_eq!(table.counts(), Counts::default());
+}
