@@ -9,6 +9,7 @@ use serde_json::Value;
 const CRATES: &[(&str, &str, u32)] = &[
     ("holdfast-harness", "core/harness", 0),
     ("holdfast-model", "core/model", 0),
+    ("holdfast-opens", "core/opens", 1),
     ("holdfast-device", "core/device", 1),
     ("holdfast-identity", "core/identity", 1),
     ("holdfast-parity", "core/parity", 1),
@@ -37,6 +38,7 @@ const CRATES: &[(&str, &str, u32)] = &[
 const KNOWN_TO_SERVE: &[&str] = &[
     "holdfast-harness",
     "holdfast-model",
+    "holdfast-opens",
     "holdfast-device",
     "holdfast-identity",
     "holdfast-volume",
