@@ -205,6 +205,10 @@ impl Volume {
         if is_inline && size > 0 {
             self.spill(file).await?;
         }
+        // What it is written over within the file and what it grows by go apart: a block that has both could not be as it
+        // was where the growth is refused.
+        let crosses = offset < size && size < end && !size.is_multiple_of(BLOCK_BYTES);
+        let (end, len) = if crosses { (size, (size - offset) as usize) } else { (end, len) };
         let mut may_prove = self.store.log.may_prove();
         if offset > size {
             self.finish_note(file.id.number).await?;

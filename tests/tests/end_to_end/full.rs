@@ -209,3 +209,64 @@ fn what_a_thin_volume_accepted_is_kept_while_its_pool_is_full() {
     let scanned = daemon.please(&["volume", "scan", "tank/files", "--wait"]);
     assert!(scanned.contains("all metadata agrees"), "{scanned}");
 }
+
+/// A neighbour fills the pool. What has a place is overwritten and removed, also after a restart, and made durable.
+#[test]
+fn a_thin_volume_on_a_full_pool_goes_on_with_what_it_has() {
+    let (scene, _janitor, directory) = Janitor::with_mount_point();
+    let mut daemon = Daemon::start(&scene);
+    let disks = daemon.disks(&scene, 2, "256MiB");
+    daemon.please(&["pool", "create", "tank", "--disk", &disks[0], &disks[1]]);
+    daemon.please(&["volume", "create", "tank/files", "--size", "1GiB", "--thin", "--layout", "simple"]);
+    daemon.please(&["volume", "mount", "tank/files", &directory]);
+    let data = format!("{directory}/data");
+    let mut held = bytes(1, MIB);
+    fs::write(&data, &held).expect("there is room");
+    File::open(&data).expect("it is there").sync_all().expect("it lasts");
+    daemon.space("tank/fill", &["--layout", "simple", "--size", "1GiB", "--thin"]);
+    let mut client = Client::connect(&daemon.nbd_socket(), "fill").expect("it is exported");
+    let block = bytes(9, MIB);
+    let refused = (0..1024u64).find(|number| client.write(number * MIB as u64, &block, false).is_err());
+    assert!(refused.is_some(), "512 MiB of disks hold no GiB");
+    drop(client);
+
+    let overwrite = |file: &File, held: &mut Vec<u8>, from: u64, rounds: u64| {
+        for round in from..from + rounds {
+            let at = (round * 37 % 256) as usize * 4096;
+            let new = bytes(round, 4096);
+            std::os::unix::fs::FileExt::write_all_at(file, &new, at as u64).expect("an overwrite needs no room");
+            held[at..at + 4096].copy_from_slice(&new);
+            file.sync_data().expect("it lasts");
+        }
+    };
+    let well = |daemon: &Daemon| {
+        let shown = daemon.json(&["volume", "show", "tank/files"]).to_string();
+        assert!(!shown.contains("takes no changes") && !shown.contains("is not open"), "{shown}");
+    };
+    let open = || File::options().write(true).open(&data).expect("it is there");
+    overwrite(&open(), &mut held, 0, 1500);
+    well(&daemon);
+    let small = |number: u32| format!("{directory}/small {number}");
+    let made = (0..3000).take_while(|number| fs::write(small(*number), bytes(1, 1500)).is_ok()).count() as u32;
+    overwrite(&open(), &mut held, 5000, 100);
+    well(&daemon);
+    assert!(fs::read(&data).expect("it is there") == held);
+
+    daemon.kill();
+    daemon.start_again();
+    wait_until("the volume is mounted again", 30, || fs::read(&data).is_ok_and(|found| found == held));
+    well(&daemon);
+    overwrite(&open(), &mut held, 9000, 100);
+    for number in 0..made {
+        // Those that nothing had made durable may be gone.
+        match fs::remove_file(small(number)) {
+            Ok(()) => {}
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}"),
+        }
+    }
+    daemon.please(&["volume", "trim", "tank/files", "--wait"]);
+    well(&daemon);
+    let scanned = daemon.please(&["volume", "scan", "tank/files", "--wait"]);
+    assert!(scanned.contains("all metadata agrees"), "{scanned}");
+    assert!(fs::read(&data).expect("it is there") == held);
+}

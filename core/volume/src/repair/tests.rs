@@ -9,6 +9,7 @@ mod names;
 mod nodes;
 mod quotas;
 mod room;
+mod snapshots;
 mod wrecks;
 
 use std::sync::Arc;
