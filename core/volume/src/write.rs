@@ -554,7 +554,9 @@ impl Volume {
         may_prove: bool,
     ) -> Result<(), VolumeError> {
         let size = held(&file.state).size;
-        let is_over = |target: &Target| target.is_written && target.blocks().end * BLOCK_BYTES <= size;
+        // Where the file grows, the block that it ended in has nothing new before that end.
+        let is_within = |target: &Target| end <= size || target.blocks().end * BLOCK_BYTES <= size;
+        let is_over = |target: &Target| target.is_written && is_within(target);
         let written = self.write_targets(segments, targets, |target| !is_over(target), may_prove).await;
         let stored = match written {
             Ok(sums) => self.know_targets(file, targets, end, &sums).await,
