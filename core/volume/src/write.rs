@@ -205,10 +205,6 @@ impl Volume {
         if is_inline && size > 0 {
             self.spill(file).await?;
         }
-        // What it is written over within the file and what it grows by go apart: a block that has both could not be as it
-        // was where the growth is refused.
-        let crosses = offset < size && size < end && !size.is_multiple_of(BLOCK_BYTES);
-        let (end, len) = if crosses { (size, (size - offset) as usize) } else { (end, len) };
         let mut may_prove = self.store.log.may_prove();
         if offset > size {
             self.finish_note(file.id.number).await?;
@@ -217,7 +213,10 @@ impl Volume {
         }
         let segments = self.segments(file, offset, data, at, len, size).await?;
         let (from, to) = (offset / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES));
-        let pieces = self.pieces(file, from, to).await?;
+        let mut pieces = self.pieces(file, from, to).await?;
+        if offset < size && size < end && !size.is_multiple_of(BLOCK_BYTES) {
+            set_apart(&mut pieces, size / BLOCK_BYTES);
+        }
         let (mut most, mut refusals) = (EXTENTS_AT_ONCE, 0);
         loop {
             let targets = self.targets(file, &pieces, size, Room::Free, most).await?;
@@ -612,6 +611,19 @@ impl Volume {
         (state.modified, state.recorded.1) = (None, now);
         Ok(())
     }
+}
+
+/// Has a block take new room that has bytes of the file written over and others that it grows by: in its place it would
+/// not be as it was where the growth is refused.
+fn set_apart(pieces: &mut Pieces, block: u64) {
+    let is_it = |piece: &Piece| (piece.block..piece.block + piece.blocks).contains(&block);
+    let Some(at) = pieces.iter().position(|piece| is_it(piece) && matches!(piece.ground, Ground::Written(_))) else {
+        return;
+    };
+    let piece = pieces.remove(at);
+    let own = Piece { block, blocks: 1, ground: Ground::Lost };
+    let parts = [piece.part(piece.block..block), Some(own), piece.part(block + 1..piece.block + piece.blocks)];
+    parts.into_iter().flatten().rev().for_each(|part| pieces.insert(at, part));
 }
 
 /// Waits for all writes, also behind one that failed: what they go to may be given to others only then.
