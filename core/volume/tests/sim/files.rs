@@ -622,4 +622,9 @@ fn seeds_that_found_something_stay_good() {
     [200_012, 200_364, 200_625].into_iter().for_each(|seed| run(seed, 0));
     // A file without a name that is open while what lies above the new end is moved.
     run(3_500_019, 0);
+    // Refused writes that had changed a part of what they were to write over, and one that a crash cut in two.
+    run(20_561, 40 << 10);
+    run(30_788, 64 << 20);
+    run(40_549, 40 << 10);
+    run(50_241, 40 << 10);
 }
