@@ -1,8 +1,8 @@
 //! Room of a thin device, taken before metadata is written to it.
 //!
-//! A thin space refuses a write that it has no room for, and a checkpoint that is refused ends all changes. So a block is
-//! written to each part of the log when a volume is made, and to each part of a zone before that is taken for nodes or
-//! for the bitmap of data: what is written there later is written over.
+//! A thin space refuses a write that it has no room for, and a checkpoint that is refused ends all changes. So all of the
+//! log is written when a volume is made, and a block of each part of a zone before that is taken for nodes or for the
+//! bitmap of data: what is written there later is written over.
 //!
 //! Invariant: nothing but data of files is ever written for the first time to a part of the device that may have no room
 //! for it; and that is refused to whoever writes it.
@@ -17,14 +17,31 @@ use crate::zones::HEAD_BYTES;
 
 /// A thin device gives room out, and takes it back, in parts of so many bytes or more.
 pub(crate) const PART_BYTES: u64 = 1 << 20;
-/// Writes at once.
+/// Writes at once: of a block, and of a part.
 const AT_ONCE: usize = 64;
+const PARTS_AT_ONCE: usize = 8;
 
 /// Writes a block of zeros to each part of a range. What it held is lost.
-pub(crate) async fn take(device: &dyn Device, at: u64, len: u64) -> Result<(), IoError> {
+async fn take(device: &dyn Device, at: u64, len: u64) -> Result<(), IoError> {
     let places: Vec<u64> = (at..at + len).step_by(PART_BYTES as usize).collect();
     for some in places.chunks(AT_ONCE) {
         let write = |at: &u64| device.write(*at, IoBuf::zeroed(BLOCK_BYTES as usize).freeze(), Durability::Cached);
+        for done in join_all(some.iter().map(write)).await {
+            done?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes zeros to all of a range, so that nothing of what it held is believed.
+pub(crate) async fn clear(device: &dyn Device, at: u64, len: u64) -> Result<(), IoError> {
+    let zeros = IoBuf::zeroed(PART_BYTES as usize).freeze();
+    let parts: Vec<u64> = (0..len).step_by(PART_BYTES as usize).collect();
+    for some in parts.chunks(PARTS_AT_ONCE) {
+        let write = |from: &u64| {
+            let part = zeros.slice(0, (len - from).min(PART_BYTES) as usize);
+            device.write(at + from, part, Durability::Cached)
+        };
         for done in join_all(some.iter().map(write)).await {
             done?;
         }

@@ -93,7 +93,8 @@ impl Store {
         for at in superblock.groups() {
             device.write(at, IoBuf::zeroed(GROUP_BYTES as usize).freeze(), Durability::Cached).await?;
         }
-        ground::take(&**device, superblock.log_at(), log_bytes).await?;
+        // A volume of the same id may have been made there before.
+        ground::clear(&**device, superblock.log_at(), log_bytes).await?;
         device.flush().await?;
         let log = LogStart { sequence: 0, previous: 0, applied: 0 };
         let root = Root { generation: 1, epoch: 1, log, is_marked: false, bitmaps: None, trees: Vec::new() };

@@ -9,4 +9,3 @@ mod inheritance;
 mod nfs4;
 mod posix;
 mod sddl;
-mod speed;

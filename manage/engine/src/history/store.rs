@@ -166,8 +166,9 @@ impl Keeper {
     }
 
     fn write(&mut self, rows: &[Row]) {
+        // Where nothing was counted there is nothing to keep, nor a time to go by.
+        let Some(now) = rows.iter().map(|row| row.at).max() else { return };
         let written = self.with(|file| write(file, rows));
-        let now = rows.iter().map(|row| row.at).max().unwrap_or(self.pruned);
         let pruned = match written {
             // Also where the clock was set back, or nothing would go until it is as late again.
             Ok(()) if now.saturating_sub(PRUNE_EVERY) >= self.pruned || now < self.pruned.saturating_sub(60) => {

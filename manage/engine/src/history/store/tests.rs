@@ -30,6 +30,8 @@ async fn minutes_survive_a_restart_and_parts_of_one_add_up() {
     let folder = tempfile::tempdir().unwrap();
     let events = log(folder.path());
     let store = Store::open(folder.path(), events.clone()).unwrap();
+    // A minute of which there is nothing to keep.
+    store.write(Vec::new());
     store.write(both(600, 5));
     store.write(vec![row(HistoryKind::Server, 660, 0)]);
     store.close();
