@@ -99,6 +99,9 @@ pub(crate) type Pair = (Vec<u8>, Vec<u8>);
 /// Entries of a leaf in order, and where those behind them begin.
 pub(crate) type Entries = (Vec<Pair>, Option<Vec<u8>>);
 
+/// Places of nodes that trees have no more, with the number of the tree.
+pub(crate) type GivenUp = Vec<(u8, PlaceCell)>;
+
 /// Trees that are held, and what is to be done to them.
 pub(crate) struct View<'a> {
     store: &'a Store,
@@ -265,7 +268,7 @@ impl<'a> View<'a> {
     }
 
     /// The roots of all trees that are held, and the nodes that they gave up.
-    pub fn cut(&mut self) -> (Vec<(u8, Child)>, Vec<(u8, PlaceCell)>) {
+    pub fn cut(&mut self) -> (Vec<(u8, Child)>, GivenUp) {
         let roots = self.trees.iter().filter_map(|tree| Some((tree.number, tree.root.clone()?))).collect();
         let dropped = |tree: &mut MutexGuard<'a, Tree>| {
             let number = tree.number;

@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 use futures_util::future::try_join_all;
 use holdfast_device::Durability;
 
-use crate::change::Need;
+use crate::change::{GivenUp, Need};
 use crate::error::{ErrorKind, VolumeError};
 use crate::page::NodeRef;
 use crate::rooms::Sealed;
@@ -38,7 +38,7 @@ pub(crate) struct Checkpoint {
 /// All trees at one moment.
 struct Cut {
     roots: Vec<(u8, Child)>,
-    dropped: Vec<(u8, PlaceCell)>,
+    dropped: GivenUp,
     snapshots: Settled,
     bitmaps: Vec<Sealed>,
     /// The last transaction that is in them.

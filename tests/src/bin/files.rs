@@ -123,7 +123,7 @@ impl Pages<'_> {
 
     async fn write(&self, at: u64, data: IoSlice) {
         match self {
-            Self::Volume(volume, handle) => volume.write(handle, at, data, PAGE).await.expect("written"),
+            Self::Volume(volume, handle) => drop(volume.write(handle, at, data, PAGE).await.expect("written")),
             Self::Device(device) => device.write(at, data, Durability::Cached).await.expect("written"),
         }
     }

@@ -524,7 +524,8 @@ impl Life<'_> {
         }
         let found = read_all(self.volume).await;
         assert_eq!(difference(&self.files(), &found), Vec::<String>::new());
-        snapshots::check(self.volume, &self.model.borrow().snapshots).await;
+        let snapshots = self.model.borrow().snapshots.clone();
+        snapshots::check(self.volume, &snapshots).await;
         for handle in self.handles.drain(..) {
             self.volume.close(handle).await.expect("it can be closed");
         }

@@ -29,7 +29,10 @@ pub async fn step(volume: &Volume, random: &SimRandom, model: &RefCell<Model>) {
         0..3 => create(volume, name, model).await,
         3 => destroy(volume, name, model).await,
         4 => reclaim(volume, random.chance(2, 3)).await,
-        _ => check(volume, &model.borrow().snapshots).await,
+        _ => {
+            let expected = model.borrow().snapshots.clone();
+            check(volume, &expected).await;
+        }
     }
 }
 
@@ -109,7 +112,8 @@ pub async fn recover(volume: &Volume, model: &RefCell<Model>) {
             model.snapshots.remove(&name);
         }
     }
-    check(volume, &model.borrow().snapshots).await;
+    let expected = model.borrow().snapshots.clone();
+    check(volume, &expected).await;
 }
 
 /// Destroys all of them while a file of one is open, then all files: all room is there again.
