@@ -28,7 +28,7 @@ use crate::page::Page;
 use crate::quota::Tally;
 use crate::store::{Store, held};
 use crate::verbs::Verb;
-use crate::volume::Volume;
+use crate::volume::{ROOT, Volume};
 use crate::{DEFERRED_TREE, OWNER_TREE, SHARED_TREES, TREES, ZONE_TREE};
 
 use facts::{Facts, Told, is_read};
@@ -198,6 +198,18 @@ impl Scan<'_> {
         if self.known.contains(&parent) {
             self.known.insert(directory);
             return Ok(());
+        }
+        // Step by step, as others wait for a look at all of a long way, and of ways that meet each is gone once.
+        let (mut path, mut seen, mut at) = (vec![directory], HashSet::from([directory]), parent);
+        loop {
+            if at == ROOT || self.known.contains(&at) {
+                self.known.extend(path);
+                return Ok(());
+            }
+            let look = self.volume.store.look([keys::shard(at)], |view| judge::living(view, at));
+            let Some(Some(above)) = readable(look.await)?.filter(|_| seen.insert(at)) else { break };
+            path.push(at);
+            at = above.link.parent;
         }
         match readable(self.volume.store.look([], |view| judge::way_up(view, directory)).await)? {
             Some(Way::Root(path)) => self.known.extend(path),

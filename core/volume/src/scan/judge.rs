@@ -2,7 +2,7 @@
 //!
 //! A repair asks the same again before it changes anything.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use holdfast_model::BLOCK_BYTES;
 
@@ -107,7 +107,7 @@ pub(crate) fn count(view: &View<'_>, file: u64) -> Result<(u32, (u64, u32), u64)
 
 /// The way up from a directory.
 pub(crate) fn way_up(view: &View<'_>, directory: u64) -> Result<Way, Stop> {
-    let (mut path, mut at) = (vec![directory], directory);
+    let (mut path, mut seen, mut at) = (vec![directory], HashSet::from([directory]), directory);
     while at != ROOT {
         let Some(record) = living(view, at)? else {
             return Ok(Way::Elsewhere);
@@ -116,7 +116,7 @@ pub(crate) fn way_up(view: &View<'_>, directory: u64) -> Result<Way, Stop> {
         if at == directory {
             return Ok(Way::Circle(path.into_iter().min().unwrap_or(directory)));
         }
-        if path.contains(&at) {
+        if !seen.insert(at) {
             return Ok(Way::Elsewhere);
         }
         path.push(at);
