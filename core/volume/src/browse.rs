@@ -35,8 +35,6 @@ pub const SNAPSHOTS: &[u8] = b".snapshots";
 const PAST: u64 = 1 << 62;
 /// Bits of the number of a file in them.
 const NUMBER_BITS: u32 = 46;
-/// Bytes that a copy out of a snapshot reads at once.
-const COPY_BYTES: u64 = 1 << 20;
 /// Permission bits of to write.
 const WRITE: u32 = 2;
 
@@ -116,7 +114,7 @@ impl Browsed {
     }
 
     fn past(&self, snapshot: &Snapshot) -> Result<Past, VolumeError> {
-        let view = self.volume.open_snapshot(&snapshot.name)?;
+        let view = self.volume.view(snapshot)?;
         Ok(Past { view, number: snapshot.number, generation: snapshot.generation })
     }
 
@@ -128,7 +126,7 @@ impl Browsed {
         if number == 0 {
             return Ok(Place::Top);
         }
-        let snapshot = self.volume.snapshot_of_number(number);
+        let snapshot = self.volume.store.snapshots.of_number(number);
         let gone = || VolumeError::new(ErrorKind::Stale, "the snapshot was destroyed");
         Ok(Place::Past(self.past(&snapshot.ok_or_else(gone)?)?))
     }
@@ -167,7 +165,7 @@ impl Browsed {
             modified: newest,
             changed: newest,
             created: root.created,
-            change: self.volume.snapshot_changes(),
+            change: self.volume.store.snapshots.changes(),
             ..root
         })
     }
@@ -401,32 +399,17 @@ impl FileService for Browsed {
     }
 
     async fn copy(&self, from: (&BrowsedHandle, u64), to: (&BrowsedHandle, u64), len: u64) -> Result<u64, VolumeError> {
-        let (view, old) = match (from.0, to.0) {
-            (_, BrowsedHandle::Past(..)) => return read_only(),
+        match (from.0, to.0) {
+            (_, BrowsedHandle::Past(..)) => read_only(),
             (BrowsedHandle::Now(one), BrowsedHandle::Now(other)) => {
-                return self.volume.copy((one, from.1), (other, to.1), len).await;
+                self.volume.copy((one, from.1), (other, to.1), len).await
             }
-            (BrowsedHandle::Past(view, old), BrowsedHandle::Now(_)) => (view, old),
-        };
-        let mut done = 0;
-        while done < len {
-            let data = view.read(old, from.1 + done, (len - done).min(COPY_BYTES) as usize).await?;
-            let count = data.len();
-            if count == 0 {
-                break;
-            }
-            match self.write(to.0, to.1 + done, IoSlice::padded(&data.to_vec()), count).await {
-                Ok(some) => {
-                    done += some as u64;
-                    if some < count {
-                        break;
-                    }
-                }
-                Err(_) if done > 0 => break,
-                Err(error) => return Err(error),
+            (BrowsedHandle::Past(view, old), BrowsedHandle::Now(new)) => {
+                Volume::check_mode(old, false)?;
+                Volume::check_mode(new, true)?;
+                self.volume.copy_from(view, (old, from.1), (new, to.1), len).await
             }
         }
-        Ok(done)
     }
 
     async fn flush(&self, id: FileId, how: Flush) -> Result<(), VolumeError> {

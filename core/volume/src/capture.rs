@@ -49,10 +49,24 @@ fn check_name(name: &str) -> Result<(), VolumeError> {
     Ok(())
 }
 
+/// There is no snapshot of this name.
+pub(crate) fn no_snapshot(name: &str) -> VolumeError {
+    VolumeError::new(ErrorKind::NotFound, format!("there is no snapshot {name:?}"))
+}
+
 impl Volume {
     /// The snapshots that there are, the oldest first.
     pub fn snapshots(&self) -> Vec<Snapshot> {
         self.store.snapshots.list()
+    }
+
+    /// The snapshot of a name.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn snapshot(&self, name: &str) -> Result<Snapshot, VolumeError> {
+        let found = self.snapshots().into_iter().find(|known| known.name == name);
+        found.ok_or_else(|| no_snapshot(name))
     }
 
     /// Makes a snapshot: all files as they are now, in the time of two checkpoints, whatever there is of them.
@@ -96,9 +110,7 @@ impl Volume {
     pub async fn destroy_snapshot(&self, name: &str) -> Result<(), VolumeError> {
         let _one = self.snapshotting.lock().await;
         self.store.check_failed()?;
-        let known = self.snapshots().into_iter().find(|known| known.name == name);
-        let none = || VolumeError::new(ErrorKind::NotFound, format!("there is no snapshot {name:?}"));
-        let Snapshot { generation, .. } = known.ok_or_else(none)?;
+        let Snapshot { generation, .. } = self.snapshot(name)?;
         self.end_view(generation)?;
         let removed = self.store.remove_snapshot(generation).await;
         self.forget_view(generation);

@@ -98,14 +98,11 @@ impl Store {
             for zone in &changed {
                 zones.ready(&zone.to_be_bytes(), &self.cache, pins)?;
             }
-            let taken = self.ledger.entries();
-            for (key, _) in &taken {
-                view.tree(QUOTA_TREE).ready(key, &self.cache, pins)?;
-            }
             let count = self.files.load(Ordering::Relaxed);
             let snapshots = self.snapshots.entries(generation, count.max(0) as u64);
-            let snapshots: Vec<_> = snapshots.into_iter().flat_map(twice).collect();
-            for (tree, key, _) in &snapshots {
+            let quotas = self.ledger.entries().into_iter().map(|(key, value)| (QUOTA_TREE, key, value));
+            let beside: Vec<_> = quotas.chain(snapshots.into_iter().flat_map(twice)).collect();
+            for (tree, key, _) in &beside {
                 view.tree(*tree).ready(key, &self.cache, pins)?;
             }
             let files = count.to_le_bytes();
@@ -114,22 +111,14 @@ impl Store {
                 view.tree(SETTINGS_TREE).ready(KEY_FILES, &self.cache, pins)?;
                 view.tree(SETTINGS_TREE).put(KEY_FILES, &files, &self.cache).expect("it was made ready");
             }
-            for (key, value) in taken {
-                let quotas = view.tree(QUOTA_TREE);
-                let done = match value {
-                    Some(value) => quotas.put(&key, &value, &self.cache),
-                    None => quotas.remove(&key, &self.cache).map(drop),
-                };
-                done.expect("it was made ready");
-            }
-            self.ledger.settle();
-            for (tree, key, value) in snapshots {
+            for (tree, key, value) in beside {
                 let done = match value {
                     Some(value) => view.tree(tree).put(&key, &value, &self.cache),
                     None => view.tree(tree).remove(&key, &self.cache).map(drop),
                 };
                 done.expect("it was made ready");
             }
+            self.ledger.settle();
             let snapshots = self.snapshots.settle(generation, count.max(0) as u64);
             let zones = view.tree(ZONE_TREE);
             let bitmaps = held(&self.rooms).cut(generation);

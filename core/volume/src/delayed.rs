@@ -155,7 +155,10 @@ pub(crate) struct Kept<'a> {
 impl Drop for Kept<'_> {
     fn drop(&mut self) {
         self.waiting.bytes.fetch_sub(self.bytes, Ordering::SeqCst);
-        self.waiting.changed.notify_waiters();
+        // Nobody waits for it at other times.
+        if self.waiting.is_closed.load(Ordering::SeqCst) {
+            self.waiting.changed.notify_waiters();
+        }
     }
 }
 
@@ -198,7 +201,7 @@ impl Waiting {
         held(&self.failing).insert(file, error);
     }
 
-    /// Waits until nothing waits, or something does that could be written back.
+    /// Waits until nothing waits, or something does that could be written back. Nothing comes to wait meanwhile.
     pub async fn emptied(&self) {
         loop {
             let changed = self.changed.notified();

@@ -118,7 +118,39 @@ impl Volume {
         Ok(())
     }
 
-    fn check_mode(handle: &Handle, write: bool) -> Result<(), VolumeError> {
+    /// Copies bytes of a file of this volume, or of a snapshot of it; answers how many, fewer at the end of `from` or where
+    /// there is no room for more.
+    pub(crate) async fn copy_from(
+        &self,
+        source: &Volume,
+        from: (&Handle, u64),
+        to: (&Handle, u64),
+        len: u64,
+    ) -> Result<u64, VolumeError> {
+        let mut done = 0;
+        while done < len {
+            let some = (len - done).min(COPY_BYTES);
+            let data = source.read_file(from.0, from.1 + done, some as usize).await?;
+            let count = data.len();
+            if count == 0 {
+                break;
+            }
+            let copied = self.write_file(to.0, to.1 + done, IoSlice::padded(&data.to_vec()), count).await;
+            match copied {
+                Ok(some) => {
+                    done += some as u64;
+                    if some < count {
+                        break;
+                    }
+                }
+                Err(_) if done > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    pub(crate) fn check_mode(handle: &Handle, write: bool) -> Result<(), VolumeError> {
         let allowed = if write { handle.mode.write } else { handle.mode.read };
         let why = if write { "the file was not opened for writing" } else { "the file was not opened for reading" };
         if allowed { Ok(()) } else { Err(VolumeError::new(ErrorKind::BadHandle, why)) }
@@ -285,27 +317,7 @@ impl FileService for Volume {
         if from.0.id() == to.0.id() && overlap {
             return Err(VolumeError::new(ErrorKind::Invalid, "a range cannot be copied over itself"));
         }
-        let mut done = 0;
-        while done < len {
-            let some = (len - done).min(COPY_BYTES);
-            let data = self.read_file(from.0, from.1 + done, some as usize).await?;
-            let count = data.len();
-            if count == 0 {
-                break;
-            }
-            let copied = self.write_file(to.0, to.1 + done, IoSlice::padded(&data.to_vec()), count).await;
-            match copied {
-                Ok(some) => {
-                    done += some as u64;
-                    if some < count {
-                        break;
-                    }
-                }
-                Err(_) if done > 0 => break,
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(done)
+        self.copy_from(self, from, to, len).await
     }
 
     async fn flush(&self, id: FileId, how: Flush) -> Result<(), VolumeError> {

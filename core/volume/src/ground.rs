@@ -16,30 +16,18 @@ use crate::store::Store;
 use crate::zones::HEAD_BYTES;
 
 /// A thin device gives room out, and takes it back, in parts of so many bytes or more.
-pub(crate) const PART_BYTES: u64 = 1 << 20;
+const PART_BYTES: u64 = 1 << 20;
 /// Writes at once: of a block, and of a part.
-const AT_ONCE: usize = 64;
+const BLOCKS_AT_ONCE: usize = 64;
 const PARTS_AT_ONCE: usize = 8;
 
-/// Writes a block of zeros to each part of a range. What it held is lost.
-async fn take(device: &dyn Device, at: u64, len: u64) -> Result<(), IoError> {
-    let places: Vec<u64> = (at..at + len).step_by(PART_BYTES as usize).collect();
-    for some in places.chunks(AT_ONCE) {
-        let write = |at: &u64| device.write(*at, IoBuf::zeroed(BLOCK_BYTES as usize).freeze(), Durability::Cached);
-        for done in join_all(some.iter().map(write)).await {
-            done?;
-        }
-    }
-    Ok(())
-}
-
-/// Writes zeros to all of a range, so that nothing of what it held is believed.
-pub(crate) async fn clear(device: &dyn Device, at: u64, len: u64) -> Result<(), IoError> {
-    let zeros = IoBuf::zeroed(PART_BYTES as usize).freeze();
+/// Writes zeros to the first `len_of_part` bytes of each part of a range.
+async fn zero(device: &dyn Device, at: u64, len: u64, len_of_part: u64, at_once: usize) -> Result<(), IoError> {
+    let zeros = IoBuf::zeroed(len_of_part as usize).freeze();
     let parts: Vec<u64> = (0..len).step_by(PART_BYTES as usize).collect();
-    for some in parts.chunks(PARTS_AT_ONCE) {
+    for some in parts.chunks(at_once) {
         let write = |from: &u64| {
-            let part = zeros.slice(0, (len - from).min(PART_BYTES) as usize);
+            let part = zeros.slice(0, (len - from).min(len_of_part) as usize);
             device.write(at + from, part, Durability::Cached)
         };
         for done in join_all(some.iter().map(write)).await {
@@ -49,13 +37,18 @@ pub(crate) async fn clear(device: &dyn Device, at: u64, len: u64) -> Result<(), 
     Ok(())
 }
 
+/// Writes zeros to all of a range, so that nothing of what it held is believed.
+pub(crate) async fn clear(device: &dyn Device, at: u64, len: u64) -> Result<(), IoError> {
+    zero(device, at, len, PART_BYTES, PARTS_AT_ONCE).await
+}
+
 impl Store {
     /// Has the device have room for a zone that is nobody's: all of it, or the part that its bitmap lies in; false where
     /// it has none.
     pub(crate) async fn take_ground(&self, zone: u32, is_whole: bool) -> Result<bool, VolumeError> {
         let at = self.address_in(zone, 0);
         let len = if is_whole { self.superblock().zone_bytes } else { HEAD_BYTES };
-        match take(&*self.device, at, len).await {
+        match zero(&*self.device, at, len, BLOCK_BYTES, BLOCKS_AT_ONCE).await {
             Ok(()) => Ok(true),
             Err(error) if error.kind == IoErrorKind::NoSpace => Ok(false),
             Err(error) => Err(error.into()),

@@ -38,24 +38,23 @@ impl Store {
         }
         let after = Superblock { size_bytes, ..before };
         // A thin space that has no room for it changes nothing.
-        self.wipe_new_end(&after).await?;
+        let [.., third] = after.groups();
+        self.wipe_group(third).await?;
         // Part of it may be there: what else is written must not guess.
         self.write_groups(&newest.root, &after).await.map_err(|error| self.fail(error))?;
         self.size_bytes.store(size_bytes, Ordering::Release);
         Ok(true)
     }
 
-    /// Has the group at the end that is to come hold nothing.
-    pub(crate) async fn wipe_new_end(&self, after: &Superblock) -> Result<(), VolumeError> {
-        let [.., third] = after.groups();
-        let empty = IoBuf::zeroed(GROUP_BYTES as usize).freeze();
-        Ok(self.device.write(third, empty, Durability::Durable).await?)
+    /// Has a group hold nothing that could be believed.
+    pub(crate) async fn wipe_group(&self, at: u64) -> Result<(), VolumeError> {
+        let nothing = IoBuf::zeroed(GROUP_BYTES as usize).freeze();
+        Ok(self.device.write(at, nothing, Durability::Durable).await?)
     }
 
-    /// Has the superblocks say another size, the first one last.
+    /// Has the superblocks say another size, the first one last. The group at the new end holds nothing yet.
     pub(crate) async fn write_groups(&self, root: &Root, after: &Superblock) -> Result<(), VolumeError> {
         let [first, second, third] = after.groups();
-        self.wipe_new_end(after).await?;
         self.device.write(third + root.slot(), root.seal(self.volume()), Durability::Durable).await?;
         for at in [third, second, first] {
             self.device.write(at, after.seal(), Durability::Durable).await?;

@@ -108,20 +108,23 @@ pub(crate) fn owner(place: u64) -> Vec<u8> {
     place.to_be_bytes().to_vec()
 }
 
-/// File, stream, block of the file, how many blocks, and whether they hold data: all that an extent is made of again.
-pub(crate) fn owner_value(file: u64, stream: u32, block: u64, blocks: u32, is_written: bool) -> Vec<u8> {
-    let mut writer = Writer::new();
-    writer.u64(file).u32(stream).u64(block).u32(blocks).u8(is_written.into());
-    writer.into_bytes()
-}
-
 /// What a flag adds that says whether blocks hold data, where only snapshots have them.
 pub(crate) const KEPT: u8 = 2;
 
+fn owned(file: u64, stream: u32, block: u64, blocks: u32, flags: u8) -> Writer {
+    let mut writer = Writer::new();
+    writer.u64(file).u32(stream).u64(block).u32(blocks).u8(flags);
+    writer
+}
+
+/// File, stream, block of the file, how many blocks, and whether they hold data: all that an extent is made of again.
+pub(crate) fn owner_value(file: u64, stream: u32, block: u64, blocks: u32, is_written: bool) -> Vec<u8> {
+    owned(file, stream, block, blocks, is_written.into()).into_bytes()
+}
+
 /// The same of blocks that their file has no more, and snapshots have.
 pub(crate) fn kept_value(file: u64, stream: u32, block: u64, blocks: u32, is_written: bool, span: Span) -> Vec<u8> {
-    let mut writer = Writer::new();
-    writer.u64(file).u32(stream).u64(block).u32(blocks).u8(KEPT | u8::from(is_written));
+    let mut writer = owned(file, stream, block, blocks, KEPT | u8::from(is_written));
     writer.u64(span.birth).u64(span.death);
     writer.into_bytes()
 }

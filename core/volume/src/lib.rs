@@ -32,13 +32,16 @@
 //!  superblock.rs  where everything is, and the root slots      bitmap.rs       the blocks of a zone
 //!  grow.rs        more of the device taken in use              shrink.rs       the end of the device given up in use
 //!  line.rs        nothing given out above it                   relocate.rs     data moved below it
-//!  turnover.rs    zones that change their use                ground.rs      room of a thin device, taken before
+//!  turnover.rs    zones that change their use                 ground.rs       room of a thin device, taken before
 //!  vacate.rs      nodes written anew below it                  verbs.rs        what can be wrong
 //!  scan.rs        all trees read, held against each other      findings.rs     what a scan found, kept
 //!  repair.rs      findings repaired in use                    rebuild.rs      trees that lost nodes, offline
 //!  graft.rs       a damaged node taken out of its tree        salvage.rs      what can be read of a wreck, copied out
 //!  overlay.rs     changes of a wreck, in memory                wreck.rs        roots and zones guessed by what is found
-//!  quota.rs       limits, and what is taken of them          snapshots.rs    which there are, and what they keep
+//!  quota.rs       limits, and what is taken of them
+//!  snapshots.rs   which there are, and what they keep         capture.rs      snapshots made and removed
+//!  past.rs        a snapshot as a volume                      browse.rs       a volume with its snapshots in it
+//!  reclaim.rs     what no snapshot has any more given back
 //! ```
 //!
 //! Invariants:
@@ -98,7 +101,6 @@ mod shrink;
 mod snapshots;
 mod store;
 pub mod superblock;
-
 mod transaction;
 mod tree;
 mod trim;

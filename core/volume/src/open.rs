@@ -124,6 +124,46 @@ impl Store {
         Ok(Self::open_on(Media::with_copies(device), settings, Opening::Use).await?.0)
     }
 
+    /// The trees of a root, and nothing known of zones yet.
+    pub(crate) fn on(
+        media: Media,
+        superblock: &Superblock,
+        root: Root,
+        (log, data): (Log, Arc<DataFlush>),
+        settings: Settings,
+    ) -> Self {
+        let by_number: BTreeMap<u8, NodeRef> = root.trees.iter().copied().collect();
+        Self {
+            trees: (0..TREES).map(|number| Mutex::new(Tree::new(number, by_number.get(&number).copied()))).collect(),
+            cache: NodeCache::new(settings.cache_bytes),
+            log,
+            zones: Mutex::new(Zones::new(superblock)),
+            rooms: Mutex::new(Rooms::new(superblock)),
+            data,
+            checkpoint: tokio::sync::Mutex::new(Checkpoint { root }),
+            reserved: AtomicUsize::new(0),
+            promised: AtomicUsize::new(0),
+            recovered: 0,
+            files: AtomicI64::new(0),
+            ledger: Ledger::default(),
+            snapshots: Snapshots::default(),
+            interrupted: AtomicBool::new(false),
+            failed: OnceLock::new(),
+            turning: tokio::sync::Mutex::new(()),
+            ended: AtomicBool::new(false),
+            left_out: Mutex::default(),
+            mended: AtomicU64::new(0),
+            is_damaged: AtomicBool::new(false),
+            first_zone: 0,
+            device: media.device.clone(),
+            media,
+            size_bytes: AtomicU64::new(superblock.size_bytes),
+            line: AtomicU32::new(u32::MAX),
+            format: *superblock,
+            settings,
+        }
+    }
+
     /// Opens it; answers also why changes may be missing.
     pub(crate) async fn open_on(
         media: Media,
@@ -147,35 +187,13 @@ impl Store {
             log(root.epoch, (root.log, root.log.sequence)).replay(&root).await;
         let epoch = epoch + 1;
         let root_generation = root.generation;
-        let by_number: BTreeMap<u8, NodeRef> = root.trees.iter().copied().collect();
+        let log = log(epoch, (end, root.log.sequence));
         let store = Self {
-            trees: (0..TREES).map(|number| Mutex::new(Tree::new(number, by_number.get(&number).copied()))).collect(),
-            cache: NodeCache::new(settings.cache_bytes),
-            log: log(epoch, (end, root.log.sequence)),
-            zones: Mutex::new(Zones::new(&superblock)),
-            rooms: Mutex::new(Rooms::new(&superblock)),
-            data,
-            checkpoint: tokio::sync::Mutex::new(Checkpoint { root: Root { epoch, ..root } }),
-            reserved: AtomicUsize::new(0),
-            promised: AtomicUsize::new(0),
             recovered: end.applied,
-            files: AtomicI64::new(0),
-            ledger: Ledger::default(),
-            snapshots: Snapshots::default(),
-            interrupted: AtomicBool::new(false),
-            failed: OnceLock::new(),
-            turning: tokio::sync::Mutex::new(()),
-            ended: AtomicBool::new(false),
-            left_out: Mutex::default(),
-            mended: AtomicU64::new(0),
             is_damaged: AtomicBool::new(gap.is_some()),
             first_zone: if is_wreck { superblock.zones() } else { 0 },
-            device: media.device.clone(),
-            media,
-            size_bytes: AtomicU64::new(superblock.size_bytes),
-            line: AtomicU32::new(u32::MAX),
             format: Superblock { features: features_of(&superblock), ..superblock },
-            settings,
+            ..Self::on(media, &superblock, Root { epoch, ..root }, (log, data), settings)
         };
         if superblock.is_read_only() && !is_wreck {
             store.refuse_changes("it has features that this version only reads: use a newer release to write");
@@ -261,8 +279,7 @@ impl Store {
     /// A zone that nobody had anything of is nobody's.
     fn close_zone(&self, key: &[u8]) {
         if let Ok(zone) = key.try_into().map(u32::from_be_bytes) {
-            held(&self.zones).retire(zone);
-            held(&self.rooms).retire(zone);
+            self.retire_zone(zone);
         }
     }
 

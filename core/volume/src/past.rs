@@ -10,24 +10,18 @@
 //! none is destroyed of which a file is open.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 
-use crate::TREES;
-use crate::cache::NodeCache;
-use crate::checkpoint::Checkpoint;
+use crate::capture::no_snapshot;
 use crate::error::{ErrorKind, VolumeError};
 use crate::flush::DataFlush;
 use crate::log::Log;
 use crate::page::NodeRef;
-use crate::quota::Ledger;
-use crate::rooms::Rooms;
-use crate::snapshots::{Snapshot, Snapshots};
+use crate::snapshots::Snapshot;
 use crate::store::{Settings, Store, held};
 use crate::superblock::{LogStart, Root};
-use crate::tree::Tree;
 use crate::volume::Volume;
-use crate::zones::Zones;
 
 /// Bytes of nodes that a view keeps in memory.
 const CACHE_BYTES: usize = 8 << 20;
@@ -50,9 +44,12 @@ impl Volume {
     /// # Errors
     /// There is no snapshot of that name.
     pub fn open_snapshot(&self, name: &str) -> Result<Arc<Volume>, VolumeError> {
-        let known = self.snapshots().into_iter().find(|known| known.name == name);
-        let none = || VolumeError::new(ErrorKind::NotFound, format!("there is no snapshot {name:?}"));
-        let snapshot = known.ok_or_else(none)?;
+        self.view(&self.snapshot(name)?)
+    }
+
+    /// The same of one that is known.
+    pub(crate) fn view(&self, snapshot: &Snapshot) -> Result<Arc<Volume>, VolumeError> {
+        let none = || no_snapshot(&snapshot.name);
         let mut views = held(&self.views);
         if views.ending.contains(&snapshot.generation) {
             return Err(none());
@@ -71,16 +68,6 @@ impl Volume {
         let view = Arc::new(self.view_of(store));
         views.known.insert(snapshot.generation, view.clone());
         Ok(view)
-    }
-
-    /// The snapshot that has a number.
-    pub(crate) fn snapshot_of_number(&self, number: u16) -> Option<Snapshot> {
-        self.store.snapshots.of_number(number)
-    }
-
-    /// Grows whenever there are other snapshots than before, but for over a crash.
-    pub(crate) fn snapshot_changes(&self) -> u64 {
-        self.store.snapshots.changes()
     }
 
     /// Has nobody read a snapshot any more.
@@ -108,43 +95,21 @@ impl Store {
     /// The trees of a snapshot, as a store that takes no changes.
     fn frozen(&self, generation: u64, roots: &[(u8, NodeRef)], name: &str) -> Result<Store, VolumeError> {
         let superblock = self.superblock();
-        let mut rooms = Rooms::new(&superblock);
-        for (zone, stored) in held(&self.rooms).all_stored() {
-            rooms.add(zone, stored)?;
-        }
         let data = Arc::new(DataFlush::new(self.media.device.clone()));
-        let log = LogStart { sequence: 0, previous: 0, applied: 0 };
-        let root = Root { generation, epoch: 0, log, is_marked: false, bitmaps: None, trees: roots.to_vec() };
-        let of = |number| roots.iter().find(|(tree, _)| *tree == number).map(|(_, root)| *root);
-        Ok(Store {
-            trees: (0..TREES).map(|number| Mutex::new(Tree::new(number, of(number)))).collect(),
-            cache: NodeCache::new(CACHE_BYTES),
-            log: Log::new(self.media.clone(), data.clone(), &superblock, 0, (log, 0)),
-            zones: Mutex::new(Zones::new(&superblock)),
-            rooms: Mutex::new(rooms),
-            data,
-            checkpoint: tokio::sync::Mutex::new(Checkpoint { root }),
-            reserved: AtomicUsize::new(0),
-            promised: AtomicUsize::new(0),
-            recovered: 0,
-            files: AtomicI64::new(0),
-            ledger: Ledger::default(),
-            snapshots: Snapshots::default(),
-            interrupted: AtomicBool::new(false),
+        let start = LogStart { sequence: 0, previous: 0, applied: 0 };
+        let log = Log::new(self.media.clone(), data.clone(), &superblock, 0, (start, 0));
+        let root = Root { generation, epoch: 0, log: start, is_marked: false, bitmaps: None, trees: roots.to_vec() };
+        let settings = Settings { cache_bytes: CACHE_BYTES, changed_bytes: 0, delayed_bytes: 0 };
+        let store = Store {
             failed: OnceLock::from(format!("it is snapshot {name:?}")),
-            turning: tokio::sync::Mutex::new(()),
-            ended: AtomicBool::new(false),
-            left_out: Mutex::default(),
-            mended: AtomicU64::new(0),
-            is_damaged: AtomicBool::new(false),
             first_zone: superblock.zones(),
-            device: self.device.clone(),
-            media: self.media.clone(),
-            size_bytes: AtomicU64::new(superblock.size_bytes),
-            line: AtomicU32::new(u32::MAX),
             format: self.format,
-            settings: Settings { cache_bytes: CACHE_BYTES, changed_bytes: 0, delayed_bytes: 0 },
-        })
+            ..Store::on(self.media.clone(), &superblock, root, (log, data), settings)
+        };
+        for (zone, stored) in held(&self.rooms).all_stored() {
+            held(&store.rooms).add(zone, stored)?;
+        }
+        Ok(store)
     }
 
     /// Refuses to look at what is there no more.

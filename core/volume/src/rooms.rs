@@ -89,6 +89,14 @@ struct Zone {
     bits: Option<Box<Bits>>,
 }
 
+impl Zone {
+    /// Whether nobody has anything of it, with so many blocks that data may take.
+    fn is_clear(&self, usable: u32) -> bool {
+        let is_still = |bits: &Bits| bits.reserved == 0 && bits.freed.is_empty() && bits.leaving.is_empty();
+        self.free == usable && self.bits.as_deref().is_none_or(is_still)
+    }
+}
+
 /// A run of blocks that was looked for.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found {
@@ -258,22 +266,17 @@ impl Rooms {
     /// Whether nobody has anything of a zone and of those above it: neither files, nor the durable root, nor writes
     /// under way. What is given out to nobody because its bitmap was lost may be clear, too.
     pub fn are_clear(&self, line: u32) -> bool {
-        let is_clear = |zone: &Zone| {
-            let is_still = |bits: &Bits| bits.reserved == 0 && bits.freed.is_empty() && bits.leaving.is_empty();
-            zone.free == self.usable() && zone.bits.as_deref().is_none_or(is_still)
-        };
-        self.zones.range(line..).all(|(_, zone)| is_clear(zone))
+        self.zones.range(line..).all(|(_, zone)| zone.is_clear(self.usable()))
     }
 
     /// A zone that nobody has anything of, if what is promised finds room without it.
     pub fn clear_one(&self) -> Option<u32> {
-        let is_still = |bits: &Bits| bits.reserved == 0 && bits.freed.is_empty() && bits.leaving.is_empty();
-        let is_clear = |zone: &Zone| zone.free == self.usable() && zone.bits.as_deref().is_none_or(is_still);
         let is_spare = |zone: u32| {
             let own = self.open.get(&zone).copied().unwrap_or_default();
             self.available - u64::from(own) >= self.promised
         };
-        let clear = self.zones.range(..self.line).rev().find(|(zone, known)| is_clear(known) && is_spare(**zone));
+        let clear =
+            self.zones.range(..self.line).rev().find(|(zone, known)| known.is_clear(self.usable()) && is_spare(**zone));
         clear.map(|(zone, _)| *zone)
     }
 

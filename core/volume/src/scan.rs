@@ -72,15 +72,7 @@ pub struct Scanned {
 /// Leaves that nobody is interested in.
 pub(crate) struct NoLeaves;
 
-impl Leaves for NoLeaves {
-    async fn leaf(&mut self, _: u8, _: &Page) -> Result<(), VolumeError> {
-        Ok(())
-    }
-
-    async fn end(&mut self, _: u8) -> Result<(), VolumeError> {
-        Ok(())
-    }
-}
+impl Leaves for NoLeaves {}
 
 impl Store {
     /// Reads all nodes that the newest durable root refers to. Changes go on meanwhile; checkpoints wait.

@@ -13,7 +13,6 @@
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
 
-use holdfast_device::{Durability, IoBuf};
 use holdfast_model::wire::{Reader, WireError, Writer};
 use holdfast_model::{BLOCK_BYTES, ByteSize};
 
@@ -23,9 +22,8 @@ use crate::line::Line;
 use crate::page::PAGE_BYTES;
 use crate::store::{Store, held, kept_of};
 use crate::superblock::{GROUP_BYTES, LEAST_BYTES, Superblock};
-use crate::transaction::Transaction;
 use crate::volume::Volume;
-use crate::{SETTINGS_TREE, VERB_TREE, ZONE_TREE};
+use crate::{SETTINGS_TREE, VERB_TREE};
 
 /// The note of a shrink under way.
 const KEY_SHRINK: &[u8] = b"shrink";
@@ -179,13 +177,7 @@ impl Store {
                     return Err(VolumeError::new(ErrorKind::Busy, "something is still above the new end"));
                 }
                 for zones in some.chunks(ZONES_OF_CHANGE) {
-                    let mut gone = Transaction::new();
-                    zones.iter().for_each(|zone| _ = gone.remove(ZONE_TREE, &zone.to_be_bytes()));
-                    self.commit(&gone, Need::Sure).await?;
-                    for zone in zones {
-                        held(&self.zones).retire(*zone);
-                        held(&self.rooms).retire(*zone);
-                    }
+                    self.disown_zones(zones).await?;
                 }
             }
             self.checkpoint().await?;
@@ -200,20 +192,15 @@ impl Store {
         self.check_failed()?;
         let before = self.superblock();
         let after = Superblock { size_bytes, ..before };
-        let [.., old] = before.groups();
-        self.wipe_new_end(&after).await?;
+        let ([.., old], [.., new]) = (before.groups(), after.groups());
+        self.wipe_group(new).await?;
         let cut = async {
             self.write_groups(&newest.root, &after).await?;
             self.size_bytes.store(size_bytes, Ordering::Release);
+            // What the end of the volume once said must not be believed if the beginning is lost.
             self.wipe_group(old).await
         };
         cut.await.map_err(|error| self.fail(error))
-    }
-
-    /// What the end of the volume once said must not be believed if the beginning is lost.
-    async fn wipe_group(&self, at: u64) -> Result<(), VolumeError> {
-        let nothing = IoBuf::zeroed(GROUP_BYTES as usize).freeze();
-        Ok(self.device.write(at, nothing, Durability::Durable).await?)
     }
 }
 

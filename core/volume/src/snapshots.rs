@@ -176,8 +176,12 @@ impl Table {
 
     /// The newest one that something is to be kept for, 0 without any.
     fn newest(&self) -> u64 {
-        let known = self.known.last_key_value().map_or(0, |(newest, _)| *newest);
-        self.leaving.last().copied().unwrap_or_default().max(known)
+        self.leaving.last().copied().unwrap_or_default().max(self.newest_known())
+    }
+
+    /// The newest one that the root to come has, 0 without any.
+    fn newest_known(&self) -> u64 {
+        self.known.last_key_value().map_or(0, |(newest, _)| *newest)
     }
 }
 
@@ -226,7 +230,7 @@ impl Snapshots {
 
     /// Whether blocks may be kept that no snapshot has any more.
     pub fn is_to_be_reclaimed(&self) -> bool {
-        !held(&self.table).is_reclaimed
+        self.to_be_reclaimed().is_some()
     }
 
     /// How many snapshots were removed so far, if there may be such blocks.
@@ -354,8 +358,7 @@ impl Snapshots {
         table.changed.clear();
         table.kept.retain(|_, blocks| *blocks > 0);
         table.bare.retain(|bare| table.known.get(bare).is_some_and(|known| known.roots.is_none()));
-        let known = |table: &Table| table.known.last_key_value().map_or(0, |(newest, _)| *newest);
-        let mut settled = Settled { pinned: known(table), given_up: Vec::new() };
+        let mut settled = Settled { pinned: table.newest_known(), given_up: Vec::new() };
         match table.coming.take() {
             Some(Coming::Create { name, created }) => {
                 let number = Self::free_number(table);
@@ -369,7 +372,7 @@ impl Snapshots {
                 table.leaving.insert(removed);
                 table.is_reclaimed = false;
                 table.last_change = generation;
-                settled = Settled { pinned: known(table), given_up: nodes };
+                settled = Settled { pinned: table.newest_known(), given_up: nodes };
             }
             None => {}
         }

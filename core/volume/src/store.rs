@@ -31,7 +31,7 @@ use crate::snapshots::Snapshots;
 use crate::superblock::Superblock;
 use crate::transaction::Transaction;
 use crate::tree::Tree;
-use crate::turnover;
+use crate::turnover::Holder;
 use crate::zones::Zones;
 
 /// The class of a zone of nodes, as the tree of zones has it.
@@ -285,7 +285,7 @@ impl Store {
                     return Ok(true);
                 }
             }
-            if !Box::pin(self.turn_over(turnover::From::Data)).await? {
+            if !Box::pin(self.turn_over(Holder::Data)).await? {
                 return Ok(false);
             }
         }
@@ -308,7 +308,7 @@ impl Store {
                     return Ok(true);
                 }
             }
-            if !Box::pin(self.turn_over(turnover::From::Nodes)).await? {
+            if !Box::pin(self.turn_over(Holder::Nodes)).await? {
                 return Ok(false);
             }
         }
@@ -318,6 +318,22 @@ impl Store {
         let mut transaction = Transaction::new();
         transaction.put(ZONE_TREE, &zone.to_be_bytes(), &value);
         self.commit(&transaction, Need::Sure).await.map(drop)
+    }
+
+    /// Takes zones out of the tree of zones that nobody has anything of. No cut may be made meanwhile, as it would know them
+    /// by one of both places only.
+    pub(crate) async fn disown_zones(&self, zones: &[u32]) -> Result<(), VolumeError> {
+        let mut gone = Transaction::new();
+        zones.iter().for_each(|zone| _ = gone.remove(ZONE_TREE, &zone.to_be_bytes()));
+        self.commit(&gone, Need::Sure).await?;
+        zones.iter().for_each(|zone| self.retire_zone(*zone));
+        Ok(())
+    }
+
+    /// A zone that nobody has anything of is nobody's.
+    pub(crate) fn retire_zone(&self, zone: u32) {
+        held(&self.zones).retire(zone);
+        held(&self.rooms).retire(zone);
     }
 
     /// A zone that is nobody's, if there are more than `kept` of them.

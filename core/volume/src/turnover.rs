@@ -8,31 +8,30 @@
 //! Invariant: a zone changes hands only when neither of the two newest roots has anything in it, and after a checkpoint
 //! that does not have it.
 
+use crate::TREES;
 use crate::change::Need;
 use crate::error::{ErrorKind, VolumeError};
 use crate::store::{Store, held};
-use crate::transaction::Transaction;
-use crate::{TREES, ZONE_TREE};
 
 /// Checkpoints after which a zone whose nodes were written elsewhere is clear.
 const CHECKPOINTS: usize = 3;
 
 /// Who has a zone that is to be given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum From {
+pub(crate) enum Holder {
     Nodes,
     Data,
 }
 
 impl Store {
     /// Has a zone be nobody's that nothing is in; false where there is none.
-    pub(crate) async fn turn_over(&self, from: From) -> Result<bool, VolumeError> {
+    pub(crate) async fn turn_over(&self, from: Holder) -> Result<bool, VolumeError> {
         if self.give_up_clear(from).await? {
             return Ok(true);
         }
         let _one = match from {
-            From::Nodes => self.turning.lock().await,
-            From::Data => return Ok(false),
+            Holder::Nodes => self.turning.lock().await,
+            Holder::Data => return Ok(false),
         };
         if self.give_up_clear(from).await? {
             return Ok(true);
@@ -69,22 +68,17 @@ impl Store {
     }
 
     /// Takes a zone that is clear from those who have it.
-    async fn give_up_clear(&self, from: From) -> Result<bool, VolumeError> {
+    async fn give_up_clear(&self, from: Holder) -> Result<bool, VolumeError> {
         {
-            // Each cut has a zone in all places or in none.
             let _no_cut = self.checkpoint.lock().await;
             self.check_failed()?;
             let margin = self.needed(0, Need::More);
             let found = match from {
-                From::Nodes => held(&self.zones).clear_one(margin),
-                From::Data => held(&self.rooms).clear_one(),
+                Holder::Nodes => held(&self.zones).clear_one(margin),
+                Holder::Data => held(&self.rooms).clear_one(),
             };
             let Some(zone) = found else { return Ok(false) };
-            let mut gone = Transaction::new();
-            gone.remove(ZONE_TREE, &zone.to_be_bytes());
-            self.commit(&gone, Need::Sure).await?;
-            held(&self.zones).retire(zone);
-            held(&self.rooms).retire(zone);
+            self.disown_zones(&[zone]).await?;
         }
         self.checkpoint().await?;
         Ok(true)

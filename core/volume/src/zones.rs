@@ -62,6 +62,11 @@ impl Zone {
         zone
     }
 
+    /// Whether no root has anything of it, with room for so many nodes in all. What the root before has is not free yet.
+    fn is_clear(&self, all: usize) -> bool {
+        self.free_nodes == all && self.freed.is_empty()
+    }
+
     fn is_node_free(&self, node: usize) -> bool {
         self.bits.count((node * NODE_BLOCKS) as u32, NODE_BLOCKS as u32) == 0
     }
@@ -191,15 +196,12 @@ impl Zones {
     /// Whether the durable root and the one to come have nothing of a zone and of those above it.
     pub fn are_clear(&self, line: u32) -> bool {
         let all = self.nodes_of_zone();
-        self.zones.range(line..).all(|(_, zone)| zone.free_nodes == all && zone.freed.is_empty())
+        self.zones.range(line..).all(|(_, zone)| zone.is_clear(all))
     }
 
     /// Whether no root has anything of a zone.
     pub fn is_clear(&self, zone: u32) -> bool {
-        let all = self.nodes_of_zone();
-        self.zones
-            .get(&zone)
-            .is_some_and(|zone| zone.free_nodes == all && zone.freed.is_empty() && zone.left.is_empty())
+        self.zones.get(&zone).is_some_and(|zone| zone.is_clear(self.nodes_of_zone()))
     }
 
     /// A zone that no root has anything of, if so many nodes and some more find room without it.

@@ -27,14 +27,6 @@ const KEPT_AT_ONCE: usize = 32;
 struct Past<'a>(&'a mut BTreeMap<u64, u64>);
 
 impl Leaves for Past<'_> {
-    async fn leaf(&mut self, _: u8, _: &Page) -> Result<(), VolumeError> {
-        Ok(())
-    }
-
-    async fn end(&mut self, _: u8) -> Result<(), VolumeError> {
-        Ok(())
-    }
-
     async fn past(&mut self, _: u64, page: &Page) -> Result<(), VolumeError> {
         for (key, value) in (0..page.count()).map(|index| page.entry(index)) {
             if let (Some(_), Ok(extent)) = (keys::read_extent(page.tree(), key), Extent::decode(value)) {

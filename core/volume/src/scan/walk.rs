@@ -26,12 +26,16 @@ pub struct ScanProgress {
     pub of_nodes: u64,
 }
 
-/// What is done with the leaves.
+/// What is done with the leaves: nothing with those that are left out here.
 pub(crate) trait Leaves {
     /// A leaf, each behind the one before it.
-    async fn leaf(&mut self, tree: u8, page: &Page) -> Result<(), VolumeError>;
+    async fn leaf(&mut self, _tree: u8, _page: &Page) -> Result<(), VolumeError> {
+        Ok(())
+    }
     /// A tree was read to its end.
-    async fn end(&mut self, tree: u8) -> Result<(), VolumeError>;
+    async fn end(&mut self, _tree: u8) -> Result<(), VolumeError> {
+        Ok(())
+    }
     /// A leaf that only snapshots have, with the newest of them.
     async fn past(&mut self, _snapshot: u64, _page: &Page) -> Result<(), VolumeError> {
         Ok(())
