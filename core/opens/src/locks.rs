@@ -299,15 +299,14 @@ impl Locks {
         Ok(())
     }
 
-    /// Unlocks one range of NT's as it was locked. Of several the oldest goes first: that is the exclusive one if there
-    /// is one, as none is taken over others. Answers whether there was any.
+    /// Unlocks one range of NT's as it was locked. Of several an exclusive one goes first, then the oldest. Answers
+    /// whether there was any.
     pub fn unlock_exact(&mut self, holder: Holder, range: ByteRange, budget: &Budget) -> bool {
         let Some(list) = self.held.get_mut(&holder) else { return false };
-        let at = list.partition_point(|held| held.range < range);
-        if list.get(at).is_none_or(|held| held.range != range) {
-            return false;
-        }
-        let gone = list.remove(at);
+        let first = list.partition_point(|held| held.range < range);
+        let same = list[first..].iter().take_while(|held| held.range == range);
+        let Some((at, _)) = same.enumerate().min_by_key(|(at, held)| (!held.exclusive, *at)) else { return false };
+        let gone = list.remove(first + at);
         if list.is_empty() {
             self.held.remove(&holder);
         }

@@ -87,16 +87,17 @@ impl Locks {
         let (common, file) = (context.common, context.file);
         let mut queue = std::mem::take(&mut self.queue);
         loop {
-            let mut has_lowered = false;
+            let mut has_changed = false;
             for waiting in queue.iter_mut().filter(|waiting| waiting.answer.is_none()) {
                 if self.conflict(&waiting.wanted).is_none() {
                     let taken = self.take(&waiting.wanted, context.now, &common.settings, &common.budgets.ranges);
-                    // It may have been exclusive before, which an earlier one waits for.
-                    has_lowered |= !waiting.wanted.exclusive && waiting.wanted.holder.kind != LockKind::Nt;
+                    // It may have been exclusive before, which an earlier one waits for; or its holder's range falls into
+                    // two of different modes, which an empty one of NT fits between.
+                    has_changed |= waiting.wanted.holder.kind != LockKind::Nt;
                     context.wake.push(waiting.finish(taken.map_err(|limit| Error::Limit { file, limit })));
                 }
             }
-            if !has_lowered {
+            if !has_changed {
                 break;
             }
         }

@@ -110,6 +110,11 @@ fn locks_of_nt_lie_one_over_the_other_and_go_as_they_came() {
     table.unlock(b, LockBy::Nt, range(19, 1), seconds(0)).expect("locked");
     lock(&table, a, LockBy::Nt, range(10, 0), WRITES).expect("free");
     lock(&table, b, LockBy::Nt, range(10, 0), WRITES).expect("empty ranges do not meet");
+    lock(&table, b, LockBy::Nt, range(10, 0), READS).expect("not even those of one open");
+    table.unlock(b, LockBy::Nt, range(10, 0), seconds(0)).expect("the exclusive one first, however old");
+    let left = table.locks_of(FILE, 9).into_iter().filter(|lock| lock.owner == LockOwner::Open(b.open()));
+    assert!(left.filter(|lock| lock.range == range(10, 0)).all(|lock| !lock.exclusive));
+    table.unlock(b, LockBy::Nt, range(10, 0), seconds(0)).expect("the shared one");
     lock(&table, b, LockBy::Nt, range(10, 5), WRITES).expect("it begins there");
     assert!(lock(&table, b, LockBy::Nt, range(8, 5), WRITES).is_err());
     lock(&table, a, LockBy::Nt, range(0, 0), WRITES).expect("meets nothing");
@@ -251,6 +256,23 @@ fn a_lock_of_the_whole_file_is_lost_while_it_waits_to_become_another() {
     assert!(one.flag.take());
     assert_eq!(one.poll(&table, &seats[0]), Poll::Ready(Ok(())));
     assert_eq!(table.counts().ranges, 1);
+}
+
+#[test]
+fn an_empty_range_of_nt_is_had_once_the_one_around_it_falls_in_two() {
+    let (table, seats) = table();
+    lock(&table, &seats[0], LockBy::Posix(1), range(0, 20), READS).expect("free");
+    lock(&table, &seats[2], LockBy::Posix(3), range(12, 2), READS).expect("shared");
+    let (mut empty, mut half) =
+        (Asked::new(LockBy::Nt, range(12, 0), WRITES), Asked::new(LockBy::Posix(1), range(12, 8), WRITES));
+    assert!(empty.poll(&table, &seats[1]).is_pending() && half.poll(&table, &seats[0]).is_pending());
+    table.unlock(&seats[2], LockBy::Posix(3), range(12, 2), seconds(0)).expect("locked");
+    assert!(half.flag.take() && empty.flag.take());
+    assert_eq!(
+        (half.poll(&table, &seats[0]), empty.poll(&table, &seats[1])),
+        (Poll::Ready(Ok(())), Poll::Ready(Ok(())))
+    );
+    table.check();
 }
 
 #[test]
